@@ -7,6 +7,7 @@ command line's side of its fields. A parameter of the type ``Given`` gets the op
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import typing
@@ -127,7 +128,9 @@ RUN_OPTIONS: dict[str, Any] = {
     "backend": Annotated[
         str, typer.Option(metavar="NAME", help="A registered backend. eager shows graph breaks quickest.")
     ],
-    "mode": Annotated[str | None, typer.Option(metavar="MODE", help="torch.compile's mode, such as max-autotune.")],
+    "mode": Annotated[
+        str | None, typer.Option("--mode", metavar="MODE", help="torch.compile's mode, such as max-autotune.")
+    ],
     "dynamic": Annotated[
         bool | None, typer.Option("--dynamic/--no-dynamic", help="torch.compile's dynamic.", show_default=False)
     ],
@@ -165,7 +168,10 @@ RUN_OPTIONS: dict[str, Any] = {
     "device": Annotated[
         str | None,
         typer.Option(
-            metavar="DEVICE", help="Move the module and its inputs to this device, such as cuda.", show_default=False
+            "--device",
+            metavar="DEVICE",
+            help="Move the module and its inputs to this device, such as cuda.",
+            show_default=False,
         ),
     ],
 }
@@ -479,9 +485,8 @@ def _with_formats(annotation: Any, formats: tuple[str, ...]) -> Any:  # noqa: AN
     """The annotation with the formats of the command in its help."""
     for option in typing.get_args(annotation)[1:]:
         if "{formats}" in (getattr(option, "help", None) or ""):
-            changed = typer.Option(
-                *option.param_decls, metavar=option.metavar, help=option.help.format(formats=_listed(formats))
-            )
+            changed = copy.copy(option)
+            changed.help = option.help.format(formats=_listed(formats))
             return Annotated[typing.get_args(annotation)[0], changed]
     return annotation
 

@@ -26,6 +26,7 @@ from graphdoctor.render.job_words import (
     next_commands,
     skew_texts,
     title_parts,
+    trial_texts,
     unknown_ends_text,
     value_rows,
     verdict,
@@ -68,6 +69,8 @@ def _sections(job: Job) -> Iterator[Section]:
     yield Section([f"- {sentence(text)}" for text in texts], "note", "### Time\n\n")
     items = [finding_item(cluster, where) for cluster, where in finding_groups(job)]
     yield Section(items, "finding", "### Findings\n\n")
+    tried = [f"- **{plain(what)}**  \n  {sentence(shown)}" for what, shown in map(trial_texts, job.trials or ())]
+    yield Section(tried, "trial", "### Tried on the whole job\n\n")
     unknown = [gap.message for gap in job.gaps] + [text for text in (unknown_ends_text(job),) if text is not None]
     yield Section([f"- {sentence(text)}" for text in unknown], "gap", "### Unknown\n\n")
     rows = [_rank(rank) for rank in job.ranks]

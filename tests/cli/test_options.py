@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import typing
 from dataclasses import fields
 from pathlib import Path
 
@@ -128,3 +129,11 @@ def test_a_variable_that_no_setting_reads_is_a_warning(run_here: RunCli) -> None
     found = run_here("report", ITEM, env=clean_environment(GRAPHDOCTOR_SELCT="GD1"))
     assert (found.returncode, found.stdout) == (0, plain.stdout)
     assert found.stderr == "warning: graphdoctor doesn't read GRAPHDOCTOR_SELCT. Did you mean GRAPHDOCTOR_SELECT?\n"
+
+
+def test_an_option_whose_metavar_is_its_name_says_how_it_is_written() -> None:
+    """typer 0.27 writes such an option as its metavar: ``--MODE``."""
+    for name, annotation in RUN_OPTIONS.items():
+        (option,) = typing.get_args(annotation)[1:]
+        written = {*(option.param_decls or ()), option.default}
+        assert option.metavar != name.upper() or f"--{name}" in written, name

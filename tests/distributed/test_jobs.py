@@ -13,7 +13,7 @@ import pytest
 from graphdoctor.diagnosis.rule import Rule
 from graphdoctor.rules.catalog import ALL_RULES
 from tests.conftest import clean_environment, run_command
-from tests.distributed.jobs import PROGRAMS, found_in, job_document
+from tests.distributed.jobs import PROGRAMS, found_in, job_document, launched
 from tests.rules.test_documentation import first_block
 
 pytestmark = pytest.mark.slow
@@ -137,3 +137,25 @@ def _name(rule: Rule, section: str) -> str:
 def test_an_example_is_found_and_what_to_use_instead_is_not(rule: Rule, examples: dict[str, set[str]]) -> None:
     assert rule.code in examples[_name(rule, "Example")]
     assert examples[_name(rule, "Use instead")] == set()
+
+
+def test_what_a_job_suggests_is_tried_by_running_it_again(tmp_path: Path) -> None:
+    """The module in DDP is compiled in place of DDP: the same losses, and nothing of what was found is left."""
+    environment = clean_environment(OMP_NUM_THREADS="1")
+    command = ("run", "--try", "--report", "job.json", *launched("ddp_sequential"))
+    done = run_command(*command, cwd=tmp_path, env=environment, timeout=200)
+    assert done.returncode == 0, done.stderr
+    (trial,) = json.loads((tmp_path / "job.json").read_text())["trials"]
+    assert (trial["kind"], trial["verdict"]) == ("compile_inside_ddp", "verified")
+    assert trial["gone"] == ["GD125", "GD129"]
+    assert (trial["graphs"], trial["break_sites"]) == ([1, 1], [0, 0])
+    assert (trial["loss_count"], trial["loss_difference"]) == (10, 0.0)
+    assert trial["step_us"] > 0
+    assert "verified: Compile the module" in done.stderr
+
+
+def test_a_script_of_one_process_is_referred_to_fix(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text("print('done')\n")
+    done = run_command("run", "--try", "one.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert "--try is for jobs of several ranks" in done.stderr

@@ -25,6 +25,7 @@ from graphdoctor.render.job_words import (
     rank_spans,
     skew_texts,
     title_parts,
+    trial_texts,
     unknown_ends_text,
     verdict,
 )
@@ -115,6 +116,7 @@ def render_job_page(job: Job, *, has_source: bool = True) -> str:
         "unshown": unshown_in_job(job, is_verbose=True),
         "has_ends": any(rank.complete is not None for rank in job.ranks),
         "hangs": [hang_text(found, job) for found in job.hangs],
+        "trials": [trial_texts(trial) for trial in job.trials or ()],
         "findings": findings[:_MAX_FINDINGS],
         "finding_count": len(findings),
         "max_fixes": _MAX_FIXES,

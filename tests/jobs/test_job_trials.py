@@ -1,0 +1,79 @@
+"""What a trial of a job shows: verdicts, losses, times."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphdoctor.model.diagnosis import Fix
+from graphdoctor.model.job import Job
+from graphdoctor.model.run import Setting
+from graphdoctor.model.steps import Steps
+from graphdoctor.runs.job_trials import Ran, Remedy, judged, remedies_of
+from tests.job_reports import compiled, found, job, rank
+
+SETTING = Setting(name="torch._dynamo.config.optimize_ddp", value=False)
+REMEDY = Remedy("setting", "Compile it in one graph", ("GD130",), SETTING)
+
+
+def ran(*codes: str, losses: tuple[float, ...] = (1.0, 0.5), step_us: float = 100.0) -> Job:
+    """A job of two ranks with these findings."""
+    steps = Steps(count=9, intervals_us=(step_us,) * 8, losses=losses)
+    findings = tuple(found(code, fingerprint=code) for code in codes)
+    ranks = (rank(number, compiled(), findings=findings, steps=steps) for number in (0, 1))
+    return job(*ranks).model_copy(update={"exit": job(rank(0)).exit.model_copy(update={"status": 0})})
+
+
+def verdict(now: Job | None, *, before: Job | None = None, after: Job | None = None, status: int = 0) -> str:
+    untouched = ran("GD130")
+    return judged(REMEDY, Ran(status, now), before or untouched, after or before or untouched).verdict
+
+
+def test_what_is_gone_with_the_same_losses_is_verified() -> None:
+    trial = judged(REMEDY, Ran(0, ran()), ran("GD130"), ran("GD130"))
+    assert (trial.verdict, trial.gone, trial.loss_count, trial.loss_difference) == ("verified", ("GD130",), 4, 0.0)
+
+
+def test_what_is_still_there_has_no_effect() -> None:
+    assert verdict(ran("GD130")) == "no effect"
+
+
+def test_what_comes_in_its_place_makes_it_worse() -> None:
+    assert verdict(ran("GD202")) == "makes it worse"
+
+
+def test_other_losses_are_other_results() -> None:
+    assert verdict(ran(losses=(1.0, 0.6))) == "changes results"
+    assert verdict(ran(losses=(1.0, 0.500001))) == "verified"
+
+
+@pytest.mark.parametrize("losses", [(), (7.0, 0.5)])
+def test_losses_that_two_untouched_runs_don_t_share_prove_nothing(losses: tuple[float, ...]) -> None:
+    assert verdict(ran(), before=ran("GD130"), after=ran("GD130", losses=losses)) == "unproven"
+
+
+def test_another_exit_status_is_a_failure() -> None:
+    assert verdict(ran(), status=1) == "failed"
+    assert verdict(None) == "failed"
+
+
+def test_a_step_is_faster_only_beyond_what_two_untouched_runs_differ() -> None:
+    steady = judged(REMEDY, Ran(0, ran(step_us=50)), ran("GD130"), ran("GD130", step_us=104))
+    assert steady.speedup == (2.0, 2.08)
+    assert steady.notable < 2
+    noisy = judged(REMEDY, Ran(0, ran(step_us=90)), ran("GD130"), ran("GD130", step_us=150))
+    assert noisy.speedup is not None
+    assert noisy.notable > noisy.speedup[0]
+
+
+def test_each_setting_is_tried_once_and_nothing_that_only_drops_output() -> None:
+    fixes = (
+        Fix(title="One graph", kind="config", setting=SETTING),
+        Fix(
+            title="Log less",
+            kind="config",
+            setting=Setting(name="torch._dynamo.config.ignore_logging_functions", member="print"),
+        ),
+    )
+    findings = tuple(found(code, fingerprint=code, fixes=fixes) for code in ("GD130", "GD403"))
+    remedies = remedies_of(job(*(rank(number, compiled(), findings=findings) for number in (0, 1))))
+    assert [(one.setting, one.codes) for one in remedies] == [(SETTING, ("GD130", "GD403"))]
