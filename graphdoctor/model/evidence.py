@@ -123,8 +123,8 @@ class RuntimeEstimate(Fact):
     """The compile."""
     operations: int
     """Kernels, library calls and collectives."""
-    estimated_us: float
-    """Microseconds of all of them."""
+    estimated_us: float | None
+    """Microseconds of all of them; None if torch estimates none, as on a CPU, where it writes 0."""
     collectives: int
     """Those of them that are collectives."""
     collectives_us: float

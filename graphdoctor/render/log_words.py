@@ -164,7 +164,8 @@ def _run_texts(evidence: LogEvidence) -> Iterator[str]:
         total = sum(len(found.operations) for found in evidence.collectives)
         yield f"{counted(total, 'collective')} in {counted(len(evidence.collectives), 'graph')}"
     if evidence.estimates:
-        yield f"Inductor expects {sum(found.estimated_us for found in evidence.estimates):.0f} µs of kernels"
+        known = [found.estimated_us for found in evidence.estimates if found.estimated_us is not None]
+        yield f"Inductor expects {_us(sum(known))} of kernels" if known else "no estimate of any kernel's time"
     if evidence.executions:
         yield f"{counted(len(evidence.executions), 'run')} of graphs in order"
 
@@ -197,11 +198,15 @@ def schedule_text(found: CollectiveSchedule) -> str:
 
 def estimate_text(found: RuntimeEstimate) -> str:
     """What Inductor expects one graph to take."""
-    of_these = f", {found.collectives_us:.1f} µs of them in collectives" if found.collectives else ""
-    return (
-        f"{found.compile_id or '?'}: {found.estimated_us:.1f} µs expected for "
-        f"{counted(found.operations, 'operation')}{of_these}"
-    )
+    operations = counted(found.operations, "operation")
+    if found.estimated_us is None:
+        return f"{found.compile_id or '?'}: no estimate for {operations}"
+    of_these = f", {_us(found.collectives_us)} of them in collectives" if found.collectives else ""
+    return f"{found.compile_id or '?'}: {_us(found.estimated_us)} expected for {operations}{of_these}"
+
+
+def _us(microseconds: float) -> str:
+    return f"{microseconds:.3g} µs" if microseconds < 100 else f"{microseconds:,.0f} µs"
 
 
 def unshown_text(diagnosis: Diagnosis, *, is_verbose: bool) -> str | None:

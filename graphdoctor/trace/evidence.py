@@ -267,7 +267,7 @@ def _estimate(record: Record) -> RuntimeEstimate:
     return RuntimeEstimate(
         compile_id=record.compile_id,
         operations=len(times),
-        estimated_us=sum(times),
+        estimated_us=sum(times) or None,
         collectives=len(of_collectives),
         collectives_us=sum(of_collectives),
     )

@@ -145,7 +145,7 @@ def test_what_else_is_known_is_there_by_compile(tmp_path: Path, run_here: RunCli
     assert "1 collective in 1 graph · Inductor expects 2 µs of kernels · 2 runs of graphs in order" in words
     assert "0/0: c10d.all_reduce" in words
     assert "kernels 1 Triton kernel, 0.00 s compiling 0/0: triton_red_1, 1.5 ms, state hit" in words
-    assert "0/0: 2.0 µs expected for 2 operations, 0.5 µs of them in collectives" in words
+    assert "0/0: 2 µs expected for 2 operations, 0.5 µs of them in collectives" in words
     assert "ran in this order: 0/0, 1/0" in words
 
 

@@ -160,6 +160,12 @@ def test_collectives_and_estimates_are_kept_by_compile(tmp_path: Path) -> None:
     assert evidence.executions == ("0/0", "1/0")
 
 
+def test_an_estimate_of_nothing_is_none(tmp_path: Path) -> None:
+    ops = [{"name": "buf0", "type": "compute", "estimated_runtime_ns": 0, "outputs": []}]
+    evidence = evidence_of(tmp_path, artifact("inductor_runtime_and_tensor_meta", {"ops": ops}))
+    assert [(found.operations, found.estimated_us) for found in evidence.estimates] == [(1, None)]
+
+
 def test_triton_kernels_are_kept_with_what_compiling_them_took(tmp_path: Path) -> None:
     kernels = {"triton_poi_fused_add_0": {"compile_time_us": 1500, "autotune_cache_state": "hit"}, "triton_red_1": {}}
     evidence = evidence_of(tmp_path, artifact("triton_kernel_info", kernels))
