@@ -115,7 +115,8 @@ def render_job_page(job: Job, *, has_source: bool = True) -> str:
         "more_ranks": max(len(job.ranks) - _MAX_RANKS, 0),
         "unshown": unshown_in_job(job, is_verbose=True),
         "has_ends": any(rank.complete is not None for rank in job.ranks),
-        "hangs": [hang_text(found, job) for found in job.hangs],
+        "hangs": [_capital(hang_text(found, job).removeprefix("Possible hang: ")) for found in job.hangs],
+        "usual": f"rank {job.ranks[0].rank}" if len(job.ranks) == 2 else "most ranks",
         "trials": [trial_texts(trial) for trial in job.trials or ()],
         "findings": findings[:_MAX_FINDINGS],
         "finding_count": len(findings),
@@ -166,6 +167,10 @@ def _row(row: MatrixRow, columns: int) -> dict[str, Any]:
     compile_: CompileAgreement = row.compile
     cells = [(cell_state(group), _cut(cell_text(group, compile_))) for group in row.groups[:columns]]
     return {"compile": compile_, "function": _cut(function_text(compile_)), "cells": cells}
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _cut(text: str) -> str:
