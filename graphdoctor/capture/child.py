@@ -170,16 +170,19 @@ def _start(
         environment[_TRACE_VARIABLE] = str(traced / TRACE_FOLDER)
     # A script that `graphdoctor run` runs may have started us: this recording isn't part of that one.
     environment.pop(RECORDING_VARIABLE, None)
-    inherited = (*descriptors, lifeline.descriptor)
     process: subprocess.Popen[bytes] | WarmProcess | None = None
     if warm is not None:
         process = warm.start(
-            request_path, backend=backend, environment=environment, descriptors=inherited, timeout_s=timeout_s
+            request_path,
+            backend=backend,
+            environment=environment,
+            descriptors=descriptors,
+            held=lifeline.descriptor,
+            timeout_s=timeout_s,
         )
     if process is None:
-        process = _started(
-            [*probe_command(python), str(request_path), *lifeline.arguments], environment, inherited, python=python
-        )
+        command = [*probe_command(python), str(request_path), *lifeline.arguments]
+        process = _started(command, environment, (*descriptors, lifeline.descriptor), python=python)
     lifeline.hold(-process.pid)
     return process
 

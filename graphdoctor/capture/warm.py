@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
+from graphdoctor.capture.lifeline import Lifeline
 from graphdoctor.probe.wire import WARM_ARGUMENT
 
 _END_S = 5.0
@@ -76,6 +77,7 @@ class WarmProbes:
         self._lock = threading.Lock()
         self._server: subprocess.Popen[bytes] | None = None
         self._requests: socket.socket | None = None
+        self._closing = contextlib.ExitStack()
         self._is_usable = sys.platform == "linux"
 
     def close(self) -> None:
@@ -88,6 +90,7 @@ class WarmProbes:
             except subprocess.TimeoutExpired:
                 self._server.kill()
                 self._server.wait()
+        self._closing.close()
 
     def start(
         self,
@@ -96,6 +99,7 @@ class WarmProbes:
         backend: str,
         environment: dict[str, str],
         descriptors: Sequence[int],
+        held: int,
         timeout_s: float | None = None,
     ) -> WarmProcess | None:
         """Fork a probe.
@@ -105,6 +109,7 @@ class WarmProbes:
             backend: What it compiles with.
             environment: What the first one's process is started with; the same for all of them.
             descriptors: Open files that it inherits under the same numbers.
+            held: An open file that it keeps open, under any number.
             timeout_s: Seconds to wait for the process that forks it, which imports torch first; None for no limit.
 
         Returns:
@@ -118,7 +123,7 @@ class WarmProbes:
             reading, writing = os.pipe()
             content = json.dumps({"path": str(request), "backend": backend, "inherited": list(descriptors)}).encode()
             try:
-                socket.send_fds(requests, [content], [theirs.fileno(), writing, *descriptors])
+                socket.send_fds(requests, [content], [theirs.fileno(), writing, held, *descriptors])
             except OSError:  # the server is gone
                 self._is_usable = False
                 ours.close()
@@ -151,6 +156,7 @@ class WarmProbes:
         """The way to the server, which is started first; None if it can't fork."""
         if self._is_usable and self._server is None:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            lifeline = self._closing.enter_context(Lifeline())
             with theirs:
                 try:
                     self._server = subprocess.Popen(
@@ -160,8 +166,10 @@ class WarmProbes:
                         stderr=subprocess.DEVNULL,
                         env=environment,
                         process_group=0,
-                        pass_fds=[theirs.fileno()],
+                        pass_fds=[theirs.fileno(), lifeline.descriptor],
                     )
+                    # It notices by itself that we are gone, but not while it imports torch.
+                    lifeline.hold(-self._server.pid)
                 except OSError:  # the same error is reported of the probe itself
                     self._is_usable = False
                     ours.close()

@@ -34,6 +34,16 @@ ran.join()
 """
 """Starts a probe in a thread, as trials do."""
 
+FORKING_PARENT = """
+import sys
+from pathlib import Path
+from graphdoctor.capture.warm import WarmProbes
+
+server = "import os, time; open('pids', 'w').write(f'{os.getpid()}\\\\n'); time.sleep(600)"
+WarmProbes([sys.executable, "-c", server]).start(Path("no"), backend="eager", environment={}, descriptors=(), held=0)
+"""
+"""Waits for a process that forks probes, which takes its time to import torch."""
+
 PROGRAM = """
 import os, subprocess, sys, time
 import torch
@@ -101,6 +111,15 @@ def test_a_probe_and_what_it_started_end_with_a_killed_parent(tmp_path, stand_in
         assert all(map(is_alive, pids))
         parent.send_signal(signal.SIGKILL)
     wait_until(lambda: not any(map(is_alive, pids)), within_s=5)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_what_forks_probes_ends_too_while_it_imports_torch(tmp_path):
+    command = [sys.executable, "-c", FORKING_PARENT]
+    with subprocess.Popen(command, cwd=tmp_path, env=clean_environment()) as parent:
+        (pid,) = pids_in(tmp_path / "pids")
+        parent.send_signal(signal.SIGKILL)
+    wait_until(lambda: not is_alive(pid), within_s=5)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")

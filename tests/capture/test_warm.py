@@ -163,7 +163,7 @@ def test_nothing_is_forked_beside_a_thread(program: Path, tmp_path: Path, monkey
     probes = WarmProbes([sys.executable, "-c", code, probe_command("")[-1]])
     request = tmp_path / "request.json"
     try:
-        assert probes.start(request, backend="eager", environment=dict(os.environ), descriptors=()) is None
+        assert probes.start(request, backend="eager", environment=dict(os.environ), descriptors=(), held=0) is None
     finally:
         probes.close()
 
@@ -174,7 +174,7 @@ def test_nothing_is_forked_beside_a_thread(program: Path, tmp_path: Path, monkey
 def test_where_none_can_be_forked_it_is_started(command: list[str], tmp_path: Path) -> None:
     probes = WarmProbes(command)
     for _ in range(2):
-        assert probes.start(tmp_path / "request.json", backend="eager", environment={}, descriptors=()) is None
+        assert probes.start(tmp_path / "request.json", backend="eager", environment={}, descriptors=(), held=0) is None
     probes.close()
 
 
@@ -185,6 +185,8 @@ def test_probes_that_nobody_asked_for_need_no_process() -> None:
 def test_a_process_that_does_not_get_ready_is_given_up(tmp_path: Path) -> None:
     probes = WarmProbes([sys.executable, "-c", "import time; time.sleep(600)"])
     for _ in range(2):
-        start = probes.start(tmp_path / "request.json", backend="eager", environment={}, descriptors=(), timeout_s=0.2)
+        start = probes.start(
+            tmp_path / "request.json", backend="eager", environment={}, descriptors=(), held=0, timeout_s=0.2
+        )
         assert start is None
     probes.close()

@@ -11,6 +11,7 @@ It makes none if it couldn't fork a sound one: with a Python thread running, or 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
 import importlib
 import json
@@ -157,7 +158,10 @@ def _become(request: WarmRequest, descriptors: list[int]) -> Path:
     """Take the place of a process that was started for this request."""
     # As for a new process: a group of its own, that can be stopped as a whole.
     os.setpgid(0, 0)
-    answer, output, *inherited = descriptors
+    answer, output, held, *inherited = descriptors
+    # Out of the way of the numbers that others are to have.
+    fcntl.fcntl(held, fcntl.F_DUPFD_CLOEXEC, max(request["inherited"], default=2) + 1)
+    os.close(held)
     os.close(answer)
     for standard in (sys.stdout.fileno(), sys.stderr.fileno()):
         os.dup2(output, standard)
