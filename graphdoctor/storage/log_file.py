@@ -40,8 +40,8 @@ class LogFile:
 
     @property
     def path(self) -> PurePath:
-        """Its location as a path, for its names."""
-        return PurePath(self.location)
+        """Its location as a path, for its names; of one in an archive, that in the archive."""
+        return PurePath(self.location.partition("::")[0] if self.is_remote else self.location)
 
     @property
     def is_remote(self) -> bool:

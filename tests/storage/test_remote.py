@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 import time
+import zipfile
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -28,6 +29,7 @@ from graphdoctor.storage.places import Url, location_of, place_at
 from graphdoctor.storage.remote import _below
 from graphdoctor.trace.folder import open_folder
 from graphdoctor.trace.follow import Follower
+from graphdoctor.trace.ranks import find_ranks
 from graphdoctor.trace.reader import read_recording
 from tests.storage.s3 import Store, store
 
@@ -318,3 +320,16 @@ def test_commands_that_need_the_files_themselves_say_so(s3):
         "s3://logs/own isn't on this machine, and only report, diff, recompiles, guards and unpack read what is "
         "elsewhere."
     )
+
+
+@pytest.mark.parametrize(
+    "name", ["dedicated_log_torch_trace_rank_{}_abc.log", "attempt_0/{}/stderr.log", "rank_{}.log"]
+)
+def test_ranks_in_an_archive_are_known_by_their_names_in_it(tmp_path, name):
+    with zipfile.ZipFile(tmp_path / "job.zip", "w") as archive:
+        for rank in range(2):
+            archive.writestr(name.format(rank), log_content(pid=PID + rank))
+
+    found = find_ranks(open_folder(location_of(f"zip://::{tmp_path / 'job.zip'}")))
+
+    assert [rank.rank for rank in found] == [0, 1]
