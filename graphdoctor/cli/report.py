@@ -101,7 +101,6 @@ def report(
     place = place_named(recording, settings)
     ranks = () if rank is not None or place.kind == "document" else ranks_at(place.location)
     if len(ranks) > 1:
-        given.refuse(("compiles",), without="--rank")
         for flags in _of_one_rank(staged, compiles or (), output):
             raise several_ranks(place.location, ranks, "report", *flags)
         output.showing(JOB).write(job_report(place.location, ranks, engine, selection))
