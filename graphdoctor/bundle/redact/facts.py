@@ -303,7 +303,6 @@ class Facts:
             ("ShapeEvent", "compile_id"): compile_id,
             ("ShapeEvent", "expression"): shown.size,
             ("ShapeEvent", "source"): expression,
-            ("ShapeEvent", "value"): shown.size,
             ("ShapeEvent", "file"): shown.file,
             ("FakeKernel", "op"): shown.operation,
             ("FakeKernel", "compile_id"): compile_id,
