@@ -80,10 +80,12 @@ def _stops(rows: Sequence[Row], ranks: Sequence[RankReport]) -> Iterator[HangCan
     """Ranks that ended in the middle where others went on."""
     ended = [report.rank for report in ranks if report.complete is False]
     for row in rows:
-        done = [rank for rank, found in row.found.items() if found.outcome != "unfinished"]
-        missing = tuple(rank for rank in ended if rank not in done)
-        if missing and done:
-            yield _candidate("stopped", row, tuple(sorted(done)), missing, _started(row.found[min(done)]))
+        done = {rank for rank, found in row.found.items() if found.outcome != "unfinished"}
+        # Where nobody came further, those that began it did: one that dies takes the others with it.
+        came = done or set(row.found)
+        missing = tuple(rank for rank in ended if rank not in came)
+        if missing and came:
+            yield _candidate("stopped", row, tuple(sorted(came)), missing, _started(row.found[min(came)]))
     # They compiled all that others did, and ended in or before a call.
     going = tuple(report.rank for report in ranks if report.complete is not False)
     if ended and rows and rows[-1].found.keys() & set(going):

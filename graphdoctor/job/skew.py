@@ -75,6 +75,7 @@ def _straggler(rows: Sequence[Row], ranks: Sequence[int], job_s: float) -> Strag
         rank=rank,
         extra_s=extra[rank],
         compile=row.first.compile_id,
+        function=row.first.function,
         compile_extra_s=longer,
         why=_why(row, rank, ranks),
     )

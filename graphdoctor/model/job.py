@@ -231,7 +231,9 @@ class Straggler(Fact):
     extra_s: float
     """Seconds that it took longer than the quickest rank, over the compiles in which it was the slowest."""
     compile: str
-    """The compile that is most of it."""
+    """The compile that is most of it, as in ``agreement``."""
+    function: str
+    """Qualified name of its function."""
     compile_extra_s: float
     """Seconds of that one."""
     why: StragglerCause

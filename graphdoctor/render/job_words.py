@@ -220,8 +220,9 @@ def skew_texts(job: Job) -> Iterator[str]:
 
 
 def _straggler_text(found: Straggler, job: Job) -> str:
-    row = next((each for each in job.agreement if each.compile == found.compile), None)
-    name = found.compile if row is None else f"{found.compile} {function_text(row)}"
+    place = (found.compile, found.function)
+    row = next((each for each in job.agreement if (each.compile, each.function) == place), None)
+    name = " ".join(place) if row is None else f"{found.compile} {function_text(row)}"
     why = _WHY.get(found.why, "")
     if found.why == "alone" and row is not None:
         lacking = [rank for group in row.groups if group.compile_id is None for rank in group.ranks]

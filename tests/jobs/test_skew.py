@@ -84,3 +84,9 @@ def test_graphs_that_torch_itself_found_different():
     words = ("rank 0: aten.mul.Tensor", "rank 1: aten.add.Tensor")
     (found,) = hangs(rank(0, compiled(mismatch=words)), rank(1, compiled(mismatch=words)))
     assert (found.kind, found.waiting, found.words) == ("graph", (0, 1), words)
+
+
+def test_a_rank_whose_end_ends_the_others_in_the_middle_of_a_compile():
+    begun = rank(0, compiled(), compiled("1/0", "head", 40, outcome="unfinished"), complete=False)
+    (found,) = hangs(begun, rank(1, compiled(), complete=False))
+    assert (found.kind, found.function, found.waiting, found.missing) == ("stopped", "head", (0,), (1,))
