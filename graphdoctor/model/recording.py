@@ -321,6 +321,8 @@ class Compile(Fact):
     """torch's id of the frame; graphdoctor's own number if the compile id has a prefix."""
     process: str | None = None
     """The process that compiled it, such as ``p2`` or ``rank1``; None for the main process."""
+    compiled_autograd_id: int | None = None
+    """torch's number of the backward pass that compiled autograd captured, for its compile; None for all others."""
     call_index: int | None = None
     """The call that caused it; None outside the user's calls."""
     outcome: CompileOutcome
@@ -445,6 +447,8 @@ class Graph(Fact):
     """None if graphdoctor didn't record it."""
     code: str | None = None
     """The graph as torch prints it."""
+    dtensors: dict[str, str] = field(default_factory=dict)
+    """Placements of the inputs that are DTensors, as torch prints them, such as ``S(0)``, by the input's name."""
     backend: str | None = None
     """The backend's name."""
     backend_s: float | None = None

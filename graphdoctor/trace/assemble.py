@@ -48,6 +48,9 @@ from graphdoctor.trace.roots import Root
 
 _LIMIT_TYPE = "Dynamo recompile limit exceeded"
 _WRAPPER_FILES = ("_dynamo/external_utils.py", "_dynamo\\external_utils.py")
+_DTENSOR_NAME = ': "DTensor('
+_DTENSOR = re.compile(r'\bL_(\w+): "DTensor\(\w+(?:\[[^\]"]*\])+[\w:]+, ([^"]*)\)"')
+"""An input of a printed graph, such as ``L_w_: "DTensor(f32[64, 32][32, 1]cpu, S(0))"`` (2.13)."""
 _MAX_MESSAGE = 20_000
 _Fact = TypeVar("_Fact", bound=Fact)
 
@@ -187,6 +190,7 @@ class Assembler:
             {
                 "compile_id": compile_.compile_id,
                 "frame_id": compile_.frame_id,
+                "compiled_autograd_id": compile_.compiled_autograd_id,
                 "call_index": compile_.call_index,
                 "outcome": outcome,
                 "is_recompile": bool(compile_.reasons) or bool(metrics.recompile_reason),
@@ -277,7 +281,9 @@ class Assembler:
             frames[compile_.frame_id] = Frame(
                 frame_id=compile_.frame_id,
                 function=resume[1] if resume else code_name,
-                qualname=self._qualname(file, code_name, context, target),
+                qualname=f"backward pass {compile_.compiled_autograd_id} (compiled autograd)"
+                if compile_.compiled_autograd_id is not None
+                else self._qualname(file, code_name, context, target),
                 file=file,
                 line=(context.function_line or line) if context else line,
                 text=self._definition(file, line, context),
@@ -467,6 +473,7 @@ def _graph(index: int, seen: SeenGraph) -> Graph:
             "inputs": seen.inputs,
             "nodes": seen.nodes,
             "code": seen.code,
+            "dtensors": dict(_DTENSOR.findall(seen.code)) if seen.code and _DTENSOR_NAME in seen.code else {},
             "backend": record.get("backend"),
             "backend_s": record.get("backend_s"),
             "backend_error": record.get("backend_error"),

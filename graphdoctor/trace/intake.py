@@ -69,6 +69,7 @@ class SeenCompile:
     frame_id: int
     call_index: int | None
     is_extra: bool
+    compiled_autograd_id: int | None = None
     is_started: bool = False
     stack: tuple[StackEntry, ...] = ()
     attempts: int = 1
@@ -476,7 +477,10 @@ class Intake:
         if type(frame_id) is not int or type(record.metadata.get("frame_compile_id")) is not int:
             raise TypeError("numbers of a frame and of its compile")
         if compile_id not in self.compiles:
-            self.compiles[compile_id] = SeenCompile(compile_id, frame_id, self._call, self._is_extra)
+            backward = record.metadata.get("compiled_autograd_id")
+            self.compiles[compile_id] = SeenCompile(
+                compile_id, frame_id, self._call, self._is_extra, backward if type(backward) is int else None
+            )
         return self.compiles[compile_id]
 
     def entry(self, file: str, line: int, function: str, text: str | None, **columns: Any) -> StackEntry:  # noqa: ANN401

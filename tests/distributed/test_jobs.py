@@ -22,9 +22,18 @@ EXAMPLES = [ALL_RULES[code] for code in ("GD125", "GD126", "GD129", "GD130")]
 
 
 @pytest.fixture(scope="module")
-def several(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def several_recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("several")
     programs = ("ddp_compiled", "ddp_inside", "fsdp_whole", "fsdp_blocks", "tensor_parallel", "checkpoint_hooks")
-    return job_document(tmp_path_factory.mktemp("several"), "several", *programs, "compiled_autograd")
+    job_document(folder, "several", *programs, "compiled_autograd")
+    (recording,) = (path for path in (folder / ".graphdoctor").iterdir() if path.is_dir())
+    return recording
+
+
+@pytest.fixture(scope="module")
+def several(several_recording: Path) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((several_recording.parent.parent / "job.json").read_text())
+    return document
 
 
 @pytest.fixture(scope="module")
@@ -159,3 +168,14 @@ def test_a_script_of_one_process_is_referred_to_fix(tmp_path: Path) -> None:
     done = run_command("run", "--try", "one.py", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "done\n")
     assert "--try is for jobs of several ranks" in done.stderr
+
+
+def test_backward_passes_of_compiled_autograd_and_dtensors_are_named(several_recording: Path) -> None:
+    done = run_command("report", several_recording, "--rank", "0", "--format", "json", cwd=several_recording)
+    document = json.loads(done.stdout)
+    names = {graph["function"] for graph in document["graphs"]}
+    assert "backward pass 0 (compiled autograd)" in names
+    assert {item["compiled_autograd_id"] for item in document["compiles"]} >= {None, 0}
+    (placements,) = [graph["dtensors"] for graph in document["graphs"] if graph["dtensors"]]
+    assert placements["self_modules_up_parameters_weight_"] == "S(0)"
+    assert placements["self_modules_down_parameters_bias_"] == "R"
