@@ -10,8 +10,10 @@ from graphdoctor.model.run import Setting
 _LEAST = 1.05
 """A job is timed twice beside each trial, not in turns."""
 
-JobRemedyKind = Literal["setting", "compile_inside_ddp"]
-"""What is changed: a torch setting, or that torch.compile of a DistributedDataParallel compiles the module inside."""
+JobRemedyKind = Literal["setting", "dynamic", "compile_inside_ddp"]
+"""What is changed. ``setting``: a torch setting; ``dynamic``: the setting that ``dynamic=True`` stands for, in all
+calls of torch.compile that don't say otherwise; ``compile_inside_ddp``: torch.compile of a DistributedDataParallel
+compiles the module inside."""
 
 JobVerdict = Literal["verified", "unproven", "no effect", "makes it worse", "changes results", "failed"]
 """``verified``: what it is for is gone on all ranks, nothing came in its place, and the first losses are the same;

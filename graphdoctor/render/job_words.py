@@ -393,6 +393,8 @@ def _capital(text: str) -> str:
 def trial_texts(trial: JobTrial) -> tuple[str, str]:
     """One suggestion that was tried: what it is with its verdict, and what the job did with it."""
     what = trial.title if trial.setting is None else trial.setting.line
+    if trial.kind == "dynamic":
+        what = f"dynamic=True, by {what}"
     return f"{trial.verdict}: {what}", "; ".join(_trial_parts(trial))
 
 

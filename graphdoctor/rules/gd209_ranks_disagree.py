@@ -9,7 +9,7 @@ from typing import ClassVar
 from graphdoctor.diagnosis.frames import described, frame_entry
 from graphdoctor.diagnosis.recompile_wording import GUIDE
 from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.diagnosis.suggestions import setting
+from graphdoctor.diagnosis.suggestions import compile_argument, setting
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.job import Aspect, Job, JobFinding
 from graphdoctor.model.recording import Compile, Frame
@@ -129,8 +129,8 @@ def _fixes(*, is_together: bool) -> tuple[Fix, ...]:
     """
     same = Fix(title="Give all ranks the same sizes, with padding if needed", kind="call", source=GUIDE)
     if not is_together:
-        title = "Compile with dynamic sizes from the start (`dynamic=True`), so that no rank recompiles alone"
-        return (Fix(title=title, kind="call", is_safe=True, source=GUIDE), same)
+        title = "Compile with dynamic sizes from the start, so that no rank recompiles alone"
+        return (compile_argument("dynamic=True", title, is_safe=True, source=GUIDE), same)
     agree = "Let the ranks agree on which sizes are dynamic, while all of them compile"
     return (setting("enable_compiler_collectives", agree, source=GUIDE), same)
 

@@ -29,6 +29,8 @@ _MAX_TRIALS = 6
 _TOLERANCE = 1e-3
 """How much a loss may differ, relative to itself: other kernels round otherwise, and steps add that up."""
 _DDP = {"GD125", "GD129"}
+_DYNAMIC = Setting(name="torch._dynamo.config.assume_static_by_default", value=False)
+"""What ``dynamic=True`` does (``torch/_dynamo/eval_frame.py``, 2.13)."""
 _SERIOUS = ("error", "warning")
 
 
@@ -89,6 +91,8 @@ def _suggested(finding: JobFinding) -> Iterator[tuple[JobRemedyKind, str, Settin
     for fix in finding.fixes:
         if fix.setting is not None and fix.setting.value is not None and not fix.setting.drops_output:
             yield "setting", fix.title, fix.setting
+        elif fix.place is not None and (fix.place.where, fix.snippet) == ("compile", "dynamic=True"):
+            yield "dynamic", fix.title, _DYNAMIC
 
 
 def try_remedies(

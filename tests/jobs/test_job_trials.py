@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from graphdoctor.diagnosis.suggestions import compile_argument
 from graphdoctor.model.diagnosis import Fix
 from graphdoctor.model.job import Job
 from graphdoctor.model.run import Setting
@@ -77,3 +78,12 @@ def test_each_setting_is_tried_once_and_nothing_that_only_drops_output() -> None
     findings = tuple(found(code, fingerprint=code, fixes=fixes) for code in ("GD130", "GD403"))
     remedies = remedies_of(job(*(rank(number, compiled(), findings=findings) for number in (0, 1))))
     assert [(one.setting, one.codes) for one in remedies] == [(SETTING, ("GD130", "GD403"))]
+
+
+def test_dynamic_true_is_tried_by_the_setting_that_it_stands_for() -> None:
+    fix = compile_argument("dynamic=True", "Compile with dynamic shapes from the start", is_safe=True, source="")
+    codes = ("GD202", "GD209")
+    ranks = (rank(number, compiled(), findings=[found(code, fixes=(fix,)) for code in codes]) for number in (0, 1))
+    (remedy,) = remedies_of(job(*ranks))
+    assert (remedy.kind, remedy.codes) == ("dynamic", codes)
+    assert remedy.change["settings"] == [("torch._dynamo.config.assume_static_by_default", False)]

@@ -31,7 +31,7 @@ def test_a_rank_that_compiles_more_often_is_told_with_the_counts() -> None:
     assert "rank0 1, rank1 2" in finding.message
     assert finding.compile_ids == ("rank1:0/0", "rank1:0/1")
     # A rank that compiles alone would wait for the others in a compiler collective.
-    assert "dynamic=True" in finding.fixes[0].title
+    assert finding.fixes[0].snippet == "dynamic=True"
     assert [fix.setting for fix in finding.fixes] == [None, None]
 
 
