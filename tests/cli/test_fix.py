@@ -385,7 +385,8 @@ def test_ctrl_c_in_a_trial_ends_with_130(tmp_path):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     os.kill(process.pid, signal.SIGINT)
-    assert process.wait(timeout=60) == 130
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
     assert (tmp_path / "model.py").read_text() == SPEAKING
 
 

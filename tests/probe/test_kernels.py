@@ -383,7 +383,7 @@ def test_a_collective_of_a_compiled_function_is_communication(tmp_path: Path):
 def output_code(recording: Path) -> str:
     """The function that runs the kernels, as Inductor wrote it."""
     for log in find_logs(recording / TRACE_FOLDER):
-        with log.open("rb") as lines:
+        with log.open() as lines:
             for found in read_records(lines, lambda kind: kind == "inductor_output_code", LogDamage()):
                 return (found.payload or "").partition("def call(")[2].partition("\ndef ")[0]
     raise AssertionError("no output code")

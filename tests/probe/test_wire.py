@@ -226,7 +226,12 @@ def test_a_full_run_is_as_declared(tmp_path, run_cli):
     events, artifacts = assert_as_declared(folder / (folder / "last").read_text().strip())
     assert events >= {"process", "phase", "environment", "target", "coverage", "steady_call", "guard_cost", "lane"}
     assert events >= {"config", "finished"}
-    of_others = {"graphdoctor_compile_call", "graphdoctor_root", "graphdoctor_generated", "graphdoctor_inductor_graph"}
+    of_others = {
+        "graphdoctor_compile_call",
+        "graphdoctor_root",
+        "graphdoctor_generated",
+        "graphdoctor_inductor_graph",
+    } | {"graphdoctor_steps"}
     assert artifacts == set(ARTIFACTS) - of_others - {"graphdoctor_called", "graphdoctor_watched_call"}
 
     assert run_cli("recompiles", "model.py", "--vary").returncode == 0

@@ -134,7 +134,7 @@ def stacks_of_torch(folder: Path) -> dict[str, set[int]]:
     found: dict[str, set[int]] = {}
     name = "inductor_provenance_tracking_kernel_stack_traces"
     for log in find_logs(folder / "recording" / TRACE_FOLDER):
-        with log.open("rb") as lines:
+        with log.open() as lines:
             for record_ in read_records(lines, lambda kind: kind == name, LogDamage()):
                 for kernel, stacks in json.loads(record_.payload or "{}").items():
                     own = found.setdefault(kernel.rpartition(":")[0], set())

@@ -18,7 +18,12 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.long
 def test_quick_benchmarks_measure_every_part(tmp_path):
     # What it starts is forked where it can be.
-    for name, start in (("python", probe_python()), ("graphdoctor", command_folder() / "graphdoctor")):
+    commands = {
+        "python": probe_python(),
+        "graphdoctor": command_folder() / "graphdoctor",
+        "tlparse": Path(sys.executable).with_name("tlparse"),
+    }
+    for name, start in commands.items():
         (tmp_path / name).symlink_to(start)
     main = f"import sys; sys.executable = '{tmp_path}/python'; from benchmarks.__main__ import main; main()"
     result = subprocess.run(
