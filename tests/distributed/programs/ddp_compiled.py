@@ -26,4 +26,5 @@ for _ in range(12):
     loss = compiled(torch.randn(16, 64)).square().mean()
     loss.backward()
     optimizer.step()
+dist.barrier()  # a rank that leaves while another still sends would end it
 dist.destroy_process_group()

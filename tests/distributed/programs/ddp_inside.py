@@ -10,4 +10,5 @@ net = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Li
 model = DistributedDataParallel(torch.compile(net, backend="aot_eager"))
 for _ in range(3):
     model(torch.randn(16, 64)).square().mean().backward()
+dist.barrier()  # a rank that leaves while another still sends would end it
 dist.destroy_process_group()

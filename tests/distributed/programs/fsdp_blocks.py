@@ -35,4 +35,5 @@ for block in net.blocks:
 fully_shard(net)
 for _ in range(3):
     net(torch.randn(16, 32)).square().mean().backward()
+dist.barrier()  # a rank that leaves while another still sends would end it
 dist.destroy_process_group()

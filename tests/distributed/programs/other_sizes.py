@@ -21,4 +21,5 @@ model = DistributedDataParallel(torch.compile(Net(), backend="aot_eager"))
 for step in range(12):
     size = 16 + step % 4 * dist.get_rank()
     model(torch.randn(size, 64)).square().mean().backward()
+dist.barrier()  # a rank that leaves while another still sends would end it
 dist.destroy_process_group()

@@ -20,4 +20,5 @@ torch.manual_seed(dist.get_rank())
 model = DistributedDataParallel(torch.compile(Net(), backend="aot_eager"))
 for _ in range(12):
     model(torch.randn(16 + dist.get_rank(), 64)).square().mean().backward()
+dist.barrier()  # a rank that leaves while another still sends would end it
 dist.destroy_process_group()

@@ -23,4 +23,5 @@ net = parallelize_module(Net(), mesh, {"up": ColwiseParallel(), "down": RowwiseP
 compiled = torch.compile(net, backend="aot_eager")
 for _ in range(3):
     compiled(torch.randn(16, 32)).square().mean().backward()
+dist.barrier()  # a rank that leaves while another still sends would end it
 dist.destroy_process_group()
