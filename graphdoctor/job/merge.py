@@ -22,6 +22,7 @@ def job_of(
     target: TargetInfo,
     ended: ProbeExit,
     world_size: int | None,
+    unread: Sequence[int] = (),
     gaps: Sequence[CaptureGap] = (),
     recording: str | None = None,
     version: str,
@@ -33,6 +34,7 @@ def job_of(
         target: What was run.
         ended: How the run ended.
         world_size: How many ranks the job has; None if unknown.
+        unread: Ranks whose logs couldn't be read.
         gaps: What else is missing.
         recording: How a command line names the recording; None if unknown.
         version: graphdoctor's own version.
@@ -64,7 +66,8 @@ def job_of(
             )
             for report in ranks
         ),
-        absent=tuple(sorted(set(range(world_size or max(numbers) + 1)) - set(numbers))),
+        absent=tuple(sorted(set(range(world_size or max(numbers) + 1)) - {*numbers, *unread})),
+        unread=tuple(sorted(unread)),
         agreement=agreement,
         first_divergence=first_divergence(rows, agreement),
         skew=skew_of(rows, ranks),

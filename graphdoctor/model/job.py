@@ -280,6 +280,8 @@ class Job(Fact):
     """Ascending."""
     absent: tuple[int, ...] = ()
     """Ranks between the others of which there is no log."""
+    unread: tuple[int, ...] = ()
+    """Ranks whose logs couldn't be read, so that they are left out; gaps say why."""
     agreement: tuple[CompileAgreement, ...]
     """All compiles, in the order of the first rank that has each."""
     first_divergence: Divergence | None

@@ -88,12 +88,23 @@ def verdict(job: Job) -> tuple[str, Tone]:
     if found is not None:
         place = f"{base_name(found.location.file)}:{found.location.line}"
         return f"Ranks diverge at {found.compile} {function_text(found)} ({place}): {_what(found, job)}.", "bad"
-    if (incomplete := [rank.rank for rank in job.ranks if rank.complete is False]) or job.absent:
-        lack = _did_not_end(incomplete) if incomplete else f"{ranks_text(job.absent)} left no log"
+    if (lack := _lacking(job)) is not None:
         return f"Ranks agree as far as their logs go, but {lack}.", "warning"
+    if job.hangs:
+        return "Ranks agree on what Dynamo made, but they can wait for each other forever.", "bad"
     compiles = len(job.agreement)
     on = "their only compile" if compiles == 1 else f"{_all_of(compiles)} compiles"
-    return f"{_capital(everyone)} agree on {on}.", "good"
+    is_good = all(finding.severity == "info" for finding in job.findings)
+    return f"{_capital(everyone)} agree on {on}.", "good" if is_good else "warning"
+
+
+def _lacking(job: Job) -> str | None:
+    """What keeps the ranks from being compared to their ends, a clause; None if nothing is known to."""
+    if incomplete := [rank.rank for rank in job.ranks if rank.complete is False]:
+        return _did_not_end(incomplete)
+    if job.unread:
+        return f"{ranks_text(job.unread)} couldn't be read"
+    return f"{ranks_text(job.absent)} left no log" if job.absent else None
 
 
 def function_text(found: CompileAgreement | Divergence) -> str:

@@ -178,6 +178,7 @@ def job_report(
         target=TargetInfo.model_validate((folder.meta.get("target") or {}) | folder.events.fields("target")),
         ended=ProbeExit.model_validate(folder.meta["exit"]) if folder.meta.get("exit") else ProbeExit(status=None),
         world_size=world_size(folder),
+        unread=tuple(gaps),
         gaps=tuple(gaps[rank] for rank in sorted(gaps)),
         recording=relative(str(location), Path.cwd()),
         version=__version__,

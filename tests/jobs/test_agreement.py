@@ -3,7 +3,9 @@ from itertools import permutations
 import pytest
 
 from graphdoctor.job.agreement import with_texts
+from graphdoctor.render.job_words import verdict
 from tests.job_reports import compiled, job, rank
+from tests.job_reports import found as finding
 
 
 def test_ranks_that_do_the_same_agree():
@@ -142,3 +144,23 @@ def test_what_the_log_does_not_tell_is_no_difference():
     assert found.agreement[0].differs_in == ("cache",)
     assert found.agreement[0].groups[0].collectives == reduce
     assert found.hangs == ()
+
+
+@pytest.mark.parametrize("world_size", [None, 3])
+def test_a_rank_that_could_not_be_read_is_neither_agreed_with_nor_without_a_log(world_size):
+    found = job(rank(0, compiled()), rank(1, compiled()), world_size=world_size, unread=(2,))
+    assert (found.unread, found.absent) == ((2,), ())
+    assert verdict(found) == ("Ranks agree as far as their logs go, but rank 2 couldn't be read.", "warning")
+
+
+def test_ranks_that_can_hang_are_no_good_news():
+    graphs = (compiled(), compiled("1/0", "head", 40))
+    found = job(rank(0, *graphs, executed=("0/0", "1/0")), rank(1, *graphs, executed=("1/0", "0/0")))
+    assert found.first_divergence is None
+    assert verdict(found) == ("Ranks agree on what Dynamo made, but they can wait for each other forever.", "bad")
+
+
+def test_agreement_on_what_is_wrong_is_no_good_news():
+    wrong = [rank(number, compiled(), findings=(finding("GD202"),)) for number in (0, 1)]
+    assert verdict(job(*wrong))[1] == "warning"
+    assert verdict(job(rank(0, compiled()), rank(1, compiled())))[1] == "good"
