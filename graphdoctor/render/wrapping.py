@@ -16,7 +16,8 @@ from rich.cells import cell_len, set_cell_size
 
 CUT = "…"
 _WORD = re.compile(r"\s*\S+\s*")
-_PARTS = re.compile(r"\w+|[^\w\s]+|\s+")
+_PARTS = re.compile(r"\w+[,;.]?(?=\s|$)|\w+|[^\w\s]+|\s+")
+"""What stands together in a word; a comma stays with the name before it."""
 _PLAIN_TEXT = re.compile(r"""(["'])(?!\1\1)((?:(?!\1)[^\\])*)\1""")
 """A text without a prefix and without a backslash, in single quotes of either kind."""
 _LEAST_TEXT = 12

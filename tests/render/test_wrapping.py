@@ -94,3 +94,10 @@ def test_lines_end_without_spaces_so_that_they_can_be_pasted() -> None:
     assert ast.dump(ast.parse(textwrap.dedent(above.replace("try", "   ")))) == ast.dump(ast.parse(code))
     joined = "graphdoctor" + below.removesuffix("words\n").replace("\\\n", "")
     assert shlex.split(joined) == shlex.split(command)
+
+
+def test_no_comma_stands_alone() -> None:
+    text = "models/bigbird_pegasus/modeling_bigbird.py:114, models/t5.py:788"
+    first, *_ = prose_breaks(text, text.index(","))
+    assert text[:first] == "models/bigbird_pegasus/modeling_bigbird.py:"
+    assert text[first:].startswith("114, models")
