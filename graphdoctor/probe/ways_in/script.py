@@ -358,7 +358,7 @@ class _Recorder:
 
             with contextlib.suppress(Exception):
                 torch_api.write_artifact("graphdoctor_steps", self._steps.artifact())
-        if self._is_rank and self._pid == os.getpid():
+        if self._is_rank and self._pid == os.getpid() and _last_error() is None:
             ended: ProcessEndedEvent = {"event": "process_ended", "pid": self._pid}
             with contextlib.suppress(OSError):
                 _append(self._event_path, b"%s\n" % _json(ended))
@@ -394,8 +394,7 @@ class _Recorder:
         """Report how the program ended; ``os._exit`` and signals leave no time for it."""
         if self._pid != os.getpid() or not self.is_main:
             return
-        # Python keeps here what it printed a traceback of (3.12 on in last_exc).
-        error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+        error = _last_error()
         with contextlib.suppress(Exception):
             if "torch" in sys.modules:
                 self._write_last_facts()
@@ -460,6 +459,11 @@ def _set(module: ModuleType, *, values: list[tuple[str, object]]) -> None:
     for name, value in values:
         with contextlib.suppress(AttributeError):  # this torch doesn't have it
             setattr(module, name, value)
+
+
+def _last_error() -> object:
+    """What Python printed a traceback of, if anything (kept in ``last_exc`` from 3.12 on)."""
+    return getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
 
 
 def _has_ended_the_program(error: BaseException) -> bool:
