@@ -1,6 +1,7 @@
 """The lines of ``reproduce.py`` that create the target, compile it and call it as the probe did.
 
-They follow ``probe/steps/workload.py`` and ``probe/target/targets.py``: change them together.
+They follow ``probe/steps/workload.py``, ``probe/target/targets.py`` and ``probe/replay/arguments.py``: change them
+together.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ _DTYPES = {
     "c64": "complex64",
     "c128": "complex128",
 }
+_METHODS = {"float32": "float", "float64": "double", "float16": "half", "bfloat16": "bfloat16"}
+"""The method that converts a module, by dtype."""
+
 _CALLS = '''\
 def _calls(value):
     """A tuple is positional arguments, a dict is keyword arguments, (tuple, dict) is both, a list is several calls."""
@@ -48,6 +52,63 @@ def _given(parts):
         else:
             args = (part,) if isinstance(part, torch.Tensor) else tuple(part)
     return args, kwargs
+'''
+_MODULES = '''\
+def _modules(target):
+    """The modules that the target uses: itself, or its object and those that its code names."""
+    if isinstance(target, torch.nn.Module):
+        return [target]
+    import inspect
+
+    names = inspect.getclosurevars(inspect.unwrap(getattr(target, "__func__", target)))
+    used = (getattr(target, "__self__", None), *names.nonlocals.values(), *names.globals.values())
+    return [value for value in used if isinstance(value, torch.nn.Module)]
+'''
+_CAST = '''\
+def _cast(value, dtype, made, depth=0):
+    """The value with its floating-point tensors in a dtype; lists, dicts and objects are changed in place."""
+    if isinstance(value, torch.nn.Module):
+        value.{method}()
+    elif isinstance(value, torch.Tensor):
+        if value.is_floating_point() and value.dtype is not dtype:
+            if id(value) not in made:
+                made[id(value)] = value, value.detach().to(dtype).requires_grad_(value.requires_grad)
+            return made[id(value)][1]
+    elif depth > 7:
+        return value
+    elif isinstance(value, (list, dict)):
+        for key, item in list(value.items() if isinstance(value, dict) else enumerate(value)):
+            value[key] = _cast(item, dtype, made, depth + 1)
+    elif isinstance(value, tuple):
+        items = [_cast(item, dtype, made, depth + 1) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+    elif hasattr(value, "__dict__") and not callable(value):
+        for name, item in list(vars(value).items()):
+            object.__setattr__(value, name, _cast(item, dtype, made, depth + 1))
+    return value
+'''
+_RESIZE = '''\
+def _resize(value, path, size):
+    """The value with as many rows in the tensor at the end of a path, if it is there."""
+    if not path:
+        if not isinstance(value, torch.Tensor) or not value.ndim or len(value) in (0, size):
+            return value
+        rows = torch.cat([value.detach()] * -(-size // len(value)))[:size]
+        return rows.requires_grad_(value.requires_grad)
+    (kind, key), *rest = path
+    try:
+        item = getattr(value, key) if kind == "attribute" else value[key]
+    except (AttributeError, IndexError, KeyError):
+        return value
+    item = _resize(item, rest, size)
+    if kind == "attribute":
+        object.__setattr__(value, key, item)
+    elif isinstance(value, (list, dict)):
+        value[key] = item
+    else:
+        items = [item if index == key else other for index, other in enumerate(value)]
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+    return value
 '''
 
 
@@ -86,12 +147,23 @@ def call_lines(recording: Recording, request: Mapping[str, Any]) -> Iterator[str
     if is_own:
         yield _GIVEN
         yield ""
+    yield from _changing(recording, request)
     yield "def _reproduce():"
     yield from (f"    {line}" if line else "" for line in _body(recording, request, is_own=is_own))
     yield ""
     yield ""
     yield 'if __name__ == "__main__":'
     yield "    _reproduce()"
+
+
+def _changing(recording: Recording, request: Mapping[str, Any]) -> Iterator[str]:
+    """Functions that give the target and the calls another dtype or batch size."""
+    if dtype := request.get("dtype"):
+        yield from (_MODULES, "", _CAST.replace("{method}", _METHODS[dtype]), "")
+    if request.get("batch") is not None:
+        yield from (_RESIZE, "", "_BATCHED = [")
+        yield from (f"    {found.path},  # {found.expression}" for found in recording.target.batched)
+        yield from ("]", "", "")
 
 
 def _is_own_call(recording: Recording) -> bool:
@@ -118,6 +190,10 @@ def _body(recording: Recording, request: Mapping[str, Any], *, is_own: bool) -> 
             yield f"    target.to({device!r})"
         if request.get("train") is not None:
             yield f"    target.train({request['train']})"
+    if dtype := request.get("dtype"):
+        yield "for module in _modules(target):"
+        yield f"    module.{_METHODS[dtype]}()"
+        yield "made = {}"
     yield "_seed()"
     made_once, each_round = _rounds(recording, request, is_own=is_own)
     if made_once:
@@ -192,6 +268,11 @@ def _block_lines(target: TargetInfo, arguments: str) -> Iterator[str]:
 
 
 def _one_call(request: Mapping[str, Any]) -> Iterator[str]:
+    if dtype := request.get("dtype"):
+        yield f"args, kwargs = _cast((args, kwargs), torch.{dtype}, made)"
+    if (batch := request.get("batch")) is not None:
+        yield "for path in _BATCHED:"
+        yield f"    args, kwargs = _resize((args, kwargs), path, {batch})"
     if device := request.get("device"):
         yield f"move = lambda leaf: leaf.to({device!r}) if isinstance(leaf, torch.Tensor) else leaf"
         yield "args, kwargs = torch.utils._pytree.tree_map(move, (args, kwargs))"

@@ -43,6 +43,21 @@ def end_of_probe(
     phases: list[dict[str, Any]] = [event for event in events if event["event"] == "phase"]
     phase: str | None = phases[-1]["phase"] if phases else None
     kind: PhaseKind | None = phases[-1]["kind"] if phases else None
+    ended = _end(status, stopped_for, events, python=python, timeout_s=timeout_s, phase=phase, kind=kind)
+    limit = stopped_for if stopped_for in ("timeout", "memory") and ended.reason in ("timeout", "killed") else None
+    return ended.model_copy(update={"phase_kind": kind, "stopped_for": limit})
+
+
+def _end(
+    status: int,
+    stopped_for: StoppedFor | None,
+    events: list[dict[str, Any]],
+    *,
+    python: str,
+    timeout_s: float | None,
+    phase: str | None,
+    kind: PhaseKind | None,
+) -> ProbeExit:
     last: dict[str, Any] = {event["event"]: event for event in events}
     if last.get("finished", {}).get("is_complete"):
         # What happens while Python shuts down, exit handlers included, takes nothing from the recording.
@@ -130,11 +145,20 @@ def end_of_failed_call(event: CallFailedEvent, *, status: int | None, duration_s
     """
     call = f"call {event['index']}"
     failed = f"torch.compile refused {call}" if event["from_compiler"] else f"The program failed in {call}"
+    message, hint = f"{failed}: {event['type']}: {_first_line(event['message'])}", None
+    changes: dict[str, HintValue] = {"dtype": event.get("dtype"), "batch": event.get("batch")}
+    code: HintCode | None = "changed_call" if any(value is not None for value in changes.values()) else None
+    values: dict[str, HintValue] = {"failed": message, **changes} if code is not None else {}
+    if code is not None:
+        message, hint = words(code, values, COMMAND_LINE)
     return ProbeExit(
         status=status,
         phase=call,
         reason="error",
-        message=f"{failed}: {event['type']}: {_first_line(event['message'])}",
+        message=message,
+        hint=hint,
+        hint_code=code,
+        hint_values=values,
         error_type=event["type"],
         traceback=event["traceback"],
         duration_s=duration_s,

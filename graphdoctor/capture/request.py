@@ -141,6 +141,8 @@ class Request:
             no_grad=spec.no_grad,
             seed=spec.seed,
             device=spec.device,
+            dtype=spec.dtype,
+            batch=spec.batch,
             config=dict(spec.config),
             file=target.file,
             module=target.module,

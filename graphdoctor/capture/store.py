@@ -28,8 +28,10 @@ _LAST = "last"
 _NAME = re.compile(r"\d{8}-\d{6}-\d{6}-")
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
-Pool = Literal["", "@check"]
-"""Recordings that replace each other: those of the gate's targets, however many, and all others."""
+Pool = Literal["", "@check", "@survey"]
+"""What replaces each other: recordings of the gate's targets, however many, surveys, and all other recordings."""
+
+_PROGRAMS = "programs"
 
 
 class NewRecording:
@@ -77,20 +79,21 @@ class Store:
             GraphDoctorError: The folder can't be written.
         """
         stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S-%f")
-        name = re.sub(r"[^\w.-]+", "_", label).strip("_.")[:60]
+        name = _plain(label)
         try:
-            made = self._make(self._folder, f"{stamp}-{name or 'target'}{pool}")
+            made = self._make(self._folder, f"{stamp}-{name}", pool)
         except OSError as error:
             if error.errno not in _READ_ONLY or self._fallback is None:
                 raise _unwritable(self._folder, error) from error
             try:
-                made = self._make(self._fallback, f"{stamp}-{name or 'target'}{pool}")
+                made = self._make(self._fallback, f"{stamp}-{name}", pool)
             except OSError:
                 raise _unwritable(self._folder, error) from error
         self._prune(made.path, pool)
         return made
 
-    def _make(self, folder: Path, name: str) -> NewRecording:
+    def _make(self, folder: Path, label: str, pool: Pool) -> NewRecording:
+        name = f"{label}{pool}"
         if self._is_own_name and folder.is_symlink():
             raise GraphDoctorError(
                 f"{folder} is a symbolic link, and recordings don't go through links.",
@@ -109,7 +112,8 @@ class Store:
             with contextlib.suppress(OSError):  # a file system without locks
                 fcntl.flock(lock, fcntl.LOCK_SH)
             path = hidden.rename(folder / name)
-            _note(folder, name)
+            if pool != "@survey":
+                _note(folder, name)
         except BaseException:
             shutil.rmtree(hidden, ignore_errors=True)
             raise
@@ -133,6 +137,44 @@ class Store:
         found = [path for folder in self._folders() for path in _recordings(folder) if not _pool_of(path)]
         return sorted(found, key=lambda path: path.name, reverse=True)
 
+    def surveys(self, label: str | None = None) -> list[Path]:
+        """Surveys, the newest first.
+
+        Args:
+            label: Only those of this name; None for all.
+        """
+        wanted = None if label is None else f"{_plain(label)}@survey"
+        found = [
+            path
+            for folder in self._folders()
+            for path in _recordings(folder)
+            if _pool_of(path) == "@survey" and wanted in (None, _NAME.sub("", path.name))
+        ]
+        return sorted(found, key=lambda path: path.name, reverse=True)
+
+    @staticmethod
+    def hold(path: Path) -> IO[bytes]:
+        """Keep a survey from being removed until what this returns is closed.
+
+        Args:
+            path: Its folder.
+
+        Raises:
+            GraphDoctorError: The folder can't be written.
+        """
+        try:
+            lock = (path / LOCK_FILE).open("wb")
+        except OSError as error:
+            raise _unwritable(path, error) from error
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(lock, fcntl.LOCK_SH)
+        return lock
+
+    @property
+    def programs(self) -> Path:
+        """Where programs go that catalogs write."""
+        return next(iter(self._folders()), self._folder) / _PROGRAMS
+
     def find(self, name: str) -> Path | None:
         """The recording of a name, or None."""
         found = (path for folder in self._folders() for path in _recordings(folder) if path.name == name)
@@ -148,6 +190,10 @@ class Store:
         for path in own[: max(len(own) - self._keep_count + 1, 0)]:
             if not _is_in_use(path):
                 shutil.rmtree(path, ignore_errors=True)
+
+
+def _plain(label: str) -> str:
+    return re.sub(r"[^\w.-]+", "_", label).strip("_.")[:60] or "target"
 
 
 def store_of(settings: Settings) -> Store:
@@ -175,7 +221,7 @@ def _recordings(folder: Path) -> list[Path]:
 
 
 def _last_in(folder: Path) -> Path | None:
-    recordings = _recordings(folder)
+    recordings = [path for path in _recordings(folder) if _pool_of(path) != "@survey"]
     note = folder / _LAST
     with contextlib.suppress(OSError, ValueError):
         path = folder / note.read_text().strip()

@@ -37,6 +37,15 @@ class Color(StrEnum):
     never = "never"
 
 
+class FailOnChoice(StrEnum):
+    """The least severity of a new finding that fails the gate."""
+
+    error = "error"
+    warning = "warning"
+    info = "info"
+    never = "never"
+
+
 def positive(number: float | None) -> float | None:
     """A number above 0; NaN is neither too small nor too large for typer's own check."""
     if number is not None and not number > 0:
@@ -45,6 +54,12 @@ def positive(number: float | None) -> float | None:
 
 
 ColorOption = Annotated[Color, typer.Option("--color", help="When to color text.")]
+FailOnOption = Annotated[
+    FailOnChoice | None,
+    typer.Option(
+        help="The least severity of what is new or worse that fails. By default, warning.", show_default=False
+    ),
+]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no summary on standard error.")]
 VerboseOption = Annotated[
     bool, typer.Option("--verbose", "-v", help="Add each graph's operations and code, and torch's full messages.")
@@ -171,6 +186,25 @@ RUN_OPTIONS: dict[str, Any] = {
             "--device",
             metavar="DEVICE",
             help="Move the module and its inputs to this device, such as cuda.",
+            show_default=False,
+        ),
+    ],
+    "dtype": Annotated[
+        str | None,
+        typer.Option(
+            "--dtype",
+            metavar="DTYPE",
+            help="Convert the module and its inputs to float32, float64, float16 or bfloat16.",
+            show_default=False,
+        ),
+    ],
+    "batch": Annotated[
+        int | None,
+        typer.Option(
+            "--batch",
+            metavar="N",
+            help="Make the calls with this batch size: their tensors are cut or repeated.",
+            min=1,
             show_default=False,
         ),
     ],
@@ -397,12 +431,14 @@ def run_spec(values: Mapping[str, Any]) -> RunSpec:
         values: By field name, as typer gives them.
 
     Raises:
-        GraphDoctorError: ``--option`` or ``--config`` can't be read.
+        GraphDoctorError: ``--option``, ``--config`` or ``--dtype`` can't be read.
     """
     from graphdoctor.capture.request import parse_assignments
+    from graphdoctor.config.values import dtype_named
 
     read = {
-        "inputs": tuple(values["inputs"] or ()),
+        "dtype": dtype_named(values["dtype"], "--dtype: ") if values.get("dtype") is not None else None,
+        "inputs": tuple(values.get("inputs") or ()),
         "options": parse_assignments(values.get("options") or (), "--option"),
         "config": parse_assignments(values["config"] or (), "--config"),
     }

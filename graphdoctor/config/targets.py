@@ -50,8 +50,10 @@ class GateTarget:
         return self.spec.target
 
 
-_OF_RUN = [found.name for found in fields(RunSpec)]
-_KNOWN = [*_OF_RUN, *(found.name for found in fields(GateTarget) if found.name not in ("spec", "folder"))]
+RUN_FIELDS = tuple(found.name for found in fields(RunSpec))
+"""What a target says of its run."""
+
+_KNOWN = [*RUN_FIELDS, *(found.name for found in fields(GateTarget) if found.name not in ("spec", "folder"))]
 
 
 def read_targets(path: Path, value: object) -> tuple[GateTarget, ...]:
@@ -89,21 +91,33 @@ def _target(path: Path, number: int, table: Mapping[str, object]) -> GateTarget:
         name = key.replace("-", "_")
         if name not in _KNOWN:
             raise unknown(where, "setting", key, _KNOWN)
-        checked[name] = _checked(name, value, values)
+        checked[name] = checked_setting(name, value, values)
     if "target" not in checked:
         raise GraphDoctorError(
             f"{where}target is missing.",
             hint='Say what to compile: target = "model.py" or target = "package.module:name".',
         )
-    spec = RunSpec(**{name: checked.pop(name) for name in _OF_RUN if name in checked})
+    spec = RunSpec(**{name: checked.pop(name) for name in RUN_FIELDS if name in checked})
     return GateTarget(spec, **{"name": spec.target, **checked})
 
 
-def _checked(name: str, value: object, values: Values) -> Any:  # noqa: ANN401 - the field's own type
+def checked_setting(name: str, value: object, values: Values) -> Any:  # noqa: ANN401 - the field's own type
+    """A target's setting with its type.
+
+    Args:
+        name: The field of ``RunSpec`` or ``GateTarget``.
+        value: Its value.
+        values: Checks it.
+
+    Raises:
+        GraphDoctorError: It is of another type.
+    """
     match name:
         case "inputs" | "select" | "ignore":
             return values.texts(name, value)
-        case "calls":
+        case "dtype":
+            return values.dtype(name, value)
+        case "calls" | "batch":
             return values.count(name, value, least=1)
         case "seed" | "max_breaks" | "max_recompiles" | "max_graphs":
             return values.count(name, value, least=0)

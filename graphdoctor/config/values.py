@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.model.spec import DTYPES
 
 FAIL_ON = ("error", "warning", "info", "never")
 
@@ -29,6 +30,25 @@ def unknown(where: str, what: str, name: str, known: Iterable[str]) -> GraphDoct
     near = difflib.get_close_matches(hyphened(name), names, n=1)
     hint = f"Did you mean {near[0]}?" if near else f"The {what}s are {', '.join(names)}."
     return GraphDoctorError(f"{where}unknown {what} {hyphened(name)!r}.", hint=hint)
+
+
+def dtype_named(text: str, where: str) -> str:
+    """A floating-point dtype by its name or abbreviation, such as ``bf16``.
+
+    Args:
+        text: As written.
+        where: What an error message begins with.
+
+    Returns:
+        torch's name, such as ``bfloat16``.
+
+    Raises:
+        GraphDoctorError: There is no such dtype.
+    """
+    names = {**{name: name for name in DTYPES.values()}, **DTYPES}
+    if text not in names:
+        raise unknown(where, "dtype", text, names)
+    return names[text]
 
 
 class Values:
@@ -68,11 +88,27 @@ class Values:
             raise self._wrong(name, value, f"a whole number of at least {least}")
         return value
 
+    def dtype(self, name: str, value: object) -> str:
+        """The name of a dtype that a run can have."""
+        return dtype_named(self.text(name, value), self._where)
+
     def seconds(self, name: str, value: object) -> float:
         """A positive number."""
         if not isinstance(value, (int, float)) or isinstance(value, bool) or not value > 0:
             raise self._wrong(name, value, "a positive number of seconds")
         return float(value)
+
+    def positive(self, name: str, value: object) -> float:
+        """A number above 0."""
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not value > 0:
+            raise self._wrong(name, value, "a number above 0")
+        return float(value)
+
+    def strings(self, name: str, value: object) -> dict[str, str]:
+        """A table of strings."""
+        if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
+            raise self._wrong(name, value, "a table of strings")
+        return dict(value)
 
     def share(self, name: str, value: object) -> float:
         """A number from 0 to 1."""

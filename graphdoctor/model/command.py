@@ -31,7 +31,7 @@ def _options(target: TargetInfo) -> Iterator[str]:
     for given in target.inputs:
         yield from ("--input", given)
     known = {**target.compile_arguments, **target.call_options}
-    for name in ("backend", "mode", "calls", "seed", "device"):
+    for name in ("backend", "mode", "calls", "seed", "device", "dtype", "batch"):
         if known.get(name) not in (None, getattr(_DEFAULTS, name)):
             yield from (f"--{name}", str(known[name]))
     for name, yes, no in (("dynamic", "--dynamic", "--no-dynamic"), ("train", "--train", "--eval")):

@@ -17,7 +17,18 @@ if TYPE_CHECKING:
     from graphdoctor.model.run import ProbeExit
 
 Option = Literal[
-    "inputs", "device", "backend", "mode", "options", "regional", "config", "backward", "timeout", "python"
+    "inputs",
+    "device",
+    "dtype",
+    "batch",
+    "backend",
+    "mode",
+    "options",
+    "regional",
+    "config",
+    "backward",
+    "timeout",
+    "python",
 ]
 Values = Mapping[str, HintValue]
 Words = tuple[str, str | None]
@@ -48,8 +59,12 @@ class Surface:
 
 
 _EXAMPLE = "f32[8,128]"
+_MAX_TENSORS = 6
+"""Tensors that are listed."""
 
-_OPTIONS: tuple[Option, ...] = ("device", "backend", "mode", "config", "backward", "regional", "timeout", "python")
+_OPTIONS: tuple[Option, ...] = (
+    *("device", "dtype", "batch", "backend", "mode", "config", "backward", "regional", "timeout", "python"),
+)
 
 COMMAND_LINE = Surface(
     names={**{name: f"--{name}" for name in _OPTIONS}, "inputs": "--input", "options": "--option"},
@@ -135,6 +150,33 @@ def _unusable_device(values: Values, surface: Surface) -> Words:
     return message, f"Try {surface.given('device', 'cpu')}."
 
 
+def _unusable_dtype(values: Values, surface: Surface) -> Words:
+    device = values["device"] or "this device"
+    message = f"{surface.given('dtype', values['dtype'])}: {device} can't compute in it: {_sentence(values['error'])}"
+    return message, f"Try {surface.given('dtype', 'float32')}."
+
+
+def _no_batch(values: Values, surface: Surface) -> Words:
+    asked, tensors = surface.given("batch", values["batch"]), values["tensors"]
+    hint = f"{surface.inputs_hint}, or make the inputs with this size and leave {surface.names['batch']} out."
+    if not isinstance(tensors, list) or not tensors:
+        return f"{asked}: the call has no tensor with a batch dim.", hint
+    shown = [*tensors[:_MAX_TENSORS], *(["…"] if len(tensors) > _MAX_TENSORS else [])]
+    return f"{asked}: it isn't clear which size is the batch in {', '.join(shown)}.", hint
+
+
+def _unusable_batch(values: Values, surface: Surface) -> Words:
+    asked = surface.given("batch", values["batch"])
+    return f"{asked}: {values['tensor']} can't have this size: {_sentence(values['error'])}", "Make it smaller."
+
+
+def _changed_call(values: Values, surface: Surface) -> Words:
+    names: tuple[Option, ...] = ("dtype", "batch")
+    asked = " and ".join(surface.given(name, values[name]) for name in names if values[name] is not None)
+    hint = f"The call was made with {asked} in place of its own. Does it work without?"
+    return _sentence(values["failed"]), hint
+
+
 def _mode_and_options(_values: Values, surface: Surface) -> Words:
     mode, options = surface.names["mode"], surface.names["options"]
     return f"torch.compile takes either {mode} or {options}.", "Leave one of them out."
@@ -144,6 +186,17 @@ def _refused_compile_arguments(values: Values, surface: Surface) -> Words:
     backend, mode, options = (surface.names[name] for name in ("backend", "mode", "options"))
     message = f"torch.compile doesn't take these arguments: {_sentence(values['error'])}"
     return message, f"See {backend}, {mode} and {options}."
+
+
+def _unknown_argument(values: Values, _surface: Surface) -> Words:
+    argument, name, near, known = (values[key] for key in ("argument", "name", "near", "known"))
+    who = {"backend": "torch", "mode": "torch.compile", "option": "inductor"}.get(str(argument), "torch.compile")
+    message = f"{who} has no {argument} {name!r}."
+    if isinstance(near, list) and near:
+        return message, f"Did you mean {' or '.join(near)}?"
+    if isinstance(known, list) and known:
+        return message, f"Known ones: {', '.join(known)}."
+    return message, "torch._inductor.list_options() lists them all."
 
 
 def _unknown_config(values: Values, surface: Surface) -> Words:
@@ -203,8 +256,13 @@ _WORDS: dict[HintCode, Callable[[Values, Surface], Words]] = {
     "no_inputs": _no_inputs,
     "unusable_input": _unusable_input,
     "unusable_device": _unusable_device,
+    "unusable_dtype": _unusable_dtype,
+    "no_batch": _no_batch,
+    "unusable_batch": _unusable_batch,
+    "changed_call": _changed_call,
     "mode_and_options": _mode_and_options,
     "refused_compile_arguments": _refused_compile_arguments,
+    "unknown_argument": _unknown_argument,
     "unknown_config": _unknown_config,
     "config_type": _config_type,
     "no_gradient": _no_gradient,

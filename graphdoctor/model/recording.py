@@ -111,6 +111,15 @@ class RepeatedBlocks(Fact):
         return f"{len(self.paths)} {self.name}"
 
 
+class BatchedTensor(Fact):
+    """A tensor in the calls that has a batch dim, its first."""
+
+    expression: str
+    """What a person would write for it, such as ``batch['mask']``."""
+    path: str
+    """Steps to it from the positional and the keyword arguments, as Python writes them."""
+
+
 class TargetInfo(Fact):
     """What was compiled, and with which arguments."""
 
@@ -142,7 +151,9 @@ class TargetInfo(Fact):
     config: dict[str, object] = field(default_factory=dict)
     """torch config values that were set for the run, by dotted name."""
     call_options: dict[str, object] = field(default_factory=dict)
-    """How the calls were made: calls, backward, train, no_grad, seed, device."""
+    """How the calls were made: calls, backward, train, no_grad, seed, device, dtype, batch."""
+    batched: tuple[BatchedTensor, ...] = ()
+    """The tensors that have the batch size of ``call_options``; empty if none was asked for."""
 
     @property
     def regions(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from dataclasses import field
 from typing import Literal
 
 from graphdoctor.model.base import Fact
-from graphdoctor.probe.wire import HintCode, HintValue
+from graphdoctor.probe.wire import HintCode, HintValue, PhaseKind
 
 _PUBLIC = frozenset(
     {
@@ -65,6 +65,10 @@ class ProbeExit(Fact):
     """What it was doing last, such as ``call 2``."""
     reason: Literal["finished", "error", "exited", "timeout", "killed", "interrupted"] | None = None
     """``error``: the target failed; ``exited``: the program ended the process itself."""
+    phase_kind: PhaseKind | None = None
+    """Which phase that is, whatever its number; None if it is unknown, and in recordings of 0.1."""
+    stopped_for: Literal["timeout", "memory"] | None = None
+    """The limit at which graphdoctor stopped it; None if it ended otherwise."""
     message: str | None = None
     """One sentence for people, with options named as on the command line."""
     hint: str | None = None

@@ -17,6 +17,15 @@ STAGES: tuple[StageName, ...] = get_args(StageName)
 """In the order in which torch makes them."""
 
 
+DTYPES: Mapping[str, str] = {
+    "f32": "float32",
+    "f64": "float64",
+    "f16": "float16",
+    "bf16": "bfloat16",
+}
+"""The dtypes that a run can have, torch's name by its abbreviation."""
+
+
 class Timing(StrEnum):
     """What is timed of the fixes that work."""
 
@@ -78,6 +87,8 @@ class RunSpec(CallSpec):
         train: Train or eval mode, or None to leave it.
         seed: Seed of every random generator.
         device: Where to move the model and the inputs, or None to leave them.
+        dtype: What to convert their floating-point tensors to, by torch's name, or None to leave them.
+        batch: The batch size of all calls, at least 1, or None for the calls' own.
     """
 
     target: str = ""
@@ -86,6 +97,8 @@ class RunSpec(CallSpec):
     train: bool | None = None
     seed: int = 0
     device: str | None = None
+    dtype: str | None = None
+    batch: int | None = None
 
     @classmethod
     def of(cls, calls: CallSpec, *, target: str) -> RunSpec:
@@ -101,4 +114,6 @@ class RunSpec(CallSpec):
             "no_grad": self.no_grad,
             "seed": self.seed,
             "device": self.device,
+            "dtype": self.dtype,
+            "batch": self.batch,
         }

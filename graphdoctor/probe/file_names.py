@@ -7,6 +7,8 @@ names from ``wire``.
 from __future__ import annotations
 
 REQUEST_FILE = "request.json"
+CATALOG_REQUEST_FILE = "catalog.json"
+"""A request for a library's architectures; ``REQUEST_FILE`` is one for a run."""
 META_FILE = "recording.json"
 LOCK_FILE = "recording.lock"
 """Locked by every process that makes the recording."""

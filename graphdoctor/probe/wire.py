@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypedDict
 
 from .file_names import BENCH_FILE as BENCH_FILE
+from .file_names import CATALOG_REQUEST_FILE as CATALOG_REQUEST_FILE
 from .file_names import CRASH_FILE as CRASH_FILE
 from .file_names import CURE_FILE as CURE_FILE
 from .file_names import EVENTS_FILE as EVENTS_FILE
@@ -43,6 +44,7 @@ GapKind = Literal[
     "kernels",
     "memory",
     "cuda_graphs",
+    "batch",
     "recompile_causes",
     "steady_time",
     "lanes",
@@ -82,8 +84,13 @@ HintCode = Literal[
     "no_inputs",
     "unusable_input",
     "unusable_device",
+    "unusable_dtype",
+    "no_batch",
+    "unusable_batch",
+    "changed_call",
     "mode_and_options",
     "refused_compile_arguments",
+    "unknown_argument",
     "unknown_config",
     "config_type",
     "no_gradient",
@@ -101,8 +108,13 @@ HINT_VALUES: dict[HintCode, tuple[str, ...]] = {
     "no_inputs": ("callable", "looked_for"),
     "unusable_input": ("input", "error"),
     "unusable_device": ("device", "error"),
+    "unusable_dtype": ("dtype", "device", "error"),
+    "no_batch": ("batch", "tensors"),
+    "unusable_batch": ("batch", "tensor", "error"),
+    "changed_call": ("failed", "dtype", "batch"),
     "mode_and_options": (),
     "refused_compile_arguments": ("error",),
+    "unknown_argument": ("argument", "name", "near", "known"),
     "unknown_config": ("name", "near"),
     "config_type": ("name", "value", "type", "default"),
     "no_gradient": (),
@@ -123,15 +135,17 @@ class WarmRequest(TypedDict):
     """What a warm process is asked to fork; its answer's socket, its output and what it inherits come along."""
 
     path: str
-    """Of its ``request.json``."""
+    """Of its ``request.json`` or ``catalog.json``."""
     backend: str
     """What it compiles with."""
+    library: str | None
+    """The catalog's library that it needs, by name; None for a run."""
     inherited: list[int]
     """Numbers under which it expects the other open files."""
 
 
 class ProbeRequest(TypedDict):
-    """``request.json``: what the probe is asked to do; the first thirteen are fields of ``RunSpec``."""
+    """``request.json``: what the probe is asked to do; the first fifteen are fields of ``RunSpec``."""
 
     backend: str
     mode: str | None
@@ -145,6 +159,9 @@ class ProbeRequest(TypedDict):
     no_grad: bool
     seed: int
     device: str | None
+    dtype: str | None
+    """One of torch's floating-point dtypes, by name."""
+    batch: int | None
     config: dict[str, Any]
     file: str | None
     """Where the target is: a file, or else a module."""
@@ -177,6 +194,50 @@ class ProbeRequest(TypedDict):
     vary_s: float
     trial: Mapping[str, Any] | None
     """How the calls are replayed to try a remedy: see ``replay/trial.py``."""
+
+
+LIBRARIES: dict[str, str] = {
+    "transformers": "transformers",
+    "torch-geometric": "torch_geometric",
+    "timm": "timm",
+    "torchvision": "torchvision",
+    "diffusers": "diffusers",
+}
+"""Libraries that have a catalog, by the name they are installed under: what Python imports. The module of
+``probe/catalog`` for each is called the same."""
+
+RefusalKind = Literal["load_failed", "eager_failed", "no_inputs", "too_large", "timeout", "out_of_memory", "crashed"]
+"""Why there is no program of an architecture. ``load_failed``: no configuration could be built; ``eager_failed``: a
+model was built, and failed with all inputs; ``no_inputs``: nothing says what it takes; ``too_large``: no configuration
+is small enough; the others: how the process ended that looked for one."""
+
+
+class CatalogRequest(TypedDict):
+    """``catalog.json``: which architectures a library has, or a program of one of them."""
+
+    library: str
+    """One of ``LIBRARIES``."""
+    architecture: str | None
+    """Whose program is wanted; None for the list."""
+    program: str | None
+    """Where it is written."""
+    graphdoctor: str
+    """Our version, for the program's header."""
+    memory_bytes: int | None
+    """Resident memory above which the process is stopped."""
+
+
+def program_header(*, library: str, version: str, architecture: str, graphdoctor: str) -> str:
+    """How a catalog's program begins: what it was made of and by, so that it needn't be made twice.
+
+    Args:
+        library: One of ``LIBRARIES``.
+        version: Its version.
+        architecture: The architecture's name.
+        graphdoctor: Our version.
+    """
+    made_of = f'"""{architecture} of {library} {version}, small and with random weights.'
+    return f"{made_of}\n\nWritten by graphdoctor {graphdoctor}."
 
 
 class CallItems(TypedDict):
@@ -269,7 +330,7 @@ class RankEvent(TypedDict):
 
 
 class ProcessEndedEvent(TypedDict):
-    """A process of a job ran to its end; one that was killed, or called ``os._exit``, doesn't report it."""
+    """A process of a job ran to its end; one that raised, was killed, or called ``os._exit``, doesn't."""
 
     event: Literal["process_ended"]
     pid: int
@@ -277,6 +338,9 @@ class ProcessEndedEvent(TypedDict):
 
 Phase = Literal[
     "importing torch",
+    "importing the library",
+    "listing its architectures",
+    "looking for a small configuration",
     "importing the target",
     "making the target",
     "keeping the state of the target",
@@ -363,6 +427,20 @@ class TargetEvent(TypedDict):
     blocks: list[BlocksRecord] | None
 
 
+class BatchedRecord(TypedDict):
+    """A tensor in the calls with a batch dim: the fields of ``BatchedTensor``."""
+
+    expression: str
+    path: str
+
+
+class BatchEvent(TypedDict):
+    """Tensors whose batch size is another than the program's, once for each that is found."""
+
+    event: Literal["batch"]
+    tensors: list[BatchedRecord]
+
+
 class ConfigEvent(TypedDict):
     """torch's config values that aren't the default, as Python writes them; again when the calls changed some."""
 
@@ -400,6 +478,9 @@ class CallFailedEvent(ErrorRecord):
     event: Literal["call_failed"]
     index: int
     from_compiler: bool
+    dtype: NotRequired[str | None]
+    """Written again with this and the next, where the call was changed and fails in eager mode too."""
+    batch: NotRequired[int | None]
 
 
 class ErrorEvent(TypedDict):
@@ -439,6 +520,45 @@ class FinishedEvent(TypedDict):
     is_complete: bool
     """Every call came back."""
     peak_memory_bytes: NotRequired[int]
+
+
+class LibraryEvent(TypedDict):
+    """A catalog's library was imported."""
+
+    event: Literal["library"]
+    version: str
+
+
+class ArchitectureRecord(TypedDict):
+    """The fields of ``Architecture``."""
+
+    name: str
+    family: str
+
+
+class ArchitecturesEvent(TypedDict):
+    """What a library has."""
+
+    event: Literal["architectures"]
+    architectures: list[ArchitectureRecord]
+
+
+class ProgramEvent(TypedDict):
+    """The program of an architecture was written, and runs in eager mode."""
+
+    event: Literal["program"]
+    parameters: int
+    """How many numbers its model learns."""
+
+
+class RefusedEvent(TypedDict):
+    """There is no program of an architecture."""
+
+    event: Literal["refused"]
+    kind: RefusalKind
+    message: str
+    traceback: str | None
+    """Of the exception, if there was one."""
 
 
 class EndedEvent(TypedDict):
@@ -948,6 +1068,7 @@ Event = (
     | PhaseEvent
     | EnvironmentEvent
     | TargetEvent
+    | BatchEvent
     | ConfigEvent
     | GapEvent
     | CompileSwitchEvent
@@ -956,6 +1077,10 @@ Event = (
     | ExitedEvent
     | InterruptedEvent
     | FinishedEvent
+    | LibraryEvent
+    | ArchitecturesEvent
+    | ProgramEvent
+    | RefusedEvent
     | EndedEvent
     | SettlingEvent
     | CoverageEvent

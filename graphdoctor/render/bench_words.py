@@ -21,7 +21,7 @@ from graphdoctor.model.wording import (
     shortened,
     spread_text,
 )
-from graphdoctor.render.words import SAME_SPEED, UNKNOWN
+from graphdoctor.render.words import SAME_SPEED, UNKNOWN, changes
 
 if TYPE_CHECKING:
     from graphdoctor.model.bench import (
@@ -97,7 +97,7 @@ def title_parts(report: BenchReport | ProfileReport) -> list[str]:
     if environment is not None:
         parts += [f"torch {environment.torch}"] if environment.torch else []
         parts += [environment.device_name or "CPU"]
-    return parts
+    return [*parts, *changes(target)]
 
 
 def tone(report: BenchReport) -> Tone:

@@ -13,7 +13,7 @@ from graphdoctor.model.cure import AS_IT_WAS, CURED
 from graphdoctor.model.wording import factor_text
 from graphdoctor.render.bench_words import interval_text, noise_text, seconds_text
 from graphdoctor.render.cards import Code, Command, Prose, clean, diff_text, labeled_rows, write
-from graphdoctor.render.words import applied_snippets, first_sentence
+from graphdoctor.render.words import applied_snippets, changes, first_sentence
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -40,7 +40,8 @@ def render_cure(report: CureReport, console: Console, *, is_verbose: bool = Fals
 def _report(report: CureReport, *, is_verbose: bool, is_written: bool) -> Iterator[RenderableType]:
     target, environment = report.target, report.environment
     title = clean(target.text or "a program", "bold")
-    title.append_text(clean(f" · torch {environment.torch} · {environment.device_name or 'CPU'}", "dim"))
+    parts = [f"torch {environment.torch}", environment.device_name or "CPU", *changes(target)]
+    title.append_text(clean(f" · {' · '.join(parts)}", "dim"))
     yield title
     yield Text()
     yield clean(report.text, _TONES[report.best] if report.best else "bold red")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from graphdoctor.model.wording import counted
-from graphdoctor.render.words import base_name
+from graphdoctor.render.words import base_name, changes
 
 if TYPE_CHECKING:
     from graphdoctor.model.bench import Correctness
@@ -46,8 +46,9 @@ def tone(report: ExportReport) -> Tone:
 
 def title_parts(report: ExportReport) -> list[str]:
     """What was exported, and where."""
-    environment = report.environment
-    return [report.target.text or "a program", f"torch {environment.torch}", environment.device_name or "CPU"]
+    target, environment = report.target, report.environment
+    device = environment.device_name or "CPU"
+    return [target.text or "a program", f"torch {environment.torch}", device, *changes(target)]
 
 
 def flag(*, is_strict: bool) -> str:

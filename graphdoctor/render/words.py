@@ -93,7 +93,16 @@ def title_parts(diagnosis: Diagnosis) -> list[str]:
         for name in ("mode", "dynamic", "fullgraph")
         if arguments.get(name) not in (None, False)
     ]
-    return [*parts, *_regions(target)]
+    return [*parts, *changes(target), *_regions(target)]
+
+
+def changes(target: TargetInfo) -> Iterator[str]:
+    """The dtype and the batch size that were asked for."""
+    options = target.call_options
+    if options.get("dtype") is not None:
+        yield str(options["dtype"])
+    if options.get("batch") is not None:
+        yield f"batch {options['batch']}"
 
 
 def _regions(target: TargetInfo) -> Iterator[str]:

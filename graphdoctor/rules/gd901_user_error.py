@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.recording import Call, CallError, Compile, FailedCompile
+from graphdoctor.model.recording import Call, CallError, Compile, FailedCompile, TargetInfo
 from graphdoctor.model.stack import PROGRAM_ORIGINS, StackEntry
 
 _TRACE_LINE = re.compile(r'^  File "(.+)", line (\d+), in (.+)\n(?:    (.+)\n)?', re.MULTILINE)
@@ -112,10 +112,16 @@ def _match(call: Call, error: CallError, view: RecordingView) -> RuleMatch:
         compile_ids=(failed.compile_id,) if failed else (),
         torch_reason=error.message,
         user_stack=failed.failure.stack if failed and failed.failure else (),
-        fixes=(
-            Fix(title="Fix the program, then run graphdoctor again", kind="code", source="torch/_dynamo/exc.py, 2.13"),
-        ),
+        fixes=(Fix(title=_advice(error, view.recording.target), kind="code", source="torch/_dynamo/exc.py, 2.13"),),
     )
+
+
+def _advice(error: CallError, target: TargetInfo) -> str:
+    names = {"dtype": "dtype", "batch": "batch size"}
+    changed = [text for name, text in names.items() if target.call_options.get(name) is not None]
+    if changed and error.eager not in (None, "ok"):
+        return f"Make the call with its own {' and '.join(changed)}; if that raises too, fix the program"
+    return "Fix the program, then run graphdoctor again"
 
 
 def _in_eager(error: CallError) -> str:

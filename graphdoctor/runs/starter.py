@@ -37,9 +37,9 @@ fail-on = "warning"
 # "experiments/**" = ["GD1"]
 
 # What `graphdoctor check` runs. Each target takes what `graphdoctor explain` has options for (inputs, calls, backend,
-# mode, dynamic, fullgraph, options, regional, config, backward, train, no-grad, seed, device, python, timeout), and
-# budgets: max-breaks, max-recompiles, max-graphs, min-coverage. `graphdoctor init --measure` writes those that hold
-# now.
+# mode, dynamic, fullgraph, options, regional, config, backward, train, no-grad, seed, device, dtype, batch, python,
+# timeout), and budgets: max-breaks, max-recompiles, max-graphs, min-coverage. `graphdoctor init --measure` writes
+# those that hold now.
 """
 _EXAMPLE = """\
 # [[tool.graphdoctor.targets]]

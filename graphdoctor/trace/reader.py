@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from graphdoctor.engine.local import ALONE
 from graphdoctor.engine.work import Engine
@@ -224,12 +225,19 @@ def _switches(events: Events) -> Iterator[CompileSwitch]:
 def _run_facts(folder: RecordingFolder) -> RunFacts:
     meta, events = folder.meta, folder.events
     return RunFacts(
-        target=TargetInfo.model_validate((meta.get("target") or {}) | events.fields("target")),
+        target=TargetInfo.model_validate(
+            (meta.get("target") or {}) | events.fields("target") | {"batched": _batched(events)}
+        ),
         exit=ProbeExit.model_validate(meta["exit"]) if meta.get("exit") else ProbeExit(status=None),
         coverage=Coverage.model_validate(events.fields("coverage")) if "coverage" in events else None,
         settling=Settling.model_validate(events.fields("settling")) if "settling" in events else None,
         replay=_replay(events),
     )
+
+
+def _batched(events: Events) -> list[dict[str, Any]]:
+    """The tensors that have the batch size that was asked for."""
+    return [dict(found) for event in events.all if event["event"] == "batch" for found in event["tensors"]]
 
 
 def _replay(events: Events) -> Replay | None:

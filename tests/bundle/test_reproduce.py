@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+import sys
+import types
 from typing import Any
 
 import pytest
 
 from graphdoctor.bundle.reproduce import write_script
 from graphdoctor.model.picture import Picture, SourceText
-from graphdoctor.model.recording import Call, Environment, Recording, TargetInfo
+from graphdoctor.model.recording import BatchedTensor, Call, Environment, Recording, TargetInfo
 from graphdoctor.model.run import ProbeExit
 from graphdoctor.probe.wire import INPUTS_FROM_OPTIONS
 
@@ -161,3 +163,57 @@ def test_there_is_none_of_a_log_of_others():
     made = write_script(recording({FILE: TEXT}), {})
     assert made.text is None
     assert "not recorded by graphdoctor explain" in (made.reason or "")
+
+
+CHANGED = """\
+from dataclasses import dataclass
+
+import torch
+
+scale = torch.nn.Linear(3, 3)
+seen = []
+
+
+@dataclass
+class Batch:
+    x: torch.Tensor
+    sizes: tuple
+
+
+def double(batch, table):
+    seen.append((scale.weight.dtype, batch.x, batch.sizes[0], table))
+    return scale(batch.x) * 2
+
+
+def example_inputs():
+    x = torch.arange(6.0).reshape(2, 3)
+    return [(Batch(x, (torch.tensor([1, 2]), 3)), torch.ones(3)), (Batch(torch.ones(5, 3), (torch.ones(5), 3)), x)]
+"""
+
+
+def test_a_dtype_and_a_batch_size_are_those_of_the_recording(monkeypatch):
+    torch = pytest.importorskip("torch")
+    places = {
+        "batch.x": "(('item', 0), ('item', 0), ('attribute', 'x'))",
+        "batch.sizes[0]": "(('item', 0), ('item', 0), ('attribute', 'sizes'), ('item', 0))",
+    }
+    batched = tuple(BatchedTensor(expression=expression, path=path) for expression, path in places.items())
+    known = recording(
+        {FILE: CHANGED}, name="double", kind="function", inputs_from="example_inputs()", calls=4, batched=batched
+    )
+    made = write_script(known, request(inputs=None, dtype="bfloat16", batch=3, calls=2))
+    assert made.text is not None, made.reason
+    monkeypatch.setattr(torch, "compile", lambda function, **_: function)
+    namespace = {"__name__": "reproduce"}
+    monkeypatch.setitem(sys.modules, "reproduce", types.ModuleType("reproduce"))
+    exec(made.text, namespace)
+    namespace["_reproduce"]()
+    seen = namespace["seen"]
+    assert len(seen) == 4
+    for dtype, x, size, table in seen:
+        assert dtype is x.dtype is table.dtype is torch.bfloat16
+        assert x.shape == (3, 3)
+        assert size.shape == (3,)
+    assert seen[0][1].tolist() == [[0, 1, 2], [3, 4, 5], [0, 1, 2]]
+    assert seen[0][2].tolist() == [1, 2, 1]
+    assert [table.shape[0] for _, _, _, table in seen] == [3, 2, 3, 2]

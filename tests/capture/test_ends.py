@@ -45,6 +45,34 @@ PROBES = {
         ([CALL, {"event": "call_failed", "index": 2, "from_compiler": False, **ERROR}], 3, None),
         ("error", "call 2", "The program failed in call 2: ValueError: too small", None, None),
     ),
+    "a changed call failed": (
+        (
+            [
+                CALL,
+                {"event": "call_failed", "index": 2, "from_compiler": False, **ERROR},
+                {"event": "call_failed", "index": 2, "from_compiler": False, **ERROR, "dtype": "float16", "batch": 8},
+            ],
+            3,
+            None,
+        ),
+        (
+            "error",
+            "call 2",
+            "The program failed in call 2: ValueError: too small.",
+            "The call was made with --dtype float16 and --batch 8 in place of its own. Does it work without?",
+            "changed_call",
+        ),
+    ),
+    "a call with another batch size failed": (
+        ([{"event": "call_failed", "index": 2, "from_compiler": False, **ERROR, "dtype": None, "batch": 8}], 3, None),
+        (
+            "error",
+            "call 2",
+            "The program failed in call 2: ValueError: too small.",
+            "The call was made with --batch 8 in place of its own. Does it work without?",
+            "changed_call",
+        ),
+    ),
     "a call was refused, and finished says so": (
         (
             [

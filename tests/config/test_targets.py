@@ -25,6 +25,8 @@ backend = "inductor"
 options = { "triton.cudagraphs" = true }
 config = { "torch._dynamo.config.cache_size_limit" = 4 }
 no-grad = true
+dtype = "bf16"
+batch = 8
 timeout = 60
 max-breaks = 0
 min-coverage = 1
@@ -45,6 +47,8 @@ target = "package.module:net"
                 options={"triton.cudagraphs": True},
                 config={"torch._dynamo.config.cache_size_limit": 4},
                 no_grad=True,
+                dtype="bfloat16",
+                batch=8,
             ),
             name="encoder",
             timeout=60.0,
@@ -72,6 +76,12 @@ target = "package.module:net"
         ("config = { when = 2026-01-01 }", "target 'm': config must be a table", None),
         ("train = 'yes'", "target 'm': train must be true or false, not 'yes'", None),
         ("fail-on = 'warnings'", "fail-on must be error, warning, info or never, not 'warnings'", None),
+        ("dtype = 'bfloat61'", "target 'm': unknown dtype 'bfloat61'", "Did you mean bfloat16?"),
+        ("dtype = 'i64'", "target 'm': unknown dtype 'i64'", "Did you mean f64?"),
+        ("dtype = 'xyz'", "target 'm': unknown dtype 'xyz'", "The dtypes are float32, float64, float16, bfloat16"),
+        ("dtype = 16", "target 'm': dtype must be a non-empty string, not 16", None),
+        ("batch = 0", "target 'm': batch must be a whole number of at least 1, not 0", None),
+        ("batch = '8'", "target 'm': batch must be a whole number of at least 1, not '8'", None),
         ("backend = ''", "target 'm': backend must be a non-empty string, not ''", None),
     ],
 )

@@ -19,6 +19,8 @@ SURFACES = {"command line": COMMAND_LINE, "configuration": CONFIGURATION, "Pytho
 VALUES = {
     "looked_for": ["example_inputs()", "dummy_inputs"],
     "near": [],
+    "known": [],
+    "tensors": [],
     "timeout_s": 2.5,
     "phase": "call 2",
     "status": 1,
@@ -72,6 +74,29 @@ def test_a_setting_is_written_as_it_is_given_there(surface, message, hint):
 
 def test_a_text_of_torch_gets_one_period():
     assert words("unusable_device", {"device": "x", "error": "No."}, COMMAND_LINE)[0].endswith("here: No.")
+
+
+@pytest.mark.parametrize(
+    ("surface", "message", "hint"),
+    [
+        ("command line", "--batch 8: it isn't clear", "Pass --input, such as --input 'f32[8,128]', or make"),
+        ("configuration", "batch = 8: it isn't clear", 'Give the target inputs = ["f32[8,128]"] in pyproject.toml, or'),
+    ],
+)
+def test_sizes_that_show_no_batch_are_named(surface, message, hint):
+    said = words("no_batch", {"batch": 8, "tensors": ["x [34, 16]", "edges [2, 156]"]}, SURFACES[surface])
+    assert said[0] == f"{message} which size is the batch in x [34, 16], edges [2, 156]."
+    assert said[1].startswith(hint)
+
+
+def test_a_call_without_tensors_has_no_batch():
+    message, _ = words("no_batch", {"batch": 8, "tensors": []}, COMMAND_LINE)
+    assert message == "--batch 8: the call has no tensor with a batch dim."
+
+
+def test_of_many_tensors_the_first_are_named():
+    message, _ = words("no_batch", {"batch": 8, "tensors": [f"x{number}" for number in range(9)]}, COMMAND_LINE)
+    assert message.endswith(" in x0, x1, x2, x3, x4, x5, ….")
 
 
 def test_near_names_are_offered():

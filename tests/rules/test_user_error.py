@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from graphdoctor.diagnosis.sites import view_of
-from graphdoctor.model.recording import BreakReason, CaptureGap, FailedCompile
+from graphdoctor.model.recording import BreakReason, Call, CallError, CaptureGap, FailedCompile
 from graphdoctor.rules.gd901_user_error import UserError
 from tests.factories import compiled, entry, frame, recording
 
@@ -34,3 +34,25 @@ def test_an_error_while_tracing_is_told_in_a_log_of_others():
 )
 def test_what_others_tell_is_told_once(arguments):
     assert found(**arguments) == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "eager", "title"),
+    [
+        ({"batch": 8}, "ValueError", "Make the call with its own batch size; if that raises too, fix the program"),
+        (
+            {"dtype": "float16", "batch": 8},
+            "ValueError",
+            "Make the call with its own dtype and batch size; if that raises too, fix the program",
+        ),
+        ({"batch": 8}, "ok", "Fix the program, then run graphdoctor again"),
+        ({"dtype": None, "batch": None}, "ValueError", "Fix the program, then run graphdoctor again"),
+    ],
+)
+def test_a_call_that_was_changed_is_to_be_made_as_it_was(options, eager, title):
+    error = CallError(type="ValueError", message="words", traceback="", eager=eager)
+    call = Call(index=1, outcome="error", error=error)
+    target = recording().target.model_copy(update={"call_options": options})
+    log = recording().model_copy(update={"calls": (call,), "target": target})
+    (match,) = UserError().findings(view_of(log))
+    assert match.fixes[0].title == title

@@ -100,6 +100,7 @@ def _tables(shown: Public) -> Mapping[str, Table]:
             "device_name": text(public.device_name),
             "packages": _packages,
         },
+        "batch": {"tensors": [{"expression": text(shown.expression), "path": lambda _path: LEFT_OUT}]},
         "compile_switch": {"kind": one_of(*get_args(SwitchKind)), "value": text(public.switch), "call": number},
         "gap": {"kind": one_of(*get_args(GapKind)), "message": lambda _message: LEFT_OUT},
         "config": {"values": _config},
@@ -182,7 +183,7 @@ def _tables(shown: Public) -> Mapping[str, Table]:
                 }
             ],
         },
-        "call_failed": {"index": number, **error},
+        "call_failed": {"index": number, **error, "dtype": text(public.dtype), "batch": number},
         "error": {**error, "code": one_of(*get_args(HintCode)), "values": public.hint_values},
         "exited": {"status": number, "traceback": text(shown.traceback)},
         "interrupted": {},

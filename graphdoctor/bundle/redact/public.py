@@ -360,7 +360,7 @@ def phase(text: str) -> str:
 
 
 def hint_values(values: object) -> dict[str, HintValue]:
-    """A hint code's values: numbers, flags and the phase; other text is left out, and lists are emptied."""
+    """A hint code's values: numbers, flags, the phase and the dtype; other text is left out, and lists are emptied."""
     if not isinstance(values, Mapping):
         return {}
     return {name: _hint_value(name, value) for name, value in values.items() if name in _HINT_NAMES}
@@ -371,7 +371,8 @@ def _hint_value(name: str, value: object) -> HintValue:
         return value
     if isinstance(value, list):
         return []
-    return phase(str(value)) if name == "phase" else LEFT_OUT
+    shown = {"phase": phase, "dtype": dtype}.get(name)
+    return LEFT_OUT if shown is None else shown(str(value))
 
 
 def build(text: str) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from graphdoctor.bundle.redact import public
 from graphdoctor.bundle.redact.public import Public
 from graphdoctor.bundle.redact.vocabulary import LEFT_OUT
-from graphdoctor.model.recording import RepeatedBlocks, TargetInfo
+from graphdoctor.model.recording import BatchedTensor, RepeatedBlocks, TargetInfo
 from graphdoctor.probe.wire import INPUTS_FROM_OPTIONS, INPUTS_NOT_NEEDED
 
 _MODES = frozenset({"default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"})
@@ -34,6 +34,9 @@ def redacted_target(target: TargetInfo, shown: Public) -> TargetInfo:
         compile_arguments=_compile_arguments(target.compile_arguments),
         config={public.config_name(name) or LEFT_OUT: _plain(value) for name, value in target.config.items()},
         call_options=_call_options(target.call_options),
+        batched=tuple(
+            BatchedTensor(expression=shown.expression(found.expression), path=LEFT_OUT) for found in target.batched
+        ),
     )
 
 
@@ -70,10 +73,10 @@ def _compile_arguments(arguments: Mapping[str, object]) -> dict[str, object]:
 def _call_options(options: Mapping[str, object]) -> dict[str, object]:
     """All options but the seed."""
     shown: dict[str, object] = {}
-    for name in ("calls", "backward", "train", "no_grad", "device"):
+    for name in ("calls", "backward", "train", "no_grad", "device", "dtype", "batch"):
         value = options.get(name)
         if isinstance(value, str):
-            shown[name] = public.device(value)
+            shown[name] = public.dtype(value) if name == "dtype" else public.device(value)
         elif value is None or isinstance(value, (bool, int)):
             shown[name] = value
     return shown

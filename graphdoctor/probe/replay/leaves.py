@@ -43,21 +43,22 @@ class Leaf:
     is_default: bool = False
 
 
-def leaves_of(call: Call, function: Any) -> list[Leaf]:  # noqa: ANN401
+def leaves_of(call: Call, function: Any, *, of_callables: bool = False) -> list[Leaf]:  # noqa: ANN401
     """Every leaf of a call's arguments in the order of the signature, followed by defaults that the call omits.
 
     Args:
         call: The arguments.
         function: What is called.
+        of_callables: Look into objects that can be called, too.
     """
     args, kwargs = call
     parameters = _parameters(function)
     names = _positional_names(parameters, len(args))
     leaves: list[Leaf] = []
     for index, value in enumerate(args):
-        leaves += _walk(value, (("item", 0), ("item", index)), names[index], 0)
+        leaves += _walk(value, (("item", 0), ("item", index)), names[index], 0, of_callables=of_callables)
     for name, value in kwargs.items():
-        leaves += _walk(value, (("item", 1), ("item", name)), name, 0)
+        leaves += _walk(value, (("item", 1), ("item", name)), name, 0, of_callables=of_callables)
     given = {*names, *kwargs}
     choices = {parameter.name: _choices(parameter, function) for parameter in parameters}
     leaves = [
@@ -76,23 +77,29 @@ def leaves_of(call: Call, function: Any) -> list[Leaf]:  # noqa: ANN401
     return leaves
 
 
-def _walk(value: Any, path: tuple[Step, ...], expression: str, depth: int) -> Iterator[Leaf]:  # noqa: ANN401
-    if depth < _MAX_DEPTH:
-        if isinstance(value, (list, tuple)) and (type(value) in (list, tuple) or hasattr(value, "_fields")):
-            for index, item in enumerate(value):
-                yield from _walk(item, (*path, ("item", index)), f"{expression}[{index}]", depth + 1)
-            return
-        if isinstance(value, dict):
-            for key, item in value.items():
-                yield from _walk(item, (*path, ("item", key)), f"{expression}[{value_text(key)}]", depth + 1)
-            return
-        names = attribute_names(value)
-        for name in names:
-            item = getattr(value, name, None)
-            yield from _walk(item, (*path, ("attribute", name)), f"{expression}.{name}", depth + 1)
-        if names:
-            return
-    yield Leaf(path, expression, value)
+def _walk(
+    value: Any,  # noqa: ANN401
+    path: tuple[Step, ...],
+    expression: str,
+    depth: int,
+    *,
+    of_callables: bool,
+) -> Iterator[Leaf]:
+    if depth >= _MAX_DEPTH:
+        yield Leaf(path, expression, value)
+        return
+    inside: list[tuple[Step, str, Any]]
+    if isinstance(value, (list, tuple)) and (type(value) in (list, tuple) or hasattr(value, "_fields")):
+        inside = [(("item", index), f"{expression}[{index}]", item) for index, item in enumerate(value)]
+    elif isinstance(value, dict):
+        inside = [(("item", key), f"{expression}[{value_text(key)}]", item) for key, item in value.items()]
+    else:
+        names = attribute_names(value, is_callable=of_callables)
+        inside = [(("attribute", name), f"{expression}.{name}", getattr(value, name, None)) for name in names]
+        if not names:
+            yield Leaf(path, expression, value)
+    for step, text, item in inside:
+        yield from _walk(item, (*path, step), text, depth + 1, of_callables=of_callables)
 
 
 def replaced(call: Call, path: tuple[Step, ...], change: Callable[[Any], Any]) -> Call:

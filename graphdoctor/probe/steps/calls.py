@@ -116,7 +116,14 @@ def _end_failed_call(
     # Before the trial: that may hang or crash.
     workload.mark_end(index, outcome="error", duration_s=failed.duration_s, error=described)
     workload.listener.write_sources()
-    event: CallFailedEvent = {"event": "call_failed", "index": index, **raised, "from_compiler": is_refused}
+    event = CallFailedEvent(
+        event="call_failed",
+        index=index,
+        type=raised["type"],
+        message=raised["message"],
+        traceback=raised["traceback"],
+        from_compiler=is_refused,
+    )
     events.write(event)
     events.call_phase("trying call {index} without torch.compile", index)
     with silence():
@@ -124,6 +131,9 @@ def _end_failed_call(
     described["eager"] = "ok" if eager is None else type(eager).__qualname__
     if eager is not None:
         described["eager_message"] = message_of(eager)
+        if workload.changes != (None, None):
+            event["dtype"], event["batch"] = workload.changes
+            events.write(event)
         if not is_refused:
             # Dynamo's traceback shows its own tracing; this one is the program's.
             complain("\nWithout torch.compile the same call raises:\n")

@@ -1,22 +1,26 @@
-"""What a request names, made ready: the target imported, its calls found, both on their device, compiled."""
+"""What a request names, made ready: the target imported, its calls found, both on their device and in their dtype."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from types import ModuleType
 from typing import Any
 
 import torch
 
 from ..events import EventFile
-from ..target.options import device_named, make_input, set_config
+from ..replay.arguments import InDtype, WithBatch, cast_module
+from ..replay.leaves import Leaf
+from ..replay.results import modules_of
+from ..target.options import device_named, dtype_named, make_input, set_config
 from ..target.overlay import lay_over
 from ..target.snapshot import seed_everything
 from ..target.targets import Call, Calls, Target, find_calls, find_target, import_target
 from ..torch_private import torch_api, torch_inductor
 from ..torch_private.torch_kernels import show_generated_kernels
-from ..wire import ProbeRequest
+from ..wire import BatchedRecord, BatchEvent, ProbeRequest
 from .benched import Benched
 from .workload import Workload
 
@@ -54,6 +58,7 @@ def benched_of(request: ProbeRequest, events: EventFile) -> Benched:
 def _target_and_calls(request: ProbeRequest, events: EventFile) -> tuple[Target, Calls]:
     seed_everything(request["seed"])
     device = device_named(request["device"])
+    dtype = dtype_named(request["dtype"], device)
     for name, value in request["config"].items():
         set_config(name, value)
     plan = request["trial"]
@@ -65,40 +70,60 @@ def _target_and_calls(request: ProbeRequest, events: EventFile) -> tuple[Target,
     events.phase("importing the target")
     module = import_target(request["file"], request["module"])
     events.phase("making the target")
-    target = _find_target(module, request, device)
+    target = _find_target(module, request, device, dtype)
     seed_everything(request["seed"])
-    return target, _find_calls(target, request["inputs"], device)
+    calls = _find_calls(target, request["inputs"])
+    changes: list[Callable[[Call], Call]] = []
+    if dtype is not None:
+        changes.append(InDtype(dtype, target.function))
+    if request["batch"] is not None:
+        changes.append(WithBatch(request["batch"], target.function, partial(_report_batch, events)))
+    if device is not None:
+        changes.append(partial(_moved, device))
+    return target, replace(calls, rounds=partial(_changed, calls.rounds, changes)) if changes else calls
 
 
-def _find_target(module: ModuleType, request: ProbeRequest, device: torch.device | None) -> Target:
+def _find_target(
+    module: ModuleType, request: ProbeRequest, device: torch.device | None, dtype: torch.dtype | None
+) -> Target:
     target = find_target(module, request["name"], is_call=request["is_call"])
     if isinstance(target.function, torch.nn.Module):
         if device is not None:
             target.function.to(device)
         if request["train"] is not None:
             target.function.train(request["train"])
+    if dtype is not None:
+        for used in modules_of(target.function).values():
+            cast_module(used, dtype)
     return target
 
 
-def _find_calls(target: Target, inputs: dict[str, Any] | None, device: torch.device | None) -> Calls:
+def _find_calls(target: Target, inputs: dict[str, Any] | None) -> Calls:
     asked: Call | None = None
     if inputs is not None:
         asked = (
             tuple(make_input(spec) for spec in inputs["args"]),
             {name: make_input(spec) for name, spec in inputs["kwargs"].items()},
         )
-    calls = find_calls(target, asked)
-    return calls if device is None else replace(calls, rounds=_moved(calls.rounds, device))
+    return find_calls(target, asked)
 
 
-def _moved(rounds: Callable[[], Iterator[Call]], device: torch.device) -> Callable[[], Iterator[Call]]:
-    """The same calls, each on the device just before its turn."""
+def _changed(rounds: Callable[[], Iterator[Call]], changes: Sequence[Callable[[Call], Call]]) -> Iterator[Call]:
+    """The same calls, each changed just before its turn."""
+    for call in rounds():
+        for change in changes:
+            call = change(call)  # noqa: PLW2901
+        yield call
 
+
+def _moved(device: torch.device, call: Call) -> Call:
     def moved(value: Any) -> Any:  # noqa: ANN401
         return torch_api.tree_map(lambda leaf: leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf, value)
 
-    def moved_rounds() -> Iterator[Call]:
-        for args, kwargs in rounds():
-            yield moved(args), moved(kwargs)
+    args, kwargs = call
+    return moved(args), moved(kwargs)
 
-    return moved_rounds
+
+def _report_batch(events: EventFile, found: list[Leaf]) -> None:
+    tensors = [BatchedRecord(expression=leaf.expression, path=repr(leaf.path)) for leaf in found]
+    events.write(BatchEvent(event="batch", tensors=tensors))

@@ -31,6 +31,7 @@ from ..replay.alike import AlikeCalls
 from ..replay.trial import Trial, parameter_names
 from ..target.calling import backward, forget_gradients, forward, set_up
 from ..target.errors import RequestError, TargetError
+from ..target.items import lacks_batch
 from ..target.options import check_compile_arguments
 from ..target.regions import Blocks, CompiledRegions, compile_regions, described, repeated_blocks
 from ..target.snapshot import seed_everything
@@ -80,6 +81,7 @@ class Workload:
         self._activity = Activity(0, 0)
         self._last_call: Call | None = None
         self._output: object = None
+        self._is_batch_checked = False
         self._target = target
         self._calls = calls
         # Found before any of them is compiled.
@@ -160,6 +162,11 @@ class Workload:
     def function(self) -> Any:  # noqa: ANN401
         """The target, not compiled."""
         return self._target.function
+
+    @property
+    def changes(self) -> tuple[str | None, int | None]:
+        """The dtype and the batch size that the request gives the calls; None for their own."""
+        return self._request["dtype"], self._request["batch"]
 
     @property
     def activity(self) -> Activity:
@@ -320,6 +327,11 @@ class Workload:
 
     def _make(self, call: Call) -> None:
         self._output = self._forward(self._compiled, call)
+        if (size := self._request["batch"]) is not None and not self._is_batch_checked:
+            self._is_batch_checked = True
+            if lacks_batch(self._output, size):
+                message = f"Whether the calls have a batch of {size}: nothing that the first returned has such a size."
+                self._events.gap("batch", message)
         if self._request["backward"]:
             self._backward(self._output)
 

@@ -1,4 +1,4 @@
-"""What one call works on: how many samples or tokens, where its tensors say so."""
+"""What one call works on: how many samples or tokens, where its tensors say so, and whether they could."""
 
 from __future__ import annotations
 
@@ -34,6 +34,12 @@ def items_in(call: Call, output: object) -> CallItems | None:
     if ids is not None and any(tensor.ndim > 2 and tensor.shape[:2] == ids.shape for tensor in returned):
         return CallItems(count=ids.numel(), unit="tokens")
     return CallItems(count=size, unit="samples")
+
+
+def lacks_batch(output: object, size: int) -> bool:
+    """Whether what a call returned speaks against a batch size: it has sizes, and none is a multiple of it."""
+    sizes = [extent for tensor in _with_dims(output) for extent in tensor.shape]
+    return bool(sizes) and not any(extent and extent % size == 0 for extent in sizes)
 
 
 def _with_dims(values: object) -> list[torch.Tensor]:

@@ -1,6 +1,6 @@
 """What the request asks for by name (device, backend, mode, options, config, inputs), checked and made.
 
-Raises ``TargetError`` with the nearest names where torch would print a long list, or accept what it later ignores.
+Raises ``RequestError`` with the nearest names where torch would print a long list, or accept what it later ignores.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 
 from ..torch_private import torch_api, torch_config
 from ..wire import HintValue
-from .errors import RequestError, TargetError
+from .errors import RequestError
 
 _DTYPES = {
     "f64": torch.float64,
@@ -48,6 +48,28 @@ def device_named(name: str | None) -> torch.device | None:
     return device
 
 
+def dtype_named(name: str | None, device: torch.device | None) -> torch.dtype | None:
+    """The dtype that was asked for, tried; None when none was.
+
+    Args:
+        name: Its name in torch.
+        device: Where it is needed; None for torch's default device.
+
+    Raises:
+        RequestError: The device can't compute in it.
+    """
+    if name is None:
+        return None
+    dtype: torch.dtype = getattr(torch, name)
+    try:
+        one = torch.ones(1, dtype=dtype, device=device)
+        one + one
+    except (RuntimeError, TypeError, NotImplementedError) as error:
+        where = None if device is None else str(device)
+        raise RequestError("unusable_dtype", dtype=name, device=where, error=first_line(error)) from None
+    return dtype
+
+
 def first_line(error: BaseException) -> str:
     """The first line of an error's message, or its type's name."""
     return (str(error).splitlines() or [type(error).__qualname__])[0]
@@ -56,24 +78,32 @@ def first_line(error: BaseException) -> str:
 def check_compile_arguments(backend: str, mode: str | None, options: dict[str, Any]) -> None:
     """Refuse unknown names with the nearest ones: torch would print a long list, or accept what it later ignores."""
     if backend not in (names := torch_api.backend_names()):
-        raise TargetError(f"torch has no backend {backend!r}", _near(backend, names, "Known ones: " + ", ".join(names)))
+        raise _unknown("backend", backend, names)
     if mode is not None and mode not in (names := torch_api.mode_names()):
-        raise TargetError(f"torch.compile has no mode {mode!r}", _near(mode, names, "Known ones: " + ", ".join(names)))
+        raise _unknown("mode", mode, names)
     if mode is not None and options:
         raise RequestError("mode_and_options")
     if backend == "inductor":
         names = torch_api.option_names()
         for name in options:
             if name.replace("-", "_") not in names:
-                raise TargetError(
-                    f"inductor has no option {name!r}",
-                    _near(name, names, "torch._inductor.list_options() lists them all."),
-                )
+                raise _unknown("option", name, names)
 
 
-def _near(name: str, names: Iterable[str], otherwise: str) -> str:
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    return f"Did you mean {' or '.join(near)}?" if near else otherwise
+def _unknown(argument: str, name: str, names: Iterable[str]) -> RequestError:
+    """What to raise for a name that torch.compile doesn't know.
+
+    Args:
+        argument: ``backend``, ``mode`` or ``option``.
+        name: The name.
+        names: Those that it knows.
+    """
+    known = sorted(names)
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    # Hundreds of options are no help.
+    return RequestError(
+        "unknown_argument", argument=argument, name=name, near=near, known=[] if argument == "option" else known
+    )
 
 
 def set_config(name: str, value: Any) -> None:  # noqa: ANN401 - any value of JSON

@@ -136,15 +136,22 @@ def dressed_as(tensor: torch.Tensor, original: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def attribute_names(value: object) -> list[str]:
-    """Attributes to look into: those of dataclasses and of plain objects; otherwise none."""
+def attribute_names(value: object, *, is_callable: bool = False) -> list[str]:
+    """Attributes to look into: those of dataclasses and of plain objects; otherwise none.
+
+    Args:
+        value: The object.
+        is_callable: Also of objects that can be called, such as torch-geometric's ``Data``.
+    """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         # A dict that is also a dataclass (transformers' outputs) has the same values as items.
         return [] if isinstance(value, dict) else [field.name for field in dataclasses.fields(value)]
     kind = type(value)
     if isinstance(value, (type, enum.Enum, torch.nn.Module, BaseException, FunctionType, ModuleType, dict)):
         return []
-    if callable(value) or kind.__module__.partition(".")[0] in ("torch", "builtins", "functools", "threading"):
+    if callable(value) and not is_callable:
+        return []
+    if kind.__module__.partition(".")[0] in ("torch", "builtins", "functools", "threading"):
         return []
     attributes = _own_attributes(value)
     return [name for name in attributes if name.isidentifier()] if attributes is not None else []

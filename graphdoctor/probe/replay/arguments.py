@@ -1,0 +1,293 @@
+"""The tensors in the arguments of calls, in another dtype or with another batch size.
+
+Comes in: calls as the program makes them. Goes out: the same calls with other tensors in the place of some. Lists,
+dicts and objects stay the same objects, because torch guards on them and the program may keep them; tuples are made
+anew. A tensor that is in several places, or is there again in a later call, is replaced by one tensor, and tensors that
+share memory still do.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+
+from ..target.errors import RequestError
+from ..target.options import first_line
+from ..target.snapshot import dressed_as
+from ..target.targets import Call
+from . import tensor_changes
+from .leaves import Leaf, Step, leaves_of
+
+_CASTS = {
+    torch.float32: "float",
+    torch.float64: "double",
+    torch.float16: "half",
+    torch.bfloat16: "bfloat16",
+}
+"""The method of a module for each dtype."""
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def cast_module(module: torch.nn.Module, dtype: torch.dtype) -> None:
+    """Convert a module's floating-point parameters and buffers; unlike ``Module.to``, that leaves complex ones alone.
+
+    Args:
+        module: The module.
+        dtype: One of those that a run can have.
+    """
+    getattr(module, _CASTS[dtype])()
+
+
+class InDtype:
+    """Has calls made with floating-point tensors of one dtype.
+
+    Args:
+        dtype: The dtype.
+        function: What is called.
+    """
+
+    def __init__(self, dtype: torch.dtype, function: Any) -> None:  # noqa: ANN401
+        self._dtype = dtype
+        self._function = function
+        self._replaced = _Replaced()
+
+    def __call__(self, call: Call) -> Call:
+        """A call with its tensors in this dtype, and the modules among its arguments."""
+        leaves = leaves_of(call, self._function, of_callables=True)
+        for leaf in leaves:
+            if isinstance(leaf.value, torch.nn.Module):
+                cast_module(leaf.value, self._dtype)
+        wanted = [
+            leaf
+            for leaf in leaves
+            if isinstance(leaf.value, torch.Tensor)
+            and leaf.value.is_floating_point()
+            and leaf.value.dtype is not self._dtype
+        ]
+        return self._replaced.put(call, wanted, self._cast)
+
+    def _cast(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        shared = _flat(tensors)
+        if shared is None:
+            return [_like(tensor, tensor.detach().to(self._dtype)) for tensor in tensors]
+        flat = shared.to(self._dtype)
+        return [_like(each, flat.as_strided(each.size(), each.stride(), each.storage_offset())) for each in tensors]
+
+
+class WithBatch:
+    """Has calls made with one batch size, whatever their own is.
+
+    Which tensors have a batch dim is found in the first call, by their sizes alone (``batch_size_of``); in later calls
+    the same ones have it.
+
+    Args:
+        size: The batch size.
+        function: What is called.
+        on_found: Told about tensors that have a batch dim, once each time that others are found.
+    """
+
+    def __init__(self, size: int, function: Any, on_found: Callable[[list[Leaf]], object]) -> None:  # noqa: ANN401
+        self._size = size
+        self._function = function
+        self._on_found = on_found
+        self._replaced = _Replaced()
+        self._known: dict[tuple[Step, ...], bool] = {}
+
+    def __call__(self, call: Call) -> Call:
+        """A call with this batch size: the rows of its own, cut or repeated.
+
+        Raises:
+            RequestError: Its tensors don't show which size is the batch, or can't have this one.
+        """
+        leaves = [leaf for leaf in leaves_of(call, self._function, of_callables=True) if _has_rows(leaf.value)]
+        own = self._own_size(leaves)
+        wanted = [
+            leaf for leaf in leaves if self._known.get(leaf.path, True) and leaf.value.shape[0] == own != self._size
+        ]
+        return self._replaced.put(call, wanted, functools.partial(self._resize, wanted))
+
+    def _own_size(self, leaves: list[Leaf]) -> int:
+        """The batch size of a call; notes which tensors have it."""
+        known = [leaf.value.shape[0] for leaf in leaves if self._known.get(leaf.path)]
+        own = max(known) if known else batch_size_of([tuple(leaf.value.shape) for leaf in leaves])
+        if own is None:
+            tensors = [f"{leaf.expression} {list(leaf.value.shape)}" for leaf in leaves]
+            raise RequestError("no_batch", batch=self._size, tensors=tensors)
+        found = {leaf.path: leaf.value.shape[0] == own for leaf in leaves if leaf.path not in self._known}
+        if any(found.values()):
+            self._on_found([leaf for leaf in leaves if found.get(leaf.path)])
+        self._known |= found
+        return own
+
+    def _resize(self, leaves: list[Leaf], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        try:
+            return self._resized(tensors)
+        except (RuntimeError, TypeError) as error:
+            name = next(leaf.expression for leaf in leaves if leaf.value is tensors[0])
+            raise RequestError("unusable_batch", batch=self._size, tensor=name, error=first_line(error)) from None
+
+    def _resized(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        flat = _flat(tensors)
+        rows = None if flat is None else _rows(flat, tensors, self._size)
+        if rows is None:
+            return [self._alone(tensor) for tensor in tensors]
+        made, first = rows
+        return [
+            _like(each, made.as_strided((self._size, *each.shape[1:]), each.stride(), each.storage_offset() - first))
+            for each in tensors
+        ]
+
+    def _alone(self, tensor: torch.Tensor) -> torch.Tensor:
+        if _is_plain(tensor):
+            return tensor_changes.resized(tensor, 0, self._size)
+        index = torch.arange(self._size, device=tensor.device) % tensor.shape[0]
+        return _like(tensor, tensor.detach().index_select(0, index))
+
+
+def batch_size_of(shapes: Sequence[tuple[int, ...]]) -> int | None:
+    """The size of the batch dim, which is the first dim of those tensors that have one.
+
+    It is a size that explains the first dims of all tensors: each of them is the batch; or is a later dim of a tensor
+    with the batch, as that of an attention mask is; or is 1, if the first tensor has the batch. If several sizes do,
+    it is the one that the most tensors have.
+
+    Args:
+        shapes: Of all tensors that have a dim and an element, in the order in which they are passed.
+
+    Returns:
+        None if there is none, or it could be one or another.
+    """
+    counts: dict[int, int] = {}
+    for size in dict.fromkeys(shape[0] for shape in shapes):
+        having = [shape for shape in shapes if shape[0] == size]
+        explained = {size, *(later for shape in having for later in shape[1:])}
+        if shapes[0][0] == size:
+            explained.add(1)
+        if all(shape[0] in explained for shape in shapes):
+            counts[size] = len(having)
+    most = [size for size, count in counts.items() if count == max(counts.values())]
+    return most[0] if len(most) == 1 else None
+
+
+class _Replaced:
+    """The tensors that took the place of others, as long as those live."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor]] = {}
+        self._own: dict[int, weakref.ref[torch.Tensor]] = {}
+
+    def put(
+        self, call: Call, leaves: Iterable[Leaf], make: Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
+    ) -> Call:
+        """A call with other tensors in some places.
+
+        Args:
+            call: The call.
+            leaves: The places.
+            make: Makes the new tensors, from those that share memory.
+        """
+        wanted = [leaf for leaf in leaves if not self._is_own(leaf.value)]
+        waiting = {id(leaf.value): leaf.value for leaf in wanted if self._known(leaf.value) is None}
+        for group in _by_memory(waiting.values()):
+            for old, new in zip(group, make(group), strict=True):
+                self._note(old, new)
+        whole: Any = (tuple(call[0]), dict(call[1]))
+        for leaf in wanted:
+            whole = _put(whole, leaf.path, self._known(leaf.value))
+        args, kwargs = whole
+        return args, kwargs
+
+    def _note(self, old: torch.Tensor, new: torch.Tensor) -> None:
+        # Not the tables of self, which would live as long as the program's tensors.
+        made, own, old_id, new_id = self._made, self._own, id(old), id(new)
+        made[old_id] = weakref.ref(old, lambda _ref: made.pop(old_id, None)), new
+        own[new_id] = weakref.ref(new, lambda _ref: own.pop(new_id, None))
+
+    def _known(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        old, new = self._made.get(id(tensor), (None, None))
+        return new if old is not None and old() is tensor else None
+
+    def _is_own(self, tensor: torch.Tensor) -> bool:
+        """Whether we made it: a container that we changed has it in the next round."""
+        known = self._own.get(id(tensor))
+        return known is not None and known() is tensor
+
+
+def _put(value: Any, path: tuple[Step, ...], new: Any) -> Any:  # noqa: ANN401
+    """A value with something else at the end of a path, in the same object where it can be changed."""
+    if not path:
+        return new
+    (kind, key), rest = path[0], path[1:]
+    item = getattr(value, key) if kind == "attribute" else value[key]
+    changed = _put(item, rest, new)
+    if changed is item:
+        return value
+    if kind == "attribute":
+        object.__setattr__(value, key, changed)
+        return value
+    if isinstance(value, (list, dict)):
+        value[key] = changed
+        return value
+    items = [changed if index == key else other for index, other in enumerate(value)]
+    return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+
+
+def _has_rows(value: object) -> bool:
+    return isinstance(value, torch.Tensor) and value.ndim > 0 and value.numel() > 0
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    return type(tensor) in _PLAIN and tensor.layout is torch.strided and not tensor.is_quantized
+
+
+def _like(original: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+    """A new tensor with what the original has besides its values."""
+    if type(original) in _PLAIN:
+        return dressed_as(tensor, original)
+    # The attributes of a subclass may hold its values.
+    return tensor.requires_grad_(original.requires_grad)
+
+
+def _by_memory(tensors: Iterable[torch.Tensor]) -> list[list[torch.Tensor]]:
+    """Tensors of one dtype that share memory, together."""
+    groups: dict[object, list[torch.Tensor]] = {}
+    for tensor in tensors:
+        address = tensor.untyped_storage().data_ptr() if _is_plain(tensor) else 0
+        groups.setdefault((address, tensor.device, tensor.dtype) if address else id(tensor), []).append(tensor)
+    return list(groups.values())
+
+
+def _flat(tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
+    """The memory that tensors share, as one dim; None for a tensor alone."""
+    if len(tensors) == 1:
+        return None
+    first = tensors[0]
+    return torch.empty(0, dtype=first.dtype, device=first.device).set_(first.untyped_storage())
+
+
+def _rows(flat: torch.Tensor, tensors: Sequence[torch.Tensor], size: int) -> tuple[torch.Tensor, int] | None:
+    """Memory that several tensors share, with another number of rows.
+
+    Args:
+        flat: The memory.
+        tensors: Views of it with the same first size.
+        size: How many rows.
+
+    Returns:
+        The new memory, and where in the old one its first element is; None if their rows aren't the same parts of it.
+    """
+    step, count = tensors[0].stride(0), tensors[0].shape[0]
+    first = min(int(each.storage_offset()) for each in tensors)
+    for each in tensors:
+        last = sum((extent - 1) * stride for extent, stride in zip(each.shape[1:], each.stride()[1:], strict=True))
+        if each.stride(0) != step or each.storage_offset() - first + last >= step:
+            return None
+    places = (torch.arange(size, device=flat.device) % count)[:, None] * step
+    index = first + places + torch.arange(step, device=flat.device)
+    # Behind the last row of a slice there may be no more memory.
+    return flat[index.clamp(max=flat.numel() - 1).flatten()], first

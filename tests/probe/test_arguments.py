@@ -1,0 +1,292 @@
+"""The tensors in calls in another dtype, or with another batch size."""
+
+from __future__ import annotations
+
+import gc
+from collections import namedtuple
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from graphdoctor.probe.replay.arguments import InDtype, WithBatch, batch_size_of, cast_module
+from graphdoctor.probe.target.errors import RequestError
+from graphdoctor.probe.target.items import lacks_batch
+from graphdoctor.probe.target.options import dtype_named
+
+Pair = namedtuple("Pair", "left right")
+
+
+@dataclass(frozen=True)
+class Frozen:
+    image: torch.Tensor
+    name: str = "n"
+
+
+class Callable(SimpleNamespace):
+    """As torch-geometric's ``Data``, which can be called."""
+
+    def __call__(self) -> None: ...
+
+
+def function(x: Any, y: Any = None, **kwargs: Any) -> Any:
+    return x
+
+
+def in_bfloat16(*args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return InDtype(torch.bfloat16, function)((args, kwargs))
+
+
+def with_batch(size: int, *args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return WithBatch(size, function, lambda found: None)((args, kwargs))
+
+
+def test_only_floating_point_tensors_are_converted() -> None:
+    args, kwargs = in_bfloat16(torch.ones(2), torch.ones(2, dtype=torch.int64), z=torch.ones(2, dtype=torch.complex64))
+    assert [value.dtype for value in (*args, *kwargs.values())] == [torch.bfloat16, torch.int64, torch.complex64]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: [x],
+        lambda x: (1, x),
+        lambda x: {"a": {"b": [x]}},
+        lambda x: Pair(1, x),
+        Frozen,
+        lambda x: SimpleNamespace(deep=SimpleNamespace(x=x)),
+        lambda x: Callable(x=x),
+    ],
+)
+def test_tensors_are_found_in_containers_and_objects(make: Any) -> None:
+    (value,), _ = in_bfloat16(make(torch.ones(2)))
+    expected = make(torch.ones(2, dtype=torch.bfloat16))
+    assert type(value) is type(expected)
+    assert str(value) == str(expected)
+
+
+def test_containers_and_objects_stay_the_same_objects() -> None:
+    held, inner = SimpleNamespace(x=torch.ones(2)), [torch.ones(2)]
+    args, _ = in_bfloat16(held, (inner,))
+    assert args[0] is held
+    assert args[1][0] is inner
+    assert held.x.dtype is inner[0].dtype is torch.bfloat16
+
+
+def test_a_tensor_in_two_places_stays_one() -> None:
+    x = torch.ones(2)
+    args, kwargs = in_bfloat16(x, [x], z={"x": x})
+    assert args[0] is args[1][0] is kwargs["z"]["x"]
+
+
+def test_a_tensor_that_comes_again_is_the_same_again() -> None:
+    change, x = InDtype(torch.bfloat16, function), torch.ones(2)
+    (first,), _ = change(((x,), {}))
+    first.add_(1)
+    (second,), _ = change(((x,), {}))
+    assert second is first
+
+
+def test_what_is_ours_stays_even_if_a_replay_converts_it() -> None:
+    change, held = InDtype(torch.bfloat16, function), [torch.ones(2)]
+    change(((held,), {}))
+    ours = held[0]
+    ours.data = ours.data.double()
+    change(((held,), {}))
+    assert held[0] is ours
+    assert ours.dtype is torch.float64
+
+
+def test_nothing_is_kept_of_tensors_that_are_gone() -> None:
+    change = InDtype(torch.bfloat16, function)
+    for _ in range(3):
+        change(((torch.ones(2),), {}))
+    gc.collect()
+    assert not change._replaced._made
+    assert not change._replaced._own
+
+
+def test_a_leaf_that_requires_a_gradient_stays_one() -> None:
+    parameter = torch.nn.Parameter(torch.ones(2))
+    marked = torch.ones(2, requires_grad=True) * 2
+    marked.mark = "kept"
+    (one, other), _ = in_bfloat16(parameter, marked)
+    assert isinstance(one, torch.nn.Parameter)
+    assert one.is_leaf and other.is_leaf and one.requires_grad and other.requires_grad
+    assert other.mark == "kept"
+
+
+def test_tensors_that_share_memory_still_do() -> None:
+    whole = torch.arange(12.0).reshape(4, 3)
+    (all_of_it, part), _ = in_bfloat16(whole, whole[1:, 1:])
+    all_of_it[3, 2] = 50.0
+    assert part[2, 1] == 50.0
+    assert part.stride() == (3, 1)
+
+
+def test_strides_stay() -> None:
+    image = torch.ones(2, 3, 4, 4).to(memory_format=torch.channels_last)
+    (cast,), _ = in_bfloat16(image)
+    (resized,), _ = with_batch(5, image)
+    assert cast.is_contiguous(memory_format=torch.channels_last)
+    assert resized.shape == (5, 3, 4, 4)
+    assert resized.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_a_module_among_the_arguments_is_converted() -> None:
+    module = torch.nn.Linear(2, 2)
+    in_bfloat16(torch.ones(2), module)
+    assert module.weight.dtype is torch.bfloat16
+
+
+def test_a_modules_complex_and_integer_tensors_stay() -> None:
+    module = torch.nn.BatchNorm1d(2)
+    module.register_buffer("angles", torch.ones(2, dtype=torch.complex64))
+    cast_module(module, torch.float16)
+    dtypes = {name: value.dtype for name, value in module.state_dict().items()}
+    assert dtypes["weight"] is dtypes["running_mean"] is torch.float16
+    assert dtypes["num_batches_tracked"] is torch.int64
+    assert dtypes["angles"] is torch.complex64
+
+
+def test_a_dtype_that_the_device_lacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise TypeError("Cannot convert a MPS Tensor to float64 dtype.\nUse float32.")
+
+    assert dtype_named("float64", torch.device("cpu")) is torch.float64
+    assert dtype_named(None, None) is None
+    monkeypatch.setattr(torch, "ones", refuse)
+    with pytest.raises(RequestError) as caught:
+        dtype_named("float64", torch.device("meta"))
+    assert caught.value.code == "unusable_dtype"
+    expected = {"dtype": "float64", "device": "meta", "error": "Cannot convert a MPS Tensor to float64 dtype."}
+    assert caught.value.values == expected
+
+
+# The batch size.
+
+
+@pytest.mark.parametrize(
+    ("shapes", "size"),
+    [
+        ([(4, 8)], 4),
+        ([(4, 8), (4,), (4, 3, 2)], 4),
+        ([(4, 8), (1, 8)], 4),
+        ([(1, 8), (1, 3)], 1),
+        # A causal mask beside queries, keys and values.
+        ([(2, 16, 8), (2, 16, 8), (2, 16, 8), (16, 16)], 2),
+        # A weight: its rows are the columns of the batch.
+        ([(4, 8), (8, 16)], 4),
+        ([(8, 16), (4, 8)], 4),
+        # Positions of what is in the second dim.
+        ([(1, 64, 32), (1, 12, 32), (1,), (64, 3), (12, 3)], 1),
+        # Nodes and edges.
+        ([(34, 16), (2, 156)], None),
+        ([(34, 16), (2, 156), (34,)], None),
+        # A table and indices.
+        ([(100, 8), (4, 7)], None),
+        ([(4, 8), (8, 4)], None),
+        ([(1, 3, 8, 8), (5,)], None),
+    ],
+)
+def test_the_batch_is_the_size_that_explains_all_others(shapes: list[tuple[int, ...]], size: int | None) -> None:
+    assert batch_size_of(shapes) == size
+
+
+def test_rows_are_repeated_and_cut() -> None:
+    x = torch.arange(3.0)[:, None]
+    assert with_batch(5, x)[0][0].flatten().tolist() == [0, 1, 2, 0, 1]
+    assert with_batch(2, x)[0][0].flatten().tolist() == [0, 1]
+
+
+def test_tensors_without_the_batch_stay() -> None:
+    x, mask, scalar = torch.ones(2, 16, 8), torch.ones(16, 16), torch.tensor(1.0)
+    args, kwargs = with_batch(7, x, mask, scalar=scalar, mask=torch.ones(2, 16, dtype=torch.bool))
+    assert args[0].shape == (7, 16, 8)
+    assert args[1] is mask
+    assert kwargs["scalar"] is scalar
+    assert (kwargs["mask"].shape, kwargs["mask"].dtype) == ((7, 16), torch.bool)
+
+
+def test_later_calls_change_the_tensors_of_the_first() -> None:
+    found: list[str] = []
+    change = WithBatch(3, function, lambda leaves: found.extend(leaf.expression for leaf in leaves))
+    change(((torch.ones(2, 16), torch.ones(16, 16)), {}))
+    (x, mask), _ = change(((torch.ones(16, 16), torch.ones(16, 16)), {}))
+    assert (x.shape[0], mask.shape[0]) == (3, 16)
+    assert found == ["x"]
+
+
+def test_a_tensor_that_the_first_call_lacks_is_judged_by_its_size() -> None:
+    change = WithBatch(3, function, lambda found: None)
+    change(((torch.ones(2, 5),), {}))
+    (x, y), _ = change(((torch.ones(4, 5), [torch.ones(4), torch.ones(5)]), {}))
+    assert (x.shape[0], y[0].shape[0], y[1].shape[0]) == (3, 3, 5)
+
+
+def test_tied_rows_stay_tied() -> None:
+    x = torch.arange(8.0).reshape(2, 4)
+    (whole, part), _ = with_batch(3, x, x[:, 1:3])
+    assert part.tolist() == [[1, 2], [5, 6], [1, 2]]
+    whole[2, 2] = 50.0
+    assert part[2, 1] == 50.0
+    assert part.stride() == (4, 1)
+
+
+def test_views_of_other_rows_are_made_alone() -> None:
+    x = torch.arange(8.0).reshape(4, 2)
+    (left, right), _ = with_batch(3, x[:2], x[2:])
+    assert left.tolist() == [[0, 1], [2, 3], [0, 1]]
+    assert right.tolist() == [[4, 5], [6, 7], [4, 5]]
+
+
+def test_one_row_that_is_expanded_can_be_repeated() -> None:
+    (x,), _ = with_batch(3, torch.ones(1, 2).expand(2, 2))
+    assert x.shape == (3, 2)
+
+
+def test_the_same_size_changes_nothing() -> None:
+    x = torch.ones(4, 2)
+    assert with_batch(4, x)[0][0] is x
+
+
+@pytest.mark.parametrize("args", [(), (3, "x"), (torch.tensor(1.0),), (torch.empty(0, 3),)])
+def test_a_call_without_rows_is_refused(args: tuple[Any, ...]) -> None:
+    with pytest.raises(RequestError) as caught:
+        with_batch(4, *args)
+    assert (caught.value.code, caught.value.values["tensors"]) == ("no_batch", [])
+
+
+def test_a_call_without_a_clear_batch_is_refused_with_its_sizes() -> None:
+    with pytest.raises(RequestError) as caught:
+        with_batch(4, torch.ones(34, 16), torch.ones(2, 9))
+    assert caught.value.code == "no_batch"
+    assert caught.value.values["tensors"] == ["x [34, 16]", "y [2, 9]"]
+
+
+def test_a_size_that_no_memory_has_is_refused() -> None:
+    with pytest.raises(RequestError) as caught:
+        with_batch(2**61, torch.ones(2, 3))
+    assert caught.value.code == "unusable_batch"
+    assert caught.value.values["tensor"] == "x"
+
+
+@pytest.mark.parametrize(
+    ("output", "is_lacking"),
+    [
+        (torch.ones(5, 2), False),
+        ({"a": [torch.ones(1), torch.ones(7, 5)]}, False),
+        # Rows of all samples, one after the other.
+        (torch.ones(65, 2), False),
+        # A loss doesn't tell.
+        (torch.tensor(1.0), False),
+        (None, False),
+        (torch.ones(1, 16), True),
+        ((torch.tensor(1.0), torch.ones(4, 16)), True),
+        (torch.ones(0, 16), True),
+    ],
+)
+def test_what_is_returned_can_speak_against_a_batch(output: object, is_lacking: bool) -> None:
+    assert lacks_batch(output, 5) is is_lacking

@@ -1,0 +1,112 @@
+"""Runs in another dtype and with another batch size, of programs that show what they got."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import RunCli
+
+PROGRAM = """\
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass
+class Batch:
+    x: torch.Tensor
+    ids: list
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(8, 4)
+        self.register_buffer("angles", torch.ones(4, dtype=torch.complex64))
+        self.plain = torch.ones(4)
+
+    def forward(self, batch, bias):
+        y = self.inner(batch.x) + bias
+        print(y.dtype, self.angles.dtype, self.plain.dtype, tuple(y.shape), batch.ids[0].tolist())
+        return torch.relu(y)
+
+
+net = Net()
+
+
+def call(batch, bias):
+    return net(batch, bias)
+
+
+def shared(x, edges):
+    return x[edges[0]] + x[edges[1]]
+
+
+def pooled(x):
+    return x.sum(0)
+
+
+def narrow(x):
+    return x + torch.zeros(4, 1)
+
+
+def example_inputs():
+    for size in (2, 5):
+        yield Batch(torch.randn(size, 8), [torch.arange(size)]), torch.ones(1, 4)
+"""
+SHOWN = "torch.bfloat16 torch.complex64 torch.float32 (3, 4) [0, 1, {}]"
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "model.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+@pytest.mark.slow
+def test_fixes_are_tried_in_the_dtype_and_with_the_batch_size_of_the_run(run_cli: RunCli, program: Path) -> None:
+    done = run_cli("fix", "model.py:call", "--dtype", "bf16", "--batch", "3", "--no-timing", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count(SHOWN.format(0)) == 1
+    assert done.stderr.count(SHOWN.format(2)) == 1
+    diagnosis = json.loads(done.stdout)
+    target, summary = diagnosis["target"], diagnosis["summary"]
+    assert (target["call_options"]["dtype"], target["call_options"]["batch"]) == ("bfloat16", 3)
+    assert [found["expression"] for found in target["batched"]] == ["batch.x", "batch.ids[0]"]
+    assert (len(diagnosis["calls"]), summary["recompiles"]) == (2, 0)
+    verdicts = [fix["verdict"] for found in diagnosis["findings"] for fix in found["fixes"]]
+    assert "verified" in verdicts
+
+
+@pytest.mark.slow
+def test_a_result_without_the_batch_size_is_a_gap(run_cli: RunCli, program: Path) -> None:
+    done = run_cli("explain", "model.py:pooled", "--input", "f32[4,8]", "--batch", "5", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    gaps = {gap["kind"]: gap["message"] for gap in json.loads(done.stdout)["gaps"]}
+    assert gaps["batch"] == "Whether the calls have a batch of 5: nothing that the first returned has such a size."
+
+
+@pytest.mark.slow
+def test_sizes_that_show_no_batch_end_the_run(run_cli: RunCli, program: Path) -> None:
+    inputs = ("--input", "f32[34,16]", "--input", "i64[2,156]")
+    done = run_cli("explain", "model.py:shared", *inputs, "--batch", "3")
+    assert done.returncode == 2
+    assert "--batch 3: it isn't clear which size is the batch in x [34, 16], edges [2, 156]." in done.stderr
+    assert "Pass --input" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_a_call_that_fails_because_it_was_changed_says_so(run_cli: RunCli, program: Path) -> None:
+    done = run_cli("explain", "model.py:narrow", "--input", "f32[4,8]", "--batch", "3", "--format", "json")
+    assert done.returncode == 2
+    assert "The call was made with --batch 3 in place of its own. Does it work without?" in done.stderr
+    diagnosis = json.loads(done.stdout)
+    assert diagnosis["exit"]["hint_code"] == "changed_call"
+    (finding,) = diagnosis["findings"]
+    assert finding["code"] == "GD901"
+    assert finding["fixes"][0]["title"].startswith("Make the call with its own batch size;")
