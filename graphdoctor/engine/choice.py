@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from graphdoctor.engine.environment import Environment
 from graphdoctor.engine.local import Local
+from graphdoctor.engine.machine import cores
 from graphdoctor.engine.work import Engine
 from graphdoctor.errors import GraphDoctorError
 
@@ -18,19 +20,26 @@ _ADDRESS_VARIABLE = "RAY_ADDRESS"
 
 
 def engine_for(
-    *, jobs: int | None = None, on: str | None = None, environment: Mapping[str, str] | None = None
+    *,
+    jobs: int | None = None,
+    on: str | None = None,
+    runtime_env: Environment | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Engine:
     """The engine that options ask for.
 
     Args:
         jobs: ``--jobs``: how many pieces at once; None for as many as there are cores.
         on: ``--on``: ``ray``, or ``ray://host:port``; None for this machine's processes.
+        runtime_env: What the nodes of a cluster are given before; None for nothing.
         environment: Environment variables; None for those of this process.
 
     Raises:
-        GraphDoctorError: ``on`` names no engine.
+        GraphDoctorError: ``on`` names no engine, or this machine is to have a runtime environment.
     """
     if on is None:
+        if runtime_env is not None:
+            raise GraphDoctorError("A runtime environment is for the nodes of a cluster.", hint="Use it with --on ray.")
         return Local(cores() if jobs is None else jobs)
     environment = os.environ if environment is None else environment
     if on == RAY:
@@ -44,9 +53,4 @@ def engine_for(
         )
     from graphdoctor.engine.on_ray import OnRay
 
-    return OnRay(address, jobs)
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return OnRay(address, jobs, runtime_env)

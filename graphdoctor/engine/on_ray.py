@@ -12,6 +12,7 @@ import os
 import pickle
 import socket
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,11 +21,31 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from graphdoctor import __version__
-from graphdoctor.engine.work import Failed, Failure, Outcome, Piece, Result, unpacked
+from graphdoctor.engine.environment import Environment
+from graphdoctor.engine.machine import cores
+from graphdoctor.engine.on_node import Sent
+from graphdoctor.engine.slots import counted, gibibytes
+from graphdoctor.engine.work import ATTEMPTS, Done, Failed, Failure, OnBegin, Outcome, Piece, Result, Share, unpacked
 from graphdoctor.errors import GraphDoctorError
 
 _ANSWER_S = 5.0
 """How long a cluster may take to accept a connection."""
+
+_RETRIES = 3
+"""How often Ray begins a piece again whose worker or node ended; its own default."""
+
+_REPORT_S = 0.5
+"""How often to ask which pieces have begun."""
+
+_LOOK_S = 10.0
+_PATIENCE_S = 60.0
+"""How long a cluster may have no node that can give a piece its share."""
+
+_CONNECTIONS = 3
+"""How often to connect over Ray Client before it is given up."""
+
+_PAUSE_S = 2.0
+_ENVIRONMENT_HINT = "Nodes need the package index for pip, and room for a copy of the folders."
 
 
 @dataclass(frozen=True)
@@ -36,10 +57,12 @@ class OnRay:
             machine. A cluster that this process is connected to is used as it is.
         at_once: How many pieces to hand over at once; None for all of them, and as many cores as there are for a
             cluster on this machine.
+        runtime_env: What nodes are given before; None for nothing.
     """
 
     address: str | None
     at_once: int | None = None
+    runtime_env: Environment | None = None
 
     @property
     def jobs(self) -> int:
@@ -52,48 +75,95 @@ class OnRay:
         return "a Ray cluster of this machine" if self.address is None else f"the Ray cluster at {self.address}"
 
     def run(
-        self, work: Callable[[Piece], Result], pieces: Sequence[Piece], *, ahead: int | None = None
+        self,
+        work: Callable[[Piece], Result],
+        pieces: Sequence[Piece],
+        *,
+        ahead: int | None = None,
+        share: Share | None = None,
+        attempts: int = ATTEMPTS,
+        on_begin: OnBegin | None = None,
     ) -> Iterator[Outcome[Result]]:
-        """See ``Engine.run``."""
-        with self._cluster() as ray:
-            yield from _outcomes(ray, work, pieces, at_once=self.at_once, ahead=ahead)
+        """See ``Engine.run``.
+
+        A node reports that it begins a piece, so ``on_begin`` is called within a second after it does; if that report
+        is lost with a node, before a result comes. The place is the node's address and what the piece has of it.
+        """
+        with self._cluster(share) as (ray, is_own):
+            asked = {} if share is None else _asked(ray, share)
+            there = ray.remote(_remote_work()).options(max_retries=_RETRIES, **asked)
+            folder = None if self._has_folder else str(Path.cwd())
+            sent = Sent(work, share, attempts)
+            pending = _Pending(ray, there, folder, sent, pieces, on_begin)
+            try:
+                yield from pending.outcomes(at_once=self.at_once, ahead=ahead)
+            finally:
+                # The end of an own connection ends what is at work through it.
+                if not is_own:
+                    pending.cancel()
+
+    @property
+    def _has_folder(self) -> bool:
+        return self.runtime_env is not None and self.runtime_env.working_dir is not None
 
     @contextlib.contextmanager
-    def _cluster(self) -> Iterator[Any]:
+    def _cluster(self, share: Share | None) -> Iterator[tuple[Any, bool]]:
+        """Ray's module, connected, and whether the connection is made for this and ended after it."""
         if importlib.util.find_spec("ray") is None:
             raise GraphDoctorError("--on ray needs Ray.", hint="pip install 'graphdoctor[ray]'")
         # Ray reads it when a cluster is started: nothing is sent to anybody.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        # Else it replaces this process's ``print`` when it says that a node ended (ray/experimental/tqdm_ray.py, 2.60).
+        os.environ.setdefault("RAY_TQDM_PATCH_PRINT", "0")
         import ray
 
         if ray.is_initialized():
-            yield ray
+            if self.runtime_env is not None:
+                raise GraphDoctorError("This process already uses a Ray cluster, without this runtime environment.")
+            yield ray, False
             return
         # A thread of Ray's prints about nodes that end, on standard output whatever it is told.
         with contextlib.redirect_stdout(sys.stderr):
             try:
-                self._connect(ray)
-                yield ray
+                self._connect(ray, share)
+                yield ray, True
             finally:
                 ray.shutdown()
 
-    def _connect(self, ray: Any) -> None:  # noqa: ANN401 - a module without types of its own
-        quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+    def _connect(self, ray: Any, share: Share | None) -> None:  # noqa: ANN401 - a module without types of its own
+        options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+        if self.runtime_env is not None:
+            options["runtime_env"] = self.runtime_env.described()
         if self.address is None:
-            ray.init(
-                address="local",
-                num_cpus=self.at_once,
-                include_dashboard=False,
-                **quiet,
-            )
-            return
-        _check_answer(self.address)
+            count = self.at_once if share is None else cores()
+            options |= {"address": "local", "num_cpus": count, "include_dashboard": False}
+        else:
+            _check_answer(self.address)
+            options["address"] = self.address
         try:
             with warnings.catch_warnings(action="ignore"):
-                ray.init(address=self.address, **quiet)
+                _begin_connection(ray, options)
         except Exception as error:
-            words = str(error).strip().partition("\n")[0] or type(error).__name__
-            raise GraphDoctorError(f"Can't use the Ray cluster at {self.address}: {words.rstrip('.')}.") from error
+            hint = None if self.runtime_env is None else _ENVIRONMENT_HINT
+            raise GraphDoctorError(f"Can't use {self.elsewhere}: {_essence(error)}.", hint=hint) from error
+
+
+def _begin_connection(ray: Any, options: dict[str, Any]) -> None:  # noqa: ANN401
+    """Connect; over Ray Client again if the server that Ray starts for it died.
+
+    It did so four times in 60 on Ray 2.60: gRPC in Ray's proxy takes it amiss to be forked while it is called.
+    """
+    for rest in reversed(range(_CONNECTIONS)):
+        try:
+            ray.init(**options)
+        except ConnectionAbortedError as error:
+            # A runtime environment that can't be made costs minutes, and can't be made the next time either.
+            if not rest or "runtime_env" in str(error):
+                raise
+            ray.shutdown()
+            time.sleep(_PAUSE_S)
+        else:
+            return
 
 
 def _check_answer(address: str) -> None:
@@ -136,48 +206,200 @@ def _no_answer(address: str, reason: str) -> GraphDoctorError:
     )
 
 
-def _outcomes(
-    ray: Any,  # noqa: ANN401
-    work: Callable[[Any], object],
-    pieces: Sequence[Any],
-    *,
-    at_once: int | None,
-    ahead: int | None,
-) -> Iterator[Outcome[Any]]:
-    there = ray.remote(_remote_work())
-    begun: dict[Any, int] = {}
-    following = 0
+class _Pending:
+    """Pieces that were handed to Ray.
 
-    def may_begin() -> bool:
-        is_near = ahead is None or following <= min(begun.values(), default=following) + ahead
-        return following < len(pieces) and is_near and (at_once is None or len(begun) < at_once)
+    Args:
+        ray: The module.
+        there: The remote function.
+        folder: The working directory of the work; None for Ray's own.
+        sent: The work.
+        pieces: As for ``Engine.run``, and the next.
+        on_begin: Told when a piece begins, or None.
+    """
 
-    while True:
-        while may_begin():
-            packed = pickle.dumps((work, pieces[following]), pickle.HIGHEST_PROTOCOL)
-            begun[there.remote(__version__, str(Path.cwd()), packed)] = following
-            following += 1
-        if not begun:
+    def __init__(
+        self,
+        ray: Any,  # noqa: ANN401
+        there: Any,  # noqa: ANN401
+        folder: str | None,
+        sent: Sent,
+        pieces: Sequence[Any],
+        on_begin: OnBegin | None,
+    ) -> None:
+        self._ray = ray
+        self._there = there
+        self._folder = folder
+        self._sent = sent
+        self._pieces = pieces
+        self._on_begin = on_begin
+        self._beginnings = None if on_begin is None else _beginnings(ray)
+        self._question: Any = None
+        self._indices: dict[Any, int] = {}
+        self._begun: set[int] = set()
+        self._has_succeeded = False
+        self._hopeless_since: float | None = None
+
+    def outcomes(self, *, at_once: int | None, ahead: int | None) -> Iterator[Outcome[Any]]:
+        """All outcomes, as they come."""
+        following = 0
+
+        def may_begin() -> bool:
+            is_near = ahead is None or following <= min(self._indices.values(), default=following) + ahead
+            return following < len(self._pieces) and is_near and (at_once is None or len(self._indices) < at_once)
+
+        while True:
+            while may_begin():
+                packed = pickle.dumps((self._sent, self._pieces[following]), pickle.HIGHEST_PROTOCOL)
+                report = () if self._beginnings is None else (self._beginnings, following)
+                self._indices[self._there.remote(__version__, self._folder, packed, *report)] = following
+                following += 1
+            if not self._indices:
+                return
+            yield from self._next()
+
+    def cancel(self) -> None:
+        """Have Ray end what is still at work.
+
+        Not what it has answered: Ray ends a process that cancels a task while its result comes in
+        (``Tried to complete task that was not pending``, task_manager.cc, Ray 2.60).
+        """
+        unanswered = list(self._indices)
+        with contextlib.suppress(Exception):
+            _, unanswered = self._ray.wait(unanswered, num_returns=len(unanswered), timeout=0)
+        for reference in unanswered:
+            with contextlib.suppress(Exception):
+                self._ray.cancel(reference, force=True)
+        if self._beginnings is not None:
+            with contextlib.suppress(Exception):
+                self._ray.kill(self._beginnings)
+
+    def _next(self) -> Iterator[Outcome[Any]]:
+        """The next outcome, or what is known after a while."""
+        wait_s = _REPORT_S if self._beginnings is not None else _LOOK_S
+        ready, _ = self._ray.wait(list(self._indices), num_returns=1, timeout=wait_s)
+        self._report_beginnings()
+        if not ready:
+            yield from self._hopeless()
             return
-        (ready, *_), _ = ray.wait(list(begun), num_returns=1)
-        index = begun.pop(ready)
+        index = self._indices[ready[0]]
+        outcome = self._outcome(index, ready[0])
+        if self._on_begin is not None and index not in self._begun:
+            self._report_beginnings()
+            # What is lost may never have begun.
+            has_begun = isinstance(outcome, Done) or outcome.failure.kind != "lost"
+            if index not in self._begun and has_begun:
+                self._on_begin(index, None)
+        del self._indices[ready[0]]
+        yield outcome
+
+    def _outcome(self, index: int, reference: Any) -> Outcome[Any]:  # noqa: ANN401
         try:
-            version, answer = ray.get(ready)
-        except ray.exceptions.RayError as error:
-            yield Failed(index, _loss(ray, error))
-            continue
+            version, answer = self._ray.get(reference)
+        except self._ray.exceptions.RayError as error:
+            is_environment = isinstance(error, self._ray.exceptions.RuntimeEnvSetupError)
+            if is_environment and not self._has_succeeded:
+                raise GraphDoctorError(
+                    f"Ray can't set up the runtime environment: {_essence(error)}.", hint=_ENVIRONMENT_HINT
+                ) from error
+            return Failed(index, _loss(self._ray, error))
         _check_version(version)
-        yield unpacked(index, answer)
+        self._has_succeeded = True
+        return unpacked(index, answer)
+
+    def _report_beginnings(self) -> None:
+        """Tell what nodes say has begun; an actor that a node took along doesn't answer for a while."""
+        if self._beginnings is None or self._on_begin is None:
+            return
+        question = self._beginnings.taken.remote() if self._question is None else self._question
+        ready, _ = self._ray.wait([question], timeout=_REPORT_S)
+        self._question = None if ready else question
+        with contextlib.suppress(self._ray.exceptions.RayError):
+            for index, place in self._ray.get(question) if ready else ():
+                # A report may come after the outcome of another attempt.
+                if index in self._indices.values():
+                    self._begun.add(index)
+                    self._on_begin(index, place)
+
+    def _hopeless(self) -> Iterator[Outcome[Any]]:
+        """Give up if no node has what a piece needs, and none has come for a while: Ray would wait forever."""
+        share, now = self._sent.share, time.monotonic()
+        if share is None or _can_give(self._ray, share):
+            self._hopeless_since = None
+        elif self._hopeless_since is None:
+            self._hopeless_since = now
+        elif now - self._hopeless_since > _PATIENCE_S:
+            for reference, index in list(self._indices.items()):
+                del self._indices[reference]
+                self._ray.cancel(reference, force=True)
+                yield Failed(index, Failure("lost", f"no node of the Ray cluster has {_words(share)} any more"))
 
 
-def _remote_work() -> Callable[[str, str, bytes], tuple[str | None, bytes]]:
+def _asked(ray: Any, share: Share) -> dict[str, object]:  # noqa: ANN401
+    """What to ask of Ray for each piece.
+
+    Raises:
+        GraphDoctorError: No node has it.
+    """
+    if not _can_give(ray, share):
+        raise GraphDoctorError(
+            f"Each piece needs {_words(share)}, but no node of the Ray cluster has that.",
+            hint="ray status shows what nodes have; one that an autoscaler would add has to be there.",
+        )
+    return {"num_cpus": share.cpus, "num_gpus": share.gpus, "memory": share.memory_bytes}
+
+
+def _can_give(ray: Any, share: Share) -> bool:  # noqa: ANN401
+    wanted = {"CPU": share.cpus or 1, "GPU": share.gpus, "memory": share.memory_bytes or 0}
+    return any(
+        node["Alive"] and all(node["Resources"].get(name, 0) >= count for name, count in wanted.items())
+        for node in ray.nodes()
+    )
+
+
+def _words(share: Share) -> str:
+    parts = [counted(share.cpus or 1, "core")]
+    if share.gpus:
+        parts.append(counted(share.gpus, "GPU"))
+    if share.memory_bytes:
+        parts.append(f"{gibibytes(share.memory_bytes)} of memory")
+    return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
+
+
+def _beginnings(ray: Any) -> Any:  # noqa: ANN401
+    """An actor that nodes tell what they begin, near this process, which asks it. A node may take it along."""
+
+    class Beginnings:
+        def __init__(self) -> None:
+            self.waiting: list[tuple[int, str]] = []
+
+        def add(self, index: int, place: str) -> None:
+            self.waiting.append((index, place))
+
+        def taken(self) -> list[tuple[int, str]]:
+            taken, self.waiting = self.waiting, []
+            return taken
+
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+    return ray.remote(Beginnings).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here).remote()
+
+
+def _remote_work() -> Callable[..., tuple[str | None, bytes]]:
     """The function that Ray calls on a node.
 
     Ray pickles a function of module level by name, which fails without a word of ours on a node without graphdoctor;
     this one it pickles by its code.
     """
 
-    def work_there(version: str, folder: str, packed: bytes) -> tuple[str | None, bytes]:
+    def work_there(
+        version: str,
+        folder: str | None,
+        packed: bytes,
+        beginnings: Any = None,  # noqa: ANN401
+        index: int = -1,
+    ) -> tuple[str | None, bytes]:
         import contextlib
         import os
         import pickle
@@ -188,13 +410,20 @@ def _remote_work() -> Callable[[str, str, bytes], tuple[str | None, bytes]]:
             return None, b""
         if __version__ != version:
             return __version__, b""
-        from graphdoctor.engine.work import packed_attempt
+        import ray
 
         # Paths are as seen from where the command was given.
-        with contextlib.suppress(OSError):
-            os.chdir(folder)
-        work, piece = pickle.loads(packed)
-        return __version__, packed_attempt(work, piece)
+        if folder is not None:
+            with contextlib.suppress(OSError):
+                os.chdir(folder)
+
+        def on_begin(name: str | None) -> None:
+            if beginnings is not None:
+                node = ray.util.get_node_ip_address()
+                beginnings.add.remote(index, node if name is None else f"{node}, {name}")
+
+        sent, piece = pickle.loads(packed)
+        return __version__, sent.packed_outcome(piece, on_begin)
 
     return work_there
 
@@ -210,6 +439,14 @@ def _check_version(version: str | None) -> None:
 
 
 def _loss(ray: Any, error: Exception) -> Failure:  # noqa: ANN401
-    words = str(error).strip().partition("\n")[0] or type(error).__name__
+    if isinstance(error, ray.exceptions.RayTaskError):
+        # Outside the work: what it needs can't be imported there.
+        return Failure("lost", f"its node can't work on it: {_essence(error)}")
     is_memory = isinstance(error, ray.exceptions.OutOfMemoryError)
-    return Failure("memory" if is_memory else "lost", f"Ray gave it up: {words}")
+    return Failure("memory" if is_memory else "lost", f"Ray gave it up: {_essence(error)}")
+
+
+def _essence(error: Exception) -> str:
+    """The line of an error of Ray's that says what is wrong: the last one where it is a traceback of a node's."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return lines[-1 if any(line.startswith('File "') for line in lines) else 0].rstrip(".")

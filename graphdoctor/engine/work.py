@@ -7,6 +7,7 @@ order. A piece that fails is an outcome too, so that it costs no other piece.
 from __future__ import annotations
 
 import pickle
+import signal
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ from graphdoctor.errors import GraphDoctorError
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 
+ATTEMPTS = 2
+"""How many processes may end over one piece, unless the caller says otherwise."""
+
 FailureKind = Literal["raised", "memory", "ended", "lost"]
 
 
@@ -26,14 +30,16 @@ class Failure:
 
     Args:
         kind: ``raised``: the work raised an exception; ``memory``: it ran out of memory; ``ended``: its process ended,
-            and so did the one that tried again; ``lost``: the cluster gave it up.
+            in each attempt; ``lost``: the cluster gave it up.
         reason: One clause that says what happened, from outside in part.
         details: The traceback of an unexpected exception, or None.
+        status: The exit status of the process that ended, negative for a signal; None for other kinds, and if unknown.
     """
 
     kind: FailureKind
     reason: str
     details: str | None = None
+    status: int | None = None
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,26 @@ class Failed:
 Outcome: TypeAlias = Done[Result] | Failed
 
 
+OnBegin: TypeAlias = Callable[[int, str | None], None]
+"""Takes the index of a piece that begins, and where it does, such as ``cores 0-1``; None if that has no name."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a piece has for itself while it is worked on.
+
+    Args:
+        cpus: Cores, from 1; None for no cores of its own.
+        gpus: GPUs; with 0, it sees none.
+        memory_bytes: Memory that it may need, from 1: no more pieces begin than it allows. It isn't a limit. None for
+            any.
+    """
+
+    cpus: int | None
+    gpus: int = 0
+    memory_bytes: int | None = None
+
+
 class Engine(Protocol):
     """Something that works on pieces."""
 
@@ -77,7 +103,14 @@ class Engine(Protocol):
         """What to call it if it isn't this machine's processes, such as "a Ray cluster"; else None."""
 
     def run(
-        self, work: Callable[[Piece], Result], pieces: Sequence[Piece], *, ahead: int | None = None
+        self,
+        work: Callable[[Piece], Result],
+        pieces: Sequence[Piece],
+        *,
+        ahead: int | None = None,
+        share: Share | None = None,
+        attempts: int = ATTEMPTS,
+        on_begin: OnBegin | None = None,
     ) -> Iterator[Outcome[Result]]:
         """Work on pieces.
 
@@ -86,6 +119,10 @@ class Engine(Protocol):
             pieces: What it is called with, once each.
             ahead: How far a piece may be from the first one without an outcome to be begun, for a caller that puts
                 outcomes in order and holds those that come too early; None for any distance.
+            share: What each piece has for itself. Each is then worked on in a process of its own, in the main thread,
+                and whatever it leaves running is ended before its outcome comes. None for pieces that disturb nobody.
+            attempts: How many processes may end over a piece, from 1. It says nothing of nodes of a cluster that end.
+            on_begin: Called here when a piece begins, each time that it does, and before its outcome comes.
 
         Yields:
             One outcome for each piece, as they come. Work stops when the iterator is closed.
@@ -111,6 +148,30 @@ def failure_of(error: BaseException) -> Failure:
     """An exception that nobody expected, as a failure."""
     words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return Failure("raised", words, "".join(traceback.format_exception(error)))
+
+
+def failure_of_end(status: int | None, count: int) -> Failure:
+    """The failure of a piece whose process ended.
+
+    Args:
+        status: How the last one did: its exit status, negative for a signal; None if unknown.
+        count: How many did, one after the other.
+    """
+    times = {1: "", 2: " twice"}.get(count, f" {count} times")
+    if status == -signal.SIGKILL:
+        words = f"its process was killed{times} (SIGKILL), as the system does when memory runs out"
+    elif status is not None and status < 0:
+        words = f"its process ended{times} ({_signal_name(-status)})"
+    else:
+        words = f"its process ended{times} (exit status {'unknown' if status is None else status})"
+    return Failure("ended", words, status=status)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
 
 
 def packed_attempt(work: Callable[[Any], object], piece: object) -> bytes:

@@ -1,8 +1,9 @@
 """Works on pieces in several processes of this machine.
 
-Comes in: work and pieces. Goes out: outcomes, as they come. Workers are forked where that is safe, so that they start
-in milliseconds with all that is imported here; elsewhere they are started anew. Each has a pipe of its own, so the end
-of one says which piece it had, and at most one result waits in each.
+Comes in: work and pieces. Goes out: outcomes, as they come. Each worker has a pipe of its own, so the end of one says
+which piece it had, and at most one result waits in each. Those that need nothing for themselves are forked where that
+is safe, so that they start in milliseconds with all that is imported here; elsewhere they are started anew. Those in a
+slot are keepers (``keeper.py``).
 """
 
 from __future__ import annotations
@@ -21,29 +22,46 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from graphdoctor.engine.work import (
+    ATTEMPTS,
     Failed,
-    Failure,
+    OnBegin,
     Outcome,
+    failure_of_end,
     packed_attempt,
     unpacked,
 )
 
-_ATTEMPTS = 2
-"""How many workers may end over one piece."""
+if TYPE_CHECKING:
+    from graphdoctor.engine.slots import Slot
 
 _END_S = 3.0
 _PARENT_POLL_S = 1.0
 
 
+class WorkerProcess(Protocol):
+    """A process that takes pieces from its pipe."""
+
+    def ask_to_end(self) -> None:
+        """Have it end soon; its pipe is closed."""
+
+    def end(self) -> int | None:
+        """Wait for its end, not for long; its exit status, negative for a signal."""
+
+
+Hire: TypeAlias = Callable[["Slot | None", Sequence[Connection]], tuple[WorkerProcess, Connection]]
+"""Starts a worker in a slot; the other argument is the pipes to the others, which it must not keep open."""
+
+
 @dataclass
 class _Worker:
-    """A process with a pipe to it, and the index of the piece that it has."""
+    """A process with a pipe to it, its slot, and the index of the piece that it has."""
 
-    process: BaseProcess
+    process: WorkerProcess
     pipe: Connection
+    slot: Slot | None
     index: int | None = None
 
 
@@ -51,28 +69,42 @@ class Workers:
     """Processes that work on pieces.
 
     Args:
-        work: As for ``Engine.run``, and the next two.
-        pieces: Those to work on.
+        hire: Starts one.
+        pieces: As for ``Engine.run``, and the next three.
         ahead: How far from the first one without an outcome a piece may begin.
+        attempts: How many processes may end over one piece.
+        on_begin: Told when a piece begins.
+        has_room: Whether one more piece may begin while others are worked on.
     """
 
-    def __init__(self, work: Callable[[Any], object], pieces: Sequence[Any], ahead: int | None) -> None:
-        self._work = work
+    def __init__(
+        self,
+        hire: Hire,
+        pieces: Sequence[Any],
+        *,
+        ahead: int | None = None,
+        attempts: int = ATTEMPTS,
+        on_begin: OnBegin | None = None,
+        has_room: Callable[[], bool] | None = None,
+    ) -> None:
+        self._hire = hire
         self._pieces = pieces
         self._ahead = len(pieces) if ahead is None else ahead
+        self._most_attempts = attempts
+        self._on_begin = on_begin
+        self._has_room = has_room
         self._waiting = deque(range(len(pieces)))
         # Tried again when there is nothing new: by then less memory may be in use.
         self._again: deque[int] = deque()
         self._attempts: dict[int, int] = {}
         self._workers: dict[Connection, _Worker] = {}
-        self._context = _context()
 
-    def outcomes(self, jobs: int) -> Iterator[Outcome[Any]]:
-        """All outcomes, with at most so many processes."""
-        for _ in range(min(jobs, len(self._pieces), self._ahead + 1)):
-            self._begin()
-        while busy := [worker.pipe for worker in self._workers.values() if worker.index is not None]:
-            for pipe in wait(busy):
+    def outcomes(self, slots: Sequence[Slot | None]) -> Iterator[Outcome[Any]]:
+        """All outcomes, with at most one process for each slot."""
+        for slot in slots[: min(len(self._pieces), self._ahead + 1)]:
+            self._begin(slot)
+        while busy := self._busy():
+            for pipe in wait([worker.pipe for worker in busy]):
                 assert isinstance(pipe, Connection)
                 yield from self._outcome(self._workers[pipe])
             self._hand_out()
@@ -80,25 +112,18 @@ class Workers:
     def end(self) -> None:
         """End all workers."""
         for worker in self._workers.values():
-            worker.process.terminate()
-        for worker in self._workers.values():
-            worker.process.join(_END_S)
-            if worker.process.is_alive():
-                worker.process.kill()
-                worker.process.join()
             worker.pipe.close()
+            worker.process.ask_to_end()
+        for worker in self._workers.values():
+            worker.process.end()
         self._workers.clear()
 
-    def _begin(self) -> None:
-        here, there = self._context.Pipe()
-        others = (here, *self._workers) if self._context.get_start_method() == "fork" else ()
-        process: BaseProcess = self._context.Process(  # type: ignore[attr-defined]
-            target=_serve, args=(there, self._work, os.getpid(), others), daemon=True
-        )
-        process.start()
-        there.close()
-        worker = _Worker(process, here)
-        self._workers[here] = worker
+    def _busy(self) -> list[_Worker]:
+        return [worker for worker in self._workers.values() if worker.index is not None]
+
+    def _begin(self, slot: Slot | None) -> None:
+        process, pipe = self._hire(slot, list(self._workers))
+        self._workers[pipe] = worker = _Worker(process, pipe, slot)
         self._give(worker)
 
     def _hand_out(self) -> None:
@@ -109,13 +134,18 @@ class Workers:
 
     def _give(self, worker: _Worker) -> None:
         worker.index = self._next()
-        if worker.index is not None:
-            # A worker that has ended says so when it is waited for.
-            with contextlib.suppress(OSError):
-                worker.pipe.send_bytes(pickle.dumps(self._pieces[worker.index], pickle.HIGHEST_PROTOCOL))
+        if worker.index is None:
+            return
+        if self._on_begin is not None:
+            self._on_begin(worker.index, None if worker.slot is None else worker.slot.name)
+        # A worker that has ended says so when it is waited for.
+        with contextlib.suppress(OSError):
+            worker.pipe.send_bytes(pickle.dumps(self._pieces[worker.index], pickle.HIGHEST_PROTOCOL))
 
     def _next(self) -> int | None:
         busy = [worker.index for worker in self._workers.values() if worker.index is not None]
+        if busy and self._has_room is not None and not self._has_room():
+            return None
         first = min([*busy, *self._again, *list(self._waiting)[:1]], default=0)
         if self._waiting and self._waiting[0] <= first + self._ahead:
             return self._waiting.popleft()
@@ -127,34 +157,65 @@ class Workers:
         try:
             packed = worker.pipe.recv_bytes()
         except (EOFError, OSError):
-            yield from self._after_end(worker, index)
-            return
-        # It works on while the caller takes this outcome.
-        worker.index = None
-        self._give(worker)
-        yield unpacked(index, packed)
+            del self._workers[worker.pipe]
+            worker.pipe.close()
+            outcome: Outcome[Any] | None = self._after_end(index, worker.process.end())
+            self._begin(worker.slot)
+        else:
+            outcome = unpacked(index, packed)
+            if isinstance(outcome, Failed) and outcome.failure.kind == "ended":
+                outcome = self._after_end(index, outcome.failure.status)
+            # It works on while the caller takes this outcome.
+            worker.index = None
+            self._give(worker)
+        if outcome is not None:
+            yield outcome
 
-    def _after_end(self, worker: _Worker, index: int) -> Iterator[Outcome[Any]]:
-        del self._workers[worker.pipe]
-        worker.pipe.close()
-        worker.process.join(_END_S)
-        self._attempts[index] = self._attempts.get(index, 0) + 1
-        if self._attempts[index] < _ATTEMPTS:
+    def _after_end(self, index: int, status: int | None) -> Failed | None:
+        """The end of a process that had this piece; None if another one is to try it."""
+        self._attempts[index] = count = self._attempts.get(index, 0) + 1
+        if count < self._most_attempts:
             self._again.append(index)
-            self._begin()
-            return
-        self._begin()
-        yield Failed(index, _end_of(worker.process.exitcode))
+            return None
+        return Failed(index, failure_of_end(status, count))
 
 
-def _end_of(exitcode: int | None) -> Failure:
-    """How the last of the processes that had a piece ended."""
-    if exitcode == -signal.SIGKILL:
-        words = "its process was killed twice (SIGKILL), as the system does when memory runs out"
-        return Failure("ended", words)
-    if exitcode is not None and exitcode < 0:
-        return Failure("ended", f"its process ended twice ({signal.Signals(-exitcode).name})")
-    return Failure("ended", f"its process ended twice (exit status {exitcode})")
+@dataclass(frozen=True)
+class Alike:
+    """Starts workers that need nothing for themselves.
+
+    Args:
+        work: What they do with a piece.
+    """
+
+    work: Callable[[Any], object]
+
+    def hire(self, _slot: Slot | None, others: Sequence[Connection]) -> tuple[WorkerProcess, Connection]:
+        """See ``Hire``."""
+        context = _context()
+        here, there = context.Pipe()
+        inherited = (here, *others) if context.get_start_method() == "fork" else ()
+        process: BaseProcess = context.Process(  # type: ignore[attr-defined]
+            target=_serve, args=(there, self.work, os.getpid(), inherited), daemon=True
+        )
+        process.start()
+        there.close()
+        return _Process(process), here
+
+
+@dataclass(frozen=True)
+class _Process:
+    process: BaseProcess
+
+    def ask_to_end(self) -> None:
+        self.process.terminate()
+
+    def end(self) -> int | None:
+        self.process.join(_END_S)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+        return self.process.exitcode
 
 
 def _context() -> BaseContext:

@@ -6,12 +6,18 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from graphdoctor.engine import on_ray
 from graphdoctor.engine.choice import cores, engine_for
+from graphdoctor.engine.environment import Environment
 from graphdoctor.engine.local import Local
+from graphdoctor.engine.on_node import Sent
 from graphdoctor.engine.on_ray import OnRay
+from graphdoctor.engine.work import Failed, Failure, Share
 from graphdoctor.errors import GraphDoctorError
 from tests.engine import pieces
 
@@ -47,6 +53,74 @@ def test_cores_are_those_that_this_process_may_use() -> None:
 def test_ray_is_at_its_address(on: str, environment: dict[str, str], address: str | None) -> None:
     assert engine_for(on=on, environment=environment) == OnRay(address)
     assert engine_for(on=on, jobs=2, environment=environment) == OnRay(address, 2)
+
+
+def test_a_runtime_environment_goes_to_ray(tmp_path: Path) -> None:
+    given = Environment(tmp_path, ("einops==0.8",), {"A": "b"}, (tmp_path,))
+    assert engine_for(on="ray", runtime_env=given, environment={}) == OnRay(None, runtime_env=given)
+    assert given.described() == {
+        "working_dir": str(tmp_path),
+        "pip": ["einops==0.8"],
+        "env_vars": {"A": "b"},
+        "py_modules": [str(tmp_path)],
+    }
+    assert Environment().described() == {}
+
+
+def test_a_runtime_environment_without_a_cluster_is_refused() -> None:
+    with pytest.raises(GraphDoctorError, match="is for the nodes of a cluster"):
+        engine_for(runtime_env=Environment(), environment={})
+
+
+def test_a_folder_that_nodes_cannot_have_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(GraphDoctorError, match="can't be copied to the nodes of a cluster: it isn't a folder"):
+        Environment(working_dir=tmp_path / "missing").described()
+
+
+class _Stalled:
+    """A cluster whose nodes have ended: it waits for others."""
+
+    def __init__(self) -> None:
+        self.cancelled: list[object] = []
+
+    def wait(self, _references: object, **_how: object) -> tuple[list[object], list[object]]:
+        return [], []
+
+    def nodes(self) -> list[dict[str, object]]:
+        return [{"Alive": False, "Resources": {"CPU": 8.0, "GPU": 8.0}}, {"Alive": True, "Resources": {"CPU": 8.0}}]
+
+    def cancel(self, reference: object, *, force: bool) -> None:
+        assert force
+        self.cancelled.append(reference)
+
+    def remote(self, *_piece: object) -> object:
+        return object()
+
+
+@pytest.mark.parametrize(
+    ("text", "essence"),
+    [
+        ("", "RuntimeError"),
+        ("The worker died.\nSee its log.", "The worker died"),
+        (
+            'ray::work_there() (pid=1)\n  File "a.py", line 1, in f\n    import orjson\n'
+            "ModuleNotFoundError: No module named 'orjson'\n",
+            "ModuleNotFoundError: No module named 'orjson'",
+        ),
+    ],
+)
+def test_an_error_of_rays_is_one_line(text: str, essence: str) -> None:
+    assert on_ray._essence(RuntimeError(text)) == essence
+
+
+def test_pieces_that_no_node_can_take_any_more_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_ray, "time", SimpleNamespace(monotonic=iter(range(0, 1000, 7)).__next__))
+    stalled = _Stalled()
+    sent = Sent(pieces.square, Share(2, gpus=1), 1)
+    found = list(on_ray._Pending(stalled, stalled, None, sent, [1, 2], None).outcomes(at_once=None, ahead=None))
+    failure = Failure("lost", "no node of the Ray cluster has 2 cores and 1 GPU any more")
+    assert found == [Failed(0, failure), Failed(1, failure)]
+    assert len(stalled.cancelled) == 2
 
 
 @pytest.mark.parametrize("on", ["dask", "ray://", "", "RAY"])
