@@ -99,34 +99,96 @@ def record(
         # Not orjson: it refuses integers of more than 64 bits.
         request_path.write_text(json.dumps(request.for_probe()), encoding="utf-8")
         write_meta(recording, described, None)
-    started = time.monotonic()
-    with _terminate_as_interrupt(), Lifeline() as lifeline:
-        process = _start(
-            python,
-            request_path,
-            recording if request.is_traced else None,
-            backend=request.spec.backend,
-            descriptors=() if descriptor is None else (descriptor,),
-            lifeline=lifeline,
-            warm=warm,
-            timeout_s=timeout_s,
-        )
-        output = _Output(process.stdout, watching.on_output)
-        stopped_for = _wait(process, recording, timeout_s, memory_bytes, watching)
-    output.finish()
-    duration_s = time.monotonic() - started
-    status = process.wait()
-    crash = _crash_report(recording) if status < 0 else None
+    watched = watch(
+        request_path,
+        python=python,
+        timeout_s=timeout_s,
+        watching=watching,
+        memory_bytes=memory_bytes,
+        traced=request.is_traced,
+        backend=request.spec.backend,
+        descriptors=() if descriptor is None else (descriptor,),
+        warm=warm,
+    )
+    status, crash = watched.status, watched.crash
     if crash is not None:
         watching.on_output(crash.encode())
     # Not earlier: models take longer to import than the child to start.
     from graphdoctor.capture.ends import end_of_probe
 
-    ended = end_of_probe(status, stopped_for, read_events(recording), python=python, timeout_s=timeout_s)
-    ended = ended.model_copy(update={"duration_s": duration_s, "traceback": crash or ended.traceback})
+    ended = end_of_probe(status, watched.stopped_for, read_events(recording), python=python, timeout_s=timeout_s)
+    ended = ended.model_copy(update={"duration_s": watched.duration_s, "traceback": crash or ended.traceback})
     with written(recording):
         write_meta(recording, described, ended)
     return ended
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A child that has ended.
+
+    Args:
+        status: Its exit status; negative for a signal.
+        stopped_for: Why we stopped it; None when it ended by itself.
+        duration_s: Seconds from start to end.
+        crash: What Python's faulthandler wrote about a crash; None if there was none.
+    """
+
+    status: int
+    stopped_for: StoppedFor | None
+    duration_s: float
+    crash: str | None
+
+
+def watch(
+    request_path: Path,
+    *,
+    python: str,
+    timeout_s: float | None,
+    watching: Watching,
+    memory_bytes: int | None,
+    traced: bool = False,
+    backend: str = "eager",
+    library: str | None = None,
+    descriptors: tuple[int, ...] = (),
+    warm: WarmProbes | None = None,
+) -> Watched:
+    """Start a child for a request, and wait for its end.
+
+    Args:
+        request_path: The request; the child writes into its folder.
+        python: The interpreter to run it with.
+        timeout_s: Seconds until it is stopped, or None.
+        watching: What to do meanwhile.
+        memory_bytes: Resident memory above which it is stopped, or None; Linux only.
+        traced: torch writes its trace log.
+        backend: What it compiles with.
+        library: The catalog's library that it needs; None for a run.
+        descriptors: Open files that it inherits under the same numbers.
+        warm: Where to get it sooner; None to start an interpreter.
+
+    Raises:
+        GraphDoctorError: The interpreter can't be started.
+    """
+    started = time.monotonic()
+    with _terminate_as_interrupt(), Lifeline() as lifeline:
+        process = _start(
+            python,
+            request_path,
+            request_path.parent if traced else None,
+            backend=backend,
+            library=library,
+            descriptors=descriptors,
+            lifeline=lifeline,
+            warm=warm,
+            timeout_s=timeout_s,
+        )
+        output = _Output(process.stdout, watching.on_output)
+        stopped_for = _wait(process, request_path.parent, timeout_s, memory_bytes, watching)
+    output.finish()
+    duration_s = time.monotonic() - started
+    status = process.wait()
+    return Watched(status, stopped_for, duration_s, _crash_report(request_path.parent) if status < 0 else None)
 
 
 @contextlib.contextmanager
@@ -159,6 +221,7 @@ def _start(
     traced: Path | None,
     *,
     backend: str,
+    library: str | None,
     descriptors: tuple[int, ...],
     lifeline: Lifeline,
     warm: WarmProbes | None,
@@ -179,6 +242,7 @@ def _start(
             descriptors=descriptors,
             held=lifeline.descriptor,
             timeout_s=timeout_s,
+            library=library,
         )
     if process is None:
         command = [*probe_command(python), str(request_path), *lifeline.arguments]

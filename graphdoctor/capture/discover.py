@@ -69,6 +69,16 @@ def discover(root: Path, *, limit: int) -> Discovered:
     return Discovered(tuple(ready), tuple(compiled))
 
 
+def ready_target(path: Path) -> str | None:
+    """Why a file is a target as it is, a clause; None if it isn't one.
+
+    Args:
+        path: The file.
+    """
+    tree = _parsed(path)
+    return None if tree is None else _why_ready(tree)
+
+
 def _python_files(root: Path) -> Iterator[Path]:
     """Python files, the project's top folder first, without environments, tests and hidden folders."""
     count = 0

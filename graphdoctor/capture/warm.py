@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from graphdoctor.capture.lifeline import Lifeline
-from graphdoctor.probe.wire import WARM_ARGUMENT
+from graphdoctor.probe.wire import WARM_ARGUMENT, WarmRequest
 
 _END_S = 5.0
 
@@ -101,16 +101,18 @@ class WarmProbes:
         descriptors: Sequence[int],
         held: int,
         timeout_s: float | None = None,
+        library: str | None = None,
     ) -> WarmProcess | None:
         """Fork a probe.
 
         Args:
-            request: Path of its ``request.json``.
+            request: Path of its ``request.json`` or ``catalog.json``.
             backend: What it compiles with.
             environment: What the first one's process is started with; the same for all of them.
             descriptors: Open files that it inherits under the same numbers.
             held: An open file that it keeps open, under any number.
             timeout_s: Seconds to wait for the process that forks it, which imports torch first; None for no limit.
+            library: The catalog's library that it needs; None for a run.
 
         Returns:
             The probe; None where it can't be forked, so that it must be started.
@@ -121,7 +123,8 @@ class WarmProbes:
                 return None
             ours, theirs = socket.socketpair()
             reading, writing = os.pipe()
-            content = json.dumps({"path": str(request), "backend": backend, "inherited": list(descriptors)}).encode()
+            asked = WarmRequest(path=str(request), backend=backend, library=library, inherited=list(descriptors))
+            content = json.dumps(asked).encode()
             try:
                 socket.send_fds(requests, [content], [theirs.fileno(), writing, held, *descriptors])
             except OSError:  # the server is gone

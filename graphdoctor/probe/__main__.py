@@ -1,5 +1,7 @@
 """Entry of the child process: ``python .../graphdoctor/probe/__main__.py REQUEST.json [LIFELINE]``, or ``warm SOCKET``.
 
+``request.json`` asks for a run, ``catalog.json`` for what a library has.
+
 Started by path, because graphdoctor may not be installed where the probe runs. The folder of this file must not stay
 on ``sys.path``: its modules would hide the user's own ``events`` or ``target``.
 """
@@ -35,6 +37,7 @@ if __name__ == "__main__":
         request = warm.serve(int(sys.argv[2]))
     elif len(sys.argv) > 2:
         importlib.import_module(f"{_PACKAGE}.ways_in.lifeline").end_with(int(sys.argv[2]))
-    session = importlib.import_module(f"{_PACKAGE}.ways_in.session")
+    is_catalog = Path(request).name == importlib.import_module(f"{_PACKAGE}.file_names").CATALOG_REQUEST_FILE
+    way_in = importlib.import_module(f"{_PACKAGE}.ways_in.{'catalog' if is_catalog else 'session'}")
     leave = importlib.import_module(f"{_PACKAGE}.ways_in.leave")
-    leave.leave(session.main(Path(request)))
+    leave.leave(way_in.main(Path(request)))

@@ -57,6 +57,20 @@ def main(request_path: Path) -> int:
     Returns:
         The process's exit status; ``SystemExit`` of the user's code becomes an event too.
     """
+    return reported(request_path, _run)
+
+
+def reported(request_path: Path, run: Callable[[Any, Path, EventFile, _Complain], int]) -> int:
+    """Do what a request file asks for; whatever happens becomes an event.
+
+    Args:
+        request_path: The request; events and a crash report go into its folder.
+        run: Does it, and returns the process's exit status; gets the request, the folder, the events, and what prints
+            an error of the program's.
+
+    Returns:
+        The process's exit status.
+    """
     request = json.loads(request_path.read_text())
     try:
         events = EventFile(request_path.parent / EVENTS_FILE)
@@ -67,17 +81,22 @@ def main(request_path: Path) -> int:
     hold(str(request_path.parent))
     # The program may close or replace its own.
     complain = partial(_complain, os.dup(1))
-    status = _reported(request, request_path.parent, events, crash, complain)
+    status = _survived(run, request, request_path.parent, events, crash, complain)
     return status if events.error is None else EXIT_UNWRITABLE
 
 
-def _reported(request: ProbeRequest, folder: Path, events: EventFile, crash: IO[str], complain: _Complain) -> int:
+def _survived(
+    run: Callable[[Any, Path, EventFile, _Complain], int],
+    request: Any,  # noqa: ANN401 - JSON
+    folder: Path,
+    events: EventFile,
+    crash: IO[str],
+    complain: _Complain,
+) -> int:
     events.write(ProcessEvent(event="process", pid=os.getpid()))
     faulthandler.enable(file=crash)
-    # What a script would see, without the probe's own arguments.
-    sys.argv[:] = [request["file"] or request["module"] or ""]
     try:
-        return _run(request, folder, events, complain)
+        return run(request, folder, events, complain)
     except KeyboardInterrupt:
         events.write(InterruptedEvent(event="interrupted"))
         return 130
@@ -90,6 +109,8 @@ def _reported(request: ProbeRequest, folder: Path, events: EventFile, crash: IO[
 
 
 def _run(request: ProbeRequest, folder: Path, events: EventFile, complain: _Complain) -> int:
+    # What a script would see, without the probe's own arguments.
+    sys.argv[:] = [request["file"] or request["module"] or ""]
     events.phase("importing torch")
     import torch
 

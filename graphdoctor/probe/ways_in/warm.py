@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from ..torch_private import torch_trace
-from ..wire import TRACE_FOLDER, WarmRequest
+from ..wire import LIBRARIES, TRACE_FOLDER, WarmRequest
 
 _MAX_REQUEST_BYTES = 2**20
 _MAX_DESCRIPTORS = 4
@@ -80,12 +80,13 @@ def serve(descriptor: int) -> Path:
         descriptor: The socket with the requests; when it closes, all ends.
 
     Returns:
-        In each fork: the path of its ``request.json``. Its standard output and error are those of the request.
+        In each fork: the path of its request. Its standard output and error are those of the request.
     """
     load()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     requests = socket.socket(fileno=descriptor)
     children: dict[int, _Child] = {}
+    libraries: set[str] = set()
     while True:
         ready, _, _ = select.select([requests.fileno(), *children], [], [])
         for end in set(ready) & set(children):
@@ -99,6 +100,9 @@ def serve(descriptor: int) -> Path:
             request, descriptors = found
             if request["backend"] == _INDUCTOR and _INDUCTOR_MODULE not in sys.modules:
                 _load(_INDUCTOR_MODULE)
+            if request["library"] is not None and request["library"] not in libraries:
+                libraries.add(request["library"])
+                _load_library(request["library"])
             pid = os.fork() if _can_fork() else None
             if pid == 0:
                 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -132,6 +136,11 @@ def _load(*names: str) -> None:
     # A probe's garbage collector needn't look at it, which would also copy the pages that it is on.
     gc.collect()
     gc.freeze()
+
+
+def _load_library(name: str) -> None:
+    """Import a catalog's library, and nothing of the catalog's, which keeps its own process from the network."""
+    _load(LIBRARIES[name])
 
 
 def _can_fork() -> bool:

@@ -1,0 +1,371 @@
+"""diffusers: its UNets, transformers, autoencoders and ControlNets, with few layers and narrow ones.
+
+Configurations come from the defaults of constructors, made smaller by what their parameters are called. Inputs come
+from the signature of ``forward``: widths that nothing states are read from what the model says about wrong ones.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Generator, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import diffusers
+import torch
+from diffusers import ModelMixin, models
+
+from ..wire import ArchitectureRecord
+from .library import InputsText, ModelText
+from .signatures import UnknownParameterError, described, evaluated_body
+
+_FAMILIES = ("unets", "transformers", "autoencoders", "controlnets")
+_OTHER = "others"
+
+_LAYERS = re.compile(r"(num_|n_)\w*(layers|blocks)|layers_per_block|\w+_layers_per_block|depth|num_layers")
+_HEADS = re.compile(r"num_\w*heads|n_heads|n_kv_heads|num_heads")
+_CHANNELS = re.compile(r"(\w+_)?block_out_channels")
+_WIDTHS = re.compile(
+    r"ffn_dim|ff_dim|intermediate_size|cross_attention_dim|joint_attention_dim|caption_channels|cap_feat_dim|text_\w*dim|"
+    r"pooled_projection_dim|encoder_hidden_size|base_dim|ch|base_channels|decoder_base_dim"
+)
+_PIXELS = re.compile(r"sample_size")
+_INNER = ("hidden_size", "dim", "model_dim", "inner_dim")
+
+_FEW_LAYERS = 1
+_FEW_HEADS = 2
+_NARROW = 32
+
+_USUAL: dict[str, object] = {
+    "in_channels": 4,
+    "out_channels": 4,
+    "latent_channels": 4,
+    "sample_size": 32,
+    "patch_size": 2,
+    "hidden_size": 64,
+    "cross_attention_dim": 32,
+    "caption_channels": 32,
+    "block_out_channels": (32, 64),
+    "layers_per_block": 1,
+    "spatial_compression_ratio": 2,
+    "temporal_compression_ratio": 1,
+    "num_layers": 1,
+    "ffn_dim_multiplier": 1.0,
+    "caption_projection_dim": 32,
+    "text_dim": 32,
+    "num_attention_heads": 2,
+    "attention_head_dim": 32,
+}
+"""Values for parameters that have none."""
+
+_MOST_CORRECTIONS = 8
+"""How often one set of inputs is corrected after what the model said."""
+
+_UNKNOWN = (37, 41, 43, 47, 53, 59, 61, 67)
+"""Widths that nothing states: each of its own, so that an error that names one says whose it is."""
+
+_TOKENS = 8
+_NOT_FLOAT = re.compile(r"got Long and Float|not implemented for 'Long'|expected scalar type Float")
+_WRONG_WIDTH = (
+    re.compile(r"shapes cannot be multiplied \(\d+x(?P<given>\d+) and (?P<wanted>\d+)x\d+\)"),
+    re.compile(r"expected input with shape \[\*, (?P<wanted>\d+)\], but got input of size ?\[[\d, ]*?(?P<given>\d+)\]"),
+    re.compile(r"to have (?P<wanted>\d+) channels, but got (?P<given>\d+) channels"),
+    re.compile(r"expected number of channels in input to be .*? (?P<wanted>\d+)\D+(?P<given>\d+)"),
+)
+
+
+class _Input(NamedTuple):
+    """A tensor to be: its shape, as names of widths and numbers, or a value as source."""
+
+    shape: tuple[int | str, ...] = ()
+    text: str = ""
+
+
+_IMAGE, _VIDEO, _PACKED, _SOUND, _FRAMES, _EMBEDDED = (
+    (1, "channels", 16, 16),
+    (1, "channels", 5, 16, 16),
+    (1, 16, "channels"),
+    (1, "channels", 64),
+    (1, 5, "channels", 16, 16),
+    (1, "channels"),
+)
+_LARGER_IMAGE, _LARGER_VIDEO, _LONGER_SOUND = (1, "channels", 64, 64), (1, "channels", 9, 64, 64), (1, "channels", 2048)
+_LATENTS: dict[type[torch.nn.Module], tuple[tuple[int | str, ...], ...]] = {
+    torch.nn.Conv3d: (_VIDEO, _FRAMES, _LARGER_VIDEO, _PACKED),
+    torch.nn.Conv2d: (_IMAGE, _LARGER_IMAGE, _VIDEO, _FRAMES, _PACKED),
+    torch.nn.Conv1d: (_SOUND, _PACKED, _LONGER_SOUND, _IMAGE),
+    torch.nn.Linear: (_PACKED, _EMBEDDED, _IMAGE, _VIDEO, _FRAMES),
+}
+"""Shapes of what is denoised or encoded, the likeliest first, by the first of these modules that a model has."""
+
+_INPUTS: tuple[tuple[str, _Input], ...] = (
+    (r"timesteps?|t|target_timestep|timestep_r|r_timestep", _Input(text="torch.tensor([1])")),
+    (
+        r"encoder_hidden_states\w*_mask|encoder_attention_mask\w*",
+        _Input(text="torch.ones(1, TOKENS, dtype=torch.bool)"),
+    ),
+    (r"encoder_hidden_states_image", _Input((1, 4, "image"))),
+    (r"encoder_hidden_states\w*|cap_feats|context", _Input((1, "tokens", "{}"))),
+    (r"pooled_\w+|class_emb|clip_\w+", _Input((1, "{}"))),
+    (r"proj_embedding", _Input((1, "{}"))),
+    (r"image_embeds", _Input((1, 4, "image"))),
+    (r"guidance", _Input(text="torch.tensor([1.0])")),
+    (r"img_ids", _Input(text="torch.zeros(16, AXES)")),
+    (r"txt_ids", _Input(text="torch.zeros(TOKENS, AXES)")),
+    (r"class_labels", _Input(text="torch.tensor([1])")),
+    (r"conditioning_scale", _Input(text="1.0")),
+    (r"img_shapes", _Input(text="[[(1, 4, 4)]]")),
+    (r"txt_seq_lens", _Input(text="[TOKENS]")),
+    (r"original_size|target_size", _Input(text="torch.tensor([[128, 128]])")),
+    (r"crop_coords", _Input(text="torch.tensor([[0, 0]])")),
+    (r"num_frames", _Input(text="1")),
+    (r"height|width", _Input(text="4")),
+    (r"fps", _Input(text="torch.tensor([8])")),
+    (r"added_cond_kwargs", _Input(text='{"resolution": None, "aspect_ratio": None}')),
+    (r"added_time_ids", _Input(text="torch.tensor([[8, 1, 0]])")),
+)
+_DENOISED = re.compile(r"hidden_states|sample|x|latents|z|audio_hidden_states|image_latents|controlnet_cond")
+_CONDITION = "controlnet_cond"
+_EIGHTFOLD = (1, _CONDITION, 128, 128)
+"""The image that a ControlNet goes by is eight times as large as what it has in latent space."""
+
+_ASKED_FOR = {
+    "guidance": ("guidance_embeds", "guidance_embed"),
+    "class_labels": ("num_embeds_ada_norm", "num_class_embeds"),
+}
+"""Optional inputs that are taken only if the configuration says so."""
+
+_STATED = {
+    "channels": ("in_channels", "in_visual_dim", "latent_channels", "audio_channels", "z_dim", "num_channels"),
+    "encoder_hidden_states": (
+        "cross_attention_dim",
+        "joint_attention_dim",
+        "caption_channels",
+        "text_embed_dim",
+        "text_dim",
+        "cap_feat_dim",
+        "in_text_dim",
+        "cross_attention_input_dim",
+    ),
+    "pooled_projections": ("pooled_projection_dim",),
+    "tokens": ("max_text_seq_length", "num_embeddings"),
+    _CONDITION: ("conditioning_channels", "in_channels"),
+    "image": ("image_dim", "image_embed_dim"),
+}
+"""Which fields of a configuration state the width of an input."""
+
+
+class _Diffusers:
+    most_parameters = 200_000_000
+
+    def version(self) -> str:
+        return str(diffusers.__version__)
+
+    def architectures(self) -> list[ArchitectureRecord]:
+        return [ArchitectureRecord(name=name, family=_family(made)) for name, made in _classes().items()]
+
+    def models(self, name: str) -> Iterator[ModelText]:
+        made = _classes()[name]
+        home = "diffusers" if hasattr(diffusers, name) else "diffusers.models"
+        tried: list[dict[str, object]] = []
+        for smaller in _configurations(made):
+            if smaller not in tried:
+                tried.append(smaller)
+                arguments = {key: repr(value) for key, value in smaller.items()}
+                yield ModelText((f"from {home} import {name}",), evaluated_body(name, arguments))
+
+    def inputs(self, _text: ModelText, model: Any) -> Generator[InputsText, BaseException, None]:  # noqa: ANN401
+        parameters = inspect.signature(model.forward).parameters
+        kind = next((kind for kind in _LATENTS if _has(model, kind)), torch.nn.Linear)
+        for with_optional in (False, True):
+            names = [
+                name
+                for name, each in parameters.items()
+                if each.default is each.empty or (with_optional and _is_taken(name, model.config))
+            ]
+            for latents in _LATENTS[kind]:
+                yield from _corrected(_inputs(names, parameters, latents), model.config)
+
+
+LIBRARY = _Diffusers()
+
+
+def _has(model: torch.nn.Module, kind: type[torch.nn.Module]) -> bool:
+    return any(isinstance(module, kind) for module in model.modules())
+
+
+def _is_taken(name: str, config: Mapping[str, Any]) -> bool:
+    fields = _ASKED_FOR.get(name)
+    return fields is None or any(config.get(field) for field in fields)
+
+
+def _classes() -> dict[str, Any]:
+    found = {name: getattr(models, name, None) for name in dir(models)}
+    return {
+        name: made
+        for name, made in found.items()
+        if inspect.isclass(made) and issubclass(made, ModelMixin) and made is not ModelMixin
+    }
+
+
+def _family(made: type[Any]) -> str:
+    return next((part for part in made.__module__.split(".") if part in _FAMILIES), _OTHER)
+
+
+def _configurations(made: type[Any]) -> Iterator[dict[str, object]]:
+    """Smaller values for a constructor's parameters, ever fewer of them."""
+    defaults = {
+        name: each.default
+        for name, each in inspect.signature(made.__init__).parameters.items()
+        if each.default not in (each.empty, None) and not isinstance(each.default, bool)
+    }
+    layers = {name: _repeated(value, _FEW_LAYERS) for name, value in defaults.items() if _LAYERS.fullmatch(name)}
+    heads = {name: _repeated(value, _FEW_HEADS) for name, value in defaults.items() if _HEADS.fullmatch(name)}
+    inner = _inner(defaults, heads)
+    narrow = {
+        name: _repeated(value, _NARROW)
+        for name, value in defaults.items()
+        if _CHANNELS.fullmatch(name) or _WIDTHS.fullmatch(name) or _PIXELS.fullmatch(name)
+    }
+    kept = [_reduced(each, defaults) for each in (layers, heads, inner, narrow)]
+    layers, heads, inner, narrow = kept
+    wider = {name: _doubled(value) if _CHANNELS.fullmatch(name) else value for name, value in narrow.items()}
+    given = _given(made)
+    for more in (given, {**given, **_filled(made)}):
+        yield {**more, **layers, **heads, **narrow, **inner}
+        yield {**more, **layers, **heads, **wider, **inner}
+        yield {**more, **layers, **heads, **inner}
+        yield {**more, **layers, **narrow}
+        yield {**more, **layers}
+
+
+def _given(made: type[Any]) -> dict[str, object]:
+    """Values for parameters that have no default."""
+    parameters = inspect.signature(made.__init__).parameters.items()
+    return {name: _USUAL[name] for name, each in parameters if each.default is each.empty and name in _USUAL}
+
+
+def _filled(made: type[Any]) -> dict[str, object]:
+    """Values for parameters that are None by default, which some can't be built with."""
+    parameters = inspect.signature(made.__init__).parameters.items()
+    return {name: _USUAL[name] for name, each in parameters if each.default is None and name in _USUAL}
+
+
+def _doubled(value: object) -> object:
+    return type(value)(item * 2 for item in value) if isinstance(value, (tuple, list)) else value
+
+
+def _reduced(smaller: Mapping[str, object], defaults: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in smaller.items() if value != defaults[name] and value is not None}
+
+
+def _repeated(value: object, few: int) -> object:
+    """A smaller number, or as many of them as there are; None for what is no number."""
+    if isinstance(value, int):
+        return min(value, few)
+    if isinstance(value, (tuple, list)) and all(isinstance(item, int) for item in value):
+        return type(value)(min(item, few) for item in value)
+    return None
+
+
+def _inner(defaults: Mapping[str, Any], heads: Mapping[str, Any]) -> dict[str, object]:
+    """Widths that go with the number of heads: all that are as wide as all heads together by default."""
+    count = next((defaults[name] for name in heads if isinstance(defaults[name], int)), None)
+    if not count:
+        return {}
+    few = min(count, _FEW_HEADS)
+    wide = defaults.get("attention_head_dim")
+    total = count * wide if isinstance(wide, int) else None
+    return {
+        name: value * few // count
+        for name, value in defaults.items()
+        if isinstance(value, int) and value % count == 0 and (value == total or name in _INNER)
+    }
+
+
+def _inputs(
+    names: list[str], parameters: Mapping[str, inspect.Parameter], latents: tuple[int | str, ...]
+) -> dict[str, _Input]:
+    """What each input is.
+
+    Raises:
+        UnknownParameterError: Nothing says it of one that is needed.
+    """
+    found = {}
+    for name in names:
+        if _DENOISED.fullmatch(name):
+            is_image = name == _CONDITION and latents == _IMAGE
+            found[name] = _Input(_EIGHTFOLD if is_image else latents)
+            continue
+        known = next((each for pattern, each in _INPUTS if re.fullmatch(pattern, name)), None)
+        if known is not None:
+            shape = tuple(part.format(name) if isinstance(part, str) else part for part in known.shape)
+            found[name] = _Input(shape, known.text)
+        elif parameters[name].default is inspect.Parameter.empty:
+            raise UnknownParameterError(f"No rule knows a value for {described(parameters[name])} of forward.")
+    return found
+
+
+def _corrected(found: dict[str, _Input], config: Mapping[str, Any]) -> Generator[InputsText, BaseException, None]:
+    """Inputs, and again after what the model says of their widths."""
+    named = dict.fromkeys(part for each in found.values() for part in each.shape if isinstance(part, str))
+    unknown = iter(_UNKNOWN)
+    widths = {name: _stated(name, config) or next(unknown) for name in named}
+    widths["tokens"] = _stated("tokens", config) or _TOKENS
+    is_float = False
+    for _ in range(_MOST_CORRECTIONS):
+        failure = yield _text(found, widths, axes=_axes(config), is_float=is_float)
+        if not is_float and _NOT_FLOAT.search(str(failure)):
+            is_float = True
+            continue
+        right = _right_width(str(failure), widths)
+        if right is None or right[1] == widths[right[0]]:
+            return
+        widths[right[0]] = right[1]
+
+
+def _stated(name: str, config: Mapping[str, Any]) -> int | None:
+    stated = (config.get(field) for field in _STATED.get(name, ()))
+    return next((width for width in stated if isinstance(width, int) and width), None)
+
+
+def _axes(config: Mapping[str, Any]) -> int:
+    """How many coordinates a position has."""
+    stated = (config.get(field) for field in ("axes_dims_rope", "axes_dims", "axes_dim"))
+    return next((len(axes) for axes in stated if isinstance(axes, (tuple, list))), 3)
+
+
+def _right_width(message: str, widths: Mapping[str, int]) -> tuple[str, int] | None:
+    """Whose width is wrong, and what it should be; several patches may lie side by side in the one that is named."""
+    wrong = _wrong_width(message)
+    if wrong is None:
+        return None
+    given, wanted = wrong
+    exact = next((name for name, width in widths.items() if width == given), None)
+    if exact is not None:
+        return exact, wanted
+    for name, width in widths.items():
+        if name != "tokens" and given % width == 0 and (wanted * width) % given == 0:
+            return name, wanted * width // given
+    return None
+
+
+def _wrong_width(message: str) -> tuple[int, int] | None:
+    """The width that was given, and the one that is wanted."""
+    for pattern in _WRONG_WIDTH:
+        if said := pattern.search(message):
+            return int(said["given"]), int(said["wanted"])
+    return None
+
+
+def _text(found: Mapping[str, _Input], widths: Mapping[str, int], *, axes: int, is_float: bool) -> InputsText:
+    lines = []
+    for name, each in found.items():
+        shape = [widths[part] if isinstance(part, str) else part for part in each.shape]
+        value = each.text.replace("TOKENS", str(widths["tokens"])).replace("AXES", str(axes))
+        drawn = f"torch.randn({', '.join(map(str, shape))})"
+        if is_float:
+            value = value.replace("torch.tensor([1])", "torch.tensor([1.0])")
+        lines.append(f"{name} = {value or drawn}")
+    returned = ", ".join(f'"{name}": {name}' for name in found)
+    return InputsText("\n".join([*lines, f"return {{{returned}}}"]))

@@ -1,0 +1,477 @@
+"""Rules that make a configuration small, by the names and the values of its settings.
+
+Comes in: settings, as plain values. Goes out: those that change. Needs neither torch nor transformers.
+
+Widths and head counts are divided by common factors over the whole tree of configurations, so that what must be equal,
+a product of others or divisible by them stays so. Everything else is a count, which becomes a small one.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+LARGEST_VOCABULARY = 256
+_MOST_POSITIONS = 128
+_EXPERTS = 4
+_EXPERTS_PER_TOKEN = 2
+_QUERIES = 8
+_WINDOW = 8
+_LAYERS = 2
+_MOST_LAYERS = 4
+_LEAST_WIDTH = 16
+"""Narrower ones stay as they are, and no main width becomes narrower."""
+
+_WIDTH_WORDS = frozenset(
+    re.findall(
+        r"\w+",
+        "hidden dim dims channels channel embd embed embedding width widths ffn ff inner rank filters intermediate "
+        "proj projection model bottleneck latents",
+    )
+)
+_NOT_A_WIDTH = frozenset(
+    re.findall(
+        r"\w+",
+        "num n kernel window stride strides vocab position positions codebook mel mels head heads bins layers layer "
+        "image img patch conv1d max min ratio scale offset length state",
+    )
+)
+_HEAD_SIZE = re.compile(r"head_dim|dim_head|head_size|d_kv|kv_channels|rotary_dim|head_width")
+_COUNTED_WIDTHS = re.compile(r"(^|_)(num|n)_(filters|channels|features|pos_feats|embd|inner|hidden)$")
+_MAIN_WIDTHS = (
+    *("hidden_size", "d_model", "n_embd", "embed_dim", "hidden_dim", "dim", "width"),
+    *("hidden_sizes", "embed_dims", "embedding_size"),
+)
+_HEADS = re.compile(r"(^|_)heads?$|(^|_)(num|n|norm_num|pos_embedding|embedding)_groups$")
+_NOT_HEADS = re.compile(r"has_|use_|with_|_head$(?<!n_head)")
+_DEPTH = re.compile(r"(^|_)(layers?|depths?|blocks?|n_layer|numb_of_layers)$")
+_NOT_DEPTH = re.compile(
+    r"feature_layer|select|feat_extract|index|_id|start|end|conv|norm|drop|kv_shared|first|last|nextn|mtp"
+)
+_EVERY = re.compile(r"(period|interval|frequency|every_n\w*|_pattern|sparse_step|cross_attention_freq)$")
+_POSITIONS = re.compile(
+    r"(^|_)(position_embeddings|positions|n_ctx|seq_len|seq_length|sequence_length|max_target_len)$"
+)
+_TOKENS = re.compile(
+    r"(_token_ids?|_token_index|_token_id_list|_token_type_index|_tokens?_ids?|_index|_idx)$|^(bos|eos|pad)_"
+)
+_IMAGE_SIZES = re.compile(r"(^|_)(image_size|img_size|image_resolution)$")
+
+Images = Literal["few patches", "more patches", "default"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A configuration's values.
+
+    Args:
+        values: By name; plain values.
+        parts: The configurations in it, by name.
+        computed: Names of values that are worked out from others unless they are given.
+        model_type: What names its class where it is part of another; None if nothing needs to.
+    """
+
+    values: Mapping[str, Any]
+    parts: Mapping[str, Settings] = field(default_factory=dict)
+    computed: frozenset[str] = frozenset()
+    model_type: str | None = None
+
+    def tree(self) -> Iterator[Settings]:
+        """It and all its parts."""
+        yield self
+        for part in self.parts.values():
+            yield from part.tree()
+
+
+@dataclass(frozen=True)
+class Strength:
+    """How far a configuration is shrunk.
+
+    Args:
+        name: In words.
+        head_size: Widths are divided as long as a head keeps this many channels; None to leave widths as they are.
+        images: What becomes of the sizes of images.
+        counts: Vocabularies, experts, positions, queries and windows become few.
+        layers: So do layers.
+        heads: Heads keep all their channels, and become as few as can be.
+        least_heads: How many heads and groups are left at least.
+    """
+
+    name: str
+    head_size: int | None
+    images: Images
+    counts: bool = True
+    layers: bool = True
+    heads: bool = False
+    least_heads: int = 2
+
+
+_NEEDED: dict[str, Any] = {
+    "prediction_length": 8,
+    "num_experts_per_tok": _EXPERTS_PER_TOKEN,
+    "attn_layer_indices": [1],
+    "image_token_index": LARGEST_VOCABULARY - 5,
+    "image_token_id": LARGEST_VOCABULARY - 5,
+    "video_token_index": LARGEST_VOCABULARY - 6,
+}
+"""Settings that are None by default, and that only a checkpoint has: how far a time series is forecast, how many
+experts a token uses, which layers of a hybrid model attend, and which tokens stand for images."""
+
+STRENGTHS = (
+    Strength("with few layers, narrow, with small images, vocabularies and experts", 8, "few patches"),
+    Strength("with few layers, narrow, with small vocabularies and few experts", 16, "more patches", least_heads=4),
+    Strength("with few layers, narrow, with small vocabularies and few experts", 16, "default"),
+    Strength("narrow, with small images, vocabularies and experts", 8, "few patches", layers=False),
+    Strength("narrow, with small vocabularies and few experts", 16, "default", layers=False),
+    Strength("with few layers and heads, small images, vocabularies and few experts", 1, "few patches", heads=True),
+    Strength(
+        "with few layers, small images, vocabularies and few experts; its widths are the default", None, "few patches"
+    ),
+    Strength("with few layers, small vocabularies and few experts; its widths are the default", None, "default"),
+    Strength("with few layers", None, "default", counts=False),
+)
+"""The strongest first."""
+
+
+@dataclass(frozen=True)
+class _Factors:
+    """What holds for the whole tree.
+
+    Args:
+        heads: What numbers of heads and groups are divided by.
+        head_size: What the widths of heads are divided by; all other widths by both.
+        tokens: New ids of special tokens.
+        patch: The size of a patch of an image; None if there are none.
+    """
+
+    heads: int
+    head_size: int
+    tokens: Mapping[int, int]
+    patch: int | None
+
+    @property
+    def width(self) -> int:
+        return self.heads * self.head_size
+
+
+def shrunk(settings: Settings, strength: Strength) -> dict[str, Any]:
+    """What changes.
+
+    Args:
+        settings: The default configuration.
+        strength: How far.
+
+    Returns:
+        New values by name, with a dict for each part that changes.
+    """
+    heads, head_size = (1, 1) if strength.head_size is None else _divisors(settings, strength)
+    factors = _Factors(heads, head_size, _tokens(settings) if strength.counts else {}, _patch(settings))
+    return _changes(settings, strength, factors)
+
+
+def _changes(settings: Settings, strength: Strength, factors: _Factors) -> dict[str, Any]:
+    depths = _Depths(settings)
+    changes: dict[str, Any] = {}
+    for name, value in settings.values.items():
+        if value is None and name in _NEEDED:
+            changes[name] = _NEEDED[name]
+        if name in settings.computed and not isinstance(value, (list, tuple, dict)):
+            continue
+        new = depths.shrunk(name, value) if strength.layers else value
+        if new == value:
+            new = _shrunk_value(name, value, strength, factors)
+        if new != value:
+            changes[name] = list(new) if isinstance(new, tuple) else new
+    kinds = changes.get("layer_types", ())
+    if kinds and set(kinds) <= {"linear_attention", "mamba"} and "num_attention_heads" in settings.values:
+        # Which layers of a hybrid model attend is in its checkpoints only.
+        changes["layer_types"] = [*kinds[:-1], "full_attention"]
+    has_windows = "sliding_attention" in (settings.values.get("layer_types") or ())
+    if has_windows and settings.values.get("sliding_window", _WINDOW) is None:
+        # Some defaults are only right with the values of a checkpoint.
+        changes["sliding_window"] = _WINDOW
+    for name, part in settings.parts.items():
+        below = _changes(part, strength, factors)
+        if below:
+            changes[name] = {"model_type": part.model_type, **below} if part.model_type else below
+    return changes
+
+
+def _shrunk_value(name: str, value: Any, strength: Strength, factors: _Factors) -> Any:  # noqa: ANN401
+    """One value by its name."""
+    if isinstance(value, dict):
+        return {key: _shrunk_value(key, item, strength, factors) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_shrunk_value(name, item, strength, factors) for item in value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        return value
+    if name == "image_embedding_size" and factors.patch is not None:
+        return _image_size(value * factors.patch, strength.images, factors.patch) // factors.patch
+    if _IMAGE_SIZES.search(name):
+        return _image_size(value, strength.images, factors.patch)
+    if name.endswith("_section"):
+        return _divided(value, factors.head_size)
+    if _is_heads(name):
+        return _divided(value, factors.heads) if value > 1 else value
+    if _HEAD_SIZE.search(name):
+        return _divided(value, factors.head_size)
+    if _is_width(name):
+        return _divided_width(value, factors.width) if value >= _LEAST_WIDTH else value
+    return _count(name, value, factors.tokens) if strength.counts else value
+
+
+def _count(name: str, value: int, tokens: Mapping[int, int]) -> int:
+    """A small number of what a name counts."""
+    words = set(name.split("_"))
+    if _is_vocabulary(name):
+        return min(value, LARGEST_VOCABULARY)
+    if _TOKENS.search(name):
+        return tokens.get(value, value)
+    if "experts" in words or ("expert" in words and "num" in words) or ("moe" in words and words & {"topk", "k"}):
+        if "shared" in words or "capacity" in words or "size" in words:
+            return value
+        if words & {"per", "top", "topk", "k", "selected", "active", "used"}:
+            return min(value, _EXPERTS_PER_TOKEN)
+        return min(value, _EXPERTS)
+    if name in ("n_group", "topk_group", "n_expert_groups", "num_expert_groups"):
+        return min(value, 1)
+    if (words & {"queries", "query"} and words & {"num", "n"}) or words >= {"num", "latents"}:
+        return min(value, _QUERIES)
+    if name in ("sliding_window", "attention_window", "local_attention", "sliding_window_size"):
+        return min(value, _WINDOW)
+    if (_POSITIONS.search(name) and not words & {"num", "relative", "original"}) or name in ("n_positions", "n_ctx"):
+        return min(value, _MOST_POSITIONS)
+    return value
+
+
+def _divided(value: int, factor: int) -> int:
+    """The quotient, or what is even and close to it."""
+    if value % factor == 0:
+        return value // factor
+    return max(2, round(value / factor / 2) * 2)
+
+
+def _divided_width(value: int, factor: int) -> int:
+    """The quotient; if it isn't small, a multiple of 8, as fast kernels need it."""
+    quotient = value / factor
+    return _divided(value, factor) if quotient < 8 or factor == 1 else math.ceil(quotient / 8) * 8
+
+
+def _is_heads(name: str) -> bool:
+    return bool(_HEADS.search(name)) and name not in ("use_head", "lm_head") and not _NOT_HEADS.search(name)
+
+
+def _is_width(name: str) -> bool:
+    if _COUNTED_WIDTHS.search(name):
+        return True
+    words = set(name.split("_"))
+    return bool(words & _WIDTH_WORDS) and not words & _NOT_A_WIDTH and name != "input_dim"
+
+
+def _is_vocabulary(name: str) -> bool:
+    return "vocab" in name.split("_") or name in ("codebook_size", "num_embeddings", "vocabulary_size", "n_vocab")
+
+
+def _integers(value: Any) -> Iterator[int]:  # noqa: ANN401
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _integers(item)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        yield value
+
+
+def _divisors(settings: Settings, strength: Strength) -> tuple[int, int]:
+    """What numbers of heads, and the widths of heads, can be divided by in the whole tree."""
+    least = strength.head_size or 1
+    counts, sizes, widths = _sizes(settings)
+    sections = [
+        number
+        for node in settings.tree()
+        for value in node.values.values()
+        if isinstance(value, dict)
+        for name, listed in value.items()
+        if name.endswith("_section")
+        for number in _integers(listed)
+    ]
+    if strength.heads:
+        # Those that share keys and values are fewer, and become one or two.
+        most = [number for number in counts if number >= max(counts) // 2]
+        return _common(most, lambda factor: min(most) // factor >= 2 and _are_wide(widths, factor)), 1
+    heads = _common(counts, lambda factor: min(counts) // factor >= strength.least_heads)
+    head_size = _common(
+        [*sizes, *sections],
+        lambda factor: all(size // factor >= least and size // factor % 4 == 0 for size in sizes),
+    )
+    if not sizes:
+        head_size = _common(widths, lambda factor: _are_wide(widths, factor))
+    while heads > 1 and not _are_wide(widths, heads * head_size):
+        heads = next(factor for factor in range(heads - 1, 0, -1) if heads % factor == 0)
+    return heads, head_size
+
+
+def _are_wide(widths: list[int], factor: int) -> bool:
+    """Whether main widths are wide enough when they are divided."""
+    return all(width >= _LEAST_WIDTH * factor for width in widths)
+
+
+def _sizes(settings: Settings) -> tuple[list[int], list[int], list[int]]:
+    """Numbers of heads, widths of heads and main widths."""
+    counts: list[int] = []
+    sizes: list[int] = []
+    widths: list[int] = []
+    for node in settings.tree():
+        own = [number for name, value in node.values.items() if _is_heads(name) for number in _integers(value)]
+        counts += [number for number in own if number > 1]
+        main = [number for name in _MAIN_WIDTHS for number in _integers(node.values.get(name))]
+        widths += [width for width in main if width >= _LEAST_WIDTH]
+        for name, value in node.values.items():
+            if _HEAD_SIZE.search(name):
+                sizes += [number for number in _integers(value) if number >= _LEAST_WIDTH]
+        single = [node.values[name] for name in _MAIN_WIDTHS if isinstance(node.values.get(name), int)]
+        sizes += [width // number for width in single for number in own if number > 1 and width % number == 0]
+    return counts, [size for size in sizes if size >= _LEAST_WIDTH], widths
+
+
+def _common(numbers: list[int], fits: Any) -> int:  # noqa: ANN401
+    """The largest common divisor that fits; 1 if none does."""
+    whole = math.gcd(*numbers)
+    return next((factor for factor in range(whole, 1, -1) if whole % factor == 0 and fits(factor)), 1)
+
+
+def _tokens(settings: Settings) -> dict[int, int]:
+    """New ids of special tokens that the small vocabulary doesn't have, each its own, from its end."""
+    found: list[int] = []
+    for node in settings.tree():
+        for name, value in node.values.items():
+            if _TOKENS.search(name):
+                found += [number for number in _integers(value) if number >= LARGEST_VOCABULARY]
+    distinct = sorted(set(found), reverse=True)
+    return {old: LARGEST_VOCABULARY - 1 - place % (LARGEST_VOCABULARY // 2) for place, old in enumerate(distinct)}
+
+
+def _patch(settings: Settings) -> int | None:
+    found = [
+        number
+        for node in settings.tree()
+        for name in ("patch_size", "encoder_stride")
+        for number in _integers(node.values.get(name))
+    ]
+    return max(found, default=None)
+
+
+def _image_size(value: int, images: Images, patch: int | None) -> int:
+    if images == "default":
+        return value
+    patches = 4 if images == "few patches" else 8
+    # Without large patches, a model halves its images up to five times.
+    small = patches * patch if patch is not None and patch >= 8 else 16 * patches
+    return min(value, small)
+
+
+class _Depths:
+    """The numbers of layers of one configuration, and what goes by layer."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._counts = {
+            name: value
+            for name, value in settings.values.items()
+            if isinstance(value, int) and not isinstance(value, bool) and value > _LAYERS and _is_depth(name)
+        }
+        lists = [value for value in settings.values.values() if isinstance(value, (list, tuple))]
+        numeric = [value for value in lists if value and all(isinstance(item, (int, float)) for item in value)]
+        # Stages, not layers: their widths, strides and so on are listed.
+        self._counts = {
+            name: count
+            for name, count in self._counts.items()
+            if count > 8 or sum(len(item) == count for item in numeric) < 2
+        }
+        self._kept = {count: self._kept_layers(count, lists) for count in set(self._counts.values())}
+        self._computed = settings.computed
+
+    @staticmethod
+    def _kept_layers(count: int, lists: list[Any]) -> list[int]:
+        """Which layers stay: one of each kind, and as many as others refer to."""
+        named = [value for value in lists if len(value) == count and any(isinstance(item, str) for item in value)]
+        first: dict[tuple[Any, ...], int] = {}
+        for layer in range(count if named else 0):
+            first.setdefault(tuple(value[layer] for value in named), layer)
+        kept = sorted(first.values())[:_MOST_LAYERS]
+        referred = max((len(set(value)) for value in lists if _are_indices(value, count)), default=0)
+        # A pattern of kinds that is repeated until there are enough.
+        patterns = (len(value) for value in lists if 1 < len(value) < count and isinstance(value[0], str))
+        wanted = min(max(_LAYERS, len(kept), referred, min(max(patterns, default=0), _MOST_LAYERS)), count)
+        for layer in range(count):
+            if len(kept) >= wanted:
+                break
+            if layer not in kept:
+                kept.append(layer)
+        return sorted(kept)
+
+    def shrunk(self, name: str, value: Any) -> Any:  # noqa: ANN401
+        """A value that says how many layers there are, lists something of each, refers to some, or counts by them."""
+        if name in self._counts:
+            return len(self._kept[value])
+        if isinstance(value, (list, tuple)):
+            if (
+                _is_depth(name)
+                and value
+                and all(isinstance(item, int) and item < 100 for item in value)
+                and len(value) not in self._kept
+            ):
+                return [min(item, _LAYERS) for item in value] if name not in _REFERRING else value
+            return self._listed(name, value)
+        if not isinstance(value, int) or isinstance(value, bool) or not self._kept:
+            return value
+        return self._counted(name, value)
+
+    def _listed(self, name: str, value: Any) -> Any:  # noqa: ANN401
+        for count, kept in self._kept.items():
+            if len(value) == count and not _are_referring(name):
+                return [value[layer] for layer in kept]
+            if _are_referring(name) and _are_indices(value, count):
+                return _renumbered(value, count, len(kept))
+        return value
+
+    def _counted(self, name: str, value: int) -> int:
+        most = max(map(len, self._kept.values()))
+        if _EVERY.search(name):
+            return min(value, _LAYERS)
+        if name.startswith(
+            ("first_k_dense", "num_dense", "n_dense", "moe_layer_start", "num_kv_shared", "insert_layer")
+        ):
+            return min(value, 1)
+        if name.endswith("_layer_offset"):
+            return min(value, 1)
+        if name in ("max_window_layers", "num_hidden_groups", "moe_layer_end_index"):
+            return min(value, most)
+        return value
+
+
+_REFERRING = frozenset({"out_indices"})
+
+
+def _are_referring(name: str) -> bool:
+    return bool(re.search(r"(indices|indexes|_idx|_layers|_ids|layer_ids|layers|hooks|_layer)$", name))
+
+
+def _is_depth(name: str) -> bool:
+    return bool(_DEPTH.search(name)) and not _NOT_DEPTH.search(name)
+
+
+def _are_indices(value: Any, count: int) -> bool:  # noqa: ANN401
+    """Whether a list can refer to layers by number."""
+    return bool(value) and all(
+        isinstance(item, int) and not isinstance(item, bool) and 0 <= item <= count for item in value
+    )
+
+
+def _renumbered(indices: Iterable[int], count: int, kept: int) -> list[int]:
+    """Layers of a model with fewer of them; the last ones, in the same order."""
+    old = sorted(set(indices))
+    # Some count what comes before the first layer as 0, so that the last is the number of layers.
+    above = 1 if old[-1] == count else 0
+    new = {number: max(0, kept - len(old) + place + above) for place, number in enumerate(old)}
+    return list(dict.fromkeys(new[number] for number in indices))

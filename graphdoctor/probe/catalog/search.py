@@ -1,0 +1,193 @@
+"""Finds a program of an architecture: the smallest model that builds, with the first inputs that it runs with.
+
+What is tried is the program's own text, so what was found to work is what is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+
+from ..record.tracebacks import message_of, traceback_text, type_name
+from ..wire import RefusalKind
+from .library import InputsText, Library, ModelText
+from .program import inputs_source, model_source, program_text
+from .signatures import UnknownParameterError
+
+_BYTES_FOR_EACH_PARAMETER = 16
+"""float32, and as much again for what initializing, a call and its results need."""
+
+_RANKS: tuple[RefusalKind, ...] = ("load_failed", "too_large", "no_inputs", "out_of_memory", "eager_failed")
+"""How far an attempt got."""
+
+
+class Found(NamedTuple):
+    """A program that runs.
+
+    Args:
+        text: Its source.
+        parameters: How many its model has.
+    """
+
+    text: str
+    parameters: int
+
+
+class RefusedError(Exception):
+    """No program was found.
+
+    Args:
+        kind: Why.
+        message: Why, a sentence.
+        traceback: Of the exception that was raised; None if there was none.
+    """
+
+    def __init__(self, kind: RefusalKind, message: str, traceback: str | None = None) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        self.traceback = traceback
+
+
+def find(library: Library, name: str, header: str, *, memory_bytes: int | None) -> Found:
+    """Find a program.
+
+    Args:
+        library: Where the architecture is from.
+        name: Its name.
+        header: How the program begins.
+        memory_bytes: Memory above which this process is stopped, or None.
+
+    Raises:
+        RefusedError: None was found.
+    """
+    most = library.most_parameters
+    if memory_bytes is not None:
+        most = min(most, memory_bytes // _BYTES_FOR_EACH_PARAMETER)
+    refusals: list[RefusedError] = []
+    failures: set[str] = set()
+    try:
+        for text in library.models(name):
+            try:
+                return _found(library, text, header, most, failures)
+            except RefusedError as refusal:
+                refusals.append(refusal)
+    except Exception as error:  # noqa: BLE001 - whatever the library raises is reported
+        refusals.append(_refused("load_failed", "Its classes can't be used", error))
+    if not refusals:
+        raise RefusedError("load_failed", "There is no way to build it.")
+    # The first that got furthest: that of the smallest model.
+    raise max(refusals, key=lambda refusal: _RANKS.index(refusal.kind))
+
+
+def _found(library: Library, text: ModelText, header: str, most: int, failures: set[str]) -> Found:
+    """The program of one way to build the architecture.
+
+    Args:
+        library: Where it is from.
+        text: How it is built.
+        header: How the program begins.
+        most: Parameters that it may have.
+        failures: Exceptions of smaller models that couldn't be built; this one's is added.
+
+    Raises:
+        RefusedError: There is none.
+    """
+    _check_size(text, most, failures)
+    try:
+        model = _built(text)
+    except Exception as error:  # noqa: BLE001
+        failures.add(repr(error))
+        raise _refused("load_failed", "It can't be built", error) from None
+    first: RefusedError | None = None
+    for inputs in _tried_inputs(library, text, model):
+        if isinstance(inputs, RefusedError):
+            first = first or inputs
+            continue
+        parameters = _parameter_count(model)
+        program = program_text(header, text, inputs, parameters=parameters)
+        try:
+            _run(program)
+        except Exception as error:  # noqa: BLE001
+            raise _refused("eager_failed", "It works once, and fails when it is run again", error) from None
+        return Found(program, parameters)
+    raise first or RefusedError("no_inputs", "Nothing says which inputs it takes.")
+
+
+def _tried_inputs(library: Library, text: ModelText, model: Any) -> Iterator[InputsText | RefusedError]:  # noqa: ANN401
+    """Each of the library's inputs, or why it doesn't work."""
+    candidates = library.inputs(text, model)
+    failure: BaseException | None = None
+    while True:
+        try:
+            inputs = next(candidates) if failure is None else candidates.send(failure)
+        except StopIteration:
+            return
+        except Exception as error:  # noqa: BLE001
+            yield _refused("no_inputs", "Its inputs can't be made", error)
+            return
+        try:
+            _call(model, _named(inputs_source(inputs), (*text.imports, *inputs.imports), "example_inputs")())
+        except Exception as error:  # noqa: BLE001
+            failure = error
+            yield _refused("eager_failed", "It fails in eager mode", error)
+        else:
+            yield inputs
+
+
+def _check_size(text: ModelText, most: int, failures: set[str]) -> None:
+    """Count the parameters without allocating them.
+
+    Raises:
+        RefusedError: There are too many, or it fails as a smaller one did.
+    """
+    try:
+        with torch.device("meta"):
+            model = _built(text)
+    except Exception as error:  # noqa: BLE001
+        if repr(error) in failures:
+            raise _refused("load_failed", "It can't be built", error) from None
+        # Some compute while they are built: how large those are is seen once they are.
+        return
+    count = _parameter_count(model)
+    if count > most:
+        raise RefusedError("too_large", f"It has {count:,} parameters; {most:,} is the limit.")
+
+
+def _parameter_count(model: Any) -> int:  # noqa: ANN401
+    """How many numbers a model learns; a function learns none."""
+    return sum(parameter.numel() for parameter in model.parameters()) if isinstance(model, torch.nn.Module) else 0
+
+
+def _built(text: ModelText) -> Any:  # noqa: ANN401
+    return _named(model_source(text), text.imports, "build")()
+
+
+def _run(program: str) -> None:
+    names: dict[str, Any] = {"__name__": "program"}
+    exec(compile(program, "<program>", "exec"), names)
+    _call(names["build"](), names["example_inputs"]())
+
+
+def _named(source: str, imports: tuple[str, ...], name: str) -> Any:  # noqa: ANN401
+    names: dict[str, Any] = {"__name__": "program"}
+    exec(compile("\n".join(("import torch", *imports, source)), "<program>", "exec"), names)
+    return names[name]
+
+
+def _call(model: Any, inputs: Any) -> object:  # noqa: ANN401
+    """As a run makes its calls: a dict has keyword arguments, a tuple positional ones."""
+    return model(**inputs) if isinstance(inputs, dict) else model(*inputs)
+
+
+def _refused(kind: RefusalKind, what: str, error: BaseException) -> RefusedError:
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        kind = "out_of_memory"
+    if isinstance(error, UnknownParameterError):
+        return RefusedError("no_inputs", str(error))
+    if isinstance(error, ImportError):
+        what = "It needs what can't be imported"
+    lines = [line.strip() for line in message_of(error).splitlines() if line.strip()]
+    return RefusedError(kind, f"{what}: {type_name(error)}: {' '.join(lines[:2])}", traceback_text(error))

@@ -1,0 +1,130 @@
+"""Arguments for a signature, by the names of its parameters: what can be written for each, the likeliest first.
+
+Comes in: a callable, and a rule that knows values for names. Goes out: sets of arguments as source, in the order in
+which they are worth trying.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from .program import call_text
+
+_GATHERED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+class Slot(NamedTuple):
+    """A parameter, and what it can be given.
+
+    Args:
+        name: Its name.
+        values: As source, the likeliest first; "" leaves it out.
+    """
+
+    name: str
+    values: tuple[str, ...]
+
+
+class UnknownParameterError(Exception):
+    """A parameter that must be given, and no rule knows what."""
+
+
+def parameters_of(called: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters of a function, or of a class's constructor, without ``self``."""
+    if inspect.isclass(called):
+        return list(inspect.signature(called.__init__).parameters.values())[1:]
+    return list(inspect.signature(called).parameters.values())
+
+
+def slots(
+    parameters: Sequence[inspect.Parameter],
+    values: Callable[[inspect.Parameter], Sequence[str]],
+    *,
+    owner: str,
+    is_given: Callable[[inspect.Parameter], bool] = lambda _parameter: False,
+) -> list[Slot]:
+    """What each parameter can be given; one with a default is first left out, and always without a value.
+
+    Args:
+        parameters: Of a signature.
+        values: What a parameter can be given, as source; nothing if no rule knows it.
+        owner: Whose parameters they are, for people.
+        is_given: Whether a parameter with a default is first given a value, and then left out.
+
+    Raises:
+        UnknownParameterError: One without a default has no value.
+    """
+    found = []
+    for parameter in parameters:
+        if parameter.kind in _GATHERED:
+            continue
+        known = tuple(values(parameter))
+        is_optional = parameter.default is not parameter.empty
+        if not known and not is_optional:
+            raise UnknownParameterError(f"No rule knows a value for {described(parameter)} of {owner}.")
+        if known and is_optional:
+            known = (*known, "") if is_given(parameter) else ("", *known)
+        if known:
+            found.append(Slot(parameter.name, known))
+    return found
+
+
+def choices(found: Sequence[Slot], *, most_changes: int) -> Iterator[dict[str, str]]:
+    """Sets of arguments: first every slot's first value, then with ever more slots changed.
+
+    At the end come all slots' last values that aren't left out, for signatures that need all of their optional ones.
+
+    Args:
+        found: The slots.
+        most_changes: How many steps away from the first values are tried, over all slots.
+
+    Yields:
+        Values by name, as source; without those that are left out.
+    """
+    seen = set()
+    for changes in range(most_changes + 1):
+        for steps in _steps(len(found), changes):
+            if any(step >= len(slot.values) for slot, step in zip(found, steps, strict=True)):
+                continue
+            chosen = tuple(slot.values[step] for slot, step in zip(found, steps, strict=True))
+            seen.add(chosen)
+            yield _named(found, chosen)
+    every = tuple(next(filter(None, slot.values), "") for slot in found)
+    if every not in seen:
+        yield _named(found, every)
+
+
+def _steps(slots_count: int, changes: int) -> Iterator[tuple[int, ...]]:
+    """Every way to spread so many steps over so many slots, single slots first."""
+    ways = [
+        tuple(places.count(place) for place in range(slots_count))
+        for places in itertools.combinations_with_replacement(range(slots_count), changes)
+    ]
+    return iter(sorted(ways, key=lambda way: (sum(1 for step in way if step), [-step for step in way])))
+
+
+def _named(found: Sequence[Slot], chosen: Sequence[str]) -> dict[str, str]:
+    return {slot.name: value for slot, value in zip(found, chosen, strict=True) if value}
+
+
+def described(parameter: inspect.Parameter) -> str:
+    """A parameter with its type, for people."""
+    kind = parameter.annotation
+    if kind is parameter.empty:
+        return f"`{parameter.name}`"
+    return f"`{parameter.name}: {kind if isinstance(kind, str) else inspect.formatannotation(kind)}`"
+
+
+def evaluated_body(name: str, arguments: Mapping[str, str]) -> str:
+    """``build()`` for a module in evaluation mode.
+
+    Args:
+        name: What is called to make it.
+        arguments: Keyword arguments, as source.
+    """
+    made = call_text(name, {}, before=[f"{key}={value}" for key, value in arguments.items()])
+    # Not `.eval()` on the same line: a module's own `train` may return nothing.
+    return f"model = {made}\nmodel.eval()\nreturn model"

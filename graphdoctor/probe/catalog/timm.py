@@ -1,0 +1,53 @@
+"""timm: the smallest model of each of its modules, on small images where the model takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import Any
+
+import timm
+from timm.models import list_models, list_modules
+
+from ..wire import ArchitectureRecord
+from .library import InputsText, ModelText
+from .signatures import evaluated_body
+from .sizes import by_size
+
+_SMALL = 64
+"""Width and height of an image, in pixels: two in the last stage of most models."""
+
+_MOST_MODELS = 3
+"""Models that are tried of a module."""
+
+
+class _Timm:
+    most_parameters = 200_000_000
+
+    def version(self) -> str:
+        return str(timm.__version__)
+
+    def architectures(self) -> list[ArchitectureRecord]:
+        return [ArchitectureRecord(name=name, family="image") for name in list_modules() if list_models(module=name)]
+
+    def models(self, name: str) -> Iterator[ModelText]:
+        models = list_models(module=name)
+        for model in by_size(models, lambda each: timm.create_model(each, pretrained=False))[:_MOST_MODELS]:
+            note = f"It is the smallest of timm.models.{name}, which has {len(models)}."
+            for size in ({"img_size": str(_SMALL)}, {}):
+                arguments = {"model_name": f'"{model}"', "pretrained": "False", **size}
+                yield ModelText(
+                    ("import timm",),
+                    evaluated_body("timm.create_model", arguments),
+                    notes=(note,) if len(models) > 1 else (),
+                    subject=bool(size),
+                )
+
+    def inputs(self, text: ModelText, model: Any) -> Generator[InputsText, BaseException, None]:  # noqa: ANN401
+        channels, *size = model.default_cfg.get("input_size", (3, 224, 224))
+        is_fixed = model.default_cfg.get("fixed_input_size", False)
+        sizes = [] if is_fixed and not text.subject else [[_SMALL, _SMALL]]
+        for height, width in [*sizes, *([] if text.subject else [size])]:
+            yield InputsText(f"return (torch.randn(2, {channels}, {height}, {width}),)")
+
+
+LIBRARY = _Timm()

@@ -1,0 +1,85 @@
+"""One question about a library's catalog: which architectures it has, or a program of one of them.
+
+Comes in: the request, a JSON file that ``graphdoctor.capture.catalog`` wrote. Goes out: events, and the program's file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..events import EventFile
+from ..target.errors import TargetError
+from ..wire import (
+    ArchitecturesEvent,
+    CatalogRequest,
+    FinishedEvent,
+    LibraryEvent,
+    ProgramEvent,
+    RefusedEvent,
+    program_header,
+)
+from .session import reported
+
+if TYPE_CHECKING:
+    from ..catalog.library import Library
+
+
+def main(request_path: Path) -> int:
+    """Answer what a request file asks.
+
+    Args:
+        request_path: The request.
+
+    Returns:
+        The process's exit status.
+    """
+    return reported(request_path, _run)
+
+
+def _run(request: CatalogRequest, _folder: Path, events: EventFile, _complain: Callable[[str], object]) -> int:
+    events.phase("importing torch")
+    import torch  # noqa: F401
+
+    from ..catalog.registry import imported
+
+    events.phase("importing the library")
+    library = imported(request["library"])
+    version = library.version()
+    events.write(LibraryEvent(event="library", version=version))
+    if request["architecture"] is None:
+        events.phase("listing its architectures")
+        events.write(ArchitecturesEvent(event="architectures", architectures=library.architectures()))
+    else:
+        header = program_header(
+            library=request["library"],
+            version=version,
+            architecture=request["architecture"],
+            graphdoctor=request["graphdoctor"],
+        )
+        _write(library, request["architecture"], header, request, events)
+    events.write(FinishedEvent(event="finished", is_complete=True))
+    return 0
+
+
+def _write(library: Library, architecture: str, header: str, request: CatalogRequest, events: EventFile) -> None:
+    from ..catalog.search import RefusedError, find
+
+    events.phase("looking for a small configuration")
+    try:
+        found = find(library, architecture, header, memory_bytes=request["memory_bytes"])
+    except RefusedError as refusal:
+        events.write(
+            RefusedEvent(event="refused", kind=refusal.kind, message=refusal.message, traceback=refusal.traceback)
+        )
+        return
+    path = Path(str(request["program"]))
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.new")
+    try:
+        temporary.write_text(found.text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise TargetError(f"{path} can't be written: {error.strerror}.") from error
+    events.write(ProgramEvent(event="program", parameters=found.parameters))

@@ -1,0 +1,230 @@
+"""A library's architectures are listed, and written down as targets; whatever happens meanwhile is a refusal."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import graphdoctor
+from graphdoctor.capture.catalog import architectures, file_name, write_program
+from graphdoctor.capture.child import probe_command
+from graphdoctor.capture.warm import WarmProbes
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.model.catalog import Program, Refusal
+from graphdoctor.probe.wire import program_header
+
+FAKE = {
+    "transformers/__init__.py": """
+        import os, time
+        __version__ = "9.9"
+        class logging:
+            set_verbosity_error = staticmethod(lambda: None)
+        class PretrainedConfig:
+            model_type = "any"
+            def __init__(self):
+                pass
+            def to_dict(self):
+                return {}
+        class Fine(PretrainedConfig):
+            def __init__(self, hidden_size=64):
+                self.hidden_size = hidden_size
+        import torch
+        class FineModel(torch.nn.Module):
+            main_input_name = "x"
+            def __init__(self, config):
+                super().__init__()
+                self.config = config
+                self.linear = torch.nn.Linear(config.hidden_size, 2)
+            def forward(self, x):
+                return self.linear(x)
+        class HangingModel(FineModel):
+            def forward(self, x):
+                time.sleep(600)
+        class EatingModel(FineModel):
+            def forward(self, x):
+                kept = []
+                while True:
+                    kept.append(torch.ones(16, 1024, 1024))
+        class CrashingModel(FineModel):
+            def forward(self, x):
+                os.abort()
+        class LeavingModel(FineModel):
+            def forward(self, x):
+                raise SystemExit(3)
+        class BrokenModel(FineModel):
+            def __init__(self, config):
+                raise ValueError("no such thing")
+        class HugeModel(FineModel):
+            def __init__(self, config):
+                super().__init__(config)
+                self.linear = torch.nn.Linear(2**20, 2**20)
+        class FailingModel(FineModel):
+            def forward(self, x):
+                raise RuntimeError("never works")
+    """,
+    "transformers/models/__init__.py": "",
+    "transformers/models/auto/__init__.py": "",
+    "transformers/models/auto/configuration_auto.py": """
+        import transformers
+        names = ["fine", "hanging", "eating", "crashing", "leaving", "broken", "huge", "failing"]
+        CONFIG_MAPPING_NAMES = {name: "Fine" for name in names}
+        CONFIG_MAPPING = {name: transformers.Fine for name in names}
+    """,
+    "transformers/models/auto/modeling_auto.py": """
+        from transformers.models.auto.configuration_auto import names
+        MODEL_MAPPING_NAMES = {name: name.capitalize() + "Model" for name in names}
+        MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES = {"fine": "FineModel"}
+    """,
+}
+
+
+def test_an_unknown_library_is_refused_with_the_nearest() -> None:
+    with pytest.raises(GraphDoctorError, match="no catalog of 'transformer'") as raised:
+        architectures("transformer", python=sys.executable, timeout_s=None)
+    assert raised.value.hint == "Did you mean transformers?"
+    with pytest.raises(GraphDoctorError) as raised:
+        write_program("zzz", "bert", Path(), python=sys.executable, timeout_s=None, memory_bytes=None)
+    assert raised.value.hint is not None
+    assert "transformers" in raised.value.hint
+
+
+def test_an_interpreter_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(GraphDoctorError, match="can't be started"):
+        architectures("transformers", python=str(tmp_path / "python"), timeout_s=None)
+
+
+def written(folder: Path, *, version: str = "5.0", by: str = graphdoctor.__version__) -> Path:
+    path = folder / file_name("gpt-sw3")
+    path.write_text(program_header(library="transformers", version=version, architecture="gpt-sw3", graphdoctor=by))
+    return path
+
+
+def test_a_program_that_is_there_is_taken_as_it_is(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    # No process is started: there is no such interpreter.
+    found = write_program(
+        "transformers", "gpt-sw3", tmp_path, python="nowhere", timeout_s=None, memory_bytes=None, version="5.0"
+    )
+    assert found == Program(
+        path=str(path), library="transformers", version="5.0", architecture="gpt-sw3", parameters=None
+    )
+
+
+@pytest.mark.parametrize(("version", "by"), [("4.9", graphdoctor.__version__), ("5.0", "0.0.1")])
+def test_a_program_of_another_version_is_written_anew(tmp_path: Path, version: str, by: str) -> None:
+    written(tmp_path, version=version, by=by)
+    with pytest.raises(GraphDoctorError, match="can't be started"):
+        write_program(
+            "transformers",
+            "gpt-sw3",
+            tmp_path,
+            python="nowhere/python",
+            timeout_s=None,
+            memory_bytes=None,
+            version="5.0",
+        )
+
+
+def test_a_file_is_named_as_a_module_can_be() -> None:
+    assert file_name("audio-spectrogram-transformer") == "audio_spectrogram_transformer.py"
+    assert file_name("../x") == "___x.py"
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in FAKE.items():
+        path = tmp_path / "site" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+
+
+@pytest.fixture
+def warm() -> Iterator[WarmProbes]:
+    probes = WarmProbes(probe_command(sys.executable))
+    yield probes
+    probes.close()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fake")
+def test_what_goes_wrong_with_an_architecture_is_a_refusal(tmp_path: Path, warm: WarmProbes) -> None:
+    found = architectures("transformers", python=sys.executable, timeout_s=120)
+    assert found.version == "9.9"
+    assert {item.name: item.family for item in found.architectures}["fine"] == "vision"
+
+    def asked(name: str, *, timeout_s: float = 120.0) -> Program | Refusal:
+        return write_program(
+            "transformers",
+            name,
+            tmp_path / "programs",
+            python=sys.executable,
+            timeout_s=timeout_s,
+            memory_bytes=2**31,
+            warm=warm if sys.platform == "linux" else None,
+        )
+
+    program = asked("fine")
+    assert isinstance(program, Program)
+    assert program.parameters == 2 * 16 + 2
+    kinds = {}
+    for name in ("eating", "crashing", "leaving", "broken", "huge", "failing"):
+        refusal = asked(name)
+        assert isinstance(refusal, Refusal)
+        kinds[name] = refusal.kind
+        assert "graphdoctor" not in (refusal.traceback or "")
+    assert kinds == {
+        "eating": "out_of_memory",
+        "crashing": "crashed",
+        "leaving": "crashed",
+        "broken": "load_failed",
+        "huge": "too_large",
+        "failing": "eager_failed",
+    }
+    hanging = asked("hanging", timeout_s=5)
+    assert isinstance(hanging, Refusal)
+    assert hanging.kind == "timeout"
+    assert "5 s" in hanging.message
+    assert [path.name for path in (tmp_path / "programs").iterdir()] == ["fine.py"]
+
+
+@pytest.mark.slow
+def test_a_library_that_is_not_installed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['transformers'] = None\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(GraphDoctorError, match="transformers isn't installed for this interpreter") as raised:
+        architectures("transformers", python=sys.executable, timeout_s=120)
+    assert raised.value.hint == "Install it there: pip install transformers."
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['torch'] = None\n")
+    with pytest.raises(GraphDoctorError, match="torch"):
+        architectures("transformers", python=sys.executable, timeout_s=120)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
+def test_programs_of_transformers_run_on_their_own(tmp_path: Path, warm: WarmProbes) -> None:
+    pytest.importorskip("transformers", minversion="5")
+    names = ("llama", "vit", "wav2vec2")
+    for name in names:
+        found = write_program(
+            "transformers", name, tmp_path, python=sys.executable, timeout_s=300, memory_bytes=2**32, warm=warm
+        )
+        assert isinstance(found, Program), found
+        assert found.parameters is not None
+        assert found.parameters < 1_000_000
+        assert "graphdoctor" not in Path(found.path).read_text().partition("import torch")[2]
+    run = (
+        "import importlib, torch\n"
+        f"for name in {names!r}:\n"
+        "    program = importlib.import_module(name)\n"
+        "    results = [program.build()(**program.example_inputs()).last_hidden_state for _ in range(2)]\n"
+        "    assert torch.equal(*results), name\n"
+    )
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    subprocess.run([sys.executable, "-c", run], cwd=tmp_path, env=environment, check=True, timeout=300)

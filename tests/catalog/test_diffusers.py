@@ -1,0 +1,81 @@
+"""diffusers' catalog, where it is installed: smaller configurations, and inputs after what a model says."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("diffusers")
+
+
+@pytest.mark.slow
+def test_an_autoencoder_and_a_transformer_that_takes_packed_images_are_written(tmp_path: Path) -> None:
+    from graphdoctor.capture.catalog import architectures, write_program
+    from graphdoctor.model.catalog import Program
+
+    catalog = architectures("diffusers", python=sys.executable, timeout_s=240)
+    families = {each.name: each.family for each in catalog.architectures}
+    assert families["UNet2DConditionModel"] == "unets"
+    assert families["FluxTransformer2DModel"] == "transformers"
+    assert families["AutoencoderKL"] == "autoencoders"
+    assert families["ControlNetModel"] == "controlnets"
+    assert "ModelMixin" not in families
+    for name in ("AutoencoderKL", "FluxTransformer2DModel"):
+        written = write_program("diffusers", name, tmp_path, python=sys.executable, timeout_s=240, memory_bytes=None)
+        assert isinstance(written, Program)
+        names: dict[str, object] = {"__name__": "program"}
+        exec(compile(Path(written.path).read_text(), written.path, "exec"), names)
+        model, inputs = names["build"](), names["example_inputs"]()  # type: ignore[operator]
+        assert model(**inputs) is not None
+
+
+@pytest.mark.slow
+def test_a_configuration_has_few_layers_and_widths_that_go_with_the_heads() -> None:
+    from graphdoctor.probe.catalog import diffusers as catalog
+
+    class Net:
+        def __init__(
+            self,
+            num_layers: int = 24,
+            num_attention_heads: int = 16,
+            attention_head_dim: int = 72,
+            cross_attention_dim: int = 1152,
+            block_out_channels: tuple[int, ...] = (128, 512),
+            use_bias: bool = True,
+            class_count: int | None = None,
+        ) -> None:
+            pass
+
+    assert next(catalog._configurations(Net)) == {
+        "num_layers": 1,
+        "num_attention_heads": 2,
+        "cross_attention_dim": 144,
+        "block_out_channels": (32, 32),
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("message", "right"),
+    [
+        ("mat1 and mat2 shapes cannot be multiplied (8x37 and 64x128)", ("text", 64)),
+        (
+            "Given groups=1, expected input[1, 4, 8, 8] to have 3 channels, but got 4 channels instead",
+            ("image", 3),
+        ),
+        (
+            "Given normalized_shape=[64], expected input with shape [*, 64], but got input of size[1, 8, 37]",
+            ("text", 64),
+        ),
+        ("mat1 and mat2 shapes cannot be multiplied (1280x100 and 20x32)", None),
+        ("mat1 and mat2 shapes cannot be multiplied (1280x16 and 64x32)", ("image", 16)),
+        ("The size of tensor a (8) must match the size of tensor b (77)", None),
+    ],
+)
+def test_what_a_model_says_of_a_width_corrects_it(message: str, right: tuple[str, int] | None) -> None:
+    from graphdoctor.probe.catalog import diffusers as catalog
+
+    assert catalog._right_width(message, {"image": 4, "text": 37, "tokens": 8}) == right
