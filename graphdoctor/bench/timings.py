@@ -262,12 +262,12 @@ def variant_of(one: Measured, timings: Timings, base: RunSpec) -> Variant:
     uses_cuda = eager.warm is not None and eager.warm["uses_cuda"]
     if not eager.is_steady:
         if one is eager:
-            return shown.model_copy(update={"status": "failed", "reason": failure(one)})
+            return shown.model_copy(update={"status": "failed", "reason": failure(one), "exit": one.ended})
         return shown.model_copy(update={"status": "skipped", "reason": "the program fails without torch.compile"})
     if spec.needs_cuda(base) and not uses_cuda:
         return shown.model_copy(update={"status": "skipped", "reason": NEEDS_CUDA})
     if one.ended is not None or one.warm is None:
-        return shown.model_copy(update={"status": "failed", "reason": failure(one)})
+        return shown.model_copy(update={"status": "failed", "reason": failure(one), "exit": one.ended})
     times = one.times
     ratio = one.speedup
     items = one.warm["items"]

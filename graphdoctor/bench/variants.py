@@ -98,8 +98,8 @@ def variants_of(
     Raises:
         GraphDoctorError: One can't be read.
     """
-    own = VariantSpec(_name_of(base))
-    found = [VariantSpec(EAGER, is_eager=True), own, *(_parsed(text, base) for text in texts)]
+    own = VariantSpec(name_of(base))
+    found = [VariantSpec(EAGER, is_eager=True), own, *(parse_variant(text, base) for text in texts)]
     if is_all:
         if has_blocks:
             found.append(VariantSpec(REGIONAL, {REGIONAL: True}))
@@ -117,7 +117,12 @@ def _distinct(found: Iterable[VariantSpec], base: RunSpec) -> tuple[VariantSpec,
     return tuple(kept)
 
 
-def _name_of(base: RunSpec) -> str:
+def name_of(base: RunSpec) -> str:
+    """What a way to run a program is called that has no name of its own.
+
+    Args:
+        base: The run.
+    """
     given = VariantSpec("").arguments(base)
     parts = [f"{name}={_text(value)}" for name, value in given.items() if name != "options"]
     parts += [f"option.{name}={_text(value)}" for name, value in base.options.items()]
@@ -129,7 +134,16 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _parsed(text: str, base: RunSpec) -> VariantSpec:
+def parse_variant(text: str, base: RunSpec) -> VariantSpec:
+    """A text of ``--variant``.
+
+    Args:
+        text: The text.
+        base: The user's own run.
+
+    Raises:
+        GraphDoctorError: It can't be read.
+    """
     changes: dict[str, object] = {}
     options: dict[str, object] = {}
     config: dict[str, object] = {}

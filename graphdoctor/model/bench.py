@@ -15,6 +15,7 @@ from graphdoctor.model.base import Fact
 from graphdoctor.model.diagnosis import SCHEMA_VERSION, Finding
 from graphdoctor.model.kernels import CacheUse, CudaGraphs, KernelShare
 from graphdoctor.model.recording import CaptureGap, Environment, TargetInfo
+from graphdoctor.model.run import ProbeExit
 from graphdoctor.model.trials import ResultError
 
 EAGER = "eager"
@@ -167,6 +168,8 @@ class Variant(Fact):
     """How it ended."""
     reason: str | None = None
     """Why it isn't ``ok``, a clause."""
+    exit: ProbeExit | None = None
+    """How its process ended, if it ended before it was timed."""
     correct: bool | None = None
     """Its results are eager mode's, but for rounding; None if they weren't compared."""
     correctness: Correctness | None = None

@@ -1,0 +1,444 @@
+"""Two surveys side by side: what is a regression, what isn't, and what can't be told."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.model.survey import SURVEY_STATUSES, SurveyVariant
+from graphdoctor.survey.comparison import compare_surveys
+from tests.survey_reports import cause, failed, report, row
+
+
+def compared(before, after, fail_on="warning", **more):
+    """Two surveys of these rows."""
+    return compare_surveys(report(before), report(after, **more), version="0", fail_on=fail_on)
+
+
+def piece_of(before, after):
+    """What became of one piece."""
+    comparison = compared([before], [after])
+    assert len(comparison.pieces) + comparison.unchanged == 1
+    return comparison.pieces[0] if comparison.pieces else None
+
+
+def kinds(changes):
+    return [change.kind for change in changes]
+
+
+# The same.
+
+
+def test_a_survey_beside_itself_is_unchanged():
+    found = compared(report().rows, report().rows)
+    assert (found.pieces, found.mismatches, found.new_causes, found.gone, found.added) == ((), (), (), (), ())
+    assert (found.unchanged, found.still_failing, found.exit_code) == (10, 3, 0)
+
+
+def test_surveys_without_a_common_piece_are_refused():
+    with pytest.raises(GraphDoctorError, match="no piece in common"):
+        compared([row("a")], [row("b")])
+
+
+def test_pieces_are_matched_by_variant_too():
+    with pytest.raises(GraphDoctorError, match="no piece in common"):
+        compared([row("a", "default")], [row("a", "dynamic")])
+
+
+# How it came out.
+
+
+@pytest.mark.parametrize("status", ["compile_failed", "wrong", "not_compiled", "crashed", "timeout", "out_of_memory"])
+def test_what_passed_and_fails_now_is_a_regression(status):
+    found = compared([row()], [failed("bert", status, stage="inductor", error="boom")])
+    (piece,) = found.pieces
+    assert (piece.verdict, found.exit_code) == ("failing", 1)
+    (change,) = piece.worse
+    assert (change.before, change.after, change.severity) == ("ok", status, "error")
+    assert (piece.after.stage, piece.after.error) == ("inductor", "boom")
+
+
+@pytest.mark.parametrize("status", ["lost", "skipped", "eager_failed", "no_inputs", "load_failed"])
+@pytest.mark.parametrize("before", [row(), failed("bert", "compile_failed", stage="dynamo")])
+def test_what_cannot_be_judged_any_more_is_unknown_and_no_pass(status, before):
+    found = compared([before], [failed("bert", status)], fail_on="never")
+    assert (found.pieces[0].verdict, found.exit_code) == ("unknown", 2)
+
+
+def test_a_timeout_before_torch_compiles_is_unknown_and_no_regression_of_torch():
+    found = compared([row()], [failed("bert", "timeout", stage="load")])
+    assert (found.pieces[0].verdict, found.exit_code) == ("unknown", 2)
+
+
+@pytest.mark.parametrize("status", ["lost", "skipped", "eager_failed"])
+def test_what_was_never_judged_stays_unjudged(status):
+    found = compared([failed("bert", status)], [failed("bert", status)])
+    assert (found.pieces, found.unchanged, found.still_failing, found.exit_code) == ((), 1, 1, 0)
+
+
+def test_what_was_never_judged_and_fails_now_is_noted():
+    found = compared([failed("bert", "load_failed")], [failed("bert", "compile_failed")])
+    assert (found.pieces[0].verdict, found.exit_code) == ("changed", 0)
+
+
+def test_what_failed_and_has_wrong_results_now_is_worse():
+    """Nobody uses what fails; somebody may use what is silently wrong."""
+    found = compared([failed("bert", "compile_failed")], [row(status="wrong", correct=False)])
+    assert (found.pieces[0].verdict, found.exit_code) == ("failing", 1)
+
+
+def test_another_failure_is_noted():
+    before = failed("bert", "compile_failed", stage="dynamo", error_type="a.B")
+    assert piece_of(before, failed("bert", "timeout", stage="call")).verdict == "changed"
+    assert piece_of(before, before.model_copy(update={"error_type": "c.D"})).verdict == "changed"
+    assert piece_of(before, before.model_copy(update={"error": "at 0x7f"})) is None
+
+
+def test_what_passes_again_is_fixed_and_its_breaks_are_no_regression():
+    found = compared([failed("bert", "compile_failed")], [row(break_sites=2, causes=(cause(),))])
+    assert (found.pieces[0].verdict, found.exit_code, found.new_causes) == ("fixed", 0, ())
+
+
+# Flaky pieces.
+
+
+def test_a_flaky_piece_that_fails_is_marked_and_no_regression():
+    found = compared([row()], [failed("bert", "crashed", attempts=2, earlier=("ok",))])
+    (piece,) = found.pieces
+    assert (piece.verdict, piece.worse[0].is_flaky, found.exit_code) == ("flaky", True, 0)
+
+
+def test_a_piece_that_once_crashed_and_crashes_now_is_marked():
+    before = row(attempts=2, earlier=("crashed",))
+    assert piece_of(before, failed("bert", "crashed", attempts=2, earlier=("crashed",))).verdict == "flaky"
+
+
+def test_a_piece_that_once_crashed_and_now_fails_to_compile_is_a_regression():
+    before = row(attempts=2, earlier=("crashed",))
+    assert piece_of(before, failed("bert", "compile_failed")).verdict == "failing"
+
+
+def test_a_piece_that_fails_each_time_is_not_flaky():
+    assert piece_of(row(), failed("bert", "crashed", attempts=2, earlier=("crashed",))).verdict == "failing"
+
+
+def test_a_piece_that_became_flaky_and_passes_is_marked():
+    found = compared([row()], [row(attempts=2, earlier=("crashed",))])
+    assert (found.pieces[0].verdict, found.exit_code) == ("flaky", 0)
+
+
+def test_breaks_of_a_flaky_piece_that_ran_count_like_any_other():
+    found = compared([row()], [row(attempts=2, earlier=("crashed",), break_sites=1)])
+    assert (found.pieces[0].verdict, found.exit_code) == ("worse", 1)
+
+
+# Counts, coverage, what is or isn't.
+
+
+@pytest.mark.parametrize("name", ["break_sites", "skipped_frames", "recompiles", "frames_over_limit"])
+def test_more_is_worse_and_less_is_better(name):
+    piece = piece_of(row(**{name: 1}), row(**{name: 2}))
+    assert (kinds(piece.worse), piece.worse[0].before, piece.worse[0].after) == ([name], 1, 2)
+    assert (kinds(piece_of(row(**{name: 2}), row(**{name: 1})).better), piece.better) == ([name], ())
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "verdict"),
+    [(1.0, 0.98, "worse"), (1.0, 0.995, None), (0.6, 0.7, "better"), (None, 0.5, None)],
+)
+def test_coverage_counts_beyond_noise(before, after, verdict):
+    piece = piece_of(row(coverage=before), row(coverage=after))
+    assert (None if piece is None else piece.verdict) == verdict
+
+
+@pytest.mark.parametrize("name", ["correct", "exports", "is_steady"])
+def test_what_no_longer_holds_is_worse(name):
+    assert kinds(piece_of(row(**{name: True}), row(**{name: False})).worse) == [name]
+    assert kinds(piece_of(row(**{name: False}), row(**{name: True})).better) == [name]
+    assert piece_of(row(**{name: False}), row(**{name: False})) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["break_sites", "skipped_frames", "recompiles", "frames_over_limit", "coverage", "speedup", "correct", "exports"],
+)
+def test_what_was_known_and_is_unknown_now_is_no_pass(name):
+    known = row(exports=True)
+    found = compared([known, row("b", exports=True)], [known.model_copy(update={name: None}), row("b", exports=True)])
+    (piece,) = found.pieces
+    assert (piece.verdict, piece.unknown, found.exit_code) == ("unknown", (name,), 2)
+
+
+def test_what_all_rows_lost_with_the_same_options_is_no_pass():
+    assert compared([row()], [row(speedup=None)]).exit_code == 2
+
+
+def test_what_all_rows_lost_is_no_pass_though_another_option_differs():
+    found = compared([row()], [row(speedup=None)], options={"bench": True, "timeout_s": 9.0})
+    assert found.exit_code == 2
+
+
+@pytest.mark.parametrize("name", ["break_sites", "coverage"])
+def test_what_every_survey_measures_must_be_known_whatever_was_asked_for(name):
+    assert compared([row()], [row(**{name: None})], options={}).exit_code == 2
+
+
+def test_what_the_second_survey_was_not_asked_for_is_said_once():
+    unmeasured = {
+        "correct": None,
+        "speedup": None,
+        "speedup_low": None,
+        "speedup_high": None,
+        "call_us": None,
+        "eager_us": None,
+    }
+    found = compared([row()], [row(**unmeasured, compile_cold_s=None)], options={"timeout_s": 600.0})
+    assert (found.pieces, found.exit_code) == ((), 0)
+    assert ("measured", "speedup") in {(one.aspect, one.name) for one in found.mismatches}
+    assert ("options", "bench") in {(one.aspect, one.name) for one in found.mismatches}
+
+
+# Speed.
+
+
+def speed(ratio, low, high, **more):
+    return row(speedup=ratio, speedup_low=low, speedup_high=high, **more)
+
+
+def test_slower_beyond_noise_is_worse():
+    piece = piece_of(speed(1.5, 1.45, 1.55), speed(1.2, 1.15, 1.25))
+    assert (kinds(piece.worse), piece.worse[0].severity) == (["speedup"], "warning")
+    assert kinds(piece_of(speed(1.2, 1.15, 1.25), speed(1.5, 1.45, 1.55)).better) == ["speedup"]
+
+
+def test_intervals_that_touch_say_nothing():
+    assert piece_of(speed(1.5, 1.3, 1.7), speed(1.2, 1.1, 1.3)) is None
+
+
+def test_a_difference_within_what_two_processes_differ_by_says_nothing():
+    assert piece_of(speed(1.50, 1.499, 1.501), speed(1.47, 1.469, 1.471)) is None
+
+
+def test_a_difference_within_the_noise_of_both_machines_says_nothing():
+    noise = {"noise": 1.04}
+    assert piece_of(speed(1.5, 1.49, 1.51, **noise), speed(1.4, 1.39, 1.41, noise=0.96)) is None
+    assert piece_of(speed(1.5, 1.49, 1.51, **noise), speed(1.4, 1.39, 1.41, noise=1.0)) is not None
+
+
+@pytest.mark.parametrize("noisy", [True, None])
+def test_a_noisy_machine_says_nothing_and_is_counted(noisy):
+    for before, after in (({}, {"is_noisy": noisy}), ({"is_noisy": noisy}, {})):
+        found = compared([speed(1.5, 1.45, 1.55, **before)], [speed(0.5, 0.45, 0.55, **after)])
+        assert (found.pieces, found.noisy, found.unchanged) == ((), 1, 1)
+
+
+def test_a_slower_piece_whose_eager_mode_got_slower_too_is_judged_by_its_ratio():
+    piece = piece_of(row(call_us=1000.0, eager_us=1500.0), row(call_us=2000.0, eager_us=3000.0))
+    assert (piece.verdict, kinds(piece.noted)) == ("changed", ["call_us"])
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "is_noted"),
+    [
+        ("call_us", 100.0, 119.0, False),
+        ("call_us", 100.0, 500.0, True),
+        ("compile_cold_s", 1.0, 1.9, False),
+        ("compile_cold_s", 10.0, 12.0, False),
+        ("compile_cold_s", 10.0, 90.0, True),
+        ("peak_memory_bytes", 10_000_000, 20_000_000, False),
+        ("peak_memory_bytes", 10**9, 3 * 10**9, True),
+    ],
+)
+def test_single_measurements_are_noted_and_never_a_regression(name, before, after, is_noted):
+    found = compared([row(**{name: before})], [row(**{name: after})], fail_on="info")
+    assert [kinds(piece.noted) for piece in found.pieces] == ([[name]] if is_noted else [])
+    assert found.exit_code == 0
+
+
+def test_compile_times_of_a_run_with_and_without_a_bench_are_not_compared():
+    before = row(compile_cold_s=None, speedup=None, compile_s=1.0, peak_memory_bytes=10**8)
+    after = row(compile_cold_s=None, speedup=None, compile_s=9.0, peak_memory_bytes=10**8)
+    assert kinds(piece_of(before, after).noted) == ["compile_s"]
+    assert piece_of(before, row(compile_s=9.0, peak_memory_bytes=10**9)) is None
+
+
+# Findings.
+
+
+def test_a_new_finding_is_worse_by_its_severity():
+    found = compared(
+        [row(causes=(cause(),))], [row(causes=(cause(), cause(fingerprint="f2", line=50, text="y.item()")))]
+    )
+    (change,) = found.pieces[0].worse
+    assert (change.kind, change.severity, change.cause.fingerprint) == ("cause", "warning", "f2")
+    assert [(one.code, one.lines, one.targets) for one in found.new_causes] == [("GD101", (50,), ("bert",))]
+
+
+def test_a_new_finding_of_less_than_fail_on_fails_nothing():
+    found = compared([row()], [row(causes=(cause(severity="info"),))])
+    assert (found.pieces[0].verdict, found.exit_code) == ("worse", 0)
+    assert compared([row()], [row(causes=(cause(severity="info"),))], fail_on="info").exit_code == 1
+
+
+def test_a_finding_that_moved_is_the_same():
+    assert piece_of(row(causes=(cause(line=41),)), row(causes=(cause(line=99),))) is None
+
+
+def test_a_finding_in_the_words_of_another_torch_is_the_same():
+    assert piece_of(row(causes=(cause(),)), row(causes=(cause(fingerprint="other", line=90),))) is None
+
+
+def test_a_second_finding_of_the_same_line_is_new():
+    piece = piece_of(row(causes=(cause(),)), row(causes=(cause(), cause(fingerprint="f2"))))
+    assert kinds(piece.worse) == ["cause"]
+
+
+def test_a_finding_that_is_replaced_is_one_new_and_one_gone():
+    piece = piece_of(row(causes=(cause(),)), row(causes=(cause(fingerprint="f2", text="other", code="GD103"),)))
+    assert (kinds(piece.worse), kinds(piece.better), piece.verdict) == (["cause"], ["cause"], "worse")
+
+
+def test_findings_gone_because_nothing_is_known_are_no_improvement():
+    piece = piece_of(row(causes=(cause(),)), row(break_sites=None))
+    assert (piece.verdict, piece.better) == ("unknown", ())
+
+
+def test_a_new_finding_of_many_pieces_is_added_up():
+    before = [row(name) for name in "abc"]
+    after = [row(name, causes=(cause(line=number),)) for number, name in enumerate("abc", 1)]
+    (shared,) = compared(before, after).new_causes
+    assert (shared.targets, shared.lines) == (("a", "b", "c"), (1, 2, 3))
+
+
+# What is in one of the two alone.
+
+
+def test_a_piece_that_is_gone_is_unknown_and_no_pass():
+    found = compared([row(), row("gpt2")], [row()])
+    assert ([each.name for each in found.gone], found.exit_code) == (["gpt2"], 2)
+
+
+def test_an_interrupted_survey_is_no_pass():
+    found = compared([row()], [row()], planned=2)
+    assert found.exit_code == 2
+    assert [(one.aspect, one.before, one.after) for one in found.mismatches] == [("planned", "1 of 1", "1 of 2")]
+
+
+def test_an_interrupted_first_survey_is_said_and_fails_nothing():
+    found = compare_surveys(report([row()], planned=2), report([row(), row("b")]), version="0")
+    assert (found.exit_code, [one.aspect for one in found.mismatches]) == (0, ["planned"])
+
+
+def test_a_piece_that_is_new_fails_nothing():
+    found = compared([row()], [row(), failed("new", "compile_failed")])
+    assert ([each.name for each in found.added], found.exit_code) == (["new"], 0)
+
+
+def test_another_shard_is_said():
+    found = compare_surveys(report([row()], shard="1/2"), report([row()], shard="2/2"), version="0")
+    assert [(one.aspect, one.before, one.after) for one in found.mismatches] == [("shard", "1/2", "2/2")]
+
+
+# How the surveys differ.
+
+
+def test_what_differs_between_the_surveys_is_counted_in_pieces():
+    before = [row(name, torch="2.13.0", library="timm 1.0") for name in "abc"]
+    after = [row(name, torch="2.14.0" if name < "c" else "2.13.0", library="timm 1.1", device="H200") for name in "abc"]
+    found = compared(before, after).mismatches
+    assert [(one.aspect, one.before, one.after, one.pieces) for one in found] == [
+        ("torch", "2.13.0", "2.14.0", 2),
+        ("device", "cpu", "H200", 3),
+        ("library", "timm 1.0", "timm 1.1", 3),
+    ]
+
+
+def test_another_number_of_calls_is_said():
+    found = compared([row(calls=2)], [row(calls=3, recompiles=1)]).mismatches
+    assert [(one.aspect, one.before, one.after) for one in found] == [("calls", "2", "3")]
+
+
+def test_many_differences_of_a_kind_are_only_counted():
+    before = [row(name, target=f"old/{name}.py") for name in "abcd"]
+    after = [row(name, target=f"new/{name}.py") for name in "abcd"]
+    (found,) = compared(before, after).mismatches
+    assert (found.aspect, found.before, found.pieces) == ("target", None, 4)
+
+
+def test_the_programs_of_another_version_of_a_library_are_not_said_twice():
+    before = row(target="programs/timm-1.0/vit.py", library="timm 1.0")
+    after = row(target="programs/timm-1.1/vit.py", library="timm 1.1")
+    assert [one.aspect for one in compared([before], [after]).mismatches] == ["library"]
+
+
+def test_a_version_that_a_failed_piece_lacks_differs_in_nothing():
+    assert compared([row()], [failed("bert", "lost", torch=None)]).mismatches == ()
+
+
+def test_a_variant_of_the_same_name_that_compiles_in_another_way_is_said():
+    variants = (SurveyVariant(name="default", settings={"mode": "max-autotune"}),)
+    found = compared([row()], [row()], variants=variants).mismatches
+    assert [(one.aspect, one.name, one.before, one.after) for one in found] == [
+        ("variant", "default", "backend=inductor", "mode=max-autotune")
+    ]
+
+
+# Added up.
+
+
+def test_means_are_of_the_pieces_that_both_have_and_pass():
+    before = [speed(2.0, 1.9, 2.1), row("b", speedup=8.0, speedup_low=7.0, speedup_high=9.0), row("gone")]
+    after = [speed(1.0, 0.9, 1.1), failed("b", "timeout"), row("new", speedup=100.0)]
+    (variant,) = compared(before, after).variants
+    assert (variant.pieces, variant.judged, variant.passed_before, variant.passed_after) == (2, 2, 2, 1)
+    assert (variant.timed, variant.speedup_before.ratio, variant.speedup_after.ratio) == (1, 2.0, 1.0)
+    assert (variant.compile_cold_s_before, variant.compile_cold_s_after) == (8.0, 8.0)
+
+
+def test_what_cannot_be_judged_any_more_does_not_pass_in_the_numbers_either():
+    (variant,) = compared([row(), row("b")], [row(), failed("b", "lost")]).variants
+    assert (variant.judged, variant.passed_before, variant.passed_after) == (2, 2, 1)
+
+
+def test_the_worst_pieces_come_first():
+    before = [row(name) for name in "abcd"]
+    after = [row("a", break_sites=1), row("b"), failed("c", "lost"), failed("d", "wrong")]
+    assert [piece.verdict for piece in compared(before, after).pieces] == ["unknown", "failing", "worse"]
+
+
+_ROW = st.builds(
+    row,
+    status=st.sampled_from(SURVEY_STATUSES),
+    stage=st.sampled_from([None, "load", "dynamo", "call"]),
+    earlier=st.sampled_from([(), ("crashed",), ("ok",)]),
+    break_sites=st.none() | st.integers(0, 2),
+    coverage=st.none() | st.floats(0, 1),
+    speedup=st.none() | st.floats(0.1, 10),
+    is_noisy=st.none() | st.booleans(),
+    noise=st.none() | st.floats(0, 2),
+    correct=st.none() | st.booleans(),
+    causes=st.lists(st.sampled_from([cause(), cause(fingerprint="f2"), cause(text="b", fingerprint="f3")])).map(tuple),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(_ROW, _ROW)
+def test_nothing_is_a_regression_both_ways_unless_both_have_something(before, after):
+    there, back = compared([before], [after]), compared([after], [before])
+    assert compared([before], [before]).exit_code == 0
+    for found in (there, back):
+        assert found.exit_code in (0, 1, 2)
+        assert len(found.pieces) + found.unchanged == 1
+    if there.pieces and there.pieces[0].is_unjudged:
+        assert there.exit_code == 2
+    # What passes now was never made worse by how it came out.
+    if after.is_passed and there.pieces:
+        assert all(change.kind != "status" for change in there.pieces[0].worse)
+    if before.is_passed and after.is_judged and not after.is_passed:
+        assert there.pieces
+    same = before.status == after.status and after.status == "ok" and before.is_judged and after.is_judged
+    if same and there.pieces and back.pieces:
+        worse, better = there.pieces[0].worse, back.pieces[0].better
+        assert sorted(kinds(worse)) == sorted(kinds(better))
