@@ -81,7 +81,7 @@ def bench_target(request: Request, recording: Path, diagnosis: Diagnosis, asked:
     from graphdoctor.replay.program import Program
     from graphdoctor.replay.replays import Limits, Replays
 
-    limits = Limits(timeout_s=setup.timeout_s or PROCESS_TIMEOUT_S)
+    limits = Limits(setup.timeout_s or PROCESS_TIMEOUT_S, setup.memory_bytes)
 
     def replays(folder: Path) -> Replays:
         return Replays(request, folder, python=setup.interpreter, limits=limits, warm=setup.warm)

@@ -58,7 +58,7 @@ def export_target(
         request,
         recording / EXPORT_FOLDER,
         python=setup.interpreter,
-        limits=Limits(timeout_s=setup.limit_s or PROCESS_TIMEOUT_S),
+        limits=Limits(setup.limit_s or PROCESS_TIMEOUT_S, setup.memory_bytes),
         warm=setup.warm,
     )
     choices = Choices(

@@ -33,6 +33,7 @@ class Setup:
         watching: What to do meanwhile.
         on_trial: Called with how far trials of fixes are, from several threads.
         warm: Where runs of targets start sooner; None to start an interpreter for each.
+        memory_bytes: Resident memory above which a process is stopped; None for no limit.
     """
 
     settings: Settings
@@ -41,6 +42,7 @@ class Setup:
     timeout_s: float | None = None
     on_trial: Callable[[TrialEvent], None] | None = None
     warm: WarmProbes | None = None
+    memory_bytes: int | None = None
 
     @property
     def interpreter(self) -> str:
@@ -117,6 +119,7 @@ def record_target(request: Request, setup: Setup, pool: Pool = "") -> Recorded:
         python=setup.interpreter,
         timeout_s=setup.limit_s,
         watching=setup.watching,
+        memory_bytes=setup.memory_bytes,
         warm=setup.warm,
     )
     sign(folder)
