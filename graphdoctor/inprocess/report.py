@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from graphdoctor.model.diagnosis import Diagnosis
     from graphdoctor.model.recording import Recording
     from graphdoctor.model.result import Result
-    from graphdoctor.render.formats import ConsoleFormat, Format
+    from graphdoctor.render.formats import BytesFormat, ConsoleFormat, Format
 
 _TEXT_WIDTH = 120
 _FRAME = (
@@ -128,7 +128,8 @@ class Report:
     def _page(self) -> str:
         from graphdoctor.render.formats import DIAGNOSIS
 
-        return self._rendered(DIAGNOSIS.named("html"))
+        page = self._rendered(DIAGNOSIS.named("html"))
+        return page if isinstance(page, str) else page.decode()
 
     @cached_property
     def _with_picture(self) -> Result:
@@ -137,15 +138,15 @@ class Report:
         recording = self._read(guards=True, picture=True)
         return Result(self._diagnose(recording), recording.picture)
 
-    def _rendered(self, format: Format[Result] | ConsoleFormat[Result]) -> str:
+    def _rendered(self, format: Format[Result] | ConsoleFormat[Result] | BytesFormat[Result]) -> str | bytes:
         from rich.console import Console
 
         from graphdoctor.model.result import Result
-        from graphdoctor.render.formats import Format, RenderOptions
+        from graphdoctor.render.formats import ConsoleFormat, RenderOptions
 
         options = RenderOptions(root=self._root)
         result = self._with_picture if format.needs_picture else Result(self._diagnosis)
-        if isinstance(format, Format):
+        if not isinstance(format, ConsoleFormat):
             return format.render(result, options)
         buffer = StringIO()
         console = Console(file=buffer, width=_TEXT_WIDTH, force_terminal=False, force_jupyter=False, color_system=None)

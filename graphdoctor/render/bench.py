@@ -6,29 +6,23 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Group
-from rich.measure import Measurement
-from rich.table import Table
 from rich.text import Text
 
 from graphdoctor.model.bench import EAGER
 from graphdoctor.render import bench_words as words
 from graphdoctor.render.cards import Code, Prose, clean, labeled_rows, write
+from graphdoctor.render.figures import CELL_TONES, ONE_LINE, Figure, Folded, grid
 from graphdoctor.render.words import place_text, worth_trying
-from graphdoctor.render.wrapping import prose_breaks
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.console import Console, RenderableType
+    from rich.table import Table
 
     from graphdoctor.model.bench import BenchReport, SweepPoint, Variant
     from graphdoctor.model.diagnosis import Finding
     from graphdoctor.render.words import Tone
 
 _TONES: dict[Tone, str] = {"good": "bold green", "warning": "bold yellow", "bad": "bold red"}
-_CELL_TONES: dict[Tone, str] = {"good": "green", "warning": "yellow", "bad": "red"}
-_NARROW = 100
-"""Below this width, columns stand closer."""
-_ONE_LINE = 132
-"""From this width on, a figure and what belongs to it stand in one line."""
 
 
 def render_bench(report: BenchReport, console: Console, *, is_verbose: bool = False) -> None:
@@ -82,80 +76,34 @@ def _report(report: BenchReport, width: int, *, is_verbose: bool) -> Iterator[Re
 # Tables.
 
 
-class _Folded(Prose):
-    """Text in lines that fit, of which nothing is cut: a name that is too long for a line goes on in the next."""
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The lines."""
-        for part in self.text.divide(prose_breaks(self.text.plain, options.max_width)):
-            part.rstrip()
-            yield from part.wrap(console, options.max_width, overflow="fold")
-
-
-class _Figure:
-    """A figure and what belongs to it, in one line or below each other; it is wrapped only if it must be.
-
-    Args:
-        cell: The figure.
-        is_wide: In one line.
-        style: Of the figure.
-    """
-
-    def __init__(self, cell: words.Cell, *, is_wide: bool, style: str = "") -> None:
-        tone = _CELL_TONES[cell.tone] if cell.tone is not None else style
-        if is_wide and cell.detail:
-            self.lines = [clean(cell.text, tone).append_text(clean(f" ({cell.detail})", "dim"))]
-        else:
-            self.lines = [clean(cell.text, tone)] + ([clean(cell.detail, "dim")] if cell.detail else [])
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The lines."""
-        yield from map(_Folded, self.lines)
-
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        """The longest line, but what is no number can be wrapped."""
-        least, widest = 0, 0
-        for line in self.lines:
-            measured = Prose(line).__rich_measure__(console, options)
-            has_number = any(letter.isdigit() for letter in line.plain)
-            least = max(least, measured.maximum if has_number else measured.minimum)
-            widest = max(widest, measured.maximum)
-        return Measurement(least, widest)
-
-
 def _table(shown: words.Table, *, best: str | None, width: int) -> Table:
-    table = _grid(width)
+    table = grid(width)
     for heading in shown.headings:
-        table.add_column(_Folded(Text(heading)))
+        table.add_column(Folded(Text(heading)))
     for variant, cells in shown.rows:
         style = "bold green" if variant.name == best and best != EAGER else "bold"
-        table.add_row(_name(variant, style), *(_Figure(cell, is_wide=width >= _ONE_LINE) for cell in cells))
+        table.add_row(_name(variant, style), *(Figure(cell, is_wide=width >= ONE_LINE) for cell in cells))
     return table
 
 
 def _name(variant: Variant, style: str) -> RenderableType:
     """Its name, and below it the blocks that it compiles."""
-    regions = [_Folded(clean(", ".join(variant.regions), "dim"))] if variant.regions else []
-    return Group(_Folded(clean(variant.name, style)), *regions)
+    regions = [Folded(clean(", ".join(variant.regions), "dim"))] if variant.regions else []
+    return Group(Folded(clean(variant.name, style)), *regions)
 
 
 def _sweep_table(points: Sequence[SweepPoint], name: str, *, width: int) -> Table:
     """A row for each size, with each variant's speed-up and call."""
-    table = _grid(width)
-    table.add_column(_Folded(clean(name)), justify="right")
+    table = grid(width)
+    table.add_column(Folded(clean(name)), justify="right")
     named = list(dict.fromkeys(variant.name for point in points for variant in point.variants))
     for one in named:
-        table.add_column(_Folded(clean(one)))
+        table.add_column(Folded(clean(one)))
     for point in points:
         found = {variant.name: variant for variant in point.variants}
         cells = [words.size_cell(found.get(one)) for one in named]
-        table.add_row(f"{point.size:,}", *(_Figure(cell, is_wide=width >= _ONE_LINE) for cell in cells))
+        table.add_row(f"{point.size:,}", *(Figure(cell, is_wide=width >= ONE_LINE) for cell in cells))
     return table
-
-
-def _grid(width: int) -> Table:
-    gap = 1 if width < _NARROW else 2
-    return Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, gap, 0, 0))
 
 
 # What is below them.
@@ -192,7 +140,7 @@ def _finding_rows(finding: Finding, names: Sequence[str], *, is_verbose: bool) -
 
 def _ended(report: BenchReport, *, is_verbose: bool) -> Iterator[tuple[str, RenderableType]]:
     for variant in words.ended_variants(report):
-        style = _CELL_TONES[words.result_cell(variant).tone or "warning"]
+        style = CELL_TONES[words.result_cell(variant).tone or "warning"]
         yield variant.status, clean(words.ended_text(variant, is_short=not is_verbose), style)
         if variant.stages is not None:
             lines = words.stages_texts(variant.stages, variant.reason, is_short=not is_verbose)

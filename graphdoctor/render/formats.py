@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from graphdoctor.model.lint import LintReport
     from graphdoctor.model.picture import Picture
     from graphdoctor.model.result import ProfileResult, Result
+    from graphdoctor.model.survey import SurveyReport
+    from graphdoctor.model.survey_comparison import SurveyComparison
 
 C = TypeVar("C")
 """What is rendered."""
@@ -43,12 +45,14 @@ class RenderOptions:
         has_source: Show lines of code where the format can leave them out.
         is_verbose: Show everything, in text.
         is_written: Verified edits are being written, so that nobody has to be told how.
+        pages: The folder, relative to the document, under which the pages of a survey's pieces are; None for no links.
     """
 
     root: Path
     has_source: bool = True
     is_verbose: bool = False
     is_written: bool = False
+    pages: str | None = None
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,27 @@ class ConsoleFormat(Generic[C]):
 
 
 @dataclass(frozen=True)
+class BytesFormat(Generic[C]):
+    """A format for programs whose document isn't text, so that a terminal can't show it.
+
+    Args:
+        name: What ``--format`` takes.
+        render: Renders what it is given.
+        endings: As in ``Format``.
+        needs_guards: As in ``Format``.
+        needs_picture: As in ``Format``.
+        is_page: As in ``Format``.
+    """
+
+    name: str
+    render: Callable[[C, RenderOptions], bytes]
+    endings: tuple[str, ...] = ()
+    needs_guards: bool = False
+    needs_picture: bool = False
+    is_page: bool = False
+
+
+@dataclass(frozen=True)
 class Document(Generic[C]):
     """Something that commands write.
 
@@ -103,7 +128,7 @@ class Document(Generic[C]):
     """
 
     label: str
-    formats: tuple[Format[C] | ConsoleFormat[C], ...]
+    formats: tuple[Format[C] | ConsoleFormat[C] | BytesFormat[C], ...]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -115,7 +140,7 @@ class Document(Generic[C]):
         """The file endings of all of its formats."""
         return tuple(ending for each in self.formats for ending in each.endings)
 
-    def named(self, name: str) -> Format[C] | ConsoleFormat[C]:
+    def named(self, name: str) -> Format[C] | ConsoleFormat[C] | BytesFormat[C]:
         """The format with this name.
 
         Raises:
@@ -130,7 +155,7 @@ class Document(Generic[C]):
         hint = f"Did you mean {near[0]}?" if near else f"Choose {_either(self.names)}."
         raise GraphDoctorError(f"{self.label.capitalize()} can't be written as {name!r}.", hint=hint)
 
-    def of_path(self, path: Path) -> Format[C] | ConsoleFormat[C]:
+    def of_path(self, path: Path) -> Format[C] | ConsoleFormat[C] | BytesFormat[C]:
         """The format that a file's ending chooses.
 
         Raises:
@@ -315,7 +340,15 @@ def _comparison_markdown(comparison: DiagnosisComparison, _: RenderOptions) -> s
 
 
 def _json(
-    document: DiagnosisComparison | CheckReport | LintReport | BenchReport | CureReport | ExportReport, _: RenderOptions
+    document: DiagnosisComparison
+    | CheckReport
+    | LintReport
+    | BenchReport
+    | CureReport
+    | ExportReport
+    | SurveyReport
+    | SurveyComparison,
+    _: RenderOptions,
 ) -> str:
     from graphdoctor.render.json import render_json
 
@@ -323,7 +356,7 @@ def _json(
 
 
 COMPARISON: Document[DiagnosisComparison] = Document(
-    "a comparison",
+    "a comparison of two runs",
     (
         ConsoleFormat("text", _comparison, (".txt", ".text")),
         Format("json", _json, (".json",)),
@@ -331,7 +364,7 @@ COMPARISON: Document[DiagnosisComparison] = Document(
         Format("markdown", _comparison_markdown, (".md",)),
     ),
 )
-"""``diff``."""
+"""``diff`` of two runs."""
 
 
 # The gate's answer. Paths are shown relative to the report's own root, as those of its findings are.
@@ -504,6 +537,107 @@ EXPORT: Document[ExportReport] = Document(
     ),
 )
 """``export``."""
+
+
+# Many targets, each compiled in several ways.
+
+
+def _survey(report: SurveyReport, console: Console, options: RenderOptions) -> None:
+    from graphdoctor.render.survey import render_survey
+
+    render_survey(report, console, is_verbose=options.is_verbose)
+
+
+def _survey_html(report: SurveyReport, options: RenderOptions) -> str:
+    from graphdoctor.render.html.survey import render_survey_page
+
+    return render_survey_page(report, pages=options.pages, has_source=options.has_source)
+
+
+def _survey_markdown(report: SurveyReport, _: RenderOptions) -> str:
+    from graphdoctor.render.survey_markdown import render_survey_markdown
+
+    return render_survey_markdown(report)
+
+
+def _survey_parquet(report: SurveyReport, _: RenderOptions) -> bytes:
+    from graphdoctor.survey.parquet import write_parquet
+
+    return write_parquet(report)
+
+
+def _survey_csv(report: SurveyReport, _: RenderOptions) -> str:
+    from graphdoctor.render.survey_csv import render_survey_csv
+
+    return render_survey_csv(report)
+
+
+SURVEY: Document[SurveyReport] = Document(
+    "a survey",
+    (
+        ConsoleFormat("text", _survey, (".txt", ".text")),
+        Format("json", _json, (".json",)),
+        Format("html", _survey_html, (".html", ".htm")),
+        Format("markdown", _survey_markdown, (".md",)),
+        Format("csv", _survey_csv, (".csv",)),
+        BytesFormat("parquet", _survey_parquet, (".parquet",)),
+    ),
+)
+"""``survey``."""
+
+
+# Two surveys side by side.
+
+
+def _survey_comparison(comparison: SurveyComparison, console: Console, options: RenderOptions) -> None:
+    from graphdoctor.render.survey_comparison import render_survey_comparison
+
+    render_survey_comparison(comparison, console, is_verbose=options.is_verbose)
+
+
+def _survey_comparison_html(comparison: SurveyComparison, options: RenderOptions) -> str:
+    from graphdoctor.render.html.survey_comparison import render_survey_comparison_page
+
+    return render_survey_comparison_page(comparison, has_source=options.has_source)
+
+
+def _survey_comparison_sarif(comparison: SurveyComparison, options: RenderOptions) -> str:
+    from graphdoctor.render.survey_comparison_sarif import render_survey_comparison_sarif
+
+    return render_survey_comparison_sarif(comparison, root=options.root)
+
+
+def _survey_comparison_github(comparison: SurveyComparison, options: RenderOptions) -> str:
+    from graphdoctor.render.survey_comparison_github import render_survey_comparison_github
+
+    return render_survey_comparison_github(comparison, root=options.root)
+
+
+def _survey_comparison_junit(comparison: SurveyComparison, _: RenderOptions) -> str:
+    from graphdoctor.render.survey_comparison_junit import render_survey_comparison_junit
+
+    return render_survey_comparison_junit(comparison)
+
+
+def _survey_comparison_markdown(comparison: SurveyComparison, _: RenderOptions) -> str:
+    from graphdoctor.render.survey_comparison_markdown import render_survey_comparison_markdown
+
+    return render_survey_comparison_markdown(comparison)
+
+
+SURVEY_COMPARISON: Document[SurveyComparison] = Document(
+    "a comparison of two surveys",
+    (
+        ConsoleFormat("text", _survey_comparison, (".txt", ".text")),
+        Format("json", _json, (".json",)),
+        Format("html", _survey_comparison_html, (".html", ".htm")),
+        Format("markdown", _survey_comparison_markdown, (".md",)),
+        Format("sarif", _survey_comparison_sarif, (".sarif",)),
+        Format("github", _survey_comparison_github),
+        Format("junit", _survey_comparison_junit, (".xml",)),
+    ),
+)
+"""``diff`` of two surveys."""
 
 
 # What lint finds.

@@ -6,7 +6,7 @@ workflow. For the job's summary, use Markdown.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -37,11 +37,23 @@ Level = Literal["error", "warning", "notice"]
 """GitHub's kinds of annotations."""
 
 _ORDER: tuple[Level, ...] = ("error", "warning", "notice")
-_LEVELS: dict[Severity, Level] = {"error": "error", "warning": "warning", "info": "notice"}
+LEVELS: dict[Severity, Level] = {"error": "error", "warning": "warning", "info": "notice"}
+"""The kind of annotation for each severity."""
 
 
 @dataclass(frozen=True)
-class _Annotation:
+class Annotation:
+    """One annotation.
+
+    Args:
+        level: Its kind.
+        title: Its title.
+        lines: What it says.
+        file: Path in the repository; None for none.
+        line: 1-based; None for the whole file.
+        columns: First and last, 1-based; None for the whole line.
+    """
+
     level: Level
     title: str
     lines: tuple[str, ...]
@@ -50,6 +62,7 @@ class _Annotation:
     columns: tuple[int, int | None] | None = None
 
     def command(self) -> str:
+        """It as a workflow command."""
         properties: dict[str, object] = {}
         if self.file is not None:
             properties["file"] = self.file
@@ -72,11 +85,20 @@ def render_github(report: CheckReport, *, root: Path | None = None) -> str:
         root: The repository's folder, which the report's relative paths start from. A finding in a package is shown at
             the line below it that leads there.
     """
-    found = sorted(_annotations(report, root), key=_rank)
+    return commands(_annotations(report, root))
+
+
+def commands(annotations: Iterable[Annotation]) -> str:
+    """Annotations as workflow commands, the worst first, with how many there are if GitHub doesn't show all.
+
+    Args:
+        annotations: In any order.
+    """
+    found = sorted(annotations, key=_rank)
     counts = {level: sum(annotation.level == level for annotation in found) for level in _ORDER}
     if any(count > _SHOWN for count in counts.values()):
         said = ", ".join(counted(count, level) for level, count in counts.items() if count)
-        more = _Annotation(
+        more = Annotation(
             "notice",
             "graphdoctor",
             (f"GitHub shows {_SHOWN} annotations of each kind; this step has {said}. Its log has all of them.",),
@@ -86,7 +108,7 @@ def render_github(report: CheckReport, *, root: Path | None = None) -> str:
     return "".join(annotation.command() + "\n" for annotation in found)
 
 
-def _rank(annotation: _Annotation) -> tuple[int, bool, str, int]:
+def _rank(annotation: Annotation) -> tuple[int, bool, str, int]:
     """By level; annotations without a line first, since they are about a whole target."""
     return (
         _ORDER.index(annotation.level),
@@ -96,18 +118,20 @@ def _rank(annotation: _Annotation) -> tuple[int, bool, str, int]:
     )
 
 
-def _annotations(report: CheckReport, root: Path | None) -> Iterator[_Annotation]:
+def _annotations(report: CheckReport, root: Path | None) -> Iterator[Annotation]:
     for target in report.targets:
         if target.state == "crashed":
-            yield _Annotation("error", f"{target.name} crashed", _lines(target.error or "It didn't run to the end."))
+            yield Annotation(
+                "error", f"{target.name} crashed", error_lines(target.error or "It didn't run to the end.")
+            )
         elif target.error is not None:
-            yield _Annotation("error", f"{target.name} failed", _lines(target.error))
+            yield Annotation("error", f"{target.name} failed", error_lines(target.error))
         if target.is_more_eager:
             for words in more_eager_texts(target):
-                yield _Annotation("error", f"{target.name}: more runs eagerly", (f"{words}.",))
+                yield Annotation("error", f"{target.name}: more runs eagerly", (f"{words}.",))
         for budget in target.budgets:
             if not budget.is_kept:
-                yield _Annotation("error", f"{target.name}: {budget.name} not met", (f"{budget_text(budget)}.",))
+                yield Annotation("error", f"{target.name}: {budget.name} not met", (f"{budget_text(budget)}.",))
     for finding, targets, worse in _by_place(report.targets):
         names = targets if len(report.targets) > 1 else []
         yield _of_finding(finding, names, worse, root)
@@ -115,7 +139,7 @@ def _annotations(report: CheckReport, root: Path | None) -> Iterator[_Annotation
         what = f"ignore[{', '.join(unused.codes)}]" if unused.codes else "This ignore"
         place = file_place(unused.file, root)
         file = place.path if place.base == "SRCROOT" else None
-        yield _Annotation(
+        yield Annotation(
             "notice", "Unused ignore", (f"{what} matches no finding.",), file, (file and unused.line) or None
         )
 
@@ -131,7 +155,7 @@ def _by_place(targets: Sequence[TargetCheck]) -> Iterator[tuple[Finding, list[st
     yield from found.values()
 
 
-def _of_finding(finding: Finding, targets: Sequence[str], worse: str | None, root: Path | None) -> _Annotation:
+def _of_finding(finding: Finding, targets: Sequence[str], worse: str | None, root: Path | None) -> Annotation:
     lines = [finding.message, *([f"Worse than in the baseline: {worse}."] if worse else [])]
     location = finding.location
     place = project_line(finding, root)
@@ -143,8 +167,8 @@ def _of_finding(finding: Finding, targets: Sequence[str], worse: str | None, roo
     if targets:
         lines.append(f"Seen in {', '.join(targets)}.")
     lines.append(f"Read more: graphdoctor rule {finding.code}")
-    return _Annotation(
-        _LEVELS[finding.severity],
+    return Annotation(
+        LEVELS[finding.severity],
         f"{finding.code} {finding.rule}",
         tuple(lines),
         file,
@@ -153,7 +177,8 @@ def _of_finding(finding: Finding, targets: Sequence[str], worse: str | None, roo
     )
 
 
-def _lines(error: str) -> tuple[str, ...]:
+def error_lines(error: str) -> tuple[str, ...]:
+    """A text of several lines as what an annotation says."""
     return tuple(printable_lines(error).split("\n"))
 
 

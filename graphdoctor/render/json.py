@@ -15,6 +15,8 @@ from graphdoctor.model.export import ExportReport
 from graphdoctor.model.job import Job
 from graphdoctor.model.lint import LintReport
 from graphdoctor.model.profile import ProfileReport
+from graphdoctor.model.survey import SurveyReport
+from graphdoctor.model.survey_comparison import SurveyComparison
 from graphdoctor.render.printable import escaped
 
 Document = (
@@ -27,6 +29,8 @@ Document = (
     | CureReport
     | ProfileReport
     | ExportReport
+    | SurveyReport
+    | SurveyComparison
 )
 """The documents that are written as JSON."""
 
@@ -40,6 +44,8 @@ _KINDS: dict[type[Document], str] = {
     CureReport: "cure",
     ProfileReport: "profile",
     ExportReport: "export",
+    SurveyReport: "survey",
+    SurveyComparison: "survey-comparison",
 }
 
 
@@ -58,8 +64,8 @@ def schema_text(kind: str) -> str:
     """JSON Schema of a document, as text.
 
     Args:
-        kind: ``diagnosis``, ``job``, ``comparison``, ``check``, ``lint``, ``bench``, ``cure``, ``profile`` or
-            ``export``.
+        kind: ``diagnosis``, ``job``, ``comparison``, ``check``, ``lint``, ``bench``, ``cure``, ``profile``,
+            ``export``, ``survey`` or ``survey-comparison``.
     """
     document = next(document for document, name in _KINDS.items() if name.split()[0] == kind)
     return orjson.dumps(json_schema(document), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()

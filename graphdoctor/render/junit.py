@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
@@ -46,51 +46,68 @@ def render_junit(report: CheckReport) -> str:
     """
     suites = [_suite(target) for target in report.targets]
     suites += [_skipped_suite(name) for name in report.skipped]
-    root = Element("testsuites", name="graphdoctor check")
+    return junit_document("graphdoctor check", suites, notes=_report_notes(report))
+
+
+def junit_document(name: str, suites: Sequence[Element], *, notes: Sequence[str]) -> str:
+    """A document of these suites.
+
+    Args:
+        name: What it is called.
+        suites: Its suites.
+        notes: What belongs to none of them.
+    """
+    root = Element("testsuites", name=name)
     for count in ("tests", "failures", "errors"):
         root.set(count, str(sum(int(suite.get(count, "0")) for suite in suites)))
     root.extend(suites)
-    if notes := _report_notes(report):
+    if notes:
         # The schema has no place for text outside a suite.
         suite = SubElement(root, "testsuite", name="notes", tests="0", failures="0", errors="0", skipped="0")
-        SubElement(suite, "system-out").text = _text_of(notes)
+        SubElement(suite, "system-out").text = xml_lines_of(notes)
     ElementTree.indent(root)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
 
 
 def _suite(target: TargetCheck) -> Element:
     cases = list(_cases(target))
-    suite = Element("testsuite", name=_text(target.name), tests=str(len(cases)))
-    for count, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
-        suite.set(count, str(sum(case.find(kind) is not None for case in cases)))
+    suite = suite_of(target.name, cases)
     if (seconds := _seconds(target.diagnosis)) is not None:
         suite.set("time", f"{seconds:.3f}")
     properties = SubElement(suite, "properties")
     for name, value in _properties(target):
-        SubElement(properties, "property", name=name, value=_text(value))
+        SubElement(properties, "property", name=name, value=xml_line(value))
     suite.extend(cases)
     if notes := list(_target_notes(target)):
-        SubElement(suite, "system-out").text = _text_of(notes)
+        SubElement(suite, "system-out").text = xml_lines_of(notes)
+    return suite
+
+
+def suite_of(name: str, cases: Sequence[Element]) -> Element:
+    """A suite with the counts of its cases, which aren't in it yet: its properties come first."""
+    suite = Element("testsuite", name=xml_line(name), tests=str(len(cases)))
+    for count, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        suite.set(count, str(sum(case.find(kind) is not None for case in cases)))
     return suite
 
 
 def _skipped_suite(name: str) -> Element:
-    suite = Element("testsuite", name=_text(name), tests="1", failures="0", errors="0", skipped="1")
-    case = _case(name, "runs")
+    suite = Element("testsuite", name=xml_line(name), tests="1", failures="0", errors="0", skipped="1")
+    case = case_of(name, "runs")
     SubElement(case, "skipped", message="It doesn't reach any of the given files.")
     suite.append(case)
     return suite
 
 
 def _cases(target: TargetCheck) -> Iterator[Element]:
-    ran = _case(target.name, "runs")
+    ran = case_of(target.name, "runs")
     if (seconds := _seconds(target.diagnosis)) is not None:
         ran.set("time", f"{seconds:.3f}")
     if target.state == "crashed":
         error = target.error or "It didn't run to the end."
-        SubElement(ran, "error", type="crashed", message=_text(error)).text = _lines(error)
+        SubElement(ran, "error", type="crashed", message=xml_line(error)).text = xml_lines(error)
     elif target.error is not None:
-        SubElement(ran, "failure", type="failed", message=_text(target.error)).text = _lines(target.error)
+        SubElement(ran, "failure", type="failed", message=xml_line(target.error)).text = xml_lines(target.error)
     yield ran
     named: Counter[str] = Counter()
     worse = {item.finding.fingerprint: worse_text(item) for item in target.failing_worse}
@@ -99,26 +116,27 @@ def _cases(target: TargetCheck) -> Iterator[Element]:
         name = f"{finding.code} {place} in {finding.location.function}"
         named[name] += 1
         # Two changing values on one line are two cases, and a report tells cases apart only by name.
-        case = _case(target.name, name if named[name] == 1 else f"{name} ({named[name]})")
-        failure = SubElement(case, "failure", type=_text(finding.code), message=_text(finding.message))
-        failure.text = _text_of(_finding_lines(finding, place, worse.get(finding.fingerprint)))
+        case = case_of(target.name, name if named[name] == 1 else f"{name} ({named[name]})")
+        failure = SubElement(case, "failure", type=xml_line(finding.code), message=xml_line(finding.message))
+        failure.text = xml_lines_of(_finding_lines(finding, place, worse.get(finding.fingerprint)))
         yield case
     if target.is_more_eager:
-        case, words = _case(target.name, "eager code"), "; ".join(more_eager_texts(target))
-        SubElement(case, "failure", type="eager", message=_text(words)).text = _text(words)
+        case, words = case_of(target.name, "eager code"), "; ".join(more_eager_texts(target))
+        SubElement(case, "failure", type="eager", message=xml_line(words)).text = xml_line(words)
         yield case
     if not (target.failing or target.failing_worse) and target.state != "crashed":
-        yield _case(target.name, "no new findings")
+        yield case_of(target.name, "no new findings")
     for budget in target.budgets:
-        case = _case(target.name, budget.name)
+        case = case_of(target.name, budget.name)
         if not budget.is_kept:
             words = budget_text(budget)
-            SubElement(case, "failure", type="budget", message=_text(words)).text = _text(words)
+            SubElement(case, "failure", type="budget", message=xml_line(words)).text = xml_line(words)
         yield case
 
 
-def _case(target: str, name: str) -> Element:
-    return Element("testcase", classname=_text(target), name=_text(name))
+def case_of(target: str, name: str) -> Element:
+    """A test case that passes."""
+    return Element("testcase", classname=xml_line(target), name=xml_line(name))
 
 
 def _finding_lines(finding: Finding, place: str, worse: str | None) -> Iterator[str]:
@@ -185,16 +203,16 @@ def _seconds(diagnosis: Diagnosis | None) -> float | None:
     return sum(durations) if durations else None
 
 
-def _text(text: str) -> str:
+def xml_line(text: str) -> str:
     """A line as an element or an attribute can hold it."""
     return _FORBIDDEN.sub("�", printable(text))
 
 
-def _text_of(lines: Iterable[str]) -> str:
+def xml_lines_of(lines: Iterable[str]) -> str:
     """Lines as an element can hold them."""
-    return "\n".join(map(_text, lines))
+    return "\n".join(map(xml_line, lines))
 
 
-def _lines(text: str) -> str:
+def xml_lines(text: str) -> str:
     """A text of several lines as an element can hold it."""
     return _FORBIDDEN.sub("�", printable_lines(text))

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from graphdoctor.model.progress import DecidedStep, DecidedTrial, TimedPrograms, TrialCounts
 
 _MINUTES_FROM_S = 90
+_HOURS_FROM_S = 5400
 
 
 def counts_text(counts: TrialCounts, left_s: float | None = None) -> str:
@@ -35,7 +36,9 @@ def left_text(left_s: float | None, *, is_open: bool) -> str:
     """
     if left_s is None or left_s < 1:
         return ""
-    if left_s >= _MINUTES_FROM_S:
+    if left_s >= _HOURS_FROM_S:
+        amount = f"{left_s / 3600:.1f} h"
+    elif left_s >= _MINUTES_FROM_S:
         amount = f"{left_s / 60:.0f} min"
     else:
         amount = f"{left_s:.0f} s" if left_s < 10 else f"{round(left_s / 5) * 5} s"

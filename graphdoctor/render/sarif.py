@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from graphdoctor.model.stack import StackEntry
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-_FINGERPRINT = "graphdoctorFingerprint/v1"
-_LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "note"}
+FINGERPRINT = "graphdoctorFingerprint/v1"
+"""The name of our fingerprints."""
+LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "note"}
+"""The level for each severity."""
 _LINK = re.compile(r"\[(?=[^\[\]]*\]\()")
 _SUPPRESSED: dict[str, str] = {
     "path": "per-path-ignores of the configuration",
@@ -32,7 +34,8 @@ _SUPPRESSED: dict[str, str] = {
 }
 
 _State = Literal["new", "unchanged", "updated"]
-_Json = dict[str, Any]
+Json = dict[str, Any]
+"""An object of the log."""
 
 
 def render_sarif(report: CheckReport, *, root: Path | None = None) -> str:
@@ -46,34 +49,53 @@ def render_sarif(report: CheckReport, *, root: Path | None = None) -> str:
         JSON, indented, with a newline at the end.
     """
     codes = sorted({finding.code for target in report.targets for finding in _all_findings(target)})
-    run: _Json = {
-        "tool": {"driver": _driver(report.graphdoctor_version, codes)},
+    results = [
+        result
+        for target in report.targets
+        for result in _results(target, codes, has_baseline=report.baseline is not None, root=root)
+    ]
+    return sarif_log(
+        driver_of(report.graphdoctor_version, [rule_of(code) for code in codes]),
+        _invocation(report, root),
+        results,
+        _run_properties(report),
+    )
+
+
+def sarif_log(driver: Json, invocation: Json, results: Sequence[Json], properties: Json) -> str:
+    """A log of one run.
+
+    Args:
+        driver: The tool, from ``driver_of``.
+        invocation: How it ran.
+        results: What it found.
+        properties: What the standard has no place for.
+    """
+    run: Json = {
+        "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
         "originalUriBaseIds": {
             "SRCROOT": {"description": {"text": "The git repository's root, or the project's folder outside any."}},
             "PACKAGES": {"description": {"text": "The folder that a package is installed in."}},
         },
-        "invocations": [_invocation(report, root)],
-        "results": [
-            result
-            for target in report.targets
-            for result in _results(target, codes, has_baseline=report.baseline is not None, root=root)
-        ],
-        "properties": _run_properties(report),
+        "invocations": [invocation],
+        "results": results,
+        "properties": properties,
     }
-    log = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
-    return json_text(log)
+    return json_text({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]})
 
 
 # The tool and its run.
 
 
-def _driver(version: str, codes: Sequence[str]) -> _Json:
-    driver: _Json = {"name": "graphdoctor", "version": version, "rules": [_rule(code) for code in codes]}
+def driver_of(version: str, rules: Sequence[Json]) -> Json:
+    """The tool, with the rules that results point to by their place."""
+    driver: Json = {"name": "graphdoctor", "version": version, "rules": list(rules)}
     return driver | ({"informationUri": links.DOCS_URL} if links.DOCS_URL else {})
 
 
-def _rule(code: str) -> _Json:
+def rule_of(code: str) -> Json:
+    """One of our rules, with its documentation."""
     rule = PAGES.get(code)
     if rule is None:  # a rule of another version, in a report that was read from a file
         return {"id": code}
@@ -85,22 +107,22 @@ def _rule(code: str) -> _Json:
         "shortDescription": {"text": rule.title()},
         "fullDescription": {"text": " ".join(next(iter(rule.sections().values())).split())},
         "help": {"text": documentation, "markdown": documentation},
-        "defaultConfiguration": {"level": _LEVELS[rule.severity]},
+        "defaultConfiguration": {"level": LEVELS[rule.severity]},
     } | ({"helpUri": url} if url else {})
 
 
-def _invocation(report: CheckReport, root: Path | None) -> _Json:
+def _invocation(report: CheckReport, root: Path | None) -> Json:
     crashed = [target for target in report.targets if target.state == "crashed"]
-    executed = [_notification(*found) for target in report.targets for found in _told(target)]
-    executed += [_notification("note", note) for note in report.notes]
-    configured: list[_Json] = []
+    executed = [notification_of(*found) for target in report.targets for found in _told(target)]
+    executed += [notification_of("note", note) for note in report.notes]
+    configured: list[Json] = []
     for unused in report.unused_ignores:
         what = f"ignore[{', '.join(unused.codes)}]" if unused.codes else "This ignore"
-        place = {"artifactLocation": _artifact(file_place(unused.file, root))}
+        place = {"artifactLocation": artifact_of(file_place(unused.file, root))}
         if unused.line is not None:
             place["region"] = {"startLine": unused.line}
-        notification = _notification("note", f"{what} matches no finding.")
-        configured.append(notification | {"locations": [{"physicalLocation": place}]})
+        told = notification_of("note", f"{what} matches no finding.")
+        configured.append(told | {"locations": [{"physicalLocation": place}]})
     return {
         "executionSuccessful": not crashed,
         "exitCode": report.exit_code,
@@ -120,11 +142,12 @@ def _told(target: TargetCheck) -> Iterator[tuple[str, str]]:
     yield from (("note", f"{target.name}: {words}") for words in baseline_notes(target))
 
 
-def _notification(level: str, text: str) -> _Json:
-    return {"level": level, "message": _message(text)}
+def notification_of(level: str, text: str) -> Json:
+    """What is said of the run as a whole."""
+    return {"level": level, "message": message_of(text)}
 
 
-def _run_properties(report: CheckReport) -> _Json:
+def _run_properties(report: CheckReport) -> Json:
     """What the standard has no place for: targets, budgets, fixed findings.
 
     A fixed finding isn't a result with ``baselineState`` ``absent``: GitHub takes every result for one that exists, and
@@ -150,7 +173,7 @@ def _run_properties(report: CheckReport) -> _Json:
     }
 
 
-def _fixed(entry: BaselineEntry) -> _Json:
+def _fixed(entry: BaselineEntry) -> Json:
     return {name: getattr(entry, name) for name in ("fingerprint", "code", "file", "function", "message")}
 
 
@@ -163,7 +186,7 @@ def _all_findings(target: TargetCheck) -> Iterator[Finding]:
     yield from (ignored.finding for ignored in target.ignored)
 
 
-def _results(target: TargetCheck, codes: Sequence[str], *, has_baseline: bool, root: Path | None) -> Iterator[_Json]:
+def _results(target: TargetCheck, codes: Sequence[str], *, has_baseline: bool, root: Path | None) -> Iterator[Json]:
     worse = {item.finding.fingerprint: worse_text(item) for item in target.worse}
     changed = {finding.fingerprint for finding in target.grown} | set(worse)
     failing = {finding.fingerprint for finding in target.failing}
@@ -180,11 +203,13 @@ def _results(target: TargetCheck, codes: Sequence[str], *, has_baseline: bool, r
         result = {
             "ruleId": finding.code,
             "ruleIndex": codes.index(finding.code),
-            "level": _LEVELS[finding.severity],
-            "message": _message(f"{finding.message}. Worse than in the baseline: {more}" if more else finding.message),
+            "level": LEVELS[finding.severity],
+            "message": message_of(
+                f"{finding.message}. Worse than in the baseline: {more}" if more else finding.message
+            ),
             "locations": [_location(finding.location, root)],
             "occurrenceCount": finding.count,
-            "partialFingerprints": {_FINGERPRINT: finding.fingerprint},
+            "partialFingerprints": {FINGERPRINT: finding.fingerprint},
             # Empty rather than absent: either all results of a run have it or none (§3.27.23).
             "suppressions": [_suppression(ignored)] if ignored is not None else [],
             "properties": _properties(finding, target) | {"isFailing": is_failing},
@@ -200,13 +225,13 @@ def _results(target: TargetCheck, codes: Sequence[str], *, has_baseline: bool, r
         yield result
 
 
-def _suppression(ignored: Ignored) -> _Json:
+def _suppression(ignored: Ignored) -> Json:
     kind = "inSource" if ignored.by == "comment" else "external"
     reason = ignored.reason or _SUPPRESSED.get(ignored.by)
     return {"kind": kind} | ({"justification": reason} if reason else {})
 
 
-def _properties(finding: Finding, target: TargetCheck) -> _Json:
+def _properties(finding: Finding, target: TargetCheck) -> Json:
     verdicts = [
         {
             "title": fix.title,
@@ -228,7 +253,7 @@ def _properties(finding: Finding, target: TargetCheck) -> _Json:
     }
 
 
-def _message(text: str) -> _Json:
+def message_of(text: str) -> Json:
     """Text without links (§3.11.6)."""
     return {"text": _LINK.sub(r"\[", text)}
 
@@ -236,24 +261,25 @@ def _message(text: str) -> _Json:
 # Places.
 
 
-def _location(found: Location | StackEntry, root: Path | None) -> _Json:
+def _location(found: Location | StackEntry, root: Path | None) -> Json:
     """A line; what isn't in a file has only a function."""
     function = (found.function if isinstance(found, Location) else found.qualname) or found.function
-    location: _Json = {"logicalLocations": [{"fullyQualifiedName": function, "kind": "function"}]}
+    location: Json = {"logicalLocations": [{"fullyQualifiedName": function, "kind": "function"}]}
     place = place_of(found, root)
     if place is None:
         return location
-    physical: _Json = {"artifactLocation": _artifact(place)}
+    physical: Json = {"artifactLocation": artifact_of(place)}
     if found.line > 0:
         physical |= _regions(found)
     return {"physicalLocation": physical} | location
 
 
-def _artifact(place: Place) -> _Json:
+def artifact_of(place: Place) -> Json:
+    """A file."""
     return {"uri": place.uri} | ({} if place.base is None else {"uriBaseId": place.base})
 
 
-def _regions(found: Location | StackEntry) -> _Json:
+def _regions(found: Location | StackEntry) -> Json:
     """The expression within its line if its columns are known, otherwise the line without its indentation."""
     line = _line_region(found)
     start, end = found.column, found.end_column
@@ -261,7 +287,7 @@ def _regions(found: Location | StackEntry) -> _Json:
         return {"region": line}
     if end is not None and end <= start:
         end = None
-    region: _Json = {"startLine": found.line, "startColumn": start}
+    region: Json = {"startLine": found.line, "startColumn": start}
     if end is not None:
         region |= {"endLine": found.line, "endColumn": end}
     if found.text is not None and found.indent is not None:
@@ -273,8 +299,8 @@ def _regions(found: Location | StackEntry) -> _Json:
     return {"region": region} if is_whole else {"region": region, "contextRegion": line}
 
 
-def _line_region(found: Location | StackEntry) -> _Json:
-    region: _Json = {"startLine": found.line}
+def _line_region(found: Location | StackEntry) -> Json:
+    region: Json = {"startLine": found.line}
     if found.text:
         if found.indent is not None:
             columns = (found.indent + 1, found.indent + 1 + len(found.text))
@@ -283,18 +309,18 @@ def _line_region(found: Location | StackEntry) -> _Json:
     return region
 
 
-def _related(finding: Finding, root: Path | None) -> Iterator[_Json]:
-    seen: list[_Json] = []
+def _related(finding: Finding, root: Path | None) -> Iterator[Json]:
+    seen: list[Json] = []
     for related in finding.related:
         location = _location(related, root)
         if related.note:
-            location["message"] = _message(related.note)
+            location["message"] = message_of(related.note)
         if location not in seen:
             seen.append(location)
             yield {"id": len(seen)} | location
 
 
-def _code_flow(finding: Finding, root: Path | None) -> _Json:
+def _code_flow(finding: Finding, root: Path | None) -> Json:
     """The call path to the line, outermost first; viewers may hide torch's own lines."""
     steps = [
         {
@@ -310,23 +336,23 @@ def _code_flow(finding: Finding, root: Path | None) -> _Json:
 # Fixes.
 
 
-def _fixes(fixes: Sequence[Fix], root: Path | None) -> Iterator[_Json]:
+def _fixes(fixes: Sequence[Fix], root: Path | None) -> Iterator[Json]:
     """Edits that a viewer applies with one click, so none that a trial has ruled out."""
     for fix in worth_trying(fixes):
         if not fix.diff:
             continue
         changes = [
             {
-                "artifactLocation": _artifact(file_place(edit.path, root)),
+                "artifactLocation": artifact_of(file_place(edit.path, root)),
                 "replacements": [_replacement(replacement) for replacement in edit.replacements],
             }
             for edit in edits_of(fix.diff)
         ]
         if changes:
-            yield {"description": _message(f"{fix.title} ({fix.verdict})"), "artifactChanges": changes}
+            yield {"description": message_of(f"{fix.title} ({fix.verdict})"), "artifactChanges": changes}
 
 
-def _replacement(replacement: Replacement) -> _Json:
+def _replacement(replacement: Replacement) -> Json:
     region = {
         "startLine": replacement.line,
         "startColumn": 1,

@@ -21,7 +21,7 @@ from graphdoctor.lint import lint_files
 from graphdoctor.model.check import Budget
 from graphdoctor.model.result import ProfileResult, Result
 from graphdoctor.render import formats
-from graphdoctor.render.formats import ConsoleFormat, Document, Format, RenderOptions
+from graphdoctor.render.formats import BytesFormat, ConsoleFormat, Document, Format, RenderOptions
 from graphdoctor.rules.catalog import ALL_RULES, RULES
 from graphdoctor.trace.reader import read_recording
 from tests.bench_reports import attention
@@ -30,6 +30,8 @@ from tests.export_reports import blocked
 from tests.job_reports import compiled, job, rank
 from tests.profile_reports import profiled
 from tests.render.check_reports import failed_report, report, target
+from tests.survey_comparisons import changed
+from tests.survey_reports import report as survey_report
 
 RECORDING = Path(__file__).parents[1] / "recordings" / "2.13.0" / "break_in_try"
 OPTIONS = RenderOptions(root=Path("/project"), is_verbose=True)
@@ -38,7 +40,9 @@ EVERY_FORMAT = [
     pytest.param(document, each, id=f"{name.lower()}-{each.name}")
     for name, document in DOCUMENTS.items()
     for each in document.formats
+    if not isinstance(each, BytesFormat)
 ]
+"""Those whose document is text."""
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +62,8 @@ def contents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "BENCH": attention(),
         "CURE": cured(),
         "EXPORT": blocked(),
+        "SURVEY": survey_report(),
+        "SURVEY_COMPARISON": changed(),
         "PROFILE": ProfileResult(profiled(), recording.picture),
         "LINT": lint_files([program], root=folder, version="0"),
         "RULES": list(ALL_RULES.values())[:2],
@@ -91,11 +97,24 @@ def test_every_format_of_every_document_renders(document: Document[Any], each: A
             assert text.startswith("::")
         case "markdown":
             assert text.startswith("## ")
+        case "csv":
+            assert text.startswith("name,target,variant,status,")
         case "text":
             assert text.strip()
             assert "\x1b" not in text
         case unknown:
             pytest.fail(f"say here what {unknown} looks like")
+
+
+def test_a_survey_is_rendered_as_bytes_of_its_table(contents: dict[str, Any]) -> None:
+    each = formats.SURVEY.of_path(Path("survey.parquet"))
+    assert isinstance(each, BytesFormat)
+    content = each.render(contents["SURVEY"], OPTIONS)
+    assert content.startswith(b"PAR1")
+    assert content.endswith(b"PAR1")
+    assert {
+        each.name for document in DOCUMENTS.values() for each in document.formats if isinstance(each, BytesFormat)
+    } == {"parquet"}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS.values(), ids=DOCUMENTS)

@@ -28,6 +28,8 @@ from graphdoctor.model.lint import LintReport
 from graphdoctor.model.picture import Picture
 from graphdoctor.model.profile import ProfileReport
 from graphdoctor.model.result import ProfileResult
+from graphdoctor.model.survey import SurveyReport
+from graphdoctor.model.survey_comparison import SurveyComparison
 from graphdoctor.model.wording import without_middle
 from graphdoctor.render.following import seen_text
 from graphdoctor.render.formats import CHECK, ConsoleFormat
@@ -47,6 +49,8 @@ MODELS = {
     "BENCH": BenchReport,
     "CURE": CureReport,
     "EXPORT": ExportReport,
+    "SURVEY": SurveyReport,
+    "SURVEY_COMPARISON": SurveyComparison,
 }
 
 

@@ -16,6 +16,7 @@ from graphdoctor.render.printable import printable
 
 _STEPS = (1, 2, 5)
 _TICKS = 5
+_NOTHING = Markup()
 _LEAST_GAP = 7.0
 """Between two names of lines, in percent of a drawing's height."""
 
@@ -95,6 +96,29 @@ def bar(axis: Axis, value: float, interval: tuple[float, float], *, kind: str) -
         Markup('<line class="interval" x1="{:.2f}%" x2="{:.2f}%" y1="12" y2="12"/>').format(low, high),
         *(Markup('<line class="interval" x1="{0:.2f}%" x2="{0:.2f}%" y1="8" y2="16"/>').format(each) for each in caps),
     ]
+    return _track(parts)
+
+
+def moved(axis: Axis, before: tuple[float, float, float], after: tuple[float, float, float]) -> Markup:
+    """A number before, above, and the same number after, below, each with its interval; and a line at 1.
+
+    Args:
+        axis: Shared by all such drawings.
+        before: The lower end of its interval, the number, the upper end.
+        after: The same after.
+    """
+    parts = [Markup('<line class="at-one" x1="{0:.2f}%" x2="{0:.2f}%" y1="0" y2="24"/>').format(axis.place(1.0))]
+    for name, height, (low, value, high) in (("was", 8, before), ("now", 17, after)):
+        parts += [
+            Markup('<line class="{0}" x1="{1:.2f}%" x2="{2:.2f}%" y1="{3}" y2="{3}"/>').format(
+                name, axis.place(low), axis.place(high), height
+            ),
+            Markup('<circle class="{}-at" cx="{:.2f}%" cy="{}" r="4"/>').format(name, axis.place(value), height),
+        ]
+    return _track(parts)
+
+
+def _track(parts: Sequence[Markup]) -> Markup:
     return Markup('<svg class="track" aria-hidden="true" focusable="false" width="100%" height="24">{}</svg>').format(
         Markup().join(parts)
     )
@@ -143,6 +167,7 @@ def plot(
     y_name: str,
     dots: Sequence[tuple[float, float, str]] = (),
     level: float | None = None,
+    inside: Markup = _NOTHING,
 ) -> Markup:
     """Lines over an axis.
 
@@ -156,6 +181,7 @@ def plot(
         y_name: What the second shows.
         dots: Points to mark, each with its class.
         level: A number of the second axis at which a line goes across.
+        inside: What else is drawn, made by ``placed``.
     """
     shapes = [_across("grid", y.place(tick.value)) for tick in y_ticks]
     shapes += [_across("at-one", y.place(level))] if level is not None else []
@@ -172,7 +198,7 @@ def plot(
         )
         for at, value, style in (*marks, *dots)
     ]
-    parts += _labels(lines, y)
+    parts += [*_labels(lines, y), inside]
     parts += [
         Markup('<span class="x-tick" style="left:{:.2f}%">{}</span>').format(x.place(tick.value), printable(tick.text))
         for tick in x_ticks
@@ -190,6 +216,19 @@ def plot(
         '<div class="plot" aria-hidden="true"><span class="y-name">{}</span><div class="area">{}{}</div>'
         '<span class="x-name">{}</span></div>'
     ).format(printable(y_name), drawn, Markup().join(parts), printable(x_name))
+
+
+def placed(element: Markup, at: float, value: float, x: Axis, y: Axis) -> Markup:
+    """An element's opening with the place of its middle, to be drawn inside a plot.
+
+    Args:
+        element: What it begins with, up to its attributes, such as ``<i class="piece"``.
+        at: Its number on the first axis.
+        value: Its number on the second.
+        x: The axis from left to right.
+        y: The axis from bottom to top.
+    """
+    return Markup('{} style="left:{:.4g}%;top:{:.4g}%">').format(element, x.place(at), 100 - y.place(value))
 
 
 def _across(style: str, place: float) -> Markup:

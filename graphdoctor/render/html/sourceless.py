@@ -12,7 +12,7 @@ _Model = TypeVar("_Model", bound=Fact)
 
 _OF_PROGRAM = frozenset({"text", "diff", "statement", "traceback"})
 """Fields that hold the program's own lines, in any model."""
-_SENTENCES = frozenset({"message", "title", "conclusion"})
+_SENTENCES = frozenset({"message", "title", "conclusion", "fix"})
 """Fields written by graphdoctor that quote parts of lines between backticks."""
 _CODE_COMMENT = re.compile(r", code: .*$", re.MULTILINE)
 # ``torch/_guards.py`` and ``torch/_dynamo/guards.py``, 2.13: an expression, the line and its place; then a stack.

@@ -1,0 +1,167 @@
+"""Two surveys side by side in a browser."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from graphdoctor.model.survey import SurveyRow
+from graphdoctor.model.survey_comparison import SurveyComparison
+from graphdoctor.render.html.survey_comparison import render_survey_comparison_page
+from graphdoctor.render.survey_comparison_words import HEADINGS, exit_text, verdict
+from graphdoctor.survey.comparison import compare_surveys
+from tests.render.hostile import spoiled
+from tests.render.html.made import HOSTILE
+from tests.render.html.test_page_use import AXE_RUN, NARROW
+from tests.survey_comparisons import HELPER, changed
+from tests.survey_reports import cause, failed, report, row
+
+IN_BROWSER = pytest.mark.slow
+TWO_MIB = 2 * 2**20
+SLOWER = {"speedup": 1.1, "speedup_low": 1.06, "speedup_high": 1.14}
+
+
+def compared(before: Sequence[SurveyRow], after: Sequence[SurveyRow]) -> SurveyComparison:
+    return compare_surveys(report(before), report(after), version="0.2.0")
+
+
+def text_of(markup: str) -> str:
+    """Markup as a person reads it."""
+    body = re.sub(r"<(script|style)\b.*?</\1>", "", markup, flags=re.DOTALL)
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", body)).split())
+
+
+def section(markup: str, name: str) -> str:
+    """What one section says; empty if the page doesn't have it."""
+    found = re.search(rf'<section id="{name}".*?</section>', markup, flags=re.DOTALL)
+    return text_of(found[0]) if found else ""
+
+
+def many(count: int) -> SurveyComparison:
+    """A third of the pieces fails, a third breaks, a third is slower; one in ten is only in one survey."""
+    long = "Traceback (most recent call last)\n" + "  File x, line 1\n" * 2000 + "RuntimeError: the end"
+    after = [
+        failed(f"m{n}", "compile_failed", stage="inductor", error=f"no kernel {n}: " + "x" * 9000, traceback=long)
+        if n % 3 == 0
+        else row(f"m{n}", break_sites=1, causes=(HELPER,))
+        if n % 3 == 1
+        else row(f"m{n}", **SLOWER)
+        for n in range(count)
+    ]
+    names = [f"m{n}" for n in range(count)]
+    return compared([row(name) for name in [*names, *(f"gone{n}" for n in range(count // 10))]], after)
+
+
+def test_the_answer_is_that_of_the_terminal_and_each_verdict_has_its_pieces() -> None:
+    comparison = changed()
+    page = render_survey_comparison_page(comparison)
+    text = section(page, "verdict")
+    why = exit_text(comparison)
+    assert why is not None
+    assert text.index(verdict(comparison)[0]) < text.index(why) < text.index("The option timeout_s was 600.0")
+    for name in ("unknown", "failing", "worse", "flaky", "fixed", "better"):
+        shown = section(page, name)
+        assert HEADINGS[name] in shown
+        for piece in comparison.of(name):
+            assert f"{piece.name} {piece.variant}" in shown
+    assert "removed default" in section(page, "gone")
+    assert "added default eager failed" in section(page, "added")
+    assert "vit default compile 8.00 s → 30.0 s; peak memory" in section(page, "noted")
+    assert "GD102" in section(page, "findings")
+
+
+def test_numbers_stand_before_and_after_with_their_intervals_and_what_is_unknown_is_no_zero() -> None:
+    page = render_survey_comparison_page(
+        compared([row(), row("b"), row("c")], [row(**SLOWER), row("b", coverage=None), failed("c", "lost")])
+    )
+    assert "speed-up 1.50× (1.45 to 1.55) 1.10× (1.06 to 1.14) worse" in section(page, "worse")
+    assert "coverage 100% – unknown now" in section(page, "unknown")
+    assert "outcome ok lost unknown now" in section(page, "unknown")
+
+
+def test_a_speed_up_that_the_machine_hides_is_not_drawn_and_said_to_be_not_compared() -> None:
+    page = render_survey_comparison_page(compared([row()], [row(**SLOWER, is_noisy=True, break_sites=1)]))
+    assert "Speed-ups that changed" not in page
+    assert "1.10× (1.06 to 1.14) not compared: the machine was too busy" in section(page, "worse")
+
+
+def test_new_failures_of_the_same_error_are_one_line() -> None:
+    names = ("alpha", "beta", "gamma")
+    raised = {"stage": "inductor", "error_type": "RuntimeError"}
+    page = render_survey_comparison_page(
+        compared(
+            [row(name) for name in names],
+            [failed(name, "compile_failed", error=f"no kernel for {name}", **raised) for name in names],
+        )
+    )
+    assert "compile failed (Inductor) 3 RuntimeError: no kernel for … alpha, beta, gamma" in section(page, "failing")
+
+
+def test_a_large_comparison_stays_small_and_what_is_cut_is_said() -> None:
+    page = render_survey_comparison_page(many(3000))
+    assert len(page.encode()) < TWO_MIB
+    text = text_of(page)
+    assert "700 more pieces left out; the JSON document has all of them." in text
+    assert "980 more pieces changed less." in text
+    assert re.search(r"… [\d,]+ characters left out …", text)
+    hrefs = set(re.findall(r'href="#([^"]*)"', page))
+    assert hrefs <= set(re.findall(r'id="([^"]*)"', page))
+
+
+def test_nothing_of_a_survey_is_markup_and_source_can_be_left_out() -> None:
+    page = render_survey_comparison_page(spoiled(SurveyComparison, 1, evil=HOSTILE))
+    assert "<img" not in page
+    assert "<svg onload" not in page
+    own = cause(text="kumquat(x)", diff="+kumquat", message="`kumquat(x)` breaks")
+    raised = failed("b", "crashed", traceback="kumquat")
+    comparison = compared([row(), row("b")], [row(causes=(own,)), raised])
+    assert "kumquat" in render_survey_comparison_page(comparison)
+    assert "kumquat" not in render_survey_comparison_page(comparison, has_source=False)
+
+
+# In a browser.
+
+
+def written(folder: Path, comparison: SurveyComparison) -> Path:
+    page = folder / "comparison.html"
+    page.write_text(render_survey_comparison_page(comparison), encoding="utf-8")
+    return page
+
+
+@IN_BROWSER
+def test_pieces_are_filtered_in_all_sections_and_a_link_shows_one_that_is_hidden(visit, tmp_path):
+    file = written(tmp_path, changed())
+    page = visit(file)
+    pieces = page.locator(".piece:visible")
+    count = pieces.count()
+    anchor = page.locator("article.piece", has_text="gpt2").get_attribute("id")
+    page.get_by_label("Filter pieces").fill("inductorerror")
+    expect(pieces).to_have_count(1)
+    expect(page.locator(".filterbar output")).to_have_text(f"1 of {count}")
+    page.evaluate("anchor => location.hash = anchor", anchor)
+    expect(page.locator(f"#{anchor}")).to_be_in_viewport()
+    plain = visit(file, java_script_enabled=False)
+    expect(plain.locator("#failing .piece")).to_be_visible()
+    assert plain.locator("button:not([popovertarget]):visible, .needs-script:visible").count() == 0
+
+
+@IN_BROWSER
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
+def test_axe_finds_no_serious_fault(visit, tmp_path, width, scheme):
+    axe = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
+    for number, comparison in enumerate((changed(), many(400))):
+        (tmp_path / str(number)).mkdir()
+        file = written(tmp_path / str(number), comparison)
+        page = visit(file, viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
+        page.evaluate("document.querySelectorAll('details').forEach((one, at) => (one.open = at < 12))")
+        page.evaluate(axe + ";null")
+        passed, faults = page.evaluate(AXE_RUN)
+        assert passed > 15
+        assert faults == [], number
+        assert visit(file, viewport=NARROW).evaluate("document.documentElement.scrollWidth") <= NARROW["width"]

@@ -1,0 +1,44 @@
+"""The first line of each report says in which dtype and with which batch size the program ran."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from graphdoctor.diagnosis.diagnose import diagnose
+from graphdoctor.render import bench_words, export_words, words
+from graphdoctor.render.cure import render_cure
+from graphdoctor.rules.catalog import RULES
+from tests.bench_reports import mobilenet
+from tests.cure_reports import cured
+from tests.export_reports import exported
+from tests.factories import recording
+from tests.profile_reports import profiled
+
+
+def changed(report: Any) -> Any:
+    options = {**report.target.call_options, "dtype": "bfloat16", "batch": 8}
+    return report.model_copy(update={"target": report.target.model_copy(update={"call_options": options})})
+
+
+@pytest.mark.parametrize(
+    ("title_parts", "report"),
+    [
+        (words.title_parts, diagnose(recording(), RULES, root=Path("/project"), version="0")),
+        (bench_words.title_parts, mobilenet()),
+        (bench_words.title_parts, profiled()),
+        (export_words.title_parts, exported()),
+    ],
+)
+def test_a_dtype_and_a_batch_size_are_in_the_title(title_parts: Any, report: Any) -> None:
+    assert title_parts(changed(report)) == [*title_parts(report), "bfloat16", "batch 8"]
+
+
+def test_they_are_in_the_title_of_a_cure() -> None:
+    buffer = StringIO()
+    render_cure(changed(cured()), Console(file=buffer, width=80, color_system=None))
+    assert buffer.getvalue().splitlines()[0].endswith(" · bfloat16 · batch 8")
