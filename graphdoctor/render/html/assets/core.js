@@ -219,14 +219,19 @@ const gd = (() => {
     const fold = target.closest("tbody.folded")?.previousElementSibling.querySelector("input");
     if (fold) fold.checked = true;
     const block = target.matches("tr, li, article") ? "center" : "start";
-    target.scrollIntoView({ block });
+    bring(target, block);
     stay(target, block);
+  };
+  /** Scroll to a target; around a table that scrolls by itself, its head stays in view too. */
+  const bring = (target, block, behavior = "auto") => {
+    target.scrollIntoView({ block, behavior });
+    target.closest(".row-box")?.scrollIntoView({ block: "nearest", behavior });
   };
   /** Keep a target where it is while drawings above it load, until the reader moves on. */
   const stay = (target, block) => {
     if (!("ResizeObserver" in window)) return;
     const moves = ["wheel", "touchstart", "keydown", "pointerdown"];
-    const observer = new ResizeObserver(() => target.scrollIntoView({ block, behavior: "instant" }));
+    const observer = new ResizeObserver(() => bring(target, block, "instant"));
     const end = () => {
       observer.disconnect();
       for (const move of moves) removeEventListener(move, end);
