@@ -14,6 +14,8 @@ from graphdoctor.render.formats import (
     LINT,
     RECOMPILES,
     RULES,
+    SURVEY,
+    SURVEY_COMPARISON,
     Document,
 )
 
@@ -25,6 +27,8 @@ _DOCUMENTS: dict[str, Document[Any]] = {
     "diff": COMPARISON,
     "check": CHECK,
     "bench": BENCH,
+    "survey": SURVEY,
+    "diff of two surveys": SURVEY_COMPARISON,
     "lint": LINT,
     "rule": RULES,
 }

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from column_tables import columns_table
 from command_help import help_text
 from format_tables import formats_table
 from mkdocs.structure.files import File, Files
@@ -29,6 +30,7 @@ _PARTS: dict[str, Callable[..., str]] = {
     "settings": settings_table,
     "targets": targets_table,
     "formats": formats_table,
+    "columns": columns_table,
 }
 
 

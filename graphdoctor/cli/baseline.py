@@ -51,7 +51,7 @@ def baseline(
     Nothing is written if a target can't be run to its end, or if torch compiled nothing in it.
     """
     from graphdoctor.cli.gating import run_all
-    from graphdoctor.cli.output import check_writable, write_text
+    from graphdoctor.cli.output import check_writable, write_content
     from graphdoctor.cli.running import this_project
     from graphdoctor.cli.terminal import complain
     from graphdoctor.gate.baseline import write_baseline
@@ -74,7 +74,7 @@ def baseline(
             complain(f"{trouble.name}: {trouble.error}", trouble.hint)
         raise GraphDoctorError(f"{file} was not written: {len(troubles)} of {len(ran)} targets can't be written down.")
     update = updated_baseline(before, ran, judged_by, project=project, chosen=chosen)
-    write_text(write_baseline(update.baseline), file, is_quiet=run.quiet)
+    write_content(write_baseline(update.baseline), file, is_quiet=run.quiet)
     _show(update)
 
 

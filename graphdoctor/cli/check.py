@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from graphdoctor.cli.gating import RunOptions, TargetsArgument
-from graphdoctor.cli.options import Color, ColorOption, Given, ShownOptions, VerboseOption, with_options
+from graphdoctor.cli.options import (
+    Color,
+    ColorOption,
+    FailOnOption,
+    Given,
+    ShownOptions,
+    VerboseOption,
+    with_options,
+)
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.render.formats import CHECK
 
 if TYPE_CHECKING:
     from graphdoctor.config import Project
     from graphdoctor.gate.baseline import Baseline
-
-
-class FailOnChoice(StrEnum):
-    """The least severity of a new finding that fails the gate."""
-
-    error = "error"
-    warning = "warning"
-    info = "info"
-    never = "never"
 
 
 def _share(value: float | None) -> float | None:
@@ -55,10 +53,7 @@ def check(
             help="Fail if a smaller share of operations is compiled, 0 to 1.", show_default=False, callback=_share
         ),
     ] = None,
-    fail_on: Annotated[
-        FailOnChoice | None,
-        typer.Option(help="The least severity of a new finding that fails. By default, warning.", show_default=False),
-    ] = None,
+    fail_on: FailOnOption = None,
     baseline: Annotated[
         Path | None,
         typer.Option(help="The baseline file. By default, graphdoctor-baseline.json beside pyproject.toml."),

@@ -19,6 +19,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "bench": "Measure what torch.compile is worth, beside eager mode.",
         "profile": "Report where the time of a compiled call goes.",
         "export": "Find out whether torch.export takes a model, and what blocks it.",
+        "survey": "Compile many targets in several ways, and report them in one table.",
         "report": "Show a recording again without running anything.",
         "diff": "Compare two runs: new and gone findings, graphs, coverage, time.",
     },
@@ -69,6 +70,10 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "export": {
         "graphdoctor export model.py": "strict or not, and what is in the way",
         "graphdoctor export model.py --dynamic --try": "sizes, and fixes",
+    },
+    "survey": {
+        "graphdoctor survey '*.py' -o table.csv": "every file that has a target",
+        "graphdoctor survey model.py --bench -o t.html": "timed beside eager mode",
     },
     "report": {
         "graphdoctor report": "the last recording again",

@@ -13,16 +13,20 @@ if TYPE_CHECKING:
 
 HEADINGS: dict[str, tuple[str, ...]] = {
     "What to run": (
-        *("-m", "--files", "--input", "--calls", "--backward", "--train", "--no-grad", "--seed", "--device"),
-        *("--python", "--timeout"),
+        *("-m", "--files", "--from", "--only", "--exclude", "--shard", "--resume", "--input", "--calls", "--backward"),
+        *("--train", "--no-grad", "--seed", "--device", "--dtype", "--batch", "--python", "--timeout"),
     ),
     "torch.compile": ("--backend", "--mode", "--dynamic", "--fullgraph", "--option", "--regional", "--config"),
-    "What to measure": ("--coverage", "--measure", "--bench", "--variant", "--sweep", "--minify", "--restart"),
+    "What to measure": (
+        *("--coverage", "--measure", "--bench", "--variant", "--sweep", "--minify", "--restart", "--export", "--fix"),
+        "--pages",
+    ),
     "Trials": (
         *("--try", "--unsafe-fixes", "--apply", "--diff", "--again", "--what-if", "--vary", "--run", "--budget"),
         *("--jobs", "--timing", "--no-timing", "--trial-timeout", "--trial-memory"),
     ),
     "What reads logs": ("--on", "--follow"),
+    "Where pieces run": ("--cpus", "--gpus", "--memory", "--retries"),
     "What is allowed": (
         *("--max-breaks", "--max-recompiles", "--max-graphs", "--min-coverage", "--fail-on"),
         *("--baseline", "--no-baseline", "--update", "--allow-empty"),
@@ -43,6 +47,9 @@ _BY_PARAMETER = {
     "is_every_mode": "What to measure",
     "is_dynamic": "What to run",
     "reading_jobs": "What reads logs",
+    "piece_jobs": "Where pieces run",
+    "piece_engine": "Where pieces run",
+    "piece_timeout": "Where pieces run",
 }
 """Headings by parameter, where one flag means something else in another command."""
 

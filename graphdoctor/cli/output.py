@@ -14,7 +14,7 @@ from graphdoctor.cli.streams import is_closed
 from graphdoctor.cli.terminal import file_console, say, stdout_console
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.render.file import write_file
-from graphdoctor.render.formats import ConsoleFormat, Document, Format, RenderOptions
+from graphdoctor.render.formats import BytesFormat, ConsoleFormat, Document, Format, RenderOptions
 from graphdoctor.runs.diagnose import Needs
 
 C = TypeVar("C")
@@ -36,7 +36,7 @@ class Output(Generic[C]):
         is_opened: Open the file in a browser once it is written, if standard output is a terminal.
     """
 
-    format: Format[C] | ConsoleFormat[C]
+    format: Format[C] | ConsoleFormat[C] | BytesFormat[C]
     path: Path | None
     options: RenderOptions
     color: Color = Color.auto
@@ -58,7 +58,7 @@ class Output(Generic[C]):
         if isinstance(self.format, ConsoleFormat) and self.path is None:
             self.format.show(result, stdout_console(self.color), self.options)
         else:
-            write_text(self.text(result), self.path, is_quiet=self.is_quiet)
+            write_content(self.content(result), self.path, is_quiet=self.is_quiet)
         if self.is_opened and self.path is not None and sys.stdout.isatty():
             import typer
 
@@ -78,9 +78,9 @@ class Output(Generic[C]):
         """The same for a command that also writes the edits that it shows."""
         return replace(self, options=replace(self.options, is_written=True))
 
-    def text(self, result: C) -> str:
+    def content(self, result: C) -> str | bytes:
         """A result as it is written to a file."""
-        if isinstance(self.format, Format):
+        if not isinstance(self.format, ConsoleFormat):
             return self.format.render(result, self.options)
         buffer = StringIO()
         self.format.show(result, file_console(buffer, self.color, width=_FILE_WIDTH), self.options)
@@ -109,6 +109,8 @@ def choose_output(document: Document[C], asked: OutputOptions, given: Given, *, 
         check_writable(path, force=asked.force)
     elif is_on_stdout and is_closed(sys.stdout):
         raise GraphDoctorError("Standard output is closed.", hint="Name a file: -o FILE.")
+    elif is_on_stdout:
+        check_shown(format)
     if path is None and "output" not in given:
         given.refuse(("force",), without="-o")
     if not isinstance(format, ConsoleFormat):
@@ -149,7 +151,7 @@ def choose_page(
     return Output(document.named("html"), asked.output or name, options, asked.color, asked.quiet, is_opened)
 
 
-def write_text(text: str, path: Path | None, *, is_quiet: bool) -> None:
+def write_content(content: str | bytes, path: Path | None, *, is_quiet: bool) -> None:
     """Write a document, to a file or to standard output.
 
     Raises:
@@ -157,12 +159,22 @@ def write_text(text: str, path: Path | None, *, is_quiet: bool) -> None:
     """
     if path is None:
         # Documents are UTF-8, whatever the terminal's encoding.
-        sys.stdout.buffer.write(text.encode())
+        sys.stdout.buffer.write(content.encode() if isinstance(content, str) else content)
         sys.stdout.flush()
         return
-    write_file(text, path)
+    write_file(content, path)
     if not is_quiet:
         say(f"Wrote {path}")
+
+
+def check_shown(format: Format[C] | ConsoleFormat[C] | BytesFormat[C]) -> None:
+    """Check before anything runs whether standard output can take a format.
+
+    Raises:
+        GraphDoctorError: It's a terminal, and the format isn't text.
+    """
+    if isinstance(format, BytesFormat) and sys.stdout.isatty():
+        raise GraphDoctorError(f"A terminal can't show {format.name}.", hint="Name a file: -o FILE.")
 
 
 def check_writable(path: Path, *, force: bool) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphdoctor.cli.output import Output, check_writable, write_text
+from graphdoctor.cli.output import Output, check_writable, write_content
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.render.formats import CHECK, RenderOptions
 
@@ -73,9 +73,9 @@ def write_outputs(report: CheckReport, outputs: Sequence[Output[CheckReport]]) -
     Raises:
         GraphDoctorError: A file can't be written.
     """
-    rendered = [(output.text(report), output) for output in outputs]
-    for text, output in rendered:
-        write_text(text, output.path, is_quiet=output.is_quiet)
+    rendered = [(output.content(report), output) for output in outputs]
+    for content, output in rendered:
+        write_content(content, output.path, is_quiet=output.is_quiet)
 
 
 def _guess(file: str) -> str:

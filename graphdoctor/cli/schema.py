@@ -21,6 +21,8 @@ class Document(StrEnum):
     cure = "cure"
     profile = "profile"
     export = "export"
+    survey = "survey"
+    survey_comparison = "survey-comparison"
 
 
 def schema(
@@ -29,8 +31,9 @@ def schema(
         typer.Argument(
             # Too many to be listed in one line.
             show_choices=False,
-            help="diagnosis, which explain and others write; job, which report writes of several ranks; comparison, "
-            "which diff writes; or check, lint, bench, cure, profile or export, which the command of that name writes.",
+            help="diagnosis, which explain and others write; job, which report writes of several ranks; comparison and "
+            "survey-comparison, which diff writes; or check, lint, bench, cure, profile, export or survey, which the "
+            "command of that name writes.",
         ),
     ] = Document.diagnosis,
 ) -> None:

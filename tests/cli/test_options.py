@@ -42,6 +42,7 @@ ITEM = Path(__file__).resolve().parents[1] / "recordings" / "2.13.0" / "item"
         (("report", ITEM, "--open"), "--open", "--html"),
         (("report", ITEM, "--html", "-v"), "--verbose", "--format text"),
         (("diff", ITEM, ITEM, "--no-open"), "--no-open", "--html"),
+        (("diff", ITEM, ITEM, "--fail-on", "error"), "--fail-on", "two surveys"),
         (("check", "model.py", "--force"), "--force", "--output"),
         (("check", "model.py", "--format", "json", "-v"), "--verbose", "--format text"),
         (("bundle", ITEM, "--no-try", "--timeout", "3"), "--timeout", "--try"),
@@ -57,6 +58,33 @@ def test_an_option_without_effect_is_refused(
     assert (found.returncode, found.stdout) == (2, "")
     assert f"error: {flag} has no effect without {needed}." in found.stderr
     assert not (tmp_path / ".graphdoctor").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--dtype", "bfloat61"), ("--dtype: unknown dtype 'bfloat61'.", "Did you mean bfloat16?")),
+        (("--dtype", ""), ("--dtype: unknown dtype ''.", "The dtypes are float32, float64, float16, bfloat16, f32")),
+        (("--batch", "0"), ("Invalid value for '--batch': ",)),
+        (("--batch", "-8"), ("Invalid value for '--batch': ",)),
+    ],
+)
+@pytest.mark.parametrize("command", ["explain", "fix", "recompiles", "guards", "bench", "cure", "profile", "export"])
+def test_a_dtype_and_a_batch_size_that_cannot_be_are_refused(
+    tmp_path: Path, run_here: RunCli, command: str, arguments: tuple[str, ...], says: tuple[str, ...]
+) -> None:
+    (tmp_path / "model.py").write_text("raise AssertionError('nothing may run')\n")
+    found = run_here(command, "model.py", *arguments)
+    assert (found.returncode, found.stdout) == (2, "")
+    for text in says:
+        assert text in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "name"), [("bf16", "bfloat16"), ("f16", "float16"), ("f64", "float64"), ("float32", "float32")]
+)
+def test_a_dtype_has_its_name_in_torch_or_that_of_inputs(text: str, name: str) -> None:
+    assert run_spec({"inputs": (), "config": (), "dtype": text}).dtype == name
 
 
 @pytest.mark.parametrize("command", [("fix",), ("explain", "--try")])
@@ -79,12 +107,13 @@ DOCUMENTS = {
     "fix": formats.FIXES,
     "recompiles": formats.RECOMPILES,
     "guards": formats.GUARDS,
-    "diff": formats.COMPARISON,
+    "diff": formats.SURVEY_COMPARISON,
     "check": formats.CHECK,
     "lint": formats.LINT,
     "bench": formats.BENCH,
     "cure": formats.CURE,
     "export": formats.EXPORT,
+    "survey": formats.SURVEY,
     "profile": formats.PROFILE,
     "rule": formats.RULES,
 }
@@ -106,7 +135,8 @@ def test_a_format_that_it_lacks_is_refused_by_name(run_here: RunCli, command: st
     named = {"diff": (ITEM, ITEM), "rule": ("GD101",), "lint": ("model.py",), "check": ("model.py",)}
     found = run_here(command, *named.get(command, ("model.py",)), "--format", "pdf")
     assert (found.returncode, found.stdout) == (2, "")
-    assert f"{DOCUMENTS[command].label.capitalize()} can't be written as 'pdf'." in found.stderr
+    document = formats.COMPARISON if command == "diff" else DOCUMENTS[command]
+    assert f"{document.label.capitalize()} can't be written as 'pdf'." in found.stderr
     assert "hint: Choose text" in found.stderr
 
 

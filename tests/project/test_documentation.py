@@ -23,6 +23,7 @@ from graphdoctor.inprocess.explainer import Explainer
 from graphdoctor.model import links
 from graphdoctor.model.fixes import Verdict
 from graphdoctor.rules.catalog import PAGES as RULE_PAGES
+from graphdoctor.survey.columns import CAUSE_COLUMNS, COLUMNS
 from tests.conftest import clean_environment, command_folder
 from tests.project.documentation import (
     COMMENTS,
@@ -158,6 +159,15 @@ def test_every_setting_and_every_format_is_in_a_table() -> None:
         assert f"| `{name}` |" in settings.targets_table()
     for name in ("text", "json", "html", "chrome-trace", "sarif", "github", "junit", "markdown"):
         assert f"| `{name}` |" in formats.formats_table()
+
+
+def test_every_column_of_a_survey_is_in_a_table_on_its_page() -> None:
+    page = NAMES["docs/survey-columns.md"].read_text(encoding="utf-8")
+    for of, columns in (("row", COLUMNS), ("cause", CAUSE_COLUMNS)):
+        assert f"<!-- generated: columns {of} -->" in page
+        rows = generator("column_tables").columns_table(of).splitlines()[2:]
+        assert [row.split(" | ")[0] for row in rows] == [f"| `{column.name}`" for column in columns]
+        assert all(row.count(" | ") == 3 for row in rows)
 
 
 def test_installing_without_torch_names_every_other_dependency() -> None:

@@ -1,0 +1,207 @@
+"""``graphdoctor diff`` of two surveys from the outside: what it exits with, what it writes, what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from graphdoctor.survey.parquet import write_parquet
+from tests.conftest import RunCli
+from tests.survey_reports import cause, failed, report, row
+
+ITEM = Path(__file__).resolve().parents[1] / "recordings" / "2.13.0" / "item"
+
+
+def written(folder: Path, name: str, rows: Any = None, **more: Any) -> str:
+    """A survey in a file, by its ending."""
+    made = report(rows, **more)
+    if name.endswith(".json"):
+        (folder / name).write_text(made.model_dump_json())
+    else:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(write_parquet(made))
+    return name
+
+
+def refused(found: Any) -> str:
+    assert (found.returncode, found.stdout) == (2, "")
+    assert "Traceback" not in found.stderr
+    return str(found.stderr)
+
+
+@pytest.mark.parametrize("name", ["before.parquet", "before.json"])
+def test_the_same_survey_passes_in_either_form(tmp_path: Path, run_here: RunCli, name: str) -> None:
+    found = run_here("diff", written(tmp_path, name), written(tmp_path, "after.parquet"))
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "10 pieces compared: no regressions." in found.stdout
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "status"),
+    [
+        ([failed("bert", "compile_failed")], (), 1),
+        ([failed("bert", "compile_failed")], ("--fail-on", "never"), 0),
+        ([row(break_sites=1)], (), 1),
+        ([row(break_sites=1)], ("--fail-on", "error"), 0),
+        ([failed("bert", "lost")], ("--fail-on", "never"), 2),
+        ([row(compile_cold_s=80.0)], ("--fail-on", "info"), 0),
+    ],
+)
+def test_it_exits_as_check_does(
+    tmp_path: Path, run_here: RunCli, rows: Any, options: tuple[str, ...], status: int
+) -> None:
+    before, after = written(tmp_path, "a.parquet", [row()]), written(tmp_path, "b.parquet", rows)
+    found = run_here("diff", before, after, *options)
+    assert (found.returncode, found.stderr) == (status, "")
+
+
+def test_a_result_is_written_though_it_fails(tmp_path: Path, run_here: RunCli) -> None:
+    before, after = written(tmp_path, "a.parquet", [row()]), written(tmp_path, "b.parquet", [row(break_sites=1)])
+    found = run_here("diff", before, after, "-o", "diff.sarif")
+    assert (found.returncode, found.stdout, found.stderr) == (1, "", "Wrote diff.sarif\n")
+    (result,) = json.loads((tmp_path / "diff.sarif").read_text())["runs"][0]["results"]
+    assert result["ruleId"] == "survey-breaks"
+
+
+def test_paths_are_those_from_the_root_of_the_repository(tmp_path: Path, run_cli: RunCli) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "nightly").mkdir()
+    own = cause(file="models/net.py", package=None, fingerprint="own")
+    for name, rows in (("a", [row()]), ("b", [row(causes=(own,)), row("new")])):
+        written(tmp_path / "nightly", f"{name}.parquet", rows)
+    found = run_cli("diff", "a.parquet", "b.parquet", "--format", "github", cwd=tmp_path / "nightly")
+    assert found.stdout.startswith("::warning file=nightly/models/net.py,line=41,")
+
+
+def test_json_has_the_published_schema(tmp_path: Path, run_here: RunCli) -> None:
+    before, after = written(tmp_path, "a.parquet"), written(tmp_path, "b.parquet", report().rows[1:])
+    found = run_here("diff", before, after, "--format", "json")
+    schema = run_here("schema", "survey-comparison")
+    assert found.returncode == 2
+    jsonschema.validate(json.loads(found.stdout), json.loads(schema.stdout))
+    assert json.loads(found.stdout)["gone"][0]["name"] == "bert"
+
+
+def test_a_folder_of_shards_is_compared_as_one(tmp_path: Path, run_here: RunCli) -> None:
+    rows = report().rows
+    for number, part in ((1, rows[:4]), (2, rows[4:])):
+        written(tmp_path, f"shard-{number}/survey.parquet", part, shard=f"{number}/2")
+    found = run_here("diff", written(tmp_path, "before.parquet"), ".")
+    # The folder holds the first survey too, whose rows are the same.
+    assert found.returncode == 0
+    (tmp_path / "shards").mkdir()
+    for number in (1, 2):
+        (tmp_path / f"shard-{number}").rename(tmp_path / "shards" / f"shard-{number}")
+    assert run_here("diff", "before.parquet", "shards").returncode == 0
+    (tmp_path / "shards" / "shard-2" / "survey.parquet").unlink()
+    found = run_here("diff", "before.parquet", "shards")
+    assert found.returncode == 2
+    assert "6 pieces of the first survey are missing" in found.stdout
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """The folder of a survey that has run here, in the form that ``survey`` keeps."""
+    folder = tmp_path / ".graphdoctor" / "20261130-012000-000000-nightly@survey"
+    folder.mkdir(parents=True)
+    made = report(started="2026-11-30T01:20:00Z")
+    described = {
+        "name": made.name,
+        "started": made.started,
+        "seconds": made.seconds,
+        "made": len(made.rows),
+        "kept": 0,
+        "options": made.options,
+        "shard": None,
+        "engine": made.engine,
+        "variants": [variant.model_dump() for variant in made.variants],
+        "pieces": [row.key for row in made.rows],
+        "notes": [],
+    }
+    (folder / "survey.json").write_text(json.dumps(described))
+    with (folder / "rows.jsonl").open("w") as stream:
+        for one in made.rows:
+            line = {"row": one.model_dump(), "plan": "p", "files": {}, "limits": []}
+            stream.write(json.dumps(line) + "\n")
+    return folder
+
+
+@pytest.mark.parametrize("second", [(), ("store",)])
+def test_the_last_survey_is_the_default_and_its_folder_can_be_named(
+    tmp_path: Path, run_here: RunCli, store: Path, second: tuple[str, ...]
+) -> None:
+    before = written(tmp_path, "a.parquet", [row(break_sites=2), *report().rows[1:]])
+    found = run_here("diff", before, *(store for _ in second))
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "10 pieces compared: no regressions, 1 better." in found.stdout
+
+
+def test_the_last_survey_is_not_compared_with_itself(tmp_path: Path, run_here: RunCli, store: Path) -> None:
+    survey = written(tmp_path, "a.parquet", started="2026-11-30T01:20:00Z")
+    assert "error: a.parquet is itself the last survey." in refused(run_here("diff", survey))
+
+
+# What is refused.
+
+
+# What is refused.
+
+
+def test_a_survey_and_a_recording_are_not_compared(tmp_path: Path, run_here: RunCli) -> None:
+    survey = written(tmp_path, "a.parquet")
+    for arguments in ((survey, ITEM), (ITEM, survey)):
+        assert f"error: a.parquet is a survey, and {ITEM} isn't." in refused(run_here("diff", *arguments))
+
+
+def test_a_survey_needs_a_second_one(tmp_path: Path, run_here: RunCli) -> None:
+    survey = written(tmp_path, "a.parquet")
+    assert "error: There is no survey" in refused(run_here("diff", survey))
+    assert "error: There is no survey at b.json." in refused(run_here("diff", survey, "b.json"))
+    assert "error: There is no survey at b.parquet." in refused(run_here("diff", survey, "b.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "flag"),
+    [
+        (("--rank", "0"), "--rank"),
+        (("--own-code",), "--own-code"),
+        (("--select", "GD1"), "--select"),
+        (("--jobs", "2"), "--jobs"),
+    ],
+)
+def test_options_of_recordings_are_refused(
+    tmp_path: Path, run_here: RunCli, arguments: tuple[str, ...], flag: str
+) -> None:
+    survey = written(tmp_path, "a.parquet")
+    said = refused(run_here("diff", survey, survey, *arguments))
+    assert f"error: {flag} has no effect without two recordings." in said
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path: Path, run_here: RunCli) -> None:
+    survey = written(tmp_path, "a.parquet")
+    content = (tmp_path / survey).read_bytes()
+    (tmp_path / "cut.parquet").write_bytes(content[:-100])
+    (tmp_path / "text.parquet").write_text("name\nbert\n")
+    pyarrow.parquet.write_table(pyarrow.table({"name": ["a"]}), tmp_path / "other.parquet")
+    for name, said in (
+        ("cut.parquet", "cut.parquet is cut off"),
+        ("text.parquet", "text.parquet isn't a Parquet file."),
+        ("other.parquet", "other.parquet isn't a survey: it has no metadata of graphdoctor."),
+    ):
+        assert f"error: {said}" in refused(run_here("diff", survey, name))
+
+
+def test_surveys_of_other_pieces_are_not_compared(tmp_path: Path, run_here: RunCli) -> None:
+    one, other = written(tmp_path, "a.parquet", [row("a")]), written(tmp_path, "b.parquet", [row("b")])
+    assert "error: The two surveys have no piece in common." in refused(run_here("diff", one, other))
+
+
+def test_a_comparison_of_runs_has_no_format_for_gates(run_here: RunCli) -> None:
+    said = refused(run_here("diff", ITEM, ITEM, "--format", "sarif"))
+    assert "A comparison of two runs can't be written as 'sarif'." in said

@@ -1,0 +1,330 @@
+"""``graphdoctor survey`` on real programs: one list of awkward ones, and what is asked of its table."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+
+from tests.conftest import RunCli, clean_environment
+
+GOOD = """
+import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        return torch.relu(self.linear(x))
+
+
+def example_inputs():
+    return (torch.randn(4, 8),)
+"""
+BREAKS = GOOD.replace("        return", "        print(x.shape)\n        return")
+HELPER = "def largest(x):\n    return x.abs().max().item()\n"
+SHARES = GOOD.replace("import torch\n", "import torch\n\nfrom helper import largest\n", 1).replace(
+    "torch.relu(self.linear(x))", "self.linear(x) / largest(x)"
+)
+EAGER_FAILS = GOOD.replace("torch.randn(4, 8)", "torch.randn(4, 7)")
+NO_INPUTS = GOOD.partition("def example_inputs")[0]
+EXITS = "import sys\n\nsys.exit(3)\n"
+CRASHES = GOOD.replace("        return", "        import ctypes; ctypes.string_at(0)\n        return")
+HANGS = GOOD.replace("        return", "        import time; time.sleep(1000)\n        return")
+NO_EXPORT = (
+    GOOD.replace("return torch.relu(self.linear(x))", "return Out(torch.relu(self.linear(x)))")
+    + """
+
+class Out:
+    def __init__(self, x):
+        self.x = x
+"""
+)
+"""``torch.export`` knows no class of a program's own."""
+HUNGRY = GOOD.replace("        return", "        self.kept = torch.ones(2**31)\n        return")
+REFUSED = """
+import torch
+from torch._dynamo.backends.registry import register_backend
+
+
+@register_backend
+def refuses(gm, inputs):
+    raise ValueError("not this one")
+""" + GOOD.replace("import torch\n", "", 1)
+PROGRAMS = {
+    "good": GOOD,
+    "breaks": BREAKS,
+    "shares_one": SHARES,
+    "shares_two": SHARES,
+    "helper": HELPER,
+    "eager_fails": EAGER_FAILS,
+    "no_inputs": NO_INPUTS,
+    "exits": EXITS,
+    "crashes": CRASHES,
+    "hangs": HANGS,
+    "hungry": HUNGRY,
+    "refused": REFUSED,
+}
+LIST = """
+name = "awkward"
+timeout = 200
+memory = 3
+retries = 0
+
+[[targets]]
+glob = "[!h]*.py"
+exclude = ["refused.py"]
+
+[[targets]]
+target = "no_inputs.py"
+
+[[targets]]
+target = "exits.py"
+
+[[targets]]
+target = "hungry.py"
+
+[[targets]]
+target = "refused.py"
+backend = "refuses"
+
+[[targets]]
+target = "good.py"
+name = "on a missing device"
+device = "cuda:7"
+
+[[targets]]
+target = "none.py"
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("survey")
+    for name, text in PROGRAMS.items():
+        (found / f"{name}.py").write_text(text)
+    (found / "survey.toml").write_text(LIST)
+    return found
+
+
+def _cli(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "graphdoctor", *args]
+    return subprocess.run(
+        command, cwd=folder, env=clean_environment(), capture_output=True, encoding="utf-8", timeout=400, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def ran(folder: Path) -> subprocess.CompletedProcess[str]:
+    return _cli(
+        folder, "survey", "survey.toml", "-o", "table.json", "-o", "table.parquet", "-o", "table.html", "--jobs", "2"
+    )
+
+
+@pytest.fixture(scope="module")
+def table(folder: Path, ran: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]]:
+    assert ran.returncode == 0, ran.stderr
+    return {row["name"]: row for row in json.loads((folder / "table.json").read_text())["rows"]}
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_the_page_leads_to_the_pages_of_pieces_which_are_beside_it(folder: Path, table: dict[str, Any]) -> None:
+    links = re.findall(r'href="\./(table-files/[^"]+)"', (folder / "table.html").read_text(encoding="utf-8"))
+    assert len({*links}) == sum(row["report"] is not None for row in table.values()) > 0
+    assert all((folder / unquote(link)).is_file() for link in links)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("name", "status", "stage"),
+    [
+        ("good", "ok", None),
+        ("breaks", "ok", None),
+        ("shares_one", "ok", None),
+        ("eager_fails", "eager_failed", "eager"),
+        ("no_inputs.py", "no_inputs", "load"),
+        ("exits.py", "load_failed", "load"),
+        ("crashes", "crashed", "call"),
+        ("hungry.py", "out_of_memory", "call"),
+        ("refused.py", "compile_failed", "backend"),
+        ("on a missing device", "skipped", "load"),
+        ("none.py", "load_failed", "load"),
+    ],
+)
+def test_each_way_to_fail_is_a_row(table, name, status, stage):
+    row = table[name]
+    assert (row["status"], row["stage"]) == (status, stage), row["error"]
+    assert (row["error"] is None) is (status == "ok")
+
+
+@pytest.mark.slow
+def test_counts_are_those_of_explain(folder, table):
+    for name in ("good", "breaks"):
+        summary = json.loads(_cli(folder, "explain", f"{name}.py", "--format", "json").stdout)["summary"]
+        for key in ("calls", "break_sites", "skipped_frames", "recompiles", "graphs", "frames_over_limit"):
+            assert table[name][key] == summary[key]
+
+
+@pytest.mark.slow
+def test_what_never_ran_to_its_end_has_no_counts(table):
+    for name in ("crashes", "exits.py", "none.py", "no_inputs.py", "eager_fails", "refused.py"):
+        assert table[name]["break_sites"] is table[name]["graphs"] is table[name]["coverage"] is None
+
+
+@pytest.mark.slow
+def test_a_shared_helper_is_named_once(folder, table):
+    causes = json.loads((folder / "table.json").read_text())["summary"]["causes"]
+    (shared,) = [cause for cause in causes if cause["function"] == "largest"]
+    assert (shared["file"], shared["lines"], shared["targets"]) == ("helper.py", [2], ["shares_one", "shares_two"])
+
+
+@pytest.mark.slow
+def test_each_row_has_a_page_and_a_command(folder, table):
+    (kept,) = (folder / ".graphdoctor").glob("*@survey")
+    page = (kept / table["breaks"]["report"]).read_text()
+    assert "GD101" in page
+    assert table["breaks"]["command"] == "graphdoctor explain breaks.py"
+    assert table["none.py"]["report"] is None
+
+
+@pytest.mark.slow
+def test_the_table_can_be_shown_again(folder, ran, table):
+    again = _cli(folder, "survey")
+    assert (again.returncode, again.stderr) == (0, "")
+    assert again.stdout == ran.stdout
+    assert _cli(folder, "survey", "table.parquet").stdout == ran.stdout
+    assert _cli(folder, "survey", "table.json").stdout == ran.stdout
+
+
+@pytest.mark.slow
+def test_resume_keeps_what_would_come_out_the_same(folder, table):
+    (folder / "helper.py").write_text(HELPER + "\n")
+    again = _cli(folder, "survey", "survey.toml", "--resume", "--format", "json")
+    report = json.loads(again.stdout)
+    assert (report["kept"], len(report["rows"])) == (len(table) - 2, len(table))
+    assert {line.split()[1] for line in again.stderr.splitlines() if line.endswith(" s")} == {
+        "shares_one",
+        "shares_two",
+    }
+
+
+@pytest.mark.slow
+def test_a_survey_that_is_killed_loses_what_was_running_and_nothing_else(folder):
+    command = [sys.executable, "-m", "graphdoctor", "survey", "good.py", "hangs.py", "--jobs", "1", "--no-pages"]
+    process = subprocess.Popen(command, cwd=folder, env=clean_environment(), stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    assert process.stderr.readline().startswith("1/2 good.py backend=eager: ok")
+    children = _descendants(process.pid)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    end = time.monotonic() + 30
+    while (left := [pid for pid in children if _is_alive(pid)]) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not left
+    again = _cli(
+        folder, "survey", "good.py", "hangs.py", "--resume", "--timeout", "40", "--retries", "0", "--format", "json"
+    )
+    report = json.loads(again.stdout)
+    assert report["kept"] == 1
+    assert {row["name"]: row["status"] for row in report["rows"]} == {"good.py": "ok", "hangs.py": "timeout"}
+
+
+def _descendants(pid: int) -> list[int]:
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in map(int, task.read_text().split()):
+            found += [child, *_descendants(child)]
+    return found
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.slow
+def test_what_export_stops_at_is_told_for_each_target_and_over_all(tmp_path):
+    for name, text in {"one": NO_EXPORT, "other": NO_EXPORT, "good": GOOD}.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    ran = _cli(tmp_path, "survey", "one.py", "other.py", "good.py", "--export", "--no-pages", "-o", "table.json")
+    assert ran.returncode == 0, ran.stderr
+    document = json.loads((tmp_path / "table.json").read_text())
+    one, other, good = document["rows"]
+    assert (good["exports"], good["export_causes"]) == (True, [])
+    for row in (one, other):
+        assert (row["status"], row["exports"], row["causes"]) == ("ok", False, [])
+        assert row["export_error"] == row["export_causes"][0]["message"] == "torch.export can't take `Out` apart"
+        assert row["export_causes"][0]["code"] == "GD601"
+    (cause,) = document["summary"]["export_causes"]
+    assert (cause["targets"], cause["functions"]) == (["one.py", "other.py"], 2)
+    assert "What torch.export stops at\nGD601 2 targets, 2 functions: torch.export can't take `Out` apart" in ran.stdout
+    # What torch says by itself.
+    program = "import one, torch\ntorch.export.export(one.Net(), one.example_inputs())"
+    alone = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert alone.returncode == 1
+    assert "one.Out" in alone.stderr
+
+
+@pytest.mark.slow
+def test_bench_and_fix_and_export_fill_their_columns(folder):
+    ran = _cli(folder, "survey", "breaks.py", "--bench", "--fix", "--export", "--format", "json", "--no-pages", "-q")
+    (row,) = json.loads(ran.stdout)["rows"]
+    assert (row["status"], row["correct"], row["exports"]) == ("ok", True, True)
+    assert row["speedup_low"] <= row["speedup"] <= row["speedup_high"]
+    assert row["eager_us"] > 0
+    assert row["call_us"] > 0
+    assert row["compile_cold_s"] > 0
+    assert row["causes"][0]["fix_verdict"] == "verified"
+    assert row["command"] == "graphdoctor bench breaks.py --backend inductor"
+    assert row["peak_memory_bytes"] > 0
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("none/*.py",), "No Python file matches 'none/*.py'."),
+        (("a.toml", "b.toml"), "There are 2 lists: a.toml, b.toml."),
+        (("none.toml",), "none.toml can't be read: No such file or directory."),
+        (("--from", "transfromers"), "transfromers"),
+        (("model.py", "--shard", "9/8"), "--shard 9/8 isn't a part of a survey."),
+        (("model.py", "--only", "a"), "--only has no effect without --from."),
+        (("--bench",), "--bench has no effect without a list."),
+        (("model.py", "--on", "spark"), "--on spark names no engine."),
+        (("model.py", "-o", "table.pdf"), "The ending of table.pdf isn't that of a format for a survey."),
+        (("model.py", "-o", "a.json", "-o", "./a.json"), "a.json is named twice."),
+        (("none.parquet",), "none.parquet"),
+        (("model.py", "none.parquet"), "none.parquet is a survey that has run, not a list."),
+        (("model.py", "--resume"), "There is no survey 'model.py' to resume."),
+        (("model.py", "--variant", "speed=1"), "there is no speed"),
+        ((), "There is no survey here."),
+    ],
+)
+def test_a_wrong_command_is_a_sentence(run_here: RunCli, args, message):
+    found = run_here("survey", *args)
+    assert (found.returncode, found.stdout) == (2, "")
+    assert message in found.stderr
+    assert "Traceback" not in found.stderr
+
+
+def test_a_cluster_that_does_not_answer_is_a_sentence(run_here: RunCli):
+    pytest.importorskip("ray")
+    found = run_here("survey", "model.py", "--on", "ray://127.0.0.1:1")
+    assert found.returncode == 2
+    assert "There is no answer from a Ray cluster at ray://127.0.0.1:1" in found.stderr
+    assert os.sep not in found.stdout
