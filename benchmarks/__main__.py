@@ -11,10 +11,10 @@ import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from benchmarks import fixes, lint, logs, mutated_logs, overhead, recompiles, report_page, startup
+from benchmarks import fixes, lint, logs, mutated_logs, overhead, recompiles, report_page, startup, survey
 from benchmarks.rows import Row, Share, as_markdown, as_table
 
-PARTS = ("overhead", "recompiles", "fixes", "startup", "logs", "page", "lint", "fuzz")
+PARTS = ("overhead", "recompiles", "fixes", "startup", "logs", "page", "lint", "fuzz", "survey")
 _OF_RECORDINGS = {"overhead", "startup"}
 
 
@@ -74,6 +74,9 @@ def measure(parts: tuple[str, ...], *, pairs: int, is_quick: bool, folder: Path)
     if "fuzz" in parts:
         _say("reading mutated logs")
         rows += mutated_logs.measure(count=100 if is_quick else 20_000, folder=folder)
+    if "survey" in parts:
+        _say("surveying")
+        rows += survey.measure(pairs=min(pairs, 3), is_quick=is_quick, folder=folder)
     return rows
 
 

@@ -1,0 +1,53 @@
+"""Compiles a program and makes its calls without graphdoctor; prints the graphs that a backend got and torch's breaks.
+
+``python count_graphs.py program.py``, where the program has ``build()`` and ``example_inputs()``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+graphs: list[torch.fx.GraphModule] = []
+sites: set[tuple[str, ...]] = set()
+"""File and line of each break, as ``TORCH_LOGS=graph_breaks`` prints them; torch's counters leave some out."""
+
+
+class Sites(logging.Handler):
+    """Notes where torch says it broke."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See ``logging``."""
+        found = re.search(r"^Graph break.* in user code at (.+):(\d+)", record.getMessage())
+        if found:
+            sites.add(found.groups())
+
+
+def counting(gm: torch.fx.GraphModule, _inputs: list[Any]) -> Callable[..., Any]:
+    """A backend that keeps graphs and runs them as they are."""
+    graphs.append(gm)
+    return gm.forward
+
+
+path = Path(sys.argv[1])
+sys.path.insert(0, str(path.parent))
+# A module that torch can import by its name, as a program's own is.
+program = importlib.import_module(path.stem)
+torch.manual_seed(0)
+built = program.build()
+inputs = program.example_inputs()
+positional = inputs if isinstance(inputs, tuple) else ()
+named = inputs if isinstance(inputs, dict) else {}
+torch._logging.set_logs(graph_breaks=True)
+torch._logging.getArtifactLogger("torch._dynamo.symbolic_convert", "graph_breaks").addHandler(Sites())
+with torch.no_grad():
+    torch.compile(built, backend=counting)(*positional, **named)
+print(json.dumps({"graphs": len(graphs), "break_sites": len(sites)}))
