@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -457,19 +458,28 @@ def test_explain_sees_for_free_what_torch_says_below_dynamo(tmp_path: Path, run_
 
 @pytest.mark.slow
 def test_the_page_on_slower_kernels_is_true(tmp_path: Path) -> None:
-    ratios = []
-    for section in ("Example", "Use instead"):
-        code = first_block(ALL_RULES["GD506"], section)
-        name = section.replace(" ", "-")
-        now = measured(code, tmp_path / name)
-        eager = measured(code, tmp_path / f"eager-{name}", eager=True)
-        assert "nothing_compiled" not in [gap.kind for gap in eager.gaps]
-        before = eager.kernels
-        assert now.kernels is not None
-        assert before is not None
-        assert (before.region_runs, before.generated_us) == (0, 0.0)
-        ratios.append((now.kernels.kernels_us or 0) / (before.kernels_us or 1))
-        if section == "Example":
-            assert codes(now.model_copy(update={"eager_kernels": before})) == ["GD506"]
-    # On a busy machine a ratio can be off by more than a tenth.
-    assert ratios[1] < ratios[0] / 2
+    example, instead = (first_block(ALL_RULES["GD506"], section) for section in ("Example", "Use instead"))
+    # Work of others only ever adds to a time, but to either one: the least of a few measurements is what it takes.
+    before = quickest(measured(example, tmp_path / f"eager-{number}", eager=True) for number in range(2))
+    now = quickest(measured(example, tmp_path / f"compiled-{number}") for number in range(2))
+    assert before.kernels is not None
+    assert "nothing_compiled" not in [gap.kind for gap in before.gaps]
+    assert (before.kernels.region_runs, before.kernels.generated_us) == (0, 0.0)
+    assert codes(now.model_copy(update={"eager_kernels": before.kernels})) == ["GD506"]
+    better = measured(instead, tmp_path / "instead")
+    assert better.kernels is not None
+    # The library's product takes a fifth of the time of Inductor's sum.
+    assert better.kernels.library_us
+    assert kernels_us(better) < kernels_us(now) / 2
+
+
+def quickest(recordings: Iterable[Recording]) -> Recording:
+    """The one whose kernels take the least time."""
+    return min(recordings, key=kernels_us)
+
+
+def kernels_us(recording: Recording) -> float:
+    """What the kernels of a call take; it must be known."""
+    assert recording.kernels is not None
+    assert recording.kernels.kernels_us is not None
+    return recording.kernels.kernels_us
