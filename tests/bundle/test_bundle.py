@@ -142,6 +142,7 @@ def test_a_single_log_of_any_name_is_read_again(tmp_path, run_here):
     assert "recording/trace/dedicated_log_torch_trace_mine.log" in names_in(tmp_path / "bundle.zip")
 
 
+@pytest.mark.slow
 def test_a_recording_s_log_keeps_its_place(work, run_here):
     assert run_here("bundle", "--no-try").returncode == 0
     (log,) = (work / ".graphdoctor").glob("*/trace/*.log")

@@ -65,6 +65,7 @@ def test_a_signature_without_the_key_is_none(hostile, tmp_path, run_here, signat
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.slow
 def test_other_commands_on_it_run_nothing(hostile, tmp_path, run_here):
     for command in ("report", "recompiles", "guards", "lint"):
         run_here(command, *([hostile] if command in ("report", "recompiles", "guards") else [tmp_path]))

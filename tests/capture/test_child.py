@@ -88,6 +88,7 @@ def test_half_a_line_of_a_killed_probe_is_left_out(end):
     assert (found.reason, found.phase) == ("killed", "call 2")
 
 
+@pytest.mark.slow
 def test_a_timeout(end):
     found = end(f"{says(PHASE)}\nexec sleep 30", timeout_s=0.5)
     assert (found.reason, found.hint_code) == ("timeout", "timeout")
@@ -130,6 +131,7 @@ SCRIPTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_module", [False, True])
 @pytest.mark.parametrize("program", SCRIPTS)
 def test_a_script(tmp_path, program, is_module):

@@ -102,6 +102,7 @@ def stand_in(tmp_path: Path) -> Callable[[str], Path]:
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_a_probe_and_what_it_started_end_with_a_killed_parent(tmp_path, stand_in):
     python = stand_in("sleep 600 & echo $$ $! > pids; wait")

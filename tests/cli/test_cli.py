@@ -260,6 +260,7 @@ def test_a_file_is_never_coloured(tmp_path, run_here, trace, arguments):
     assert "\x1b" not in (tmp_path / arguments[-1]).read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("variables", "is_coloured"), [({}, True), ({"TERM": "dumb"}, False)], ids=str)
 def test_colours_on_a_terminal(tmp_path, trace, variables, is_coloured):
     ours, theirs = pty.openpty()
@@ -284,6 +285,7 @@ def read_all(descriptor: int) -> bytes:
     return b"".join(chunks)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variables", [{"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "latin-1"}], ids=str)
 def test_a_terminal_may_lack_signs(run_cli, trace, variables):
     process = run_cli("report", trace, env=clean_environment(**variables))
@@ -451,6 +453,7 @@ def test_ctrl_c_ends_with_130(tmp_path):
     assert "Traceback" not in process.stderr
 
 
+@pytest.mark.slow
 def test_the_parent_never_imports_torch(tmp_path, trace):
     code = (
         "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"

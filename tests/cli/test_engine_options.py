@@ -47,6 +47,7 @@ def said(run: RunCli, *arguments: object) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["json", "text"])
 def test_ranks_are_the_same_with_any_number_of_jobs(run_here: RunCli, job: Path, form: str) -> None:
     alone = said(run_here, "report", job, "--jobs", 1, "--format", form)
@@ -60,6 +61,7 @@ def test_a_log_in_parts_says_the_same(run_here: RunCli, small_parts: None, comma
     assert said(run_here, command[0], BARE, "--jobs", 2, *command[1:]) == alone
 
 
+@pytest.mark.slow
 def test_both_sides_of_a_diff_are_read_side_by_side(run_here: RunCli, job: Path) -> None:
     sides = (ITEM, BARE, "--format", "json")
     assert said(run_here, "diff", *sides, "--jobs", 2) == said(run_here, "diff", *sides, "--jobs", 1)

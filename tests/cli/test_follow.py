@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 RECORDINGS = Path(__file__).resolve().parent.parent / "recordings" / "2.13.0"
 LIMIT_S = 60
 

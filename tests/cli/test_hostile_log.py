@@ -112,6 +112,7 @@ def test_a_terminal_gets_no_byte_of_theirs_that_it_would_obey(logs, tmp_path, ar
     assert [path for path in tmp_path.rglob("*") if not path.name.isprintable()] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "args"),
     [

@@ -12,6 +12,8 @@ import pytest
 
 from tests.conftest import RunCli
 
+pytestmark = pytest.mark.slow
+
 RECORDINGS = Path(__file__).parents[1] / "recordings" / "2.13.0"
 
 

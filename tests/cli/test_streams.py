@@ -10,6 +10,8 @@ import pytest
 
 from tests.conftest import REPOSITORY, clean_environment, command_line
 
+pytestmark = pytest.mark.slow
+
 RECORDING = REPOSITORY / "tests" / "recordings" / "2.13.0" / "item"
 
 
@@ -76,7 +78,6 @@ def example_inputs():
 """
 
 
-@pytest.mark.slow
 def test_a_recording_that_the_program_removes_is_missed(tmp_path, run_cli):
     (tmp_path / "model.py").write_text(MODEL.replace("REMOVED", "True"))
     process = run_cli("explain", "model.py", "--no-coverage")
@@ -85,7 +86,6 @@ def test_a_recording_that_the_program_removes_is_missed(tmp_path, run_cli):
     assert process.stderr.endswith("was removed while the program ran.\n")
 
 
-@pytest.mark.slow
 def test_a_script_that_removes_the_recording_keeps_its_exit_status(tmp_path, run_cli):
     program = MODEL.replace("REMOVED", "True") + "for _ in example_inputs():\n    pass\nraise SystemExit(3)\n"
     (tmp_path / "script.py").write_text(program)
@@ -95,7 +95,6 @@ def test_a_script_that_removes_the_recording_keeps_its_exit_status(tmp_path, run
     assert "please report" not in process.stderr
 
 
-@pytest.mark.slow
 def test_a_log_above_the_limit_of_file_sizes_is_said_to_be_cut(tmp_path):
     (tmp_path / "model.py").write_text(MODEL.replace("REMOVED", "False"))
     script = 'ulimit -f 40; exec "$@"'
@@ -111,7 +110,6 @@ def test_a_log_above_the_limit_of_file_sizes_is_said_to_be_cut(tmp_path):
     assert "changed torch's trace logger" not in process.stdout
 
 
-@pytest.mark.slow
 def test_recordings_go_where_they_are_asked_to_and_are_found_there(tmp_path, run_cli, clean_target):
     process = run_cli("explain", clean_target, "--no-coverage", "-q", "--recordings", "there/inner")
     assert process.returncode == 0, process.stderr

@@ -97,6 +97,7 @@ def test_results_larger_than_a_pipe_come_whole(forks: None) -> None:
     assert [done.result for done in found] == [pieces.big(number) for number in range(6)]
 
 
+@pytest.mark.slow
 def test_no_piece_begins_too_far_ahead(forks: None) -> None:
     order = [done.index for done in Local(2).run(pieces.slow_at_0, list(range(12)), ahead=3)]
     assert sorted(order) == list(range(12))

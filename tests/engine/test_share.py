@@ -18,7 +18,10 @@ from graphdoctor.errors import GraphDoctorError
 from tests.engine import pieces
 from tests.engine.test_local import _is_running, _until, in_order
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux holds processes to cores and adopts them")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="only Linux holds processes to cores and adopts them"),
+]
 
 
 @pytest.mark.skipif(cores() < 2, reason="needs two cores")

@@ -116,6 +116,7 @@ def test_newlines_of_all_kinds_end_lines_and_other_breaks_do_not() -> None:
     assert merged(b"b\x0cB\n", [b"b\x0cC\n", b"c\x0cB\n"])[1] == (0,)
 
 
+@pytest.mark.slow
 def test_a_file_of_5000_lines_takes_no_time_to_speak_of() -> None:
     base = b"".join(b"    value_%d = f(%d)\n\n" % (n % 97, n) for n in range(2500))
     versions = [b"import torch\n" + base.replace(b" f(%d)" % n, b" g()", 1) for n in range(9, 2500, 500)]

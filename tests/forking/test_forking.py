@@ -80,6 +80,7 @@ def forking() -> Any:
     server.close()
 
 
+@pytest.mark.slow
 def test_a_child_has_the_clients_place(forking: list[str], tmp_path: Path) -> None:
     done = subprocess.run(
         [*forking, "import graphdoctor.cli; sys.exit(graphdoctor.cli.__spec__ is None)", "b"],

@@ -99,6 +99,7 @@ def test_what_is_ours_stays_even_if_a_replay_converts_it() -> None:
     assert ours.dtype is torch.float64
 
 
+@pytest.mark.slow
 def test_nothing_is_kept_of_tensors_that_are_gone() -> None:
     change = InDtype(torch.bfloat16, function)
     for _ in range(3):

@@ -16,6 +16,8 @@ import torch
 from graphdoctor.probe.record import generated
 from graphdoctor.probe.record.generated import GeneratedFiles
 
+pytestmark = pytest.mark.slow
+
 SOURCE = "def step(self, x):\n    return x + 1\n\n\nclass Block:\n    def forward(self, x):\n        return x\n"
 
 

@@ -63,6 +63,7 @@ def test_a_backend_gets_its_mode_and_options_as_torch_compile_would_hand_them_on
     assert wrapped.dynamic is True
 
 
+@pytest.mark.slow
 def test_what_torch_compile_made_is_taken_apart() -> None:
     module = torch.nn.Linear(2, 2)
     assert torch_api.original_callable(torch.compile(module)) is module

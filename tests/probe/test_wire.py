@@ -191,6 +191,7 @@ def test_a_request_is_as_declared():
     assert list(problems(request.for_probe(), wire.ProbeRequest, "request")) == []
 
 
+@pytest.mark.slow
 def test_file_names_stand_in_one_place():
     names = {getattr(wire, name) for name in vars(wire) if name.endswith("_FILE")}
     for file in PACKAGE.rglob("*.py"):

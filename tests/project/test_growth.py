@@ -35,6 +35,8 @@ from graphdoctor.trace.origin import Origins
 from graphdoctor.trace.printed_graph import parse_graph
 from tests.factories import change, compiled, entry, frame, graph, recompiled, record, recording
 
+pytestmark = pytest.mark.slow
+
 RECORDINGS = Path(__file__).resolve().parent.parent / "recordings" / "2.13.0"
 MOST = 2.3
 TRIES = 24
@@ -43,6 +45,13 @@ LEAST_S = 4.0
 """What disturbs a machine can last longer than tries of a millisecond."""
 
 Work = Callable[[], object]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _what_the_process_holds_is_looked_at_no_more() -> None:
+    """Looking for garbage in what earlier tests left takes long, for each try."""
+    gc.collect()
+    gc.freeze()
 
 
 def growth(work: Callable[[int], Work], size: int) -> float:
@@ -54,21 +63,15 @@ def growth(work: Callable[[int], Work], size: int) -> float:
     """
     works = work(size), work(2 * size)
     tries: list[tuple[float, float]] = []
-    gc.collect()
-    # What the process holds by now is looked at no more: a second for each try.
-    gc.freeze()
-    try:
-        started = time.monotonic()
-        while len(tries) < TRIES or time.monotonic() - started < LEAST_S:
-            tries.append((taken(works[0]), taken(works[1])))
-            found = min(seconds[1] for seconds in tries) / min(seconds[0] for seconds in tries)
-            if len(tries) >= LEAST_TRIES:
-                # The least of one size can have been luck.
-                found = min(found, statistics.median(larger / smaller for smaller, larger in tries))
-            if found <= MOST:
-                break
-    finally:
-        gc.unfreeze()
+    started = time.monotonic()
+    while len(tries) < TRIES or time.monotonic() - started < LEAST_S:
+        tries.append((taken(works[0]), taken(works[1])))
+        found = min(seconds[1] for seconds in tries) / min(seconds[0] for seconds in tries)
+        if len(tries) >= LEAST_TRIES:
+            # The least of one size can have been luck.
+            found = min(found, statistics.median(larger / smaller for smaller, larger in tries))
+        if found <= MOST:
+            break
     return found
 
 

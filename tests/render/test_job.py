@@ -79,6 +79,7 @@ def test_a_job_reads_well_as_markdown(snapshot: SnapshotAssertion, name: str) ->
     assert render_job_markdown(JOBS[name]()) == snapshot
 
 
+@pytest.mark.slow
 def test_markdown_of_many_ranks_that_all_differ_is_short_enough_for_a_comment() -> None:
     made = job(*(rank(n, *(compiled(f"{c}/0", f"f{c}", graph=f"{n}") for c in range(2000))) for n in range(8)))
     text = render_job_markdown(made)

@@ -97,6 +97,7 @@ def test_hostile_text_stays_in_its_cell_and_mentions_nobody():
     assert "\n# h" not in text
 
 
+@pytest.mark.slow
 def test_a_comment_is_never_longer_than_github_takes_and_says_what_is_missing():
     for answer in (hostile_report(400), report(target(state="failed", new=(hostile_report().targets[0].new * 900)))):
         text = render_check_markdown(answer)

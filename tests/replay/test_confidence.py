@@ -46,6 +46,7 @@ def is_different(ratios: list[float]) -> bool:
     return not low <= 1 <= high
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [2, 3, 5, 7, 120])
 @pytest.mark.parametrize("noise", NOISES)
 def test_equal_programs_rarely_seem_to_differ_however_often_one_looks(noise: Noise, most: int) -> None:
@@ -54,6 +55,7 @@ def test_equal_programs_rarely_seem_to_differ_however_often_one_looks(noise: Noi
     assert statistics.fmean(found) <= 0.05
 
 
+@pytest.mark.slow
 def test_looking_after_each_turn_at_the_same_interval_would_be_wrong() -> None:
     """What the looks are for: the interval of the last one, taken after each turn, is wrong more often than it says."""
     rng = random.Random(5)

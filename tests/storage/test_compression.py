@@ -118,6 +118,7 @@ def test_what_follows_a_stream_and_is_none_is_damage(tmp_path, compression):
         stream.read()
 
 
+@pytest.mark.slow
 def test_a_plain_log_is_read_without_decompressors_and_fsspec(tmp_path):
     (tmp_path / "plain.log").write_bytes(log_content())
     program = """if True:

@@ -33,6 +33,8 @@ from graphdoctor.trace.ranks import find_ranks
 from graphdoctor.trace.reader import read_recording
 from tests.storage.s3 import Store, store
 
+pytestmark = pytest.mark.slow
+
 RECORDINGS = Path(__file__).resolve().parent.parent / "recordings" / "2.13.0"
 PID = 4242
 NOISE = b"[noise]\n" * 2_000_000
@@ -292,7 +294,6 @@ def test_a_document_is_read_from_a_store(s3):
     assert place_named("s3://logs/report.json", Settings()).kind == "document"
 
 
-@pytest.mark.slow
 def test_commands_take_addresses(s3, run_here):
     for command, count in (("report", 1), ("recompiles", 1), ("guards", 1), ("diff", 2)):
         process = run_here(command, *["s3://logs/own"] * count, "--format", "json", env=dict(os.environ))
@@ -301,7 +302,6 @@ def test_commands_take_addresses(s3, run_here):
         assert json.loads(process.stdout)["schema_version"]
 
 
-@pytest.mark.slow
 def test_a_rank_whose_log_is_cut_is_incomplete_in_the_report_of_its_job(s3, run_here):
     s3.cut_at, s3.only = 5000, "rank_1"
     process = run_here("report", "s3://logs/job", "--format", "json", "--jobs", "1", env=dict(os.environ))

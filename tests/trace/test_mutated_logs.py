@@ -15,6 +15,7 @@ from tests.trace.mutated_logs import LogRecord, mutated_logs, read_and_show, rec
 NAME = "2.13.0/refused.bare"
 
 
+@pytest.mark.slow
 @settings(
     max_examples=500, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

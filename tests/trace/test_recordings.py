@@ -150,6 +150,7 @@ def facts(recording: Recording) -> tuple[set, set, set]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 @CUT
 @given(data=st.data())

@@ -122,6 +122,7 @@ def test_events_are_one_list(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=100, derandomize=True, deadline=None)
 @given(log=mutated_logs())
 def test_whatever_a_log_has_in_it_every_record_is_in_the_index(log: bytes) -> None:

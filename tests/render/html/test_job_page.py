@@ -42,6 +42,7 @@ def test_a_page_says_what_the_terminal_says_first(make):
     assert verdict(make())[0] in texts(make())
 
 
+@pytest.mark.slow
 def test_all_ranks_of_a_thousand_and_thousands_of_compiles_stay_small_and_what_is_cut_is_said():
     made = long_job(6000)
     page = render_job_page(made)

@@ -103,6 +103,7 @@ def test_new_failures_of_the_same_error_are_one_line() -> None:
     assert "compile failed (Inductor) 3 RuntimeError: no kernel for … alpha, beta, gamma" in section(page, "failing")
 
 
+@pytest.mark.slow
 def test_a_large_comparison_stays_small_and_what_is_cut_is_said() -> None:
     page = render_survey_comparison_page(many(3000))
     assert len(page.encode()) < TWO_MIB

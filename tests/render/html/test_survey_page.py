@@ -171,6 +171,7 @@ def test_variants_are_compared_on_the_same_targets():
     assert "dynamic 1.50× (1.45 to 1.55) 4.00 s yes" in section
 
 
+@pytest.mark.slow
 def test_two_thousand_rows_stay_small_and_what_is_cut_is_said():
     page = render_survey_page(large(667, 3), pages="files")
     assert len(page.encode()) < TWO_MIB

@@ -67,6 +67,7 @@ ADVERSE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", ADVERSE)
 def test_a_long_text_is_read_in_linear_time(piece: str) -> None:
     # Quadratic work on it would take minutes.
