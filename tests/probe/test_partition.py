@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,12 @@ from graphdoctor.probe.torch_private.torch_codegen import operation_of, value_by
 from graphdoctor.probe.torch_private.torch_partition import Partition, PartitionWatch  # noqa: E402
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _all_objects_are_seen() -> None:
+    """Parameters of the programs, too: what is frozen isn't among the objects that gc names."""
+    gc.unfreeze()
 
 
 class Block(nn.Module):
