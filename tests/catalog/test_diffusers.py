@@ -34,6 +34,28 @@ def test_an_autoencoder_and_a_transformer_that_takes_packed_images_are_written(t
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("ZImageTransformer2DModel", "x = [torch.randn("),
+        ("WanVACETransformer3DModel", "vace_layers=[0]"),
+        ("Kandinsky5Transformer3DModel", "hidden_states = torch.randn(1, 5, 16, 16, "),
+        ("TransformerTemporalModel", "norm_num_groups=2"),
+    ],
+    ids=["list of samples", "fewer chosen layers", "channels last", "smaller groups"],
+)
+def test_a_model_that_asks_for_something_of_its_own_is_written(name: str, said: str) -> None:
+    from graphdoctor.probe.catalog import diffusers as catalog
+    from graphdoctor.probe.catalog.search import find
+
+    program = find(catalog.LIBRARY, name, '"""A program.', memory_bytes=None).text
+    assert said in program
+    names: dict[str, object] = {"__name__": "program"}
+    exec(compile(program, "program.py", "exec"), names)
+    assert names["build"]()(**names["example_inputs"]()) is not None  # type: ignore[operator]
+
+
+@pytest.mark.slow
 def test_a_configuration_has_few_layers_and_widths_that_go_with_the_heads() -> None:
     from graphdoctor.probe.catalog import diffusers as catalog
 
@@ -74,6 +96,7 @@ def test_a_configuration_has_few_layers_and_widths_that_go_with_the_heads() -> N
         ("mat1 and mat2 shapes cannot be multiplied (1280x100 and 20x32)", None),
         ("mat1 and mat2 shapes cannot be multiplied (1280x16 and 64x32)", ("image", 16)),
         ("The size of tensor a (8) must match the size of tensor b (77)", None),
+        ("The size of tensor a (37) must match the size of tensor b (32) at non-singleton dimension 1", ("text", 32)),
     ],
 )
 def test_what_a_model_says_of_a_width_corrects_it(message: str, right: tuple[str, int] | None) -> None:

@@ -30,6 +30,9 @@ _WIDTHS = re.compile(
     r"pooled_projection_dim|encoder_hidden_size|base_dim|ch|base_channels|decoder_base_dim"
 )
 _PIXELS = re.compile(r"sample_size")
+_GROUPS = re.compile(r"(\w+_)?num_groups")
+_CHOSEN_LAYERS = re.compile(r"\w+_layers")
+"""Which of the layers have something: the first of them still is there when there are few."""
 _INNER = ("hidden_size", "dim", "model_dim", "inner_dim")
 
 _FEW_LAYERS = 1
@@ -72,29 +75,38 @@ _WRONG_WIDTH = (
     re.compile(r"to have (?P<wanted>\d+) channels, but got (?P<given>\d+) channels"),
     re.compile(r"expected number of channels in input to be .*? (?P<wanted>\d+)\D+(?P<given>\d+)"),
 )
+_UNLIKE = re.compile(r"size of tensor a \((?P<a>\d+)\) must match the size of tensor b \((?P<b>\d+)\)")
 
 
 class _Input(NamedTuple):
-    """A tensor to be: its shape, as names of widths and numbers, or a value as source."""
+    """A tensor to be: its shape, as names of widths and numbers, or a value as source.
+
+    Args:
+        shape: Its shape.
+        text: The value.
+        is_list: Whether it is a list with a tensor for each sample of the batch.
+    """
 
     shape: tuple[int | str, ...] = ()
     text: str = ""
+    is_list: bool = False
 
 
-_IMAGE, _VIDEO, _PACKED, _SOUND, _FRAMES, _EMBEDDED = (
+_IMAGE, _VIDEO, _PACKED, _SOUND, _FRAMES, _EMBEDDED, _CHANNELS_LAST = (
     (1, "channels", 16, 16),
     (1, "channels", 5, 16, 16),
     (1, 16, "channels"),
     (1, "channels", 64),
     (1, 5, "channels", 16, 16),
     (1, "channels"),
+    (1, 5, 16, 16, "channels"),
 )
 _LARGER_IMAGE, _LARGER_VIDEO, _LONGER_SOUND = (1, "channels", 64, 64), (1, "channels", 9, 64, 64), (1, "channels", 2048)
 _LATENTS: dict[type[torch.nn.Module], tuple[tuple[int | str, ...], ...]] = {
-    torch.nn.Conv3d: (_VIDEO, _FRAMES, _LARGER_VIDEO, _PACKED),
+    torch.nn.Conv3d: (_VIDEO, _FRAMES, _LARGER_VIDEO, _PACKED, _CHANNELS_LAST, _IMAGE),
     torch.nn.Conv2d: (_IMAGE, _LARGER_IMAGE, _VIDEO, _FRAMES, _PACKED),
     torch.nn.Conv1d: (_SOUND, _PACKED, _LONGER_SOUND, _IMAGE),
-    torch.nn.Linear: (_PACKED, _EMBEDDED, _IMAGE, _VIDEO, _FRAMES),
+    torch.nn.Linear: (_PACKED, _EMBEDDED, _IMAGE, _VIDEO, _FRAMES, _CHANNELS_LAST),
 }
 """Shapes of what is denoised or encoded, the likeliest first, by the first of these modules that a model has."""
 
@@ -105,8 +117,16 @@ _INPUTS: tuple[tuple[str, _Input], ...] = (
         _Input(text="torch.ones(1, TOKENS, dtype=torch.bool)"),
     ),
     (r"encoder_hidden_states_image", _Input((1, 4, "image"))),
-    (r"encoder_hidden_states\w*|cap_feats|context", _Input((1, "tokens", "{}"))),
-    (r"pooled_\w+|class_emb|clip_\w+", _Input((1, "{}"))),
+    (r"encoder_hidden_states\w*|cap_feats|context|text_bth|inputs_embeds", _Input((1, "tokens", "{}"))),
+    (r"(?!audio_hidden)\w+_hidden_states", _Input((1, "tokens", "{}"))),
+    (r"(\w+_)?input_ids|prior_token_id", _Input(text="torch.zeros(1, TOKENS, dtype=torch.long)")),
+    (r"prior_token_drop", _Input(text="torch.zeros(1, dtype=torch.bool)")),
+    (r"text_lens", _Input(text="torch.tensor([TOKENS])")),
+    (r"timestep_ratio", _Input(text="torch.tensor([0.5])")),
+    (r"mel", _Input((1, "{}", 64))),
+    (r"visual_rope_pos", _Input(text="[torch.arange(5), torch.arange(8), torch.arange(8)]")),
+    (r"text_rope_pos", _Input(text="torch.arange(TOKENS)")),
+    (r"pooled_\w+|class_emb|clip_\w+|image_embeddings", _Input((1, "{}"))),
     (r"proj_embedding", _Input((1, "{}"))),
     (r"image_embeds", _Input((1, 4, "image"))),
     (r"guidance", _Input(text="torch.tensor([1.0])")),
@@ -118,13 +138,16 @@ _INPUTS: tuple[tuple[str, _Input], ...] = (
     (r"txt_seq_lens", _Input(text="[TOKENS]")),
     (r"original_size|target_size", _Input(text="torch.tensor([[128, 128]])")),
     (r"crop_coords", _Input(text="torch.tensor([[0, 0]])")),
-    (r"num_frames", _Input(text="1")),
+    (r"(audio_)?num_frames", _Input(text="1")),
     (r"height|width", _Input(text="4")),
     (r"fps", _Input(text="torch.tensor([8])")),
     (r"added_cond_kwargs", _Input(text='{"resolution": None, "aspect_ratio": None}')),
     (r"added_time_ids", _Input(text="torch.tensor([[8, 1, 0]])")),
 )
 _DENOISED = re.compile(r"hidden_states|sample|x|latents|z|audio_hidden_states|image_latents|controlnet_cond")
+_BESIDE = re.compile(r"(?!indices_)\w+_latents|control_hidden_states")
+"""Latents with a width of their own, beside those that are denoised."""
+
 _CONDITION = "controlnet_cond"
 _EIGHTFOLD = (1, _CONDITION, 128, 128)
 """The image that a ControlNet goes by is eight times as large as what it has in latent space."""
@@ -132,6 +155,7 @@ _EIGHTFOLD = (1, _CONDITION, 128, 128)
 _ASKED_FOR = {
     "guidance": ("guidance_embeds", "guidance_embed"),
     "class_labels": ("num_embeds_ada_norm", "num_class_embeds"),
+    "encoder_hidden_states_image": ("image_dim",),
 }
 """Optional inputs that are taken only if the configuration says so."""
 
@@ -177,11 +201,12 @@ class _Diffusers:
     def inputs(self, _text: ModelText, model: Any) -> Generator[InputsText, BaseException, None]:  # noqa: ANN401
         parameters = inspect.signature(model.forward).parameters
         kind = next((kind for kind in _LATENTS if _has(model, kind)), torch.nn.Linear)
-        for with_optional in (False, True):
+        # Some take a mask only of another shape than the likeliest.
+        for optional in ((), (*parameters,), (*(name for name in parameters if "mask" not in name),)):
             names = [
                 name
                 for name, each in parameters.items()
-                if each.default is each.empty or (with_optional and _is_taken(name, model.config))
+                if each.default is each.empty or (name in optional and _is_taken(name, model.config))
             ]
             for latents in _LATENTS[kind]:
                 yield from _corrected(_inputs(names, parameters, latents), model.config)
@@ -230,13 +255,23 @@ def _configurations(made: type[Any]) -> Iterator[dict[str, object]]:
     kept = [_reduced(each, defaults) for each in (layers, heads, inner, narrow)]
     layers, heads, inner, narrow = kept
     wider = {name: _doubled(value) if _CHANNELS.fullmatch(name) else value for name, value in narrow.items()}
+    chosen = {name: value[:1] for name, value in defaults.items() if _are_chosen_layers(name, value)}
+    layers = {**layers, **chosen}
+    groups = {name: _FEW_HEADS for name in defaults if _GROUPS.fullmatch(name)}
     given = _given(made)
-    for more in (given, {**given, **_filled(made)}):
+    for more in (given, {**given, **_filled(made)}, {**given, **_filled(made), **groups}):
         yield {**more, **layers, **heads, **narrow, **inner}
         yield {**more, **layers, **heads, **wider, **inner}
         yield {**more, **layers, **heads, **inner}
         yield {**more, **layers, **narrow}
         yield {**more, **layers}
+
+
+def _are_chosen_layers(name: str, value: object) -> bool:
+    """Whether it is a list of some layers' numbers, the first of all among them."""
+    if not _CHOSEN_LAYERS.fullmatch(name) or not isinstance(value, (tuple, list)) or len(value) < 2:
+        return False
+    return value[0] == 0 and list(value) == sorted(set(value))
 
 
 def _given(made: type[Any]) -> dict[str, object]:
@@ -295,15 +330,22 @@ def _inputs(
     for name in names:
         if _DENOISED.fullmatch(name):
             is_image = name == _CONDITION and latents == _IMAGE
-            found[name] = _Input(_EIGHTFOLD if is_image else latents)
+            found[name] = _Input(_EIGHTFOLD if is_image else latents, is_list=_is_list(parameters[name]))
             continue
         known = next((each for pattern, each in _INPUTS if re.fullmatch(pattern, name)), None)
+        if _BESIDE.fullmatch(name):
+            known = _Input(tuple("{}" if part == "channels" else part for part in latents))
         if known is not None:
             shape = tuple(part.format(name) if isinstance(part, str) else part for part in known.shape)
-            found[name] = _Input(shape, known.text)
+            found[name] = _Input(shape, known.text, is_list=bool(shape) and _is_list(parameters[name]))
         elif parameters[name].default is inspect.Parameter.empty:
             raise UnknownParameterError(f"No rule knows a value for {described(parameters[name])} of forward.")
     return found
+
+
+def _is_list(parameter: inspect.Parameter) -> bool:
+    """Whether it takes a list of tensors, and no single one."""
+    return bool(re.match(r"(typing\.)?list\[(torch\.)?Tensor\b", inspect.formatannotation(parameter.annotation)))
 
 
 def _corrected(found: dict[str, _Input], config: Mapping[str, Any]) -> Generator[InputsText, BaseException, None]:
@@ -352,6 +394,8 @@ def _right_width(message: str, widths: Mapping[str, int]) -> tuple[str, int] | N
 
 def _wrong_width(message: str) -> tuple[int, int] | None:
     """The width that was given, and the one that is wanted."""
+    if (said := _UNLIKE.search(message)) and int(said["a"]) in _UNKNOWN:
+        return int(said["a"]), int(said["b"])
     for pattern in _WRONG_WIDTH:
         if said := pattern.search(message):
             return int(said["given"]), int(said["wanted"])
@@ -363,7 +407,9 @@ def _text(found: Mapping[str, _Input], widths: Mapping[str, int], *, axes: int, 
     for name, each in found.items():
         shape = [widths[part] if isinstance(part, str) else part for part in each.shape]
         value = each.text.replace("TOKENS", str(widths["tokens"])).replace("AXES", str(axes))
-        drawn = f"torch.randn({', '.join(map(str, shape))})"
+        drawn = f"torch.randn({', '.join(map(str, shape[each.is_list :]))})"
+        if each.is_list:
+            drawn = f"[{drawn}]"
         if is_float:
             value = value.replace("torch.tensor([1])", "torch.tensor([1.0])")
         lines.append(f"{name} = {value or drawn}")
