@@ -10,7 +10,7 @@ from rich.text import Text
 
 from graphdoctor.model.bench import EAGER
 from graphdoctor.render import bench_words as words
-from graphdoctor.render.cards import Code, Prose, clean, labeled_rows, write
+from graphdoctor.render.cards import Code, Prose, clean, labeled_rows, write_report
 from graphdoctor.render.figures import CELL_TONES, ONE_LINE, Figure, Folded, grid
 from graphdoctor.render.words import place_text, worth_trying
 
@@ -34,15 +34,7 @@ def render_bench(report: BenchReport, console: Console, *, is_verbose: bool = Fa
         is_verbose: Add all figures of calls and break-evens, where the time of a call goes, suggestions in full, and
             where the recordings are.
     """
-    with console.capture() as captured:
-        for renderable in _report(report, console.width, is_verbose=is_verbose):
-            write(console, renderable)
-    text = captured.get()
-    console.file.write(text)
-    if console.file.isatty() and text.count("\n") >= console.height:
-        # What was said first has scrolled away.
-        write(console, Text())
-        write(console, _sentence(report))
+    write_report(console, _report(report, console.width, is_verbose=is_verbose), [_sentence(report)])
 
 
 def _sentence(report: BenchReport) -> Text:

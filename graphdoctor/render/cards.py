@@ -66,6 +66,25 @@ def write(console: Console, renderable: RenderableType) -> None:
     console.print(Trimmed(shown), markup=False, highlight=False)
 
 
+def write_report(console: Console, report: Iterable[RenderableType], answer: Iterable[RenderableType]) -> None:
+    """Print a report, and its answer once more where that has scrolled away.
+
+    Args:
+        console: Where to.
+        report: All of it.
+        answer: What is said first in it.
+    """
+    with console.capture() as captured:
+        for renderable in report:
+            write(console, renderable)
+    text = captured.get()
+    console.file.write(text)
+    if console.file.isatty() and text.count("\n") >= console.height:
+        write(console, Text())
+        for renderable in answer:
+            write(console, renderable)
+
+
 class Trimmed:
     """Anything without the spaces that fill its lines: after a backslash at the end of a line, they would be an error.
 

@@ -27,6 +27,7 @@ from graphdoctor.render.cards import (
     title_line,
     unknown_rows,
     write,
+    write_report,
 )
 from graphdoctor.render.fixes import ending, treatment_sections
 from graphdoctor.render.log_words import log_rows, unshown_text
@@ -72,15 +73,7 @@ def render_console(diagnosis: Diagnosis, console: Console, *, is_verbose: bool =
         is_verbose: Show every finding with torch's full messages and every hint, and each graph with its operations
             and code.
     """
-    with console.capture() as captured:
-        for renderable in _report(diagnosis, console, is_verbose=is_verbose):
-            write(console, renderable)
-    text = captured.get()
-    console.file.write(text)
-    if console.file.isatty() and text.count("\n") >= console.height:
-        # What was said first has scrolled away.
-        write(console, Text())
-        write(console, _sentence(diagnosis))
+    write_report(console, _report(diagnosis, console, is_verbose=is_verbose), [_sentence(diagnosis)])
     if diagnosis.treatment is not None:
         for renderable in ending(diagnosis, diagnosis.treatment):
             write(console, renderable)

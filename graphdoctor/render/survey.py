@@ -11,7 +11,7 @@ from rich.text import Text
 
 from graphdoctor.model.wording import shortened
 from graphdoctor.render import survey_words as words
-from graphdoctor.render.cards import Prose, clean, labeled_rows, write
+from graphdoctor.render.cards import Prose, clean, labeled_rows, write_report
 from graphdoctor.render.figures import CELL_TONES, ONE_LINE, Figure, grid
 from graphdoctor.render.survey_failures import Failure, failures
 from graphdoctor.render.wrapping import cut, longest_name, prose_breaks
@@ -50,16 +50,7 @@ def render_survey(report: SurveyReport, console: Console, *, is_verbose: bool = 
         console: Where to.
         is_verbose: Add all rows, families, failures and causes in full, and what each variant changes.
     """
-    with console.capture() as captured:
-        for renderable in _report(report, console.width, is_verbose=is_verbose):
-            write(console, renderable)
-    text = captured.get()
-    console.file.write(text)
-    if console.file.isatty() and text.count("\n") >= console.height:
-        # What was said first has scrolled away.
-        write(console, Text())
-        for renderable in _answer(report):
-            write(console, renderable)
+    write_report(console, _report(report, console.width, is_verbose=is_verbose), _answer(report))
 
 
 def _report(report: SurveyReport, width: int, *, is_verbose: bool) -> Iterator[RenderableType]:
