@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.rows import Share
-from graphdoctor.lint import lint_files
-from graphdoctor.model.diagnosis import Finding
+from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.fixes.lint import lint_files
 from tests.lint.measured import measure as measure_programs
 from tests.lint.measured import ordinary_programs, small_programs
 
@@ -107,7 +107,7 @@ def _with_forward(tree: ast.Module) -> list[str]:
 
 def _run(package: str, folder: Path) -> tuple[set[tuple[str, int]], set[tuple[str, str]]]:
     """Where torch broke in the package, and the classes, each with its file, that were called to the end."""
-    main = "from graphdoctor.cli import main; main()"
+    main = "from graphdoctor.commands import main; main()"
     options = ("run", "--quiet", "--report", "all.json")
     command = [sys.executable, "-c", main, *options, str(_SCRIPT), package, "called.json"]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)

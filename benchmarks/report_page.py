@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.rows import Row
-from graphdoctor.model.diagnosis import Diagnosis
-from graphdoctor.model.guards import GuardNode, Guards, GuardSet
-from graphdoctor.model.picture import Lane, Phase, Picture, Segment, SourceText, StageGraph, StageNode
-from graphdoctor.model.recompiles import GuardChange, RecompileCause
-from graphdoctor.model.recording import (
+from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.guards import GuardNode, Guards, GuardSet
+from graphdoctor.facts.picture import Lane, Phase, Picture, Segment, SourceText, StageGraph, StageNode
+from graphdoctor.facts.recompiles import GuardChange, RecompileCause
+from graphdoctor.facts.recording import (
     BreakReason,
     BreakRecord,
     Call,
@@ -29,8 +29,8 @@ from graphdoctor.model.recording import (
     Recording,
     TargetInfo,
 )
-from graphdoctor.model.run import ProbeExit
-from graphdoctor.model.stack import StackEntry
+from graphdoctor.facts.run import ProbeExit
+from graphdoctor.facts.stack import StackEntry
 
 _ROOT = Path("/project")
 _PER_FRAME = 4
@@ -50,7 +50,7 @@ def measure(*, rounds: int, compile_count: int, node_count: int) -> list[Row]:
         compile_count: Compiles of the run.
         node_count: Nodes of its largest graph.
     """
-    from graphdoctor.render.html.page import render_page
+    from graphdoctor.views.html.page import render_page
 
     diagnosis, picture = made_up(compile_count, node_count)
     seconds, text = [], ""
@@ -116,8 +116,8 @@ def opened(text: str, browser: str, rounds: int) -> tuple[list[float], list[floa
 
 def made_up(compile_count: int, node_count: int) -> tuple[Diagnosis, Picture]:
     """A run of that size and its picture."""
-    from graphdoctor.diagnosis.diagnose import diagnose
     from graphdoctor.rules.catalog import RULES
+    from graphdoctor.rules.diagnosis.diagnose import diagnose
 
     frames = [_frame(number) for number in range(max(1, compile_count // _PER_FRAME))]
     compiles = [_compile(number, frames) for number in range(compile_count)]

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # reading the version shouldn't import typing
 if TYPE_CHECKING:
+    from graphdoctor.api.block import BlockRecording, record
+    from graphdoctor.api.explainer import Explainer, explain
+    from graphdoctor.api.report import Report
     from graphdoctor.errors import GraphDoctorError
-    from graphdoctor.inprocess.block import BlockRecording, record
-    from graphdoctor.inprocess.explainer import Explainer, explain
-    from graphdoctor.inprocess.report import Report
 
 __version__ = "0.2.0.dev0"
 
 __all__ = ["explain", "Explainer", "record", "BlockRecording", "Report", "GraphDoctorError", "__version__"]
 
 _HOMES = {
-    "explain": "inprocess.explainer",
-    "Explainer": "inprocess.explainer",
-    "record": "inprocess.block",
-    "BlockRecording": "inprocess.block",
-    "Report": "inprocess.report",
+    "explain": "api.explainer",
+    "Explainer": "api.explainer",
+    "record": "api.block",
+    "BlockRecording": "api.block",
+    "Report": "api.report",
     "GraphDoctorError": "errors",
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.cli import main
+from graphdoctor.commands import main
 
 if __name__ == "__main__":
     main()

@@ -1,6 +1,6 @@
 """The one exception that graphdoctor raises for problems it can name.
 
-Only ``graphdoctor.cli`` turns it into an exit code. This module imports nothing.
+Only ``graphdoctor.commands`` turns it into an exit code. This module imports nothing.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from graphdoctor.testing.fixture import TestDoctor
+    from graphdoctor.api.testing.fixture import TestDoctor
 
 _DOCTOR: pytest.StashKey[TestDoctor] = pytest.StashKey()
 _MARKER = (
@@ -44,7 +44,7 @@ def graphdoctor(request: pytest.FixtureRequest) -> Iterator[TestDoctor]:
     Use ``rec = graphdoctor.compile(model)`` or ``with graphdoctor.record() as rec:``, then assertions such as
     ``rec.assert_no_graph_breaks()``. Dynamo is reset before and after the test, and torch's config is restored.
     """
-    from graphdoctor.testing.fixture import opened
+    from graphdoctor.api.testing.fixture import opened
 
     item = request.node
     with opened(item) as doctor:
@@ -63,7 +63,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         if doctor is None:
             if item.get_closest_marker("graphdoctor") is None:
                 return (yield)
-            from graphdoctor.testing.fixture import opened
+            from graphdoctor.api.testing.fixture import opened
 
             doctor = closing.enter_context(opened(item))
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphdoctor.model.bench import (
+from graphdoctor.facts.bench import (
     EAGER,
     BenchReport,
     BenchVerdict,
@@ -23,9 +23,9 @@ from graphdoctor.model.bench import (
     Variant,
     Workaround,
 )
-from graphdoctor.model.diagnosis import Cost, Finding, Fix, Location
-from graphdoctor.model.kernels import CacheUse, CudaGraphs, CudaGraphSkip, KernelShare, KernelTime
-from graphdoctor.model.recording import CaptureGap, Environment, TargetInfo
+from graphdoctor.facts.diagnosis import Cost, Finding, Fix, Location
+from graphdoctor.facts.kernels import CacheUse, CudaGraphs, CudaGraphSkip, KernelShare, KernelTime
+from graphdoctor.facts.recording import CaptureGap, Environment, TargetInfo
 
 QUIET = Noise(ratio=1.0, spread=0.012, is_noisy=False)
 NOISY = Noise(ratio=1.08, spread=0.31, is_noisy=True)
@@ -267,7 +267,7 @@ def troubled() -> BenchReport:
         ),
         first="inductor",
         part="fusion",
-        reproducer=".graphdoctor/bench/default/repro.py",
+        reproducer=".graphdoctor/studies/bench/default/repro.py",
     )
     wrong_stages = Stages(
         results=(

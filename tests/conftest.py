@@ -23,7 +23,7 @@ from unittest import mock
 import pytest
 from hypothesis import settings
 
-from graphdoctor.cli import main
+from graphdoctor.commands import main
 from tests.forking.server import BRIEF, Forking
 
 REPOSITORY = Path(__file__).resolve().parent.parent

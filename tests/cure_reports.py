@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphdoctor.model.bench import Noise, Speedup
-from graphdoctor.model.cure import AS_IT_WAS, CURED, CureReport, CureStep
+from graphdoctor.facts.bench import Noise, Speedup
+from graphdoctor.facts.cure import AS_IT_WAS, CURED, CureReport, CureStep
 from tests.bench_reports import eager, report, variant
 
 

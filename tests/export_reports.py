@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphdoctor.model.diagnosis import Finding, Fix, Location
-from graphdoctor.model.export import DynamicShapes, ExportBlocker, ExportDim, ExportReport, ExportWay
-from graphdoctor.model.fixes import TriedFix
-from graphdoctor.model.recording import CaptureGap, ExportInput
+from graphdoctor.facts.diagnosis import Finding, Fix, Location
+from graphdoctor.facts.export import DynamicShapes, ExportBlocker, ExportDim, ExportReport, ExportWay
+from graphdoctor.facts.fixes import TriedFix
+from graphdoctor.facts.recording import CaptureGap, ExportInput
 from tests.bench_reports import EXACT, report
 
 EDIT = (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from graphdoctor.model.coverage import Coverage
-from graphdoctor.model.recompiles import ChangeKind, GuardChange, RecompileCause
-from graphdoctor.model.recording import (
+from graphdoctor.facts.coverage import Coverage
+from graphdoctor.facts.recompiles import ChangeKind, GuardChange, RecompileCause
+from graphdoctor.facts.recording import (
     BreakEffect,
     BreakReason,
     BreakRecord,
@@ -23,8 +23,8 @@ from graphdoctor.model.recording import (
     SourceContext,
     TargetInfo,
 )
-from graphdoctor.model.run import ProbeExit
-from graphdoctor.model.stack import Origin, StackEntry
+from graphdoctor.facts.run import ProbeExit
+from graphdoctor.facts.stack import Origin, StackEntry
 from graphdoctor.trace.causes import cause_of_reasons
 
 FILE = "/project/model.py"

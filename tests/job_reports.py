@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphdoctor.job.merge import job_of
-from graphdoctor.model.diagnosis import Finding, Fix, Location, Summary
-from graphdoctor.model.job import Job, RankCompile, RankReport
-from graphdoctor.model.marks import CompileMark
-from graphdoctor.model.recording import Environment, TargetInfo
-from graphdoctor.model.run import ProbeExit
+from graphdoctor.facts.diagnosis import Finding, Fix, Location, Summary
+from graphdoctor.facts.job import Job, RankCompile, RankReport
+from graphdoctor.facts.marks import CompileMark
+from graphdoctor.facts.recording import Environment, TargetInfo
+from graphdoctor.facts.run import ProbeExit
+from graphdoctor.studies.ranks.merge import job_of
 
 NO_COUNTS = dict.fromkeys(
     (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphdoctor.model.bench import CallTimes
-from graphdoctor.model.kernels import CacheUse, CudaGraphs, CudaGraphSkip
-from graphdoctor.model.profile import (
+from graphdoctor.facts.bench import CallTimes
+from graphdoctor.facts.kernels import CacheUse, CudaGraphs, CudaGraphSkip
+from graphdoctor.facts.profile import (
     CacheKeyChange,
     CodeLine,
     Fusion,
@@ -20,9 +20,9 @@ from graphdoctor.model.profile import (
     SavedTensor,
     TimePart,
 )
-from graphdoctor.model.profiled import Calibration
-from graphdoctor.model.recording import CaptureGap
-from graphdoctor.model.stack import StackEntry
+from graphdoctor.facts.profiled import Calibration
+from graphdoctor.facts.recording import CaptureGap
+from graphdoctor.facts.stack import StackEntry
 from tests.bench_reports import finding
 from tests.bench_reports import report as bench_report
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphdoctor.model.survey_comparison import SurveyComparison
-from graphdoctor.survey.comparison import compare_surveys
+from graphdoctor.facts.survey_comparison import SurveyComparison
+from graphdoctor.studies.survey.comparison import compare_surveys
 from tests.survey_reports import cause, failed, report, row
 
 HELPER = cause(line=50, fingerprint="f9", text="if mask.any():", code="GD102", rule="data-dependent-branch")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from graphdoctor.model.survey import SurveyCause, SurveyReport, SurveyRow, SurveyVariant
-from graphdoctor.survey.summary import summarize
+from graphdoctor.facts.survey import SurveyCause, SurveyReport, SurveyRow, SurveyVariant
+from graphdoctor.studies.survey.summary import summarize
 
 STARTED = "2026-11-23T01:20:00Z"
 

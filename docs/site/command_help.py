@@ -7,7 +7,7 @@ import re
 from contextlib import redirect_stdout, suppress
 from unittest import mock
 
-from graphdoctor.cli import main
+from graphdoctor.commands import main
 
 
 def help_text(*command: str) -> str:

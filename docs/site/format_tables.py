@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphdoctor.render.formats import (
+from graphdoctor.views.formats import (
     BENCH,
     CHECK,
     COMPARISON,

@@ -16,7 +16,7 @@ from mkdocs.structure.files import File, Files
 from rule_pages import families, page_path, rule_pages
 from settings_tables import settings_table, targets_table
 
-from graphdoctor.model.links import DOCS_URL
+from graphdoctor.facts.links import DOCS_URL
 
 _PART = re.compile(r"^<!-- generated: (?P<kind>[\w-]+)(?: (?P<argument>[\w-]+))? -->$", re.MULTILINE)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from graphdoctor.diagnosis.rule import Page
 from graphdoctor.rules.catalog import PAGES
+from graphdoctor.rules.diagnosis.rule import Page
 
 FAMILIES = {
     "GD1": "Graph breaks",
@@ -35,7 +35,7 @@ def rule_pages() -> Iterator[tuple[str, str]]:
 
 
 def page_path(rule: Page) -> str:
-    """Where a rule's page is; ``graphdoctor.model.links.rule_url`` links to it."""
+    """Where a rule's page is; ``graphdoctor.facts.links.rule_url`` links to it."""
     return f"rules/{rule.code}.md"
 
 

@@ -12,9 +12,9 @@ from dataclasses import MISSING, Field, fields
 from pathlib import PurePath
 from typing import Any
 
-from graphdoctor.config.settings import Settings
-from graphdoctor.config.targets import GateTarget
-from graphdoctor.model.spec import RunSpec
+from graphdoctor.commands.settings.settings import Settings
+from graphdoctor.commands.settings.targets import GateTarget
+from graphdoctor.facts.spec import RunSpec
 
 _ONLY_IN_FILES = {"per_path_ignores"}
 """Settings without an environment variable's form: a table has none."""

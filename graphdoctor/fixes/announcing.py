@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.fixes import Verdict
+from graphdoctor.facts.progress import DecidedTrial
 from graphdoctor.fixes.proposals import FindingOptions, Proposal
 from graphdoctor.fixes.trials import State, Trials
 from graphdoctor.fixes.verdicts import Observed
-from graphdoctor.model.diagnosis import Finding
-from graphdoctor.model.fixes import Verdict
-from graphdoctor.model.progress import DecidedTrial
 
 
 class Announcing:

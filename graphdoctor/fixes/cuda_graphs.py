@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from graphdoctor.facts.expressions import argument_source, expression, is_attribute
+from graphdoctor.facts.kernels import CudaGraphSkip
+from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.trials import Remedy
+from graphdoctor.facts.wording import names
 from graphdoctor.fixes.remedies import Candidate
-from graphdoctor.model.expressions import argument_source, expression, is_attribute
-from graphdoctor.model.kernels import CudaGraphSkip
-from graphdoctor.model.recording import Recording
-from graphdoctor.model.trials import Remedy
-from graphdoctor.model.wording import names
-from graphdoctor.replay.program import RunChange
+from graphdoctor.trials.program import RunChange
 
 
 def cuda_graph_remedies(skip: CudaGraphSkip, recording: Recording) -> Iterator[Candidate]:

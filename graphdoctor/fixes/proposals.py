@@ -12,7 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from graphdoctor.diagnosis.selection import Selection
+from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.fixes import FixKind, SnippetPlace
+from graphdoctor.facts.run import Setting
+from graphdoctor.facts.stack import PROGRAM_ORIGINS
 from graphdoctor.fixes.cuda_graphs import cuda_graph_remedies
 from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.recipes import recipes_for
@@ -22,11 +25,8 @@ from graphdoctor.fixes.syntax.declined import DeclinedError
 from graphdoctor.fixes.syntax.place import Place
 from graphdoctor.fixes.syntax.source import SourceFile, UnreadableError
 from graphdoctor.fixes.verdicts import Observed
-from graphdoctor.model.diagnosis import Finding
-from graphdoctor.model.fixes import FixKind, SnippetPlace
-from graphdoctor.model.run import Setting
-from graphdoctor.model.stack import PROGRAM_ORIGINS
-from graphdoctor.replay.program import Program, RunChange
+from graphdoctor.rules.diagnosis.selection import Selection
+from graphdoctor.trials.program import Program, RunChange
 
 _NESTED_BREAKS = Setting(name="torch._dynamo.config.nested_graph_breaks", value=True)
 _START = SnippetPlace(where="start")

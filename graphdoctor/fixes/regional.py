@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graphdoctor.diagnosis.selection import Selection
+from graphdoctor.facts.fixes import ColdCompile, Verdict
+from graphdoctor.facts.progress import DecidedTrial
+from graphdoctor.facts.recording import Recording
 from graphdoctor.fixes.proposals import FindingOptions, Proposal
 from graphdoctor.fixes.rule_codes import REPEATED_BLOCKS
 from graphdoctor.fixes.timing import slower
@@ -16,11 +18,9 @@ from graphdoctor.fixes.trial_log import TrialLog
 from graphdoctor.fixes.trials import State, Trials, with_proposals
 from graphdoctor.fixes.user_backend import UserBackend
 from graphdoctor.fixes.verdicts import Judgment, Observed, judge_results
-from graphdoctor.model.fixes import ColdCompile, Verdict
-from graphdoctor.model.progress import DecidedTrial
-from graphdoctor.model.recording import Recording
-from graphdoctor.replay.program import Program, RunChange
-from graphdoctor.replay.results import clause
+from graphdoctor.rules.diagnosis.selection import Selection
+from graphdoctor.trials.program import Program, RunChange
+from graphdoctor.trials.results import clause
 
 _PAIRS = 2
 """How many pairs of processes must agree."""

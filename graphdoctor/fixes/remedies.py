@@ -12,8 +12,7 @@ from functools import reduce
 from itertools import combinations, islice
 from typing import Literal
 
-from graphdoctor.diagnosis.recompiles import RecompileEvent, can_be_dynamic, recompile_events
-from graphdoctor.model.expressions import (
+from graphdoctor.facts.expressions import (
     argument_source,
     expression,
     is_attribute,
@@ -22,11 +21,12 @@ from graphdoctor.model.expressions import (
     is_own_state,
     size_dim,
 )
-from graphdoctor.model.recompiles import ChangeKind, GuardChange
-from graphdoctor.model.recording import Recording
-from graphdoctor.model.run import Setting
-from graphdoctor.model.trials import Remedy, UntriedChange
-from graphdoctor.replay.program import RunChange
+from graphdoctor.facts.recompiles import ChangeKind, GuardChange
+from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.run import Setting
+from graphdoctor.facts.trials import Remedy, UntriedChange
+from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, can_be_dynamic, recompile_events
+from graphdoctor.trials.program import RunChange
 
 _RECOMPILE_LIMIT = Setting(name="torch._dynamo.config.recompile_limit", value=64)
 _DYNAMIC_MODULE_INTS = Setting(name="torch._dynamo.config.allow_unspec_int_on_nn_module", value=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from graphdoctor.facts.fixes import Measures
+from graphdoctor.facts.wording import counted, percents
 from graphdoctor.fixes.verdicts import Observed
-from graphdoctor.model.fixes import Measures
-from graphdoctor.model.wording import counted, percents
 
 Score = tuple[int, int, int, int, int, int, int]
 """Lower is better: functions over their limit, percent outside graphs, skipped frames, less what was mended, then the

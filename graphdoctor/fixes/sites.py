@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.fixes.patch import LineMap
 from graphdoctor.fixes.rule_codes import BREAK, SKIPPED_FRAME
-from graphdoctor.model.diagnosis import Diagnosis, Finding
 
 SiteKey = tuple[str, int, str]
 """File, line in the program before the fix, and cause."""

@@ -10,12 +10,12 @@ import statistics
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from graphdoctor.model.fixes import PairedTime, deciding
-from graphdoctor.model.wording import speed_text
-from graphdoctor.replay.confidence import MIN_TURNS, PROCESSES_DIFFER, interval, is_decided
-from graphdoctor.replay.program import Program
-from graphdoctor.replay.replays import Replays
-from graphdoctor.replay.turns import TURN_S, TimedProbe
+from graphdoctor.facts.fixes import PairedTime, deciding
+from graphdoctor.facts.wording import speed_text
+from graphdoctor.trials.confidence import MIN_TURNS, PROCESSES_DIFFER, interval, is_decided
+from graphdoctor.trials.program import Program
+from graphdoctor.trials.replays import Replays
+from graphdoctor.trials.turns import TURN_S, TimedProbe
 
 _MAX_S = 10.0
 

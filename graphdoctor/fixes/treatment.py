@@ -13,32 +13,32 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from graphdoctor.capture.request import Request
-from graphdoctor.capture.warm import WarmProbes
-from graphdoctor.diagnosis.selection import Selection
+from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.fixes import WORKING, LeftFinding, Treatment, TrialChoices, UntriedCause, Verdict
+from graphdoctor.facts.progress import TrialEvent
+from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.spec import Timing
+from graphdoctor.facts.wording import counted
 from graphdoctor.fixes.announcing import Announcing
-from graphdoctor.fixes.gone import gone
-from graphdoctor.fixes.pace import Pace
+from graphdoctor.fixes.blame_regression import Slowness
+from graphdoctor.fixes.eta import Pace
 from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.proposals import FindingOptions, Proposal, Sources, options_for
 from graphdoctor.fixes.regional import Regional, regional_options
+from graphdoctor.fixes.removed_findings import gone
 from graphdoctor.fixes.rule_codes import BREAK, REPEATED_BLOCKS, SKIPPED_FRAME
 from graphdoctor.fixes.scores import Score, is_less_compiled, made_worse, score
-from graphdoctor.fixes.slowness import Slowness
 from graphdoctor.fixes.timing import faster
 from graphdoctor.fixes.trial_log import TrialLog, diff_text
 from graphdoctor.fixes.trials import State, Trials, compatible, with_proposals
 from graphdoctor.fixes.user_backend import UserBackend
 from graphdoctor.fixes.verdicts import Judgment, Observed
-from graphdoctor.model.diagnosis import Finding
-from graphdoctor.model.fixes import WORKING, LeftFinding, Treatment, TrialChoices, UntriedCause, Verdict
-from graphdoctor.model.progress import TrialEvent
-from graphdoctor.model.recording import Recording
-from graphdoctor.model.spec import Timing
-from graphdoctor.model.wording import counted
 from graphdoctor.probe.wire import FIXES_FILE
-from graphdoctor.replay.program import Program
-from graphdoctor.replay.replays import Limits, Replays
+from graphdoctor.rules.diagnosis.selection import Selection
+from graphdoctor.trials.launch.request import Request
+from graphdoctor.trials.launch.warm import WarmProbes
+from graphdoctor.trials.program import Program
+from graphdoctor.trials.replays import Limits, Replays
 
 FOLDER = "fixes"
 _MAX_ROUNDS = 12

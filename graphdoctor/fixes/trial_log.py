@@ -6,13 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphdoctor.diagnosis.selection import Selection
-from graphdoctor.fixes.patch import FileChange, unified
-from graphdoctor.fixes.proposals import FindingOptions, Proposal, treated_findings
-from graphdoctor.fixes.trials import State, Trials
-from graphdoctor.fixes.verdicts import Judgment, Observed
-from graphdoctor.model.diagnosis import Finding
-from graphdoctor.model.fixes import (
+from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.fixes import (
     WORKING,
     ColdCompile,
     LeftFinding,
@@ -22,8 +17,13 @@ from graphdoctor.model.fixes import (
     UntriedCause,
     Verdict,
 )
-from graphdoctor.model.stack import relative
-from graphdoctor.replay.program import Program
+from graphdoctor.facts.stack import relative
+from graphdoctor.fixes.patch import FileChange, unified
+from graphdoctor.fixes.proposals import FindingOptions, Proposal, treated_findings
+from graphdoctor.fixes.trials import State, Trials
+from graphdoctor.fixes.verdicts import Judgment, Observed
+from graphdoctor.rules.diagnosis.selection import Selection
+from graphdoctor.trials.program import Program
 
 _NO_FIX = "no fix is known"
 _UNTRIED: dict[UntriedCause, str] = {

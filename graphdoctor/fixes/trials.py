@@ -8,8 +8,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from graphdoctor import __version__
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.fixes.pace import Pace
+from graphdoctor.facts.diagnosis import Finding, Location
+from graphdoctor.facts.fixes import PairedTime, SnippetPlace
+from graphdoctor.facts.progress import TimedPrograms
+from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.run import ProbeExit
+from graphdoctor.facts.wording import kind_text
+from graphdoctor.fixes.eta import Pace
 from graphdoctor.fixes.patch import FileChange, LineMap, merged
 from graphdoctor.fixes.proposals import Proposal
 from graphdoctor.fixes.scores import Score, score
@@ -24,16 +29,11 @@ from graphdoctor.fixes.verdicts import (
     lost,
     reference_of,
 )
-from graphdoctor.model.diagnosis import Finding, Location
-from graphdoctor.model.fixes import PairedTime, SnippetPlace
-from graphdoctor.model.progress import TimedPrograms
-from graphdoctor.model.recording import Recording
-from graphdoctor.model.run import ProbeExit
-from graphdoctor.model.wording import kind_text
-from graphdoctor.replay.program import Program
-from graphdoctor.replay.replays import EAGER, Replays, RoundingNames
-from graphdoctor.replay.results import clause
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.trials.program import Program
+from graphdoctor.trials.replays import EAGER, Replays, RoundingNames
+from graphdoctor.trials.results import clause
 
 AGAIN = "-again"
 """What the name of a second replay has after that of the first."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from graphdoctor.facts.fixes import Measures, Verdict
+from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.trials import Comparison
 from graphdoctor.fixes.trials import AGAIN, UNTOUCHED, Trials
 from graphdoctor.fixes.verdicts import judge_results
-from graphdoctor.model.fixes import Measures, Verdict
-from graphdoctor.model.recording import Recording
-from graphdoctor.model.trials import Comparison
 from graphdoctor.probe.wire import Judged
-from graphdoctor.replay.program import Program
-from graphdoctor.replay.replays import EAGER
-from graphdoctor.replay.results import clause
+from graphdoctor.trials.program import Program
+from graphdoctor.trials.replays import EAGER
+from graphdoctor.trials.results import clause
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from graphdoctor.facts.diagnosis import Diagnosis, Finding
+from graphdoctor.facts.fixes import WORKING, Measures, Verdict
+from graphdoctor.facts.kernels import CudaGraphs, CudaGraphSkip
+from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.trials import Comparison, Difference, ResultKind
+from graphdoctor.facts.wording import counted, kind_text, percents
 from graphdoctor.fixes.rule_codes import CUDA_GRAPHS, RECOMPILE, RECOMPILE_LIMIT, SKIPPED_FRAME
 from graphdoctor.fixes.sites import SiteChange, site_text
-from graphdoctor.model.diagnosis import Diagnosis, Finding
-from graphdoctor.model.fixes import WORKING, Measures, Verdict
-from graphdoctor.model.kernels import CudaGraphs, CudaGraphSkip
-from graphdoctor.model.recording import Recording
-from graphdoctor.model.trials import Comparison, Difference, ResultKind
-from graphdoctor.model.wording import counted, kind_text, percents
-from graphdoctor.replay.results import Repeatability, described, differences_of, repeatability_of
+from graphdoctor.trials.results import Repeatability, described, differences_of, repeatability_of
 
 _COVERAGE_NOISE = 0.005
 _OF_CALLS: frozenset[ResultKind] = frozenset({"outputs", "gradients"})

@@ -9,15 +9,15 @@ import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from graphdoctor.capture.request import Request
+from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.trials import TrialResult, WhatIf
+from graphdoctor.facts.wording import counted
 from graphdoctor.fixes.remedies import Candidate, Candidates, candidates
-from graphdoctor.model.recording import Recording
-from graphdoctor.model.trials import TrialResult, WhatIf
-from graphdoctor.model.wording import counted
 from graphdoctor.probe.wire import WHAT_IF_FILE
-from graphdoctor.replay.program import Program, RunChange
-from graphdoctor.replay.replays import EAGER, Limits, Replays
 from graphdoctor.trace.reader import read_recording
+from graphdoctor.trials.launch.request import Request
+from graphdoctor.trials.program import Program, RunChange
+from graphdoctor.trials.replays import EAGER, Limits, Replays
 
 FOLDER = "what-if"
 _MAX_TRIALS = 12

@@ -100,7 +100,7 @@ HintCode = Literal[
     "no_torch",
     "unusable_python",
 ]
-"""What ended a run, where its words name options: ``graphdoctor/model/hints.py`` has those of each surface."""
+"""What ended a run, where its words name options: ``graphdoctor/facts/hints.py`` has those of each surface."""
 
 HintValue = str | int | float | bool | list[str] | None
 

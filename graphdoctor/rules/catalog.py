@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.diagnosis.rule import BreakRule, GapPage, Page, RecompileRule, RecordingRule, Rule, RuleBook
+from graphdoctor.rules.diagnosis.rule import BreakRule, GapPage, Page, RecompileRule, RecordingRule, Rule, RuleBook
 from graphdoctor.rules.gd100_graph_break import GraphBreak
 from graphdoctor.rules.gd101_print_or_log import PrintOrLog
 from graphdoctor.rules.gd102_data_dependent_branch import DataDependentBranch

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
-from graphdoctor.diagnosis.lines import shortened
-from graphdoctor.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.model.diagnosis import Fix
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.rules.diagnosis.lines import shortened
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 
 _EMPTY_HINTS = re.compile(
     r"report an issue|file an issue|It may be possible to write Dynamo tracing rules|This graph break is fundamental"

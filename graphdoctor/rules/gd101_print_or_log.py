@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
-from graphdoctor.diagnosis.lines import called_name, in_context
-from graphdoctor.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.diagnosis.suggestions import from_setting, guard_while_compiling
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.run import Setting
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.run import Setting
+from graphdoctor.rules.diagnosis.lines import called_name, in_context
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.rules.diagnosis.suggestions import from_setting, guard_while_compiling
 
 _GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
 _LOGGER = re.compile(r"method: <(?:RootLogger root|\w+ (?P<name>[\w.]+)) \(\w+\)>\.(?P<method>\w+)")

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import ClassVar, Literal
 
-from graphdoctor.diagnosis.lines import called_name, expression_node, is_pointed, shortened, statement_node
-from graphdoctor.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.diagnosis.suggestions import rewritten, spliced
-from graphdoctor.model.diagnosis import Fix
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.rules.diagnosis.lines import called_name, expression_node, is_pointed, shortened, statement_node
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.rules.diagnosis.suggestions import rewritten, spliced
 
 _GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
 _PYTHON_CALLS = frozenset({"all", "any", "callable", "getattr", "hasattr", "isinstance", "issubclass", "len"})

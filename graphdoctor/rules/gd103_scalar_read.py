@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from typing import ClassVar
 
-from graphdoctor.diagnosis.lines import called_name, expression_node, shortened
-from graphdoctor.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.diagnosis.suggestions import setting
-from graphdoctor.model.diagnosis import Fix
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.rules.diagnosis.lines import called_name, expression_node, shortened
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.rules.diagnosis.suggestions import setting
 
 _GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
 _CASTS = ("int", "float", "bool")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from typing import ClassVar
 
-from graphdoctor.diagnosis.lines import bare_call, called_name, in_context, shortened
-from graphdoctor.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.diagnosis.suggestions import guard_while_compiling, own_function, setting
-from graphdoctor.model.diagnosis import Fix
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.rules.diagnosis.lines import bare_call, called_name, in_context, shortened
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.rules.diagnosis.suggestions import guard_while_compiling, own_function, setting
 
 _GUIDE = "PyTorch user guide: torch.compile, skipped functions"
 _CLOCK_TYPE = "Call to a time function"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from graphdoctor.diagnosis.lines import called_name
-from graphdoctor.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.stack import StackEntry
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.stack import StackEntry
+from graphdoctor.rules.diagnosis.lines import called_name
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 
 _CALLS = ("graph_break", "skip_frame", "step_unsupported")
 

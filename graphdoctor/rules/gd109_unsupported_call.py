@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from graphdoctor.diagnosis.lines import bare_call, called_name, shortened
-from graphdoctor.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.diagnosis.suggestions import own_function
-from graphdoctor.model.diagnosis import Fix
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.rules.diagnosis.lines import bare_call, called_name, shortened
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.rules.diagnosis.suggestions import own_function
 
 _GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
 _TYPES = (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from graphdoctor.diagnosis.lines import in_context, in_with_header, managers
-from graphdoctor.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.diagnosis.suggestions import setting
-from graphdoctor.model.diagnosis import Fix
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.rules.diagnosis.lines import in_context, in_with_header, managers
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.rules.diagnosis.suggestions import setting
 
 _GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
 _TYPES = ("Unsupported context manager", "unsupported contextlib.* API", "attempted to trace contextlib.contextmanager")

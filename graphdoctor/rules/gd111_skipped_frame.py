@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from graphdoctor.diagnosis.rule import BreakSite, RecordingRule, RecordingView, RuleMatch
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.recording import Enclosing, Recording, SourceContext
-from graphdoctor.model.stack import StackEntry
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.recording import Enclosing, Recording, SourceContext
+from graphdoctor.facts.stack import StackEntry
+from graphdoctor.rules.diagnosis.rule import BreakSite, RecordingRule, RecordingView, RuleMatch
 
 _GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
 _LOOPS: tuple[str, ...] = ("for", "while")

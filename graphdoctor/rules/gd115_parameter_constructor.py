@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from graphdoctor.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.diagnosis.suggestions import setting
-from graphdoctor.model.diagnosis import Fix
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.rules.diagnosis.suggestions import setting
 
 
 class ParameterConstructor(BreakRule):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from graphdoctor.diagnosis.lines import shortened
-from graphdoctor.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.model.diagnosis import Fix
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.rules.diagnosis.lines import shortened
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 
 
 class InferenceModeCheck(BreakRule):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from typing import ClassVar
 
-from graphdoctor.diagnosis.lines import expression_node, shortened, statement_node
-from graphdoctor.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.diagnosis.suggestions import rewritten
-from graphdoctor.model.diagnosis import Fix
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.rules.diagnosis.lines import expression_node, shortened, statement_node
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.rules.diagnosis.suggestions import rewritten
 
 _GUIDE = "PyTorch user guide: torch.compile, dynamic shapes"
 _OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
-from graphdoctor.diagnosis.lines import looped_over
-from graphdoctor.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.model.diagnosis import Fix
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.rules.diagnosis.lines import looped_over
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 
 _TYPES = ("missing tp_iter", "Missing tp_iternext", "Unsupported next() call", "Unimplemented next() call")
 _ITERATOR = re.compile(r"iterator|generator|enumerate|zip|map|filter", re.IGNORECASE)

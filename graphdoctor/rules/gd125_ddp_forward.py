@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from graphdoctor.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.model.diagnosis import Fix
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 
 _SOURCE = "torch/nn/parallel/distributed.py, 2.13: `_inside_ddp_forward`"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from graphdoctor.diagnosis.lines import called_name
-from graphdoctor.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.model.diagnosis import Fix
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.rules.diagnosis.lines import called_name
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 
 _SOURCE = "torch/distributed/fsdp/_fully_shard/_fsdp_common.py, 2.13: `_dynamo_disable`"
 

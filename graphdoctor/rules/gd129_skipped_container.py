@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from graphdoctor.diagnosis.rule import BreakSite, RecordingRule, RecordingView, RuleMatch
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.recording import TorchMechanism
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.recording import TorchMechanism
+from graphdoctor.rules.diagnosis.rule import BreakSite, RecordingRule, RecordingView, RuleMatch
 
 _SOURCE = "torch/_dynamo/trace_rules.py, 2.13: files of torch are skipped"
 _AROUND: dict[TorchMechanism, str] = {

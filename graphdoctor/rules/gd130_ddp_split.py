@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from graphdoctor.diagnosis.frames import described, frame_entry
-from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.diagnosis.suggestions import setting
-from graphdoctor.model.ddp import DdpSplit
-from graphdoctor.model.wording import bytes_text, counted
+from graphdoctor.facts.ddp import DdpSplit
+from graphdoctor.facts.wording import bytes_text, counted
+from graphdoctor.rules.diagnosis.frames import described, frame_entry
+from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.suggestions import setting
 
 _SOURCE = "torch/_dynamo/config.py, 2.13: `optimize_ddp`"
 

@@ -6,15 +6,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
-from graphdoctor.diagnosis.frames import described, frame_entry
-from graphdoctor.diagnosis.recompile_wording import GUIDE
-from graphdoctor.diagnosis.recompiles import RecompileEvent, distinct_values, hidden_change_count
-from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.diagnosis.suggestions import setting
-from graphdoctor.model.command import command_line
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.recording import Compile
-from graphdoctor.model.wording import counted
+from graphdoctor.facts.command import command_line
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.recording import Compile
+from graphdoctor.facts.wording import counted
+from graphdoctor.rules.diagnosis.frames import described, frame_entry
+from graphdoctor.rules.diagnosis.recompile_wording import GUIDE
+from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, distinct_values, hidden_change_count
+from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.suggestions import setting
 
 _MAX_CAUSES = 4
 _RAISED = {"recompile_limit": 16, "accumulated_recompile_limit": 512}

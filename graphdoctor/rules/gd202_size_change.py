@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from graphdoctor.diagnosis.recompile_wording import GUIDE, argument, at_call, changed, dim, passed, recompiled
-from graphdoctor.diagnosis.recompiles import RecompileGroup, can_be_dynamic
-from graphdoctor.diagnosis.rule import RecompileRule
-from graphdoctor.diagnosis.suggestions import compile_argument
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.wording import names
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.wording import names
+from graphdoctor.rules.diagnosis.recompile_wording import GUIDE, argument, at_call, changed, dim, passed, recompiled
+from graphdoctor.rules.diagnosis.recompiles import RecompileGroup, can_be_dynamic
+from graphdoctor.rules.diagnosis.rule import RecompileRule
+from graphdoctor.rules.diagnosis.suggestions import compile_argument
 
 
 class SizeChange(RecompileRule):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from typing import ClassVar
 
-from graphdoctor.diagnosis.recompile_wording import GUIDE, at_call, changed, passed, recompiled
-from graphdoctor.diagnosis.recompiles import RecompileGroup
-from graphdoctor.diagnosis.rule import RecompileRule
-from graphdoctor.diagnosis.suggestions import setting
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.recompiles import GuardChange
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.recompiles import GuardChange
+from graphdoctor.rules.diagnosis.recompile_wording import GUIDE, at_call, changed, passed, recompiled
+from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
+from graphdoctor.rules.diagnosis.rule import RecompileRule
+from graphdoctor.rules.diagnosis.suggestions import setting
 
 
 class NumberArgument(RecompileRule):

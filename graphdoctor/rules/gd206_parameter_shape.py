@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
-from graphdoctor.diagnosis.recompile_wording import GUIDE, changed, recompiled
-from graphdoctor.diagnosis.recompiles import RecompileEvent, RecompileGroup
-from graphdoctor.diagnosis.rule import RecompileRule
-from graphdoctor.diagnosis.suggestions import setting
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.recompiles import GuardChange
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.recompiles import GuardChange
+from graphdoctor.rules.diagnosis.recompile_wording import GUIDE, changed, recompiled
+from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, RecompileGroup
+from graphdoctor.rules.diagnosis.rule import RecompileRule
+from graphdoctor.rules.diagnosis.suggestions import setting
 
 _OF_MODULE = re.compile(r"\._(?:parameters|buffers|modules)\[|^L\['self'\]\.")
 

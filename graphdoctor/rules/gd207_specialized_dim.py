@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
-from graphdoctor.diagnosis.recompile_wording import GUIDE, recompiled
-from graphdoctor.diagnosis.recompiles import RecompileGroup
-from graphdoctor.diagnosis.rule import RecompileRule
-from graphdoctor.diagnosis.suggestions import sources_setting
-from graphdoctor.model.diagnosis import Fix
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.rules.diagnosis.recompile_wording import GUIDE, recompiled
+from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
+from graphdoctor.rules.diagnosis.rule import RecompileRule
+from graphdoctor.rules.diagnosis.suggestions import sources_setting
 
 _SMALL = re.compile(r"^2 <= (\S+\.shape\[\d+\])$")
 

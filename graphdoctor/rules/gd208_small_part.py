@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from graphdoctor.diagnosis.frames import described
-from graphdoctor.diagnosis.recompile_wording import GUIDE
-from graphdoctor.diagnosis.recompiles import RecompileEvent, distinct_values
-from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.recording import Graph
-from graphdoctor.model.stack import StackEntry
-from graphdoctor.model.wording import quoted
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.recording import Graph
+from graphdoctor.facts.stack import StackEntry
+from graphdoctor.facts.wording import quoted
+from graphdoctor.rules.diagnosis.frames import described
+from graphdoctor.rules.diagnosis.recompile_wording import GUIDE
+from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, distinct_values
+from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 
 _LARGE = 50
 """Number of operations from which a graph is worth splitting."""

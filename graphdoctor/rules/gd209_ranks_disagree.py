@@ -6,14 +6,14 @@ import hashlib
 from collections import Counter
 from typing import ClassVar
 
-from graphdoctor.diagnosis.frames import described, frame_entry
-from graphdoctor.diagnosis.recompile_wording import GUIDE
-from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.diagnosis.suggestions import compile_argument, setting
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.job import Aspect, Job, JobFinding
-from graphdoctor.model.recording import Compile, Frame
-from graphdoctor.model.wording import ranks_text
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.job import Aspect, Job, JobFinding
+from graphdoctor.facts.recording import Compile, Frame
+from graphdoctor.facts.wording import ranks_text
+from graphdoctor.rules.diagnosis.frames import described, frame_entry
+from graphdoctor.rules.diagnosis.recompile_wording import GUIDE
+from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.suggestions import compile_argument, setting
 
 _MAIN = "rank0"
 _BY_VALUES: frozenset[Aspect] = frozenset({"presence", "sizes", "causes"})

@@ -6,15 +6,15 @@ import re
 from collections.abc import Sequence
 from typing import ClassVar
 
-from graphdoctor.diagnosis.frames import frame_entry
-from graphdoctor.diagnosis.recompiles import RecompileEvent, distinct_values, hidden_change_count
-from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.diagnosis.suggestions import sources_setting
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.expressions import is_carried
-from graphdoctor.model.recompiles import GuardChange
-from graphdoctor.model.recording import Graph
-from graphdoctor.model.wording import counted, names
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.expressions import is_carried
+from graphdoctor.facts.recompiles import GuardChange
+from graphdoctor.facts.recording import Graph
+from graphdoctor.facts.wording import counted, names
+from graphdoctor.rules.diagnosis.frames import frame_entry
+from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, distinct_values, hidden_change_count
+from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.suggestions import sources_setting
 
 _SOURCE = "PyTorch user guide: torch.compile, dynamic shapes, profile-guided optimization"
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
-from graphdoctor.diagnosis.frames import described, frame_entry
-from graphdoctor.diagnosis.recompile_wording import GUIDE
-from graphdoctor.diagnosis.recompiles import RecompileEvent, distinct_values, hidden_change_count
-from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.recompiles import GuardChange
-from graphdoctor.model.wording import names
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.recompiles import GuardChange
+from graphdoctor.facts.wording import names
+from graphdoctor.rules.diagnosis.frames import described, frame_entry
+from graphdoctor.rules.diagnosis.recompile_wording import GUIDE
+from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, distinct_values, hidden_change_count
+from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 
 _FEWEST = 2
 """Number of recompiles of one function from one line in one call that make a pattern."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from graphdoctor.diagnosis.recompile_wording import GUIDE, at_call, changed, passed, recompiled
-from graphdoctor.diagnosis.recompiles import RecompileGroup
-from graphdoctor.diagnosis.rule import RecompileRule
-from graphdoctor.model.diagnosis import Fix
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.rules.diagnosis.recompile_wording import GUIDE, at_call, changed, passed, recompiled
+from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
+from graphdoctor.rules.diagnosis.rule import RecompileRule
 
 
 class StrideChange(RecompileRule):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
-from graphdoctor.diagnosis.recompile_wording import GUIDE, recompiled
-from graphdoctor.diagnosis.recompiles import RecompileGroup
-from graphdoctor.diagnosis.rule import RecompileRule
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.wording import quoted, without_middle
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.wording import quoted, without_middle
+from graphdoctor.rules.diagnosis.recompile_wording import GUIDE, recompiled
+from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
+from graphdoctor.rules.diagnosis.rule import RecompileRule
 
 
 class ObjectIdentity(RecompileRule):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from graphdoctor.diagnosis.recompile_wording import GUIDE, changed, recompiled
-from graphdoctor.diagnosis.recompiles import RecompileGroup
-from graphdoctor.diagnosis.rule import RecompileRule
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.recompiles import ChangeKind
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.recompiles import ChangeKind
+from graphdoctor.rules.diagnosis.recompile_wording import GUIDE, changed, recompiled
+from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
+from graphdoctor.rules.diagnosis.rule import RecompileRule
 
 
 class StructureChange(RecompileRule):

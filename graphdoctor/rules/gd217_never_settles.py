@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
-from graphdoctor.diagnosis.frames import described, frame_entry
-from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.diagnosis.steadiness import steadiness_of, unsettled_changes, unsettled_frame
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.recompiles import GuardChange
-from graphdoctor.model.wording import counted, names
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.recompiles import GuardChange
+from graphdoctor.facts.wording import counted, names
+from graphdoctor.rules.diagnosis.frames import described, frame_entry
+from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.steadiness import steadiness_of, unsettled_changes, unsettled_frame
 from graphdoctor.rules.gd205_module_number import module_number_fixes
 
 

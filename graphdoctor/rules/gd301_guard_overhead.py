@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from graphdoctor.diagnosis.frames import frame_entry, frame_name
-from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.diagnosis.suggestions import guard_filter
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.guards import Guards, GuardSet
-from graphdoctor.model.wording import percent
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.guards import Guards, GuardSet
+from graphdoctor.facts.wording import percent
+from graphdoctor.rules.diagnosis.frames import frame_entry, frame_name
+from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.suggestions import guard_filter
 
 _MIN_SHARE = 0.1
 _MIN_PART = 0.2

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import ClassVar
 
-from graphdoctor.diagnosis.frames import frame_entry, frame_name
-from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.diagnosis.suggestions import guard_filter
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.guards import GuardSet
-from graphdoctor.model.recording import Frame
-from graphdoctor.model.wording import counted
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.guards import GuardSet
+from graphdoctor.facts.recording import Frame
+from graphdoctor.facts.wording import counted
+from graphdoctor.rules.diagnosis.frames import frame_entry, frame_name
+from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.suggestions import guard_filter
 
 _MIN_COUNT = 1000
 

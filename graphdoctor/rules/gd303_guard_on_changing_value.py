@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from graphdoctor.diagnosis.frames import frame_entry, frame_name
-from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.recompiles import GuardChange
-from graphdoctor.model.recording import Compile, Frame
-from graphdoctor.model.wording import without_middle
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.recompiles import GuardChange
+from graphdoctor.facts.recording import Compile, Frame
+from graphdoctor.facts.wording import without_middle
+from graphdoctor.rules.diagnosis.frames import frame_entry, frame_name
+from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 
 _MIN_TIMES = 3
 _MAX_VALUES = 4

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from graphdoctor.diagnosis.frames import frame_entry, frame_name
-from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.fixes import SnippetPlace
-from graphdoctor.model.recording import Compile, Graph, GraphNode, RepeatedBlocks, TargetInfo
-from graphdoctor.model.regions import block_lines
-from graphdoctor.model.wording import names
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.fixes import SnippetPlace
+from graphdoctor.facts.recording import Compile, Graph, GraphNode, RepeatedBlocks, TargetInfo
+from graphdoctor.facts.regions import block_lines
+from graphdoctor.facts.wording import names
+from graphdoctor.rules.diagnosis.frames import frame_entry, frame_name
+from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 
 _FEWEST_OPS = 100
 """Fewest operations of blocks that torch could share. Compiling so many with Inductor takes seconds, whatever ``eager``

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from graphdoctor.diagnosis.frames import frame_entry, main_frame
-from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.diagnosis.suggestions import compile_argument
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.kernels import KernelShare
-from graphdoctor.model.recording import Recording
-from graphdoctor.model.wording import counted, percent
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.kernels import KernelShare
+from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.wording import counted, percent
+from graphdoctor.rules.diagnosis.frames import frame_entry, main_frame
+from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.suggestions import compile_argument
 
 _MIN_SHARE = 0.5
 _GUIDE = "PyTorch user guide: torch.compile, CUDA graph trees"

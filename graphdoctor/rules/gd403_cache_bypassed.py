@@ -6,15 +6,15 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from graphdoctor.diagnosis.frames import frame_entry, frame_of, line_entry
-from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.diagnosis.suggestions import from_setting
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.kernels import CacheBypass, CacheBypassKind
-from graphdoctor.model.recording import Compile, Graph, GraphNode, Recording
-from graphdoctor.model.run import Setting
-from graphdoctor.model.stack import StackEntry
-from graphdoctor.model.wording import counted
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.kernels import CacheBypass, CacheBypassKind
+from graphdoctor.facts.recording import Compile, Graph, GraphNode, Recording
+from graphdoctor.facts.run import Setting
+from graphdoctor.facts.stack import StackEntry
+from graphdoctor.facts.wording import counted
+from graphdoctor.rules.diagnosis.frames import frame_entry, frame_of, line_entry
+from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.suggestions import from_setting
 
 _SOURCE = "torch/_functorch/_aot_autograd/autograd_cache.py, 2.13"
 _CUSTOM_OP = "PyTorch: Custom Python operators"

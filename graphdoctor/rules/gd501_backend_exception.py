@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
-from graphdoctor.diagnosis.frames import frame_entry
-from graphdoctor.diagnosis.rule import BreakRule, BreakSite, RecordingRule, RecordingView, RuleMatch
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.recording import Compile, Graph
-from graphdoctor.model.stack import StackEntry
-from graphdoctor.model.wording import without_middle
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.recording import Compile, Graph
+from graphdoctor.facts.stack import StackEntry
+from graphdoctor.facts.wording import without_middle
+from graphdoctor.rules.diagnosis.frames import frame_entry
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, RecordingRule, RecordingView, RuleMatch
 
 _OF_TORCH = re.compile(r"\A\s*backend='[^\n]*' raised:\n|^Set TORCHDYNAMO_VERBOSE=1 [^\n]*", re.MULTILINE)
 """What torch puts around the exception (``torch/_dynamo/exc.py``, 2.13)."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import builtins
 from typing import ClassVar
 
-from graphdoctor.diagnosis.frames import frame_entry
-from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.recording import Compile
-from graphdoctor.model.stack import PROGRAM_ORIGINS, StackEntry
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.recording import Compile
+from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
+from graphdoctor.rules.diagnosis.frames import frame_entry
+from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 
 _INTERNAL = "InternalTorchDynamoError"
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from graphdoctor.diagnosis.frames import frame_entry, main_frame
-from graphdoctor.diagnosis.kernel_times import by_line, call_us, timed_kernels
-from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.diagnosis.suggestions import compile_argument
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.kernels import KernelShare
-from graphdoctor.model.profiled import Profiled
-from graphdoctor.model.recording import Recording
-from graphdoctor.model.stack import StackEntry
-from graphdoctor.model.wording import counted, factor_text, percent
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.kernels import KernelShare
+from graphdoctor.facts.profiled import Profiled
+from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.stack import StackEntry
+from graphdoctor.facts.wording import counted, factor_text, percent
+from graphdoctor.rules.diagnosis.frames import frame_entry, main_frame
+from graphdoctor.rules.diagnosis.kernel_times import by_line, call_us, timed_kernels
+from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.suggestions import compile_argument
 
 _MIN_SHARE = 0.8
 _MIN_NAMED = 0.2

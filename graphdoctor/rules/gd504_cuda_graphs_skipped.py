@@ -6,16 +6,16 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
-from graphdoctor.diagnosis.frames import frame_entry, frame_of, line_entry
-from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.diagnosis.suggestions import compile_argument, from_setting
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.expressions import expression
-from graphdoctor.model.kernels import CudaGraphSkip, CudaGraphSkipKind
-from graphdoctor.model.recording import Recording
-from graphdoctor.model.run import Setting
-from graphdoctor.model.stack import StackEntry
-from graphdoctor.model.wording import names
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.expressions import expression
+from graphdoctor.facts.kernels import CudaGraphSkip, CudaGraphSkipKind
+from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.run import Setting
+from graphdoctor.facts.stack import StackEntry
+from graphdoctor.facts.wording import names
+from graphdoctor.rules.diagnosis.frames import frame_entry, frame_of, line_entry
+from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.suggestions import compile_argument, from_setting
 
 _GUIDE = "PyTorch user guide: torch.compile, CUDA graph trees"
 _WHY: dict[CudaGraphSkipKind, str] = {

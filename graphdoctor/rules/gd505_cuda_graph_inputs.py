@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from graphdoctor.diagnosis.frames import frame_entry, main_frame
-from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.expressions import expression
-from graphdoctor.model.recording import Recording
-from graphdoctor.model.wording import names, percent
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.expressions import expression
+from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.wording import names, percent
+from graphdoctor.rules.diagnosis.frames import frame_entry, main_frame
+from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 
 _MIN_SHARE = 0.1
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from graphdoctor.diagnosis.kernel_times import (
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.profiled import InductorOperation
+from graphdoctor.facts.wording import counted, names, percent
+from graphdoctor.rules.diagnosis.kernel_times import (
     CLEAR,
     TimedKernel,
     by_line,
@@ -14,10 +17,7 @@ from graphdoctor.diagnosis.kernel_times import (
     mostly,
     timed_kernels,
 )
-from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.profiled import InductorOperation
-from graphdoctor.model.wording import counted, names, percent
+from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 
 _COPIES = frozenset({"aten.clone.default", "aten.copy.default"})
 

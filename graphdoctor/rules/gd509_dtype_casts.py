@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from graphdoctor.diagnosis.kernel_times import CLEAR, TimedKernel, by_line, call_us, mostly, timed_kernels
-from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.profiled import InductorOperation, Profiled
-from graphdoctor.model.wording import counted, percent
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.profiled import InductorOperation, Profiled
+from graphdoctor.facts.wording import counted, percent
+from graphdoctor.rules.diagnosis.kernel_times import CLEAR, TimedKernel, by_line, call_us, mostly, timed_kernels
+from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 
 _CASTS = frozenset({"prims.convert_element_type.default", "aten._to_copy.default"})
 _COPIES = frozenset({"aten.clone.default"})

@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterator
 from typing import ClassVar
 
-from graphdoctor.diagnosis.frames import frame_entry, frame_of, line_entry
-from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.fixes import SnippetPlace
-from graphdoctor.model.kernels import Float32Precision
-from graphdoctor.model.recording import GraphNode, Recording
-from graphdoctor.model.stack import StackEntry
-from graphdoctor.model.wording import counted
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.fixes import SnippetPlace
+from graphdoctor.facts.kernels import Float32Precision
+from graphdoctor.facts.recording import GraphNode, Recording
+from graphdoctor.facts.stack import StackEntry
+from graphdoctor.facts.wording import counted
+from graphdoctor.rules.diagnosis.frames import frame_entry, frame_of, line_entry
+from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 
 _FIRST_WITH_TF32 = (8, 0)
 _ON_CUDA = re.compile(r"^f32\[.*\] cuda(?::(\d+))?$")

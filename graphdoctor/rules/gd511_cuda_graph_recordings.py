@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from graphdoctor.diagnosis.frames import frame_entry, frame_of
-from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.diagnosis.suggestions import from_setting
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.expressions import expression
-from graphdoctor.model.kernels import CudaGraphFunction
-from graphdoctor.model.recording import Recording
-from graphdoctor.model.run import Setting
-from graphdoctor.model.wording import counted, names
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.expressions import expression
+from graphdoctor.facts.kernels import CudaGraphFunction
+from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.run import Setting
+from graphdoctor.facts.wording import counted, names
+from graphdoctor.rules.diagnosis.frames import frame_entry, frame_of
+from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.suggestions import from_setting
 
 _MAX_SIZES = 8
 """torch warns above that (``cudagraph_dynamic_shape_warn_limit``, ``torch/_inductor/config.py``, 2.13)."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.diagnosis.suggestions import from_setting
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.profiled import KeptBy, MeasuredMemory, Profiled
-from graphdoctor.model.wording import percent
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.profiled import KeptBy, MeasuredMemory, Profiled
+from graphdoctor.facts.wording import percent
+from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.suggestions import from_setting
 
 _MIB = 1024**2
 _MIN_BYTES = 32 * _MIB

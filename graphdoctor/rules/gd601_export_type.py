@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from graphdoctor.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.fixes import SnippetPlace
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.fixes import SnippetPlace
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 
 _SOURCE = "torch/export/__init__.py, 2.13 (register_dataclass)"
 

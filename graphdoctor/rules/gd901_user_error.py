@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
-from graphdoctor.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.recording import Call, CallError, Compile, FailedCompile, TargetInfo
-from graphdoctor.model.stack import PROGRAM_ORIGINS, StackEntry
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.recording import Call, CallError, Compile, FailedCompile, TargetInfo
+from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
+from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 
 _TRACE_LINE = re.compile(r'^  File "(.+)", line (\d+), in (.+)\n(?:    (.+)\n)?', re.MULTILINE)
 _RAISED = "TorchRuntimeError"

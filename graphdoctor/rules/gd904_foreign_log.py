@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from graphdoctor.diagnosis.rule import GapPage
+from graphdoctor.rules.diagnosis.rule import GapPage
 
 
 class ForeignLog(GapPage):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from graphdoctor.model.picture import Artifact, CompileArtifacts
-from graphdoctor.model.record_kinds import UNSHOWN_KINDS
+from graphdoctor.facts.picture import Artifact, CompileArtifacts
+from graphdoctor.facts.record_kinds import UNSHOWN_KINDS
 from graphdoctor.trace.artifact_names import FileNames, compile_folder, stem_and_suffix
 from graphdoctor.trace.details import Details
 from graphdoctor.trace.grammar import Record

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from graphdoctor.model.base import Fact
-from graphdoctor.model.coverage import Coverage
-from graphdoctor.model.expressions import expression
-from graphdoctor.model.recompiles import GuardChange, RecompileCause
-from graphdoctor.model.recording import (
+from graphdoctor.facts.base import Fact
+from graphdoctor.facts.coverage import Coverage
+from graphdoctor.facts.expressions import expression
+from graphdoctor.facts.recompiles import GuardChange, RecompileCause
+from graphdoctor.facts.recording import (
     BreakEffect,
     BreakRecord,
     Call,
@@ -31,14 +31,14 @@ from graphdoctor.model.recording import (
     SourceContext,
     TargetInfo,
 )
-from graphdoctor.model.run import ProbeExit
-from graphdoctor.model.stack import StackEntry
-from graphdoctor.model.trials import Replay
+from graphdoctor.facts.run import ProbeExit
+from graphdoctor.facts.stack import StackEntry
+from graphdoctor.facts.trials import Replay
 from graphdoctor.probe.wire import GraphArtifact
-from graphdoctor.trace.below import cache_bypasses, cache_use
 from graphdoctor.trace.breaks import PrintedEntry, limit_of, parse_chain
 from graphdoctor.trace.ddp_splits import split_of
 from graphdoctor.trace.gaps import old_log_gaps, run_gaps, unreadable_gaps
+from graphdoctor.trace.inductor_runtime import cache_bypasses, cache_use
 from graphdoctor.trace.intake import Intake, SeenBreak, SeenCompile, SeenGraph
 from graphdoctor.trace.mechanisms import mechanism_of
 from graphdoctor.trace.metrics import CompileMetrics

@@ -12,7 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from graphdoctor.model.profiled import InductorGraph, InductorKernel, KernelRun, MatchedRun, ProfiledCall
+from graphdoctor.facts.profiled import InductorGraph, InductorKernel, KernelRun, MatchedRun, ProfiledCall
 from graphdoctor.probe.wire import InductorKernelKind
 
 _OF_GRAPH = re.compile(r"graph_\d+_(?=cpp_)")

@@ -15,9 +15,9 @@ from typing import ClassVar
 
 import orjson
 
-from graphdoctor.storage.log_file import LogFile
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
 from graphdoctor.trace.intake import Intake
+from graphdoctor.trace.storage.log_file import LogFile
 
 _EVENT = "chromium_event"
 _BEGINNING = frozenset({_EVENT, "dynamo_start"})

@@ -12,7 +12,7 @@ import re
 import textwrap
 from dataclasses import dataclass
 
-from graphdoctor.model.recording import BreakEffect, BreakReason, BreakTopic, RecompileLimit
+from graphdoctor.facts.recording import BreakEffect, BreakReason, BreakTopic, RecompileLimit
 
 _CHAIN = re.compile(r"^\*\*\* While handling this graph break, another graph break occurred: \*\*\*$", re.MULTILINE)
 _ID = re.compile(r"/gb/gb(\d+)\.html")

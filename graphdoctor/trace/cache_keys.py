@@ -14,7 +14,7 @@ from pathlib import Path
 
 import orjson
 
-from graphdoctor.model.profile import CacheKeyChange
+from graphdoctor.facts.profile import CacheKeyChange
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
 from graphdoctor.trace.logs import find_logs
 

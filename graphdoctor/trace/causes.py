@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from graphdoctor.model.recompiles import GuardChange, RecompileCause
-from graphdoctor.model.stack import StackEntry
+from graphdoctor.facts.recompiles import GuardChange, RecompileCause
+from graphdoctor.facts.stack import StackEntry
 from graphdoctor.probe.wire import FailedGuardRecord, RecompileArtifact, ValueRecord
 from graphdoctor.trace.breaks import PrintedEntry
 from graphdoctor.trace.guards.changes import changes_of, dispatch_change, expression, is_relation, value_kind

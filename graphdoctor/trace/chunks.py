@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import orjson
 
-from graphdoctor.engine.work import Done, Engine, Outcome
-from graphdoctor.model.record_kinds import UNSHOWN_KINDS
-from graphdoctor.storage.compression import CutStreamError
-from graphdoctor.storage.log_file import LogFile
+from graphdoctor.executors.work import Done, Engine, Outcome
+from graphdoctor.facts.record_kinds import UNSHOWN_KINDS
 from graphdoctor.trace.grammar import LogDamage, Record, is_header, read_records
+from graphdoctor.trace.storage.compression import CutStreamError
+from graphdoctor.trace.storage.log_file import LogFile
 
 _LEAST_BYTES = 32 * 2**20
 """Below this, starting processes takes what they save."""

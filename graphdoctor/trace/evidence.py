@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from graphdoctor.model.evidence import (
+from graphdoctor.facts.evidence import (
     AnswerState,
     AskedCache,
     CacheAnswer,
@@ -26,8 +26,8 @@ from graphdoctor.model.evidence import (
     ShapeKind,
     TritonKernel,
 )
-from graphdoctor.model.record_kinds import family_of, is_shown
-from graphdoctor.model.stack import PROGRAM_ORIGINS, StackEntry
+from graphdoctor.facts.record_kinds import family_of, is_shown
+from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
 from graphdoctor.trace.grammar import LogDamage, Record
 
 _ANSWERS: Mapping[str, tuple[AskedCache, AnswerState]] = {

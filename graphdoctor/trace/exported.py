@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from graphdoctor.model.expressions import expression
-from graphdoctor.model.recording import (
+from graphdoctor.facts.expressions import expression
+from graphdoctor.facts.recording import (
     BreakReason,
     BreakRecord,
     Environment,
@@ -22,7 +22,7 @@ from graphdoctor.model.recording import (
     SourceContext,
     TriedDim,
 )
-from graphdoctor.model.stack import PROGRAM_ORIGINS, StackEntry
+from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
 from graphdoctor.trace.breaks import export_topic, export_words, parse_chain
 from graphdoctor.trace.events import Events
 from graphdoctor.trace.origin import Origins

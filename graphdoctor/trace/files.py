@@ -6,8 +6,8 @@ from pathlib import Path
 
 import orjson
 
-from graphdoctor.model.picture import SourceText
-from graphdoctor.model.recording import Environment
+from graphdoctor.facts.picture import SourceText
+from graphdoctor.facts.recording import Environment
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
 from graphdoctor.trace.logs import find_logs
 from graphdoctor.trace.origin import Origins

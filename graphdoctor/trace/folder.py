@@ -21,12 +21,12 @@ import orjson
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.probe import wire
-from graphdoctor.storage.compression import CutStreamError
-from graphdoctor.storage.log_file import LogFile
-from graphdoctor.storage.places import Location, place_at
 from graphdoctor.trace.events import Events, read_events
 from graphdoctor.trace.logs import has_linked_logs, hindrance, logs_in, logs_of
 from graphdoctor.trace.processes import ProcessLogs
+from graphdoctor.trace.storage.compression import CutStreamError
+from graphdoctor.trace.storage.log_file import LogFile
+from graphdoctor.trace.storage.places import Location, place_at
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Literal
 import orjson
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.model.following import (
+from graphdoctor.facts.following import (
     BreakSeen,
     Counts,
     LogBegun,
@@ -25,13 +25,13 @@ from graphdoctor.model.following import (
     SoFar,
     Writer,
 )
-from graphdoctor.storage.compression import CutStreamError
-from graphdoctor.storage.log_file import LogFile
-from graphdoctor.storage.places import Location, place_at
 from graphdoctor.trace.breaks import parse_break
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
 from graphdoctor.trace.logs import held_logs, possible_logs
 from graphdoctor.trace.origin import RESUME_NAME
+from graphdoctor.trace.storage.compression import CutStreamError
+from graphdoctor.trace.storage.log_file import LogFile
+from graphdoctor.trace.storage.places import Location, place_at
 from graphdoctor.trace.writers import named_rank
 
 _PREFIX = re.compile(rb"\[[^\[\]\s]{1,64}\]: ?")

@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from graphdoctor.model.coverage import Coverage
-from graphdoctor.model.guards import Guards
-from graphdoctor.model.recording import CaptureGap, CompileSwitch, Recording, TargetInfo
-from graphdoctor.model.watch import CallWatch, WatchedFunction
-from graphdoctor.model.wording import counted, switch_text
+from graphdoctor.facts.coverage import Coverage
+from graphdoctor.facts.guards import Guards
+from graphdoctor.facts.recording import CaptureGap, CompileSwitch, Recording, TargetInfo
+from graphdoctor.facts.watch import CallWatch, WatchedFunction
+from graphdoctor.facts.wording import counted, switch_text
 from graphdoctor.probe.wire import Event
 from graphdoctor.trace.beginning import BeginningSigns
 from graphdoctor.trace.grammar import LogDamage

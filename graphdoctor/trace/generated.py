@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from graphdoctor.model.base import Fact
-from graphdoctor.model.recording import Recording
+from graphdoctor.facts.base import Fact
+from graphdoctor.facts.recording import Recording
 
 
 def generated_names(processes: Iterable[Mapping[str, str | None]]) -> dict[str, str]:

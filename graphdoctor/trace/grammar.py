@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from graphdoctor.storage.compression import CutStreamError
+from graphdoctor.trace.storage.compression import CutStreamError
 
 _HEADER = re.compile(rb"^([VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ \d+) [^\]]*\] (\{.*)$")
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from graphdoctor.model.recompiles import GuardChange
+from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.trace.guards.changes import expression
 
 _WHOLE = frozenset({"type", "none", "identity", "attribute", "keys", "length", "value", "entry_gone"})

@@ -16,11 +16,11 @@ from typing import Any, TypeVar
 
 import orjson
 
-from graphdoctor.model.base import Fact
-from graphdoctor.model.profiled import InductorGraph
-from graphdoctor.model.recording import Call, CompileCall, Environment, GraphInput, GraphNode, SourceContext
-from graphdoctor.model.stack import StackEntry
-from graphdoctor.model.steps import Steps
+from graphdoctor.facts.base import Fact
+from graphdoctor.facts.profiled import InductorGraph
+from graphdoctor.facts.recording import Call, CompileCall, Environment, GraphInput, GraphNode, SourceContext
+from graphdoctor.facts.stack import StackEntry
+from graphdoctor.facts.steps import Steps
 from graphdoctor.probe.wire import (
     CalledArtifact,
     GeneratedArtifact,
@@ -32,11 +32,11 @@ from graphdoctor.probe.wire import (
     StackEntryRecord,
     WatchedCallArtifact,
 )
-from graphdoctor.trace.below import CACHE_RECORDS, CacheRecord
 from graphdoctor.trace.breaks import BreakText, parse_break, parse_error
 from graphdoctor.trace.ddp_splits import SeenSplit
 from graphdoctor.trace.evidence import Evidence
 from graphdoctor.trace.grammar import Record
+from graphdoctor.trace.inductor_runtime import CACHE_RECORDS, CacheRecord
 from graphdoctor.trace.metrics import CompileMetrics, is_before_breaks, read_metrics
 from graphdoctor.trace.origin import RESUME_NAME, Origins, collapse_resumes, without_probe
 from graphdoctor.trace.profiled import inductor_graph

@@ -13,11 +13,11 @@ from itertools import chain
 from pathlib import Path
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.model.wording import counted
+from graphdoctor.facts.wording import counted
 from graphdoctor.probe.wire import META_FILE, TRACE_FOLDER
-from graphdoctor.storage.compression import CutStreamError
-from graphdoctor.storage.log_file import LogFile
-from graphdoctor.storage.places import Folder, LocalFolder, for_each
+from graphdoctor.trace.storage.compression import CutStreamError
+from graphdoctor.trace.storage.log_file import LogFile
+from graphdoctor.trace.storage.places import Folder, LocalFolder, for_each
 from graphdoctor.trace.writers import named_rank
 
 _LOG_PATTERN = "dedicated_log_torch_trace_*.log"

@@ -17,9 +17,9 @@ from datetime import datetime
 
 import orjson
 
-from graphdoctor.model.marks import CacheAnswer, CompileMark, LogSpan
-from graphdoctor.trace.below import CACHE_RECORDS
+from graphdoctor.facts.marks import CacheAnswer, CompileMark, LogSpan
 from graphdoctor.trace.grammar import Record
+from graphdoctor.trace.inductor_runtime import CACHE_RECORDS
 
 # Each begins with what can be searched for quickly, and looks back from there: guards are much of a log.
 _DEVICE = re.compile(r"(cuda|xpu|hpu|mtia)(?<!\wcuda)(?<!\w[xh]pu)(?<!\wmtia):\d+")

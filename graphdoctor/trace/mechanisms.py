@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphdoctor.model.recording import BreakReason, TorchMechanism
-from graphdoctor.model.stack import PROGRAM_ORIGINS, StackEntry
+from graphdoctor.facts.recording import BreakReason, TorchMechanism
+from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
 from graphdoctor.trace.breaks import BreakText
 
 _FOLDERS: tuple[tuple[str, TorchMechanism], ...] = (

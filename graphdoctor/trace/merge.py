@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from graphdoctor.model.base import Fact, field_types
-from graphdoctor.model.recording import CaptureGap, Recording
-from graphdoctor.trace.below import joined
+from graphdoctor.facts.base import Fact, field_types
+from graphdoctor.facts.recording import CaptureGap, Recording
 from graphdoctor.trace.evidence import joined as joined_evidence
+from graphdoctor.trace.inductor_runtime import joined
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from graphdoctor.model.base import Fact, InvalidFactError
+from graphdoctor.facts.base import Fact, InvalidFactError
 
 _CLASS = re.compile(r"<class '(?:.*\.)?(\w+)'>")
 _COUNTS = ("guard_count", "graph_op_count", "attempt")

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from graphdoctor.model.recording import Environment
-from graphdoctor.model.stack import Origin, StackEntry
+from graphdoctor.facts.recording import Environment
+from graphdoctor.facts.stack import Origin, StackEntry
 
 RESUME_NAME = re.compile(r"^(?:torch_dynamo_resume_in_)+(.+)_at_(\d+)$")
 """A resume function's code name (``torch/_dynamo/resume_execution.py``, 2.13): function name and line."""

@@ -18,7 +18,7 @@ from typing import Any
 
 import orjson
 
-from graphdoctor.model.picture import Autotuned, Phase
+from graphdoctor.facts.picture import Autotuned, Phase
 from graphdoctor.trace.details import Details
 from graphdoctor.trace.grammar import Record
 

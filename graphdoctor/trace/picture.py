@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphdoctor.model.picture import Picture, SourceText
-from graphdoctor.model.recording import Recording
+from graphdoctor.facts.picture import Picture, SourceText
+from graphdoctor.facts.recording import Recording
 from graphdoctor.probe.wire import Event
 from graphdoctor.trace.artifacts import Artifacts
 from graphdoctor.trace.details import Details
 from graphdoctor.trace.files import Files
 from graphdoctor.trace.grammar import Record
-from graphdoctor.trace.lanes import read_lanes
 from graphdoctor.trace.merge import Part
 from graphdoctor.trace.origin import Origins
 from graphdoctor.trace.phases import Phases
 from graphdoctor.trace.stages import Stages
+from graphdoctor.trace.timeline import read_lanes
 
 
 class PictureIntake:

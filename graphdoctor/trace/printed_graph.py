@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from graphdoctor.model.picture import StageNode
+from graphdoctor.facts.picture import StageNode
 
 _CLASS = re.compile(r"^(?P<indent> *)class \S+\(torch\.nn\.Module\):$")
 _SIGNATURE = re.compile(r"^ *def \w+\(")

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from graphdoctor.storage.log_file import LogFile
-from graphdoctor.storage.places import for_each
+from graphdoctor.trace.storage.log_file import LogFile
+from graphdoctor.trace.storage.places import for_each
 from graphdoctor.trace.writers import find_writers, named_rank, rank_of_folder
 
 

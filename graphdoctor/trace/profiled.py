@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from graphdoctor.model.profiled import (
+from graphdoctor.facts.profiled import (
     Calibration,
     InductorGraph,
     InductorKernel,
@@ -19,7 +19,7 @@ from graphdoctor.model.profiled import (
     Profiled,
     ProfiledCall,
 )
-from graphdoctor.model.stack import StackEntry
+from graphdoctor.facts.stack import StackEntry
 from graphdoctor.probe.wire import InductorGraphArtifact, PartitionRecord
 from graphdoctor.trace.attribution import matched_runs
 from graphdoctor.trace.events import Events

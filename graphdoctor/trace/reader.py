@@ -10,22 +10,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from graphdoctor.engine.local import ALONE
-from graphdoctor.engine.work import Engine
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.model.base import InvalidFactError
-from graphdoctor.model.coverage import Coverage
-from graphdoctor.model.fixes import Treatment
-from graphdoctor.model.marks import LogSpan
-from graphdoctor.model.profiled import InductorGraph
-from graphdoctor.model.recording import CompileSwitch, Environment, Recording, Settling, SteadyCall, TargetInfo
-from graphdoctor.model.run import ProbeExit
-from graphdoctor.model.trials import Replay, WhatIf
+from graphdoctor.executors.local import ALONE
+from graphdoctor.executors.work import Engine
+from graphdoctor.facts.base import InvalidFactError
+from graphdoctor.facts.coverage import Coverage
+from graphdoctor.facts.fixes import Treatment
+from graphdoctor.facts.marks import LogSpan
+from graphdoctor.facts.profiled import InductorGraph
+from graphdoctor.facts.recording import CompileSwitch, Environment, Recording, Settling, SteadyCall, TargetInfo
+from graphdoctor.facts.run import ProbeExit
+from graphdoctor.facts.trials import Replay, WhatIf
 from graphdoctor.probe.wire import TRACE_FOLDER
-from graphdoctor.storage.places import Location
 from graphdoctor.trace.assemble import Assembler, RunFacts
 from graphdoctor.trace.beginning import BeginningSigns, signs_of
-from graphdoctor.trace.below import cuda_graphs, float32_precision, kernel_share
 from graphdoctor.trace.events import Events
 from graphdoctor.trace.evidence import record_counts
 from graphdoctor.trace.folder import RecordingFolder, open_folder
@@ -41,10 +39,12 @@ from graphdoctor.trace.gaps import (
     without_dynamo_gaps,
 )
 from graphdoctor.trace.generated import generated_names, with_generated
+from graphdoctor.trace.inductor_runtime import cuda_graphs, float32_precision, kernel_share
 from graphdoctor.trace.merge import Part, merge
 from graphdoctor.trace.processes import ProcessLogs, find_processes
 from graphdoctor.trace.profiled import measured_memory, profiled_call
 from graphdoctor.trace.sections import LogContents, Section, Wanted, read_logs
+from graphdoctor.trace.storage.places import Location
 from graphdoctor.trace.variations import read_variations
 from graphdoctor.trace.versions import RUNNABLE, named_version
 from graphdoctor.trace.watched import call_watch

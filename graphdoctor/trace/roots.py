@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from graphdoctor.model.stack import StackEntry
+from graphdoctor.facts.stack import StackEntry
 
 _CALLED = re.compile(r"(?<![\w.])fn(?=[.\[]|$)")
 _POSITION = re.compile(r"(?<![\w.])args\[(\d+)\]")

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from graphdoctor.engine.work import Engine
-from graphdoctor.model.recording import Environment
+from graphdoctor.executors.work import Engine
+from graphdoctor.facts.recording import Environment
 from graphdoctor.probe.wire import ARTIFACT_PREFIX
-from graphdoctor.storage.log_file import LogFile
 from graphdoctor.trace.beginning import Beginning, has_lost_event
 from graphdoctor.trace.chunks import records_of
 from graphdoctor.trace.grammar import LogDamage, Record
 from graphdoctor.trace.intake import Intake
 from graphdoctor.trace.processes import ProcessLogs, name_processes
+from graphdoctor.trace.storage.log_file import LogFile
 from graphdoctor.trace.writers import Lane, Lanes, is_first_string
 
 if TYPE_CHECKING:

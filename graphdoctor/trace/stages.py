@@ -16,9 +16,9 @@ from typing import Literal, get_args
 
 import orjson
 
-from graphdoctor.model.expressions import expression
-from graphdoctor.model.picture import FusedKernel, GeneratedCode, Stage, StageGraph, StageNode
-from graphdoctor.model.recording import Frame, Graph, GraphNode, Recording
+from graphdoctor.facts.expressions import expression
+from graphdoctor.facts.picture import FusedKernel, GeneratedCode, Stage, StageGraph, StageNode
+from graphdoctor.facts.recording import Frame, Graph, GraphNode, Recording
 from graphdoctor.probe.wire import InductorGraphArtifact
 from graphdoctor.trace.details import Details, Text
 from graphdoctor.trace.grammar import Record

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from graphdoctor.model.variations import TriedValue, Variation, Verdict
+from graphdoctor.facts.variations import TriedValue, Variation, Verdict
 from graphdoctor.probe.wire import Event, VariationEvent
 
 _NOT_REACHED = "the run ended first"

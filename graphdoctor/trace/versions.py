@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from graphdoctor.storage.log_file import LogFile
 from graphdoctor.trace.grammar import LogDamage, read_records
+from graphdoctor.trace.storage.log_file import LogFile
 
 Version = tuple[int, int]
 

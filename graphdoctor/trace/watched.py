@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Iterator
 
-from graphdoctor.model.coverage import Coverage
-from graphdoctor.model.watch import CallWatch, NotCovered, WatchedFunction
+from graphdoctor.facts.coverage import Coverage
+from graphdoctor.facts.watch import CallWatch, NotCovered, WatchedFunction
 from graphdoctor.probe.wire import CalledArtifact, WatchedCallArtifact
 from graphdoctor.trace.intake import Intake
 

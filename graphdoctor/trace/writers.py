@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import orjson
 
-from graphdoctor.storage.log_file import LogFile
 from graphdoctor.trace.grammar import Record
+from graphdoctor.trace.storage.log_file import LogFile
 from graphdoctor.trace.versions import is_thread
 
 _HEADER = re.compile(rb"^[VDIWEC](\d{4} \d\d:\d\d:\d\d\.\d+) (\d+) [^\]\n]*\] (\{.*)$", re.MULTILINE)

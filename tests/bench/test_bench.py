@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.model.bench import BenchReport
+from graphdoctor.facts.bench import BenchReport
 from tests import napping
 from tests.conftest import clean_environment, run_command, run_script
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.bench.correctness import Reference, Verdict
-from graphdoctor.capture.request import Request
-from graphdoctor.model.bench import Correctness
-from graphdoctor.model.recording import Recording
-from graphdoctor.model.spec import RunSpec
-from graphdoctor.replay.program import Program, RunChange
-from graphdoctor.replay.replays import Limits, Replays
+from graphdoctor.facts.bench import Correctness
+from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.spec import RunSpec
+from graphdoctor.studies.bench.correctness import Reference, Verdict
+from graphdoctor.trials.launch.request import Request
+from graphdoctor.trials.program import Program, RunChange
+from graphdoctor.trials.replays import Limits, Replays
 from tests.conftest import clean_environment, probe_python, run_script
 
 pytestmark = pytest.mark.slow

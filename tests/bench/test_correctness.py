@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-from graphdoctor.bench.correctness import EAGER_NUMBERS, Reference, Verdict
-from graphdoctor.model.recording import Recording
-from graphdoctor.model.run import ProbeExit
-from graphdoctor.model.trials import Comparison, Difference, Replay, ResultError, ResultKind
-from graphdoctor.replay.program import Program, RunChange
-from graphdoctor.replay.replays import Replays
+from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.run import ProbeExit
+from graphdoctor.facts.trials import Comparison, Difference, Replay, ResultError, ResultKind
+from graphdoctor.studies.bench.correctness import EAGER_NUMBERS, Reference, Verdict
+from graphdoctor.trials.program import Program, RunChange
+from graphdoctor.trials.replays import Replays
 from tests.factories import recording
 
 ERROR = ResultError(kind="outputs", variant=2e-7, eager=1e-7)

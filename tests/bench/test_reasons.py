@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from graphdoctor.bench.reasons import MOST, reasons
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.model.diagnosis import Cost, Effects, Finding, Location
-from graphdoctor.model.guards import Guards
-from graphdoctor.model.kernels import KernelShare
+from graphdoctor.facts.diagnosis import Cost, Effects, Finding, Location
+from graphdoctor.facts.guards import Guards
+from graphdoctor.facts.kernels import KernelShare
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.studies.bench.reasons import MOST, reasons
 from tests import factories
 
 KERNELS = KernelShare(call_us=1000.0, library_us=900.0, generated_us=20.0, copy_us=0.0, launches=4, region_runs=1)

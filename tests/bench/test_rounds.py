@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.bench.rounds import Turns, speedup, time_rounds
 from graphdoctor.probe.wire import BenchTurn
+from graphdoctor.studies.bench.rounds import Turns, speedup, time_rounds
 
 
 class Process:

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphdoctor.bench.correctness import Again, Verdict
-from graphdoctor.bench.stages import CROSSREF, Subject, follow, stages_of
-from graphdoctor.bench.switches import DECOMPOSED, INDUCTOR, Switch, change_of, lines_of, named
-from graphdoctor.model.bench import Stages
-from graphdoctor.model.recording import Recording
-from graphdoctor.model.run import ProbeExit
-from graphdoctor.model.spec import RunSpec
-from graphdoctor.model.trials import CompilerPart, Replay
+from graphdoctor.facts.bench import Stages
+from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.run import ProbeExit
+from graphdoctor.facts.spec import RunSpec
+from graphdoctor.facts.trials import CompilerPart, Replay
 from graphdoctor.probe.wire import CompilerPartKind
-from graphdoctor.replay.program import Program, RunChange
+from graphdoctor.studies.bench.correctness import Again, Verdict
+from graphdoctor.studies.bench.stages import CROSSREF, Subject, follow, stages_of
+from graphdoctor.studies.bench.switches import DECOMPOSED, INDUCTOR, Switch, change_of, lines_of, named
+from graphdoctor.trials.program import Program, RunChange
 from tests.factories import recording
 
 NAMES: dict[CompilerPartKind, tuple[str, ...]] = {

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.bench.correctness import Reference
-from graphdoctor.bench.minified import minified
-from graphdoctor.bench.stages import CROSSREF, Subject, follow
-from graphdoctor.bench.switches import DECOMPOSED, INDUCTOR
-from graphdoctor.capture.request import Request
-from graphdoctor.model.bench import Workaround
-from graphdoctor.model.spec import RunSpec
-from graphdoctor.replay.program import Program
-from graphdoctor.replay.replays import Limits, Replays
+from graphdoctor.facts.bench import Workaround
+from graphdoctor.facts.spec import RunSpec
+from graphdoctor.studies.bench.correctness import Reference
+from graphdoctor.studies.bench.minified import minified
+from graphdoctor.studies.bench.stages import CROSSREF, Subject, follow
+from graphdoctor.studies.bench.switches import DECOMPOSED, INDUCTOR
+from graphdoctor.trials.launch.request import Request
+from graphdoctor.trials.program import Program
+from graphdoctor.trials.replays import Limits, Replays
 from tests.conftest import probe_python
 
 pytestmark = pytest.mark.slow

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.bench.sweep import parse_sweep
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.studies.bench.sweep import parse_sweep
 
 
 def test_one_size_or_several_that_change_together():

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.bench.rounds import Turns
-from graphdoctor.bench.timings import NEEDS_CUDA, Measured, Timings, throughput_of, variant_of
-from graphdoctor.bench.variants import VariantSpec
-from graphdoctor.model.bench import Noise
-from graphdoctor.model.run import ProbeExit
-from graphdoctor.model.spec import RunSpec
+from graphdoctor.facts.bench import Noise
+from graphdoctor.facts.run import ProbeExit
+from graphdoctor.facts.spec import RunSpec
 from graphdoctor.probe.wire import BenchStart
+from graphdoctor.studies.bench.rounds import Turns
+from graphdoctor.studies.bench.timings import NEEDS_CUDA, Measured, Timings, throughput_of, variant_of
+from graphdoctor.studies.bench.variants import VariantSpec
 
 BASE = RunSpec(target="model.py", backend="inductor")
 QUIET = Noise(ratio=1.0, spread=0.01, is_noisy=False)

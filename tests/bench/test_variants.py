@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.bench.variants import variants_of
-from graphdoctor.cure.lines import compile_lines
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.model.recording import RepeatedBlocks
-from graphdoctor.model.spec import RunSpec
+from graphdoctor.facts.recording import RepeatedBlocks
+from graphdoctor.facts.spec import RunSpec
+from graphdoctor.studies.bench.variants import variants_of
+from graphdoctor.studies.cure.lines import compile_lines
 
 BASE = RunSpec(target="model.py", backend="inductor")
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.bench.verdict import verdict
-from graphdoctor.model.bench import EAGER, BenchVerdict, Sweep, SweepPoint, Variant
-from graphdoctor.model.diagnosis import Cost, Effects
+from graphdoctor.facts.bench import EAGER, BenchVerdict, Sweep, SweepPoint, Variant
+from graphdoctor.facts.diagnosis import Cost, Effects
+from graphdoctor.studies.bench.verdict import verdict
 from tests.bench_reports import (
     LIBRARY,
     NOISY,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
-from graphdoctor.model.base import Fact, field_types
+from graphdoctor.facts.base import Fact, field_types
 
 Model = TypeVar("Model", bound=Fact)
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.bundle.attempt import compared
-from graphdoctor.model.recording import Call, CallError, Recording
-from graphdoctor.model.run import ProbeExit
+from graphdoctor.facts.recording import Call, CallError, Recording
+from graphdoctor.facts.run import ProbeExit
+from graphdoctor.studies.bundle.attempt import compared
 from tests.factories import entry, record, recording
 
 FOLDER = Path("/run")

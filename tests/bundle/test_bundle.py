@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.model.diagnosis import Diagnosis
+from graphdoctor.facts.diagnosis import Diagnosis
 from tests.bundle.marked import MARK, NUMBER, OTHER_NUMBER, PLACES, texts_of, write_program
 from tests.conftest import clean_environment, run_command
 
@@ -208,7 +208,7 @@ def test_trials_come_along_when_asked_for_without_their_tensors(tmp_path, run_he
 
 def test_a_file_that_is_too_large_stays_out_with_a_word(tmp_path, run_here, monkeypatch):
     shutil.copytree(RECORDINGS / "item", tmp_path / "large")
-    monkeypatch.setattr("graphdoctor.bundle.contents.MAX_FILE_BYTES", 50_000)
+    monkeypatch.setattr("graphdoctor.studies.bundle.contents.MAX_FILE_BYTES", 50_000)
     process = run_here("bundle", "large", "--no-try")
     assert "dedicated_log_torch_trace_recorded.log`: too large (" in process.stderr
     assert not [name for name in names_in(tmp_path / "bundle.zip") if name.endswith(".log")]

@@ -9,22 +9,22 @@ from typing import Any, get_args
 
 import pytest
 
-from graphdoctor.bundle.redact import public
-from graphdoctor.bundle.redact.break_words import BreakWords
-from graphdoctor.bundle.redact.events import redacted_events, redacted_meta
-from graphdoctor.bundle.redact.facts import Facts
-from graphdoctor.bundle.redact.public import Public
-from graphdoctor.bundle.redact.recordings import Redaction
-from graphdoctor.bundle.redact.records import Records
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.model.diagnosis import Diagnosis
-from graphdoctor.model.expressions import expression
-from graphdoctor.model.picture import Picture
-from graphdoctor.model.recompiles import GuardChange
-from graphdoctor.model.recording import Environment, Recording
-from graphdoctor.model.run import ProbeExit
+from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.expressions import expression
+from graphdoctor.facts.picture import Picture
+from graphdoctor.facts.recompiles import GuardChange
+from graphdoctor.facts.recording import Environment, Recording
+from graphdoctor.facts.run import ProbeExit
 from graphdoctor.probe.wire import CallPhase, Phase
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.studies.bundle.redact import public
+from graphdoctor.studies.bundle.redact.break_words import BreakWords
+from graphdoctor.studies.bundle.redact.events import redacted_events, redacted_meta
+from graphdoctor.studies.bundle.redact.facts import Facts
+from graphdoctor.studies.bundle.redact.public import Public
+from graphdoctor.studies.bundle.redact.recordings import Redaction
+from graphdoctor.studies.bundle.redact.records import Records
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
 from graphdoctor.trace.guards.state import STATE_NAMES
 from graphdoctor.trace.reader import read_recording

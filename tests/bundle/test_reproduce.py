@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.bundle.reproduce import write_script
-from graphdoctor.model.picture import Picture, SourceText
-from graphdoctor.model.recording import BatchedTensor, Call, Environment, Recording, TargetInfo
-from graphdoctor.model.run import ProbeExit
+from graphdoctor.facts.picture import Picture, SourceText
+from graphdoctor.facts.recording import BatchedTensor, Call, Environment, Recording, TargetInfo
+from graphdoctor.facts.run import ProbeExit
 from graphdoctor.probe.wire import INPUTS_FROM_OPTIONS
+from graphdoctor.studies.bundle.reproduce import write_script
 
 FILE = "/nowhere/model.py"
 TEXT = '''\

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.capture.calibrations import keep_calibration, kept_calibrations
-from graphdoctor.model.profiled import Calibration
+from graphdoctor.facts.profiled import Calibration
+from graphdoctor.trials.launch.calibrations import keep_calibration, kept_calibrations
 
 
 @pytest.fixture(autouse=True)

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 import graphdoctor
-from graphdoctor.capture.catalog import architectures, file_name, write_program
-from graphdoctor.capture.child import probe_command
-from graphdoctor.capture.warm import WarmProbes
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.model.catalog import Program, Refusal
+from graphdoctor.facts.catalog import Program, Refusal
 from graphdoctor.probe.wire import program_header
+from graphdoctor.trials.launch.catalog import architectures, file_name, write_program
+from graphdoctor.trials.launch.child import probe_command
+from graphdoctor.trials.launch.warm import WarmProbes
 
 FAKE = {
     "transformers/__init__.py": """

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.capture.child import Watching, record
-from graphdoctor.capture.request import Request, parse_target
-from graphdoctor.capture.script import Script, run_script
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.model.run import ProbeExit
-from graphdoctor.model.spec import RunSpec
+from graphdoctor.facts.run import ProbeExit
+from graphdoctor.facts.spec import RunSpec
 from graphdoctor.probe.wire import CRASH_FILE, EVENTS_FILE, META_FILE
+from graphdoctor.trials.launch.child import Watching, record
+from graphdoctor.trials.launch.request import Request, parse_target
+from graphdoctor.trials.launch.script import Script, run_script
 from tests.conftest import clean_environment
 
 PHASE = '{"event": "phase", "phase": "call 2", "kind": "call {index}"}'
@@ -58,7 +58,7 @@ def test_a_finished_probe(end):
 
 
 def test_a_probe_that_does_not_end_after_it_has_finished(end, monkeypatch):
-    monkeypatch.setattr("graphdoctor.capture.child._GRACE_S", 0.2)
+    monkeypatch.setattr("graphdoctor.trials.launch.child._GRACE_S", 0.2)
     found = end(f"{says(FINISHED)}\nexec sleep 30")
     assert (found.reason, found.status) == ("finished", None)
 
@@ -149,7 +149,7 @@ def test_a_script(tmp_path, program, is_module):
 
 
 def test_no_model_is_imported_before_the_child_runs():
-    program = "import sys, graphdoctor.capture.child, graphdoctor.capture.script; print('pydantic' in sys.modules)"
+    program = "import sys; from graphdoctor.trials.launch import child, script; print('pydantic' in sys.modules)"
     command = [sys.executable, "-c", program]
     found = subprocess.run(command, env=clean_environment(), capture_output=True, text=True, check=True)
     assert found.stdout == "False\n"

@@ -7,9 +7,9 @@ from typing import get_args
 
 import pytest
 
-from graphdoctor.capture.ends import end_of_block, end_of_failed_call, end_of_probe, end_of_script
-from graphdoctor.model.base import field_types
-from graphdoctor.model.run import ProbeExit
+from graphdoctor.facts.base import field_types
+from graphdoctor.facts.run import ProbeExit
+from graphdoctor.trials.launch.ends import end_of_block, end_of_failed_call, end_of_probe, end_of_script
 
 PROCESS = {"event": "process", "pid": 1}
 IMPORTING = {"event": "phase", "phase": "importing the target", "kind": "importing the target"}

@@ -18,9 +18,9 @@ from tests.conftest import clean_environment, command_line
 PARENT = """
 import sys, threading
 from pathlib import Path
-from graphdoctor.capture.child import Watching, record
-from graphdoctor.capture.request import Request, parse_target
-from graphdoctor.model.spec import RunSpec
+from graphdoctor.trials.launch.child import Watching, record
+from graphdoctor.trials.launch.request import Request, parse_target
+from graphdoctor.facts.spec import RunSpec
 
 request = Request(spec=RunSpec(target="model.py"), target=parse_target("os:path"))
 watching = Watching(on_phase=lambda _phase: None, on_output=lambda _chunk: None)
@@ -37,7 +37,7 @@ ran.join()
 FORKING_PARENT = """
 import sys
 from pathlib import Path
-from graphdoctor.capture.warm import WarmProbes
+from graphdoctor.trials.launch.warm import WarmProbes
 
 server = "import os, time; open('pids', 'w').write(f'{os.getpid()}\\\\n'); time.sleep(600)"
 WarmProbes([sys.executable, "-c", server]).start(Path("no"), backend="eager", environment={}, descriptors=(), held=0)

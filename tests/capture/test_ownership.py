@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.capture.ownership import SIGNATURE_FILE, is_own, sign
+from graphdoctor.trials.launch.ownership import SIGNATURE_FILE, is_own, sign
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.capture.store import FOLDER, Pool, Store
-from graphdoctor.cli.running import tell_place
+from graphdoctor.commands.running import tell_place
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.trials.launch.store import FOLDER, Pool, Store
 from tests.conftest import REPOSITORY
 
 

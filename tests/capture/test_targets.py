@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphdoctor.capture.request import DTYPES, Request, parse_assignments, parse_inputs, parse_target
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.model.spec import RunSpec
+from graphdoctor.facts.spec import RunSpec
 from graphdoctor.probe.wire import INPUTS_FROM_OPTIONS
+from graphdoctor.trials.launch.request import DTYPES, Request, parse_assignments, parse_inputs, parse_target
 
 HEAD = """\
 import torch

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.capture.ownership import sign
-from graphdoctor.capture.unchanged import Change, Surroundings, first_change, surroundings_of
 from graphdoctor.probe.wire import READS_FILE, REQUEST_FILE
+from graphdoctor.trials.launch.ownership import sign
+from graphdoctor.trials.launch.unchanged import Change, Surroundings, first_change, surroundings_of
 
 
 @pytest.fixture

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.capture.child import Watching, probe_command, record
-from graphdoctor.capture.request import Request, parse_target
-from graphdoctor.capture.warm import WarmProbes
-from graphdoctor.model.recording import Recording
-from graphdoctor.model.run import ProbeExit
-from graphdoctor.model.spec import RunSpec
+from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.run import ProbeExit
+from graphdoctor.facts.spec import RunSpec
 from graphdoctor.trace.reader import read_recording
+from graphdoctor.trials.launch.child import Watching, probe_command, record
+from graphdoctor.trials.launch.request import Request, parse_target
+from graphdoctor.trials.launch.warm import WarmProbes
 from tests.conftest import probe_python
 
 PROGRAM = """

@@ -14,8 +14,8 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("diffusers") is None, r
 
 @pytest.mark.slow
 def test_an_autoencoder_and_a_transformer_that_takes_packed_images_are_written(tmp_path: Path) -> None:
-    from graphdoctor.capture.catalog import architectures, write_program
-    from graphdoctor.model.catalog import Program
+    from graphdoctor.facts.catalog import Program
+    from graphdoctor.trials.launch.catalog import architectures, write_program
 
     catalog = architectures("diffusers", python=sys.executable, timeout_s=240)
     families = {each.name: each.family for each in catalog.architectures}

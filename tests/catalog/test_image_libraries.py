@@ -21,8 +21,8 @@ def test_the_smallest_model_of_a_module_is_written_without_weights(
     library: str, architecture: str, tmp_path: Path
 ) -> None:
     pytest.importorskip(library)
-    from graphdoctor.capture.catalog import architectures, write_program
-    from graphdoctor.model.catalog import Program
+    from graphdoctor.facts.catalog import Program
+    from graphdoctor.trials.launch.catalog import architectures, write_program
 
     catalog = architectures(library, python=sys.executable, timeout_s=120)
     found = {each.name: each.family for each in catalog.architectures}

@@ -14,8 +14,8 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch_geometric") is N
 
 @pytest.mark.slow
 def test_a_model_with_relations_and_a_pooling_function_are_written_and_run(tmp_path: Path) -> None:
-    from graphdoctor.capture.catalog import architectures, write_program
-    from graphdoctor.model.catalog import Program
+    from graphdoctor.facts.catalog import Program
+    from graphdoctor.trials.launch.catalog import architectures, write_program
 
     catalog = architectures("torch-geometric", python=sys.executable, timeout_s=120)
     families = {each.name: each.family for each in catalog.architectures}

@@ -15,11 +15,11 @@ import jsonschema
 import pytest
 
 import graphdoctor
-from graphdoctor.cli.commands import COMMANDS, NAMES, overview
+from graphdoctor.commands.commands import COMMANDS, NAMES, overview
 from graphdoctor.rules.catalog import ALL_RULES, PAGES
 from tests.conftest import CLEAN_TARGET, clean_environment, command_line
 
-COMMAND_FOLDER = Path(graphdoctor.__file__).parent / "cli"
+COMMAND_FOLDER = Path(graphdoctor.__file__).parent / "commands"
 TRACES = Path(__file__).resolve().parents[1] / "recordings" / "2.13.0"
 VERSIONS = sorted(folder.parent.name for folder in TRACES.parent.glob("*/lowered.bare"))
 
@@ -36,7 +36,7 @@ def trace(tmp_path: Path) -> Path:
 
 def run_python(code: str, *args: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run code that has ``sys`` and ``main`` (the command line's entry), with the arguments of the command."""
-    prelude = "import sys\nfrom graphdoctor.cli import main\n"
+    prelude = "import sys\nfrom graphdoctor.commands import main\n"
     return subprocess.run(
         [sys.executable, "-P", "-c", prelude + code, *map(str, args)],
         cwd=cwd,
@@ -424,9 +424,9 @@ def test_an_unknown_rule_offers_near_ones(run_here, arguments, says):
 
 def test_trouble_of_our_own_is_one_line_and_a_log(tmp_path):
     code = (
-        "import graphdoctor.config\n"
+        "import graphdoctor.commands.settings\n"
         "def boom(*args): raise RuntimeError('kaputt \\x1b[31m')\n"
-        "graphdoctor.config.load_settings = boom\n"
+        "graphdoctor.commands.settings.load_settings = boom\n"
         "main()\n"
     )
     process = run_python(code, "report", cwd=tmp_path)
@@ -443,9 +443,9 @@ def test_trouble_of_our_own_is_one_line_and_a_log(tmp_path):
 
 def test_ctrl_c_ends_with_130(tmp_path):
     code = (
-        "import graphdoctor.config\n"
+        "import graphdoctor.commands.settings\n"
         "def stop(*args): raise KeyboardInterrupt\n"
-        "graphdoctor.config.load_settings = stop\n"
+        "graphdoctor.commands.settings.load_settings = stop\n"
         "main()\n"
     )
     process = run_python(code, "report", cwd=tmp_path)

@@ -11,7 +11,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from graphdoctor.survey.parquet import write_parquet
+from graphdoctor.studies.survey.parquet import write_parquet
 from tests.conftest import RunCli
 from tests.survey_reports import cause, failed, report, row
 

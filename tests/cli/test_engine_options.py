@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.engine.work import Failed, Failure, Outcome
+from graphdoctor.commands.work.diagnose import diagnose_place
+from graphdoctor.commands.work.named import Place
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.runs.diagnose import diagnose_place
-from graphdoctor.runs.named import Place
+from graphdoctor.executors.work import Failed, Failure, Outcome
 from graphdoctor.trace import chunks
 from tests.conftest import RunCli
 
@@ -125,8 +125,8 @@ def test_a_recording_that_the_cluster_gives_up_is_one_sentence() -> None:
 
 
 def test_a_rank_that_a_worker_could_not_read_is_named(monkeypatch: pytest.MonkeyPatch, job: Path) -> None:
-    from graphdoctor.engine.local import Local
-    from graphdoctor.runs.job import job_report, ranks_at
+    from graphdoctor.commands.work.job import job_report, ranks_at
+    from graphdoctor.executors.local import Local
 
     class LosesOne(Local):
         def run(self, work: Any, pieces: Sequence[Any], *, ahead: int | None = None) -> Iterator[Outcome[Any]]:

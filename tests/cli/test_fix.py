@@ -263,14 +263,14 @@ def example_inputs():
 
 
 def test_dropping_a_read_that_cut_gradients_changes_results(tmp_path, monkeypatch):
-    from graphdoctor.capture.request import Request
-    from graphdoctor.diagnosis.selection import Selection
+    from graphdoctor.facts.spec import RunSpec, Timing
     from graphdoctor.fixes import proposals
     from graphdoctor.fixes.recipes.drop_item import DropItem
     from graphdoctor.fixes.recipes.keep_tensor import KeepTensor
     from graphdoctor.fixes.treatment import TreatmentOptions, treat
-    from graphdoctor.model.spec import RunSpec, Timing
+    from graphdoctor.rules.diagnosis.selection import Selection
     from graphdoctor.trace.reader import read_recording
+    from graphdoctor.trials.launch.request import Request
 
     path = tmp_path / "model.py"
     path.write_text(SCALED)

@@ -11,8 +11,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from graphdoctor.model.check import CheckReport
-from graphdoctor.render.json import json_schema
+from graphdoctor.facts.check import CheckReport
+from graphdoctor.views.json import json_schema
 from tests.conftest import CLEAN_TARGET, clean_environment, run_command
 
 pytestmark = pytest.mark.slow

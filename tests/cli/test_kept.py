@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.capture.unchanged import Change
-from graphdoctor.cli.fix import _said_before
+from graphdoctor.commands.fix import _said_before
+from graphdoctor.commands.work.kept import KeptFixes, OutdatedFixes
+from graphdoctor.facts.fixes import Measures, Treatment
 from graphdoctor.fixes.treatment import TreatmentResult
-from graphdoctor.model.fixes import Measures, Treatment
-from graphdoctor.runs.kept import KeptFixes, OutdatedFixes
+from graphdoctor.trials.launch.unchanged import Change
 
 COUNTS = Measures(break_sites=1, skipped_frames=0, graphs=2, compiles=2, recompiles=0, frames_over_limit=0)
 

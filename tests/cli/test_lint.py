@@ -10,8 +10,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from graphdoctor.gate.baseline import read_baseline, write_baseline
-from graphdoctor.lint import Recorded, lint_files
+from graphdoctor.fixes.lint import Recorded, lint_files
+from graphdoctor.rules.gate.baseline import read_baseline, write_baseline
 from tests.conftest import RunCli
 
 BAD = """\

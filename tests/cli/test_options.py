@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.cli.commands import NAMES
-from graphdoctor.cli.options import RUN_OPTIONS, run_spec
+from graphdoctor.commands.commands import NAMES
+from graphdoctor.commands.options import RUN_OPTIONS, run_spec
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.model.spec import RunSpec
-from graphdoctor.render import formats
+from graphdoctor.facts.spec import RunSpec
+from graphdoctor.views import formats
 from tests.conftest import RunCli, clean_environment
 
 ITEM = Path(__file__).resolve().parents[1] / "recordings" / "2.13.0" / "item"

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.cli.options import Given, OutputOptions
-from graphdoctor.cli.output import Output, choose_output
+from graphdoctor.commands.options import Given, OutputOptions
+from graphdoctor.commands.output import Output, choose_output
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.render.formats import BytesFormat, Document, Format
-from graphdoctor.survey.parquet import write_parquet
+from graphdoctor.studies.survey.parquet import write_parquet
+from graphdoctor.views.formats import BytesFormat, Document, Format
 from tests.survey_reports import report
 
 CONTENT = b"\x00\xff\r\n"

@@ -8,11 +8,11 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from graphdoctor.cli.outputs import check_outputs, parse_outputs, write_outputs
+from graphdoctor.commands.outputs import check_outputs, parse_outputs, write_outputs
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.model.check import CheckReport
-from graphdoctor.render.formats import CHECK
-from graphdoctor.render.json import render_json
+from graphdoctor.facts.check import CheckReport
+from graphdoctor.views.formats import CHECK
+from graphdoctor.views.json import render_json
 from tests.render.check_reports import failed_report
 
 
@@ -70,7 +70,7 @@ def test_nothing_is_written_when_something_cannot_be_rendered(tmp_path, monkeypa
     def broken(*_: object) -> str:
         raise ValueError("broken")
 
-    monkeypatch.setattr("graphdoctor.render.junit.render_junit", broken)
+    monkeypatch.setattr("graphdoctor.views.junit.render_junit", broken)
     with pytest.raises(ValueError, match="broken"):
         write_outputs(failed_report(), parse_outputs([f"json={tmp_path / 'a'}", f"junit={tmp_path / 'b'}"]))
     assert list(tmp_path.iterdir()) == []

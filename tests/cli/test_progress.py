@@ -7,8 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
-from graphdoctor.cli.progress import Progress, _Ticking
-from graphdoctor.model.progress import DecidedTrial, TimedPrograms, TrialCounts, TrialEvent
+from graphdoctor.commands.progress import Progress, _Ticking
+from graphdoctor.facts.progress import DecidedTrial, TimedPrograms, TrialCounts, TrialEvent
 
 TRIALS: tuple[TrialEvent, ...] = (
     TrialCounts(1, 2),
@@ -55,7 +55,7 @@ def test_on_a_terminal_a_line_counts_down_below_the_verdicts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = [100.0]
-    monkeypatch.setattr("graphdoctor.cli.progress.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("graphdoctor.commands.progress.time.monotonic", lambda: now[0])
     ticking = _Ticking(TrialCounts(3, 8, left_s=12.0))
     console = Console(width=40, file=io.StringIO(), color_system=None)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.model.picture import Picture
+from graphdoctor.facts.picture import Picture
 from graphdoctor.trace.reader import read_recording
 from tests.conftest import CLEAN_TARGET, clean_environment, command_line, run_command
 

@@ -10,7 +10,7 @@ import threading
 import pytest
 from rich.console import Console
 
-from graphdoctor.cli.survey_progress import SurveyProgress, _Board
+from graphdoctor.commands.survey_progress import SurveyProgress, _Board
 from tests.survey_reports import failed, row
 
 WHY = {"stage": "inductor", "error": "an operator isn't\nsupported", "error_type": "torch._inductor.exc.InductorError"}
@@ -36,7 +36,7 @@ def shown(board: _Board, width: int, height: int = 24) -> list[str]:
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     found = [1000.0]
-    monkeypatch.setattr("graphdoctor.cli.survey_progress.time.monotonic", lambda: found[0])
+    monkeypatch.setattr("graphdoctor.commands.survey_progress.time.monotonic", lambda: found[0])
     return found
 
 
@@ -62,7 +62,7 @@ def test_off_a_terminal_nothing_is_drawn_in_another_thread(capfd: pytest.Capture
         progress.planned(2, 0)
         assert threading.active_count() == before
     code = (
-        "import sys; from graphdoctor.cli.survey_progress import SurveyProgress\n"
+        "import sys; from graphdoctor.commands.survey_progress import SurveyProgress\n"
         "with SurveyProgress(is_quiet=False) as p: p.planned(2, 0)\n"
         "print('rich' in sys.modules)"
     )

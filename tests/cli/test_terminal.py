@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-import graphdoctor.cli
-from graphdoctor.cli.terminal import complain, say, warn
+import graphdoctor.commands
+from graphdoctor.commands.terminal import complain, say, warn
 from tests.render.hostile import CODE_POINTS, EVIL
 
-MODULES = sorted(Path(graphdoctor.cli.__file__).parent.glob("*.py"))
+MODULES = sorted(Path(graphdoctor.commands.__file__).parent.glob("*.py"))
 
 
 @pytest.mark.parametrize("print_hostile", [lambda: say(EVIL), lambda: warn(EVIL), lambda: complain(EVIL, EVIL)])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.model.variations import TriedValue
+from graphdoctor.facts.variations import TriedValue
 from graphdoctor.trace.variations import read_variations, verdict_of
 from tests.conftest import RunCli, clean_environment, run_script
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from graphdoctor.config import projects_below, repository_of
+from graphdoctor.commands.settings import projects_below, repository_of
 
 
 def project(folder: Path, *, is_configured: bool = True) -> Path:

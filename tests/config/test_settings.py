@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.config import Settings, load_settings, unknown_variables
+from graphdoctor.commands.settings import Settings, load_settings, unknown_variables
 from graphdoctor.errors import GraphDoctorError
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.config.survey_file import ListedTargets, read_survey_file
+from graphdoctor.commands.settings.survey_file import ListedTargets, read_survey_file
 from graphdoctor.errors import GraphDoctorError
 
 WHOLE = """

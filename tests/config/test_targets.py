@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.config import GateTarget, load_project, load_settings
+from graphdoctor.commands.settings import GateTarget, load_project, load_settings
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.model.spec import RunSpec
+from graphdoctor.facts.spec import RunSpec
 
 
 def project(folder, text):

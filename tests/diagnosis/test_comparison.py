@@ -9,12 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphdoctor.diagnosis.comparison import compare
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.diagnosis.selection import Selection
-from graphdoctor.model.comparison import DiagnosisComparison
-from graphdoctor.model.diagnosis import Diagnosis
-from graphdoctor.model.recording import (
+from graphdoctor.facts.comparison import DiagnosisComparison
+from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.recording import (
     BreakReason,
     CaptureGap,
     Recording,
@@ -22,6 +19,9 @@ from graphdoctor.model.recording import (
     TargetInfo,
 )
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.comparison import compare
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trace.reader import read_recording
 from tests.factories import LOOP, PRINT, change, compiled, entry, recompiled, record, recording
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.diagnosis.selection import Selection
-from graphdoctor.model.diagnosis import Diagnosis
-from graphdoctor.model.recording import BreakReason, Call, CallError, Enclosing, Recording
+from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.recording import BreakReason, Call, CallError, Enclosing, Recording
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.rules.diagnosis.selection import Selection
 from tests.factories import FILE, LOOP, PRINT, compiled, context, entry, frame, graph, record, recording
 
 ROOT = Path("/project")

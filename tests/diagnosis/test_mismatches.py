@@ -7,12 +7,9 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.diagnosis.mismatches import is_foreign, mismatches
-from graphdoctor.diagnosis.selection import Selection
-from graphdoctor.model.diagnosis import Diagnosis
-from graphdoctor.model.guards import Guards
-from graphdoctor.model.recording import (
+from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.guards import Guards
+from graphdoctor.facts.recording import (
     BreakReason,
     Call,
     CaptureGap,
@@ -21,8 +18,11 @@ from graphdoctor.model.recording import (
     Recording,
     TargetInfo,
 )
-from graphdoctor.model.run import ProbeExit
+from graphdoctor.facts.run import ProbeExit
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.rules.diagnosis.mismatches import is_foreign, mismatches
+from graphdoctor.rules.diagnosis.selection import Selection
 from tests.factories import entry, record, recording
 
 ITEM = BreakReason(gb_type="Unsupported Tensor.item() call", torch_id="GB0124")

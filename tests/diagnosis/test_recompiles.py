@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.diagnosis.recompiles import recompile_events
-from graphdoctor.model.diagnosis import Diagnosis, Fix
-from graphdoctor.model.recording import Compile, FailedCompile, Recording
+from graphdoctor.facts.diagnosis import Diagnosis, Fix
+from graphdoctor.facts.recording import Compile, FailedCompile, Recording
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.rules.diagnosis.recompiles import recompile_events
 from tests.factories import change, compiled, entry, frame, recompiled, recording
 
 BATCH = change()

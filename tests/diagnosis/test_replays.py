@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.diagnosis.replays import with_replays
-from graphdoctor.model.diagnosis import Finding, Fix
-from graphdoctor.model.fixes import Verdict
-from graphdoctor.model.trials import OutputsVerdict, Remedy, TrialResult, WhatIf
+from graphdoctor.facts.diagnosis import Finding, Fix
+from graphdoctor.facts.fixes import Verdict
+from graphdoctor.facts.trials import OutputsVerdict, Remedy, TrialResult, WhatIf
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.rules.diagnosis.replays import with_replays
 from tests.factories import change, compiled, frame, recompiled, recording
 
 TENSOR = "t = torch.tensor(t)"

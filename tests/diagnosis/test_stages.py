@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.diagnosis.stages import graph_stages, selected
-from graphdoctor.model.picture import FusedKernel, GeneratedCode, Picture, SourceText, StageGraph, StageNode
-from graphdoctor.model.stages import GraphStages, StageChange, StageReport
+from graphdoctor.facts.picture import FusedKernel, GeneratedCode, Picture, SourceText, StageGraph, StageNode
+from graphdoctor.facts.stages import GraphStages, StageChange, StageReport
+from graphdoctor.rules.diagnosis.stages import graph_stages, selected
 from tests import factories
 from tests.probe.test_wire import assert_as_declared
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.model.diagnosis import Diagnosis, Steadiness
-from graphdoctor.model.recording import Call, Compile, CompileOutcome, Settling
-from graphdoctor.model.watch import CallWatch, WatchedFunction
-from graphdoctor.render.actions import actions
-from graphdoctor.render.words import compiles_text, sentence
+from graphdoctor.facts.diagnosis import Diagnosis, Steadiness
+from graphdoctor.facts.recording import Call, Compile, CompileOutcome, Settling
+from graphdoctor.facts.watch import CallWatch, WatchedFunction
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.views.actions import actions
+from graphdoctor.views.words import compiles_text, sentence
 from tests.factories import change, compiled, frame, recompiled, recording
 
 FORWARD = frame()

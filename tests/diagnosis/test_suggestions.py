@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.diagnosis.rule import BreakSite
-from graphdoctor.diagnosis.suggestions import rewritten, setting, spliced
-from graphdoctor.model.diagnosis import Effects, Fix
-from graphdoctor.model.fixes import SnippetPlace
-from graphdoctor.model.recording import CompileCall
-from graphdoctor.model.run import Setting
-from graphdoctor.render.words import place_text
+from graphdoctor.facts.diagnosis import Effects, Fix
+from graphdoctor.facts.fixes import SnippetPlace
+from graphdoctor.facts.recording import CompileCall
+from graphdoctor.facts.run import Setting
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.rules.diagnosis.rule import BreakSite
+from graphdoctor.rules.diagnosis.suggestions import rewritten, setting, spliced
+from graphdoctor.views.words import place_text
 from tests.factories import FILE, change, compiled, context, entry, frame, recompiled, record, recording
 
 
@@ -103,7 +103,7 @@ def test_every_public_name_of_a_setting_is_torch_s() -> None:
     pytest.importorskip("torch")
     import torch.compiler.config as public
 
-    from graphdoctor.model.run import _PUBLIC
+    from graphdoctor.facts.run import _PUBLIC
 
     assert [name for name in _PUBLIC if not hasattr(public, name)] == []
 

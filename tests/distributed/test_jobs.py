@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.diagnosis.rule import Rule
 from graphdoctor.rules.catalog import ALL_RULES
+from graphdoctor.rules.diagnosis.rule import Rule
 from tests.conftest import clean_environment, run_command
 from tests.distributed.jobs import PROGRAMS, found_in, job_document, launched
 from tests.rules.test_documentation import first_block

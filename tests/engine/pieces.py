@@ -151,7 +151,7 @@ def close_everything(_piece: int) -> None:
 
 def side_by_side(number: int) -> int:
     """A function of another engine's, inside a piece."""
-    from graphdoctor.engine.local import Local
+    from graphdoctor.executors.local import Local
 
     return sum(done.result for done in Local(2).run(square, list(range(number))))
 

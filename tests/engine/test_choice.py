@@ -11,14 +11,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from graphdoctor.engine import on_ray
-from graphdoctor.engine.choice import cores, engine_for
-from graphdoctor.engine.environment import Environment
-from graphdoctor.engine.local import Local
-from graphdoctor.engine.on_node import Sent
-from graphdoctor.engine.on_ray import OnRay
-from graphdoctor.engine.work import Failed, Failure, Share
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.executors import on_ray
+from graphdoctor.executors.choice import cores, engine_for
+from graphdoctor.executors.environment import Environment
+from graphdoctor.executors.local import Local
+from graphdoctor.executors.on_node import Sent
+from graphdoctor.executors.on_ray import OnRay
+from graphdoctor.executors.work import Failed, Failure, Share
 from tests.engine import pieces
 
 
@@ -130,7 +130,7 @@ def test_another_name_is_refused(on: str) -> None:
 
 
 def test_choosing_imports_neither_ray_nor_processes_of_torch() -> None:
-    code = "import sys; from graphdoctor.engine.choice import engine_for; engine_for(on='ray'); engine_for()\n"
+    code = "import sys; from graphdoctor.executors.choice import engine_for; engine_for(on='ray'); engine_for()\n"
     code += "print(sorted({'ray', 'torch', 'pydantic', 'rich'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.engine import workers
-from graphdoctor.engine.local import Local
-from graphdoctor.engine.work import Done, Failed, Failure, Outcome
+from graphdoctor.executors import workers
+from graphdoctor.executors.local import Local
+from graphdoctor.executors.work import Done, Failed, Failure, Outcome
 from tests.engine import pieces
 
 
@@ -133,7 +133,7 @@ def test_workers_are_forked_only_from_a_process_that_is_alone(monkeypatch: pytes
 _SLEEPERS = """
 import sys
 from pathlib import Path
-from graphdoctor.engine.local import Local
+from graphdoctor.executors.local import Local
 from tests.engine.pieces import write_and_sleep
 if __name__ == "__main__":
     list(Local(2).run(write_and_sleep, [Path(sys.argv[1]) / "0", Path(sys.argv[1]) / "1"]))

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.engine import on_ray
-from graphdoctor.engine.environment import Environment
-from graphdoctor.engine.local import Local
-from graphdoctor.engine.on_ray import OnRay
-from graphdoctor.engine.work import Done, Failed, Outcome, Share
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.executors import on_ray
+from graphdoctor.executors.environment import Environment
+from graphdoctor.executors.local import Local
+from graphdoctor.executors.on_ray import OnRay
+from graphdoctor.executors.work import Done, Failed, Outcome, Share
 from tests.engine import pieces
 from tests.engine.ports import free_port
 from tests.engine.test_local import _is_running, _until

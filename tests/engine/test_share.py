@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.engine import machine
-from graphdoctor.engine.local import Local
-from graphdoctor.engine.machine import cores
-from graphdoctor.engine.work import Done, Failed, Share
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.executors import machine
+from graphdoctor.executors.local import Local
+from graphdoctor.executors.machine import cores
+from graphdoctor.executors.work import Done, Failed, Share
 from tests.engine import pieces
 from tests.engine.test_local import _is_running, _until, in_order
 
@@ -143,8 +143,8 @@ def test_a_keeper_that_is_killed_takes_its_piece_along(tmp_path: Path) -> None:
 _SLEEPERS = """
 import sys
 from pathlib import Path
-from graphdoctor.engine.local import Local
-from graphdoctor.engine.work import Share
+from graphdoctor.executors.local import Local
+from graphdoctor.executors.work import Share
 from tests.engine.pieces import leave_running_and_sleep
 if __name__ == "__main__":
     markers = [Path(sys.argv[1]) / "0", Path(sys.argv[1]) / "1"]

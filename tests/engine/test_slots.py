@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphdoctor.engine import machine
-from graphdoctor.engine.machine import Machine, cores, gpus, memory
-from graphdoctor.engine.on_node import claimed_cores
-from graphdoctor.engine.slots import Slot, core_groups, in_ranges, slots_for
-from graphdoctor.engine.work import Share
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.executors import machine
+from graphdoctor.executors.machine import Machine, cores, gpus, memory
+from graphdoctor.executors.on_node import claimed_cores
+from graphdoctor.executors.slots import Slot, core_groups, in_ranges, slots_for
+from graphdoctor.executors.work import Share
 
 GIB = 2**30
 EIGHT = Machine(((0, 4), (1, 5), (2, 6), (3, 7)), True, ("0", "1", "2"), 64 * GIB, 40 * GIB)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.model.recording import Environment
+from graphdoctor.facts.recording import Environment
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.breaks import export_words
 from graphdoctor.trace.events import Events
 from graphdoctor.trace.exported import with_export

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.export.snippets import written
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.fixes import SnippetPlace, Where
 from graphdoctor.fixes.syntax.source import SourceFile
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.fixes import SnippetPlace, Where
+from graphdoctor.studies.export.snippets import written
 
 PROGRAM = """def f(x, n):
     if n > 2:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from graphdoctor.export.verdict import answer, best_of
-from graphdoctor.model.export import ExportWay
-from graphdoctor.render.export_markdown import render_export_markdown
-from graphdoctor.render.export_words import blocked_groups, cured_groups, dim_text, left_out_texts, to_paste
+from graphdoctor.facts.export import ExportWay
+from graphdoctor.studies.export.verdict import answer, best_of
+from graphdoctor.views.export_markdown import render_export_markdown
+from graphdoctor.views.export_words import blocked_groups, cured_groups, dim_text, left_out_texts, to_paste
 from tests.export_reports import EDIT, blocked, dims, exported, made, refused
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from graphdoctor.fixes.pace import Pace
-from graphdoctor.model.progress import TrialCounts, TrialEvent
+from graphdoctor.facts.progress import TrialCounts, TrialEvent
+from graphdoctor.fixes.eta import Pace
 
 
 class Clock:

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.diagnosis.selection import Selection
+from graphdoctor.facts.diagnosis import Finding, Fix
+from graphdoctor.facts.kernels import CudaGraphFunction, CudaGraphs, CudaGraphSkip
+from graphdoctor.facts.recording import GraphInput, Recording
+from graphdoctor.facts.run import Setting
+from graphdoctor.facts.stack import StackEntry
 from graphdoctor.fixes.proposals import FindingOptions, Proposal, Sources, options_for
 from graphdoctor.fixes.verdicts import Observed
-from graphdoctor.model.diagnosis import Finding, Fix
-from graphdoctor.model.kernels import CudaGraphFunction, CudaGraphs, CudaGraphSkip
-from graphdoctor.model.recording import GraphInput, Recording
-from graphdoctor.model.run import Setting
-from graphdoctor.model.stack import StackEntry
-from graphdoctor.replay.program import Program
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.rules.diagnosis.selection import Selection
+from graphdoctor.trials.program import Program
 from tests.factories import change, compiled, entry, frame, recompiled, record, recording
 
 TEXT = """\

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from graphdoctor.facts.recompiles import GuardChange
+from graphdoctor.facts.recording import Recording
 from graphdoctor.fixes.remedies import Candidates, candidates
-from graphdoctor.model.recompiles import GuardChange
-from graphdoctor.model.recording import Recording
 from tests.factories import change, compiled, entry, frame, recompiled, recording
 
 SIZE = change()

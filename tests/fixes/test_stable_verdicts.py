@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.capture.request import Request
-from graphdoctor.fixes.pace import Pace
+from graphdoctor.facts.run import Setting
+from graphdoctor.facts.spec import RunSpec
+from graphdoctor.fixes.eta import Pace
 from graphdoctor.fixes.proposals import Proposal
 from graphdoctor.fixes.trials import Trials, with_proposals
 from graphdoctor.fixes.user_backend import Check, UserBackend
 from graphdoctor.fixes.verdicts import Judgment
-from graphdoctor.model.run import Setting
-from graphdoctor.model.spec import RunSpec
-from graphdoctor.replay.program import Program, RunChange
-from graphdoctor.replay.replays import Limits, Replays
+from graphdoctor.trials.launch.request import Request
+from graphdoctor.trials.program import Program, RunChange
+from graphdoctor.trials.replays import Limits, Replays
 from tests.conftest import probe_python
 
 pytestmark = pytest.mark.slow

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from graphdoctor.facts.fixes import PairedTime
 from graphdoctor.fixes import timing
 from graphdoctor.fixes.timing import faster, slower, time_pair
-from graphdoctor.model.fixes import PairedTime
-from graphdoctor.replay.confidence import LOOKS
-from graphdoctor.replay.program import Program
+from graphdoctor.trials.confidence import LOOKS
+from graphdoctor.trials.program import Program
 
 TURNS = 64
 """More than are needed."""

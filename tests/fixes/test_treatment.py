@@ -10,23 +10,23 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.capture.request import Request, TargetText
-from graphdoctor.diagnosis.selection import Selection
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.coverage import Coverage
+from graphdoctor.facts.fixes import PairedTime, Treatment, TriedFix
+from graphdoctor.facts.progress import DecidedTrial, TrialCounts, TrialEvent
+from graphdoctor.facts.recording import BreakEffect, BreakReason, Recording
+from graphdoctor.facts.run import ProbeExit, Setting
+from graphdoctor.facts.spec import RunSpec, Timing
+from graphdoctor.facts.trials import Comparison, Difference, Replay, ResultKind
 from graphdoctor.fixes import treatment as engine
 from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.proposals import FindingOptions, Proposal, Sources
 from graphdoctor.fixes.treatment import TreatmentOptions, TreatmentResult, treat
 from graphdoctor.fixes.verdicts import Observed
-from graphdoctor.model.coverage import Coverage
-from graphdoctor.model.fixes import PairedTime, Treatment, TriedFix
-from graphdoctor.model.progress import DecidedTrial, TrialCounts, TrialEvent
-from graphdoctor.model.recording import BreakEffect, BreakReason, Recording
-from graphdoctor.model.run import ProbeExit, Setting
-from graphdoctor.model.spec import RunSpec, Timing
-from graphdoctor.model.trials import Comparison, Difference, Replay, ResultKind
-from graphdoctor.replay.program import Program, RunChange
-from graphdoctor.replay.replays import Limits
+from graphdoctor.rules.diagnosis.selection import Selection
+from graphdoctor.trials.launch.request import Request, TargetText
+from graphdoctor.trials.program import Program, RunChange
+from graphdoctor.trials.replays import Limits
 from tests.factories import LOOP, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
 
 SAME = Comparison(kinds=("outputs",), differences=())

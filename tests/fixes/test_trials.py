@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from graphdoctor.facts.run import Setting
 from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.proposals import Proposal
 from graphdoctor.fixes.trials import compatible, with_proposals
-from graphdoctor.model.run import Setting
-from graphdoctor.replay.program import Program, RunChange
+from graphdoctor.trials.program import Program, RunChange
 
 BASE = b"".join(b"a%d = %d\n" % (number, number) for number in range(1, 10))
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.diagnosis.diagnose import diagnose
+from graphdoctor.facts.coverage import Coverage
+from graphdoctor.facts.kernels import CudaGraphFunction, CudaGraphs, CudaGraphSkip
+from graphdoctor.facts.recording import BreakEffect, Recording
+from graphdoctor.facts.trials import Comparison, Difference, Replay
 from graphdoctor.fixes.patch import LineMap
 from graphdoctor.fixes.sites import SiteChange, reads_from
 from graphdoctor.fixes.verdicts import Judgment, Observed, Reference, judge, judge_results
-from graphdoctor.model.coverage import Coverage
-from graphdoctor.model.kernels import CudaGraphFunction, CudaGraphs, CudaGraphSkip
-from graphdoctor.model.recording import BreakEffect, Recording
-from graphdoctor.model.trials import Comparison, Difference, Replay
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
 from tests.factories import FILE, entry, graph, recompiled, record, recording
 
 ROOT = Path("/project")
@@ -252,7 +252,7 @@ def test_what_differed_in_an_earlier_run_of_the_trial_counts() -> None:
 
 
 def test_a_trial_that_does_not_finish_failed() -> None:
-    from graphdoctor.model.run import ProbeExit
+    from graphdoctor.facts.run import ProbeExit
 
     ended = ProbeExit(status=1, reason="error", message="The program failed in call 1: NameError: y.")
     found = judged(seen(3), seen(ended=ended))

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from graphdoctor.facts.trials import Remedy, TrialResult
 from graphdoctor.fixes.remedies import Candidate, Candidates
 from graphdoctor.fixes.what_if import _answer, _result
-from graphdoctor.model.trials import Remedy, TrialResult
-from graphdoctor.replay.program import RunChange
+from graphdoctor.trials.program import RunChange
 from tests.conftest import RunCli, clean_environment, run_script
 from tests.factories import compiled, recording
 

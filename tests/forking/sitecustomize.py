@@ -275,11 +275,11 @@ def _run_next(arguments: list[str]) -> None:
 
 
 def _time_briefly() -> None:
-    import graphdoctor.bench.probes
-    import graphdoctor.bench.rounds
+    import graphdoctor.studies.bench.probes
+    import graphdoctor.studies.bench.rounds
 
-    graphdoctor.bench.probes.TURN_S /= 4
-    graphdoctor.bench.rounds.LOOKS = graphdoctor.bench.rounds.LOOKS[:2]
+    graphdoctor.studies.bench.probes.TURN_S /= 4
+    graphdoctor.studies.bench.rounds.LOOKS = graphdoctor.studies.bench.rounds.LOOKS[:2]
 
 
 def _run(arguments: list[str]) -> NoReturn:

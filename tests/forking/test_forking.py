@@ -83,7 +83,7 @@ def forking() -> Any:
 @pytest.mark.slow
 def test_a_child_has_the_clients_place(forking: list[str], tmp_path: Path) -> None:
     done = subprocess.run(
-        [*forking, "import graphdoctor.cli; sys.exit(graphdoctor.cli.__spec__ is None)", "b"],
+        [*forking, "import graphdoctor.commands; sys.exit(graphdoctor.commands.__spec__ is None)", "b"],
         cwd=tmp_path, env=clean_environment(WORD="x"), input="typed", capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout == f"{['-c', *done.args[3:]]} {tmp_path} typed x\n"

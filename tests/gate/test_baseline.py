@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.gate.baseline import (
+from graphdoctor.facts.check import BaselineEntry, BaselineRun
+from graphdoctor.facts.coverage import Coverage
+from graphdoctor.rules.gate.baseline import (
     Baseline,
     Found,
     entries_of,
@@ -20,8 +22,6 @@ from graphdoctor.gate.baseline import (
     updated,
     write_baseline,
 )
-from graphdoctor.model.check import BaselineEntry, BaselineRun
-from graphdoctor.model.coverage import Coverage
 from tests.gate.diagnoses import with_prints
 
 WORDS = st.text(max_size=12)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.diagnosis.selection import Selection
-from graphdoctor.gate.baseline import Baseline, entries_of, run_of
-from graphdoctor.gate.check import Policy, check_target
-from graphdoctor.gate.ignores import read_comments
-from graphdoctor.model.check import BaselineEntry, CheckReport
-from graphdoctor.model.coverage import Coverage
-from graphdoctor.model.diagnosis import Effects
-from graphdoctor.model.recording import Call, CallError, CaptureGap, CompileSwitch, Environment
-from graphdoctor.model.run import ProbeExit
+from graphdoctor.facts.check import BaselineEntry, CheckReport
+from graphdoctor.facts.coverage import Coverage
+from graphdoctor.facts.diagnosis import Effects
+from graphdoctor.facts.recording import Call, CallError, CaptureGap, CompileSwitch, Environment
+from graphdoctor.facts.run import ProbeExit
+from graphdoctor.rules.diagnosis.selection import Selection
+from graphdoctor.rules.gate.baseline import Baseline, entries_of, run_of
+from graphdoctor.rules.gate.check import Policy, check_target
+from graphdoctor.rules.gate.ignores import read_comments
 from tests.factories import compiled, frame
 from tests.gate.diagnoses import with_prints
 

@@ -8,14 +8,14 @@ from typing import Any
 import orjson
 import pytest
 
-from graphdoctor.diagnosis.comparison import compare
-from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.gate.documents import read_diagnosis
-from graphdoctor.model.diagnosis import SCHEMA_VERSION, Diagnosis
-from graphdoctor.render.json import render_json
+from graphdoctor.facts.diagnosis import SCHEMA_VERSION, Diagnosis
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.comparison import compare
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.rules.gate.documents import read_diagnosis
 from graphdoctor.trace.reader import read_recording
+from graphdoctor.views.json import render_json
 
 RECORDINGS = Path(__file__).resolve().parent.parent / "recordings" / "2.13.0"
 

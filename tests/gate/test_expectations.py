@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.gate import expectations
-from graphdoctor.gate.gaps import missing_records, nothing_compiled
-from graphdoctor.model.coverage import Coverage
-from graphdoctor.model.recording import CaptureGap, CompileSwitch
-from graphdoctor.model.run import ProbeExit
+from graphdoctor.facts.coverage import Coverage
+from graphdoctor.facts.recording import CaptureGap, CompileSwitch
+from graphdoctor.facts.run import ProbeExit
+from graphdoctor.rules.gate import expectations
+from graphdoctor.rules.gate.gaps import missing_records, nothing_compiled
 from tests.gate.diagnoses import with_prints
 
 CLEAN = with_prints()

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphdoctor.diagnosis.selection import Selection
-from graphdoctor.gate.ignores import PathIgnore, comments_in, ignored_by, read_comments, unused_ignores
+from graphdoctor.rules.diagnosis.selection import Selection
+from graphdoctor.rules.gate.ignores import PathIgnore, comments_in, ignored_by, read_comments, unused_ignores
 from tests.gate.diagnoses import with_prints
 
 LINE_FIVE = "\n" * 4

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.gate.reach import reached_by, select_targets
+from graphdoctor.rules.gate.reach import reached_by, select_targets
 
 
 def tree(root: Path, **files: str) -> None:

@@ -2,8 +2,8 @@ from itertools import permutations
 
 import pytest
 
-from graphdoctor.job.agreement import with_texts
-from graphdoctor.render.job_words import verdict
+from graphdoctor.studies.ranks.agreement import with_texts
+from graphdoctor.views.job_words import verdict
 from tests.job_reports import compiled, job, rank
 from tests.job_reports import found as finding
 

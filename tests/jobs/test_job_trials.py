@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.diagnosis.suggestions import compile_argument
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.model.job import Job
-from graphdoctor.model.run import Setting
-from graphdoctor.model.steps import Steps
-from graphdoctor.runs.job_trials import Ran, Remedy, judged, remedies_of
+from graphdoctor.commands.work.job_trials import Ran, Remedy, judged, remedies_of
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.job import Job
+from graphdoctor.facts.run import Setting
+from graphdoctor.facts.steps import Steps
+from graphdoctor.rules.diagnosis.suggestions import compile_argument
 from tests.job_reports import compiled, found, job, rank
 
 SETTING = Setting(name="torch._dynamo.config.optimize_ddp", value=False)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphdoctor.lint import lint_files
+from graphdoctor.fixes.lint import lint_files
 from tests.lint.programs import BAD, GOOD
 
 HERE = Path(__file__).parent
@@ -60,7 +60,7 @@ def measure(programs: dict[str, str], folder: Path) -> Measured:
     for name, text in programs.items():
         (folder / name).write_text(text)
     report = lint_files([folder / name for name in programs], root=folder, version="0")
-    main = "from graphdoctor.cli import main; main()"
+    main = "from graphdoctor.commands import main; main()"
     command = [sys.executable, "-c", main, "run", "--quiet", "--report", "all.json", HERE / "compile_programs.py"]
     subprocess.run([*command, *programs], cwd=folder, check=True, capture_output=True)
     findings = json.loads((folder / "all.json").read_text())["findings"]

@@ -26,7 +26,7 @@ def test_most_sites_of_a_run_are_reported(measured: Measured) -> None:
 
 def test_programs_are_handed_over_in_every_way() -> None:
     """Of no program in the folder is nothing known: each way to hand something to torch.compile is understood."""
-    from graphdoctor.lint import lint_files
+    from graphdoctor.fixes.lint import lint_files
 
     for path in sorted((Path(__file__).parent / "ordinary").glob("*.py")):
         report = lint_files([path], root=path.parent, version="0")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.lint import lint_files
-from graphdoctor.model.diagnosis import Finding
+from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.fixes.lint import lint_files
 from graphdoctor.rules.catalog import ALL_RULES
 from tests.conftest import run_command
 from tests.lint.programs import BAD, GOOD, Program
@@ -84,7 +84,7 @@ def test_torch_does_not_break_in_a_good_program(program: Program, compiled: dict
 
 def test_every_check_has_a_program() -> None:
     """A code that lint can give without a program that was compiled would be a guess."""
-    source = "".join(path.read_text() for path in Path("graphdoctor/lint/checks").glob("*.py"))
+    source = "".join(path.read_text() for path in Path("graphdoctor/fixes/lint/checks").glob("*.py"))
     told = {code for code in ALL_RULES if f'"{code}"' in source}
     assert told == set().union(*(program.codes for program in BAD))
 

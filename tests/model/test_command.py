@@ -6,13 +6,13 @@ import shlex
 
 import pytest
 
-from graphdoctor.capture.request import Request
-from graphdoctor.cli.app import application
+from graphdoctor.commands.app import application
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.model.command import command_line
-from graphdoctor.model.recording import TargetInfo
-from graphdoctor.model.spec import RunSpec
-from graphdoctor.render.wrapping import command_lines
+from graphdoctor.facts.command import command_line
+from graphdoctor.facts.recording import TargetInfo
+from graphdoctor.facts.spec import RunSpec
+from graphdoctor.trials.launch.request import Request
+from graphdoctor.views.wrapping import command_lines
 
 
 def target(spec: RunSpec) -> TargetInfo:
@@ -50,7 +50,7 @@ def test_the_command_asks_for_the_same_run(spec: RunSpec, monkeypatch: pytest.Mo
         asked.append(request.spec)
         raise GraphDoctorError("enough")
 
-    monkeypatch.setattr("graphdoctor.runs.record.record_target", record)
+    monkeypatch.setattr("graphdoctor.commands.work.record.record_target", record)
     with pytest.raises(GraphDoctorError, match="enough"):
         application(["fix"])(shlex.split(command)[1:], standalone_mode=False)
     assert asked == [spec]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.model.expressions import (
+from graphdoctor.facts.expressions import (
     argument_source,
     expression,
     is_attribute,

@@ -10,8 +10,8 @@ from typing import get_args
 import pytest
 
 import graphdoctor.probe
-from graphdoctor.model.hints import COMMAND_LINE, CONFIGURATION, PYTHON, during, worded_exit, words
-from graphdoctor.model.run import ProbeExit
+from graphdoctor.facts.hints import COMMAND_LINE, CONFIGURATION, PYTHON, during, worded_exit, words
+from graphdoctor.facts.run import ProbeExit
 from graphdoctor.probe.wire import HINT_VALUES, HintCode
 
 PROBE = Path(graphdoctor.probe.__file__).parent

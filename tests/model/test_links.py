@@ -8,10 +8,10 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from graphdoctor.model import links
-from graphdoctor.render.rule_help import render_rules, render_rules_json
-from graphdoctor.render.sarif import render_sarif
+from graphdoctor.facts import links
 from graphdoctor.rules.catalog import ALL_RULES
+from graphdoctor.views.rule_help import render_rules, render_rules_json
+from graphdoctor.views.sarif import render_sarif
 from tests.render.check_reports import failed_report
 
 GD101 = "https://docs.example.org/graphdoctor/rules/GD101/"

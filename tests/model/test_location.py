@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.model.diagnosis import Location
+from graphdoctor.facts.diagnosis import Location
 
 
 @pytest.mark.parametrize(

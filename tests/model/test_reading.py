@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-import graphdoctor.model.check
-import graphdoctor.model.comparison
-import graphdoctor.model.lint
-import graphdoctor.model.picture  # noqa: F401
-from graphdoctor.model.base import Fact, InvalidFactError, field_types
-from graphdoctor.model.coverage import Coverage
-from graphdoctor.model.diagnosis import Diagnosis, Finding, Location
-from graphdoctor.model.recording import SteadyCall, TargetInfo
-from graphdoctor.model.stack import StackEntry
+import graphdoctor.facts.check
+import graphdoctor.facts.comparison
+import graphdoctor.facts.lint
+import graphdoctor.facts.picture  # noqa: F401
+from graphdoctor.facts.base import Fact, InvalidFactError, field_types
+from graphdoctor.facts.coverage import Coverage
+from graphdoctor.facts.diagnosis import Diagnosis, Finding, Location
+from graphdoctor.facts.recording import SteadyCall, TargetInfo
+from graphdoctor.facts.stack import StackEntry
 
 
 def subclasses(fact: type[Fact]) -> list[type[Fact]]:
@@ -175,5 +175,5 @@ def test_no_model_imports_pydantic() -> None:
     import subprocess
     import sys
 
-    code = f"import sys, {Diagnosis.__module__}, graphdoctor.model.picture; assert 'pydantic' not in sys.modules"
+    code = f"import sys, {Diagnosis.__module__}, graphdoctor.facts.picture; assert 'pydantic' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

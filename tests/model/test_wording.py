@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphdoctor.model.wording import (
+from graphdoctor.facts.wording import (
     about_count,
     about_time,
     factor_text,

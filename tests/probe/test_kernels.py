@@ -11,10 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphdoctor.capture.child import Watching, interpreter, record
-from graphdoctor.capture.request import Measured, Request
-from graphdoctor.model.recording import Recording
-from graphdoctor.model.spec import RunSpec
+from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.spec import RunSpec
 from graphdoctor.probe.measure.kernels import CALL_RANGE, MeasuredKernels, SeenCall, calls_in, is_disturbed, short_name
 from graphdoctor.probe.torch_private.torch_codegen import RUN_RANGE
 from graphdoctor.probe.torch_private.torch_kernels import operator_role
@@ -23,6 +21,8 @@ from graphdoctor.probe.wire import TRACE_FOLDER, KernelsEvent
 from graphdoctor.trace.grammar import LogDamage, read_records
 from graphdoctor.trace.logs import find_logs
 from graphdoctor.trace.reader import read_recording
+from graphdoctor.trials.launch.child import Watching, interpreter, record
+from graphdoctor.trials.launch.request import Measured, Request
 from tests.conftest import clean_environment, run_script
 from tests.probe.test_wire import assert_as_declared
 

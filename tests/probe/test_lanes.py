@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.capture.child import Watching, interpreter, record
-from graphdoctor.capture.request import Measured, Request
-from graphdoctor.model.picture import Lane
-from graphdoctor.model.recording import Recording
-from graphdoctor.model.spec import RunSpec
+from graphdoctor.facts.picture import Lane
+from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.spec import RunSpec
 from graphdoctor.trace.reader import read_recording
+from graphdoctor.trials.launch.child import Watching, interpreter, record
+from graphdoctor.trials.launch.request import Measured, Request
 
 pytestmark = pytest.mark.slow
 

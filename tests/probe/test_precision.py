@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from graphdoctor.model.kernels import Float32Precision
+from graphdoctor.facts.kernels import Float32Precision
 from graphdoctor.probe.torch_private.torch_precision import float32_precision
-from graphdoctor.trace.below import float32_precision as read
 from graphdoctor.trace.events import Events
+from graphdoctor.trace.inductor_runtime import float32_precision as read
 
 
 def with_devices(monkeypatch, *capabilities: tuple[int, int]) -> None:

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 import graphdoctor
-from graphdoctor.capture.child import RECORDING_VARIABLE
-from graphdoctor.capture.request import Request
-from graphdoctor.model.spec import RunSpec
+from graphdoctor.facts.spec import RunSpec
 from graphdoctor.probe import wire
 from graphdoctor.trace.grammar import LogDamage, read_records
 from graphdoctor.trace.logs import find_logs
+from graphdoctor.trials.launch.child import RECORDING_VARIABLE
+from graphdoctor.trials.launch.request import Request
 
 PACKAGE = Path(graphdoctor.__file__).parent
 PROBE = PACKAGE / "probe"
@@ -161,7 +161,7 @@ def test_each_name_of_an_artifact_has_a_type():
 def test_the_probe_writes_each_event_and_somebody_reads_it(kind):
     made = {node.func.id for node in nodes(PROBE) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     assert EVENTS[kind].__name__ in made or kind in texts(PROBE)
-    assert kind in texts(PACKAGE / "trace") | texts(PACKAGE / "capture")
+    assert kind in texts(PACKAGE / "trace") | texts(PACKAGE / "trials" / "launch")
 
 
 @pytest.mark.parametrize("name", ARTIFACTS)
@@ -183,7 +183,7 @@ def test_the_probe_writes_nothing_else():
 
 @pytest.mark.parametrize("kind", typing.get_args(wire.GapKind))
 def test_each_kind_of_gap_can_occur(kind):
-    assert kind in texts(PROBE) | texts(PACKAGE / "trace") | texts(PACKAGE / "runs")
+    assert kind in texts(PROBE) | texts(PACKAGE / "trace") | texts(PACKAGE / "commands")
 
 
 def test_a_request_is_as_declared():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from graphdoctor.model.profiled import (
+from graphdoctor.facts.profiled import (
     InductorGraph,
     InductorKernel,
     InductorOperation,

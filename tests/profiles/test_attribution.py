@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.model.profiled import InductorRun
+from graphdoctor.facts.profiled import InductorRun
 from graphdoctor.trace.attribution import base_name
 from tests.profiles.facts import code, graph, names_of, profiled, ran
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.model.profiled import InductorGraph, InductorKernel, InductorRun, KernelRun, ProfiledCall
+from graphdoctor.facts.profiled import InductorGraph, InductorKernel, InductorRun, KernelRun, ProfiledCall
 from graphdoctor.probe.measure.kernels import MeasuredKernels, SeenCall, calls_in, short_name
 from graphdoctor.probe.torch_private.torch_profiler import ProfiledEvent
 from graphdoctor.probe.wire import KernelRunRecord, ProfilePhase

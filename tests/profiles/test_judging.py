@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.model.bench import CallTimes
-from graphdoctor.model.kernels import CudaGraphs, Float32Precision, KernelShare
-from graphdoctor.model.profile import ProfiledKernel, ProfiledLine, ProfileReport, Regime, TimePart
-from graphdoctor.model.profiled import Calibration
-from graphdoctor.profile.regime import regime_of
-from graphdoctor.profile.roofline import judged, with_bounds
+from graphdoctor.facts.bench import CallTimes
+from graphdoctor.facts.kernels import CudaGraphs, Float32Precision, KernelShare
+from graphdoctor.facts.profile import ProfiledKernel, ProfiledLine, ProfileReport, Regime, TimePart
+from graphdoctor.facts.profiled import Calibration
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.studies.profile.regime import regime_of
+from graphdoctor.studies.profile.roofline import judged, with_bounds
 from tests import factories
 from tests.profile_reports import kernel, profiled
 from tests.profiles import facts

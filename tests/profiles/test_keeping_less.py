@@ -8,19 +8,19 @@ from typing import ClassVar
 
 import pytest
 
-from graphdoctor.bench.correctness import Verdict
-from graphdoctor.capture.child import Watching
-from graphdoctor.capture.request import Request
-from graphdoctor.config.settings import Settings
-from graphdoctor.model.fixes import PairedTime
-from graphdoctor.model.profile import MemoryTrial, MemoryUse
-from graphdoctor.model.profiled import ACTIVATION_BUDGET, MeasuredMemory
-from graphdoctor.model.recording import Recording
-from graphdoctor.model.run import Setting
-from graphdoctor.model.spec import RunSpec
-from graphdoctor.profile.keeping_less import Replayed, memory_trial
-from graphdoctor.runs.keeping_less import try_keeping_less
-from graphdoctor.runs.record import Setup
+from graphdoctor.commands.settings.settings import Settings
+from graphdoctor.commands.work.keeping_less import try_keeping_less
+from graphdoctor.commands.work.record import Setup
+from graphdoctor.facts.fixes import PairedTime
+from graphdoctor.facts.profile import MemoryTrial, MemoryUse
+from graphdoctor.facts.profiled import ACTIVATION_BUDGET, MeasuredMemory
+from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.run import Setting
+from graphdoctor.facts.spec import RunSpec
+from graphdoctor.studies.bench.correctness import Verdict
+from graphdoctor.studies.profile.keeping_less import Replayed, memory_trial
+from graphdoctor.trials.launch.child import Watching
+from graphdoctor.trials.launch.request import Request
 from tests import factories
 from tests.conftest import RunCli
 
@@ -153,8 +153,8 @@ def test_a_setting_is_blamed_for_what_is_right_without_it_and_trusted_where_noth
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(FakeReference, "wrong", wrong)
-    monkeypatch.setattr("graphdoctor.bench.correctness.Reference", FakeReference)
-    monkeypatch.setattr("graphdoctor.replay.replays.Replays", FakeReplays)
+    monkeypatch.setattr("graphdoctor.studies.bench.correctness.Reference", FakeReference)
+    monkeypatch.setattr("graphdoctor.trials.replays.Replays", FakeReplays)
     monkeypatch.setattr("graphdoctor.fixes.timing.time_pair", lambda *_given, **_more: times(1.0))
     (tmp_path / "model.py").write_text("")
     request = Request.of(RunSpec(target=str(tmp_path / "model.py")))

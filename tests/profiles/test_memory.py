@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphdoctor.model.profile import MemoryUse
-from graphdoctor.model.profiled import InductorGraph, InductorRun, KeptTensor, MeasuredMemory, Partition, Profiled
-from graphdoctor.profile.memory import memory_use
+from graphdoctor.facts.profile import MemoryUse
+from graphdoctor.facts.profiled import InductorGraph, InductorRun, KeptTensor, MeasuredMemory, Partition, Profiled
+from graphdoctor.studies.profile.memory import memory_use
 from tests.factories import entry
 from tests.profiles.facts import graph, profiled
 

@@ -9,22 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.capture.child import Watching, interpreter, record
-from graphdoctor.capture.request import Measured, Request
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.model.profile import ProfileReport
-from graphdoctor.model.recording import Recording
-from graphdoctor.model.spec import RunSpec
+from graphdoctor.facts.profile import ProfileReport
+from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.spec import RunSpec
 from graphdoctor.probe.wire import TRACE_FOLDER
-from graphdoctor.profile.report import profile_report
-from graphdoctor.profile.restart import restarted
-from graphdoctor.render.html.kernel_code import codes_of
-from graphdoctor.render.html.profile import render_profile_page
-from graphdoctor.render.profile_words import kernel_name
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.studies.profile.report import profile_report
+from graphdoctor.studies.profile.restart import restarted
 from graphdoctor.trace.grammar import LogDamage, read_records
 from graphdoctor.trace.logs import find_logs
 from graphdoctor.trace.reader import read_recording
+from graphdoctor.trials.launch.child import Watching, interpreter, record
+from graphdoctor.trials.launch.request import Measured, Request
+from graphdoctor.views.html.kernel_code import codes_of
+from graphdoctor.views.html.profile import render_profile_page
+from graphdoctor.views.profile_words import kernel_name
 from tests.conftest import clean_environment, run_script
 from tests.probe.test_wire import assert_as_declared
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from graphdoctor.model.kernels import CacheUse
-from graphdoctor.model.recording import Recording
-from graphdoctor.profile.restart import Compiling, compiling, restarted
+from graphdoctor.facts.kernels import CacheUse
+from graphdoctor.facts.recording import Recording
+from graphdoctor.studies.profile.restart import Compiling, compiling, restarted
 from tests.factories import compiled, graph, recording
 
 

@@ -18,12 +18,12 @@ from typing import get_args
 
 import pytest
 
-from graphdoctor.config.settings import Settings
-from graphdoctor.inprocess.explainer import Explainer
-from graphdoctor.model import links
-from graphdoctor.model.fixes import Verdict
+from graphdoctor.api.explainer import Explainer
+from graphdoctor.commands.settings.settings import Settings
+from graphdoctor.facts import links
+from graphdoctor.facts.fixes import Verdict
 from graphdoctor.rules.catalog import PAGES as RULE_PAGES
-from graphdoctor.survey.columns import CAUSE_COLUMNS, COLUMNS
+from graphdoctor.studies.survey.columns import CAUSE_COLUMNS, COLUMNS
 from tests.conftest import clean_environment, command_folder
 from tests.project.documentation import (
     COMMENTS,

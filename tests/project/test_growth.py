@@ -18,21 +18,21 @@ import pytest
 
 from benchmarks.large_log import write_log
 from benchmarks.report_page import made_up
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.engine.local import ALONE
-from graphdoctor.model.expressions import expression, is_own_state
-from graphdoctor.model.recording import Environment, Frame, Recording
-from graphdoctor.model.stack import StackEntry
-from graphdoctor.render.html.page import render_page
+from graphdoctor.commands.work.diagnose import Needs, diagnose_recording
+from graphdoctor.commands.work.job import job_report, ranks_at
+from graphdoctor.executors.local import ALONE
+from graphdoctor.facts.expressions import expression, is_own_state
+from graphdoctor.facts.recording import Environment, Frame, Recording
+from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.catalog import RULES
-from graphdoctor.runs.diagnose import Needs, diagnose_recording
-from graphdoctor.runs.job import job_report, ranks_at
+from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.breaks import exception_words, parse_break
 from graphdoctor.trace.causes import cause_of_reasons
 from graphdoctor.trace.guards.sets import guards_of
 from graphdoctor.trace.guards.tree import parse_tree
 from graphdoctor.trace.origin import Origins
 from graphdoctor.trace.printed_graph import parse_graph
+from graphdoctor.views.html.page import render_page
 from tests.factories import change, compiled, entry, frame, graph, recompiled, record, recording
 
 pytestmark = pytest.mark.slow

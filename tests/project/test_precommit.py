@@ -40,7 +40,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     for name, main in (("graphdoctor-lint", "main_lint"), ("graphdoctor", "main")):
         script = scripts / name
         script.write_text(
-            f"#!/bin/sh\nexec '{sys.executable}' -c 'from graphdoctor.cli import {main}; {main}()' \"$@\"\n"
+            f"#!/bin/sh\nexec '{sys.executable}' -c 'from graphdoctor.commands import {main}; {main}()' \"$@\"\n"
         )
         script.chmod(0o755)
     home = tmp_path / "home"

@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.gate.baseline import entries_of
-from graphdoctor.model.check import (
+from graphdoctor.facts.check import (
     BaselineEntry,
     BaselineRun,
     Budget,
@@ -17,8 +15,10 @@ from graphdoctor.model.check import (
     UnusedIgnore,
     WorseFinding,
 )
-from graphdoctor.model.diagnosis import Diagnosis, Finding, Fix, Location
+from graphdoctor.facts.diagnosis import Diagnosis, Finding, Fix, Location
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.rules.gate.baseline import entries_of
 from tests.factories import LOOP, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
 
 ROOT = Path("/project")

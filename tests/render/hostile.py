@@ -7,9 +7,9 @@ import typing
 from functools import cache
 from typing import Any, Literal, TypeVar
 
-from graphdoctor.model.base import Fact, field_types
-from graphdoctor.model.diagnosis import Diagnosis, Finding
-from graphdoctor.model.result import Result
+from graphdoctor.facts.base import Fact, field_types
+from graphdoctor.facts.diagnosis import Diagnosis, Finding
+from graphdoctor.facts.result import Result
 
 CODE_POINTS = (
     *range(0x09),
@@ -89,7 +89,7 @@ def _text(name: str, evil: str) -> str:
 
 def spoiled_result(variant: int, *, evil: str = EVIL) -> Result:
     """A diagnosis with a finding of each kind, and its picture; arguments as in ``spoiled``."""
-    from graphdoctor.model.picture import Picture
+    from graphdoctor.facts.picture import Picture
 
     findings = tuple(
         spoiled(Finding, variant, evil=evil).model_copy(update={"code": f"{prefix}{evil}", "fingerprint": prefix})

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.model.diagnosis import Cost, Finding, Fix
-from graphdoctor.model.recording import BreakReason
-from graphdoctor.render.actions import actions, code_line, mends_text, saves_text, worths
-from graphdoctor.render.words import cost_text
+from graphdoctor.facts.diagnosis import Cost, Finding, Fix
+from graphdoctor.facts.recording import BreakReason
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.views.actions import actions, code_line, mends_text, saves_text, worths
+from graphdoctor.views.words import cost_text
 from tests.factories import PRINT, change, compiled, entry, frame, recompiled, record, recording
 
 SETTING = "torch.compiler.config.reorderable_logging_functions.add(print)"

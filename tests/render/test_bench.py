@@ -10,11 +10,11 @@ import pytest
 from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.model.bench import EAGER, BenchReport, CallTimes, Correctness, StageResult, Stages
-from graphdoctor.model.trials import ResultError
-from graphdoctor.render.bench import render_bench
-from graphdoctor.render.bench_markdown import render_bench_markdown
-from graphdoctor.render.bench_words import (
+from graphdoctor.facts.bench import EAGER, BenchReport, CallTimes, Correctness, StageResult, Stages
+from graphdoctor.facts.trials import ResultError
+from graphdoctor.views.bench import render_bench
+from graphdoctor.views.bench_markdown import render_bench_markdown
+from graphdoctor.views.bench_words import (
     bytes_text,
     call_cell,
     correctness_text,
@@ -23,9 +23,9 @@ from graphdoctor.render.bench_words import (
     rate_text,
     time_text,
 )
-from graphdoctor.render.html.bench import render_bench_page
-from graphdoctor.render.json import json_schema, render_json
-from graphdoctor.render.markdown import MAX_CHARACTERS
+from graphdoctor.views.html.bench import render_bench_page
+from graphdoctor.views.json import json_schema, render_json
+from graphdoctor.views.markdown import MAX_CHARACTERS
 from tests.bench_reports import (
     EXACT,
     KERNELS,

@@ -6,10 +6,10 @@ from io import StringIO
 
 from rich.console import Console
 
-from graphdoctor.gate.baseline import Baseline, entries_of
-from graphdoctor.gate.check import Policy, check_target, crashed
-from graphdoctor.model.check import CheckReport, UnusedIgnore
-from graphdoctor.render.check import render_check
+from graphdoctor.facts.check import CheckReport, UnusedIgnore
+from graphdoctor.rules.gate.baseline import Baseline, entries_of
+from graphdoctor.rules.gate.check import Policy, check_target, crashed
+from graphdoctor.views.check import render_check
 from tests.gate.diagnoses import with_prints
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.model.picture import Lane, Phase, Picture, Segment
-from graphdoctor.model.recording import Recording
-from graphdoctor.render.chrome_trace import render_chrome_trace
+from graphdoctor.facts.picture import Lane, Phase, Picture, Segment
+from graphdoctor.facts.recording import Recording
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
+from graphdoctor.views.chrome_trace import render_chrome_trace
 from tests.factories import compiled, frame, recording
 from tests.trace.test_recordings import RECORDINGS, VERSIONS
 

@@ -9,15 +9,15 @@ import pytest
 from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.diagnosis.comparison import compare
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.diagnosis.selection import Selection
-from graphdoctor.model.comparison import DiagnosisComparison
-from graphdoctor.model.coverage import Coverage
-from graphdoctor.model.diagnosis import Diagnosis
-from graphdoctor.model.recording import Recording, SteadyCall
-from graphdoctor.render.comparison import render_comparison
+from graphdoctor.facts.comparison import DiagnosisComparison
+from graphdoctor.facts.coverage import Coverage
+from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.recording import Recording, SteadyCall
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.comparison import compare
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.rules.diagnosis.selection import Selection
+from graphdoctor.views.comparison import render_comparison
 from tests.factories import LOOP, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
 
 PASSED_ON = frame(1, function="embed", line=30)

@@ -10,14 +10,14 @@ import pytest
 from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.diagnosis.selection import Selection
-from graphdoctor.model.coverage import Coverage
-from graphdoctor.model.diagnosis import Cost, Fix
-from graphdoctor.model.recording import BreakReason, Enclosing, GraphRun, Recording, SteadyCall
-from graphdoctor.model.run import ProbeExit
-from graphdoctor.render.console import render_console
+from graphdoctor.facts.coverage import Coverage
+from graphdoctor.facts.diagnosis import Cost, Fix
+from graphdoctor.facts.recording import BreakReason, Enclosing, GraphRun, Recording, SteadyCall
+from graphdoctor.facts.run import ProbeExit
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.rules.diagnosis.selection import Selection
+from graphdoctor.views.console import render_console
 from tests.factories import LOOP, PRINT, compiled, context, entry, frame, graph, record, recording
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.diagnosis.selection import Selection
-from graphdoctor.model.recording import CaptureGap, Recording
-from graphdoctor.model.run import ProbeExit
-from graphdoctor.render.diagnosis_markdown import render_diagnosis_markdown
-from graphdoctor.render.markdown import MAX_CHARACTERS
+from graphdoctor.facts.recording import CaptureGap, Recording
+from graphdoctor.facts.run import ProbeExit
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.rules.diagnosis.selection import Selection
+from graphdoctor.views.diagnosis_markdown import render_diagnosis_markdown
+from graphdoctor.views.markdown import MAX_CHARACTERS
 from tests.factories import LOOP, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
 
 EVIL = "x</details> @someone #12 [a](http://b.c) |\n# Head `"

@@ -12,19 +12,19 @@ import pytest
 from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.model.diagnosis import Diagnosis
-from graphdoctor.model.fixes import LeftFinding, Measures, PairedTime, Treatment, TriedFix
-from graphdoctor.model.picture import Picture
-from graphdoctor.model.recording import Recording
-from graphdoctor.model.trials import Comparison, Difference
-from graphdoctor.render.console import render_console
-from graphdoctor.render.fixes import render_fixes
-from graphdoctor.render.fixes_markdown import render_fixes_markdown
-from graphdoctor.render.html.page import render_page
-from graphdoctor.render.markdown import MAX_CHARACTERS
-from graphdoctor.render.outcome import outcome
+from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.fixes import LeftFinding, Measures, PairedTime, Treatment, TriedFix
+from graphdoctor.facts.picture import Picture
+from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.trials import Comparison, Difference
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.views.console import render_console
+from graphdoctor.views.fixes import render_fixes
+from graphdoctor.views.fixes_markdown import render_fixes_markdown
+from graphdoctor.views.html.page import render_page
+from graphdoctor.views.markdown import MAX_CHARACTERS
+from graphdoctor.views.outcome import outcome
 from tests.factories import LOOP, PRINT, compiled, entry, frame, graph, record, recording
 
 BEFORE = Measures(

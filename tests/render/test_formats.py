@@ -14,16 +14,16 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from graphdoctor.diagnosis.comparison import compare
-from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.lint import lint_files
-from graphdoctor.model.check import Budget
-from graphdoctor.model.result import ProfileResult, Result
-from graphdoctor.render import formats
-from graphdoctor.render.formats import BytesFormat, ConsoleFormat, Document, Format, RenderOptions
+from graphdoctor.facts.check import Budget
+from graphdoctor.facts.result import ProfileResult, Result
+from graphdoctor.fixes.lint import lint_files
 from graphdoctor.rules.catalog import ALL_RULES, RULES
+from graphdoctor.rules.diagnosis.comparison import compare
+from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
+from graphdoctor.views import formats
+from graphdoctor.views.formats import BytesFormat, ConsoleFormat, Document, Format, RenderOptions
 from tests.bench_reports import attention
 from tests.cure_reports import cured
 from tests.export_reports import blocked
@@ -155,7 +155,7 @@ def test_a_page_of_a_recording_without_its_picture_is_refused(contents: dict[str
 
 def test_the_registry_loads_no_renderer() -> None:
     code = (
-        "import sys, graphdoctor.render.formats\n"
+        "import sys, graphdoctor.views.formats\n"
         "late = {'rich', 'jinja2', 'pydantic', 'pygments', 'orjson', 'difflib'}\n"
         "print(*late & {name.partition('.')[0] for name in sys.modules})"
     )

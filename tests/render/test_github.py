@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.model.check import CheckReport
-from graphdoctor.model.diagnosis import Fix, Location
-from graphdoctor.render.github import render_github
-from graphdoctor.render.printable import printable
+from graphdoctor.facts.check import CheckReport
+from graphdoctor.facts.diagnosis import Fix, Location
+from graphdoctor.views.github import render_github
+from graphdoctor.views.printable import printable
 from tests.render.check_reports import DIFF, FIX, ROOT, failed_report, finding, placed, report, target
 
 CODES = {"%25": "%", "%0D": "\r", "%0A": "\n", "%3A": ":", "%2C": ","}

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.model.guards import GuardNode, Guards, GuardSet, SubtreeCost
-from graphdoctor.render.guard_parts import VARIES, parts_of, walk
-from graphdoctor.render.guards import render_guards
+from graphdoctor.facts.guards import GuardNode, Guards, GuardSet, SubtreeCost
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.views.guard_parts import VARIES, parts_of, walk
+from graphdoctor.views.guards import render_guards
 from tests import factories
 
 

@@ -9,11 +9,11 @@ import pytest
 from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.model.job import Divergence, DivergentValue, HangCandidate, Job
-from graphdoctor.model.recording import CaptureGap
-from graphdoctor.render.job import render_job
-from graphdoctor.render.job_markdown import render_job_markdown
-from graphdoctor.render.markdown import MAX_CHARACTERS
+from graphdoctor.facts.job import Divergence, DivergentValue, HangCandidate, Job
+from graphdoctor.facts.recording import CaptureGap
+from graphdoctor.views.job import render_job
+from graphdoctor.views.job_markdown import render_job_markdown
+from graphdoctor.views.markdown import MAX_CHARACTERS
 from tests.job_reports import compiled, found, job, rank, uneven
 
 SCHEDULE = (

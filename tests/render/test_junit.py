@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from lxml import etree
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.model.check import Budget, CheckReport
-from graphdoctor.render.junit import render_junit
-from graphdoctor.render.printable import printable, printable_lines
+from graphdoctor.facts.check import Budget, CheckReport
+from graphdoctor.views.junit import render_junit
+from graphdoctor.views.printable import printable, printable_lines
 from tests.render.check_reports import failed_report, finding, report, target
 
 SCHEMA = etree.XMLSchema(etree.parse(Path(__file__).parent / "schemas" / "junit-10.xsd"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from graphdoctor.model.evidence import (
+from graphdoctor.facts.evidence import (
     CacheAnswer,
     CollectiveSchedule,
     ExportedProgram,
@@ -16,7 +16,7 @@ from graphdoctor.model.evidence import (
     ShapeEvent,
     TritonKernel,
 )
-from graphdoctor.render.log_words import caches_text, kernel_text, shape_text, shapes_text
+from graphdoctor.views.log_words import caches_text, kernel_text, shape_text, shapes_text
 from tests.conftest import REPOSITORY, RunCli
 
 RECORDINGS = REPOSITORY / "tests" / "recordings" / "2.13.0"

@@ -11,13 +11,13 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.diagnosis.comparison import compare
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.model.check import CheckReport, Ignored
-from graphdoctor.model.diagnosis import Fix
-from graphdoctor.render.markdown import MAX_CHARACTERS, render_check_markdown, render_comparison_markdown
-from graphdoctor.render.markdown_text import code, html_code, one_line, plain, sentence
+from graphdoctor.facts.check import CheckReport, Ignored
+from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.comparison import compare
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.views.markdown import MAX_CHARACTERS, render_check_markdown, render_comparison_markdown
+from graphdoctor.views.markdown_text import code, html_code, one_line, plain, sentence
 from tests.factories import entry, record, recording
 from tests.render.check_reports import ROOT, failed_report, finding, report, target
 from tests.render.test_comparison import both

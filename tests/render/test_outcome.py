@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.model.fixes import ColdCompile, LeftFinding, Measures, PairedTime, Treatment, TriedFix
-from graphdoctor.model.recording import TargetInfo
-from graphdoctor.render.outcome import outcome
-from graphdoctor.render.words import measured_rows, timed_rows
+from graphdoctor.facts.fixes import ColdCompile, LeftFinding, Measures, PairedTime, Treatment, TriedFix
+from graphdoctor.facts.recording import TargetInfo
+from graphdoctor.views.outcome import outcome
+from graphdoctor.views.words import measured_rows, timed_rows
 
 BEFORE = Measures(
     break_sites=3, skipped_frames=0, graphs=27, compiles=30, recompiles=17, frames_over_limit=0, coverage=0.5

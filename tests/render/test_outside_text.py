@@ -14,26 +14,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphdoctor.bundle.issue import issue_text
-from graphdoctor.bundle.reproduce import Script
-from graphdoctor.inprocess.report import Report
-from graphdoctor.model.bench import BenchReport
-from graphdoctor.model.check import CheckReport
-from graphdoctor.model.comparison import DiagnosisComparison
-from graphdoctor.model.cure import CureReport
-from graphdoctor.model.export import ExportReport
-from graphdoctor.model.following import BreakSeen, LogBegun, LogStartedOver, RecompileSeen, Seen, Writer
-from graphdoctor.model.job import Job
-from graphdoctor.model.lint import LintReport
-from graphdoctor.model.picture import Picture
-from graphdoctor.model.profile import ProfileReport
-from graphdoctor.model.result import ProfileResult
-from graphdoctor.model.survey import SurveyReport
-from graphdoctor.model.survey_comparison import SurveyComparison
-from graphdoctor.model.wording import without_middle
-from graphdoctor.render.following import seen_text
-from graphdoctor.render.formats import CHECK, ConsoleFormat
-from graphdoctor.render.printable import printable, printable_lines
+from graphdoctor.api.report import Report
+from graphdoctor.facts.bench import BenchReport
+from graphdoctor.facts.check import CheckReport
+from graphdoctor.facts.comparison import DiagnosisComparison
+from graphdoctor.facts.cure import CureReport
+from graphdoctor.facts.export import ExportReport
+from graphdoctor.facts.following import BreakSeen, LogBegun, LogStartedOver, RecompileSeen, Seen, Writer
+from graphdoctor.facts.job import Job
+from graphdoctor.facts.lint import LintReport
+from graphdoctor.facts.picture import Picture
+from graphdoctor.facts.profile import ProfileReport
+from graphdoctor.facts.result import ProfileResult
+from graphdoctor.facts.survey import SurveyReport
+from graphdoctor.facts.survey_comparison import SurveyComparison
+from graphdoctor.facts.wording import without_middle
+from graphdoctor.studies.bundle.issue import issue_text
+from graphdoctor.studies.bundle.reproduce import Script
+from graphdoctor.views.following import seen_text
+from graphdoctor.views.formats import CHECK, ConsoleFormat
+from graphdoctor.views.printable import printable, printable_lines
 from tests.render.hostile import CODE_POINTS, EVIL, FORGED, spoiled, spoiled_result
 from tests.render.html.test_page_safety import decoded
 from tests.render.test_formats import DOCUMENTS, EVERY_FORMAT, rendered

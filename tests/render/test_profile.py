@@ -10,11 +10,11 @@ import pytest
 from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.model.profile import MemoryUse, ProfileReport
-from graphdoctor.render.markdown import MAX_CHARACTERS
-from graphdoctor.render.profile import render_profile
-from graphdoctor.render.profile_markdown import render_profile_markdown
-from graphdoctor.render.profile_words import Files, answer_text, short_name, small_percent
+from graphdoctor.facts.profile import MemoryUse, ProfileReport
+from graphdoctor.views.markdown import MAX_CHARACTERS
+from graphdoctor.views.profile import render_profile
+from graphdoctor.views.profile_markdown import render_profile_markdown
+from graphdoctor.views.profile_words import Files, answer_text, short_name, small_percent
 from tests.profile_reports import PACKAGE_FILE, profiled, trained
 
 ROOT = Path("/project")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.model.fixes import PairedTime
-from graphdoctor.model.progress import DecidedTrial, TimedPrograms, TrialCounts
-from graphdoctor.render.progress import counts_text, decided_text, left_text, timed_text
+from graphdoctor.facts.fixes import PairedTime
+from graphdoctor.facts.progress import DecidedTrial, TimedPrograms, TrialCounts
+from graphdoctor.views.progress import counts_text, decided_text, left_text, timed_text
 
 
 @pytest.mark.parametrize(

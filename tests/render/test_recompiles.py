@@ -9,11 +9,11 @@ import pytest
 from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.model.recording import Recording
-from graphdoctor.model.trials import Remedy, TrialResult, UntriedChange, WhatIf
-from graphdoctor.render.recompiles import render_recompiles
+from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.trials import Remedy, TrialResult, UntriedChange, WhatIf
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.views.recompiles import render_recompiles
 from tests.factories import change, compiled, entry, frame, recompiled, recording
 
 STEP = change("value", "mode", "'a'", "'b'", source="L['mode']")

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from graphdoctor.facts.check import CheckReport, Ignored
+from graphdoctor.facts.diagnosis import Finding, Location
 from graphdoctor.fixes.patch import unified
-from graphdoctor.model.check import CheckReport, Ignored
-from graphdoctor.model.diagnosis import Finding, Location
-from graphdoctor.render.edits import Replacement, edits_of
-from graphdoctor.render.sarif import render_sarif
 from graphdoctor.rules.catalog import ALL_RULES
+from graphdoctor.views.edits import Replacement, edits_of
+from graphdoctor.views.sarif import render_sarif
 from tests.factories import entry
 from tests.render.check_reports import DIFF, FIX, ROOT, failed_report, finding, placed, report, target
 

@@ -9,10 +9,9 @@ import pytest
 from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.model.picture import StageNode
-from graphdoctor.model.recording import Graph, GraphInput
-from graphdoctor.model.stages import (
+from graphdoctor.facts.picture import StageNode
+from graphdoctor.facts.recording import Graph, GraphInput
+from graphdoctor.facts.stages import (
     GraphStages,
     LinePlace,
     SavedValue,
@@ -21,8 +20,9 @@ from graphdoctor.model.stages import (
     StageKernel,
     StageReport,
 )
-from graphdoctor.render.stages import render_stages
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.views.stages import render_stages
 from tests import factories
 
 NORM = LinePlace(file="model.py", line=11)

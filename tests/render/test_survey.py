@@ -10,13 +10,13 @@ import pytest
 from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.model.survey import SurveyReport, SurveyRow, SurveyVariant
-from graphdoctor.render.markdown import MAX_CHARACTERS
-from graphdoctor.render.survey import render_survey
-from graphdoctor.render.survey_failures import failures
-from graphdoctor.render.survey_markdown import render_survey_markdown
-from graphdoctor.render.survey_words import finished_text, verdict
-from graphdoctor.survey.summary import summarize
+from graphdoctor.facts.survey import SurveyReport, SurveyRow, SurveyVariant
+from graphdoctor.studies.survey.summary import summarize
+from graphdoctor.views.markdown import MAX_CHARACTERS
+from graphdoctor.views.survey import render_survey
+from graphdoctor.views.survey_failures import failures
+from graphdoctor.views.survey_markdown import render_survey_markdown
+from graphdoctor.views.survey_words import finished_text, verdict
 from tests.render.hostile import EVIL, FORGED
 from tests.survey_reports import cause, export_stop, failed, report, row
 

@@ -12,13 +12,13 @@ from lxml import etree
 from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.model.survey_comparison import SurveyComparison
-from graphdoctor.render.survey_comparison import render_survey_comparison
-from graphdoctor.render.survey_comparison_github import render_survey_comparison_github
-from graphdoctor.render.survey_comparison_junit import render_survey_comparison_junit
-from graphdoctor.render.survey_comparison_markdown import render_survey_comparison_markdown
-from graphdoctor.render.survey_comparison_sarif import render_survey_comparison_sarif
-from graphdoctor.survey.comparison import compare_surveys
+from graphdoctor.facts.survey_comparison import SurveyComparison
+from graphdoctor.studies.survey.comparison import compare_surveys
+from graphdoctor.views.survey_comparison import render_survey_comparison
+from graphdoctor.views.survey_comparison_github import render_survey_comparison_github
+from graphdoctor.views.survey_comparison_junit import render_survey_comparison_junit
+from graphdoctor.views.survey_comparison_markdown import render_survey_comparison_markdown
+from graphdoctor.views.survey_comparison_sarif import render_survey_comparison_sarif
 from tests.render.test_junit import SCHEMA as JUNIT
 from tests.render.test_sarif import VALIDATOR
 from tests.survey_comparisons import HELPER, changed

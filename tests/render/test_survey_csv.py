@@ -7,9 +7,9 @@ import io
 
 import pytest
 
-from graphdoctor.model.survey import SurveyRow
-from graphdoctor.render.survey_csv import render_survey_csv
-from graphdoctor.survey.columns import COLUMNS, flat_columns
+from graphdoctor.facts.survey import SurveyRow
+from graphdoctor.studies.survey.columns import COLUMNS, flat_columns
+from graphdoctor.views.survey_csv import render_survey_csv
 from tests.survey_reports import cause, failed, report, row
 
 

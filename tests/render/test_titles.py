@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.render import bench_words, export_words, words
-from graphdoctor.render.cure import render_cure
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.views import bench_words, export_words, words
+from graphdoctor.views.cure import render_cure
 from tests.bench_reports import mobilenet
 from tests.cure_reports import cured
 from tests.export_reports import exported

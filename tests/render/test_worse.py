@@ -8,14 +8,14 @@ from io import StringIO
 import jsonschema
 from rich.console import Console
 
-from graphdoctor.model.check import BaselineRun, CheckReport
-from graphdoctor.render.check import render_check
-from graphdoctor.render.github import render_github
-from graphdoctor.render.json import json_schema
-from graphdoctor.render.junit import render_junit
-from graphdoctor.render.markdown import render_check_markdown
-from graphdoctor.render.sarif import render_sarif
-from graphdoctor.render.words import baseline_notes, more_eager_texts, run_changes
+from graphdoctor.facts.check import BaselineRun, CheckReport
+from graphdoctor.views.check import render_check
+from graphdoctor.views.github import render_github
+from graphdoctor.views.json import json_schema
+from graphdoctor.views.junit import render_junit
+from graphdoctor.views.markdown import render_check_markdown
+from graphdoctor.views.sarif import render_sarif
+from graphdoctor.views.words import baseline_notes, more_eager_texts, run_changes
 from tests.render.check_reports import ROOT, target, worse_report
 from tests.render.test_junit import outcomes, parsed
 from tests.render.test_sarif import run_of

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from graphdoctor.render.cards import Code, Command, Prose, labeled_rows, write
-from graphdoctor.render.wrapping import code_lines, prose_breaks
+from graphdoctor.views.cards import Code, Command, Prose, labeled_rows, write
+from graphdoctor.views.wrapping import code_lines, prose_breaks
 
 STATEMENTS = """\
 if not torch.compiler.is_compiling():

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphdoctor.replay.confidence import LOOKS, MIN_TURNS, SAME, interval, is_decided
+from graphdoctor.trials.confidence import LOOKS, MIN_TURNS, SAME, interval, is_decided
 
 Noise = Callable[[random.Random], float]
 

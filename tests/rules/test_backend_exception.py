@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.model.recording import FailedCompile
+from graphdoctor.facts.recording import FailedCompile
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
 from tests.factories import compiled, entry, graph, recording
 
 HINT = (

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import graphdoctor
-from graphdoctor.diagnosis.rule import DOC_SECTIONS, GAP_SECTIONS, BreakRule, GapPage, Rule
 from graphdoctor.rules.catalog import ALL_RULES, BREAK_RULES, GAP_PAGES, PAGES, RECOMPILE_RULES, RECORDING_RULES
+from graphdoctor.rules.diagnosis.rule import DOC_SECTIONS, GAP_SECTIONS, BreakRule, GapPage, Rule
 
 RULES = list(ALL_RULES.values())
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.diagnosis.rule import Rule
 from graphdoctor.rules.catalog import ALL_RULES
+from graphdoctor.rules.diagnosis.rule import Rule
 from tests.conftest import clean_environment, run_command, run_script
 from tests.rules.test_documentation import BELOW_DYNAMO, NEEDS_RANKS, OF_EXPORT, first_block
 

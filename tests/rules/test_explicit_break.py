@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.diagnosis.rule import BreakSite
-from graphdoctor.model.diagnosis import Effects
-from graphdoctor.model.recording import BreakReason
-from graphdoctor.model.stack import StackEntry
+from graphdoctor.facts.diagnosis import Effects
+from graphdoctor.facts.recording import BreakReason
+from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.catalog import BREAK_RULES
+from graphdoctor.rules.diagnosis.rule import BreakSite
 from tests.factories import entry, record
 
 BREAK = BreakReason(gb_type="Call to `torch._dynamo.graph_break()`", torch_id="GB0025", explanation="User-inserted.")

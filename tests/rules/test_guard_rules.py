@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.model.diagnosis import Finding
-from graphdoctor.model.guards import GuardNode, Guards, GuardSet, SubtreeCost
-from graphdoctor.model.recompiles import GuardChange, RecompileCause
-from graphdoctor.model.recording import Compile
+from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.guards import GuardNode, Guards, GuardSet, SubtreeCost
+from graphdoctor.facts.recompiles import GuardChange, RecompileCause
+from graphdoctor.facts.recording import Compile
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
 from tests import factories
 
 

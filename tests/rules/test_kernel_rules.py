@@ -11,11 +11,8 @@ from typing import Any, get_args
 
 import pytest
 
-from graphdoctor.capture.child import Watching, interpreter, record
-from graphdoctor.capture.request import Measured, Request
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.model.diagnosis import Finding
-from graphdoctor.model.kernels import (
+from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.kernels import (
     CacheBypass,
     CacheBypassKind,
     CudaGraphFunction,
@@ -26,12 +23,15 @@ from graphdoctor.model.kernels import (
     KernelShare,
     KernelTime,
 )
-from graphdoctor.model.profiled import KeptTensor, MeasuredMemory, Partition
-from graphdoctor.model.recording import Graph, GraphNode, Recording
-from graphdoctor.model.spec import RunSpec
-from graphdoctor.replay.program import RunChange
+from graphdoctor.facts.profiled import KeptTensor, MeasuredMemory, Partition
+from graphdoctor.facts.recording import Graph, GraphNode, Recording
+from graphdoctor.facts.spec import RunSpec
 from graphdoctor.rules.catalog import ALL_RULES, RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
+from graphdoctor.trials.launch.child import Watching, interpreter, record
+from graphdoctor.trials.launch.request import Measured, Request
+from graphdoctor.trials.program import RunChange
 from tests import factories
 from tests.conftest import RunCli
 from tests.profiles import facts

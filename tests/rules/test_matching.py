@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.model.diagnosis import Effects, Fix
-from graphdoctor.model.recording import BreakReason
-from graphdoctor.model.stack import Origin
+from graphdoctor.facts.diagnosis import Effects, Fix
+from graphdoctor.facts.recording import BreakReason
+from graphdoctor.facts.stack import Origin
 from graphdoctor.rules.catalog import BREAK_RULES
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 from graphdoctor.trace.breaks import topic_of
 from tests.factories import FILE, context, entry, record
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.model.diagnosis import Finding
-from graphdoctor.model.recompiles import GuardChange
-from graphdoctor.model.recording import Compile
+from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.recompiles import GuardChange
+from graphdoctor.facts.recording import Compile
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
 from tests.factories import change, compiled, entry, recompiled, recording
 
 LOOP = (entry(24, "x = layer(x)", function="run", qualname="Net.run"), entry(12, "y = self.conv(x)"))

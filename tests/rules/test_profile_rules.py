@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.diagnosis.kernel_times import by_line, timed_kernels
-from graphdoctor.model.diagnosis import Finding
-from graphdoctor.model.profiled import InductorGraph, InductorKernel, InductorOperation
-from graphdoctor.profile.lines import share_out
+from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.profiled import InductorGraph, InductorKernel, InductorOperation
+from graphdoctor.rules.diagnosis.kernel_times import by_line, timed_kernels
+from graphdoctor.studies.profile.lines import share_out
 from tests.profiles.facts import code, graph, operation, profiled, ran
 from tests.rules.test_kernel_rules import found, recorded, share
 

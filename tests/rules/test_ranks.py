@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.model.diagnosis import Finding
-from graphdoctor.model.recording import Compile, Frame
+from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.recording import Compile, Frame
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
 from tests.factories import change, compiled, frame, recompiled, recording
 
 

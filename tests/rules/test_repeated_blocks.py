@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.model.diagnosis import Finding
-from graphdoctor.model.recording import Graph, GraphNode, RepeatedBlocks, TargetInfo
+from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.recording import Graph, GraphNode, RepeatedBlocks, TargetInfo
 from graphdoctor.probe.wire import BlockEntry
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
 from tests.factories import compiled, frame, graph, recording
 
 

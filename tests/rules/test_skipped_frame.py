@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.model.recording import BreakReason, Enclosing, SourceContext
+from graphdoctor.facts.recording import BreakReason, Enclosing, SourceContext
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
 from tests.factories import FILE, entry, record, recording
 
 IN_PACKAGE = entry(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
 from tests.factories import change, compiled, frame, recompiled, recording
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.model.diagnosis import Finding
-from graphdoctor.model.recording import BreakReason, BreakRecord, Compile, Frame, Graph, TorchMechanism
-from graphdoctor.render.words import sentence
+from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.recording import BreakReason, BreakRecord, Compile, Frame, Graph, TorchMechanism
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.views.words import sentence
 from tests.factories import compiled, entry, frame, graph, record, recording
 
 DDP_FILE = "/lib/python3.11/site-packages/torch/nn/parallel/distributed.py"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.diagnosis.sites import view_of
-from graphdoctor.model.recording import BreakReason, Call, CallError, CaptureGap, FailedCompile
+from graphdoctor.facts.recording import BreakReason, Call, CallError, CaptureGap, FailedCompile
+from graphdoctor.rules.diagnosis.sites import view_of
 from graphdoctor.rules.gd901_user_error import UserError
 from tests.factories import compiled, entry, frame, recording
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.config import load_project
+from graphdoctor.commands.settings import load_project
+from graphdoctor.commands.work.check import merged_report, reached_projects
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.gate.check import Policy, check_target
-from graphdoctor.model.check import CheckReport
-from graphdoctor.render.formats import CHECK, Format, RenderOptions
-from graphdoctor.runs.check import merged_report, reached_projects
+from graphdoctor.facts.check import CheckReport
+from graphdoctor.rules.gate.check import Policy, check_target
+from graphdoctor.views.formats import CHECK, Format, RenderOptions
 from tests.gate.diagnoses import with_prints
 
 TARGET = '[[tool.graphdoctor.targets]]\nname = "net"\ntarget = "model.py"\n'

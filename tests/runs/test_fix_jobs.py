@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.capture.request import Request, TargetText
-from graphdoctor.model.run import ProbeExit
-from graphdoctor.model.spec import RunSpec
-from graphdoctor.runs import fix, memory
+from graphdoctor.commands.work import fix, memory
+from graphdoctor.facts.run import ProbeExit
+from graphdoctor.facts.spec import RunSpec
+from graphdoctor.trials.launch.request import Request, TargetText
 from tests.factories import recording
 
 GIB = 2**30

@@ -13,19 +13,19 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.capture.child import Watching
-from graphdoctor.capture.ownership import sign
-from graphdoctor.capture.request import Measured, Request
-from graphdoctor.capture.unchanged import Change
-from graphdoctor.config import load_settings
+from graphdoctor.commands.settings import load_settings
+from graphdoctor.commands.work.kept import KeptFixes, OutdatedFixes, keep, kept_fixes
+from graphdoctor.commands.work.record import Setup
+from graphdoctor.facts.fixes import Measures, Treatment, TrialChoices
+from graphdoctor.facts.spec import RunSpec
 from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.treatment import TreatmentResult
 from graphdoctor.fixes.trial_log import diff_text
-from graphdoctor.model.fixes import Measures, Treatment, TrialChoices
-from graphdoctor.model.spec import RunSpec
 from graphdoctor.probe.wire import FIXES_FILE, FORMAT, META_FILE, READS_FILE, REQUEST_FILE, TRACE_FOLDER
-from graphdoctor.runs.kept import KeptFixes, OutdatedFixes, keep, kept_fixes
-from graphdoctor.runs.record import Setup
+from graphdoctor.trials.launch.child import Watching
+from graphdoctor.trials.launch.ownership import sign
+from graphdoctor.trials.launch.request import Measured, Request
+from graphdoctor.trials.launch.unchanged import Change
 
 BEFORE, AFTER = b"caf\xe9 = 1\r\n", b"caf\xe9 = 2\r\n"
 COUNTS = Measures(break_sites=1, skipped_frames=0, graphs=2, compiles=2, recompiles=0, frames_over_limit=0)
@@ -249,6 +249,6 @@ def test_a_full_disk_costs_no_verdict(project: Project, monkeypatch: pytest.Monk
 
 def test_what_another_version_kept_is_nothing(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr("graphdoctor.runs.kept._FORMAT", 1)
+        patched.setattr("graphdoctor.commands.work.kept._FORMAT", 1)
         project.keep()
     assert project.found() is None

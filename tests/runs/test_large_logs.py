@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from benchmarks.large_log import write_log
-from graphdoctor.diagnosis.telling import most_telling
+from graphdoctor.commands.work import diagnose
+from graphdoctor.commands.work.diagnose import Needs, diagnose_recording
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.model.result import Result
-from graphdoctor.render.html.page import render_page
-from graphdoctor.runs import diagnose
-from graphdoctor.runs.diagnose import Needs, diagnose_recording
+from graphdoctor.facts.result import Result
+from graphdoctor.rules.diagnosis.compile_selection import most_telling
 from graphdoctor.trace.details import Details, Text
+from graphdoctor.views.html.page import render_page
 
 RECORDINGS = Path(__file__).resolve().parent.parent / "recordings" / "2.13.0"
 PAGE = Needs(guards=True, picture=True, is_page=True)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.config import Settings
+from graphdoctor.commands.settings import Settings
+from graphdoctor.commands.work.named import place_named, place_or_target
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.runs.named import place_named, place_or_target
 from tests.conftest import RunCli
 
 RECORDINGS = Path(__file__).resolve().parents[1] / "recordings" / "2.13.0"

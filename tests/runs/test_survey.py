@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from graphdoctor.capture.store import store_of
-from graphdoctor.config import Settings
-from graphdoctor.config.survey_file import ListedTargets
-from graphdoctor.engine.work import Done, Failed, Failure, Share
+from graphdoctor.commands.settings import Settings
+from graphdoctor.commands.settings.survey_file import ListedTargets
+from graphdoctor.commands.work import survey as surveys
+from graphdoctor.commands.work.survey import Working, last_survey, report_of, run_survey
+from graphdoctor.commands.work.survey_piece import Measuring, PieceResult, fingerprint_of
+from graphdoctor.commands.work.survey_plan import SurveyAsked
+from graphdoctor.commands.work.survey_store import ROWS_FILE, file_digest
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.model.spec import RunSpec
-from graphdoctor.runs import survey as surveys
-from graphdoctor.runs.survey import Working, last_survey, report_of, run_survey
-from graphdoctor.runs.survey_piece import Measuring, PieceResult, fingerprint_of
-from graphdoctor.runs.survey_plan import SurveyAsked
-from graphdoctor.runs.survey_store import ROWS_FILE, file_digest
+from graphdoctor.executors.work import Done, Failed, Failure, Share
+from graphdoctor.facts.spec import RunSpec
+from graphdoctor.trials.launch.store import store_of
 from tests.survey_reports import row
 
 NAMES = ("a", "b", "c")

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.config import Settings
-from graphdoctor.config.survey_file import ListedTargets
-from graphdoctor.engine.local import Local
-from graphdoctor.engine.on_ray import OnRay
-from graphdoctor.engine.work import Share
-from graphdoctor.model.spec import RunSpec
-from graphdoctor.runs.survey import Working, run_survey
-from graphdoctor.runs.survey_piece import Measuring
-from graphdoctor.runs.survey_plan import SurveyAsked
+from graphdoctor.commands.settings import Settings
+from graphdoctor.commands.settings.survey_file import ListedTargets
+from graphdoctor.commands.work.survey import Working, run_survey
+from graphdoctor.commands.work.survey_piece import Measuring
+from graphdoctor.commands.work.survey_plan import SurveyAsked
+from graphdoctor.executors.local import Local
+from graphdoctor.executors.on_ray import OnRay
+from graphdoctor.executors.work import Share
+from graphdoctor.facts.spec import RunSpec
 from tests.cli.test_survey import BREAKS, EAGER_FAILS, GOOD, HELPER, SHARES
 from tests.engine.ports import free_port
 from tests.runs.test_survey import Looks

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.model.recording import Call, CaptureGap
-from graphdoctor.model.run import ProbeExit
-from graphdoctor.runs.survey_outcome import compiler_stage, cut, ended_early, outcome_of
+from graphdoctor.commands.work.survey_outcome import compiler_stage, cut, ended_early, outcome_of
+from graphdoctor.facts.recording import Call, CaptureGap
+from graphdoctor.facts.run import ProbeExit
 from tests.gate.diagnoses import with_prints
 
 

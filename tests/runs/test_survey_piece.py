@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.model.spec import RunSpec
-from graphdoctor.runs import survey_piece
-from graphdoctor.runs.survey_piece import Measuring, SurveyPiece, fingerprint_of, page_name, work_on
+from graphdoctor.commands.work import survey_piece
+from graphdoctor.commands.work.survey_piece import Measuring, SurveyPiece, fingerprint_of, page_name, work_on
+from graphdoctor.facts.spec import RunSpec
 from tests.cli.test_survey import GOOD
 
 

@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from graphdoctor.config import Settings
-from graphdoctor.diagnosis.diagnose import diagnose
+from graphdoctor.commands.settings import Settings
+from graphdoctor.commands.work.named import place_named
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.model.wording import partial_text
+from graphdoctor.facts.wording import partial_text
 from graphdoctor.rules.catalog import RULES
-from graphdoctor.runs.named import place_named
-from graphdoctor.storage.compression import CutStreamError
-from graphdoctor.storage.log_file import local_log
+from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
+from graphdoctor.trace.storage.compression import CutStreamError
+from graphdoctor.trace.storage.log_file import local_log
 
 RECORDINGS = Path(__file__).resolve().parent.parent / "recordings"
 COMPRESS = {"gzip": gzip.compress, "xz": lzma.compress, "zstd": zstandard.ZstdCompressor().compress}
@@ -123,7 +123,7 @@ def test_a_plain_log_is_read_without_decompressors_and_fsspec(tmp_path):
     (tmp_path / "plain.log").write_bytes(log_content())
     program = """if True:
         import sys
-        from graphdoctor.cli.app import application
+        from graphdoctor.commands.app import application
         application(["report"])(["report", *sys.argv[1:]], standalone_mode=False)
         print(sorted({"fsspec", "zstandard", "torch"} & set(sys.modules)))
     """

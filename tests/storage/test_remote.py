@@ -19,18 +19,18 @@ from pathlib import Path
 import pytest
 from s3fs import S3FileSystem
 
-from graphdoctor.config import Settings
+from graphdoctor.commands.settings import Settings
+from graphdoctor.commands.work.named import place_named
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.model.following import BreakSeen, LogBegun, RecompileSeen
-from graphdoctor.runs.named import place_named
-from graphdoctor.storage.compression import CutStreamError
-from graphdoctor.storage.log_file import LogFile
-from graphdoctor.storage.places import Url, location_of, place_at
-from graphdoctor.storage.remote import _below
+from graphdoctor.facts.following import BreakSeen, LogBegun, RecompileSeen
 from graphdoctor.trace.folder import open_folder
 from graphdoctor.trace.follow import Follower
 from graphdoctor.trace.ranks import find_ranks
 from graphdoctor.trace.reader import read_recording
+from graphdoctor.trace.storage.compression import CutStreamError
+from graphdoctor.trace.storage.log_file import LogFile
+from graphdoctor.trace.storage.places import Url, location_of, place_at
+from graphdoctor.trace.storage.remote import _below
 from tests.storage.s3 import Store, store
 
 pytestmark = pytest.mark.slow
@@ -74,7 +74,7 @@ def s3(running: Store, monkeypatch):
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     # s3fs tries again, too, with pauses.
     monkeypatch.setattr(S3FileSystem, "retries", 1)
-    monkeypatch.setattr("graphdoctor.storage.remote._PAUSE_S", 0.0)
+    monkeypatch.setattr("graphdoctor.trace.storage.remote._PAUSE_S", 0.0)
     S3FileSystem.clear_instance_cache()
     yield running
     S3FileSystem.clear_instance_cache()
@@ -213,7 +213,7 @@ def test_an_unreachable_address_is_said_without_endless_retries(s3, monkeypatch)
 
 
 def test_a_store_that_never_answers_is_given_up(s3, monkeypatch):
-    monkeypatch.setattr("graphdoctor.storage.remote._LIMIT_S", 0.5)
+    monkeypatch.setattr("graphdoctor.trace.storage.remote._LIMIT_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
         message, _ = refusal("s3://logs/job")

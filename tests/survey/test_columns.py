@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.model.base import field_types
-from graphdoctor.model.survey import SurveyCause, SurveyRow
-from graphdoctor.survey.columns import CAUSE_COLUMNS, COLUMNS, cells, flat_columns
+from graphdoctor.facts.base import field_types
+from graphdoctor.facts.survey import SurveyCause, SurveyRow
+from graphdoctor.studies.survey.columns import CAUSE_COLUMNS, COLUMNS, cells, flat_columns
 from tests.survey_reports import cause, failed, report, row
 
 _FIRST = [

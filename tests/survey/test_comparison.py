@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.model.survey import SURVEY_STATUSES, SurveyVariant
-from graphdoctor.survey.comparison import compare_surveys
+from graphdoctor.facts.survey import SURVEY_STATUSES, SurveyVariant
+from graphdoctor.studies.survey.comparison import compare_surveys
 from tests.survey_reports import cause, failed, report, row
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.model.survey import SurveyVariant
-from graphdoctor.survey.merge import merge_surveys
-from graphdoctor.survey.summary import summarize
+from graphdoctor.facts.survey import SurveyVariant
+from graphdoctor.studies.survey.merge import merge_surveys
+from graphdoctor.studies.survey.summary import summarize
 from tests.survey_reports import report, row
 
 _ROWS = report().rows

@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from graphdoctor.commands.work.survey_files import is_survey, read_survey
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.model.diagnosis import SCHEMA_VERSION
-from graphdoctor.model.survey import SURVEY_STATUSES, SurveyCause, SurveyRow
-from graphdoctor.runs.survey_files import is_survey, read_survey
-from graphdoctor.survey.columns import COLUMNS
-from graphdoctor.survey.parquet import read_parquet, write_parquet
+from graphdoctor.facts.diagnosis import SCHEMA_VERSION
+from graphdoctor.facts.survey import SURVEY_STATUSES, SurveyCause, SurveyRow
+from graphdoctor.studies.survey.columns import COLUMNS
+from graphdoctor.studies.survey.parquet import read_parquet, write_parquet
 from tests.survey_reports import cause, report, row
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -277,7 +277,7 @@ def test_without_pyarrow_it_says_what_to_install(tmp_path):
     code = (
         "import sys; sys.modules['pyarrow'] = None\n"
         "from pathlib import Path\n"
-        "from graphdoctor.runs.survey_files import read_survey\n"
+        "from graphdoctor.commands.work.survey_files import read_survey\n"
         "from graphdoctor.errors import GraphDoctorError\n"
         "try: read_survey(Path('a.parquet'))\n"
         "except GraphDoctorError as error: print(error.message, error.hint)\n"
@@ -287,6 +287,6 @@ def test_without_pyarrow_it_says_what_to_install(tmp_path):
 
 
 def test_columns_are_known_without_pyarrow():
-    code = "import sys, graphdoctor.survey.columns, graphdoctor.survey.parquet; print('pyarrow' in sys.modules)"
+    code = "import sys; from graphdoctor.studies.survey import columns, parquet; print('pyarrow' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from graphdoctor.survey.causes import shared_causes, shared_export_causes
-from graphdoctor.survey.means import mean_speedup
-from graphdoctor.survey.summary import summarize
+from graphdoctor.studies.survey.causes import shared_causes, shared_export_causes
+from graphdoctor.studies.survey.means import mean_speedup
+from graphdoctor.studies.survey.summary import summarize
 from tests.survey_reports import cause, export_stop, failed, row
 
 

@@ -13,9 +13,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from graphdoctor import Explainer  # noqa: E402
-from graphdoctor.gate import expectations  # noqa: E402
-from graphdoctor.model.recording import CaptureGap  # noqa: E402
-from graphdoctor.testing import fixture  # noqa: E402, F401 - an inner pytest forgets what it has imported itself
+from graphdoctor.api.testing import fixture  # noqa: E402, F401 - an inner pytest forgets what it has imported itself
+from graphdoctor.facts.recording import CaptureGap  # noqa: E402
+from graphdoctor.rules.gate import expectations  # noqa: E402
 from tests.conftest import REPOSITORY  # noqa: E402
 from tests.inprocess import state  # noqa: E402, F401
 

@@ -14,13 +14,13 @@ from typing import Any
 from hypothesis import strategies as st
 from rich.console import Console
 
-from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.render.console import render_console
-from graphdoctor.render.guards import render_guards
-from graphdoctor.render.json import render_json
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
+from graphdoctor.views.console import render_console
+from graphdoctor.views.guards import render_guards
+from graphdoctor.views.json import render_json
 
 RECORDINGS = Path(__file__).resolve().parent.parent / "recordings"
 NAMES = (

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.model.recording import Recording
+from graphdoctor.facts.recording import Recording
 from graphdoctor.trace.reader import read_recording
 
 RECORDINGS = Path(__file__).resolve().parent.parent / "recordings"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.model.kernels import CacheUse
-from graphdoctor.model.recording import Graph, GraphInput
-from graphdoctor.trace.below import (
+from graphdoctor.facts.kernels import CacheUse
+from graphdoctor.facts.recording import Graph, GraphInput
+from graphdoctor.trace.events import Events
+from graphdoctor.trace.inductor_runtime import (
     CacheRecord,
     bypass_kind,
     cache_bypasses,
@@ -16,7 +17,6 @@ from graphdoctor.trace.below import (
     plain_reason,
     skip_kind,
 )
-from graphdoctor.trace.events import Events
 
 FX, AOT = "fx_graph_cache", "aotautograd_cache"
 

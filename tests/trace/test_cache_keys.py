@@ -6,7 +6,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from graphdoctor.model.profile import CacheKeyChange
+from graphdoctor.facts.profile import CacheKeyChange
 from graphdoctor.trace.cache_keys import key_changes
 
 GRAPH = "[{hash}] gm: GraphModule()\n\ndef forward(self, x):\n    mul = x * {scale};  x = None\n    return (mul,)"

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphdoctor.engine.local import Local
-from graphdoctor.engine.work import Done, Failed, Failure
-from graphdoctor.model.recording import Environment
-from graphdoctor.storage.log_file import local_log
+from graphdoctor.executors.local import Local
+from graphdoctor.executors.work import Done, Failed, Failure
+from graphdoctor.facts.recording import Environment
 from graphdoctor.trace import chunks
 from graphdoctor.trace.chunks import read_chunk, records_of
 from graphdoctor.trace.grammar import LogDamage, Record
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trace.sections import Wanted
+from graphdoctor.trace.storage.log_file import local_log
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 LOGS = sorted(RECORDINGS.glob("*/*/**/*.log"))

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.model.evidence import CacheAnswer, ExportedProgram, LogEvidence, RuntimeEstimate, TritonKernel
-from graphdoctor.model.record_kinds import TORCH_KINDS, family_of, is_shown
-from graphdoctor.model.recording import Environment
+from graphdoctor.facts.evidence import CacheAnswer, ExportedProgram, LogEvidence, RuntimeEstimate, TritonKernel
+from graphdoctor.facts.record_kinds import TORCH_KINDS, family_of, is_shown
+from graphdoctor.facts.recording import Environment
 from graphdoctor.trace.evidence import Evidence, joined
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.guards.tree import GuardTrees

@@ -9,8 +9,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from graphdoctor.model.picture import SourceText
-from graphdoctor.model.recording import Environment
+from graphdoctor.facts.picture import SourceText
+from graphdoctor.facts.recording import Environment
 from graphdoctor.trace.files import Files
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.origin import Origins

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.model.following import BreakSeen, Counts, LogBegun, LogStartedOver, RecompileSeen, SoFar
-from graphdoctor.render.following import counts_text, seen_text
+from graphdoctor.facts.following import BreakSeen, Counts, LogBegun, LogStartedOver, RecompileSeen, SoFar
 from graphdoctor.rules.catalog import RULES
-from graphdoctor.storage.log_file import LogFile
+from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.follow import Follower
 from graphdoctor.trace.reader import read_recording
+from graphdoctor.trace.storage.log_file import LogFile
+from graphdoctor.views.following import counts_text, seen_text
 
 RECORDINGS = Path(__file__).resolve().parent.parent / "recordings" / "2.13.0"
 PID = 4242

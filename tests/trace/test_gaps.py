@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.model.guards import Guards, GuardSet
-from graphdoctor.model.recording import CaptureGap, CompileCall, Environment, Recording, TargetInfo
+from graphdoctor.facts.guards import Guards, GuardSet
+from graphdoctor.facts.recording import CaptureGap, CompileCall, Environment, Recording, TargetInfo
 from graphdoctor.trace.gaps import guard_gaps, log_gaps, part_gaps, reported_gaps, run_gaps, script_gaps
 from graphdoctor.trace.grammar import LogDamage
 from graphdoctor.trace.merge import Part

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.generated import generated_names, with_generated
 from tests.factories import compiled, entry, frame, record, recording
 

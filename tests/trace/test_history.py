@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphdoctor.model.recompiles import ChangeKind, GuardChange
+from graphdoctor.facts.recompiles import ChangeKind, GuardChange
 from graphdoctor.trace.causes import cause_of_record
 from graphdoctor.trace.history import ComparedEntry, also_changed, nearest_entry, with_previous
 

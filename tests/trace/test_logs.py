@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.config import Settings
+from graphdoctor.commands.settings import Settings
+from graphdoctor.commands.work.named import place_named, place_or_target
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.runs.named import place_named, place_or_target
-from graphdoctor.storage.places import Url, location_of
 from graphdoctor.trace.logs import find_logs
 from graphdoctor.trace.processes import find_processes
 from graphdoctor.trace.reader import read_recording
+from graphdoctor.trace.storage.places import Url, location_of
 
 RECORDINGS = Path(__file__).resolve().parent.parent / "recordings" / "2.13.0"
 PID = 4242

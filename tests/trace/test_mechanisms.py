@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.model.recording import BreakReason, TorchMechanism
-from graphdoctor.model.stack import Origin, StackEntry
+from graphdoctor.facts.recording import BreakReason, TorchMechanism
+from graphdoctor.facts.stack import Origin, StackEntry
 from graphdoctor.trace.breaks import BreakText
 from graphdoctor.trace.mechanisms import mechanism_of
 

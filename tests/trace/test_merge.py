@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.model.recompiles import RecompileCause
-from graphdoctor.model.recording import CaptureGap, CompileCall
+from graphdoctor.facts.recompiles import RecompileCause
+from graphdoctor.facts.recording import CaptureGap, CompileCall
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.logs import find_logs
 from graphdoctor.trace.merge import Part, merge
 from graphdoctor.trace.processes import find_processes, name_processes

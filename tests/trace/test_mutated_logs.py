@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from graphdoctor.model.recording import Recording
+from graphdoctor.facts.recording import Recording
 from graphdoctor.trace.reader import read_recording
 from tests.trace.mutated_logs import LogRecord, mutated_logs, read_and_show, records_of
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphdoctor.model.picture import Phase
-from graphdoctor.model.recording import Recording
+from graphdoctor.facts.picture import Phase
+from graphdoctor.facts.recording import Recording
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
 from graphdoctor.trace.phases import Phases
 from graphdoctor.trace.reader import read_recording

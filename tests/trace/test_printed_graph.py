@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphdoctor.model.picture import StageNode
+from graphdoctor.facts.picture import StageNode
 from graphdoctor.trace.printed_graph import PrintedGraph, parse_graph, short_target
 
 HEAD = 'class GraphModule(torch.nn.Module):\n    def forward(self, x: "f32[8, 8][8, 1]cpu", y):\n'

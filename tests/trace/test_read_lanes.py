@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphdoctor.model.recording import Graph
-from graphdoctor.trace.lanes import read_lanes
+from graphdoctor.facts.recording import Graph
+from graphdoctor.trace.timeline import read_lanes
 from tests.factories import recording
 
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from graphdoctor.diagnosis.diagnose import diagnose
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.model.recording import Recording
+from graphdoctor.facts.recording import Recording
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
 
 RECORDINGS = Path(__file__).resolve().parent.parent / "recordings"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.model.stack import StackEntry
+from graphdoctor.facts.stack import StackEntry
 from graphdoctor.trace.roots import Root
 
 PLACE = StackEntry(file="/work/train.py", line=7, function="main", origin="user")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.model.picture import FusedKernel, GeneratedCode, StageGraph
-from graphdoctor.model.recording import Graph, GraphNode, Recording
+from graphdoctor.facts.picture import FusedKernel, GeneratedCode, StageGraph
+from graphdoctor.facts.recording import Graph, GraphNode, Recording
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.printed_graph import parse_graph
 from graphdoctor.trace.reader import read_recording

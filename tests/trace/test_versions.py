@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.model.recording import Recording
+from graphdoctor.facts.recording import Recording
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trace.versions import FEATURES, lacking, parsed_version
 

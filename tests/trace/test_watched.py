@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.model.recording import Environment
-from graphdoctor.model.watch import CallWatch, WatchedFunction
+from graphdoctor.facts.recording import Environment
+from graphdoctor.facts.watch import CallWatch, WatchedFunction
 from graphdoctor.probe.wire import CalledArtifact, WatchedCallArtifact
-from graphdoctor.render.words import watched_texts, watching_text
 from graphdoctor.trace.gaps import watch_gaps
 from graphdoctor.trace.intake import Intake
 from graphdoctor.trace.watched import call_watch
+from graphdoctor.views.words import watched_texts, watching_text
 
 
 def call(number: int, us: float = 100.0, *, ops: tuple[int, int] | None = None, **changes: Any) -> WatchedCallArtifact:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.model.recording import Recording
-from graphdoctor.render.console import render_console
+from graphdoctor.facts.recording import Recording
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
+from graphdoctor.views.console import render_console
 
 RECORDINGS = Path(__file__).resolve().parent.parent / "recordings"
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.storage.log_file import local_log
 from graphdoctor.trace.logs import find_logs
 from graphdoctor.trace.processes import find_processes
 from graphdoctor.trace.reader import read_recording
+from graphdoctor.trace.storage.log_file import local_log
 
 BARE = Path(__file__).resolve().parent.parent / "recordings" / "2.13.0" / "print_in_helper.bare"
 PID = 4242

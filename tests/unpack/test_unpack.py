@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.trace.artifact_names import FileNames, compile_folder, safe_name
-from graphdoctor.unpack import folder as folders
-from graphdoctor.unpack.unpack import unpack
+from graphdoctor.trace.unpack import folder as folders
+from graphdoctor.trace.unpack.unpack import unpack
 from tests.conftest import REPOSITORY, RunCli
 from tests.trace.mutated_logs import mutated_logs
 

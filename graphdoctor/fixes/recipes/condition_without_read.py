@@ -8,13 +8,13 @@ from typing import ClassVar
 
 import libcst as cst
 
+from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.fixes.recipe import Edit, Recipe, first_edit
 from graphdoctor.fixes.syntax.bindings import dotted_name, shortened
 from graphdoctor.fixes.syntax.declined import DeclinedError
 from graphdoctor.fixes.syntax.names import Names, is_in_place
 from graphdoctor.fixes.syntax.place import Place
 from graphdoctor.fixes.syntax.source import Change, SourceFile, UnreadableError, walk
-from graphdoctor.model.diagnosis import Finding
 
 _CASTS = frozenset({"builtins.float", "builtins.bool"})
 

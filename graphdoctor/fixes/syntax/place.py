@@ -11,11 +11,11 @@ from functools import cached_property
 
 import libcst as cst
 
+from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.recompiles import GuardChange
+from graphdoctor.facts.stack import PROGRAM_ORIGINS
 from graphdoctor.fixes.syntax.declined import DeclinedError
 from graphdoctor.fixes.syntax.source import SourceFile, Statement, walk
-from graphdoctor.model.diagnosis import Finding
-from graphdoctor.model.recompiles import GuardChange
-from graphdoctor.model.stack import PROGRAM_ORIGINS
 
 
 @dataclass(frozen=True)

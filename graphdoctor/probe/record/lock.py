@@ -1,7 +1,7 @@
 """Marks a recording as being made, for as long as this process and those that it forks live.
 
-Whoever removes old recordings (``graphdoctor/capture/store.py``) asks for the lock. Standard library only, and little
-of it: every Python that a program starts waits for this.
+Whoever removes old recordings (``graphdoctor/trials/launch/store.py``) asks for the lock. Standard library only, and
+little of it: every Python that a program starts waits for this.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from importlib.machinery import PathFinder
 from importlib.util import module_from_spec, spec_from_file_location
 
 _RECORDING = "_GRAPHDOCTOR_RECORDING"
-"""``graphdoctor/capture/script.py`` sets it."""
+"""``graphdoctor/trials/launch/script.py`` sets it."""
 _PACKAGE = "_graphdoctor_probe"
 _HERE = __file__.rpartition(os.sep)[0]
 

@@ -41,7 +41,7 @@ class Benched:
     """The program, compiled or not, and its calls.
 
     Args:
-        request: What ``graphdoctor.capture`` asks for; its trial has ``bench``, the socket's file descriptor.
+        request: What ``graphdoctor.trials.launch`` asks for; its trial has ``bench``, the socket's file descriptor.
         events: Where to report what is being done.
         target: What to compile.
         calls: The calls to make.

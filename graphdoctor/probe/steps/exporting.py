@@ -54,7 +54,7 @@ class Exporting:
 
     Args:
         workload: The target and its calls.
-        request: What ``graphdoctor.capture`` asks for.
+        request: What ``graphdoctor.trials.launch`` asks for.
         plan: The ``export`` of the request's trial. ``dims`` are sources of tensors with dims to leave dynamic, or
             ``all`` for every one; ``hint`` is the member of ``torch.export.Dim`` for them.
         events: Where to report.

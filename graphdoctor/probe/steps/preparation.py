@@ -29,7 +29,7 @@ def workload_of(request: ProbeRequest, events: EventFile) -> Workload:
     """Import the target and compile it with the instrumented backend.
 
     Args:
-        request: What ``graphdoctor.capture`` asks for.
+        request: What ``graphdoctor.trials.launch`` asks for.
         events: Where to report what is being done.
 
     Raises:
@@ -46,7 +46,7 @@ def benched_of(request: ProbeRequest, events: EventFile) -> Benched:
     """Import the target, to be run as its user would.
 
     Args:
-        request: What ``graphdoctor.capture`` asks for.
+        request: What ``graphdoctor.trials.launch`` asks for.
         events: Where to report what is being done.
 
     Raises:

@@ -66,7 +66,7 @@ class Workload:
     """Compiles a target with the instrumented backend, and makes calls.
 
     Args:
-        request: What ``graphdoctor.capture`` asks for.
+        request: What ``graphdoctor.trials.launch`` asks for.
         events: Where to report what is being done.
         target: What to compile.
         calls: The calls to make.

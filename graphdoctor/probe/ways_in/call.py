@@ -59,7 +59,7 @@ def explain(
     """Compile a target and make its call; the recording is complete when this returns.
 
     Args:
-        request: How to compile and call it, in the form of ``graphdoctor.capture``.
+        request: How to compile and call it, in the form of ``graphdoctor.trials.launch``.
         target: What to compile.
         call: Its arguments.
         recording: The recording's folder.

@@ -1,6 +1,7 @@
 """One question about a library's catalog: which architectures it has, or a program of one of them.
 
-Comes in: the request, a JSON file that ``graphdoctor.capture.catalog`` wrote. Goes out: events, and the program's file.
+Comes in: the request, a JSON file that ``graphdoctor.trials.launch.catalog`` wrote. Goes out: events, and the
+program's file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ends this process with the one that started it, where the system doesn't (``graphdoctor/capture/lifeline.py``).
+"""Ends this process with the one that started it, where the system doesn't (``graphdoctor/trials/launch/lifeline.py``).
 
 Comes in: the reading end of a pipe that nobody writes to. Imports the standard library only.
 """

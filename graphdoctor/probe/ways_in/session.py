@@ -1,7 +1,7 @@
 """One probe session: import the target, make its calls under ``torch.compile``, measure coverage, report how it went.
 
-Comes in: the request, a JSON file that ``graphdoctor.capture`` wrote. Goes out: torch's trace log with our records in
-it, and the events. torch is imported inside ``main``, after the event file is open, so that an environment
+Comes in: the request, a JSON file that ``graphdoctor.trials.launch`` wrote. Goes out: torch's trace log with our
+records in it, and the events. torch is imported inside ``main``, after the event file is open, so that an environment
 without it is reported like any other trouble.
 """
 

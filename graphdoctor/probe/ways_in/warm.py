@@ -1,7 +1,7 @@
 """Makes probes from one process that has imported torch: it forks one for each request.
 
 Importing torch takes longer than compiling most models, and a fix is tried in a dozen probes. Comes in: requests of
-``graphdoctor/capture/warm.py`` on a socket. Goes out: in each fork, the request to run; the process itself never
+``graphdoctor/trials/launch/warm.py`` on a socket. Goes out: in each fork, the request to run; the process itself never
 returns. It compiles nothing and runs nothing of the user's, so what it forks is as fresh as a new process, but for
 Python's hash seed, which all of them share.
 

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
-from graphdoctor.model import expressions
-from graphdoctor.model.recompiles import ChangeKind, GuardChange
+from graphdoctor.facts import expressions
+from graphdoctor.facts.recompiles import ChangeKind, GuardChange
 from graphdoctor.trace.guards import forms
 from graphdoctor.trace.guards.dtypes import short_dtype
 from graphdoctor.trace.guards.forms import Form, read_form

@@ -10,10 +10,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from graphdoctor.model.expressions import expression
-from graphdoctor.model.guards import GuardNode, Guards, GuardSet, SubtreeCost
-from graphdoctor.model.recording import Frame, Recording
-from graphdoctor.model.stack import StackEntry
+from graphdoctor.facts.expressions import expression
+from graphdoctor.facts.guards import GuardNode, Guards, GuardSet, SubtreeCost
+from graphdoctor.facts.recording import Frame, Recording
+from graphdoctor.facts.stack import StackEntry
 from graphdoctor.probe.wire import BillRecord, GuardCostEvent, GuardCostRecord
 from graphdoctor.trace.breaks import PrintedEntry
 from graphdoctor.trace.guards.tree import GuardTree, TreeGuard

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import orjson
 
-from graphdoctor.model.recompiles import ChangeKind, GuardChange
+from graphdoctor.facts.recompiles import ChangeKind, GuardChange
 from graphdoctor.trace.guards.dtypes import short_dtype
 
 _AUTOCAST_DEVICES = ("cpu", "cuda", "mtia", "maia", "xpu", "ipu", "hpu", "xla", "privateuseone", "mps")

@@ -6,12 +6,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+from graphdoctor.facts.diagnosis import Finding, Location
+from graphdoctor.facts.recompiles import GuardChange
+from graphdoctor.facts.recording import BreakReason
+from graphdoctor.facts.stack import StackEntry
 from graphdoctor.fixes.syntax.place import Place
 from graphdoctor.fixes.syntax.source import SourceFile
-from graphdoctor.model.diagnosis import Finding, Location
-from graphdoctor.model.recompiles import GuardChange
-from graphdoctor.model.recording import BreakReason
-from graphdoctor.model.stack import StackEntry
 
 CASES = Path(__file__).parent / "cases"
 _HEAD = re.compile(r'^"""(?P<code>GD\d+) (?P<line>\d+)(?::(?P<column>\d+)-(?P<end>\d*))?(?P<context> .*)?"""$')

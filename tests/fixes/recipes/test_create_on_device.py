@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from graphdoctor.facts.kernels import CudaGraphSkip
 from graphdoctor.fixes.recipes.create_on_device import CreateOnDevice
 from graphdoctor.fixes.syntax.declined import DeclinedError
-from graphdoctor.model.kernels import CudaGraphSkip
 from tests.fixes.recipes.places import place_in
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from graphdoctor.facts.recompiles import ChangeKind, GuardChange
 from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes.module_number_to_buffer import ModuleNumberToBuffer
 from graphdoctor.fixes.syntax.declined import DeclinedError
 from graphdoctor.fixes.syntax.place import Place
 from graphdoctor.fixes.syntax.source import SourceFile
-from graphdoctor.model.recompiles import ChangeKind, GuardChange
 from tests.fixes.recipes.places import finding
 
 HEAD = """\

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.fixes.recipes.no_grad_for_inference_mode import NoGradForInferenceMode
 from graphdoctor.fixes.syntax.declined import DeclinedError
 from graphdoctor.fixes.syntax.place import Place
 from graphdoctor.fixes.syntax.source import SourceFile
-from graphdoctor.model.recompiles import GuardChange
 from tests.fixes.recipes.places import finding, place_in
 
 FLIP = (GuardChange(kind="inference_mode", expression="x"),)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from graphdoctor.facts.diagnosis import Location
 from graphdoctor.fixes.recipes.own_function import OwnFunction
 from graphdoctor.fixes.syntax.declined import DeclinedError
-from graphdoctor.model.diagnosis import Location
 from tests.fixes.recipes.places import place_in
 
 

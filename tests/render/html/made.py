@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.model.diagnosis import Diagnosis, Fix
-from graphdoctor.model.evidence import LogEvidence
-from graphdoctor.model.guards import GuardNode, Guards, GuardSet
-from graphdoctor.model.picture import (
+from graphdoctor.facts.diagnosis import Diagnosis, Fix
+from graphdoctor.facts.evidence import LogEvidence
+from graphdoctor.facts.guards import GuardNode, Guards, GuardSet
+from graphdoctor.facts.picture import (
     Artifact,
     CompileArtifacts,
     GeneratedCode,
@@ -22,9 +21,10 @@ from graphdoctor.model.picture import (
     StageGraph,
     StageNode,
 )
-from graphdoctor.model.recording import Call, CallError, Compile, Environment, GraphInput, Recording
-from graphdoctor.render.html.page import render_page
+from graphdoctor.facts.recording import Call, CallError, Compile, Environment, GraphInput, Recording
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.views.html.page import render_page
 from tests.bundle.filled import filled
 from tests.factories import FILE, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
 

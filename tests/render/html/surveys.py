@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from graphdoctor.model.survey import SurveyReport, SurveyRow, SurveyVariant
-from graphdoctor.survey.summary import summarize
+from graphdoctor.facts.survey import SurveyReport, SurveyRow, SurveyVariant
+from graphdoctor.studies.survey.summary import summarize
 from tests.survey_reports import cause, failed, report, row
 
 FAMILIES = ("text", "vision", "audio", "multimodal", "time-series", "video")

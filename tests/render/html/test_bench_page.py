@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from graphdoctor.model.bench import EAGER, BenchReport
-from graphdoctor.render.html.bench import render_bench_page
+from graphdoctor.facts.bench import EAGER, BenchReport
+from graphdoctor.views.html.bench import render_bench_page
 from tests.bench_reports import attention, calls, eager, ended, finding, mobilenet, report, swept, troubled, variant
 from tests.render.hostile import spoiled
 from tests.render.html.test_page_use import AXE_RUN, NARROW

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from graphdoctor.diagnosis.comparison import compare
-from graphdoctor.model.coverage import Coverage
-from graphdoctor.model.diagnosis import Diagnosis
-from graphdoctor.render.html.comparison import render_comparison_page
+from graphdoctor.facts.coverage import Coverage
+from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.rules.diagnosis.comparison import compare
+from graphdoctor.views.html.comparison import render_comparison_page
 from tests.factories import LOOP, entry, record, recording
 from tests.render.html.made import diagnosed
 

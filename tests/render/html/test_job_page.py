@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from graphdoctor.model.job import HangCandidate, Job
-from graphdoctor.render.html.job import render_job_page
+from graphdoctor.facts.job import HangCandidate, Job
+from graphdoctor.views.html.job import render_job_page
 from tests.job_reports import compiled, found, job, rank, uneven
 from tests.render.html.made import HOSTILE
 from tests.render.html.test_page_use import AXE_RUN, NARROW
@@ -37,7 +37,7 @@ def long_job(count: int) -> Job:
 
 @pytest.mark.parametrize("make", [two, many, scattered, agreed])
 def test_a_page_says_what_the_terminal_says_first(make):
-    from graphdoctor.render.job_words import verdict
+    from graphdoctor.views.job_words import verdict
 
     assert verdict(make())[0] in texts(make())
 

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.diagnosis import diagnose as rules_diagnose
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.model.diagnosis import Diagnosis
-from graphdoctor.model.guards import GuardNode, Guards, GuardSet
-from graphdoctor.model.picture import Picture, SourceText, StageGraph, StageNode
-from graphdoctor.model.recording import CompileCall
-from graphdoctor.model.stack import relative
-from graphdoctor.render.html.lines import AnnotatedFile, AnnotatedLine, FrameMark, annotate
-from graphdoctor.render.html.page import render_page
+from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.guards import GuardNode, Guards, GuardSet
+from graphdoctor.facts.picture import Picture, SourceText, StageGraph, StageNode
+from graphdoctor.facts.recording import CompileCall
+from graphdoctor.facts.stack import relative
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis import diagnose as rules_diagnose
+from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
+from graphdoctor.views.html.lines import AnnotatedFile, AnnotatedLine, FrameMark, annotate
+from graphdoctor.views.html.page import render_page
 from tests.factories import FILE, LOOP, PRINT, change, compiled, entry, frame, recompiled, record, recording
 
 ROOT = Path("/project")

@@ -7,8 +7,8 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from graphdoctor.model.picture import Picture
-from graphdoctor.model.run import ProbeExit
+from graphdoctor.facts.picture import Picture
+from graphdoctor.facts.run import ProbeExit
 from tests.factories import compiled, recording
 from tests.render.html.made import hostile, many_calls, with_edits, written
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from graphdoctor.model.picture import Picture, SourceText
+from graphdoctor.facts.picture import Picture, SourceText
 from tests.factories import FILE, graph, recording
 from tests.render.html.made import (
     KERNEL,

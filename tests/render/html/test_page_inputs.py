@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from graphdoctor.model.picture import Picture
+from graphdoctor.facts.picture import Picture
 from tests.factories import FILE, entry, record, recording
 from tests.render.html.conftest import PROGRAM
 from tests.render.html.made import hostile, written

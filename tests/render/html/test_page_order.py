@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from graphdoctor.diagnosis.diagnose import diagnose
-from graphdoctor.model.fixes import PairedTime
-from graphdoctor.model.guards import Guards, GuardSet
-from graphdoctor.model.picture import Picture
-from graphdoctor.model.recording import GraphInput
-from graphdoctor.model.run import ProbeExit
-from graphdoctor.model.watch import CallWatch, WatchedFunction
-from graphdoctor.render.html.verdict import changes, tiles
-from graphdoctor.render.words import inputs_text
+from graphdoctor.facts.fixes import PairedTime
+from graphdoctor.facts.guards import Guards, GuardSet
+from graphdoctor.facts.picture import Picture
+from graphdoctor.facts.recording import GraphInput
+from graphdoctor.facts.run import ProbeExit
+from graphdoctor.facts.watch import CallWatch, WatchedFunction
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.views.html.verdict import changes, tiles
+from graphdoctor.views.words import inputs_text
 from tests.factories import FULL_COVERAGE, graph, recording
 from tests.render.html.made import diagnosed, written
 from tests.render.test_console import many

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from graphdoctor.diagnosis.comparison import compare
-from graphdoctor.model.diagnosis import Diagnosis
-from graphdoctor.render.html.comparison import render_comparison_page
-from graphdoctor.render.html.page import render_page
-from graphdoctor.render.html.sourceless import without_source
+from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.rules.diagnosis.comparison import compare
+from graphdoctor.views.html.comparison import render_comparison_page
+from graphdoctor.views.html.page import render_page
+from graphdoctor.views.html.sourceless import without_source
 from tests.render.html.conftest import PROGRAM, SECRET
 from tests.render.html.made import HOSTILE, LONG, ROOT, diagnosed, hostile, lowered, written
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from graphdoctor.diagnosis.comparison import compare
-from graphdoctor.model.diagnosis import Diagnosis
-from graphdoctor.render.html.comparison import render_comparison_page
+from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.rules.diagnosis.comparison import compare
+from graphdoctor.views.html.comparison import render_comparison_page
 from tests.render.html.conftest import RecordedReport
 from tests.render.html.made import hostile, lowered, with_edits, written
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphdoctor.render.html.plots import Axis, Line, Tick, bar, plot, span
+from graphdoctor.views.html.plots import Axis, Line, Tick, bar, plot, span
 
 NUMBERS = st.floats(1e-3, 1e9)
 

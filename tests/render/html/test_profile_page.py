@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from graphdoctor.model.picture import Autotuned, GeneratedCode, Picture, SourceText
-from graphdoctor.model.profile import ProfileReport
-from graphdoctor.render.html.flame import flame
-from graphdoctor.render.html.kernel_code import codes_of
-from graphdoctor.render.html.profile import render_profile_page
+from graphdoctor.facts.picture import Autotuned, GeneratedCode, Picture, SourceText
+from graphdoctor.facts.profile import ProfileReport
+from graphdoctor.views.html.flame import flame
+from graphdoctor.views.html.kernel_code import codes_of
+from graphdoctor.views.html.profile import render_profile_page
 from tests.profile_reports import FILE, PACKAGE_FILE, kernel, profiled, trained
 from tests.render.html.test_page_use import AXE_RUN, NARROW
 

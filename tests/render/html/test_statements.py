@@ -10,8 +10,8 @@ from types import CodeType
 
 import pytest
 
-from graphdoctor.render.html import statements
-from graphdoctor.render.html.statements import SourceFile
+from graphdoctor.views.html import statements
+from graphdoctor.views.html.statements import SourceFile
 from tests.conftest import REPOSITORY
 
 TEXT = '''\

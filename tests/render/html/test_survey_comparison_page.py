@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from graphdoctor.model.survey import SurveyRow
-from graphdoctor.model.survey_comparison import SurveyComparison
-from graphdoctor.render.html.survey_comparison import render_survey_comparison_page
-from graphdoctor.render.survey_comparison_words import HEADINGS, exit_text, verdict
-from graphdoctor.survey.comparison import compare_surveys
+from graphdoctor.facts.survey import SurveyRow
+from graphdoctor.facts.survey_comparison import SurveyComparison
+from graphdoctor.studies.survey.comparison import compare_surveys
+from graphdoctor.views.html.survey_comparison import render_survey_comparison_page
+from graphdoctor.views.survey_comparison_words import HEADINGS, exit_text, verdict
 from tests.render.hostile import spoiled
 from tests.render.html.made import HOSTILE
 from tests.render.html.test_page_use import AXE_RUN, NARROW

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from graphdoctor.model.survey import SurveyReport
-from graphdoctor.render import survey_words as words
-from graphdoctor.render.html.survey import render_survey_page
-from graphdoctor.render.html.survey_plots import front
-from graphdoctor.render.html.survey_rows import page_address, row_ids
-from graphdoctor.survey.summary import summarize
+from graphdoctor.facts.survey import SurveyReport
+from graphdoctor.studies.survey.summary import summarize
+from graphdoctor.views import survey_words as words
+from graphdoctor.views.html.survey import render_survey_page
+from graphdoctor.views.html.survey_plots import front
+from graphdoctor.views.html.survey_rows import page_address, row_ids
 from tests.render.html.made import HOSTILE
 from tests.render.html.surveys import large
 from tests.render.html.test_page_use import AXE_RUN, NARROW
@@ -67,7 +67,7 @@ def test_a_page_says_first_what_the_terminal_says_first(name):
 
 
 def words_of_failures(made: SurveyReport) -> list[str]:
-    from graphdoctor.render.survey_failures import failures
+    from graphdoctor.views.survey_failures import failures
 
     return [words.outcome_text(one.status, one.stage) for one in failures(made.rows)]
 

@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from graphdoctor.render.html.terms import ANY, TERMS, explained
+from graphdoctor.views.html.terms import ANY, TERMS, explained
 from tests.render.html.made import hostile, lowered, with_edits, written
 
 BUTTON = re.compile(r'<(?:dfn><)?button[^>]*popovertarget="term-([^"]*)"')

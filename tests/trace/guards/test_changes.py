@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.model.recompiles import GuardChange
+from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.trace.causes import cause_of_reasons, cause_of_record
 from graphdoctor.trace.guards.changes import changes_of
 from graphdoctor.trace.guards.dtypes import short_dtype

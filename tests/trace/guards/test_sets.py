@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.model.recording import Environment
+from graphdoctor.facts.recording import Environment
 from graphdoctor.trace.guards.sets import guards_of, shortened, value_words
 from graphdoctor.trace.guards.tree import parse_tree
 from graphdoctor.trace.origin import Origins

@@ -1,0 +1,134 @@
+"""``graphdoctor.record``: records what torch.compile does while a ``with`` block runs."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Collection
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Self
+
+from graphdoctor.api.busy import recording_alone
+from graphdoctor.api.folder import RecordingFolder
+from graphdoctor.api.report import Report
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.trials.launch.child import read_events, write_meta
+
+if TYPE_CHECKING:
+    from graphdoctor.facts.diagnosis import Diagnosis
+
+_TEXT = "graphdoctor.record()"
+
+
+class BlockRecording:
+    """The recording of a ``with`` block, available once the block has ended. ``graphdoctor.record`` creates it.
+
+    Args:
+        reset: Reset torch's compiler state when the block begins.
+        name: What reports call the recording.
+        outside: Frames to leave out of stacks; None for those above the frame that enters the block.
+    """
+
+    def __init__(self, *, reset: bool, name: str = _TEXT, outside: Collection[FrameType] | None = None) -> None:
+        self._is_reset = reset
+        self._name = name
+        self._outside = outside
+        self._folder = RecordingFolder()
+        self._open: contextlib.ExitStack | None = None
+        self._started = 0.0
+        self._report: Report | None = None
+        self._is_used = False
+
+    def __enter__(self) -> Self:
+        from graphdoctor.probe.ways_in.block import recorded
+        from graphdoctor.probe.ways_in.uncompiled import uncompiled
+
+        if self._is_used:
+            raise GraphDoctorError("This recording was already used.", hint="Call graphdoctor.record() again.")
+        with contextlib.ExitStack() as opening:
+            opening.enter_context(recording_alone())
+            self._is_used = True
+            self._started = time.monotonic()
+            outside = _frames_above(sys._getframe(1)) if self._outside is None else self._outside
+            context = recorded(self._folder.path, outside=outside, is_reset=self._is_reset)
+            uncompiled(opening.enter_context, context)
+            self._open = opening.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._open is None:
+            return
+        from graphdoctor.probe.ways_in.uncompiled import uncompiled
+        from graphdoctor.trials.launch.ends import end_of_block
+
+        opened, self._open = self._open, None
+        uncompiled(opened.__exit__, kind, error, traceback)
+
+        ended = end_of_block(read_events(self._folder.path), duration_s=time.monotonic() - self._started)
+        write_meta(self._folder.path, {"text": self._name, "kind": "block"}, ended)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the block is running."""
+        return self._open is not None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the block has ended, so there is something to report."""
+        return self._is_used and self._open is None
+
+    def report(self) -> Report:
+        """The report on the block.
+
+        Raises:
+            GraphDoctorError: The block hasn't ended, or was never entered.
+        """
+        if not self.has_ended:
+            raise GraphDoctorError(
+                "There is nothing to report until the block has ended.", hint="Call it after the with block."
+            )
+        if self._report is None:
+            self._report = Report(self._folder)
+        return self._report
+
+    def discard(self) -> None:
+        """Delete the files of the recording now. Only its diagnosis stays available."""
+        self._folder.remove()
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        """The findings, counts and facts: the same as ``report().diagnosis``."""
+        return self.report().diagnosis
+
+    def __repr__(self) -> str:
+        state = "running" if self.is_running else "ended" if self.has_ended else "not started"
+        return f"<graphdoctor recording, {state}>"
+
+
+def record(*, reset: bool = False) -> BlockRecording:
+    """Record what the program's own calls of torch.compile do inside a ``with`` block.
+
+    Code compiled before the block is neither recorded nor compiled again, unless ``reset`` is set. No call is repeated,
+    so coverage isn't measured and nothing but the program itself changes its state.
+
+    Args:
+        reset: Reset torch's compiler state (``torch.compiler.reset()``) when the block begins.
+
+    Returns:
+        A context manager. After the block, ``report()`` and ``diagnosis`` say what happened. An exception in the block
+        propagates, and everything recorded up to that point is kept.
+    """
+    return BlockRecording(reset=reset)
+
+
+def _frames_above(frame: FrameType) -> frozenset[FrameType]:
+    """The frames that called the one with the block: a notebook's or a test runner's, not the program's."""
+    found = set()
+    above = frame.f_back
+    while above is not None:
+        found.add(above)
+        above = above.f_back
+    return frozenset(found)

@@ -1,0 +1,166 @@
+"""The report on a recording: as text, as a file, or in a notebook cell."""
+
+from __future__ import annotations
+
+import html
+import sys
+from functools import cached_property
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from graphdoctor.api.folder import RecordingFolder
+    from graphdoctor.facts.diagnosis import Diagnosis
+    from graphdoctor.facts.recording import Recording
+    from graphdoctor.facts.result import Result
+    from graphdoctor.views.formats import BytesFormat, ConsoleFormat, Format
+
+_TEXT_WIDTH = 120
+_FRAME = (
+    '<iframe title="graphdoctor report" sandbox="allow-scripts" srcdoc="{page}" '
+    'style="display: block; box-sizing: border-box; width: 100%; height: min(720px, 85vh); min-height: 360px; '
+    'border: 1px solid #8888; border-radius: 6px; resize: vertical"></iframe>'
+)
+
+
+class Report:
+    """What torch.compile did, and what it means.
+
+    A notebook displays it as the HTML report. The recording is in a temporary folder that is removed with the report.
+
+    Args:
+        folder: The recording.
+        has_guards: Include the guards in the diagnosis.
+    """
+
+    def __init__(self, folder: RecordingFolder, *, has_guards: bool = False) -> None:
+        self._folder = folder
+        self._root = Path.cwd()
+        self._diagnosis = self._diagnose(self._read(guards=has_guards))
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        """The findings, counts and facts, as in the JSON document (``graphdoctor schema``)."""
+        return self._diagnosis
+
+    @property
+    def traceback(self) -> str | None:
+        """The program's own traceback if a call, or the block, failed; otherwise None."""
+        return self._diagnosis.exit.traceback
+
+    def show(self, *, verbose: bool = False) -> None:
+        """Print the report as ``graphdoctor explain`` does.
+
+        Args:
+            verbose: Include each graph's operations and code, torch's full messages and every hint.
+        """
+        from rich.console import Console
+
+        from graphdoctor.views.console import render_console
+
+        # Plain text in a notebook too: rich would print HTML there.
+        render_console(self._diagnosis, Console(file=sys.stdout, force_jupyter=False), is_verbose=verbose)
+
+    def save(self, path: str | Path, *, format: str | None = None) -> None:
+        """Write the report to a file, replacing an existing one.
+
+        Args:
+            path: The file. Its extension sets the format, such as ``.html``, ``.json`` or ``.txt``.
+            format: The format's name as for ``graphdoctor explain --format``; None to go by the extension.
+
+        Raises:
+            GraphDoctorError: The format or the extension is unknown, or the file can't be written.
+        """
+        from graphdoctor.views.file import write_file
+        from graphdoctor.views.formats import DIAGNOSIS
+
+        path = Path(path)
+        write_file(self._rendered(DIAGNOSIS.of_path(path) if format is None else DIAGNOSIS.named(format)), path)
+
+    def __str__(self) -> str:
+        """The verdict in a line or two; ``show`` prints the whole report."""
+        from graphdoctor.views.printable import printable
+        from graphdoctor.views.words import nothing_compiled, sentence
+
+        diagnosis = self._diagnosis
+        said, _ = sentence(diagnosis)
+        lines = [f"{self._name}: {said}"]
+        if nothing_compiled(diagnosis) is None:
+            lines.append(self._counts)
+        if diagnosis.exit.message is not None:
+            lines.append(diagnosis.exit.message)
+        return "\n".join(map(printable, lines))
+
+    def __repr__(self) -> str:
+        from graphdoctor.views.printable import printable
+
+        return printable(f"<graphdoctor.Report of {self._name}: {self._counts}>")
+
+    def _repr_html_(self) -> str:
+        """The HTML report in a frame of its own, where it can run its scripts but can't reach the notebook."""
+        # Without a base, a link within the page would load the notebook into the frame. It comes before the page's
+        # policy, which allows no base.
+        page = self._page.replace("<head>", '<head>\n<base href="about:srcdoc">', 1)
+        return _FRAME.format(page=html.escape(page, quote=True))
+
+    @property
+    def _name(self) -> str:
+        return self._diagnosis.target.text or "torch.compile"
+
+    @property
+    def _counts(self) -> str:
+        from graphdoctor.facts.wording import counted
+        from graphdoctor.views.words import coverage_text
+
+        summary = self._diagnosis.summary
+        parts = [
+            counted(summary.graphs, "graph"),
+            counted(summary.break_sites, "break site"),
+            counted(summary.skipped_frames, "skipped frame"),
+            counted(summary.recompiles, "recompile"),
+        ]
+        if summary.coverage_detail is not None:
+            parts.append(coverage_text(summary))
+        return ", ".join(parts)
+
+    @cached_property
+    def _page(self) -> str:
+        from graphdoctor.views.formats import DIAGNOSIS
+
+        page = self._rendered(DIAGNOSIS.named("html"))
+        return page if isinstance(page, str) else page.decode()
+
+    @cached_property
+    def _with_picture(self) -> Result:
+        from graphdoctor.facts.result import Result
+
+        recording = self._read(guards=True, picture=True)
+        return Result(self._diagnose(recording), recording.picture)
+
+    def _rendered(self, format: Format[Result] | ConsoleFormat[Result] | BytesFormat[Result]) -> str | bytes:
+        from rich.console import Console
+
+        from graphdoctor.facts.result import Result
+        from graphdoctor.views.formats import ConsoleFormat, RenderOptions
+
+        options = RenderOptions(root=self._root)
+        result = self._with_picture if format.needs_picture else Result(self._diagnosis)
+        if not isinstance(format, ConsoleFormat):
+            return format.render(result, options)
+        buffer = StringIO()
+        console = Console(file=buffer, width=_TEXT_WIDTH, force_terminal=False, force_jupyter=False, color_system=None)
+        format.show(result, console, options)
+        return buffer.getvalue()
+
+    def _read(self, *, guards: bool, picture: bool = False) -> Recording:
+        from graphdoctor.trace.reader import read_recording
+
+        return read_recording(self._folder.path, guards=guards, picture=picture)
+
+    def _diagnose(self, recording: Recording) -> Diagnosis:
+        from graphdoctor import __version__
+        from graphdoctor.rules.catalog import RULES
+        from graphdoctor.rules.diagnosis.diagnose import diagnose
+
+        return diagnose(recording, RULES, root=self._root, version=__version__)

@@ -1,0 +1,234 @@
+"""The ``graphdoctor`` fixture, from isolating torch for a test to ending the test's recordings."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import re
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import pytest
+
+from graphdoctor.api.block import BlockRecording
+from graphdoctor.api.testing.frames import runner_frames
+from graphdoctor.api.testing.marker import MarkerArguments, arguments_of, nearest
+from graphdoctor.api.testing.recordings import CompiledInTest, RecordedBlock, TestContext, fail_if, failing_by_name
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.rules.gate import expectations
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_MAX_NAME = 100
+
+
+class TestDoctor:
+    """Compiles and records in one test.
+
+    Args:
+        item: The test.
+        arguments: What its marker asks for.
+    """
+
+    __test__ = False
+
+    def __init__(self, item: pytest.Item, arguments: MarkerArguments) -> None:
+        width = item.config.get_terminal_writer().fullwidth
+        runner = runner_frames(getattr(item, "obj", None))
+        self._context = TestContext(item.nodeid, item.config.rootpath, width, runner)
+        self._marker = arguments
+        self._running: RecordedBlock | None = None
+        self._made: list[RecordedBlock] = []
+        self._compiled: list[CompiledInTest[..., Any]] = []
+
+    def compile(self, function: Callable[P, R], /, **arguments: Any) -> CompiledInTest[P, R]:  # noqa: ANN401
+        """Compile a function, and record until the first assertion or the end of the test.
+
+        If a recording of this fixture is already running, the function belongs to that recording.
+
+        Args:
+            function: A module or function.
+            arguments: ``torch.compile``'s arguments.
+
+        Returns:
+            The compiled callable, with the assertions.
+        """
+        __tracebackhide__ = True
+        from graphdoctor.probe.ways_in.testing import compiled
+
+        recording = self._running or self._begin()
+        made: CompiledInTest[P, R] = CompiledInTest(
+            function,
+            compiled(function, arguments),
+            arguments,
+            recording=recording,
+            context=self._context,
+            end=self._ended_by_test,
+        )
+        self._compiled.append(made)
+        return made
+
+    def record(self, *, reset: bool = False) -> RecordedBlock:
+        """Record what torch.compile does in a ``with`` block.
+
+        Args:
+            reset: Reset torch's compiler state first.
+
+        Returns:
+            A context manager with the assertions.
+        """
+        __tracebackhide__ = True
+        if self._running is not None:
+            by = "its marker" if self._marker.has_limits else "graphdoctor.compile"
+            with failing_by_name(self._context.root):
+                raise GraphDoctorError(
+                    f"This test is already being recorded by {by}, so graphdoctor.record() can't record it too.",
+                    hint="Use one of the two. A recording by graphdoctor.compile ends at its first assertion.",
+                )
+        self._made.append(RecordedBlock(self._context, reset=reset))
+        return self._made[-1]
+
+    def checked(self) -> Generator[None, object, object]:
+        """Record what runs while this is suspended, then check it against the marker; for use in a hook wrapper."""
+        __tracebackhide__ = True
+        if not self._marker.has_limits:
+            return (yield)
+        recording = self._begin()
+        try:
+            result = yield
+        finally:
+            self.end()
+        place, arguments = str(self._marker), self._marker
+        diagnosis = recording.diagnosis
+        if arguments.max_breaks is not None:
+            broken = expectations.breaks(diagnosis, limit=arguments.max_breaks, own_code=arguments.own_code)
+            fail_if(broken, self._context, place=place)
+        if arguments.max_recompiles is not None:
+            broken = expectations.recompiles(diagnosis, limit=arguments.max_recompiles, is_empty_allowed=False)
+            fail_if(broken, self._context, place=place)
+        if arguments.min_coverage is not None:
+            if not self._compiled:
+                with failing_by_name():
+                    raise GraphDoctorError(
+                        f"{place}: coverage is unknown because there is no call to repeat.",
+                        hint="Use the fixture: rec = graphdoctor.compile(model), then call rec(…).",
+                    )
+            for made in self._compiled:
+                made.check_coverage(arguments.min_coverage, place=place)
+        return result
+
+    def save_report(self, folder: Path) -> Path | None:
+        """Write the last recording's HTML report and return its path; None if nothing was recorded."""
+        self.end()
+        ended = [recording for recording in self._made if recording.has_ended]
+        if not ended:
+            return None
+        file = folder / f"{_file_name(self._context.name)}.html"
+        folder.mkdir(parents=True, exist_ok=True)
+        ended[-1].report().save(file)
+        return file
+
+    def end(self) -> None:
+        """End the recording that is still running, if any."""
+        if self._running is not None:
+            running, self._running = self._running, None
+            running.__exit__(None, None, None)
+
+    def close(self) -> None:
+        """End, and delete the recordings' files: a test's exception can keep the recordings themselves alive."""
+        self.end()
+        for recording in self._made:
+            recording.discard()
+
+    def _begin(self) -> RecordedBlock:
+        __tracebackhide__ = True
+        recording = RecordedBlock(self._context, reset=False)
+        recording.__enter__()
+        self._made.append(recording)
+        self._running = recording
+        return recording
+
+    def _ended_by_test(self, recording: BlockRecording) -> BlockRecording:
+        if self._marker.has_limits:
+            raise GraphDoctorError(
+                f"{self._marker} checks this test when it ends, so it can't have assertions of its own.",
+                hint="Use either limits in the marker or assertions.",
+            )
+        if recording is self._running:
+            self.end()
+        return recording
+
+
+@contextlib.contextmanager
+def opened(item: pytest.Item) -> Iterator[TestDoctor]:
+    """A doctor for one test, starting from a fresh Dynamo. Restores torch's state at the end.
+
+    Args:
+        item: The test.
+    """
+    __tracebackhide__ = True
+    with contextlib.ExitStack() as put_back:
+        put_back.enter_context(_trace_not_captured())
+        with failing_by_name():
+            arguments = arguments_of(item.get_closest_marker("graphdoctor"))
+            put_back.enter_context(_isolated(arguments))
+        doctor = TestDoctor(item, arguments)
+        put_back.callback(doctor.close)
+        yield doctor
+
+
+@contextlib.contextmanager
+def _trace_not_captured() -> Iterator[None]:
+    """Keep torch's trace out of the log that pytest shows for a failing test.
+
+    Since 9.1 pytest also listens to loggers that don't propagate (``catching_logs``, ``_pytest/logging.py``, 9.2).
+    """
+    handlers = [handler for handler in logging.root.handlers if type(handler).__module__.startswith("_pytest.")]
+    for handler in handlers:
+        handler.addFilter(_is_other_log)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(_is_other_log)
+
+
+def _is_other_log(record: logging.LogRecord) -> bool:
+    return record.name != "torch.__trace"
+
+
+def _isolated(arguments: MarkerArguments) -> contextlib.AbstractContextManager[None]:
+    try:
+        from graphdoctor.probe.ways_in.testing import isolated
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise GraphDoctorError(
+            "torch isn't installed here, so nothing can be compiled.",
+            hint='pytest.importorskip("torch") skips a test if torch is missing.',
+        ) from None
+    return _named(isolated, arguments)
+
+
+@contextlib.contextmanager
+def _named(
+    isolated: Callable[..., contextlib.AbstractContextManager[None]], arguments: MarkerArguments
+) -> Iterator[None]:
+    from graphdoctor.probe.ways_in.testing import UnknownConfigError
+
+    with contextlib.ExitStack() as put_back:
+        try:
+            put_back.enter_context(isolated(arguments.config))
+        except UnknownConfigError as error:
+            message = f"{arguments}: torch._dynamo.config has no {error.name}."
+            raise GraphDoctorError(message, hint=nearest(error.name, error.names)) from None
+        yield
+
+
+def _file_name(node_id: str) -> str:
+    """A file name for a node id: valid on every file system, and different for each node id."""
+    plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", node_id).strip("-.")[-_MAX_NAME:]
+    return f"{plain}-{hashlib.sha256(node_id.encode()).hexdigest()[:8]}"

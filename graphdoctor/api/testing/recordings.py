@@ -1,0 +1,247 @@
+"""Recordings with assertions: of a ``with`` block, and of what ``graphdoctor.compile`` returned."""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
+
+import pytest
+
+from graphdoctor.api.block import BlockRecording
+from graphdoctor.api.testing.frames import RunnerFrames, callers_line
+from graphdoctor.api.testing.marker import check_share
+from graphdoctor.api.testing.text import broken_text
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.wording import counted
+from graphdoctor.rules.gate import expectations
+
+if TYPE_CHECKING:
+    from graphdoctor.api.report import Report
+    from graphdoctor.facts.diagnosis import Diagnosis
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class TestContext:
+    """What a recording needs to know of its test.
+
+    Args:
+        name: The test's node id.
+        root: Paths in failures are relative to this folder.
+        width: The terminal's width in columns.
+        runner: Frames to leave out of stacks.
+    """
+
+    name: str
+    root: Path
+    width: int
+    runner: RunnerFrames
+
+
+@contextlib.contextmanager
+def failing_by_name(root: Path | None = None) -> Iterator[None]:
+    """Turn a ``GraphDoctorError`` into a test failure with its message and hint, without a traceback.
+
+    Args:
+        root: Show the test's line, with its path relative to this folder; None if no line of the test led here.
+    """
+    __tracebackhide__ = True
+    try:
+        yield
+    except GraphDoctorError as error:
+        lines = [error.message, f"  {callers_line(root)}" if root else None, error.hint]
+        raise pytest.fail.Exception("\n".join(filter(None, lines)), pytrace=False) from None
+
+
+def fail_if(broken: expectations.Broken | None, context: TestContext, *, place: str | None = None) -> None:
+    """Fail the test with the diagnosis if an expectation is broken.
+
+    Args:
+        broken: The broken expectation, or None.
+        context: The test.
+        place: What expected it; None for the test's line.
+    """
+    __tracebackhide__ = True
+    if broken is not None:
+        shown = place or callers_line(context.root)
+        raise pytest.fail.Exception(broken_text(broken, place=shown, width=context.width), pytrace=False)
+
+
+class AssertableRecording(abc.ABC):
+    """A recording with assertions. The first one that doesn't hold fails the test, with the diagnosis as its text."""
+
+    context: TestContext
+    _may_be_empty = False
+
+    @abc.abstractmethod
+    def report(self) -> Report:
+        """The report on the recording. Ends a recording by ``graphdoctor.compile``."""
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        """The findings, counts and facts: the same as ``report().diagnosis``."""
+        __tracebackhide__ = True
+        return self._reported().diagnosis
+
+    def assert_no_graph_breaks(self, *, own_code: bool = False) -> None:
+        """Assert that there are no graph breaks.
+
+        Args:
+            own_code: Don't count breaks in installed packages.
+        """
+        __tracebackhide__ = True
+        fail_if(expectations.breaks(self.diagnosis, limit=0, own_code=own_code), self.context)
+
+    def assert_fullgraph(self) -> None:
+        """Assert that every compile gave one graph: no graph break, no skipped frame, nothing eager."""
+        __tracebackhide__ = True
+        fail_if(expectations.fullgraph(self.diagnosis), self.context)
+
+    def assert_max_recompiles(self, limit: int) -> None:
+        """Assert that there were at most ``limit`` recompiles, and that no function went over torch's limit."""
+        __tracebackhide__ = True
+        broken = expectations.recompiles(self.diagnosis, limit=limit, is_empty_allowed=self._may_be_empty)
+        fail_if(broken, self.context)
+
+    @abc.abstractmethod
+    def assert_coverage(self, minimum: float) -> None:
+        """Assert that at least this share, 0 to 1, of the last call's tensor operations ran in graphs."""
+
+    def _reported(self) -> Report:
+        __tracebackhide__ = True
+        with failing_by_name(self.context.root):
+            return self.report()
+
+
+class RecordedBlock(AssertableRecording, BlockRecording):
+    """The recording of a ``with`` block, with assertions to make after it.
+
+    Args:
+        context: The test.
+        reset: Reset torch's compiler state first.
+    """
+
+    _may_be_empty = True  # everything may have been compiled before the block
+
+    def __init__(self, context: TestContext, *, reset: bool) -> None:
+        super().__init__(reset=reset, name=context.name, outside=context.runner)
+        self.context = context
+
+    def __enter__(self) -> Self:
+        __tracebackhide__ = True
+        with failing_by_name(self.context.root):
+            return super().__enter__()
+
+    def report(self) -> Report:
+        """The report on the block, available after it."""
+        return BlockRecording.report(self)
+
+    def assert_coverage(self, minimum: float) -> None:
+        """Fail the test: coverage is measured by repeating a call, and a block's calls are unknown."""
+        __tracebackhide__ = True
+        with failing_by_name(self.context.root):
+            raise GraphDoctorError(
+                f"Coverage isn't measured for a block, so it can't be compared with {minimum:g}.",
+                hint="Use rec = graphdoctor.compile(model) and call rec(…), which can repeat its last call.",
+            )
+
+
+@dataclass
+class _LastCall:
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    no_grad: bool
+
+
+class CompiledInTest(AssertableRecording, Generic[P, R]):
+    """What ``graphdoctor.compile`` returns: the compiled callable, with the recording that began with it.
+
+    Args:
+        function: The original function or module.
+        compiled: What ``torch.compile`` returned for it.
+        arguments: ``torch.compile``'s arguments.
+        recording: The test's recording.
+        context: The test.
+        end: Ends the recording and returns it.
+    """
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        compiled: Callable[P, R],
+        arguments: Mapping[str, Any],
+        *,
+        recording: BlockRecording,
+        context: TestContext,
+        end: Callable[[BlockRecording], BlockRecording],
+    ) -> None:
+        self.compiled = compiled
+        self.context = context
+        self._function = function
+        self._arguments = arguments
+        self._recording = recording
+        self._end = end
+        self._last: _LastCall | None = None
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the compiled function."""
+        __tracebackhide__ = True
+        from graphdoctor.probe.ways_in.testing import is_grad_enabled
+
+        if not self._recording.is_running:
+            with failing_by_name(self.context.root):
+                raise GraphDoctorError(
+                    "The recording has ended, so this call wouldn't count.",
+                    hint="Make all calls before the first assertion, or call graphdoctor.compile again.",
+                )
+        self._last = _LastCall(args, kwargs, no_grad=not is_grad_enabled())
+        return self.compiled(*args, **kwargs)
+
+    def report(self) -> Report:
+        """End the recording, and report on everything since the first ``graphdoctor.compile``."""
+        return self._end(self._recording).report()
+
+    def assert_coverage(self, minimum: float) -> None:
+        """Assert that at least this share, 0 to 1, of the last call's tensor operations ran in graphs."""
+        __tracebackhide__ = True
+        self._reported()
+        self.check_coverage(minimum, place=None)
+
+    def check_coverage(self, minimum: float, *, place: str | None) -> None:
+        """Measure the coverage of the last call, and fail the test if it's below the minimum.
+
+        Compiles the model again, with the ``eager`` backend, for that one call.
+
+        Args:
+            minimum: A share from 0 to 1.
+            place: What expects it; None for the test's line.
+        """
+        __tracebackhide__ = True
+        from graphdoctor.api.explainer import Explainer
+
+        with failing_by_name(None if place else self.context.root):
+            check_share(minimum)
+            if (over := self._recording.diagnosis.summary.frames_over_limit) != 0:
+                raise GraphDoctorError(
+                    f"Coverage can't be measured: {counted(over, 'function')} went over torch's recompile limit, which "
+                    "a repeated call alone wouldn't reach.",
+                    hint="See rec.assert_max_recompiles.",
+                )
+            if self._last is None:
+                raise GraphDoctorError(
+                    "Coverage can't be measured: what graphdoctor.compile returned was never called.",
+                    hint="Call rec(x) rather than the model or rec.compiled.",
+                )
+            explainer = Explainer(
+                dynamic=self._arguments.get("dynamic"),
+                fullgraph=bool(self._arguments.get("fullgraph")),
+                no_grad=self._last.no_grad,
+            )
+            measured = explainer.explain(self._function, *self._last.args, **self._last.kwargs)
+        fail_if(expectations.coverage(measured.diagnosis, limit=minimum), self.context, place=place)

@@ -1,0 +1,96 @@
+"""The command line: parse, call ``runs``, hand the result to a format, choose the exit code. One file a command.
+
+A command imports what it needs when it runs, so that ``graphdoctor --help`` stays quick.
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+import os
+import sys
+from typing import NoReturn
+
+from graphdoctor.commands.streams import drop_results, flush_results, stand_in_for_closed_streams, system_error_text
+from graphdoctor.errors import GraphDoctorError
+
+__all__ = ["main", "main_lint"]
+
+_GARBAGE = (100_000, 20, 20)
+"""How seldom Python looks for cycles. Facts have none, and a large log is millions of them: looking as often as by
+default takes a third of the time that a page does."""
+
+
+def main() -> None:
+    """Run the command line and exit with its status."""
+    gc.set_threshold(*_GARBAGE)
+    stand_in_for_closed_streams()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal whose encoding lacks a character shows another one.
+            stream.reconfigure(errors="replace")
+    try:
+        _run_and_flush(sys.argv[1:])
+    except GraphDoctorError as error:
+        from graphdoctor.commands.terminal import complain
+
+        complain(error.message, error.hint)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        from graphdoctor.commands.terminal import say
+
+        say("Interrupted.")
+        sys.exit(130)
+    except BrokenPipeError:
+        # Whoever read our output has gone: `graphdoctor report | head`.
+        sys.stderr.close()
+        sys.exit(141)
+    except OSError as error:
+        _end_by_system_error(error)
+    except Exception as error:  # noqa: BLE001 - trouble of our own: one line and the path of a log
+        from graphdoctor.commands.crash_log import report_trouble
+
+        report_trouble(error)
+        sys.exit(2)
+
+
+def _run_and_flush(arguments: list[str]) -> None:
+    try:
+        _run(arguments)
+    except SystemExit:
+        flush_results()
+        raise
+    flush_results()
+
+
+def _end_by_system_error(error: OSError) -> NoReturn:
+    from graphdoctor.commands.crash_log import report_trouble
+    from graphdoctor.commands.terminal import complain
+
+    text = system_error_text(error)
+    if text is None:
+        report_trouble(error)
+    else:
+        complain(text)
+    drop_results()
+    sys.exit(2)
+
+
+def _run(arguments: list[str]) -> None:
+    from graphdoctor.commands.commands import NAMES, columns, overview
+
+    if arguments in (["--help"], ["-h"]):
+        sys.stdout.write(overview(columns()))
+        return
+    from graphdoctor.commands.app import application
+
+    first = next((argument for argument in arguments if not argument.startswith("-")), None)
+    # A name that is none, and completion in a shell, need to know them all.
+    is_one = first in NAMES and "_GRAPHDOCTOR_COMPLETE" not in os.environ
+    application([first] if is_one and first else NAMES)()
+
+
+def main_lint() -> None:
+    """``graphdoctor-lint``: the same as ``graphdoctor lint``."""
+    sys.argv.insert(1, "lint")
+    main()

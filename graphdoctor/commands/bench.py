@@ -1,0 +1,106 @@
+"""``graphdoctor bench``: each way to run a target, measured beside eager mode."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from graphdoctor.commands.options import (
+    RUN_OPTIONS,
+    TARGET_HELP,
+    Given,
+    OutputOptions,
+    PythonOption,
+    RecordingsOption,
+    TimeoutOption,
+    with_options,
+)
+from graphdoctor.facts.spec import RunSpec
+from graphdoctor.views.formats import BENCH
+
+
+@with_options(formats=BENCH.names, defaults={"backend": "inductor"})
+def bench(
+    spec: RunSpec,
+    written: OutputOptions,
+    given: Given,
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            help=f"{TARGET_HELP} Or the recording of an earlier bench, or its JSON. By default, the last recording.",
+            show_default=False,
+        ),
+    ] = None,
+    variant: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--variant",
+            metavar="NAME=VALUE",
+            help="Also measure this way to run it: mode=reduce-overhead, backend=aot_eager, dynamic=true, "
+            "fullgraph=true, option.NAME=VALUE, config.NAME=VALUE, regional; or several of these, with "
+            "spaces between. Repeatable.",
+        ),
+    ] = None,
+    is_every_mode: Annotated[
+        bool,
+        typer.Option(
+            "--all", help="Measure every mode, CUDA graphs, and each repeated block compiled by itself, where possible."
+        ),
+    ] = False,
+    sweep: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE=N,N",
+            help="Measure with several sizes: x.shape[0]=1,8,32; dims that change together: x.shape[0],y.shape[0]=1,8.",
+            show_default=False,
+        ),
+    ] = None,
+    is_minified: Annotated[
+        bool, typer.Option("--minify", help="Let torch make the smallest program of a variant that fails or is wrong.")
+    ] = False,
+    recordings: RecordingsOption = None,
+    timeout: TimeoutOption = None,
+    python: PythonOption = None,
+) -> None:
+    """Measure what torch.compile is worth, beside eager mode.
+
+    Each way to run the target has a process of its own; their calls are timed in turns.
+    """
+    from graphdoctor.commands.output import choose_output
+    from graphdoctor.commands.running import EXIT_FAILED, finish, project_settings, set_up, tell_place
+    from graphdoctor.commands.work.bench import Benching, bench_target, kept_bench, quick
+    from graphdoctor.commands.work.diagnose import diagnose_recording
+    from graphdoctor.commands.work.named import place_or_target
+    from graphdoctor.commands.work.record import record_target
+    from graphdoctor.studies.bench.sweep import parse_sweep
+    from graphdoctor.studies.bench.variants import variants_of
+    from graphdoctor.trials.launch.request import Measured, Request
+
+    settings = project_settings(recordings)
+    output = choose_output(BENCH, written, given)
+    place = place_or_target(target, settings)
+    if place is not None:
+        given.refuse((*RUN_OPTIONS, *_MEASURED, "timeout", "python"), without="a target")
+        output.write(kept_bench(place))
+        return
+    request = Request.of(replace(spec, target=target or ""), Measured(coverage=True))
+    ways = partial(variants_of, variant or (), request.spec, is_all=is_every_mode)
+    asked = Benching(ways(), None if sweep is None else parse_sweep(sweep), is_minified=is_minified)
+    with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet, is_warm=True) as setup:
+        recorded = record_target(quick(request), setup)
+        diagnosis = diagnose_recording(recorded.folder).diagnosis
+        if recorded.exit.reason != "finished":
+            finish(recorded, diagnosis)
+        asked = replace(asked, variants=ways(has_blocks=bool(diagnosis.target.blocks)))
+        report = bench_target(request, recorded.folder, diagnosis, asked, setup)
+    output.write(report)
+    tell_place(recorded.made)
+    if report.verdict.best is None:
+        raise typer.Exit(EXIT_FAILED)
+
+
+_MEASURED = ("variant", "is_every_mode", "sweep", "is_minified")
+"""Parameters that say what to measure."""

@@ -1,0 +1,134 @@
+"""``graphdoctor bundle``: a zip of a recording, ready to attach to a PyTorch issue."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from graphdoctor.commands.options import Given, QuietOption, RecordingsOption, TimeoutOption, with_options
+from graphdoctor.commands.terminal import say
+
+if TYPE_CHECKING:
+    from graphdoctor.commands.work.named import Place
+    from graphdoctor.studies.bundle.contents import Bundle
+
+_ATTACHMENT_BYTES = 25 * 2**20
+"""The largest zip that GitHub takes as an attachment."""
+
+
+@with_options
+def bundle(
+    given: Given,
+    recording: Annotated[
+        str | None,
+        typer.Argument(
+            help="A recording or its name under .graphdoctor/, or a folder or log file that TORCH_TRACE wrote. By "
+            "default, the last recording.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Write the zip to this file.")] = Path("bundle.zip"),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file that -o names.")] = False,
+    redact: Annotated[
+        bool, typer.Option("--redact", help="Leave out source, paths, values and the program's own names.")
+    ] = False,
+    with_trials: Annotated[
+        bool, typer.Option("--with-trials", help="Include the recordings of the fixes and remedies that were tried.")
+    ] = False,
+    is_tried: Annotated[
+        bool,
+        typer.Option(
+            "--try/--no-try",
+            help="Run reproduce.py if you made the recording here, and say in issue.md whether it shows the same.",
+        ),
+    ] = True,
+    is_run: Annotated[
+        bool,
+        typer.Option("--run", help="Run reproduce.py of any recording: show the interpreter and the code, then run."),
+    ] = False,
+    timeout: TimeoutOption = None,
+    recordings: RecordingsOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Put a recording into a zip file to attach to a PyTorch issue.
+
+    It holds a draft of the issue, the diagnosis as JSON and as a page, the environment, the recording, and a script
+    that makes the same calls, if one can be made from the recording.
+    """
+    from graphdoctor import __version__
+    from graphdoctor.commands.output import check_writable
+    from graphdoctor.commands.progress import Progress
+    from graphdoctor.commands.running import project_settings
+    from graphdoctor.commands.work.named import place_named
+    from graphdoctor.errors import GraphDoctorError
+    from graphdoctor.studies.bundle.archive import zipped
+    from graphdoctor.studies.bundle.contents import Wanted, bundle_of
+    from graphdoctor.views.file import write_file
+
+    if redact and with_trials:
+        raise GraphDoctorError("--redact and --with-trials exclude each other.", hint="Trials hold edited source.")
+    if is_run and (redact or not is_tried):
+        without = "--redact" if redact else "--no-try"
+        raise GraphDoctorError(f"{without} and --run exclude each other.", hint="Give one of them.")
+    if not is_tried:
+        given.refuse(("timeout",), without="--try")
+    settings = project_settings(recordings)
+    check_writable(output, force=force)
+    place = place_named(recording, settings)
+    if place.kind == "document":
+        raise GraphDoctorError(
+            f"{place.path} is a JSON document; a bundle holds a recording.", hint="Name the recording itself."
+        )
+    _refuse_several_ranks(place)
+    with Progress(is_quiet=quiet) as progress:
+        wanted = Wanted(
+            root=place.root or Path.cwd(),
+            version=__version__,
+            is_redacted=redact,
+            has_trials=with_trials,
+            is_tried=is_tried,
+            show=progress.say if is_run else None,
+            timeout_s=timeout,
+        )
+        made = bundle_of(place.path, wanted, progress.watching.on_phase)
+    content = zipped(made.files)
+    write_file(content, output)
+    if not quiet:
+        _summarize(made, output, len(content))
+
+
+def _refuse_several_ranks(place: Place) -> None:
+    """A bundle has one diagnosis, and counts are never added up over ranks."""
+    import shlex
+
+    from graphdoctor.commands.work.job import ranks_at
+    from graphdoctor.errors import GraphDoctorError
+    from graphdoctor.facts.wording import ranks_text
+
+    ranks = ranks_at(place.path)
+    if len(ranks) < 2:
+        return
+    logs = [str(log.location) for rank in ranks for process in rank.folder.processes or () for log in process.logs]
+    one = next((log for log in logs if log != str(place.path)), None)
+    raise GraphDoctorError(
+        f"{place.path} has {ranks_text([rank.rank for rank in ranks])}, and a bundle holds one rank.",
+        hint=None if one is None else f"Name the log of one: {shlex.join(['graphdoctor', 'bundle', one])}",
+    )
+
+
+def _summarize(made: Bundle, output: Path, size_bytes: int) -> None:
+    say(f"Wrote {output} ({_size(size_bytes)})")
+    if made.attempt is not None:
+        say(f"reproduce.py: {made.attempt.words}")
+        if made.attempt.is_refused:
+            say(f"hint: bundle --run shows its code and runs it with {made.interpreter}.")
+    for note in made.notes:
+        say(f"left out: {note}")
+    if size_bytes > _ATTACHMENT_BYTES:
+        say(f"GitHub accepts attachments of up to {_size(_ATTACHMENT_BYTES)}.")
+
+
+def _size(size_bytes: int) -> str:
+    return f"{size_bytes / 2**20:.1f} MiB" if size_bytes >= 2**20 else f"{max(size_bytes / 2**10, 0.1):.1f} KiB"

@@ -1,0 +1,160 @@
+"""``graphdoctor check``: the gate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from graphdoctor.commands.gating import RunOptions, TargetsArgument
+from graphdoctor.commands.options import (
+    Color,
+    ColorOption,
+    FailOnOption,
+    Given,
+    ShownOptions,
+    VerboseOption,
+    with_options,
+)
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.views.formats import CHECK
+
+if TYPE_CHECKING:
+    from graphdoctor.commands.settings import Project
+    from graphdoctor.rules.gate.baseline import Baseline
+
+
+def _share(value: float | None) -> float | None:
+    # NaN is neither too small nor too large.
+    if value is not None and not 0 <= value <= 1:
+        raise typer.BadParameter(f"{value} isn't a share from 0 to 1.")
+    return value
+
+
+@with_options(formats=CHECK.names)
+def check(
+    shown: ShownOptions,
+    run: RunOptions,
+    given: Given,
+    targets: TargetsArgument = None,
+    max_breaks: Annotated[
+        int | None, typer.Option(help="Fail if there are more break sites.", min=0, show_default=False)
+    ] = None,
+    max_recompiles: Annotated[
+        int | None, typer.Option(help="Fail if there are more recompiles.", min=0, show_default=False)
+    ] = None,
+    max_graphs: Annotated[
+        int | None, typer.Option(help="Fail if there are more graphs.", min=0, show_default=False)
+    ] = None,
+    min_coverage: Annotated[
+        float | None,
+        typer.Option(
+            help="Fail if a smaller share of operations is compiled, 0 to 1.", show_default=False, callback=_share
+        ),
+    ] = None,
+    fail_on: FailOnOption = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(help="The baseline file. By default, graphdoctor-baseline.json beside pyproject.toml."),
+    ] = None,
+    is_without_baseline: Annotated[
+        bool, typer.Option("--no-baseline", help="Compare with no baseline: every finding is new.")
+    ] = False,
+    is_files: Annotated[
+        bool,
+        typer.Option(
+            "--files",
+            help="The arguments are changed files: run the configured targets that they reach, those of each project "
+            "with its own pyproject.toml and baseline.",
+        ),
+    ] = False,
+    format: Annotated[
+        str, typer.Option("--format", metavar="FORMAT", help="What to write to standard output: {formats}.")
+    ] = CHECK.names[0],
+    output: Annotated[
+        list[str] | None,
+        typer.Option("--output", help="FORMAT=FILE: also write the result to a file. Repeatable.", show_default=False),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files that --output names.")] = False,
+    verbose: VerboseOption = False,
+    color: ColorOption = Color.auto,
+) -> None:
+    """Run the configured targets and fail on what isn't allowed.
+
+    The baseline and the budgets say what is allowed.
+
+    Exits with 0 if all passed, 1 if one failed, and 2 if one could not be run to its end.
+    """
+    from graphdoctor.commands.gating import run_all
+    from graphdoctor.commands.output import Output
+    from graphdoctor.commands.outputs import check_outputs, parse_outputs, write_outputs
+    from graphdoctor.commands.running import project_in, this_project
+    from graphdoctor.commands.work.check import (
+        Demands,
+        choose_targets,
+        judge,
+        merged_report,
+        policies,
+        reached_projects,
+    )
+    from graphdoctor.views.formats import RenderOptions
+
+    if not output:
+        given.refuse(("force",), without="--output")
+    project = this_project(run.recordings)
+    outputs = parse_outputs(output or (), is_quiet=run.quiet)
+    check_outputs(outputs, force=force)
+    shown_as = Output(CHECK.named(format), None, RenderOptions(Path.cwd(), is_verbose=verbose), color)
+    if not shown_as.is_text:
+        given.refuse(("verbose",), without="--format text")
+    if is_files:
+        chosen = reached_projects(project, targets or (), lambda folder: project_in(folder, run.recordings))
+    else:
+        chosen = [(project, choose_targets(project, targets or ()))]
+    if baseline is not None and len(chosen) > 1:
+        folders = ", ".join(str(one.root) for one, _ in chosen)
+        raise GraphDoctorError("--baseline is of one project.", hint=f"These files reach several: {folders}.")
+    baselines = [_baseline(one, baseline, is_without=is_without_baseline) for one, _ in chosen]
+    demands = Demands(
+        select=shown.select,
+        ignore=shown.ignore,
+        is_own_code_only=shown.own_code,
+        limits={
+            "max-breaks": max_breaks,
+            "max-recompiles": max_recompiles,
+            "max-graphs": max_graphs,
+            "min-coverage": min_coverage,
+        },
+        fail_on=fail_on.value if fail_on else None,
+    )
+    # All of them before anything runs, so that a wrong code costs nothing.
+    judged_by = [
+        policies(reached.targets, one, demands=demands, baseline=known)
+        for (one, reached), (_, known) in zip(chosen, baselines, strict=True)
+    ]
+    reports = [
+        judge(run_all(reached, one, run), reached, one, policy, place if known is not None else None)
+        for (one, reached), (place, known), policy in zip(chosen, baselines, judged_by, strict=True)
+    ]
+    report = merged_report(reports, Path.cwd())
+    write_outputs(report, outputs)
+    shown_as.write(report)
+    if report.exit_code:
+        raise typer.Exit(report.exit_code)
+
+
+def _baseline(project: Project, asked: Path | None, *, is_without: bool) -> tuple[Path, Baseline | None]:
+    from graphdoctor.commands.work.check import read_baseline_at
+
+    path = (asked or project.baseline).absolute()
+    if is_without:
+        if asked is not None:
+            raise GraphDoctorError("--baseline and --no-baseline exclude each other.", hint="Give one of them.")
+        return path, None
+    known = read_baseline_at(path)
+    if known is None and asked is not None:
+        raise GraphDoctorError(
+            f"There is no baseline at {asked}.", hint=f"graphdoctor baseline --baseline {asked} writes one."
+        )
+    return path, known

@@ -1,0 +1,94 @@
+"""``graphdoctor cure``: the fastest correct way to run a target, and what must change for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from graphdoctor.commands.options import (
+    Given,
+    OutputOptions,
+    PythonOption,
+    RecordingsOption,
+    ShownOptions,
+    TargetArgument,
+    TimeoutOption,
+    positive,
+    with_options,
+)
+from graphdoctor.commands.terminal import say
+from graphdoctor.facts.spec import RunSpec
+from graphdoctor.views.formats import CURE
+
+
+@with_options(formats=CURE.names, defaults={"backend": "inductor"})
+def cure(
+    target: TargetArgument,
+    spec: RunSpec,
+    shown: ShownOptions,
+    written: OutputOptions,
+    given: Given,
+    budget: Annotated[
+        float,
+        typer.Option(
+            "--budget",
+            metavar="SECONDS",
+            help="Begin nothing more after this many seconds.",
+            min=0.001,
+            callback=positive,
+        ),
+    ] = 300.0,
+    is_applied: Annotated[
+        bool, typer.Option("--apply", help="Write the verified edits; with --force also where git could not undo it.")
+    ] = False,
+    is_unsafe_tried: Annotated[
+        bool, typer.Option("--unsafe-fixes", help="Also try fixes that may change results for other inputs.")
+    ] = False,
+    recordings: RecordingsOption = None,
+    timeout: TimeoutOption = None,
+    python: PythonOption = None,
+) -> None:
+    """Search for the fastest correct way to run a target.
+
+    What must change for it is said; nothing is written without --apply.
+    """
+    from graphdoctor.commands.output import choose_output
+    from graphdoctor.commands.running import EXIT_FAILED, finish, project_settings, set_up, tell_place
+    from graphdoctor.commands.work.bench import quick
+    from graphdoctor.commands.work.cure import Curing, cure_target
+    from graphdoctor.commands.work.diagnose import diagnose_recording
+    from graphdoctor.commands.work.record import record_target
+    from graphdoctor.fixes.writing import check, write
+    from graphdoctor.trials.launch.request import Measured, Request
+
+    settings = project_settings(recordings)
+    # --force is for --apply too.
+    output = choose_output(CURE, written, given.without("force") if is_applied else given)
+    if is_applied:
+        output = output.writing_edits()
+    selection = shown.selection(settings)
+    request = Request.of(replace(spec, target=target), Measured(coverage=True, reads=True))
+    asked = Curing(
+        budget_s=budget,
+        is_unsafe_tried=is_unsafe_tried,
+        selection=selection,
+        # The search takes minutes: what must not be written is refused before it.
+        check=partial(check, force=written.force) if is_applied else None,
+    )
+    with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet, is_warm=True) as setup:
+        recorded = record_target(quick(request), setup)
+        diagnosis = diagnose_recording(recorded.folder, selection).diagnosis
+        if recorded.exit.reason != "finished":
+            finish(recorded, diagnosis)
+        found = cure_target(request, recorded.folder, diagnosis, asked, setup)
+    output.write(found.report)
+    if is_applied:
+        write(found.changes, force=written.force)
+        if not written.quiet:
+            say(*[f"Wrote {change.path}" for change in found.changes] or ["There is nothing to write."])
+    tell_place(recorded.made)
+    if found.report.best is None:
+        raise typer.Exit(EXIT_FAILED)

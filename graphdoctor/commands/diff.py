@@ -1,0 +1,187 @@
+"""``graphdoctor diff``: two runs, or two surveys, side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from graphdoctor.commands.options import (
+    NAMED_HELP,
+    EngineOptions,
+    FailOnChoice,
+    FailOnOption,
+    Given,
+    HtmlOption,
+    OpenOption,
+    OutputOptions,
+    RecordingsOption,
+    ShownOptions,
+    with_options,
+)
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.views.formats import COMPARISON, SURVEY_COMPARISON
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from graphdoctor.commands.settings import Settings
+    from graphdoctor.commands.work.named import Place
+    from graphdoctor.facts.survey_comparison import SurveyComparison
+
+_PAGE = Path("graphdoctor-diff.html")
+_ONLY_RUNS = ("ranks", "select", "ignore", "own_code", "on", "reading_jobs")
+"""Parameters that say nothing of surveys."""
+
+
+@with_options(formats=SURVEY_COMPARISON.names)
+def diff(
+    shown: ShownOptions,
+    written: OutputOptions,
+    reading: EngineOptions,
+    given: Given,
+    before: Annotated[
+        str,
+        typer.Argument(
+            help=f"The run to start from: a {NAMED_HELP}. Or a survey: a .parquet or .json file, or a folder.",
+            show_default=False,
+        ),
+    ],
+    after: Annotated[
+        str | None, typer.Argument(help="What to compare it with. By default, the last recording or survey.")
+    ] = None,
+    ranks: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--rank",
+            metavar="N",
+            min=0,
+            help="Of a recording of several ranks, this one; twice, to compare two ranks of one recording.",
+            show_default=False,
+        ),
+    ] = None,
+    html: HtmlOption = False,
+    is_opened: OpenOption = True,
+    recordings: RecordingsOption = None,
+    fail_on: FailOnOption = None,
+) -> None:
+    """Compare two runs: new and gone findings, graphs, coverage, time.
+
+    -v also shows the findings that stayed the same.
+
+    Two surveys are compared piece by piece. Exits with 0 if nothing got worse, 1 if something did, and 2 if something
+    can't be told any more; of two runs, always with 0.
+    """
+    from graphdoctor.commands.output import choose_page
+    from graphdoctor.commands.running import project_settings
+    from graphdoctor.commands.work.diagnose import diagnoses_to_compare
+    from graphdoctor.commands.work.named import place_named
+    from graphdoctor.rules.diagnosis.comparison import compare
+
+    if (surveys := _surveys(before, after)) is not None:
+        given.refuse(_ONLY_RUNS, without="two recordings")
+        page = choose_page(SURVEY_COMPARISON, written, given, _PAGE, html=html, is_opened=is_opened)
+        comparison = _compared(*surveys, project_settings(recordings), fail_on=fail_on)
+        page.write(comparison)
+        if comparison.exit_code:
+            raise typer.Exit(comparison.exit_code)
+        return
+    given.refuse(("fail_on",), without="two surveys")
+    settings = project_settings(recordings)
+    output = choose_page(COMPARISON, written, given, _PAGE, html=html, is_opened=is_opened)
+    selection = shown.selection(settings)
+    engine = reading.engine()
+    first = place_named(before, settings)
+    if ranks is not None and len(ranks) == 2 and after is None:
+        second = first
+    else:
+        second = _last_recording(settings, first) if after is None else place_named(after, settings)
+    one_rank, other_rank = _chosen(ranks or (), first, second)
+    one, other = diagnoses_to_compare((first, second), (one_rank, other_rank), engine)
+    names = (_name(first, one_rank), _name(second, other_rank))
+    output.write(compare(one, other, names=names, selection=selection))
+
+
+def _surveys(before: str, after: str | None) -> tuple[Path, Path | None] | None:
+    """Both arguments, if they are surveys; None if neither is one.
+
+    Raises:
+        GraphDoctorError: Only one is.
+    """
+    from graphdoctor.commands.work.survey_files import is_survey
+
+    first = Path(before)
+    if after is None:
+        return (first, None) if is_survey(first) else None
+    second = Path(after)
+    known = is_survey(first), is_survey(second)
+    if all(known):
+        return first, second
+    if not any(known):
+        return None
+    survey, other = (before, after) if known[0] else (after, before)
+    if not Path(other).exists():
+        raise GraphDoctorError(f"There is no survey at {other}.", hint=f"{survey} is one; name another to compare.")
+    raise GraphDoctorError(f"{survey} is a survey, and {other} isn't.", hint="diff compares two surveys, or two runs.")
+
+
+def _compared(
+    before: Path, after: Path | None, settings: Settings, *, fail_on: FailOnChoice | None
+) -> SurveyComparison:
+    from graphdoctor import __version__
+    from graphdoctor.commands.settings import repository_of
+    from graphdoctor.commands.work.survey import last_survey
+    from graphdoctor.commands.work.survey_files import read_survey
+    from graphdoctor.studies.survey.comparison import compare_surveys
+
+    here = Path.cwd()
+    repository = repository_of(here)
+    second = last_survey(settings) if after is None else after
+    one, other = read_survey(before), read_survey(second)
+    if after is None and (one.name, one.started) == (other.name, other.started):
+        raise GraphDoctorError(f"{before} is itself the last survey.", hint="Run one again, or name a second one.")
+    return compare_surveys(
+        one,
+        other,
+        version=__version__,
+        paths=(str(before), str(second)),
+        folder=None if repository in (None, here) else here.relative_to(repository or here).as_posix(),
+        fail_on="warning" if fail_on is None else fail_on.value,
+    )
+
+
+def _chosen(ranks: Sequence[int], first: Place, second: Place) -> tuple[int | None, int | None]:
+    """The rank to read of each side."""
+    from graphdoctor.commands.work.job import ranks_at
+
+    if len(ranks) > 2:
+        raise GraphDoctorError("--rank was given more than twice.", hint="diff compares two ranks.")
+    if len(ranks) == 2:
+        return ranks[0], ranks[1]
+    if ranks:
+        return ranks[0], ranks[0]
+    for place in (first, second):
+        if place.kind != "document" and len(ranks_at(place.location)) > 1:
+            raise GraphDoctorError(
+                f"{place.location} has several ranks, and diff compares one with one.",
+                hint="--rank 0 --rank 1 compares two ranks of one recording, --rank 0 the same rank of two.",
+            )
+    return None, None
+
+
+def _name(place: Place, rank: int | None) -> str:
+    return str(place.location) if rank is None else f"{place.location} rank {rank}"
+
+
+def _last_recording(settings: Settings, first: Place) -> Place:
+    """The last recording, which has to be another than the first argument."""
+    from graphdoctor.commands.work.named import last_recording
+
+    last = last_recording(settings)
+    if isinstance(first.location, Path) and last.path.resolve() == first.location.resolve():
+        raise GraphDoctorError(
+            f"{first.location} is itself the last recording.",
+            hint="Record again after your change, or name a second run.",
+        )
+    return last

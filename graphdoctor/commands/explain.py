@@ -1,0 +1,123 @@
+"""``graphdoctor explain``: run a target under torch.compile and report what happened to it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from graphdoctor.commands.options import (
+    OF_TRIALS,
+    Given,
+    OutputOptions,
+    PythonOption,
+    RecordingsOption,
+    ShownOptions,
+    StagesOptions,
+    TargetArgument,
+    TimeoutOption,
+    TrialOptions,
+    with_options,
+)
+from graphdoctor.facts.spec import RunSpec
+from graphdoctor.views.formats import DIAGNOSIS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from graphdoctor.commands.output import Output
+    from graphdoctor.commands.work.record import Setup
+    from graphdoctor.facts.bench import BenchReport
+    from graphdoctor.facts.result import Result
+    from graphdoctor.trials.launch.request import Request
+
+
+@with_options(formats=DIAGNOSIS.names)
+def explain(
+    target: TargetArgument,
+    spec: RunSpec,
+    shown: ShownOptions,
+    written: OutputOptions,
+    trials: TrialOptions,
+    staged: StagesOptions,
+    given: Given,
+    coverage: Annotated[
+        bool, typer.Option("--coverage/--no-coverage", help="Repeat the last call to measure coverage.")
+    ] = True,
+    is_tried: Annotated[
+        bool, typer.Option("--try", help="Try fixes, unsafe ones too, and report what each did. Writes nothing.")
+    ] = False,
+    is_benched: Annotated[
+        bool,
+        typer.Option(
+            "--bench", help="Also measure what torch.compile is worth, under inductor unless you name another."
+        ),
+    ] = False,
+    recordings: RecordingsOption = None,
+    timeout: TimeoutOption = None,
+    python: PythonOption = None,
+) -> None:
+    """Compile a model, call it, and report its graphs and graph breaks."""
+    from graphdoctor.commands.output import choose_output
+    from graphdoctor.commands.running import finish, project_settings, set_up, trials_of
+    from graphdoctor.commands.work.diagnose import diagnose_recording
+    from graphdoctor.commands.work.record import record_target
+    from graphdoctor.trials.launch.request import Measured, Request
+
+    if not is_tried:
+        given.refuse(OF_TRIALS, without="--try")
+    stages = staged.asked(given)
+    if stages is not None and "backend" not in given:
+        spec = replace(spec, backend="inductor")
+    settings = project_settings(recordings)
+    output = choose_output(DIAGNOSIS, written, given)
+    needs = replace(output.needs, stages=stages)
+    selection = shown.selection(settings)
+    has_page = output.needs.picture
+    request = Request.of(
+        replace(spec, target=target),
+        Measured(coverage=coverage, guard_cost=has_page, lanes=has_page, stages=stages is not None, reads=is_tried),
+    )
+    asked = trials_of(trials, given, is_unsafe_tried=True)
+    with set_up(
+        settings, python=python, timeout_s=timeout, is_quiet=written.quiet, is_warm=is_tried or is_benched
+    ) as setup:
+        recorded = record_target(request, setup)
+        if is_tried:
+            from graphdoctor.commands.work.fix import try_fixes
+
+            try_fixes(request, recorded.folder, asked, selection, setup)
+        report = None
+        if is_benched and recorded.exit.reason == "finished":
+            measured = request if "backend" in given else request.with_spec(backend="inductor")
+            report = _benched(measured, recorded.folder, setup)
+    result = diagnose_recording(recorded.folder, selection, needs)
+    if result.diagnosis.calls or result.diagnosis.compiles or not output.is_text:
+        output.write(result)
+    if report is not None:
+        _show(report, output)
+    finish(recorded, result.diagnosis)
+
+
+def _benched(request: Request, recording: Path, setup: Setup) -> BenchReport:
+    """What the recorded target is worth under torch.compile."""
+    from graphdoctor.commands.work.bench import Benching, bench_target
+    from graphdoctor.commands.work.diagnose import diagnose_recording
+    from graphdoctor.studies.bench.variants import variants_of
+
+    ways = variants_of((), request.spec, is_all=False)
+    return bench_target(request, recording, diagnose_recording(recording).diagnosis, Benching(ways), setup)
+
+
+def _show(report: BenchReport, output: Output[Result]) -> None:
+    """A bench below a report on the terminal; beside any other, its answer."""
+    from graphdoctor.commands.terminal import say, stdout_console
+    from graphdoctor.views.bench import render_bench
+
+    if output.is_text and output.path is None:
+        console = stdout_console(output.color)
+        console.print()
+        render_bench(report, console, is_verbose=output.options.is_verbose)
+    elif not output.is_quiet:
+        say(f"{report.verdict.text} `graphdoctor bench` shows it.")

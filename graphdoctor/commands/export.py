@@ -1,0 +1,68 @@
+"""``graphdoctor export``: whether torch.export takes a target, what blocks it, and which sizes can stay dynamic."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from graphdoctor.commands.options import (
+    Given,
+    OutputOptions,
+    PythonOption,
+    RecordingsOption,
+    TargetArgument,
+    TimeoutOption,
+    with_options,
+)
+from graphdoctor.facts.spec import RunSpec
+from graphdoctor.views.formats import EXPORT
+
+
+@with_options(
+    formats=EXPORT.names, without=("backend", "mode", "dynamic", "fullgraph", "options", "regional", "backward")
+)
+def export(
+    target: TargetArgument,
+    spec: RunSpec,
+    written: OutputOptions,
+    given: Given,
+    is_dynamic: Annotated[
+        bool | None,
+        typer.Option(
+            "--dynamic/--no-dynamic",
+            help="Try which sizes can stay dynamic: all, or none. By default, those that differ between the calls.",
+            show_default=False,
+        ),
+    ] = None,
+    is_tried: Annotated[
+        bool, typer.Option("--try", help="Try fixes, unsafe ones too, and report what each did. Writes nothing.")
+    ] = False,
+    recordings: RecordingsOption = None,
+    timeout: TimeoutOption = None,
+    python: PythonOption = None,
+) -> None:
+    """Find out whether torch.export takes a model, and what blocks it.
+
+    Strict and not, each in a process of its own; the exported program is compared with eager mode.
+    """
+    from graphdoctor.commands.output import choose_output
+    from graphdoctor.commands.running import finish, project_settings, set_up, tell_place
+    from graphdoctor.commands.work.diagnose import diagnose_recording
+    from graphdoctor.commands.work.export import Exporting, export_target
+    from graphdoctor.commands.work.record import record_target
+    from graphdoctor.trials.launch.request import Measured, Request
+
+    settings = project_settings(recordings)
+    output = choose_output(EXPORT, written, given)
+    request = Request.of(replace(spec, target=target), Measured(reads=is_tried))
+    with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet, is_warm=True) as setup:
+        recorded = record_target(request, setup)
+        diagnosis = diagnose_recording(recorded.folder).diagnosis
+        if not recorded.is_explained(diagnosis):
+            finish(recorded, diagnosis)
+        # What torch.compile alone refuses, torch.export may take.
+        report = export_target(request, recorded.folder, diagnosis, Exporting(is_tried, is_dynamic), setup)
+    output.write(report)
+    tell_place(recorded.made)

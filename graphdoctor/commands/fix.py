@@ -1,0 +1,215 @@
+"""``graphdoctor fix``: try fixes on the target itself, show what each did, and write the verified ones when asked."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from graphdoctor.commands.options import (
+    OF_TRIALS,
+    Given,
+    OutputOptions,
+    PythonOption,
+    RecordingsOption,
+    ShownOptions,
+    TargetArgument,
+    TimeoutOption,
+    TrialOptions,
+    with_options,
+)
+from graphdoctor.commands.terminal import say
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.spec import RunSpec
+from graphdoctor.views.formats import FIXES
+from graphdoctor.views.outcome import outcome
+from graphdoctor.views.words import applied_snippets
+
+if TYPE_CHECKING:
+    from graphdoctor.commands.work.kept import KeptFixes, OutdatedFixes
+    from graphdoctor.facts.fixes import Treatment
+    from graphdoctor.fixes.treatment import TreatmentResult
+    from graphdoctor.trials.launch.unchanged import ChangeKind
+
+
+@with_options(formats=FIXES.names)
+def fix(
+    target: TargetArgument,
+    spec: RunSpec,
+    shown: ShownOptions,
+    written: OutputOptions,
+    trials: TrialOptions,
+    given: Given,
+    is_applied: Annotated[
+        bool, typer.Option("--apply", help="Write the verified edits; with --force also where git could not undo it.")
+    ] = False,
+    is_unsafe_tried: Annotated[
+        bool, typer.Option("--unsafe-fixes", help="Also try fixes that may change results for other inputs.")
+    ] = False,
+    is_diff: Annotated[
+        bool, typer.Option("--diff", help="Write the verified edits to standard output as one patch.")
+    ] = False,
+    is_tried: Annotated[
+        bool, typer.Option("--try/--no-try", help="Try each fix by running the target with it; or only suggest fixes.")
+    ] = True,
+    is_again: Annotated[
+        bool, typer.Option("--again", help="Try fixes anew, even if nothing changed since they were verified.")
+    ] = False,
+    recordings: RecordingsOption = None,
+    timeout: TimeoutOption = None,
+    python: PythonOption = None,
+) -> None:
+    """Try fixes by running the target with each, and show which work.
+
+    Nothing is written without --apply.
+    """
+    from graphdoctor.commands.output import choose_output
+    from graphdoctor.commands.running import finish, project_settings, set_up, trials_of
+    from graphdoctor.commands.work.diagnose import diagnose_recording
+    from graphdoctor.commands.work.fix import try_fixes
+    from graphdoctor.commands.work.kept import KeptFixes, kept_fixes
+    from graphdoctor.commands.work.record import record_target
+    from graphdoctor.fixes.writing import check
+    from graphdoctor.trials.launch.child import interpreter
+    from graphdoctor.trials.launch.request import Measured, Request
+
+    if is_applied and not is_tried:
+        raise GraphDoctorError("Only verified fixes are written.", hint="Leave out --no-try.")
+    if not is_tried:
+        given.refuse(OF_TRIALS, without="trials")
+    if is_diff and (written.output is not None or written.format is not None):
+        raise GraphDoctorError("--diff writes a patch to standard output.", hint="Leave out -o and --format.")
+    settings = project_settings(recordings)
+    # --force is for --apply too.
+    output = choose_output(FIXES, written, given.without("force") if is_applied else given)
+    if is_applied:
+        output = output.writing_edits()
+    selection = shown.selection(settings)
+    request = Request.of(replace(spec, target=target), Measured(coverage=True, reads=True))
+    asked = trials_of(trials, given, is_unsafe_tried=is_unsafe_tried, is_tried=is_tried)
+    before = None
+    if is_tried and not is_again:
+        before = kept_fixes(request, asked.choices(selection), settings, interpreter(python))
+    if before is not None and not written.quiet:
+        say(_said_before(before))
+    if isinstance(before, KeptFixes):
+        recorded, folder, treated = None, before.recording, before.result
+        if is_applied:
+            check(treated.changes, force=written.force)
+    else:
+        with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet, is_warm=is_tried) as setup:
+            recorded = record_target(request, setup)
+            folder = recorded.folder
+            treated = try_fixes(
+                request,
+                folder,
+                asked,
+                selection,
+                setup,
+                # Trials take minutes: what must not be written is refused before them.
+                check=partial(check, force=written.force) if is_applied else None,
+            )
+    result = diagnose_recording(folder, selection, output.needs)
+    if is_diff:
+        _write_patch(treated)
+        if not written.quiet:
+            _print_rest(treated.treatment)
+    else:
+        output.write(result)
+    if not written.quiet and (is_diff or not output.is_text):
+        say(outcome(treated.treatment, result.diagnosis.target))
+    if is_applied:
+        _write_edits(treated, written, is_rest_shown=is_diff)
+    if recorded is not None:
+        finish(recorded, result.diagnosis)
+
+
+def _write_patch(treated: TreatmentResult) -> None:
+    """The edits byte for byte, whatever the files' encodings."""
+    from graphdoctor.facts.stack import relative
+    from graphdoctor.fixes.patch import unified_bytes
+
+    sys.stdout.flush()
+    for change in treated.changes or treated.suggested:
+        name = Path(relative(str(change.path), Path.cwd())).as_posix()
+        sys.stdout.buffer.write(unified_bytes(change.before, change.after, name.lstrip("/")))
+    sys.stdout.flush()
+
+
+_CHANGES: dict[ChangeKind, str] = {
+    "file": "{} changed",
+    "modules": "modules were added to {} or removed from it",
+    "variable": "the environment variable {} changed",
+    "interpreter": "it was with another interpreter",
+    "folder": "it was in {}",
+    "options": "{} differed",
+    "network": "the program talks to a network, and may get something else now",
+    "processes": "the program forks processes, and what they read isn't known",
+    "reads": "what the program reads isn't known",
+}
+"""Why verdicts prove nothing any more, as a clause."""
+
+
+def _said_before(before: KeptFixes | OutdatedFixes) -> str:
+    """What comes of the trials that an earlier command made."""
+    from graphdoctor.commands.work.kept import KeptFixes
+    from graphdoctor.facts.stack import relative
+
+    if isinstance(before, KeptFixes):
+        name = before.recording.name
+        return f"Verified {_age(before.age_s)} ago, and nothing changed since: {name} (--again tries anew)."
+    change = before.change
+    if change is None:
+        why = "its recording changed"
+    else:
+        name = _flags(change.name) if change.kind == "options" else relative(change.name, Path.cwd())
+        why = _CHANGES[change.kind].format(name)
+    return f"Trying anew what was tried {_age(before.age_s)} ago: {why}."
+
+
+def _flags(fields: str) -> str:
+    """Options, by the fields that they set."""
+    known = {"is_unsafe_tried": "unsafe-fixes", "is_own_code_only": "own-code", "inputs": "input", "options": "option"}
+    return ", ".join(f"--{known.get(name, name).replace('_', '-')}" for name in fields.split(","))
+
+
+def _age(seconds: float) -> str:
+    for limit, unit, name in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
+        if seconds < limit:
+            return f"{max(seconds, 0) / unit:.0f} {name}"
+    return f"{seconds / 86_400:.0f} days"
+
+
+def _write_edits(treated: TreatmentResult, written: OutputOptions, *, is_rest_shown: bool) -> None:
+    from graphdoctor.fixes.writing import write
+
+    write(treated.changes, force=written.force)
+    if not written.quiet:
+        say(*_wrote(treated, is_rest_shown=is_rest_shown))
+
+
+def _wrote(treated: TreatmentResult, *, is_rest_shown: bool) -> Iterator[str]:
+    """What was written, and what is left to do by hand, unless that has been shown."""
+    yield from (f"Wrote {change.path}" for change in treated.changes)
+    if not treated.changes:
+        yield "There is nothing to write."
+    by_hand = [] if is_rest_shown else applied_snippets(treated.treatment)
+    if by_hand:
+        yield "Not written, because it isn't an edit:"
+    for place, snippet in by_hand:
+        yield from (*([f"  {place}:"] if place else []), *(f"    {line}" for line in snippet.splitlines()))
+
+
+def _print_rest(treatment: Treatment) -> None:
+    """On standard error: verified fixes that aren't edits, and findings that no fix removed."""
+    for snippet in (*treatment.settings, *treatment.calls):
+        say("Set yourself:", *snippet.splitlines())
+    for left in treatment.left:
+        say(f"{left.place}: {left.code} {left.message}", f"    not fixed: {left.reason}")
+    for note in treatment.notes:
+        say(f"Note: {note}")

@@ -1,0 +1,61 @@
+"""Shows what happens in logs while they are being written, until Ctrl-C."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from graphdoctor.commands.options import Color
+from graphdoctor.commands.terminal import stderr_console, stdout_console
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.views.printable import printable
+
+if TYPE_CHECKING:
+    from graphdoctor.facts.following import SoFar
+    from graphdoctor.trace.storage.places import Location
+
+
+def follow(location: Location, color: Color, *, is_on_stdout: bool, is_quiet: bool) -> None:
+    """Show what happens until Ctrl-C; on a terminal the counts stay on the last line.
+
+    Args:
+        location: A log, or a folder in which logs are or will be.
+        color: When to color text.
+        is_on_stdout: Show it there; otherwise on standard error, since standard output is for the report.
+        is_quiet: Show nothing.
+
+    Raises:
+        GraphDoctorError: There is nothing there, or it can't be read at first.
+    """
+    from rich.text import Text
+
+    from graphdoctor.commands.work.follow import follower_of, pause_s
+    from graphdoctor.views.following import counts_text, seen_text
+
+    console = (stdout_console if is_on_stdout else stderr_console)(color)
+    console.quiet = is_quiet
+    is_live = console.is_terminal and not console.is_dumb_terminal and not is_quiet
+    follower = follower_of(location)
+    shown: SoFar | None = None
+    status = console.status(counts_text(follower.so_far)) if is_live else contextlib.nullcontext()
+    with contextlib.suppress(KeyboardInterrupt), status as line:
+        while True:
+            try:
+                for seen in follower.look():
+                    console.print(Text(seen_text(seen, root=Path.cwd())), soft_wrap=True)
+            except GraphDoctorError as error:
+                if shown is None:
+                    raise
+                # A store can be out of reach for a while.
+                console.print(Text(printable(f"{error.message} Trying again.")), soft_wrap=True)
+            if shown != (so_far := follower.so_far):
+                shown = so_far
+                if line is None:
+                    console.print(Text(counts_text(so_far)), soft_wrap=True)
+                else:
+                    line.update(Text(counts_text(so_far)))
+            console.file.flush()
+            time.sleep(pause_s(location))
+    console.print()

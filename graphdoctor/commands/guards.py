@@ -1,0 +1,66 @@
+"""``graphdoctor guards``: what torch checks before it runs compiled code, and what the checks cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from graphdoctor.commands.options import (
+    OF_ENGINE,
+    RUN_OPTIONS,
+    EngineOptions,
+    Given,
+    OutputOptions,
+    PythonOption,
+    RankOption,
+    RecordingsOption,
+    ShownOptions,
+    TargetOrRecordingArgument,
+    TimeoutOption,
+    with_options,
+)
+from graphdoctor.facts.spec import RunSpec
+from graphdoctor.views.formats import GUARDS
+
+
+@with_options(formats=GUARDS.names)
+def guards(
+    spec: RunSpec,
+    shown: ShownOptions,
+    written: OutputOptions,
+    reading: EngineOptions,
+    given: Given,
+    target: TargetOrRecordingArgument = None,
+    rank: RankOption = None,
+    recordings: RecordingsOption = None,
+    timeout: TimeoutOption = None,
+    python: PythonOption = None,
+) -> None:
+    """Show each compile's guards and what checking them costs.
+
+    The cost is measured in a steady call, one that compiles nothing anymore.
+    """
+    from graphdoctor.commands.output import choose_output
+    from graphdoctor.commands.running import finish, project_settings, set_up
+    from graphdoctor.commands.work.diagnose import diagnose_place, diagnose_recording
+    from graphdoctor.commands.work.job import check_one_rank
+    from graphdoctor.commands.work.named import place_or_target
+    from graphdoctor.commands.work.record import record_target
+    from graphdoctor.trials.launch.request import Measured, Request
+
+    settings = project_settings(recordings)
+    output = choose_output(GUARDS, written, given)
+    selection = shown.selection(settings)
+    place = place_or_target(target, settings)
+    if place is not None:
+        given.refuse((*RUN_OPTIONS, "timeout", "python"), without="a target")
+        if rank is None and place.kind != "document":
+            check_one_rank(place.location, "guards")
+        output.write(diagnose_place(place, selection, output.needs, rank=rank, engine=reading.engine()))
+        return
+    given.refuse((*OF_ENGINE, "rank"), without="a recording")
+    request = Request.of(replace(spec, target=target or ""), Measured(guard_cost=True))
+    with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet) as setup:
+        recorded = record_target(request, setup)
+    result = diagnose_recording(recorded.folder, selection, output.needs)
+    output.write(result)
+    finish(recorded, result.diagnosis)

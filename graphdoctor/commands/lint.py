@@ -1,0 +1,71 @@
+"""``graphdoctor lint``: what breaks a graph, by source alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from graphdoctor.commands.options import Color, ColorOption, with_options
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.views.formats import LINT
+
+
+@with_options(formats=LINT.names)
+def lint(
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="Python files, or folders with Python files.", show_default=False)
+    ] = None,
+    select: Annotated[
+        list[str] | None,
+        typer.Option("--select", help="Report only rules whose code begins with this, such as GD1. Repeatable."),
+    ] = None,
+    ignore: Annotated[
+        list[str] | None, typer.Option("--ignore", help="Leave out rules whose code begins with this. Repeatable.")
+    ] = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(help="The baseline file. By default, graphdoctor-baseline.json beside pyproject.toml."),
+    ] = None,
+    is_without_baseline: Annotated[
+        bool, typer.Option("--no-baseline", help="Compare with no baseline: every finding is new.")
+    ] = False,
+    recording: Annotated[
+        bool,
+        typer.Option("--recording/--no-recording", help="Include functions that the last recording saw compiled."),
+    ] = True,
+    format: Annotated[str, typer.Option("--format", metavar="FORMAT", help="{formats}.")] = LINT.names[0],
+    color: ColorOption = Color.auto,
+) -> None:
+    """Find certain graph breaks in source without running it.
+
+    Only breaks that are certain are reported, in functions that the source compiles. Those in the
+    baseline are known and don't fail.
+
+    Exits with 0 if nothing fails, 1 if a new finding does, and 2 if a file can't be read.
+    """
+    from graphdoctor.commands.output import Output
+    from graphdoctor.commands.running import project_settings
+    from graphdoctor.commands.terminal import complain
+    from graphdoctor.commands.work.lint import Asked
+    from graphdoctor.commands.work.lint import lint as lint_files
+    from graphdoctor.views.formats import RenderOptions
+
+    output = Output(LINT.named(format), None, RenderOptions(Path.cwd()), color)
+    if not files:
+        raise GraphDoctorError("No file is named.", hint="graphdoctor lint model.py, or graphdoctor lint src/")
+    if is_without_baseline and baseline is not None:
+        raise GraphDoctorError("--baseline and --no-baseline exclude each other.", hint="Give one of them.")
+    asked = Asked(
+        select=select or (),
+        ignore=ignore or (),
+        baseline=baseline,
+        is_baseline_used=not is_without_baseline,
+        is_recording_used=recording,
+    )
+    report = lint_files(files, project_settings(), asked)
+    output.write(report)
+    for one in report.unreadable:
+        complain(f"{one.file}{f':{one.line}' if one.line else ''} {one.message}.")
+    raise typer.Exit(report.exit_code)

@@ -1,0 +1,206 @@
+"""Where a result goes: the format, the file, the colors."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, replace
+from io import StringIO
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from graphdoctor.commands.options import Color, Given, OutputOptions
+from graphdoctor.commands.streams import is_closed
+from graphdoctor.commands.terminal import file_console, say, stdout_console
+from graphdoctor.commands.work.diagnose import Needs
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.views.file import write_file
+from graphdoctor.views.formats import BytesFormat, ConsoleFormat, Document, Format, RenderOptions
+
+C = TypeVar("C")
+D = TypeVar("D")
+
+_FILE_WIDTH = 120
+
+
+@dataclass(frozen=True)
+class Output(Generic[C]):
+    """Where a result goes and how it looks.
+
+    Args:
+        format: The format.
+        path: The file; None for standard output.
+        options: How it is rendered.
+        color: When to color text.
+        is_quiet: Print nothing on standard error.
+        is_opened: Open the file in a browser once it is written, if standard output is a terminal.
+    """
+
+    format: Format[C] | ConsoleFormat[C] | BytesFormat[C]
+    path: Path | None
+    options: RenderOptions
+    color: Color = Color.auto
+    is_quiet: bool = False
+    is_opened: bool = False
+
+    @property
+    def needs(self) -> Needs:
+        """What must be read of a recording for it."""
+        return Needs(guards=self.format.needs_guards, picture=self.format.needs_picture, is_page=self.format.is_page)
+
+    @property
+    def is_text(self) -> bool:
+        """People read it as it is."""
+        return isinstance(self.format, ConsoleFormat)
+
+    def write(self, result: C) -> None:
+        """Write a result, to the file or to standard output."""
+        if isinstance(self.format, ConsoleFormat) and self.path is None:
+            self.format.show(result, stdout_console(self.color), self.options)
+        else:
+            write_content(self.content(result), self.path, is_quiet=self.is_quiet)
+        if self.is_opened and self.path is not None and sys.stdout.isatty():
+            import typer
+
+            typer.launch(self.path.resolve().as_uri())
+
+    def showing(self, document: Document[D]) -> Output[D]:
+        """The same for what turned out to be another document.
+
+        Raises:
+            GraphDoctorError: That document has no such format.
+        """
+        return Output(
+            document.named(self.format.name), self.path, self.options, self.color, self.is_quiet, self.is_opened
+        )
+
+    def writing_edits(self) -> Output[C]:
+        """The same for a command that also writes the edits that it shows."""
+        return replace(self, options=replace(self.options, is_written=True))
+
+    def content(self, result: C) -> str | bytes:
+        """A result as it is written to a file."""
+        if not isinstance(self.format, ConsoleFormat):
+            return self.format.render(result, self.options)
+        buffer = StringIO()
+        self.format.show(result, file_console(buffer, self.color, width=_FILE_WIDTH), self.options)
+        return buffer.getvalue()
+
+
+def choose_output(document: Document[C], asked: OutputOptions, given: Given, *, is_on_stdout: bool = True) -> Output[C]:
+    """Decide before anything runs, so that a wrong file name costs nothing.
+
+    Args:
+        document: What is written.
+        asked: The options of the command line.
+        given: Those of them that were written out.
+        is_on_stdout: Without a file, the result goes to standard output.
+
+    Raises:
+        GraphDoctorError: The document has no such format, the file exists or can't be written, or an option has no
+            effect.
+    """
+    path = None if asked.output is None or str(asked.output) == "-" else asked.output
+    if asked.format is not None:
+        format = document.named(asked.format)
+    else:
+        format = document.formats[0] if path is None else document.of_path(path)
+    if path is not None:
+        check_writable(path, force=asked.force)
+    elif is_on_stdout and is_closed(sys.stdout):
+        raise GraphDoctorError("Standard output is closed.", hint="Name a file: -o FILE.")
+    elif is_on_stdout:
+        check_shown(format)
+    if path is None and "output" not in given:
+        given.refuse(("force",), without="-o")
+    if not isinstance(format, ConsoleFormat):
+        given.refuse(("verbose",), without="--format text")
+    if format.name != "html" and "html" in document.names:
+        given.refuse(("source",), without="--format html")
+    options = RenderOptions(root=Path.cwd(), has_source=asked.source, is_verbose=asked.verbose)
+    return Output(format, path, options, asked.color, asked.quiet)
+
+
+def choose_page(
+    document: Document[C], asked: OutputOptions, given: Given, name: Path, *, html: bool, is_opened: bool
+) -> Output[C]:
+    """As ``choose_output``, for commands with ``--html`` and ``--no-open``.
+
+    Args:
+        document: What is written.
+        asked: The options of the command line.
+        given: Those of them that were written out.
+        name: The page's file if none is named; as nobody named it, it may be overwritten.
+        html: Whether the page is asked for.
+        is_opened: Whether to open it.
+
+    Raises:
+        GraphDoctorError: As there, or another format was asked for too.
+    """
+    if not html:
+        given.refuse(("is_opened",), without="--html")
+        return choose_output(document, asked, given)
+    if asked.format not in (None, "html"):
+        raise GraphDoctorError(f"--html and --format {asked.format} exclude each other.", hint="Give one of them.")
+    given.refuse(("verbose",), without="--format text")
+    if asked.output is None:
+        given.refuse(("force",), without="-o")
+    if asked.output is not None:
+        check_writable(asked.output, force=asked.force)
+    options = RenderOptions(root=Path.cwd(), has_source=asked.source)
+    return Output(document.named("html"), asked.output or name, options, asked.color, asked.quiet, is_opened)
+
+
+def write_content(content: str | bytes, path: Path | None, *, is_quiet: bool) -> None:
+    """Write a document, to a file or to standard output.
+
+    Raises:
+        GraphDoctorError: The file can't be written.
+    """
+    if path is None:
+        # Documents are UTF-8, whatever the terminal's encoding.
+        sys.stdout.buffer.write(content.encode() if isinstance(content, str) else content)
+        sys.stdout.flush()
+        return
+    write_file(content, path)
+    if not is_quiet:
+        say(f"Wrote {path}")
+
+
+def check_shown(format: Format[C] | ConsoleFormat[C] | BytesFormat[C]) -> None:
+    """Check before anything runs whether standard output can take a format.
+
+    Raises:
+        GraphDoctorError: It's a terminal, and the format isn't text.
+    """
+    if isinstance(format, BytesFormat) and sys.stdout.isatty():
+        raise GraphDoctorError(f"A terminal can't show {format.name}.", hint="Name a file: -o FILE.")
+
+
+def check_writable(path: Path, *, force: bool) -> None:
+    """Check before anything runs whether a file can be written.
+
+    Args:
+        path: The file.
+        force: It may exist.
+
+    Raises:
+        GraphDoctorError: It can't, and why.
+    """
+    try:
+        _check(path, force=force)
+    except OSError as error:
+        raise GraphDoctorError(f"{path} can't be written: {error.strerror}.") from error
+
+
+def _check(path: Path, *, force: bool) -> None:
+    if path.is_dir():
+        raise GraphDoctorError(f"{path} is a folder.", hint="Name a file in it.")
+    if path.exists() and not path.is_file():
+        return  # a device or a pipe, which is written to and not replaced
+    if path.exists() and not force:
+        raise GraphDoctorError(f"{path} exists.", hint="Give --force to overwrite it.")
+    if not path.parent.is_dir():
+        raise GraphDoctorError(f"There is no folder {path.parent}.", hint="Create it first.")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise GraphDoctorError(f"The folder {path.parent} isn't writable.", hint="Name another one with -o.")

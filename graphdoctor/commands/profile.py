@@ -1,0 +1,75 @@
+"""``graphdoctor profile``: where the time of a compiled call goes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from graphdoctor.commands.options import (
+    RUN_OPTIONS,
+    TARGET_HELP,
+    Given,
+    OutputOptions,
+    PythonOption,
+    RecordingsOption,
+    ShownOptions,
+    TimeoutOption,
+    with_options,
+)
+from graphdoctor.facts.spec import RunSpec
+from graphdoctor.views.formats import PROFILE
+
+
+@with_options(formats=PROFILE.names, defaults={"backend": "inductor"})
+def profile(
+    spec: RunSpec,
+    shown: ShownOptions,
+    written: OutputOptions,
+    given: Given,
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            help=f"{TARGET_HELP} Or the recording of an earlier profile, or its JSON. By default, the last recording.",
+            show_default=False,
+        ),
+    ] = None,
+    restart: Annotated[
+        bool,
+        typer.Option("--restart", help="Start the program once more, to see what torch's caches on disk save."),
+    ] = False,
+    is_tried: Annotated[
+        bool,
+        typer.Option(
+            "--try", help="With --backward, try to keep less for the backward pass, and report what it saves and costs."
+        ),
+    ] = False,
+    recordings: RecordingsOption = None,
+    timeout: TimeoutOption = None,
+    python: PythonOption = None,
+) -> None:
+    """Report where the time of a compiled call goes.
+
+    By line of the program and by kernel, with what the call is bound by.
+    """
+    from graphdoctor.commands.output import choose_output
+    from graphdoctor.commands.running import finish, project_settings, set_up
+    from graphdoctor.commands.work.named import place_or_target
+    from graphdoctor.commands.work.profile import kept_profile, profile_target
+    from graphdoctor.trials.launch.request import Request
+
+    settings = project_settings(recordings)
+    output = choose_output(PROFILE, written, given)
+    selection = shown.selection(settings)
+    place = place_or_target(target, settings)
+    if place is not None:
+        given.refuse((*RUN_OPTIONS, "restart", "is_tried", "timeout", "python"), without="a target")
+        output.write(kept_profile(place, output.needs))
+        return
+    request = Request.of(replace(spec, target=target or ""))
+    with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet, is_warm=is_tried) as setup:
+        profile = profile_target(request, setup, selection, is_restarted=restart, is_tried=is_tried)
+    if profile.recorded.exit.reason == "finished":
+        output.write(profile.result)
+    finish(profile.recorded, profile.diagnosis)

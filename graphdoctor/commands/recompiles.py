@@ -1,0 +1,98 @@
+"""``graphdoctor recompiles``: what made torch compile again, who changed it, and at what cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from graphdoctor.commands.options import (
+    RUN_OPTIONS,
+    Given,
+    OnOption,
+    OutputOptions,
+    PythonOption,
+    RankOption,
+    RecordingsOption,
+    ShownOptions,
+    TargetOrRecordingArgument,
+    TimeoutOption,
+    with_options,
+)
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.spec import RunSpec
+from graphdoctor.views.formats import RECOMPILES, VARIATIONS
+
+
+@with_options(formats=RECOMPILES.names)
+def recompiles(
+    spec: RunSpec,
+    shown: ShownOptions,
+    written: OutputOptions,
+    given: Given,
+    target: TargetOrRecordingArgument = None,
+    rank: RankOption = None,
+    what_if: Annotated[
+        bool, typer.Option("--what-if", help="Replay the calls under each remedy to find which cause matters.")
+    ] = False,
+    vary: Annotated[
+        bool, typer.Option("--vary", help="Change one property of the first call at a time: which ones recompile?")
+    ] = False,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="How many replays to run side by side, by default 1. Of a recording, how many logs, or parts of a "
+            "large one, to read side by side, by default one for each core.",
+            min=1,
+            show_default=False,
+        ),
+    ] = None,
+    on: OnOption = None,
+    recordings: RecordingsOption = None,
+    timeout: TimeoutOption = None,
+    python: PythonOption = None,
+) -> None:
+    """Report what made torch recompile: what changed, where, the cost.
+
+    Of a target, which is run, or of a recording, by default the last one.
+    """
+    from graphdoctor.commands.output import choose_output
+    from graphdoctor.commands.running import finish, project_settings, set_up
+    from graphdoctor.commands.work.diagnose import diagnose_place, diagnose_recording
+    from graphdoctor.commands.work.job import check_one_rank
+    from graphdoctor.commands.work.named import place_or_target
+    from graphdoctor.commands.work.record import record_target
+    from graphdoctor.executors.choice import engine_for
+    from graphdoctor.trials.launch.request import Request, Variation
+
+    if what_if and vary:
+        raise GraphDoctorError("--what-if and --vary are separate runs.", hint="Leave out one of them.")
+    settings = project_settings(recordings)
+    output = choose_output(VARIATIONS if vary else RECOMPILES, written, given)
+    selection = shown.selection(settings)
+    place = place_or_target(target, settings)
+    if place is not None:
+        given.refuse((*RUN_OPTIONS, "what_if", "vary", "timeout", "python"), without="a target")
+        if rank is None and place.kind != "document":
+            check_one_rank(place.location, "recompiles")
+        result = diagnose_place(place, selection, output.needs, rank=rank, engine=engine_for(jobs=jobs, on=on))
+        if result.diagnosis.sensitivity is not None:
+            output = choose_output(VARIATIONS, written, given)
+        output.write(result)
+        return
+    given.refuse(("on", "rank"), without="a recording")
+    if not what_if:
+        given.refuse(("jobs",), without="--what-if")
+    variation = Variation(settings.vary_count, settings.vary_seconds) if vary else None
+    request = Request.of(replace(spec, target=target or ""), vary=variation)
+    with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet) as setup:
+        recorded = record_target(request, setup)
+        if what_if and recorded.exit.reason == "finished":
+            from graphdoctor.commands.work.recompile import replay_under_remedies
+
+            replay_under_remedies(request, recorded.folder, setup, jobs=jobs or 1)
+    result = diagnose_recording(recorded.folder, selection, output.needs)
+    output.write(result)
+    finish(recorded, result.diagnosis)

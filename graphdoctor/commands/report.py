@@ -1,0 +1,108 @@
+"""``graphdoctor report``: a recording again, without running anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from graphdoctor.commands.options import (
+    NAMED_HELP,
+    EngineOptions,
+    Given,
+    HtmlOption,
+    OpenOption,
+    OutputOptions,
+    RankOption,
+    RecordingsOption,
+    ShownOptions,
+    StagesOptions,
+    with_options,
+)
+from graphdoctor.views.formats import DIAGNOSIS, JOB
+
+if TYPE_CHECKING:
+    from graphdoctor.commands.output import Output
+    from graphdoctor.facts.result import Result
+
+_PAGE = Path("graphdoctor-report.html")
+
+CompilesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--compile",
+        metavar="ID",
+        help="With --html, show the graphs, code and guards of this compile, such as 12/0. The page of a large log "
+        "shows those of a few. Repeatable.",
+    ),
+]
+
+
+def _of_one_rank(staged: StagesOptions, compiles: Sequence[str], output: Output[Result]) -> Iterator[tuple[str, ...]]:
+    """What was asked for that a report of several ranks can't show."""
+    if staged.stages:
+        yield ("--stages",)
+    if compiles:
+        yield ("--html", *(part for compile_id in compiles for part in ("--compile", compile_id)))
+    if output.format.name not in JOB.names:
+        yield ("--format", output.format.name)
+
+
+@with_options(formats=DIAGNOSIS.names)
+def report(
+    shown: ShownOptions,
+    written: OutputOptions,
+    staged: StagesOptions,
+    reading: EngineOptions,
+    given: Given,
+    recording: Annotated[
+        str | None,
+        typer.Argument(help=f"A {NAMED_HELP}. By default, the last recording.", show_default=False),
+    ] = None,
+    rank: RankOption = None,
+    is_followed: Annotated[
+        bool,
+        typer.Option(
+            "--follow", help="Show what happens in logs that are still being written; Ctrl-C ends it with the report."
+        ),
+    ] = False,
+    html: HtmlOption = False,
+    compiles: CompilesOption = None,
+    is_opened: OpenOption = True,
+    recordings: RecordingsOption = None,
+) -> None:
+    """Show a recording again without running anything.
+
+    By default, it is the last recording. If it is of several ranks, they are put side by side.
+    """
+    from dataclasses import replace
+
+    from graphdoctor.commands.output import choose_page
+    from graphdoctor.commands.running import project_settings
+    from graphdoctor.commands.work.diagnose import diagnose_place
+    from graphdoctor.commands.work.job import job_report, ranks_at, several_ranks
+    from graphdoctor.commands.work.named import location_named, place_named
+
+    settings = project_settings(recordings)
+    output = choose_page(DIAGNOSIS, written, given, _PAGE, html=html, is_opened=is_opened)
+    selection = shown.selection(settings)
+    if not output.needs.is_page:
+        given.refuse(("compiles",), without="--html")
+    needs = replace(output.needs, stages=staged.asked(given), compile_ids=tuple(compiles or ()))
+    engine = reading.engine()
+    if is_followed:
+        from graphdoctor.commands.following import follow
+
+        location = location_named(recording, settings)
+        is_on_stdout = output.is_text and output.path is None
+        follow(location, written.color, is_on_stdout=is_on_stdout, is_quiet=written.quiet)
+    place = place_named(recording, settings)
+    ranks = () if rank is not None or place.kind == "document" else ranks_at(place.location)
+    if len(ranks) > 1:
+        for flags in _of_one_rank(staged, compiles or (), output):
+            raise several_ranks(place.location, ranks, "report", *flags)
+        output.showing(JOB).write(job_report(place.location, ranks, engine, selection))
+    else:
+        output.write(diagnose_place(place, selection, needs, rank=rank, engine=engine))

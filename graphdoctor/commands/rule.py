@@ -1,0 +1,50 @@
+"""``graphdoctor rule``: what a rule means."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from graphdoctor.commands.options import Color, ColorOption, with_options
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.views.formats import RULES
+
+if TYPE_CHECKING:
+    from graphdoctor.rules.diagnosis.rule import Page
+
+
+@with_options(formats=RULES.names)
+def rule(
+    codes: Annotated[
+        list[str] | None, typer.Argument(help="Codes or beginnings of codes: GD101, GD1.", show_default=False)
+    ] = None,
+    is_all: Annotated[bool, typer.Option("--all", help="Every rule.")] = False,
+    format: Annotated[str, typer.Option("--format", metavar="FORMAT", help="{formats}.")] = RULES.names[0],
+    color: ColorOption = Color.auto,
+) -> None:
+    """Explain a rule: what it finds, why it costs, what to write."""
+    from graphdoctor.commands.output import Output
+    from graphdoctor.rules.catalog import PAGES
+    from graphdoctor.views.formats import RenderOptions
+
+    output = Output(RULES.named(format), None, RenderOptions(Path.cwd()), color)
+    chosen = list(PAGES.values()) if is_all else []
+    for code in codes or []:
+        chosen += [found for found in _named(code, PAGES) if found not in chosen]
+    if not chosen:
+        raise GraphDoctorError("No rule is named.", hint="Give a code, such as GD101, or --all.")
+    output.write(chosen)
+
+
+def _named(code: str, rules: dict[str, Page]) -> list[Page]:
+    found = [rule for name, rule in rules.items() if name.startswith(code.upper()) or rule.name == code]
+    if found:
+        return found
+    near = difflib.get_close_matches(code.upper(), rules, n=len(rules))
+    # A slip is likelier at the end of a code than at its beginning.
+    near = sorted(near, key=lambda name: not name.startswith(code.upper()[:3]))[:3]
+    hint = f"Did you mean {' or '.join(near)}?" if near else "graphdoctor rule --all lists the rules."
+    raise GraphDoctorError(f"There is no rule {code}.", hint=hint)

@@ -1,0 +1,163 @@
+"""``graphdoctor run``: a script as it is, and what torch.compile did in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from graphdoctor.commands.options import (
+    Color,
+    ColorOption,
+    Given,
+    OutputOptions,
+    PythonOption,
+    RecordingsOption,
+    ShownOptions,
+    TimeoutOption,
+    VerboseOption,
+    with_options,
+)
+from graphdoctor.commands.terminal import complain
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.views.formats import DIAGNOSIS, JOB
+
+C = TypeVar("C")
+
+if TYPE_CHECKING:
+    from graphdoctor.commands.output import Output
+    from graphdoctor.facts.job import Job
+    from graphdoctor.facts.result import Result
+    from graphdoctor.rules.diagnosis.selection import Selection
+    from graphdoctor.trials.launch.script import Script
+    from graphdoctor.views.formats import Document
+
+
+_SLOWEST = 3
+_PATIENCE_S = 60.0
+"""How long a trial may take: so many times what the untouched script took, and this."""
+
+
+@with_options
+def run(
+    script: Annotated[str, typer.Argument(help="A Python file or a folder with __main__.py.", show_default=False)],
+    shown: ShownOptions,
+    given: Given,
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(help="The script's own arguments. Our options come before the script.", show_default=False),
+    ] = None,
+    module: Annotated[bool, typer.Option("-m", help="The script is a module's name, as in python -m.")] = False,
+    report: Annotated[
+        Path | None, typer.Option("--report", help="Also write the report to this file: .html, .md, .json or .txt.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file that --report names.")] = False,
+    is_trying: Annotated[
+        bool,
+        typer.Option(
+            "--try",
+            help="For a job of several ranks: run the script again, twice for each suggestion that can be tried.",
+        ),
+    ] = False,
+    recordings: RecordingsOption = None,
+    timeout: TimeoutOption = None,
+    python: PythonOption = None,
+    verbose: VerboseOption = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no summary on standard error.")] = False,
+    color: ColorOption = Color.auto,
+) -> None:
+    """Run a script as python would, and report what torch.compile did.
+
+    The report goes to standard error. The exit status is the script's own.
+    """
+    from graphdoctor.commands.output import choose_output
+    from graphdoctor.commands.running import import_report_meanwhile, project_settings, tell_place
+    from graphdoctor.commands.work.job_trials import UNTOUCHED
+    from graphdoctor.commands.work.record import record_script
+    from graphdoctor.trials.launch.script import find_script
+
+    if str(report) == "-":
+        raise GraphDoctorError("Standard output belongs to the script.", hint="Name a file: --report out.json.")
+    if report is None:
+        given.refuse(("force",), without="--report")
+    settings = project_settings(recordings)
+    asked = OutputOptions(output=report, force=force, verbose=verbose, quiet=quiet, color=color)
+    output = choose_output(DIAGNOSIS, asked, Given(), is_on_stdout=False)
+    selection = shown.selection(settings)
+    found = find_script(script, arguments or [], is_module=module)
+    recording, ended = record_script(
+        found,
+        settings,
+        python=python,
+        timeout_s=timeout,
+        meanwhile=import_report_meanwhile,
+        change=UNTOUCHED if is_trying else None,
+    )
+    if ended.unwritten is not None:
+        complain(ended.unwritten.message, ended.unwritten.hint)
+    elif report is not None or not quiet:
+        limit = timeout if timeout is not None else ended.seconds * _SLOWEST + _PATIENCE_S
+        again = partial(_tried, script=found, python=python, timeout_s=limit) if is_trying else None
+        _report(recording.path, selection, output, again)
+        tell_place(recording)
+    raise typer.Exit(ended.status)
+
+
+def _tried(job: Job, recording: Path, *, script: Script, python: str | None, timeout_s: float) -> Job:
+    """The job with what its suggestions do when they're tried."""
+    from graphdoctor.commands.terminal import say
+    from graphdoctor.commands.work.job_trials import remedies_of, runner, try_remedies
+    from graphdoctor.executors.choice import engine_for
+
+    again = runner(script, recording, python=python, timeout_s=timeout_s, engine=engine_for())
+    return job.model_copy(update={"trials": try_remedies(remedies_of(job), job, again, say)})
+
+
+def _report(
+    recording: Path, selection: Selection, output: Output[Result], tried: Callable[[Job, Path], Job] | None
+) -> None:
+    """Show the report on standard error, and write it where that was asked for.
+
+    Trouble with the report is reported and ends here: the exit status is the script's.
+    """
+    from graphdoctor.commands.crash_log import report_trouble
+    from graphdoctor.commands.streams import system_error_text
+    from graphdoctor.commands.work.diagnose import diagnose_recording
+    from graphdoctor.commands.work.job import job_report, ranks_at
+    from graphdoctor.executors.choice import engine_for
+
+    try:
+        ranks = ranks_at(recording)
+        if len(ranks) > 1:
+            job = job_report(recording, ranks, engine_for(), selection)
+            _show(job if tried is None else tried(job, recording), JOB, output.showing(JOB))
+        elif tried is not None:
+            raise GraphDoctorError(
+                "--try is for jobs of several ranks.", hint="graphdoctor fix tries fixes of a target."
+            )
+        else:
+            _show(diagnose_recording(recording, selection, output.needs), DIAGNOSIS, output)
+    except GraphDoctorError as error:
+        complain(error.message, error.hint)
+    except BrokenPipeError:
+        pass  # whoever read our standard error has gone
+    except Exception as error:  # noqa: BLE001 - see the docstring
+        refused = system_error_text(error) if isinstance(error, OSError) else None
+        if refused is None:
+            report_trouble(error)
+        else:
+            complain(refused)
+
+
+def _show(found: C, document: Document[C], output: Output[C]) -> None:
+    from graphdoctor.commands.terminal import stderr_console
+    from graphdoctor.views.formats import ConsoleFormat
+
+    text = document.named("text")
+    if not output.is_quiet and isinstance(text, ConsoleFormat):
+        text.show(found, stderr_console(output.color), output.options)
+    if output.path is not None:
+        output.write(found)

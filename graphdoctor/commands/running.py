@@ -1,0 +1,169 @@
+"""What commands that run something share: settings, progress, the exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from graphdoctor.commands.terminal import complain, say, warn
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.spec import Timing
+
+if TYPE_CHECKING:
+    from graphdoctor.commands.options import Given, TrialOptions
+    from graphdoctor.commands.settings import Project, Settings
+    from graphdoctor.commands.work.fix import Trials
+    from graphdoctor.commands.work.record import Recorded, Setup
+    from graphdoctor.facts.diagnosis import Diagnosis
+    from graphdoctor.trials.launch.store import NewRecording
+
+EXIT_FAILED = 2
+EXIT_INTERRUPTED = 130
+
+
+def project_settings(recordings: Path | None = None) -> Settings:
+    """The settings of the working directory, with warnings about variables that nothing reads.
+
+    Args:
+        recordings: The folder for recordings that was asked for; None for the setting.
+
+    Raises:
+        GraphDoctorError: Its pyproject.toml or a variable can't be read.
+    """
+    from graphdoctor.commands import settings as config
+
+    _warn_of_variables()
+    return _recording_to(recordings, config.load_settings(Path.cwd()))
+
+
+def this_project(recordings: Path | None = None) -> Project:
+    """As ``project_settings``, with the targets of the gate."""
+    _warn_of_variables()
+    return project_in(Path.cwd(), recordings)
+
+
+def project_in(folder: Path, recordings: Path | None = None) -> Project:
+    """The project that a folder belongs to.
+
+    Args:
+        folder: The folder.
+        recordings: The folder for recordings that was asked for; None for the setting.
+
+    Raises:
+        GraphDoctorError: Its pyproject.toml or a variable can't be read.
+    """
+    from graphdoctor.commands import settings as config
+
+    project = config.load_project(folder)
+    return replace(project, settings=_recording_to(recordings, project.settings))
+
+
+def _recording_to(recordings: Path | None, settings: Settings) -> Settings:
+    # Absolute, because the gate's targets run in folders of their own.
+    return settings if recordings is None else replace(settings, recordings=Path.cwd() / recordings)
+
+
+def _warn_of_variables() -> None:
+    from graphdoctor.commands.settings import unknown_variables
+
+    for warning in unknown_variables():
+        warn(warning)
+
+
+@contextlib.contextmanager
+def set_up(
+    settings: Settings, *, python: str | None, timeout_s: float | None, is_quiet: bool, is_warm: bool = False
+) -> Iterator[Setup]:
+    """How to run processes while a status line shows what they do.
+
+    Args:
+        settings: The project's settings.
+        python: The interpreter asked for; None for ours.
+        timeout_s: Seconds until a run is stopped; None for the setting.
+        is_quiet: Show no status.
+        is_warm: Fixes will be tried: start runs from one process that has imported torch.
+    """
+    from graphdoctor.commands.progress import Progress
+    from graphdoctor.commands.work.record import Setup
+    from graphdoctor.trials.launch.child import probe_command
+    from graphdoctor.trials.launch.warm import WarmProbes
+
+    import_report_meanwhile()
+    if is_warm:
+        threading.Thread(target=_import_trials, daemon=True).start()
+    with Progress(is_quiet=is_quiet) as progress, contextlib.ExitStack() as stack:
+        setup = Setup(settings, progress.watching, python, timeout_s, progress.show_trial)
+        if is_warm:
+            warm = WarmProbes(probe_command(setup.interpreter))
+            setup = replace(setup, warm=stack.enter_context(contextlib.closing(warm)))
+        yield setup
+
+
+def import_report_meanwhile() -> None:
+    """Import what the report needs while the probe imports torch."""
+    threading.Thread(target=_import_report, daemon=True).start()
+
+
+def trials_of(asked: TrialOptions, given: Given, *, is_unsafe_tried: bool, is_tried: bool = True) -> Trials:
+    """How fixes are tried, from the options of the command line.
+
+    Raises:
+        GraphDoctorError: Two of them contradict each other.
+    """
+    from graphdoctor.commands.work.fix import Trials
+
+    if asked.no_timing and "timing" in given and asked.timing is not Timing.none:
+        raise GraphDoctorError(f"--timing {asked.timing} and --no-timing contradict each other.")
+
+    return Trials(
+        is_unsafe_tried=is_unsafe_tried,
+        is_tried=is_tried,
+        timing=Timing.none if asked.no_timing else asked.timing,
+        jobs=asked.jobs,
+        timeout_s=asked.trial_timeout,
+        memory_gib=asked.trial_memory,
+    )
+
+
+def finish(recorded: Recorded, diagnosis: Diagnosis) -> None:
+    """Print how the run ended where that is a problem, and exit with the code of a command whose job is the diagnosis.
+
+    Raises:
+        typer.Exit: The diagnosis could not be made, or the run was interrupted.
+    """
+    tell_place(recorded.made)
+    if recorded.exit.message:
+        complain(recorded.exit.message, recorded.exit.hint)
+    elif (lost := recorded.lost(diagnosis)) is not None:
+        complain(lost)
+    if recorded.is_interrupted:
+        raise typer.Exit(EXIT_INTERRUPTED)
+    if not recorded.is_explained(diagnosis):
+        raise typer.Exit(EXIT_FAILED)
+
+
+def tell_place(made: NewRecording) -> None:
+    """Say where a recording is that isn't where one looks for it."""
+    if made.is_elsewhere:
+        say(f"This folder can't be written, so the recording is {made.path}")
+
+
+def _import_trials() -> None:
+    # Only a head start, as for the report.
+    with contextlib.suppress(Exception):
+        import graphdoctor.fixes.treatment  # noqa: F401
+
+
+def _import_report() -> None:
+    # Only a head start: whatever goes wrong here comes up again where the import is needed.
+    with contextlib.suppress(Exception):
+        import graphdoctor.views.console  # noqa: F401
+        from graphdoctor.commands.work.diagnose import import_ahead
+
+        import_ahead()

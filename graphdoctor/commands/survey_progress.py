@@ -1,0 +1,240 @@
+"""What standard error shows while a survey runs: a board on a terminal, a line for each finished piece elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import Counter, deque
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from graphdoctor.commands.terminal import say
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.live import Live
+
+    from graphdoctor.facts.survey import SurveyRow, SurveyStatus
+
+Key = tuple[str, str]
+"""A piece: the names of its target and of its variant."""
+
+_MAX_RUNNING = 8
+_MAX_FINISHED = 5
+_NARROW = 50
+"""Below this width, the bar has a line of its own."""
+_PER_SECOND = 2
+"""How often the board is drawn: benchmarks may run on the same machine."""
+
+
+class SurveyProgress:
+    """How far a survey is; its methods can be called from any thread.
+
+    Args:
+        is_quiet: Show nothing.
+    """
+
+    def __init__(self, *, is_quiet: bool) -> None:
+        self._is_quiet = is_quiet
+        self._lock = threading.Lock()
+        self._board: _Board | None = None
+        self._live: Live | None = None
+        self._count = self._done = 0
+        if not is_quiet and sys.stderr.isatty():
+            from rich.console import Console
+
+            console = Console(stderr=True)
+            if not console.is_dumb_terminal:
+                from rich.live import Live
+
+                self._board = _Board()
+                self._live = Live(
+                    self._board,
+                    console=console,
+                    refresh_per_second=_PER_SECOND,
+                    transient=True,
+                    redirect_stdout=False,
+                )
+
+    def __enter__(self) -> SurveyProgress:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def on_phase(self, phase: str) -> None:
+        """What is done before pieces run.
+
+        Args:
+            phase: Such as ``listing what transformers has``.
+        """
+        if self._board is not None:
+            self._board.prepare(phase)
+
+    def planned(self, count: int, kept: int) -> None:
+        """What is to be done.
+
+        Args:
+            count: All pieces of the survey.
+            kept: How many of these an earlier run has finished.
+        """
+        with self._lock:
+            self._count, self._done = count, kept
+        if self._board is not None:
+            self._board.plan(count, kept)
+        elif kept and not self._is_quiet:
+            say(f"{kept}/{count} kept from an earlier run")
+
+    def began(self, key: Key, place: str | None) -> None:
+        """A piece runs.
+
+        Args:
+            key: The piece.
+            place: Where, such as the name of a machine; None if that needs no saying.
+        """
+        if self._board is not None:
+            self._board.begin(key, place)
+
+    def finished(self, row: SurveyRow) -> None:
+        """A piece has its row."""
+        with self._lock:
+            self._done += 1
+            done = self._done
+        if self._board is not None:
+            self._board.finish(row)
+        elif not self._is_quiet:
+            from graphdoctor.views.survey_words import finished_text
+
+            say(finished_text(row, done, self._count))
+
+    def retrying(self, key: Key, status: SurveyStatus) -> None:
+        """A piece failed, and will run again.
+
+        Args:
+            key: The piece.
+            status: How it came out.
+        """
+        if self._is_quiet:
+            return
+        from graphdoctor.views.survey_words import retried_text
+
+        text = retried_text(*key, status)
+        if self._board is not None:
+            self._board.retry(key, text)
+        else:
+            say(text)
+
+
+class _Board:
+    """The bar, the counts, what is running and what has finished last; it is drawn in another thread."""
+
+    def __init__(self) -> None:
+        # Not the lock of ``Live``, which is held while the board is drawn.
+        self._lock = threading.Lock()
+        self._began = self._moved = time.monotonic()
+        self._count = self._kept = 0
+        self._statuses: Counter[SurveyStatus] = Counter()
+        self._running: dict[Key, tuple[float, str | None]] = {}
+        self._last: deque[tuple[str, bool]] = deque(maxlen=_MAX_FINISHED)
+
+    def prepare(self, phase: str) -> None:
+        """What is done first."""
+        with self._lock:
+            self._last.clear()
+            self._last.append((phase, True))
+
+    def plan(self, count: int, kept: int) -> None:
+        """How much there is to do."""
+        with self._lock:
+            self._began = self._moved = time.monotonic()
+            self._count, self._kept = count, kept
+            self._last.clear()
+
+    def begin(self, key: Key, place: str | None) -> None:
+        """A piece runs."""
+        with self._lock:
+            self._running[key] = time.monotonic(), place
+
+    def finish(self, row: SurveyRow) -> None:
+        """A piece has its row."""
+        from graphdoctor.views.survey_words import short_text
+
+        text = short_text(row)
+        with self._lock:
+            self._moved = time.monotonic()
+            self._running.pop(row.key, None)
+            self._statuses[row.status] += 1
+            self._last.append((text, row.is_passed))
+
+    def retry(self, key: Key, text: str) -> None:
+        """A piece will run again."""
+        with self._lock:
+            self._running.pop(key, None)
+            self._last.append((text, False))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """As many lines as there is room for, none of them wrapped."""
+        height = options.height or console.height
+        with self._lock:
+            lines = self._lines(options.max_width)
+        yield from lines[: max(height - 1, 1)]
+
+    def _lines(self, width: int) -> list[RenderableType]:
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+
+        from graphdoctor.views.survey_words import STATUS_TEXTS, seconds_of
+
+        now = time.monotonic()
+        made = sum(self._statuses.values())
+        done = self._kept + made
+        left = [text] if (text := self._left(made, now)) else []
+        so_far = f"{_clock(now - self._began)} so far"
+        if not self._count:
+            return [_line(" · ".join([*(text for text, _ in self._last), so_far]))]
+        bar = ProgressBar(total=self._count, completed=done, width=max(width // 3, 1))
+        head: list[RenderableType] = [bar, _line(" · ".join([f"{done:,} of {self._count:,}", so_far, *left]))]
+        if width >= _NARROW:
+            together = Table.grid(padding=(0, 1, 0, 0))
+            together.add_row(*head)
+            head = [together]
+        counts = [f"{number:,} {STATUS_TEXTS[status]}" for status, number in self._statuses.most_common()]
+        counts += [f"{self._kept:,} kept"] if self._kept else []
+        lines = [*head, *([_line(" · ".join(counts), "dim")] if counts else [])]
+        oldest = sorted(self._running.items(), key=lambda item: item[1][0])
+        for (name, variant), (since, place) in oldest[:_MAX_RUNNING]:
+            where = f" on {place}" if place else ""
+            lines.append(_line(f"  {name} {variant}{where}: running for {seconds_of(now - since)}", "cyan"))
+        if len(oldest) > _MAX_RUNNING:
+            lines.append(_line(f"  and {len(oldest) - _MAX_RUNNING} more are running", "cyan"))
+        lines += [_line(f"  {text}", "" if is_passed else "yellow") for text, is_passed in reversed(self._last)]
+        return lines
+
+    def _left(self, made: int, now: float) -> str:
+        """How long the rest takes, if pieces go on as they did; it runs down between two of them."""
+        from graphdoctor.views.progress import left_text
+
+        rest = self._count - self._kept - made
+        expected = (self._moved - self._began) / made * rest - (now - self._moved) if made else None
+        return left_text(expected, is_open=False)
+
+
+def _clock(seconds: float) -> str:
+    """A time that runs: ``0:42``, ``1:02:03``."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _line(text: str, style: str = "") -> RenderableType:
+    from graphdoctor.views.cards import clean
+
+    line = clean(text, style)
+    line.no_wrap, line.overflow = True, "ellipsis"
+    return line

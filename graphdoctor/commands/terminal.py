@@ -1,0 +1,87 @@
+"""What every command prints on the terminal besides its result: complaints, warnings, colors."""
+
+from __future__ import annotations
+
+import sys
+from typing import IO, TYPE_CHECKING
+
+from graphdoctor.commands.options import Color
+from graphdoctor.facts.wording import without_middle
+from graphdoctor.views.printable import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_MOST_CHARACTERS = 2_000
+"""Of a line; a path alone can have 4,096."""
+
+
+def say(*lines: str) -> None:
+    """Print lines on standard error, without characters that a terminal would obey; nothing where that is full.
+
+    Args:
+        lines: Each is one line, whatever names are in it.
+    """
+    try:
+        print(*map(_line, lines), sep="\n", file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError:
+        return
+
+
+def say_result(*lines: str) -> None:
+    """As ``say``, on standard output."""
+    print(*map(_line, lines), sep="\n")
+
+
+def complain(message: str, hint: str | None = None) -> None:
+    """Say on standard error what is wrong and what to do; a hint can have several lines."""
+    say(f"error: {message}")
+    if hint:
+        first, *rest = hint.splitlines()
+        say(f"hint: {first}", *(line if line.startswith(" ") else f"  {line}" for line in rest))
+
+
+def warn(message: str) -> None:
+    """Say on standard error what may be a slip, and go on."""
+    say(f"warning: {message}")
+
+
+def _line(text: str) -> str:
+    return without_middle(printable(text), _MOST_CHARACTERS)
+
+
+def file_console(file: IO[str], color: Color, *, width: int) -> Console:
+    """A console on a file: colored only when that was asked for, whatever the environment says."""
+    from rich.console import Console
+
+    if color is Color.always:
+        return Console(file=file, width=width, force_terminal=True, color_system="standard", no_color=False)
+    return Console(file=file, width=width, force_terminal=False, color_system=None)
+
+
+def stdout_console(color: Color) -> Console:
+    """A console on standard output.
+
+    Args:
+        color: ``auto`` leaves it to the terminal, ``NO_COLOR`` and ``FORCE_COLOR``; the others overrule them.
+    """
+    return _terminal_console(color, is_stderr=False)
+
+
+def stderr_console(color: Color) -> Console:
+    """A console on standard error; ``color`` as in ``stdout_console``."""
+    return _terminal_console(color, is_stderr=True)
+
+
+def _terminal_console(color: Color, *, is_stderr: bool) -> Console:
+    from rich.console import Console
+
+    match color:
+        case Color.always:
+            return Console(stderr=is_stderr, force_terminal=True, color_system="standard", no_color=False)
+        case Color.never:
+            return Console(stderr=is_stderr, force_terminal=False, color_system=None)
+        case _:
+            return Console(stderr=is_stderr)

@@ -1,0 +1,57 @@
+"""``graphdoctor unpack``: each artifact of a trace log in a file of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from graphdoctor.commands.options import QuietOption, RecordingsOption, with_options
+from graphdoctor.commands.terminal import say, warn
+
+
+@with_options
+def unpack(
+    recording: Annotated[
+        str | None,
+        typer.Argument(
+            help="A recording or its name under .graphdoctor/, or a folder or log file that TORCH_TRACE wrote. By "
+            "default, the last recording.",
+            show_default=False,
+        ),
+    ] = None,
+    folder: Annotated[Path, typer.Argument(help="Write to this folder.")] = Path("unpacked"),
+    force: Annotated[
+        bool, typer.Option("--force", help="Write into a folder that isn't empty, and replace files in it.")
+    ] = False,
+    recordings: RecordingsOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Write each artifact of a trace log to a file of its own.
+
+    Each compile gets a folder. index.json says which record became which file, and has what records without a text
+    of their own say.
+    """
+    from graphdoctor import __version__
+    from graphdoctor.commands.progress import Progress
+    from graphdoctor.commands.running import project_settings
+    from graphdoctor.commands.work.named import place_named
+    from graphdoctor.errors import GraphDoctorError
+    from graphdoctor.facts.wording import counted
+    from graphdoctor.trace.unpack.folder import INDEX
+    from graphdoctor.trace.unpack.unpack import unpack as unpacked
+
+    place = place_named(recording, project_settings(recordings))
+    if place.kind == "document":
+        raise GraphDoctorError(
+            f"{place.location} is a JSON document; artifacts are in a trace log.", hint="Name the recording itself."
+        )
+    with Progress(is_quiet=quiet):
+        done = unpacked(place.location, folder, version=__version__, is_replacing=force)
+    if quiet:
+        return
+    say(f"Wrote {counted(done.files, 'file')} ({done.bytes / 1e6:.1f} MB) to {folder}")
+    say(f"{folder / INDEX} lists {counted(done.records, 'record')}, {done.without_payload} of them without a file.")
+    for problem in done.problems:
+        warn(problem)

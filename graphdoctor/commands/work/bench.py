@@ -1,0 +1,122 @@
+"""Measures each way to run a target beside eager mode."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from graphdoctor import __version__
+from graphdoctor.commands.work.diagnose import Needs, diagnose_recording
+from graphdoctor.commands.work.memory import fitting
+from graphdoctor.probe.wire import BENCH_FILE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from graphdoctor.commands.work.named import Place
+    from graphdoctor.commands.work.record import Setup
+    from graphdoctor.facts.bench import BenchReport
+    from graphdoctor.facts.diagnosis import Diagnosis
+    from graphdoctor.facts.kernels import KernelShare
+    from graphdoctor.studies.bench.sweep import Sizes
+    from graphdoctor.studies.bench.variants import VariantSpec
+    from graphdoctor.trials.launch.request import Request
+    from graphdoctor.trials.replays import Replays
+
+BENCH_FOLDER = "bench"
+"""Below a recording: the recordings of its variants."""
+
+_MOST_SIDE_BY_SIDE = 12
+PROCESS_TIMEOUT_S = 600.0
+"""How long one process may take unless the user says so: \"max-autotune\" tries kernels for minutes."""
+
+
+@dataclass(frozen=True)
+class Benching:
+    """What to measure.
+
+    Args:
+        variants: The ways to run it, eager mode first.
+        sweep: Sizes to run it with; None for those of its calls.
+        is_minified: Have torch make the smallest program of a variant that fails.
+    """
+
+    variants: Sequence[VariantSpec]
+    sweep: Sizes | None = None
+    is_minified: bool = False
+
+
+def quick(request: Request) -> Request:
+    """The run that shows soonest what torch.compile does with a target: under ``eager``, without mode and options.
+
+    Args:
+        request: What the user asked for.
+    """
+    return request.with_spec(backend="eager", mode=None, options={})
+
+
+def diagnosed(folder: Path, eager: KernelShare | None) -> Diagnosis:
+    """What a recording means, with its guards.
+
+    Args:
+        folder: The recording.
+        eager: Kernels of eager mode, to compare with; None if they are unknown.
+    """
+    return diagnose_recording(folder, None, Needs(guards=True), eager_kernels=eager).diagnosis
+
+
+def bench_target(request: Request, recording: Path, diagnosis: Diagnosis, asked: Benching, setup: Setup) -> BenchReport:
+    """Measure a target that was recorded already; its recording holds the answer.
+
+    Args:
+        request: What the user asked for, with the backend to measure.
+        recording: The folder of the recording; the variants' go below it.
+        diagnosis: What it says.
+        asked: What to measure.
+        setup: How to run processes.
+    """
+    # Not earlier: the recorded run begins sooner.
+    from graphdoctor.studies.bench.bench import Choices, bench
+    from graphdoctor.trials.program import Program
+    from graphdoctor.trials.replays import Limits, Replays
+
+    limits = Limits(setup.timeout_s or PROCESS_TIMEOUT_S, setup.memory_bytes)
+
+    def replays(folder: Path) -> Replays:
+        return Replays(request, folder, python=setup.interpreter, limits=limits, warm=setup.warm)
+
+    choices = Choices(
+        side_by_side=fitting(diagnosis.exit.peak_memory_bytes, most=_MOST_SIDE_BY_SIDE),
+        on_phase=setup.watching.on_phase,
+        diagnose=diagnosed,
+        replays=replays,
+        is_minified=asked.is_minified,
+    )
+    report = bench(
+        request.spec,
+        Program(),
+        diagnosis,
+        asked.variants,
+        asked.sweep,
+        recording / BENCH_FOLDER,
+        choices,
+        version=__version__,
+    )
+    (recording / BENCH_FILE).write_text(report.model_dump_json(), encoding="utf-8")
+    return report
+
+
+def kept_bench(place: Place) -> BenchReport:
+    """What an earlier ``bench`` found.
+
+    Args:
+        place: Its recording, or the JSON document that it wrote.
+
+    Raises:
+        GraphDoctorError: There is none there, or it can't be read.
+    """
+    from graphdoctor.commands.work.documents import kept_report
+    from graphdoctor.facts.bench import BenchReport
+
+    return kept_report(place, BenchReport, file=BENCH_FILE, command="bench", has=("variants", "verdict"))

@@ -1,0 +1,388 @@
+"""A recording, log or JSON document to a diagnosis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from graphdoctor import __version__
+from graphdoctor.errors import GraphDoctorError
+
+if TYPE_CHECKING:
+    from graphdoctor.commands.settings import Settings
+    from graphdoctor.commands.work.named import Place
+    from graphdoctor.executors.work import Engine
+    from graphdoctor.facts.diagnosis import Diagnosis
+    from graphdoctor.facts.kernels import KernelShare
+    from graphdoctor.facts.picture import Picture
+    from graphdoctor.facts.recording import Recording
+    from graphdoctor.facts.result import Result
+    from graphdoctor.facts.spec import StageName
+    from graphdoctor.facts.stages import GraphStages
+    from graphdoctor.rules.diagnosis.selection import Selection
+    from graphdoctor.trace.folder import RecordingFolder
+    from graphdoctor.trace.sections import Wanted
+    from graphdoctor.trace.storage.places import Location
+
+_LARGE_BYTES = 64_000_000
+"""A page of a log of this size or less has the details of all compiles."""
+_MOST_BYTES = 24_000_000
+"""Of graphs and code as torch printed them, on a page of a larger one: a few MB when packed."""
+_MOST_ROWS = 500
+"""Compiles in the tables of a page."""
+_MOST_NAMED = 20
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What must be read of a recording beyond what every diagnosis holds.
+
+    Args:
+        guards: The guards of each compile, which can be most of a log.
+        picture: What only pictures of the run show, which is all of a log.
+        is_page: The picture is for a page, which has room for the details of so many compiles.
+        compile_ids: For a page, the compiles whose details it shows; empty for the most telling.
+        stages: Which stages of which graphs; None for none.
+    """
+
+    guards: bool = False
+    picture: bool = False
+    is_page: bool = False
+    compile_ids: tuple[str, ...] = ()
+    stages: StagesAsked | None = None
+
+
+@dataclass(frozen=True)
+class StagesAsked:
+    """Stages of graphs to show.
+
+    Args:
+        stages: Which ones; empty for all.
+        compile_ids: Of the graphs of which compiles; empty for all.
+    """
+
+    stages: tuple[StageName, ...] = ()
+    compile_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RecordingPiece:
+    """The work for one recording.
+
+    Args:
+        location: Where it is.
+        root: Paths under it are shown relative to it.
+        selection: Which findings to show; None for all.
+        needs: What else to read.
+        rank: Read this rank alone; None for all processes.
+    """
+
+    location: Location
+    root: Path
+    selection: Selection | None
+    needs: Needs
+    rank: int | None
+
+
+def import_ahead() -> None:
+    """Import what ``diagnose_recording`` needs, while something else is waited for."""
+    import graphdoctor.rules.catalog
+    import graphdoctor.rules.diagnosis.diagnose
+    import graphdoctor.trace.reader  # noqa: F401
+
+
+def selection_of(
+    settings: Settings,
+    *,
+    select: Sequence[str] | None = None,
+    ignore: Sequence[str] | None = None,
+    is_own_code_only: bool | None = None,
+) -> Selection:
+    """Which findings to show: what was asked for, else the settings.
+
+    Args:
+        settings: The project's settings.
+        select: Code prefixes asked for; None or empty for those of the settings, as for the next.
+        ignore: Code prefixes to leave out.
+        is_own_code_only: Findings in the user's own code only; None for the setting.
+
+    Raises:
+        GraphDoctorError: No rule's code begins with one of the prefixes.
+    """
+    from graphdoctor.rules.diagnosis.selection import Selection
+
+    return Selection(
+        select=code_prefixes(select or settings.select),
+        ignore=code_prefixes(ignore or settings.ignore),
+        is_own_code_only=settings.own_code if is_own_code_only is None else is_own_code_only,
+    )
+
+
+def code_prefixes(texts: Sequence[str]) -> tuple[str, ...]:
+    """Code prefixes, comma-separated ones too; rules are imported only when there are any.
+
+    Raises:
+        GraphDoctorError: No rule's code begins with one of them.
+    """
+    chosen = tuple(part.strip().upper() for text in texts for part in text.split(",") if part.strip())
+    if not chosen:
+        return ()
+    from graphdoctor.rules.catalog import ALL_RULES
+
+    for prefix in chosen:
+        if not any(code.startswith(prefix) for code in ALL_RULES):
+            raise GraphDoctorError(
+                f"No rule's code begins with {prefix!r}.", hint="graphdoctor rule --all lists the rules."
+            )
+    return chosen
+
+
+def diagnose_recording(
+    recording: Location,
+    selection: Selection | None = None,
+    needs: Needs = Needs(),
+    *,
+    root: Path | None = None,
+    eager_kernels: KernelShare | None = None,
+    rank: int | None = None,
+    engine: Engine | None = None,
+) -> Result:
+    """Read a recording or a trace log, with all that is needed, and say what it means.
+
+    Args:
+        recording: The recording's folder, one with trace logs, or a log file, on this machine or elsewhere.
+        selection: Which findings to show; None for all.
+        needs: What else to read.
+        root: Paths under it are shown relative to it; the working directory by default.
+        eager_kernels: Kernels of the same call in eager mode, to compare with; None for none.
+        rank: Read this rank alone; None for all processes.
+        engine: Reads large logs, on this machine; None for this process.
+
+    Raises:
+        GraphDoctorError: There is no such rank.
+    """
+    from graphdoctor.executors.local import ALONE
+    from graphdoctor.facts.result import Result
+    from graphdoctor.rules.catalog import RULES
+    from graphdoctor.rules.diagnosis.diagnose import diagnose
+    from graphdoctor.trace.sections import Wanted
+
+    root, engine = root or Path.cwd(), engine or ALONE
+    is_cut = needs.is_page and needs.stages is None and (bool(needs.compile_ids) or _is_large(recording, rank))
+    has_picture = (needs.picture or needs.stages is not None) and not is_cut
+    found = _read(recording, rank, Wanted(guards=needs.guards, picture=has_picture), engine)
+    found = found.model_copy(update={"eager_kernels": eager_kernels})
+    diagnosis = diagnose(found, RULES, root=root, version=__version__, selection=selection)
+    if needs.stages is not None:
+        diagnosis = diagnosis.model_copy(update={"stages": _stages(found, needs.stages, root)})
+    picture = found.picture
+    if needs.is_page:
+        shown = _shown(diagnosis, needs.compile_ids)
+        if is_cut:
+            picture = _details(recording, rank, needs, shown, engine)
+        if picture is not None and len(shown) < len(diagnosis.compiles):
+            picture = picture.model_copy(update={"shown": shown})
+    return Result(diagnosis, picture)
+
+
+def _shown(diagnosis: Diagnosis, asked: tuple[str, ...]) -> tuple[str, ...]:
+    """The compiles that a page has rows for: those asked for, then the most telling.
+
+    Raises:
+        GraphDoctorError: There is no such compile.
+    """
+    from graphdoctor.rules.diagnosis.compile_selection import most_telling
+
+    known = {found.compile_id for found in diagnosis.compiles}
+    for compile_id in asked:
+        if compile_id not in known:
+            ids = ", ".join(most_telling(diagnosis, most=_MOST_NAMED))
+            more = ", …" if len(known) > _MOST_NAMED else ""
+            raise GraphDoctorError(
+                f"There is no compile {compile_id}.", hint=f"Compiles: {ids}{more}." if ids else "Nothing was compiled."
+            )
+    return tuple(dict.fromkeys((*asked, *most_telling(diagnosis, most=_MOST_ROWS))))
+
+
+def _details(
+    location: Location, rank: int | None, needs: Needs, shown: tuple[str, ...], engine: Engine
+) -> Picture | None:
+    """The picture of a large log: it is read again for the compiles that are shown."""
+    from graphdoctor.trace.details import Details
+    from graphdoctor.trace.sections import Wanted
+
+    details = Details(needs.compile_ids or shown, most_bytes=None if needs.compile_ids else _MOST_BYTES)
+    return _read(location, rank, Wanted(picture=True, details=details), engine).picture
+
+
+def _is_large(location: Location, rank: int | None) -> bool:
+    sizes = [log.size_bytes for log in _folder(location, rank).logs]
+    return sum(size or 0 for size in sizes) > _LARGE_BYTES or None in sizes
+
+
+def _folder(location: Location, rank: int | None) -> RecordingFolder:
+    if rank is None:
+        from graphdoctor.trace.folder import open_folder
+
+        return open_folder(location)
+    from graphdoctor.commands.work.job import only_rank, ranks_at
+
+    return only_rank(ranks_at(location), rank).folder
+
+
+def _read(location: Location, rank: int | None, wanted: Wanted, engine: Engine) -> Recording:
+    from graphdoctor.trace.reader import other_version, read_folder, read_wanted
+
+    if rank is None:
+        return read_wanted(location, wanted, engine)
+    with other_version(location):
+        return read_folder(_folder(location, rank), wanted, engine)
+
+
+def _stages(recording: Recording, asked: StagesAsked, root: Path) -> tuple[GraphStages, ...]:
+    from graphdoctor.rules.diagnosis.stages import graph_stages
+
+    return _chosen(graph_stages(recording, recording.picture, root) if recording.picture is not None else (), asked)
+
+
+def _chosen(found: tuple[GraphStages, ...], asked: StagesAsked) -> tuple[GraphStages, ...]:
+    from graphdoctor.rules.diagnosis.stages import selected
+
+    known = {graph.compile_id for graph in found}
+    for compile_id in asked.compile_ids:
+        if compile_id not in known:
+            ids = ", ".join(graph.compile_id or "?" for graph in found)
+            raise GraphDoctorError(
+                f"There is no graph {compile_id}.", hint=f"Graphs: {ids}." if ids else "The run made no graph."
+            )
+    return selected(found, stages=asked.stages, compile_ids=asked.compile_ids)
+
+
+def diagnose_on(engine: Engine, pieces: Sequence[RecordingPiece]) -> list[Result]:
+    """Read and diagnose recordings where an engine does that.
+
+    Args:
+        engine: Reads several side by side, and one in parts.
+        pieces: Which ones.
+
+    Raises:
+        GraphDoctorError: One can't be read.
+    """
+    from graphdoctor.executors.work import Done
+
+    if engine.elsewhere is None and len(pieces) == 1:
+        return [diagnose_piece(pieces[0], engine)]
+    found: dict[int, Result] = {}
+    for outcome in engine.run(diagnose_piece, pieces):
+        if isinstance(outcome, Done):
+            found[outcome.index] = outcome.result
+        elif engine.elsewhere is None:
+            # As if there had been one process: it may succeed, and raises what is wrong.
+            found[outcome.index] = diagnose_piece(pieces[outcome.index])
+        else:
+            where = f"{pieces[outcome.index].location} couldn't be read on {engine.elsewhere}"
+            raise GraphDoctorError(f"{where}: {outcome.failure.reason.rstrip('.')}.")
+    return [found[index] for index in range(len(pieces))]
+
+
+def diagnose_piece(piece: RecordingPiece, engine: Engine | None = None) -> Result:
+    """Read and diagnose one recording; a pure function of its piece.
+
+    Args:
+        piece: Which one.
+        engine: Reads large logs, on this machine; None for this process.
+    """
+    return diagnose_recording(
+        piece.location, piece.selection, piece.needs, root=piece.root, rank=piece.rank, engine=engine
+    )
+
+
+def diagnose_place(
+    place: Place,
+    selection: Selection | None = None,
+    needs: Needs = Needs(),
+    *,
+    engine: Engine,
+    rank: int | None = None,
+) -> Result:
+    """The diagnosis of whatever an argument names.
+
+    Args:
+        place: What ``place_named`` gave.
+        selection: Which findings to show; None for all.
+        needs: What the result must hold.
+        engine: Reads logs.
+        rank: Read this rank alone; None where there are no ranks.
+
+    Raises:
+        GraphDoctorError: A JSON document is no diagnosis, or lacks what is needed; or there is no such rank.
+    """
+    from graphdoctor.facts.result import Result
+
+    if place.kind != "document":
+        (result,) = diagnose_on(engine, [RecordingPiece(place.location, Path.cwd(), selection, needs, rank)])
+        return result
+    if rank is not None:
+        raise GraphDoctorError(f"{place.location} is a JSON document, which has no ranks.", hint="Leave out --rank.")
+    diagnosis = _read_document(place.location)
+    if needs.picture:
+        raise GraphDoctorError(
+            f"{place.location} is a JSON document, which holds counts and findings but no pictures.",
+            hint="Name the recording itself.",
+        )
+    if needs.guards and diagnosis.guards is None:
+        raise GraphDoctorError(f"{place.location} was written without guards.", hint="Name the recording itself.")
+    if needs.stages is not None:
+        if diagnosis.stages is None:
+            raise GraphDoctorError(f"{place.location} was written without stages.", hint="Name the recording itself.")
+        diagnosis = diagnosis.model_copy(update={"stages": _chosen(diagnosis.stages, needs.stages)})
+    return Result(diagnosis if selection is None else _selected(diagnosis, selection))
+
+
+def diagnoses_to_compare(places: Sequence[Place], ranks: Sequence[int | None], engine: Engine) -> list[Diagnosis]:
+    """The diagnosis of each place, with all of its findings.
+
+    Args:
+        places: What to compare.
+        ranks: The rank to read of each; None where there are no ranks.
+        engine: Reads logs.
+
+    Paths are as seen from where each recording was made, so that two checkouts of one project name files alike.
+
+    Raises:
+        GraphDoctorError: One can't be read.
+    """
+    documents = {place: _read_document(place.location) for place in places if place.kind == "document"}
+    # Rules about guards need guards: they are read on all sides or on none.
+    needs = Needs(guards=any(document.guards is not None for document in documents.values()))
+    sides = list(zip(places, ranks, strict=True))
+    read = [(place, rank) for place, rank in sides if place not in documents]
+    pieces = [RecordingPiece(place.location, place.root or Path.cwd(), None, needs, rank) for place, rank in read]
+    results = dict(zip(read, diagnose_on(engine, pieces), strict=True))
+    return [documents[place] if place in documents else results[place, rank].diagnosis for place, rank in sides]
+
+
+def _selected(diagnosis: Diagnosis, selection: Selection) -> Diagnosis:
+    kept = tuple(finding for finding in diagnosis.findings if selection.keeps(finding))
+    hidden = diagnosis.summary.hidden_findings + len(diagnosis.findings) - len(kept)
+    summary = diagnosis.summary.model_copy(update={"hidden_findings": hidden})
+    return diagnosis.model_copy(update={"findings": kept, "summary": summary})
+
+
+def _read_document(location: Location) -> Diagnosis:
+    from graphdoctor.rules.gate.documents import read_diagnosis
+    from graphdoctor.trace.storage.compression import CutStreamError
+    from graphdoctor.trace.storage.log_file import LogFile
+    from graphdoctor.trace.storage.places import place_at
+
+    file = place_at(location)
+    if not isinstance(file, LogFile):
+        raise GraphDoctorError(f"{location} can't be read: it isn't there any more.")
+    try:
+        with file.open() as stream:
+            content = stream.read()
+    except CutStreamError as error:
+        raise GraphDoctorError(f"{location} can't be read: {error.reason}.") from error
+    return read_diagnosis(content, str(location))

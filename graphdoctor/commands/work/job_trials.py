@@ -1,0 +1,255 @@
+"""Tries what the findings of a job suggest: the same script runs again as it is, with one thing changed.
+
+The untouched script runs once more after each, so that each trial stands between two runs that it can be compared with.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from graphdoctor.facts.job_trials import JobRemedyKind, JobTrial, JobVerdict
+from graphdoctor.facts.run import Setting
+from graphdoctor.probe.wire import RunChange
+from graphdoctor.trials.launch.child import interpreter
+from graphdoctor.trials.launch.script import Script, run_script
+
+if TYPE_CHECKING:
+    from graphdoctor.executors.work import Engine
+    from graphdoctor.facts.job import Job, JobFinding
+
+UNTOUCHED = RunChange(settings=[], compile_inside_ddp=False)
+"""The script as it is, whose steps are timed."""
+
+_FOLDER = "trials"
+_MAX_TRIALS = 6
+_TOLERANCE = 1e-3
+"""How much a loss may differ, relative to itself: other kernels round otherwise, and steps add that up."""
+_DDP = {"GD125", "GD129"}
+_DYNAMIC = Setting(name="torch._dynamo.config.assume_static_by_default", value=False)
+"""What ``dynamic=True`` does (``torch/_dynamo/eval_frame.py``, 2.13)."""
+_SERIOUS = ("error", "warning")
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """Something to try.
+
+    Args:
+        kind: What it changes.
+        title: The suggestion.
+        codes: Codes of the findings that it is for.
+        setting: The torch setting; None for another kind.
+    """
+
+    kind: JobRemedyKind
+    title: str
+    codes: tuple[str, ...]
+    setting: Setting | None = None
+
+    @property
+    def change(self) -> RunChange:
+        """What the script is run with."""
+        value = None if self.setting is None else self.setting.value
+        settings = [] if self.setting is None or value is None else [(self.setting.name, value)]
+        return RunChange(settings=settings, compile_inside_ddp=self.kind == "compile_inside_ddp")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One more run of the script.
+
+    Args:
+        status: Its exit status.
+        job: What its ranks did; None if there is no report.
+        reason: Why it failed; None if it didn't.
+    """
+
+    status: int
+    job: Job | None
+    reason: str | None = None
+
+
+def remedies_of(job: Job) -> tuple[Remedy, ...]:
+    """What the findings of a job suggest that can be tried, the worst finding's first."""
+    found: dict[tuple[JobRemedyKind, Setting | None], Remedy] = {}
+    for finding in job.findings:
+        for kind, title, setting in _suggested(finding):
+            before = found.get((kind, setting))
+            codes = dict.fromkeys((*(before.codes if before else ()), finding.code))
+            found[kind, setting] = Remedy(kind, before.title if before else title, tuple(codes), setting)
+    return tuple(found.values())[:_MAX_TRIALS]
+
+
+def _suggested(finding: JobFinding) -> Iterator[tuple[JobRemedyKind, str, Setting | None]]:
+    """Of each finding what is simplest: one setting is tried, not each that is suggested."""
+    if finding.code in _DDP and any("DistributedDataParallel(" in fix.title for fix in finding.fixes):
+        yield "compile_inside_ddp", next(fix.title for fix in finding.fixes), None
+    for fix in finding.fixes:
+        if fix.setting is not None and fix.setting.value is not None and not fix.setting.drops_output:
+            yield "setting", fix.title, fix.setting
+        elif fix.place is not None and (fix.place.where, fix.snippet) == ("compile", "dynamic=True"):
+            yield "dynamic", fix.title, _DYNAMIC
+
+
+def try_remedies(
+    remedies: Sequence[Remedy],
+    job: Job,
+    run_again: Callable[[RunChange, str], Ran],
+    on_trial: Callable[[str], None],
+) -> tuple[JobTrial, ...]:
+    """Try each remedy by itself.
+
+    Args:
+        remedies: What to try.
+        job: What the untouched script did, with its steps timed.
+        run_again: Runs the script under a change, in a folder of that name.
+        on_trial: Called with what is run next.
+    """
+    trials: list[JobTrial] = []
+    before = job
+    for number, remedy in enumerate(remedies, start=1):
+        on_trial(f"trial {number} of {len(remedies)}: {remedy.title}")
+        ran = run_again(remedy.change, f"{number}-changed")
+        on_trial(f"trial {number} of {len(remedies)}: the untouched script, to compare with")
+        after = run_again(UNTOUCHED, f"{number}-untouched").job or before
+        trials.append(judged(remedy, ran, before, after))
+        before = after
+    return tuple(trials)
+
+
+def judged(remedy: Remedy, ran: Ran, before: Job, after: Job) -> JobTrial:
+    """What one trial showed.
+
+    Args:
+        remedy: What was tried.
+        ran: The run with it.
+        before: The untouched script, run before it.
+        after: The untouched script, run after it.
+    """
+    trial = JobTrial(
+        kind=remedy.kind,
+        title=remedy.title,
+        setting=remedy.setting,
+        codes=remedy.codes,
+        verdict="failed",
+        status=ran.status,
+    )
+    now = ran.job
+    if now is None or ran.status != (before.exit.status or 0):
+        return trial.model_copy(update={"reason": _failure(now, before) or ran.reason})
+    had, has = _codes(before), _codes(now)
+    new = tuple(sorted({code for code in has if has[code] in _SERIOUS} - set(had)))
+    count, difference = _losses(before, now, after)
+    verdict: JobVerdict
+    if any(code in has for code in remedy.codes if code not in _beside(remedy)):
+        verdict = "no effect"
+    elif new:
+        verdict = "makes it worse"
+    elif difference is not None and difference > _TOLERANCE:
+        verdict = "changes results"
+    else:
+        verdict = "verified" if count else "unproven"
+    steps = step_us(before), step_us(after)
+    return trial.model_copy(
+        update={
+            "verdict": verdict,
+            "agree": now.first_divergence is None,
+            "gone": tuple(sorted(set(had) - set(has))),
+            "new": new,
+            "graphs": _span(now, "graphs"),
+            "break_sites": _span(now, "break_sites"),
+            "compiles": _span(now, "compiles"),
+            "step_us": step_us(now),
+            "step_us_around": None if None in steps else steps,
+            "loss_count": count,
+            "loss_difference": difference,
+        }
+    )
+
+
+def _failure(now: Job | None, before: Job) -> str | None:
+    """What a rank of a failed run reports that none did before; None if that doesn't tell."""
+    known = _codes(before)
+    for finding in () if now is None else now.findings:
+        if finding.severity == "error" and finding.code not in known:
+            return f"{finding.code} {finding.message}"
+    return None
+
+
+def _beside(remedy: Remedy) -> set[str]:
+    """Findings that needn't go if the worst one does."""
+    return set(remedy.codes[1:])
+
+
+def _codes(job: Job) -> dict[str, str]:
+    return {finding.code: finding.severity for finding in reversed(job.findings)}
+
+
+def _span(job: Job, field: str) -> tuple[int, int]:
+    numbers = [getattr(rank.summary, field) for rank in job.ranks]
+    return min(numbers), max(numbers)
+
+
+def step_us(job: Job) -> float | None:
+    """The time of a step on the slowest rank; None if a rank made too few."""
+    times = [None if rank.steps is None else rank.steps.step_us for rank in job.ranks]
+    known = [time for time in times if time is not None]
+    return max(known) if known and len(known) == len(times) else None
+
+
+def _losses(before: Job, now: Job, after: Job) -> tuple[int, float | None]:
+    """How many losses could be compared, and how much they differ at most."""
+    steady = _difference(before, after)
+    if steady is None or steady > _TOLERANCE:
+        return 0, None
+    difference = _difference(before, now)
+    if difference is None:
+        return 0, None
+    return sum(len(rank.steps.losses) for rank in now.ranks if rank.steps is not None), difference
+
+
+def _difference(one: Job, other: Job) -> float | None:
+    """The largest relative difference of two losses; None if the runs don't have the same number of them."""
+    pairs: list[tuple[float, float]] = []
+    if [rank.rank for rank in one.ranks] != [rank.rank for rank in other.ranks]:
+        return None
+    for left, right in zip(one.ranks, other.ranks, strict=True):
+        if left.steps is None or right.steps is None or len(left.steps.losses) != len(right.steps.losses):
+            return None
+        pairs += zip(left.steps.losses, right.steps.losses, strict=True)
+    if not pairs:
+        return None
+    return max(abs(a - b) / max(abs(a), abs(b), 1e-12) for a, b in pairs)
+
+
+def runner(
+    script: Script, recording: Path, *, python: str | None, timeout_s: float, engine: Engine
+) -> Callable[[RunChange, str], Ran]:
+    """What runs the script again, in the folder of the first recording.
+
+    Args:
+        script: The script.
+        recording: The recording that the findings are of.
+        python: The interpreter asked for, or None for ours.
+        timeout_s: Seconds until a run is stopped: ranks that disagree can wait for each other forever.
+        engine: Reads the ranks.
+    """
+    from graphdoctor.commands.work.job import job_report, ranks_at
+    from graphdoctor.errors import GraphDoctorError
+
+    def run_again(change: RunChange, name: str) -> Ran:
+        folder = recording / _FOLDER / name
+        folder.mkdir(parents=True)
+        apart = Path(os.getcwd())  # noqa: PTH109 - where the script runs anyway
+        ended = run_script(script, folder, python=interpreter(python), timeout_s=timeout_s, apart=apart, change=change)
+        try:
+            ranks = ranks_at(folder)
+            return Ran(ended.status, job_report(folder, ranks, engine) if len(ranks) > 1 else None, ended.reason)
+        except GraphDoctorError:
+            return Ran(ended.status, None, ended.reason)
+
+    return run_again

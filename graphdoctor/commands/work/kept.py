@@ -1,0 +1,193 @@
+"""Keeps verified fixes with what they were verified on, so that they can be written later without being tried again.
+
+Comes in: a treatment that has just been made, or a request for one. Goes out: a signed file in the recording, and the
+treatment with its edits if a run would find everything as then; otherwise what changed.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import hmac
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphdoctor.probe.wire import FIXES_FILE
+from graphdoctor.trace.reader import read_recording
+from graphdoctor.trials.launch.ownership import is_own, signature_of
+from graphdoctor.trials.launch.store import store_of
+from graphdoctor.trials.launch.unchanged import Change, Surroundings, first_change, surroundings_of
+
+if TYPE_CHECKING:
+    from graphdoctor.commands.settings import Settings
+    from graphdoctor.commands.work.record import Setup
+    from graphdoctor.facts.fixes import TrialChoices
+    from graphdoctor.fixes.treatment import TreatmentResult
+    from graphdoctor.trials.launch.request import Request
+
+_FILE = "verified.json"
+_FORMAT = 2
+_MAX_LOOKED_AT = 20
+_TARGET = ("file", "module", "name", "is_call")
+_MEASURED = ("coverage", "guard_cost", "lanes", "reads")
+"""What a request asks for besides the calls: trials measure what they need themselves."""
+
+
+@dataclass(frozen=True)
+class KeptFixes:
+    """Verified fixes of an earlier command.
+
+    Args:
+        recording: The recording that they are for.
+        age_s: Seconds since the last trial.
+        result: The treatment and its edits.
+    """
+
+    recording: Path
+    age_s: float
+    result: TreatmentResult
+
+
+@dataclass(frozen=True)
+class OutdatedFixes:
+    """Verified fixes of an earlier command that prove nothing any more.
+
+    Args:
+        age_s: Seconds since the last trial.
+        change: What changed; None if the recording isn't as it was left.
+    """
+
+    age_s: float
+    change: Change | None
+
+
+def keep(request: Request, recording: Path, result: TreatmentResult, setup: Setup) -> None:
+    """Keep verified fixes in their recording; nothing is kept without a key to sign it with, or on a full disk.
+
+    Args:
+        request: What the recorded run was asked to do.
+        recording: Its folder.
+        result: The fixes.
+        setup: How the trials were run.
+    """
+    from graphdoctor.fixes.treatment import FOLDER
+
+    treatment = result.treatment
+    if treatment.after is None or treatment.choices is None or treatment.is_interrupted:
+        return
+    with contextlib.suppress(OSError):
+        replays = sorted((recording / FOLDER).iterdir())
+        found = surroundings_of(recording, replays, interpreter=setup.interpreter)
+        content = _described(_asked(request, treatment.choices), recording, result, found)
+        signature = signature_of(recording, content)
+        if signature is not None:
+            (recording / _FILE).write_text(json.dumps({"content": content, "signature": signature}), encoding="utf-8")
+
+
+def _described(asked: dict[str, Any], recording: Path, result: TreatmentResult, found: Surroundings | Change) -> str:
+    """What is kept, as JSON."""
+    if isinstance(found, Surroundings):
+        for change in result.changes:
+            state = found.files.get(str(change.path))
+            if state is None or state[3] != hashlib.sha256(change.before).hexdigest():
+                found = Change("file", str(change.path))
+                break
+    return json.dumps(
+        {
+            "format": _FORMAT,
+            "asked": asked,
+            "time_s": time.time(),
+            "surroundings": found.as_json() if isinstance(found, Surroundings) else None,
+            "hindrance": [found.kind, found.name] if isinstance(found, Change) else None,
+            "changes": [
+                [str(change.path), _as_text(change.before), _as_text(change.after)] for change in result.changes
+            ],
+            "fixes": _digest(recording / FIXES_FILE),
+        }
+    )
+
+
+def kept_fixes(
+    request: Request, choices: TrialChoices, settings: Settings, interpreter: str
+) -> KeptFixes | OutdatedFixes | None:
+    """Verified fixes for the same request, if there are any.
+
+    Args:
+        request: What a run would be asked to do.
+        choices: What would be tried.
+        settings: The project's settings.
+        interpreter: The interpreter that would run it.
+
+    Returns:
+        The fixes, or what has changed since; None if there are none.
+    """
+    asked = _asked(request, choices)
+    otherwise: OutdatedFixes | None = None
+    for recording in store_of(settings).newest()[:_MAX_LOOKED_AT]:
+        content = _content(recording)
+        if content is None or any(content["asked"][name] != asked[name] for name in _TARGET):
+            continue
+        if content["asked"] == asked:
+            return _checked(recording, content, interpreter)
+        others = [name for name in asked if content["asked"].get(name) != asked[name]]
+        otherwise = otherwise or OutdatedFixes(time.time() - content["time_s"], Change("options", ",".join(others)))
+    return otherwise
+
+
+def _checked(recording: Path, content: dict[str, Any], interpreter: str) -> KeptFixes | OutdatedFixes:
+    # Not earlier: without anything that was kept, they would only delay the run.
+    from graphdoctor.fixes.patch import FileChange
+    from graphdoctor.fixes.treatment import TreatmentResult
+    from graphdoctor.fixes.trial_log import diff_text
+
+    age_s = time.time() - content["time_s"]
+    if content["hindrance"] is not None:
+        return OutdatedFixes(age_s, Change(*content["hindrance"]))
+    change = first_change(Surroundings(**content["surroundings"]), interpreter=interpreter)
+    if change is not None:
+        return OutdatedFixes(age_s, change)
+    if age_s < 0 or _digest(recording / FIXES_FILE) != content["fixes"]:
+        return OutdatedFixes(age_s, None)
+    treatment = read_recording(recording).treatment
+    kept = content["changes"]
+    changes = tuple(FileChange(Path(path), _as_bytes(before), _as_bytes(after)) for path, before, after in kept)
+    # What is written must be what was shown.
+    if treatment is None or "".join(diff_text(change, Path.cwd()) for change in changes) != treatment.diff:
+        return OutdatedFixes(age_s, None)
+    return KeptFixes(recording, age_s, TreatmentResult(treatment, changes))
+
+
+def _asked(request: Request, choices: TrialChoices) -> dict[str, Any]:
+    """Everything that was asked for, as JSON gives it back."""
+    described = {key: value for key, value in request.for_probe().items() if key not in _MEASURED}
+    known: dict[str, Any] = json.loads(json.dumps({**described, **choices.model_dump()}))
+    return known
+
+
+def _content(recording: Path) -> dict[str, Any] | None:
+    """What was kept in a recording; None for nothing, for what somebody else wrote, and for another version."""
+    try:
+        written = json.loads((recording / _FILE).read_bytes())
+        signature = signature_of(recording, written["content"])
+        if signature is None or not hmac.compare_digest(signature, written["signature"]) or not is_own(recording):
+            return None
+        content = json.loads(written["content"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return content if content.get("format") == _FORMAT else None
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _as_text(content: bytes) -> str:
+    return base64.b64encode(content).decode("ascii")
+
+
+def _as_bytes(text: str) -> bytes:
+    return base64.b64decode(text)

@@ -1,0 +1,32 @@
+"""Replays a recorded target's calls under each remedy for its recompiles."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from graphdoctor.fixes.what_if import what_if
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from graphdoctor.commands.work.record import Setup
+    from graphdoctor.trials.launch.request import Request
+
+
+def replay_under_remedies(request: Request, recording: Path, setup: Setup, *, jobs: int) -> None:
+    """Replay the calls under each remedy; the recording holds the answer.
+
+    Args:
+        request: What the recorded run was asked to do.
+        recording: Its folder.
+        setup: How to run.
+        jobs: How many replays run side by side.
+    """
+    what_if(
+        request,
+        recording,
+        python=setup.interpreter,
+        timeout_s=setup.limit_s,
+        jobs=jobs,
+        on_phase=setup.watching.on_phase,
+    )

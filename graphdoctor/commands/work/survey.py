@@ -1,0 +1,360 @@
+"""Runs a survey: pieces that are missing go to an engine, and what comes back is kept at once."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from graphdoctor import __version__
+from graphdoctor.commands.work.survey_outcome import cut
+from graphdoctor.commands.work.survey_piece import PieceResult, SurveyPiece, fingerprint_of, work_on
+from graphdoctor.commands.work.survey_plan import Plan, SurveyAsked, plan_survey
+from graphdoctor.commands.work.survey_store import SURVEY_FILE, KeptRow, SurveyStore, described, kept_rows
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.executors.work import Done, Failure, Outcome, Share
+from graphdoctor.facts.survey import SurveyReport, SurveyRow, SurveyStatus, SurveyVariant
+from graphdoctor.studies.survey.summary import summarize
+from graphdoctor.trials.launch.store import NewRecording, store_of
+
+if TYPE_CHECKING:
+    from graphdoctor.commands.settings import Settings
+    from graphdoctor.executors.work import Engine
+    from graphdoctor.facts.result import Result
+
+_TRIED_AGAIN: frozenset[SurveyStatus] = frozenset(
+    {"wrong", "compile_failed", "eager_failed", "crashed", "timeout", "out_of_memory", "lost"}
+)
+"""What another run may not show: the others are decided by the program and the machine, not by the run."""
+
+Key = tuple[str, str]
+"""A target's name and a variant's."""
+
+
+class Onlooker(Protocol):
+    """Shows how far a survey is."""
+
+    def planned(self, count: int, kept: int) -> None:
+        """So many pieces are wanted, so many of them an earlier run has."""
+
+    def began(self, key: Key, place: str | None) -> None:
+        """A piece begins."""
+
+    def finished(self, row: SurveyRow) -> None:
+        """A piece has come out."""
+
+    def retrying(self, key: Key, status: SurveyStatus) -> None:
+        """A piece will be run again."""
+
+
+@dataclass(frozen=True)
+class Working:
+    """How pieces are worked on.
+
+    Args:
+        engine: What works on them.
+        share: What each has for itself; GPUs only if there are any to share.
+        are_gpus_shared: Each piece has the GPUs of ``share``; otherwise only those do that ask for CUDA.
+        retries: How often one that failed is run again.
+        resume: Keep the rows of the last survey of this name that would come out the same.
+        draw: Makes a page of each; None for none.
+    """
+
+    engine: Engine
+    share: Share
+    are_gpus_shared: bool = True
+    retries: int = 1
+    resume: bool = False
+    draw: Callable[[Result], str] | None = None
+
+
+@dataclass(frozen=True)
+class Surveyed:
+    """A survey that has run.
+
+    Args:
+        report: What it found.
+        folder: Where it is kept.
+        is_interrupted: Somebody pressed Ctrl-C.
+    """
+
+    report: SurveyReport
+    folder: Path
+    is_interrupted: bool = False
+
+
+def run_survey(
+    asked: SurveyAsked, settings: Settings, working: Working, onlooker: Onlooker, on_phase: Callable[[str], None]
+) -> Surveyed:
+    """Run what is missing of a survey.
+
+    Args:
+        asked: What it is asked for.
+        settings: The project's.
+        working: How pieces are worked on.
+        onlooker: Shows how far it is.
+        on_phase: Called with what is being done before pieces run.
+
+    Raises:
+        GraphDoctorError: It can't be planned, or not be kept; pieces that were finished are.
+    """
+    store = store_of(settings)
+    plan = plan_survey(asked, store.programs.absolute(), working.draw, on_phase)
+    with _folder(asked, settings, resume=working.resume) as folder:
+        run = _Run(plan, asked, working, SurveyStore(folder), onlooker)
+        try:
+            is_interrupted = run.work()
+        finally:
+            run.store.close()
+        report = report_of(folder)
+    return Surveyed(report, folder, is_interrupted)
+
+
+@contextlib.contextmanager
+def _folder(asked: SurveyAsked, settings: Settings, *, resume: bool) -> Iterator[Path]:
+    store = store_of(settings)
+    if resume:
+        surveys = (path for path in store.surveys(asked.name) if (path / SURVEY_FILE).is_file())
+        # Rows of another shard aren't in this one's table.
+        earlier = next((path for path in surveys if described(path)["shard"] == _shard_text(asked)), None)
+        if earlier is None:
+            part = "" if asked.shard is None else f"shard {_shard_text(asked)} of "
+            raise GraphDoctorError(
+                f"There is no {part}survey {asked.name!r} to resume.", hint="Run it without --resume."
+            )
+        with contextlib.closing(store.hold(earlier)):
+            yield earlier
+        return
+    made: NewRecording = store.create(asked.name, "@survey")
+    try:
+        yield made.path
+    finally:
+        made.release()
+
+
+class _Run:
+    """One run of a survey.
+
+    Args:
+        plan: All pieces.
+        asked: What it was asked for.
+        working: How pieces are worked on.
+        store: Where rows go.
+        onlooker: Shows how far it is.
+    """
+
+    def __init__(
+        self, plan: Plan, asked: SurveyAsked, working: Working, store: SurveyStore, onlooker: Onlooker
+    ) -> None:
+        self.store = store
+        self._plan = plan
+        self._asked = asked
+        self._working = working
+        self._onlooker = onlooker
+        self._limits = (asked.measured.timeout_s, asked.measured.memory_gib)
+        self._begun = time.monotonic()
+        self._started = _now()
+        self._made = 0
+        self._attempts: dict[Key, tuple[SurveyRow, ...]] = {}
+
+    def work(self) -> bool:
+        """Run what is missing; whether somebody interrupted it."""
+        kept = self._kept()
+        pieces = [piece for piece in self._plan.pieces if _key(piece) not in kept]
+        self._onlooker.planned(len(self._plan.pieces), len(kept))
+        self._describe(len(kept), seconds=None)
+        try:
+            for left in reversed(range(self._working.retries + 1)):
+                pieces = self._pass(pieces, is_last=left == 0)
+                if not pieces:
+                    break
+        except KeyboardInterrupt:
+            return True
+        finally:
+            self._describe(len(kept), seconds=time.monotonic() - self._begun)
+        return False
+
+    def _kept(self) -> dict[Key, KeptRow]:
+        found = kept_rows(self.store.folder)
+        plans = {_key(piece): piece.plan for piece in self._plan.pieces}
+        return {key: row for key, row in found.items() if key in plans and row.holds(plans[key], self._limits)}
+
+    def _describe(self, kept: int, seconds: float | None) -> None:
+        measured, share = self._asked.measured, self._working.share
+        options = {
+            "bench": measured.bench,
+            "export": measured.export,
+            "fix": measured.fix,
+            "timeout_s": measured.timeout_s,
+            "memory_gib": measured.memory_gib,
+            "retries": self._working.retries,
+            "cpus": share.cpus,
+            "gpus": share.gpus,
+        }
+        engine = self._working.engine
+        with contextlib.suppress(GraphDoctorError) if seconds is not None else contextlib.nullcontext():
+            self.store.describe(
+                {
+                    "name": self._asked.name,
+                    "started": self._started,
+                    "seconds": seconds,
+                    "made": self._made,
+                    "kept": kept,
+                    "options": {name: value for name, value in options.items() if value not in (None, False)},
+                    "shard": _shard_text(self._asked),
+                    "engine": engine.elsewhere or (f"{engine.jobs} processes" if engine.jobs > 1 else "1 process"),
+                    "variants": self._plan.variants,
+                    "pieces": [_key(piece) for piece in self._plan.pieces],
+                    "notes": self._plan.notes,
+                }
+            )
+
+    def _pass(self, pieces: Sequence[SurveyPiece], *, is_last: bool) -> list[SurveyPiece]:
+        """Run pieces once; those to run again."""
+        share = self._working.share
+        if self._working.are_gpus_shared:
+            return self._run(pieces, share, is_last=is_last)
+        with_cuda = [piece for piece in pieces if (piece.spec.device or "").startswith("cuda")]
+        others = [piece for piece in pieces if piece not in with_cuda]
+        return [
+            *self._run(others, replace(share, gpus=0), is_last=is_last),
+            *self._run(with_cuda, share, is_last=is_last),
+        ]
+
+    def _run(self, pieces: Sequence[SurveyPiece], share: Share, *, is_last: bool) -> list[SurveyPiece]:
+        if not pieces:
+            return []
+        again: list[SurveyPiece] = []
+
+        has_own_place = bool(share.cpus or share.gpus) or self._working.engine.elsewhere is not None
+
+        def begin(index: int, place: str | None) -> None:
+            self._onlooker.began(_key(pieces[index]), place if has_own_place else None)
+
+        outcomes = self._working.engine.run(work_on, pieces, share=share, attempts=1, on_begin=begin)
+        # Closed at once if a row can't be kept: the workers end then.
+        with contextlib.closing(cast("Generator[Outcome[PieceResult]]", outcomes)):
+            for outcome in outcomes:
+                piece = pieces[outcome.index]
+                result = outcome.result if isinstance(outcome, Done) else _lost(piece, outcome.failure)
+                result = self._after_attempts(result)
+                self._keep_program(piece, result)
+                self.store.add(result, self._limits)
+                row = result.row
+                if row.status in _TRIED_AGAIN and not is_last:
+                    again.append(piece)
+                    self._onlooker.retrying(row.key, row.status)
+                else:
+                    self._made += 1
+                    self._onlooker.finished(row)
+        return again
+
+    def _after_attempts(self, result: PieceResult) -> PieceResult:
+        """The row with what earlier attempts came to."""
+        row = result.row
+        earlier = self._attempts.get(row.key, ())
+        self._attempts[row.key] = (*earlier, row)
+        if not earlier:
+            return result
+        update = {
+            "attempts": len(earlier) + 1,
+            "earlier": tuple(one.status for one in earlier),
+            "seconds": row.seconds + sum(one.seconds for one in earlier),
+        }
+        return PieceResult(row.model_copy(update=update), result.plan, result.page, result.program, result.files)
+
+    @staticmethod
+    def _keep_program(piece: SurveyPiece, result: PieceResult) -> None:
+        """Keep what a node wrote that doesn't share our file system."""
+        if result.program is None:
+            return
+        path = Path(piece.spec.target)
+        with contextlib.suppress(OSError):
+            if not path.is_file():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(result.program, encoding="utf-8")
+
+
+def _lost(piece: SurveyPiece, failure: Failure) -> PieceResult:
+    """The row of a piece that nothing came back of."""
+    row = SurveyRow(
+        name=piece.name,
+        target=piece.spec.target,
+        family=piece.family,
+        variant=piece.variant,
+        status="lost",
+        error=f"{failure.reason[:1].upper()}{failure.reason[1:]}.",
+        traceback=cut(failure.details),
+        library=None if piece.architecture is None else f"{piece.architecture.library} {piece.architecture.version}",
+        dtype=piece.spec.dtype,
+        batch=piece.spec.batch,
+        seconds=0.0,
+        fingerprint=fingerprint_of(piece.plan, {}),
+    )
+    return PieceResult(row, piece.plan)
+
+
+def _shard_text(asked: SurveyAsked) -> str | None:
+    return None if asked.shard is None else f"{asked.shard[0]}/{asked.shard[1]}"
+
+
+def _key(piece: SurveyPiece) -> Key:
+    return piece.name, piece.variant
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+# What is kept.
+
+
+def report_of(folder: Path) -> SurveyReport:
+    """What a survey found, as far as it got.
+
+    Args:
+        folder: The survey's.
+
+    Raises:
+        GraphDoctorError: It isn't a survey's folder.
+    """
+    content: dict[str, Any] = described(folder)
+    kept = kept_rows(folder)
+    keys: list[Key] = [(name, variant) for name, variant in content["pieces"]]
+    rows = tuple(kept[key].row for key in keys if key in kept)
+    variants = tuple(SurveyVariant.model_validate(one) for one in content["variants"])
+    made, seconds = content["made"], content["seconds"]
+    return SurveyReport(
+        graphdoctor_version=__version__,
+        name=content["name"],
+        started=content["started"],
+        seconds=seconds,
+        options=content["options"],
+        shard=content["shard"],
+        engine=content["engine"],
+        variants=variants,
+        rows=rows,
+        planned=len(keys),
+        kept=content["kept"],
+        summary=summarize(rows, [one.name for one in variants], seconds=seconds, made=made),
+        notes=tuple(content["notes"]),
+    )
+
+
+def last_survey(settings: Settings) -> Path:
+    """The folder of the last survey.
+
+    Args:
+        settings: The project's.
+
+    Raises:
+        GraphDoctorError: There is none.
+    """
+    found = [path for path in store_of(settings).surveys() if (path / SURVEY_FILE).is_file()]
+    if not found:
+        raise GraphDoctorError("There is no survey here.", hint="Run graphdoctor survey 'models/*.py' first.")
+    return found[0]

@@ -1,0 +1,235 @@
+"""How a piece of a survey came out: from its diagnosis, its bench and how its processes ended.
+
+Each status is decided by fields that say what happened, never by the words of a message.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from graphdoctor.rules.gate.check import empty_text, refused_call, trouble_of
+from graphdoctor.rules.gate.gaps import missing_records
+
+if TYPE_CHECKING:
+    from graphdoctor.facts.bench import BenchReport, Variant
+    from graphdoctor.facts.diagnosis import Diagnosis
+    from graphdoctor.facts.recording import CallError
+    from graphdoctor.facts.run import ProbeExit
+    from graphdoctor.facts.survey import SurveyStage, SurveyStatus
+    from graphdoctor.probe.wire import HintCode, PhaseKind
+
+_OUT_OF_MEMORY = frozenset({"MemoryError", "torch.OutOfMemoryError", "torch.cuda.OutOfMemoryError"})
+_LOADING: Collection[PhaseKind | None] = frozenset(
+    {
+        None,
+        "importing torch",
+        "importing the target",
+        "making the target",
+        "keeping the state of the target",
+        "making the inputs of call {index}",
+    }
+)
+_EAGER: PhaseKind = "trying call {index} without torch.compile"
+_NO_INPUTS: Collection[HintCode | None] = frozenset({"no_inputs", "unusable_input"})
+_UNUSABLE_HERE: Collection[HintCode | None] = frozenset(
+    {
+        "unusable_device",
+        "unusable_dtype",
+        "no_batch",
+        "unusable_batch",
+        "mode_and_options",
+        "refused_compile_arguments",
+        "unknown_argument",
+        "unknown_config",
+        "config_type",
+        "no_gradient",
+        "no_blocks",
+        "no_torch",
+    }
+)
+_PARTS: tuple[tuple[str, SurveyStage], ...] = (
+    ("_inductor", "inductor"),
+    ("_functorch", "aot"),
+    ("_dynamo", "dynamo"),
+)
+_FRAME = re.compile(r'^ *File "[^"\n]*[/\\]torch[/\\](_inductor|_functorch|_dynamo)[/\\]', re.MULTILINE)
+_CHAINED = "\nThe above exception was the direct cause of the following exception:\n"
+_BACKEND_FAILED = "torch._dynamo.exc.BackendCompilerFailed"
+_MAX_TRACEBACK = 8_000
+
+
+@dataclass(frozen=True)
+class PieceOutcome:
+    """How a piece came out.
+
+    Args:
+        status: The status.
+        stage: What failed; None where nothing did.
+        error: Why.
+        error_type: Type of the exception.
+        traceback: Of the exception.
+    """
+
+    status: SurveyStatus
+    stage: SurveyStage | None = None
+    error: str | None = None
+    error_type: str | None = None
+    traceback: str | None = None
+
+
+OK = PieceOutcome("ok")
+
+
+def outcome_of(diagnosis: Diagnosis) -> PieceOutcome:
+    """What a recorded run says of its piece.
+
+    Args:
+        diagnosis: Of the run.
+    """
+    refusal = refused_call(diagnosis)
+    if refusal is not None and refusal.error is not None:
+        return _failed_compile(refusal.error, diagnosis)
+    failed = next((call.error for call in diagnosis.calls if call.error is not None), None)
+    if failed is not None:
+        return _failed_call(failed, diagnosis)
+    if diagnosis.exit.reason != "finished":
+        return ended_early(diagnosis.exit)
+    if missing_records(diagnosis) is None and (trouble := trouble_of(diagnosis)) is not None:
+        return PieceOutcome("crashed", "call", trouble)
+    if (empty := empty_text(diagnosis, None)) is not None:
+        return PieceOutcome("not_compiled", "dynamo", empty)
+    return OK
+
+
+def ended_early(exit_: ProbeExit, *, stage: SurveyStage = "call") -> PieceOutcome:
+    """What a process says of its piece that ended before it was done.
+
+    Args:
+        exit_: How it ended.
+        stage: What it was doing if it was past loading.
+    """
+    kind = exit_.phase_kind
+    where: SurveyStage = "load" if kind in _LOADING else "eager" if kind == _EAGER else stage
+    message, trace = exit_.message or "Its process ended early.", cut(exit_.traceback)
+    if exit_.stopped_for == "timeout" or exit_.reason == "timeout":
+        return PieceOutcome("timeout", where, message)
+    if exit_.stopped_for == "memory" or exit_.error_type in _OUT_OF_MEMORY:
+        return PieceOutcome("out_of_memory", where, message, exit_.error_type, trace)
+    if exit_.reason == "killed" or (exit_.reason == "exited" and where != "load"):
+        return PieceOutcome("crashed", where, message, None, trace)
+    if exit_.hint_code in _NO_INPUTS:
+        return PieceOutcome("no_inputs", "load", message)
+    if exit_.hint_code in _UNUSABLE_HERE:
+        return PieceOutcome("skipped", "load", message)
+    status: SurveyStatus = "load_failed" if where == "load" else "crashed"
+    return PieceOutcome(status, where, message, exit_.error_type, trace)
+
+
+def outcome_of_bench(report: BenchReport) -> PieceOutcome:
+    """What a bench says of its piece, which ran when it was recorded.
+
+    Args:
+        report: Of eager mode and one way to compile it.
+    """
+    eager, *others = report.variants
+    if eager.status == "failed":
+        found = _of_variant(eager, "eager", "eager_failed")
+        return found if found.stage == "eager" else PieceOutcome(found.status, "eager", found.error)
+    own = others[0]
+    match own.status:
+        case "ok":
+            return OK
+        case "skipped":
+            return PieceOutcome("skipped", "bench", own.reason)
+        case "wrong":
+            return PieceOutcome("wrong", _part(own), own.reason)
+    if own.exit is None:
+        # It never stops compiling: it runs, and can't be timed.
+        return OK
+    return _of_variant(own, _part(own) or "bench", "compile_failed")
+
+
+def _of_variant(variant: Variant, stage: SurveyStage, failed: SurveyStatus) -> PieceOutcome:
+    exit_ = variant.exit
+    if exit_ is not None:
+        found = ended_early(exit_, stage=stage)
+        if found.status in ("timeout", "out_of_memory") or exit_.reason in ("killed", "exited"):
+            return PieceOutcome(found.status, stage, found.error, found.error_type, found.traceback)
+        trace = cut(exit_.traceback)
+        return PieceOutcome(failed, stage, exit_.message or variant.reason, exit_.error_type, trace)
+    return PieceOutcome(failed, stage, variant.reason)
+
+
+def _part(variant: Variant) -> SurveyStage | None:
+    """The part of the compiler where a variant goes wrong, if following it down found that."""
+    first = None if variant.stages is None else variant.stages.first
+    if first is None:
+        return None
+    if first.startswith("aot_eager"):
+        return "aot"
+    return "inductor" if first == "inductor" else "dynamo" if first == "eager" else "backend"
+
+
+def _failed_compile(error: CallError, diagnosis: Diagnosis) -> PieceOutcome:
+    if error.type in _OUT_OF_MEMORY:
+        return PieceOutcome("out_of_memory", "call", _words(error), error.type, cut(error.traceback))
+    backend = diagnosis.target.compile_arguments.get("backend")
+    stage = compiler_stage(error.type, error.traceback, backend=backend)
+    return PieceOutcome("compile_failed", stage, _words(error), error.type, cut(error.traceback))
+
+
+def _failed_call(error: CallError, diagnosis: Diagnosis) -> PieceOutcome:
+    """A call raised, and not because torch.compile refused it."""
+    if error.type in _OUT_OF_MEMORY:
+        where: SurveyStage = "call" if error.eager == "ok" else "eager"
+        return PieceOutcome("out_of_memory", where, _words(error), error.type, cut(error.traceback))
+    if error.eager == "ok":
+        return _failed_compile(error, diagnosis)
+    words = f"{error.eager}: {error.eager_message}" if error.eager and error.eager_message else _words(error)
+    return PieceOutcome("eager_failed", "eager", _first_line(words), error.eager or error.type, cut(error.traceback))
+
+
+def compiler_stage(error_type: str, traceback: str, *, backend: object) -> SurveyStage:
+    """The part of the compiler that raised an exception.
+
+    The exception's own module tells, or the innermost frame in one of the folders of torch's parts (``_dynamo``,
+    ``_functorch``, ``_inductor``; 2.11 to 2.15), in the traceback of the first of chained exceptions.
+
+    Args:
+        error_type: Qualified type name.
+        traceback: As Python prints it.
+        backend: The backend that was asked for.
+    """
+    found = _FRAME.findall(traceback.partition(_CHAINED)[0])
+    by_folder: SurveyStage | None = dict(_PARTS)[found[-1]] if found else None
+    if error_type.startswith("torch._inductor."):
+        return "inductor"
+    if error_type == _BACKEND_FAILED:
+        if backend != "inductor":
+            return "aot" if by_folder == "aot" else "backend"
+        return "aot" if by_folder == "aot" else "inductor"
+    if error_type.startswith("torch._dynamo."):
+        return "dynamo"
+    return by_folder or "call"
+
+
+def cut(traceback: str | None) -> str | None:
+    """A traceback short enough for a table: its beginning and its end."""
+    if traceback is None or len(traceback) <= _MAX_TRACEBACK:
+        return traceback
+    half = _MAX_TRACEBACK // 2
+    return f"{traceback[:half]}\n…\n{traceback[-half:]}"
+
+
+def _words(error: CallError) -> str:
+    name = error.type.rpartition(".")[2]
+    return _first_line(f"{name}: {error.message}" if error.message else name)
+
+
+def _first_line(text: str) -> str:
+    """The first line that says something; torch's own errors end theirs with a colon at times."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [text]
+    return " ".join(lines[: 2 if lines[0].endswith(":") else 1])[:500]

@@ -1,0 +1,604 @@
+"""One piece of a survey: a target in one variant, from its program to its row.
+
+Comes in: a ``SurveyPiece``, which can be sent to another process or machine. Goes out: a ``PieceResult``, all that is
+kept of it; its recordings are removed. What fails becomes the row, so that it costs no other piece.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import hashlib
+import os
+import platform
+import shutil
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from graphdoctor.commands.settings import Settings
+from graphdoctor.commands.work.record import Setup
+from graphdoctor.commands.work.survey_outcome import OK, PieceOutcome, cut, ended_early, outcome_of, outcome_of_bench
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.survey import SurveyCause, SurveyRow, SurveyStatus
+from graphdoctor.probe.wire import READS_FILE, ReadsRecord
+from graphdoctor.rules.gate.gaps import missing_records
+from graphdoctor.trials.launch.child import Watching, interpreter, record
+from graphdoctor.trials.launch.request import Measured, Request, parse_target
+
+if TYPE_CHECKING:
+    from graphdoctor.facts.bench import BenchReport
+    from graphdoctor.facts.diagnosis import Diagnosis, Finding
+    from graphdoctor.facts.export import ExportReport
+    from graphdoctor.facts.result import Result
+    from graphdoctor.facts.spec import RunSpec
+    from graphdoctor.facts.survey import SurveyStage
+    from graphdoctor.trials.launch.warm import WarmProbes
+
+_RECORDING = "recording"
+_MAX_FILE_BYTES = 32 * 2**20
+_GIB = 2**30
+_OF_RECORDS = ("break_sites", "skipped_frames", "recompiles", "frames_over_limit")
+"""Counts of torch's records: too low where it left one out."""
+_COUNTED: tuple[SurveyStatus, ...] = ("ok", "wrong", "not_compiled")
+"""Of the others, counts are those until the end that came too early: not what the program would have."""
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What a catalog writes a target's program of.
+
+    Args:
+        library: The library's name.
+        version: Its version.
+        name: The architecture's.
+    """
+
+    library: str
+    version: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """What is measured of each piece, and within which limits.
+
+    Args:
+        bench: Beside eager mode.
+        export: Whether it exports.
+        fix: Try fixes of its first finding.
+        timeout_s: Seconds until the piece is stopped.
+        memory_gib: GiB above which a process of it is stopped; None for no limit.
+    """
+
+    bench: bool = False
+    export: bool = False
+    fix: bool = False
+    timeout_s: float = 600.0
+    memory_gib: float | None = None
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """The limit in bytes."""
+        return None if self.memory_gib is None else int(self.memory_gib * _GIB)
+
+
+@dataclass(frozen=True)
+class SurveyPiece:
+    """The work for one row.
+
+    Args:
+        name: What the target is called.
+        family: Its group.
+        variant: The variant's name.
+        spec: How to compile and call the target; its text is in it.
+        architecture: What its program is written of; None for a program of the user's.
+        programs: Where programs of catalogs are, if this process can see it.
+        python: The interpreter; None for ours.
+        measured: What to measure.
+        plan: A digest of all that is known of it before it runs.
+        draw: Makes a page; None for none.
+    """
+
+    name: str
+    family: str | None
+    variant: str
+    spec: RunSpec
+    architecture: Architecture | None
+    programs: str
+    python: str | None
+    measured: Measuring
+    plan: str
+    draw: Callable[[Result], str] | None = None
+
+
+@dataclass(frozen=True)
+class PieceResult:
+    """What is kept of a piece.
+
+    Args:
+        row: Its row.
+        plan: The piece's own digest.
+        page: Its page.
+        program: The text of its program, where a catalog wrote it.
+        files: Digests of the user's files that it read, by path.
+    """
+
+    row: SurveyRow
+    plan: str
+    page: str | None = None
+    program: str | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+def work_on(piece: SurveyPiece) -> PieceResult:
+    """Work on one piece.
+
+    Args:
+        piece: The piece.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="graphdoctor-survey-"))
+    try:
+        with _Deadline(piece.measured.timeout_s) as deadline:
+            return _Worker(piece, folder, deadline).result()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Deadline:
+    """Interrupts this process as Ctrl-C would when a piece has taken too long.
+
+    Args:
+        seconds: How long it may take.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.is_over = False
+        self._end = time.monotonic() + seconds
+        self._before: Any = None
+
+    @property
+    def left_s(self) -> float:
+        """Seconds that are left, at least a moment."""
+        return max(self._end - time.monotonic(), 0.001)
+
+    def __enter__(self) -> _Deadline:
+        # Only the main thread gets signals; elsewhere each process has its limit, but not all of them together.
+        if threading.current_thread() is threading.main_thread() and hasattr(signal, "setitimer"):
+            self._before = signal.signal(signal.SIGALRM, self._interrupt)
+            signal.setitimer(signal.ITIMER_REAL, self.seconds)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.cancel()
+
+    def cancel(self) -> None:
+        """No longer interrupt."""
+        if self._before is not None:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, self._before)
+            self._before = None
+
+    def _interrupt(self, _signal: int, _frame: object) -> None:
+        self.is_over = True
+        raise KeyboardInterrupt
+
+
+class _Worker:
+    """Works on one piece.
+
+    Args:
+        piece: The piece.
+        folder: Where its recordings go.
+        deadline: When it is stopped.
+    """
+
+    def __init__(self, piece: SurveyPiece, folder: Path, deadline: _Deadline) -> None:
+        self._piece = piece
+        self._recording = folder / _RECORDING
+        self._deadline = deadline
+        self._begun = time.monotonic()
+        self._started = datetime.datetime.now(datetime.UTC)
+        self._stage: SurveyStage = "load"
+        self._program: Path | None = None
+        self._spec = piece.spec
+        self._diagnosis: Diagnosis | None = None
+        self._bench: BenchReport | None = None
+        self._export: ExportReport | None = None
+        self._gaps: list[str] = []
+
+    def result(self) -> PieceResult:
+        """All steps, as far as they go."""
+        try:
+            outcome = self._outcome()
+        except KeyboardInterrupt:
+            if not self._deadline.is_over:
+                raise
+            outcome = self._too_late()
+        except GraphDoctorError as error:
+            is_loaded = self._stage not in ("prepare", "load")
+            status: SurveyStatus = "crashed" if is_loaded else "load_failed"
+            outcome = PieceOutcome(status, self._stage, error.message)
+        if self._deadline.is_over and outcome.status != "timeout":
+            # Whatever was going on ended as it does when it's interrupted, which says nothing of the program.
+            outcome = self._too_late()
+        self._deadline.cancel()
+        page = self._page()
+        files = self._files_read()
+        return PieceResult(
+            self._row(outcome, files, has_page=page is not None),
+            self._piece.plan,
+            page,
+            None if self._program is None else self._program.read_text(encoding="utf-8"),
+            files,
+        )
+
+    def _too_late(self) -> PieceOutcome:
+        return PieceOutcome("timeout", self._stage, f"It was stopped after {self._deadline.seconds:g} s.")
+
+    def _outcome(self) -> PieceOutcome:
+        measured = self._piece.measured
+        is_long = measured.bench or measured.export or measured.fix
+        with contextlib.ExitStack() as stack:
+            warm = stack.enter_context(_warm(self._piece.python)) if is_long or self._piece.architecture else None
+            refused = self._prepare(warm)
+            if refused is not None:
+                return refused
+            request = Request.of(self._spec, Measured(coverage=True, reads=True))
+            setup = self._setup(warm)
+            outcome = self._recorded(request, setup)
+            if outcome != OK:
+                return outcome
+            # A fix that fails, or an export, says nothing against the row.
+            if measured.fix:
+                self._treat(request, setup)
+            if measured.bench:
+                outcome = self._measured(request, setup)
+            if measured.export and outcome == OK:
+                self._exported(request, setup)
+            return outcome
+
+    def _setup(self, warm: WarmProbes | None) -> Setup:
+        watching = Watching(on_phase=_ignore, on_output=_ignore)
+        memory = self._piece.measured.memory_bytes
+        limit = self._deadline.left_s
+        return Setup(Settings(), watching, self._piece.python, limit, warm=warm, memory_bytes=memory)
+
+    def _prepare(self, warm: WarmProbes | None) -> PieceOutcome | None:
+        """Write the target's program where a catalog has it; why there is none."""
+        wanted = self._piece.architecture
+        if wanted is None:
+            return None
+        from graphdoctor.facts.catalog import Refusal
+        from graphdoctor.trials.launch.catalog import write_program
+
+        self._stage = "prepare"
+        shared = Path(self._piece.programs)
+        folder = shared if shared.is_dir() else self._recording.parent
+        found = write_program(
+            wanted.library,
+            wanted.name,
+            folder,
+            python=interpreter(self._piece.python),
+            timeout_s=self._deadline.left_s,
+            memory_bytes=self._piece.measured.memory_bytes,
+            warm=warm,
+            version=wanted.version,
+        )
+        if isinstance(found, Refusal):
+            status: SurveyStatus = "load_failed" if found.kind == "too_large" else found.kind
+            return PieceOutcome(status, "prepare", found.message, traceback=cut(found.traceback))
+        self._program = Path(found.path)
+        self._spec = replace(self._spec, target=found.path)
+        self._stage = "load"
+        return None
+
+    def _recorded(self, request: Request, setup: Setup) -> PieceOutcome:
+        if self._piece.measured.bench:
+            from graphdoctor.commands.work.bench import quick
+
+            request = quick(request)
+        self._recording.mkdir()
+        ended = record(
+            request,
+            self._recording,
+            python=setup.interpreter,
+            timeout_s=self._deadline.left_s,
+            watching=setup.watching,
+            memory_bytes=setup.memory_bytes,
+            warm=setup.warm,
+        )
+        self._stage = "call"
+        self._diagnosis = self._diagnosed().diagnosis
+        if ended.reason == "interrupted" and self._deadline.is_over:
+            outcome = ended_early(ended)
+            return PieceOutcome("timeout", outcome.stage, f"It was stopped after {self._deadline.seconds:g} s.")
+        return outcome_of(self._diagnosis)
+
+    def _diagnosed(self, *, is_page: bool = False) -> Result:
+        from graphdoctor.commands.work.diagnose import Needs, diagnose_recording
+
+        needs = Needs(guards=True, picture=True, is_page=True) if is_page else Needs()
+        return diagnose_recording(self._recording, needs=needs)
+
+    def _treat(self, request: Request, setup: Setup) -> None:
+        from graphdoctor.commands.work.fix import Trials, try_fixes
+        from graphdoctor.facts.spec import Timing
+        from graphdoctor.rules.diagnosis.selection import Selection
+
+        diagnosis = self._diagnosis
+        assert diagnosis is not None
+        if not diagnosis.findings:
+            return
+        self._stage = "fix"
+        trials = Trials(is_unsafe_tried=False, timing=Timing.none, jobs=1, memory_gib=self._piece.measured.memory_gib)
+        selection = Selection(select=(diagnosis.findings[0].code,))
+        with self._surviving("Fixes weren't tried"):
+            try_fixes(request, self._recording, trials, selection, setup)
+            self._diagnosis = self._diagnosed().diagnosis
+        self._stage = "call"
+
+    def _measured(self, request: Request, setup: Setup) -> PieceOutcome:
+        from graphdoctor.commands.work.bench import Benching, bench_target
+        from graphdoctor.studies.bench.variants import variants_of
+
+        assert self._diagnosis is not None
+        self._stage = "bench"
+        ways = variants_of((), request.spec, is_all=False)
+        self._bench = bench_target(request, self._recording, self._diagnosis, Benching(ways), setup)
+        return outcome_of_bench(self._bench)
+
+    def _exported(self, request: Request, setup: Setup) -> None:
+        from graphdoctor.commands.work.export import Exporting, export_target
+
+        assert self._diagnosis is not None
+        self._stage = "export"
+        with self._surviving("It wasn't exported"):
+            asked = Exporting(is_tried=False, dynamic=False)
+            self._export = export_target(request, self._recording, self._diagnosis, asked, setup)
+
+    @contextlib.contextmanager
+    def _surviving(self, what: str) -> Iterator[None]:
+        """What is measured besides costs the row nothing if it fails, or if the time is up."""
+        try:
+            yield
+        except GraphDoctorError as error:
+            self._gaps.append(f"{what}: {error.message}")
+        except KeyboardInterrupt:
+            if not self._deadline.is_over:
+                raise
+            self._gaps.append(f"{what}: the piece was stopped after {self._deadline.seconds:g} s.")
+            self._deadline.is_over = False
+
+    def _page(self) -> str | None:
+        if self._piece.draw is None or self._diagnosis is None:
+            return None
+        try:
+            return self._piece.draw(self._diagnosed(is_page=True))
+        except Exception as error:  # noqa: BLE001 - a row isn't lost for its page
+            self._gaps.append(f"Its page couldn't be made: {type(error).__name__}: {error}")
+            return None
+
+    def _files_read(self) -> dict[str, str]:
+        """Digests of the user's files that the run read, by their paths, below the working directory relative to it."""
+        reads = _reads(self._recording)
+        files = {os.path.realpath(file) for file in reads["files"]}
+        if self._piece.architecture is None:
+            with contextlib.suppress(GraphDoctorError):
+                files.update(filter(None, [parse_target(self._spec.target).file]))
+        here = Path.cwd().resolve()
+        own, package = os.path.realpath(self._recording.parent), os.path.realpath(Path(__file__).parent.parent)
+        installed = tuple(f"{prefix}{os.sep}" for prefix in (*reads["prefix"], own, package))
+        found: dict[str, str] = {}
+        if self._program is not None and (digest := file_digest(self._program)) is not None:
+            # Under the path that it has where the survey is kept: a node may have written it elsewhere.
+            found[self._piece.spec.target] = digest
+        for path in sorted(map(Path, files)):
+            is_users = path.is_relative_to(here) or path.suffix == ".py"
+            if not is_users or str(path).startswith(installed) or path == self._program:
+                continue
+            if (digest := file_digest(path)) is not None:
+                found[path.relative_to(here).as_posix() if path.is_relative_to(here) else str(path)] = digest
+        return found
+
+    # The row.
+
+    def _row(self, outcome: PieceOutcome, files: Mapping[str, str], *, has_page: bool) -> SurveyRow:
+        piece, spec = self._piece, self._piece.spec
+        wanted = piece.architecture
+        values: dict[str, Any] = {
+            "name": piece.name,
+            "target": spec.target,
+            "family": piece.family,
+            "variant": piece.variant,
+            "status": outcome.status,
+            "stage": outcome.stage,
+            "error": outcome.error,
+            "error_type": outcome.error_type,
+            "traceback": outcome.traceback,
+            "library": None if wanted is None else f"{wanted.library} {wanted.version}",
+            "host": platform.node() or None,
+            "dtype": spec.dtype,
+            "batch": spec.batch,
+            "seconds": time.monotonic() - self._begun,
+            "started": self._started.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "fingerprint": fingerprint_of(piece.plan, files),
+            "report": f"pages/{page_name(piece.name, piece.variant)}" if has_page else None,
+        }
+        if self._diagnosis is not None:
+            values |= self._diagnosis_values(self._diagnosis, outcome.status)
+        if self._bench is not None:
+            values |= _bench_values(self._bench)
+        if self._export is not None:
+            values["exports"] = self._export.best is not None
+            if self._export.best is None:
+                values |= _export_values(self._export)
+        return SurveyRow(**values, gaps=tuple(self._gaps))
+
+    def _diagnosis_values(self, diagnosis: Diagnosis, status: SurveyStatus) -> dict[str, Any]:
+        from graphdoctor.facts.command import command_line
+
+        summary, environment = diagnosis.summary, diagnosis.environment
+        asked = self._piece.spec
+        target = diagnosis.target.model_copy(
+            update={"text": asked.target, "compile_arguments": asked.compile_arguments()}
+        )
+        is_benched = self._piece.measured.bench
+        values: dict[str, Any] = {
+            "torch": environment.torch,
+            "python": environment.python,
+            "device": _device(self._spec.device, environment.device_name),
+            "command": command_line(target, "bench" if is_benched else "explain"),
+            "causes": tuple(_cause(finding) for finding in diagnosis.findings),
+        }
+        if status not in _COUNTED:
+            return values
+        values |= {
+            "calls": summary.calls,
+            "break_sites": summary.break_sites,
+            "skipped_frames": summary.skipped_frames,
+            "recompiles": summary.recompiles,
+            "frames_over_limit": summary.frames_over_limit,
+            "graphs": summary.graphs,
+            "coverage": summary.coverage,
+            "compile_s": summary.compile_time_s,
+            "is_steady": _is_steady(diagnosis),
+            "peak_memory_bytes": diagnosis.exit.peak_memory_bytes,
+        }
+        if missing_records(diagnosis) is not None:
+            values |= dict.fromkeys(_OF_RECORDS)
+        self._gaps += [gap.message for gap in diagnosis.gaps]
+        return values
+
+
+def _bench_values(report: BenchReport) -> dict[str, Any]:
+    eager, own = report.variants[0], report.variants[1]
+    values: dict[str, Any] = {
+        "compile_cold_s": own.compile_cold_s,
+        "compile_warm_s": own.compile_warm_s,
+        "call_us": None if own.call_us is None else own.call_us.median,
+        "eager_us": None if eager.call_us is None else eager.call_us.median,
+        "correct": own.correct,
+        "is_noisy": None if report.noise is None else report.noise.is_noisy,
+        "noise": None if report.noise is None else report.noise.ratio,
+        "peak_memory_bytes": own.peak_memory_bytes,
+    }
+    if own.speedup is not None:
+        values |= {
+            "speedup": own.speedup.ratio,
+            "speedup_low": own.speedup.low,
+            "speedup_high": own.speedup.high,
+        }
+    return values
+
+
+def _export_values(report: ExportReport) -> dict[str, Any]:
+    """Why a target doesn't export: strict and not may stop at one line, or at two."""
+    stops = [_cause(blocker.finding) for way in report.ways for blocker in way.blockers]
+    causes = {(one.code, one.location, one.message): one for one in stops}
+    return {"export_error": stops[0].message if stops else report.text, "export_causes": tuple(causes.values())}
+
+
+def _cause(finding: Finding) -> SurveyCause:
+    fixes = sorted(finding.fixes, key=lambda fix: fix.verdict != "verified")
+    fix = fixes[0] if fixes else None
+    cost, place = finding.cost, finding.location
+    return SurveyCause(
+        code=finding.code,
+        rule=finding.rule,
+        severity=finding.severity,
+        message=finding.message,
+        file=place.shown_file.replace("\\", "/"),
+        line=place.line,
+        function=place.function,
+        text=place.text,
+        package=place.package,
+        count=finding.count,
+        call_us=None if cost is None else cost.call_us,
+        compile_s=None if cost is None else cost.compile_s,
+        eager_frames=len(finding.effects.skipped_frames) + len(finding.effects.rest_eager_frames),
+        fix=None if fix is None else fix.title,
+        fix_verdict=None if fix is None else fix.verdict,
+        diff=None if fix is None or fix.verdict != "verified" else fix.diff,
+        fingerprint=finding.fingerprint,
+    )
+
+
+def _is_steady(diagnosis: Diagnosis) -> bool | None:
+    steadiness = diagnosis.summary.steadiness
+    return None if steadiness is None or steadiness.state is None else steadiness.state == "settled"
+
+
+def _device(asked: str | None, cuda: str | None) -> str | None:
+    """What it ran on; None where there is a GPU that the program may use by itself."""
+    if asked is not None and not asked.startswith("cuda"):
+        return asked
+    if asked is None:
+        return "cpu" if cuda is None else None
+    return cuda
+
+
+def page_name(name: str, variant: str) -> str:
+    """The file name of a piece's page, which no other piece has.
+
+    Args:
+        name: The target's name.
+        variant: The variant's.
+    """
+    plain = "".join(char if char.isalnum() or char in "-_." else "_" for char in f"{name}.{variant}")
+    digest = hashlib.sha256(f"{name}\0{variant}".encode()).hexdigest()[:8]
+    return f"{plain[:80].strip('.')}-{digest}.html"
+
+
+def fingerprint_of(plan: str, files: Mapping[str, str]) -> str:
+    """What a row depends on.
+
+    Args:
+        plan: The piece's digest.
+        files: Digests of the files that it read, by path.
+    """
+    content = orjson.dumps([plan, sorted(files.items())])
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def file_digest(path: Path) -> str | None:
+    """A digest of a file's content; None if it can't be read, or is very large."""
+    try:
+        if path.stat().st_size > _MAX_FILE_BYTES:
+            return None
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    except OSError:
+        return None
+
+
+def _reads(recording: Path) -> ReadsRecord:
+    """What a run read; nothing if it ended early."""
+    try:
+        found: ReadsRecord = orjson.loads((recording / READS_FILE).read_bytes())
+    except (OSError, ValueError):
+        return {"files": [], "missing": [], "search_path": [], "prefix": [], "unseen": []}
+    return found
+
+
+@contextlib.contextmanager
+def _warm(python: str | None) -> Iterator[WarmProbes]:
+    from graphdoctor.trials.launch.child import probe_command
+    from graphdoctor.trials.launch.warm import WarmProbes
+
+    warm = WarmProbes(probe_command(interpreter(python)))
+    try:
+        yield warm
+    finally:
+        warm.close()
+
+
+def _ignore(_: object) -> None:
+    """Nobody looks on."""

@@ -1,0 +1,406 @@
+"""What a survey is asked for, as pieces: the list's entries spelled out, each with every variant.
+
+Comes in: entries, variants and the settings that all share. Goes out: a ``Plan``; nothing has run yet, but for asking
+libraries which architectures they have.
+"""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import glob
+import hashlib
+import importlib.metadata
+import subprocess
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from graphdoctor import __version__
+from graphdoctor.commands.settings.survey_file import ListedTargets, ListedVariant
+from graphdoctor.commands.settings.values import Values
+from graphdoctor.commands.work.survey_piece import Architecture, Measuring, SurveyPiece
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.spec import RunSpec
+from graphdoctor.facts.survey import SurveyVariant
+from graphdoctor.studies.bench.variants import DEFAULT, VariantSpec, name_of, parse_variant
+from graphdoctor.trials.launch.child import interpreter
+from graphdoctor.trials.launch.discover import ready_target
+
+if TYPE_CHECKING:
+    from graphdoctor.facts.result import Result
+
+_CATALOG_S = 300.0
+"""How long a library may take to list its architectures."""
+
+_VERSION_S = 60.0
+_SETTINGS = ("dtype", "batch", "device", "python")
+"""What a variant of a survey can change besides how torch compiles."""
+
+_OF_TARGETS = ("target", "inputs")
+_MOST_NAMED = 5
+_READ_NO_MODE = ("eager", "aot_eager", "aot_eager_decomp_partition")
+"""Backends that log that they ignore ``mode`` and ``options`` (torch/_dynamo/backends, 2.13)."""
+
+
+@dataclass(frozen=True)
+class SurveyAsked:
+    """What a survey is asked for.
+
+    Args:
+        name: Its name.
+        targets: The entries of the list.
+        variants: The ways to compile all of them; empty for the one that ``run`` says.
+        run: What all runs share.
+        python: The interpreter; None for ours.
+        measured: What to measure.
+        shard: The part to run, as number from 1 and count; None for all.
+    """
+
+    name: str
+    targets: Sequence[ListedTargets]
+    variants: Sequence[ListedVariant]
+    run: RunSpec
+    python: str | None
+    measured: Measuring
+    shard: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will run.
+
+    Args:
+        pieces: One for each row, in the order of the list.
+        variants: The variants.
+        notes: What was left out, in sentences.
+    """
+
+    pieces: tuple[SurveyPiece, ...]
+    variants: tuple[SurveyVariant, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Target:
+    name: str
+    family: str | None
+    text: str
+    architecture: Architecture | None
+    python: str | None
+    run: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _Variant:
+    name: str
+    python: str | None
+    run: Mapping[str, Any]
+
+
+def plan_survey(
+    asked: SurveyAsked,
+    programs: Path,
+    draw: Callable[[Result], str] | None,
+    on_phase: Callable[[str], None],
+) -> Plan:
+    """The pieces of a survey.
+
+    Args:
+        asked: What it is asked for.
+        programs: Where programs of catalogs go.
+        draw: Makes a page of a piece; None for no pages.
+        on_phase: Called with what is being done.
+
+    Raises:
+        GraphDoctorError: A pattern matches nothing, a library isn't installed, two targets or variants have one name,
+            or there is no such interpreter.
+    """
+    notes: list[str] = []
+    targets = _distinct(
+        [target for entry in asked.targets for target in _spelled_out(entry, asked, programs, notes, on_phase)]
+    )
+    variants = _variants(asked)
+    notes += _without_effect(asked.run, variants)
+    versions = _Versions()
+    pieces = []
+    for target in targets:
+        for variant in variants:
+            python = variant.python or target.python or asked.python
+            spec = replace(asked.run, **{**target.run, **variant.run, "target": target.text})
+            pieces.append(
+                SurveyPiece(
+                    name=target.name,
+                    family=target.family,
+                    variant=variant.name,
+                    spec=spec,
+                    architecture=target.architecture,
+                    programs=str(Path(target.text).parent),
+                    python=python,
+                    measured=asked.measured,
+                    plan=_digest(spec, target, python, versions.torch(python), asked.measured),
+                    draw=draw,
+                )
+            )
+    shown = tuple(
+        SurveyVariant(
+            name=variant.name,
+            settings=_settings(replace(asked.run, **variant.run)),
+            python=variant.python,
+            torch=versions.torch(variant.python or asked.python),
+        )
+        for variant in variants
+    )
+    return Plan(tuple(_shard(pieces, asked.shard)), shown, tuple(notes))
+
+
+def _shard(pieces: Sequence[SurveyPiece], shard: tuple[int, int] | None) -> Iterable[SurveyPiece]:
+    """Every so many-th piece, so that each shard has some of the long ones."""
+    return pieces if shard is None else pieces[shard[0] - 1 :: shard[1]]
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """Read ``3/8``.
+
+    Raises:
+        GraphDoctorError: It isn't a number from 1, a slash and the number of shards.
+    """
+    number, slash, count = text.partition("/")
+    if slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count):
+        return int(number), int(count)
+    raise GraphDoctorError(
+        f"--shard {text} isn't a part of a survey.", hint="Write --shard 3/8 for the third of eight."
+    )
+
+
+# Targets.
+
+
+def listed_text(text: str) -> ListedTargets:
+    """An entry of the command line: a pattern of files, or a target.
+
+    Args:
+        text: As it was written.
+    """
+    return (
+        ListedTargets(pattern=text) if glob.has_magic(text) and not Path(text).exists() else ListedTargets(target=text)
+    )
+
+
+def _spelled_out(
+    entry: ListedTargets, asked: SurveyAsked, programs: Path, notes: list[str], on_phase: Callable[[str], None]
+) -> Iterator[_Target]:
+    if entry.target is not None:
+        yield _Target(entry.name or entry.target, entry.family, entry.target, None, entry.python, entry.run)
+    elif entry.pattern is not None:
+        yield from _of_pattern(entry, entry.pattern, notes)
+    elif entry.library is not None:
+        on_phase(f"listing what {entry.library} has")
+        yield from _of_library(entry, entry.library, asked, programs)
+
+
+def _of_pattern(entry: ListedTargets, pattern: str, notes: list[str]) -> Iterator[_Target]:
+    matching = glob.glob(pattern, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
+    found = sorted(path for path in matching if path.endswith(".py") and Path(path).is_file())
+    if not found:
+        raise GraphDoctorError(f"No Python file matches {pattern!r}.", hint=_near_folder(pattern))
+    files = [path for path in found if not _is_excluded(path, entry.exclude)]
+    ready = [path for path in files if ready_target(Path(path)) is not None]
+    if not ready:
+        raise GraphDoctorError(
+            f"None of the {len(found)} files that match {pattern!r} has a target and its inputs.",
+            hint="A file needs build() or one module class, and example_inputs(); or list it as file.py:name.",
+        )
+    if others := [path for path in files if path not in set(ready)]:
+        named = ", ".join(others[:_MOST_NAMED]) + (", …" if len(others) > _MOST_NAMED else "")
+        notes.append(f"{len(others)} of {len(files)} files that match {pattern} have no target with inputs: {named}.")
+    folders = {str(Path(path).parent) for path in ready}
+    for path in ready:
+        family = entry.family or (Path(path).parent.as_posix() if len(folders) > 1 else None)
+        name = Path(path).with_suffix("").as_posix()
+        yield _Target(name, family, path, None, entry.python, entry.run)
+
+
+def _near_folder(pattern: str) -> str | None:
+    folder = Path(pattern).parent
+    if glob.has_magic(str(folder)) or folder.is_dir():
+        return None
+    return f"There is no folder {folder}."
+
+
+def _is_excluded(text: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatch.fnmatchcase(text, pattern) for pattern in patterns)
+
+
+def _of_library(entry: ListedTargets, library: str, asked: SurveyAsked, programs: Path) -> Iterator[_Target]:
+    from graphdoctor.trials.launch.catalog import architectures, file_name
+
+    python = entry.python or asked.python
+    catalog = architectures(library, python=interpreter(python), timeout_s=_CATALOG_S)
+    kept = [
+        one
+        for one in catalog.architectures
+        if (not entry.only or _is_excluded(one.name, entry.only)) and not _is_excluded(one.name, entry.exclude)
+    ]
+    if not kept:
+        names = [one.name for one in catalog.architectures]
+        near = [name for wanted in entry.only for name in difflib.get_close_matches(wanted, names, n=2)]
+        hint = f"Did you mean {' or '.join(near)}?" if near else f"It has {len(names)}, such as {names[0]}."
+        raise GraphDoctorError(f"No architecture of {library} {catalog.version} is left.", hint=hint)
+    for one in kept:
+        architecture = Architecture(library, catalog.version, one.name)
+        family = entry.family or one.family
+        text = programs_of(architecture, programs) / file_name(one.name)
+        # Architectures of two libraries can share a name.
+        yield _Target(f"{library}/{one.name}", family, str(text), architecture, entry.python, entry.run)
+
+
+def programs_of(architecture: Architecture, programs: Path) -> Path:
+    """The folder of a library's programs, as seen from the working directory where it is below it.
+
+    Args:
+        architecture: One of the library's.
+        programs: Where programs of catalogs go.
+    """
+    folder = programs / f"{architecture.library}-{architecture.version}"
+    return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
+
+
+def _distinct(targets: Iterable[_Target]) -> list[_Target]:
+    """Targets of which no two share a name; one that two entries have alike counts once."""
+    found: dict[str, _Target] = {}
+    for target in targets:
+        other = found.setdefault(target.name, target)
+        if (other.text, other.run, other.python) != (target.text, target.run, target.python):
+            raise GraphDoctorError(
+                f"Two targets are named {target.name!r}: {other.text} and {target.text}.",
+                hint="Give each its own name = … in the list.",
+            )
+    return list(found.values())
+
+
+# Variants.
+
+
+def variant_of_text(text: str, run: RunSpec) -> ListedVariant:
+    """A variant of the command line: what ``bench --variant`` takes, and dtype, batch, device and python.
+
+    Args:
+        text: Such as ``mode=reduce-overhead dtype=bfloat16``.
+        run: What all runs share.
+
+    Raises:
+        GraphDoctorError: It can't be read.
+    """
+    from graphdoctor.commands.settings.targets import checked_setting
+
+    own: dict[str, Any] = {}
+    rest: list[str] = []
+    for part in text.split():
+        name, equals, value = part.partition("=")
+        if equals and name in _SETTINGS:
+            own[name] = int(value) if name == "batch" and value.isdecimal() else value
+        else:
+            rest.append(part)
+    values = Values(f"--variant {text!r}: ")
+    python = values.text("python", own.pop("python")) if "python" in own else None
+    checked = {name: checked_setting(name, value, values) for name, value in own.items()}
+    changes = parse_variant(" ".join(rest), run).changes if rest or not (own or python) else {}
+    return ListedVariant(name=" ".join(text.split()), python=python, run={**changes, **checked})
+
+
+def _variants(asked: SurveyAsked) -> list[_Variant]:
+    if not asked.variants:
+        return [_Variant(name_of(asked.run), None, {})]
+    found: dict[str, _Variant] = {}
+    for listed in asked.variants:
+        run = {**_without_mode(listed.run, asked.run), **listed.run}
+        name = listed.name or _name(listed, asked.run)
+        if name in found:
+            raise GraphDoctorError(f"Two variants are named {name!r}.", hint="Give each its own name = … in the list.")
+        found[name] = _Variant(name, listed.python, run)
+    return list(found.values())
+
+
+def _without_effect(run: RunSpec, variants: Iterable[_Variant]) -> Iterator[str]:
+    """Of variants that change what their backend doesn't read."""
+    ignored: dict[str, list[str]] = {}
+    for variant in variants:
+        own = replace(run, **variant.run)
+        if own.backend in _READ_NO_MODE and (own.mode not in (None, "default") or own.options):
+            ignored.setdefault(own.backend, []).append(variant.name)
+    for backend, names in ignored.items():
+        shown = ", ".join(names)
+        yield f"The backend {backend} ignores modes and options: they change nothing in {shown}. inductor reads them."
+
+
+def _settings(run: RunSpec) -> dict[str, object]:
+    """What a variant's runs have that isn't the default; the backend always."""
+    default = asdict(RunSpec())
+    own = {name: value for name, value in asdict(run).items() if value != default[name] and name not in _OF_TARGETS}
+    return {"backend": run.backend} | own
+
+
+def _without_mode(run: Mapping[str, Any], shared: RunSpec) -> dict[str, Any]:
+    """Mode and options belong to a backend: another one has neither unless the variant says so."""
+    return {"mode": None, "options": {}} if run.get("backend", shared.backend) != shared.backend else {}
+
+
+def _name(listed: ListedVariant, shared: RunSpec) -> str:
+    ways = {name: value for name, value in listed.run.items() if name not in _SETTINGS}
+    parts = [name_of(VariantSpec("", ways).spec(shared))] if ways else []
+    parts += [f"{name}={listed.run[name]}" for name in _SETTINGS if listed.run.get(name) is not None]
+    parts += [f"python={listed.python}"] if listed.python else []
+    return " ".join(parts) or DEFAULT
+
+
+# What a row depends on.
+
+
+class _Versions:
+    """The version of torch of each interpreter, asked once."""
+
+    def __init__(self) -> None:
+        self._found: dict[str | None, str | None] = {}
+
+    def torch(self, python: str | None) -> str | None:
+        """Its version, from its metadata; None if it isn't installed.
+
+        Raises:
+            GraphDoctorError: The interpreter can't be started.
+        """
+        if python not in self._found:
+            self._found[python] = _own_torch() if python is None else _torch_of(python)
+        return self._found[python]
+
+
+def _own_torch() -> str | None:
+    try:
+        return importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _torch_of(python: str) -> str | None:
+    code = "import importlib.metadata as m; print(m.version('torch'))"
+    try:
+        ended = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=_VERSION_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        reason = getattr(error, "strerror", None) or "it doesn't answer"
+        raise GraphDoctorError(f"The interpreter {python} can't be started: {reason}.") from error
+    return ended.stdout.strip() or None
+
+
+def _digest(spec: RunSpec, target: _Target, python: str | None, torch: str | None, measured: Measuring) -> str:
+    content = {
+        "graphdoctor": __version__,
+        "spec": asdict(spec),
+        "architecture": None if target.architecture is None else asdict(target.architecture),
+        "python": python,
+        "torch": torch,
+        "measured": [measured.bench, measured.export, measured.fix],
+    }
+    return hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]

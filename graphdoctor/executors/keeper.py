@@ -1,0 +1,286 @@
+"""Works on one piece after the other in a slot, each in a process of its own, and ends what it leaves running.
+
+``Keepers`` starts them, ``keep`` is what one does. A keeper is an interpreter of its own, without threads and with
+nothing but the work imported, so it forks a process for each piece. On Linux it adopts what pieces start
+(``PR_SET_CHILD_SUBREAPER`` of ``prctl(2)``), whatever sessions and groups those are in, and ends all of it with the
+piece. It ends when its pipe closes, which the system sees to when its parent is gone, SIGKILL included; a piece ends
+with its keeper (``PR_SET_PDEATHSIG``). Elsewhere what stays in the piece's process group is ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, Pipe, wait
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+from graphdoctor.executors.machine import GPU_VARIABLE
+from graphdoctor.executors.slots import Slot
+from graphdoctor.executors.work import Failure, attempt, failure_of_end, packed_attempt
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+"""As in Linux's ``prctl.h``."""
+
+_ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+_GRACE_S = 3.0
+"""How long a piece may take to end after it was told to."""
+
+_AGAIN_S = 0.3
+"""How long it may take until it is told again."""
+
+_POLL_S = 0.5
+_REAP_S = 10.0
+"""How long to wait for processes that were killed: a driver may hold them."""
+
+
+@dataclass(frozen=True)
+class Keepers:
+    """Starts keepers.
+
+    Args:
+        work: What they do with a piece.
+    """
+
+    work: Callable[[Any], object]
+
+    def hire(self, slot: Slot | None, _others: Sequence[Connection] = ()) -> tuple[KeeperProcess, Connection]:
+        """See ``Hire`` of ``workers.py``; without a slot, a piece has what this process has."""
+        here, there = Pipe()
+        environment = dict(os.environ)
+        if slot is not None and slot.gpus is not None:
+            environment[GPU_VARIABLE] = ",".join(slot.gpus)
+        with there:
+            # It imports from where this process does, whatever its working directory and environment.
+            call = f"from graphdoctor.executors.keeper import keep; keep({there.fileno()}, {os.getpid()})"
+            process = subprocess.Popen(
+                [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; {call}"],
+                stdin=subprocess.DEVNULL,
+                env=environment,
+                # A group of its own: Ctrl-C reaches it through us.
+                process_group=0,
+                pass_fds=(there.fileno(),),
+            )
+        with contextlib.suppress(OSError):  # it has ended, as will be seen
+            here.send((None if slot is None else slot.cores, pickle.dumps(self.work, pickle.HIGHEST_PROTOCOL)))
+        return KeeperProcess(process), here
+
+
+@dataclass(frozen=True)
+class KeeperProcess:
+    """A keeper, as ``Workers`` sees it.
+
+    Args:
+        process: Its process.
+    """
+
+    process: subprocess.Popen[bytes]
+
+    def ask_to_end(self) -> None:
+        """See ``WorkerProcess``: the end of its pipe tells it."""
+
+    def end(self) -> int | None:
+        """See ``WorkerProcess``."""
+        try:
+            return self.process.wait(_GRACE_S + _REAP_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return self.process.wait()
+
+
+def keep(descriptor: int, parent: int) -> None:
+    """Work on pieces until the pipe closes.
+
+    Args:
+        descriptor: Of the pipe: cores and work come in, then pieces; outcomes go out.
+        parent: Process id of the one that started this one.
+    """
+    for number in _ENDING_SIGNALS:
+        signal.signal(number, _leave)
+    _set_for_process(_PR_SET_CHILD_SUBREAPER, 1)
+    os.set_inheritable(descriptor, False)
+    pipe = Connection(descriptor)
+    try:
+        cores, packed_work = pipe.recv()
+        if cores is not None:
+            os.sched_setaffinity(0, cores)
+        # Here, not in the process of each piece: what it imports takes a while.
+        work = attempt(pickle.loads, packed_work)
+        while True:
+            piece = pipe.recv_bytes()
+            pipe.send_bytes(_worked(work, piece, pipe, parent))
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        return
+    finally:
+        _ignore_endings()
+        _end_children()
+
+
+def _leave(_signal: int, _frame: FrameType | None) -> NoReturn:
+    _ignore_endings()
+    raise EOFError
+
+
+def _ignore_endings() -> None:
+    for number in _ENDING_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _worked(work: Callable[[Any], object] | Failure, piece: bytes, pipe: Connection, parent: int) -> bytes:
+    """The outcome of a piece, packed.
+
+    Raises:
+        EOFError: This process is to end.
+    """
+    receiving, sending = Pipe(duplex=False)
+    keeper = os.getpid()
+    process = os.fork()
+    if process == 0:
+        # The parent learns from this pipe that the keeper has ended.
+        pipe.close()
+        receiving.close()
+        _work_and_exit(work, piece, sending, keeper)
+    sending.close()
+    try:
+        with receiving:
+            answer = _answer(process, receiving, pipe, parent)
+        status = None if answer else _status(process)
+    except EOFError:
+        _ask_to_end(process)
+        raise
+    finally:
+        _end_children(process)
+    return answer or pickle.dumps(failure_of_end(status, 1), pickle.HIGHEST_PROTOCOL)
+
+
+def _work_and_exit(work: Callable[[Any], object] | Failure, piece: bytes, sending: Connection, keeper: int) -> NoReturn:
+    """The process of a piece."""
+    received: list[int] = []
+
+    def interrupt(number: int, _frame: FrameType | None) -> NoReturn:
+        _ignore_endings()
+        received.append(number)
+        raise KeyboardInterrupt
+
+    def unpacked_work(packed: bytes) -> object:
+        return work if isinstance(work, Failure) else work(pickle.loads(packed))
+
+    try:
+        os.setpgid(0, 0)
+        _set_for_process(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != keeper:
+            os._exit(1)
+        # If memory runs out, the system ends a piece, not the one that waits for all of them.
+        with contextlib.suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text("1000")
+        # As in the main thread of a program: a signal unwinds what has been begun.
+        for number in _ENDING_SIGNALS:
+            signal.signal(number, interrupt)
+        packed = packed_attempt(unpacked_work, piece)
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        sending.send_bytes(packed)
+        os._exit(0)
+    except KeyboardInterrupt:
+        ending = received[-1] if received else signal.SIGINT
+        signal.signal(ending, signal.SIG_DFL)
+        os.kill(os.getpid(), ending)
+    finally:
+        os._exit(1)
+
+
+def _answer(process: int, receiving: Connection, pipe: Connection, parent: int) -> bytes | None:
+    """What the process of a piece sends; None if it ends before it does.
+
+    Raises:
+        EOFError: This process is to end.
+    """
+    while True:
+        ready = wait([receiving, pipe], _POLL_S)
+        if receiving in ready:
+            with contextlib.suppress(EOFError, OSError):
+                return receiving.recv_bytes()
+            return None
+        # Nothing comes through this pipe while a piece is at work but its end.
+        if pipe in ready or os.getppid() != parent:
+            raise EOFError
+        # What it left running may hold its pipe.
+        if _has_ended(process):
+            return None
+
+
+def _has_ended(process: int) -> bool:
+    """Whether a child has ended; its status stays where it is."""
+    return os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _status(process: int, within_s: float = _GRACE_S) -> int | None:
+    """The exit status of a child that is about to end, negative for a signal; None if it doesn't end."""
+    end = time.monotonic() + within_s
+    while not _has_ended(process):
+        if time.monotonic() > end:
+            return None
+        time.sleep(0.01)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+def _ask_to_end(process: int) -> None:
+    """Have a piece end what it has begun, for a while: what it is in the middle of may take a signal for its own."""
+    end = time.monotonic() + _GRACE_S
+    with contextlib.suppress(ProcessLookupError, ChildProcessError):
+        while time.monotonic() < end:
+            os.kill(process, signal.SIGTERM)
+            if _status(process, _AGAIN_S) is not None:
+                return
+
+
+def _end_children(process: int | None = None) -> None:
+    """End all that a piece left running.
+
+    Args:
+        process: The piece's process, which may have ended; None if there is none.
+    """
+    end = time.monotonic() + _REAP_S
+    while time.monotonic() < end:
+        if sys.platform != "linux" and process is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process, signal.SIGKILL)
+        for descendant in _descendants():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(descendant, signal.SIGKILL)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(0.005)
+
+
+def _descendants() -> list[int]:
+    """Processes that this one or its descendants started, or that this one has adopted; Linux only."""
+    parents: dict[int, int] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            # A name in parentheses, the state, the parent; the name may be anything.
+            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+    found = {os.getpid()}
+    while added := {process for process, parent in parents.items() if parent in found} - found:
+        found |= added
+    return sorted(found - {os.getpid()})
+
+
+def _set_for_process(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)

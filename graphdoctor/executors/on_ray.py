@@ -1,0 +1,452 @@
+"""Works on pieces on a Ray cluster, which places them, tries again when a worker or a node ends, and gives up.
+
+Comes in: an address. Goes out: an ``Engine``. The only module that imports ray, and only when it runs. Nodes run their
+own graphdoctor, which has to be of the same version: what comes back are its objects.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import pickle
+import socket
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from graphdoctor import __version__
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.executors.environment import Environment
+from graphdoctor.executors.machine import cores
+from graphdoctor.executors.on_node import Sent
+from graphdoctor.executors.slots import counted, gibibytes
+from graphdoctor.executors.work import ATTEMPTS, Done, Failed, Failure, OnBegin, Outcome, Piece, Result, Share, unpacked
+
+_ANSWER_S = 5.0
+"""How long a cluster may take to accept a connection."""
+
+_RETRIES = 3
+"""How often Ray begins a piece again whose worker or node ended; its own default."""
+
+_REPORT_S = 0.5
+"""How often to ask which pieces have begun."""
+
+_LOOK_S = 10.0
+_PATIENCE_S = 60.0
+"""How long a cluster may have no node that can give a piece its share."""
+
+_CONNECTIONS = 3
+"""How often to connect over Ray Client before it is given up."""
+
+_PAUSE_S = 2.0
+_ENVIRONMENT_HINT = "Nodes need the package index for pip, and room for a copy of the folders."
+
+
+@dataclass(frozen=True)
+class OnRay:
+    """A Ray cluster.
+
+    Args:
+        address: As ``ray.init`` takes it, such as ``ray://head:10001`` or ``head:6379``; None to start one on this
+            machine. A cluster that this process is connected to is used as it is.
+        at_once: How many pieces to hand over at once; None for all of them, and as many cores as there are for a
+            cluster on this machine.
+        runtime_env: What nodes are given before; None for nothing.
+    """
+
+    address: str | None
+    at_once: int | None = None
+    runtime_env: Environment | None = None
+
+    @property
+    def jobs(self) -> int:
+        """See ``Engine.jobs``: what Ray runs isn't in this machine's processes."""
+        return 1
+
+    @property
+    def elsewhere(self) -> str:
+        """See ``Engine.elsewhere``."""
+        return "a Ray cluster of this machine" if self.address is None else f"the Ray cluster at {self.address}"
+
+    def run(
+        self,
+        work: Callable[[Piece], Result],
+        pieces: Sequence[Piece],
+        *,
+        ahead: int | None = None,
+        share: Share | None = None,
+        attempts: int = ATTEMPTS,
+        on_begin: OnBegin | None = None,
+    ) -> Iterator[Outcome[Result]]:
+        """See ``Engine.run``.
+
+        A node reports that it begins a piece, so ``on_begin`` is called within a second after it does; if that report
+        is lost with a node, before a result comes. The place is the node's address and what the piece has of it.
+        """
+        with self._cluster(share) as (ray, is_own):
+            asked = {} if share is None else _asked(ray, share)
+            there = ray.remote(_remote_work()).options(max_retries=_RETRIES, **asked)
+            folder = None if self._has_folder else str(Path.cwd())
+            sent = Sent(work, share, attempts)
+            pending = _Pending(ray, there, folder, sent, pieces, on_begin)
+            try:
+                yield from pending.outcomes(at_once=self.at_once, ahead=ahead)
+            finally:
+                # The end of an own connection ends what is at work through it.
+                if not is_own:
+                    pending.cancel()
+
+    @property
+    def _has_folder(self) -> bool:
+        return self.runtime_env is not None and self.runtime_env.working_dir is not None
+
+    @contextlib.contextmanager
+    def _cluster(self, share: Share | None) -> Iterator[tuple[Any, bool]]:
+        """Ray's module, connected, and whether the connection is made for this and ended after it."""
+        if importlib.util.find_spec("ray") is None:
+            raise GraphDoctorError("--on ray needs Ray.", hint="pip install 'graphdoctor[ray]'")
+        # Ray reads it when a cluster is started: nothing is sent to anybody.
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        # Else it replaces this process's ``print`` when it says that a node ended (ray/experimental/tqdm_ray.py, 2.60).
+        os.environ.setdefault("RAY_TQDM_PATCH_PRINT", "0")
+        import ray
+
+        if ray.is_initialized():
+            if self.runtime_env is not None:
+                raise GraphDoctorError("This process already uses a Ray cluster, without this runtime environment.")
+            yield ray, False
+            return
+        # A thread of Ray's prints about nodes that end, on standard output whatever it is told.
+        with contextlib.redirect_stdout(sys.stderr):
+            try:
+                self._connect(ray, share)
+                yield ray, True
+            finally:
+                ray.shutdown()
+
+    def _connect(self, ray: Any, share: Share | None) -> None:  # noqa: ANN401 - a module without types of its own
+        options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+        if self.runtime_env is not None:
+            options["runtime_env"] = self.runtime_env.described()
+        if self.address is None:
+            count = self.at_once if share is None else cores()
+            options |= {"address": "local", "num_cpus": count, "include_dashboard": False}
+        else:
+            _check_answer(self.address)
+            options["address"] = self.address
+        try:
+            with warnings.catch_warnings(action="ignore"):
+                _begin_connection(ray, options)
+        except Exception as error:
+            hint = None if self.runtime_env is None else _ENVIRONMENT_HINT
+            raise GraphDoctorError(f"Can't use {self.elsewhere}: {_essence(error)}.", hint=hint) from error
+
+
+def _begin_connection(ray: Any, options: dict[str, Any]) -> None:  # noqa: ANN401
+    """Connect; over Ray Client again if the server that Ray starts for it died.
+
+    It did so four times in 60 on Ray 2.60: gRPC in Ray's proxy takes it amiss to be forked while it is called.
+    """
+    for rest in reversed(range(_CONNECTIONS)):
+        try:
+            ray.init(**options)
+        except ConnectionAbortedError as error:
+            # A runtime environment that can't be made costs minutes, and can't be made the next time either.
+            if not rest or "runtime_env" in str(error):
+                raise
+            ray.shutdown()
+            time.sleep(_PAUSE_S)
+        else:
+            return
+
+
+def _check_answer(address: str) -> None:
+    """Find out soon whether anybody listens; Ray itself tries for a minute."""
+    place = urlsplit(address if "//" in address else f"//{address}")
+    try:
+        host, port = place.hostname, place.port
+    except ValueError:
+        host = port = None
+    if host is None or port is None:
+        if address == "auto":
+            return
+        raise GraphDoctorError(f"{address} isn't the address of a Ray cluster.", hint="It's like ray://head:10001.")
+    try:
+        socket.create_connection((host, port), timeout=_ANSWER_S).close()
+    except OSError as error:
+        raise _no_answer(address, error.strerror or str(error)) from error
+    if "RAY_USE_TLS" not in os.environ and not _is_ray(host, port, is_client="//" in address):
+        raise _no_answer(address, "what listens there isn't Ray")
+
+
+def _is_ray(host: str, port: int, *, is_client: bool) -> bool:
+    """Whether what listens can be Ray: the cluster's own port says how it is, Ray Client's answers as gRPC does."""
+    import grpc
+
+    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    with grpc.insecure_channel(place, options=[("grpc.enable_http_proxy", 0)]) as channel:
+        try:
+            channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=_ANSWER_S, wait_for_ready=True)
+        except grpc.RpcError as error:
+            silent = {grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE}
+            return error.code() not in (silent if is_client else {*silent, grpc.StatusCode.UNIMPLEMENTED})
+    return True
+
+
+def _no_answer(address: str, reason: str) -> GraphDoctorError:
+    return GraphDoctorError(
+        f"There is no answer from a Ray cluster at {address}: {reason}.",
+        hint="Is it running, and can this machine reach it? ray://HOST:10001 is Ray Client's usual address.",
+    )
+
+
+class _Pending:
+    """Pieces that were handed to Ray.
+
+    Args:
+        ray: The module.
+        there: The remote function.
+        folder: The working directory of the work; None for Ray's own.
+        sent: The work.
+        pieces: As for ``Engine.run``, and the next.
+        on_begin: Told when a piece begins, or None.
+    """
+
+    def __init__(
+        self,
+        ray: Any,  # noqa: ANN401
+        there: Any,  # noqa: ANN401
+        folder: str | None,
+        sent: Sent,
+        pieces: Sequence[Any],
+        on_begin: OnBegin | None,
+    ) -> None:
+        self._ray = ray
+        self._there = there
+        self._folder = folder
+        self._sent = sent
+        self._pieces = pieces
+        self._on_begin = on_begin
+        self._beginnings = None if on_begin is None else _beginnings(ray)
+        self._question: Any = None
+        self._indices: dict[Any, int] = {}
+        self._begun: set[int] = set()
+        self._has_succeeded = False
+        self._hopeless_since: float | None = None
+
+    def outcomes(self, *, at_once: int | None, ahead: int | None) -> Iterator[Outcome[Any]]:
+        """All outcomes, as they come."""
+        following = 0
+
+        def may_begin() -> bool:
+            is_near = ahead is None or following <= min(self._indices.values(), default=following) + ahead
+            return following < len(self._pieces) and is_near and (at_once is None or len(self._indices) < at_once)
+
+        while True:
+            while may_begin():
+                packed = pickle.dumps((self._sent, self._pieces[following]), pickle.HIGHEST_PROTOCOL)
+                report = () if self._beginnings is None else (self._beginnings, following)
+                self._indices[self._there.remote(__version__, self._folder, packed, *report)] = following
+                following += 1
+            if not self._indices:
+                return
+            yield from self._next()
+
+    def cancel(self) -> None:
+        """Have Ray end what is still at work.
+
+        Not what it has answered: Ray ends a process that cancels a task while its result comes in
+        (``Tried to complete task that was not pending``, task_manager.cc, Ray 2.60).
+        """
+        unanswered = list(self._indices)
+        with contextlib.suppress(Exception):
+            _, unanswered = self._ray.wait(unanswered, num_returns=len(unanswered), timeout=0)
+        for reference in unanswered:
+            with contextlib.suppress(Exception):
+                self._ray.cancel(reference, force=True)
+        if self._beginnings is not None:
+            with contextlib.suppress(Exception):
+                self._ray.kill(self._beginnings)
+
+    def _next(self) -> Iterator[Outcome[Any]]:
+        """The next outcome, or what is known after a while."""
+        wait_s = _REPORT_S if self._beginnings is not None else _LOOK_S
+        ready, _ = self._ray.wait(list(self._indices), num_returns=1, timeout=wait_s)
+        self._report_beginnings()
+        if not ready:
+            yield from self._hopeless()
+            return
+        index = self._indices[ready[0]]
+        outcome = self._outcome(index, ready[0])
+        if self._on_begin is not None and index not in self._begun:
+            self._report_beginnings()
+            # What is lost may never have begun.
+            has_begun = isinstance(outcome, Done) or outcome.failure.kind != "lost"
+            if index not in self._begun and has_begun:
+                self._on_begin(index, None)
+        del self._indices[ready[0]]
+        yield outcome
+
+    def _outcome(self, index: int, reference: Any) -> Outcome[Any]:  # noqa: ANN401
+        try:
+            version, answer = self._ray.get(reference)
+        except self._ray.exceptions.RayError as error:
+            is_environment = isinstance(error, self._ray.exceptions.RuntimeEnvSetupError)
+            if is_environment and not self._has_succeeded:
+                raise GraphDoctorError(
+                    f"Ray can't set up the runtime environment: {_essence(error)}.", hint=_ENVIRONMENT_HINT
+                ) from error
+            return Failed(index, _loss(self._ray, error))
+        _check_version(version)
+        self._has_succeeded = True
+        return unpacked(index, answer)
+
+    def _report_beginnings(self) -> None:
+        """Tell what nodes say has begun; an actor that a node took along doesn't answer for a while."""
+        if self._beginnings is None or self._on_begin is None:
+            return
+        question = self._beginnings.taken.remote() if self._question is None else self._question
+        ready, _ = self._ray.wait([question], timeout=_REPORT_S)
+        self._question = None if ready else question
+        with contextlib.suppress(self._ray.exceptions.RayError):
+            for index, place in self._ray.get(question) if ready else ():
+                # A report may come after the outcome of another attempt.
+                if index in self._indices.values():
+                    self._begun.add(index)
+                    self._on_begin(index, place)
+
+    def _hopeless(self) -> Iterator[Outcome[Any]]:
+        """Give up if no node has what a piece needs, and none has come for a while: Ray would wait forever."""
+        share, now = self._sent.share, time.monotonic()
+        if share is None or _can_give(self._ray, share):
+            self._hopeless_since = None
+        elif self._hopeless_since is None:
+            self._hopeless_since = now
+        elif now - self._hopeless_since > _PATIENCE_S:
+            for reference, index in list(self._indices.items()):
+                del self._indices[reference]
+                self._ray.cancel(reference, force=True)
+                yield Failed(index, Failure("lost", f"no node of the Ray cluster has {_words(share)} any more"))
+
+
+def _asked(ray: Any, share: Share) -> dict[str, object]:  # noqa: ANN401
+    """What to ask of Ray for each piece.
+
+    Raises:
+        GraphDoctorError: No node has it.
+    """
+    if not _can_give(ray, share):
+        raise GraphDoctorError(
+            f"Each piece needs {_words(share)}, but no node of the Ray cluster has that.",
+            hint="ray status shows what nodes have; one that an autoscaler would add has to be there.",
+        )
+    return {"num_cpus": share.cpus, "num_gpus": share.gpus, "memory": share.memory_bytes}
+
+
+def _can_give(ray: Any, share: Share) -> bool:  # noqa: ANN401
+    wanted = {"CPU": share.cpus or 1, "GPU": share.gpus, "memory": share.memory_bytes or 0}
+    return any(
+        node["Alive"] and all(node["Resources"].get(name, 0) >= count for name, count in wanted.items())
+        for node in ray.nodes()
+    )
+
+
+def _words(share: Share) -> str:
+    parts = [counted(share.cpus or 1, "core")]
+    if share.gpus:
+        parts.append(counted(share.gpus, "GPU"))
+    if share.memory_bytes:
+        parts.append(f"{gibibytes(share.memory_bytes)} of memory")
+    return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
+
+
+def _beginnings(ray: Any) -> Any:  # noqa: ANN401
+    """An actor that nodes tell what they begin, near this process, which asks it. A node may take it along."""
+
+    class Beginnings:
+        def __init__(self) -> None:
+            self.waiting: list[tuple[int, str]] = []
+
+        def add(self, index: int, place: str) -> None:
+            self.waiting.append((index, place))
+
+        def taken(self) -> list[tuple[int, str]]:
+            taken, self.waiting = self.waiting, []
+            return taken
+
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+    return ray.remote(Beginnings).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here).remote()
+
+
+def _remote_work() -> Callable[..., tuple[str | None, bytes]]:
+    """The function that Ray calls on a node.
+
+    Ray pickles a function of module level by name, which fails without a word of ours on a node without graphdoctor;
+    this one it pickles by its code.
+    """
+
+    def work_there(
+        version: str,
+        folder: str | None,
+        packed: bytes,
+        beginnings: Any = None,  # noqa: ANN401
+        index: int = -1,
+    ) -> tuple[str | None, bytes]:
+        import contextlib
+        import os
+        import pickle
+
+        try:
+            from graphdoctor import __version__
+        except ImportError:
+            return None, b""
+        if __version__ != version:
+            return __version__, b""
+        import ray
+
+        # Paths are as seen from where the command was given.
+        if folder is not None:
+            with contextlib.suppress(OSError):
+                os.chdir(folder)
+
+        def on_begin(name: str | None) -> None:
+            if beginnings is not None:
+                node = ray.util.get_node_ip_address()
+                beginnings.add.remote(index, node if name is None else f"{node}, {name}")
+
+        sent, piece = pickle.loads(packed)
+        return __version__, sent.packed_outcome(piece, on_begin)
+
+    return work_there
+
+
+def _check_version(version: str | None) -> None:
+    if version == __version__:
+        return
+    found = "isn't installed" if version is None else f"is {version}, not {__version__}"
+    raise GraphDoctorError(
+        f"On a node of the Ray cluster, graphdoctor {found}.",
+        hint=f"Install graphdoctor {__version__} in the environment of each node.",
+    )
+
+
+def _loss(ray: Any, error: Exception) -> Failure:  # noqa: ANN401
+    if isinstance(error, ray.exceptions.RayTaskError):
+        # Outside the work: what it needs can't be imported there.
+        return Failure("lost", f"its node can't work on it: {_essence(error)}")
+    is_memory = isinstance(error, ray.exceptions.OutOfMemoryError)
+    return Failure("memory" if is_memory else "lost", f"Ray gave it up: {_essence(error)}")
+
+
+def _essence(error: Exception) -> str:
+    """The line of an error of Ray's that says what is wrong: the last one where it is a traceback of a node's."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return lines[-1 if any(line.startswith('File "') for line in lines) else 0].rstrip(".")

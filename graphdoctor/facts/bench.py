@@ -1,0 +1,293 @@
+"""The facts of a bench: how each way to run a program does, beside eager mode.
+
+A **variant** is one way to run the program: without torch.compile (``eager``), with the user's arguments, or with
+others.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import field
+from typing import Literal
+
+from graphdoctor.facts.base import Fact
+from graphdoctor.facts.diagnosis import SCHEMA_VERSION, Finding
+from graphdoctor.facts.kernels import CacheUse, CudaGraphs, KernelShare
+from graphdoctor.facts.recording import CaptureGap, Environment, TargetInfo
+from graphdoctor.facts.run import ProbeExit
+from graphdoctor.facts.trials import ResultError
+
+EAGER = "eager"
+"""The name of the variant without torch.compile, which is the first."""
+
+VariantStatus = Literal["ok", "wrong", "failed", "skipped"]
+"""``ok``: measured, and its results are right as far as they could be compared; ``wrong``: its results differ from
+eager mode's by more than rounding; ``failed``: it raised, or it was stopped; ``skipped``: it wasn't run, because it
+can't be on this machine, or the time was up."""
+
+Judgement = Literal["faster", "slower", "same", "unknown"]
+"""A variant beside eager mode: ``same``: no measurable difference; ``unknown``: it wasn't timed."""
+
+
+class CallTimes(Fact):
+    """Times of single steady calls, in microseconds; on a GPU until the device is done."""
+
+    median: float
+    """The median."""
+    q1: float
+    """The lower quartile."""
+    q3: float
+    """The upper quartile."""
+    min: float
+    """The shortest."""
+    max: float
+    """The longest."""
+    mean: float
+    """The mean."""
+    count: int
+    """How many calls were timed."""
+
+    @classmethod
+    def of(cls, times_us: Sequence[float], count: int | None = None) -> CallTimes | None:
+        """Times added up; None if there are none.
+
+        Args:
+            times_us: Of single calls, or the mean of each of several blocks of calls.
+            count: How many calls these are; None for one each.
+        """
+        if not times_us:
+            return None
+        q1, median, q3 = (
+            statistics.quantiles(times_us, n=4, method="inclusive") if len(times_us) > 1 else [*times_us] * 3
+        )
+        return cls(
+            median=median,
+            q1=q1,
+            q3=q3,
+            min=min(times_us),
+            max=max(times_us),
+            mean=statistics.fmean(times_us),
+            count=len(times_us) if count is None else count,
+        )
+
+
+class Speedup(Fact):
+    """How many times as fast as eager mode: the time of a call in eager mode divided by the variant's."""
+
+    ratio: float
+    """Median over all rounds, in each of which every variant has its turn."""
+    low: float
+    """Lower end of the ratio's 95% confidence interval."""
+    high: float
+    """Upper end of that interval."""
+    rounds: int
+    """Number of rounds."""
+
+
+class BreakEven(Fact):
+    """After how many calls the time spent compiling is won back, in all."""
+
+    calls: int
+    """With the speed-up that was measured."""
+    low: int
+    """With the upper end of its interval."""
+    high: int | None
+    """With its lower end; None if compiling may never pay, because the interval holds 1."""
+
+
+class Correctness(Fact):
+    """A variant's results beside eager mode's."""
+
+    is_bitwise_equal: bool
+    """Every value equals eager mode's, bit by bit."""
+    is_eager_repeatable: bool
+    """Eager mode itself gives the same bits twice."""
+    errors: tuple[ResultError, ...] = ()
+    """Beside a float64 run; empty if there is none."""
+    where: str | None = None
+    """Where results differ most by more than rounding; None if they don't."""
+    largest: float | None = None
+    """The largest absolute difference there; None if there is no difference, or it isn't a number."""
+    note: str | None = None
+    """What couldn't be compared, and why; a clause."""
+
+
+class StageResult(Fact):
+    """One stage of the compiler, run on its own."""
+
+    name: str
+    """``eager``, ``aot_eager``, ``aot_eager_decomp_partition``, ``inductor`` or another backend of the variant."""
+    without: tuple[str, ...] = ()
+    """Parts of that stage that were left out, such as ``fusion``."""
+    outcome: Literal["ok", "wrong", "failed"]
+    """What the program did there."""
+    reason: str | None = None
+    """Why, a clause."""
+
+
+class Workaround(Fact):
+    """How to run the program so that it is right; it was tried."""
+
+    lines: tuple[str, ...] = ()
+    """Lines of Python to run before torch.compile."""
+    arguments: dict[str, object] = field(default_factory=dict)
+    """Arguments of torch.compile with another value."""
+
+
+class Stages(Fact):
+    """A variant that fails or is wrong, followed down the stages of the compiler."""
+
+    results: tuple[StageResult, ...]
+    """Stage by stage."""
+    first: str | None
+    """The first stage that fails; None if none does, each on its own."""
+    part: str | None = None
+    """The part of that stage without which the program is right, such as ``fusion`` or
+    ``the decomposition of aten.gelu.default``; None if there is no such part, or it is unknown."""
+    workaround: Workaround | None = None
+    """How to do without that part; None if there is no way to, or it doesn't help."""
+    reproducer: str | None = None
+    """Path of the smallest program that fails, made by torch's minifier and run; None if it wasn't asked for."""
+    note: str | None = None
+    """What couldn't be found out, and why; a clause."""
+
+
+class Variant(Fact):
+    """One way to run the program."""
+
+    name: str
+    """Its name, such as ``eager``, ``default`` or ``mode=reduce-overhead``."""
+    arguments: dict[str, object]
+    """What torch.compile is given; empty for eager mode."""
+    is_regional: bool = False
+    """Compiles each repeated block on its own, not the whole."""
+    regions: tuple[str, ...] = ()
+    """Classes of those blocks, with their number, such as ``12 Block``."""
+    status: VariantStatus
+    """How it ended."""
+    reason: str | None = None
+    """Why it isn't ``ok``, a clause."""
+    exit: ProbeExit | None = None
+    """How its process ended, if it ended before it was timed."""
+    correct: bool | None = None
+    """Its results are eager mode's, but for rounding; None if they weren't compared."""
+    correctness: Correctness | None = None
+    """How that was found."""
+    compile_cold_s: float | None = None
+    """Seconds that compiling adds to the calls in a new process with an empty cache on disk."""
+    compile_warm_s: float | None = None
+    """The same in a second process, which finds what the first left there: what a restart costs."""
+    cache: CacheUse | None = None
+    """What the caches on disk did in that second process."""
+    call_us: CallTimes | None = None
+    """Steady calls."""
+    speedup: Speedup | None = None
+    """Beside eager mode; for eager mode itself, beside a second process that runs the same, which shows the noise."""
+    judgement: Judgement = "unknown"
+    """What the speed-up says, the machine's noise considered."""
+    break_even_calls: int | None = None
+    """Calls until a cold start is won back; None if it never is, or that is unknown."""
+    break_even_cold: BreakEven | None = None
+    """The same with its interval."""
+    break_even_warm: BreakEven | None = None
+    """Calls until a restart is won back."""
+    throughput: float | None = None
+    """Items a second; None where no batch dim is known."""
+    peak_memory_bytes: int | None = None
+    """The most memory during steady calls: of torch's allocator on CUDA, resident on a CPU."""
+    graphs: int | None = None
+    """Graphs handed to the backend; None for eager mode."""
+    break_sites: int | None = None
+    """Distinct lines that graph-break records point to."""
+    recompiles: int | None = None
+    """Compiles of a function that already had a cache entry."""
+    launches: int | None = None
+    """Kernels in one steady call; None if the profiler didn't say."""
+    kernels: KernelShare | None = None
+    """Where the time of that call goes."""
+    cuda_graphs: CudaGraphs | None = None
+    """None for a variant that asks for none."""
+    findings: tuple[Finding, ...] = ()
+    """Why it isn't faster, the most costly first."""
+    stages: Stages | None = None
+    """Where it goes wrong; None unless it fails or is wrong."""
+
+
+class Throughput(Fact):
+    """What one call works on."""
+
+    items: int
+    """Number of items in a call."""
+    unit: Literal["samples", "tokens"]
+    """What they are."""
+
+
+class BenchVerdict(Fact):
+    """The answer."""
+
+    text: str
+    """One or two sentences."""
+    best: str | None
+    """Name of the fastest correct variant; ``eager`` if none is measurably faster. Of those that can't be told apart,
+    the one that compiles fastest; of a sweep, that of the largest size that ran. None if eager mode itself failed."""
+
+
+class Noise(Fact):
+    """How steady the machine is."""
+
+    ratio: float
+    """Eager mode beside eager mode in another process; 1 on a quiet machine."""
+    spread: float
+    """Distance between the quartiles of the times of single calls in eager mode, divided by their median."""
+    is_noisy: bool
+    """Too much of either for small differences to be seen."""
+
+
+class SweepPoint(Fact):
+    """The program with one size."""
+
+    size: int
+    """The size."""
+    variants: tuple[Variant, ...]
+    """As of the whole bench, the first named ``eager``."""
+    noise: Noise | None = None
+    """How steady the machine was."""
+
+
+class Sweep(Fact):
+    """The program with several sizes."""
+
+    sources: tuple[str, ...]
+    """Sizes that change together, such as ``x.shape[0]``."""
+    points: tuple[SweepPoint, ...]
+    """One for each size, in the order asked for."""
+
+
+class BenchReport(Fact):
+    """What ``graphdoctor bench`` found."""
+
+    schema_version: str = SCHEMA_VERSION
+    """Version of this document's form."""
+    graphdoctor_version: str
+    """The version that wrote it."""
+    environment: Environment | None
+    """Python, torch and the machine; None if the program never got so far."""
+    target: TargetInfo
+    """What was run, and how."""
+    verdict: BenchVerdict
+    """The answer."""
+    call: str | None = None
+    """The call that was timed: the arguments of the last one, in short."""
+    throughput: Throughput | None = None
+    """What one call works on; None where no batch dim is known."""
+    noise: Noise | None = None
+    """How steady the machine was; None if eager mode wasn't timed."""
+    variants: tuple[Variant, ...]
+    """All ways to run it, the first named ``eager``; of a sweep, those of its last size."""
+    sweep: Sweep | None = None
+    """Several sizes; None if none were asked for."""
+    gaps: tuple[CaptureGap, ...] = ()
+    """What could not be measured."""
+    recordings: dict[str, str] = field(default_factory=dict)
+    """Folder of each variant's recording, by name."""

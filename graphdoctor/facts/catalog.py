@@ -1,0 +1,52 @@
+"""What a catalog has: a library's architectures, and a program of each."""
+
+from __future__ import annotations
+
+from graphdoctor.facts.base import Fact
+from graphdoctor.probe.wire import RefusalKind
+
+
+class Architecture(Fact):
+    """One architecture of a library."""
+
+    name: str
+    """What the library calls it, such as ``llama``."""
+    family: str
+    """The group that it belongs to, such as ``text`` or ``vision``."""
+
+
+class Catalog(Fact):
+    """What a library has, as it is installed for one interpreter."""
+
+    library: str
+    """The name it is installed under."""
+    version: str
+    """Its version."""
+    architectures: tuple[Architecture, ...]
+    """In the library's order."""
+
+
+class Program(Fact):
+    """A target: a file with ``build()`` and ``example_inputs()``, which ran in eager mode when it was written."""
+
+    path: str
+    """The file's path."""
+    library: str
+    """What it was made of."""
+    version: str
+    """That library's version."""
+    architecture: str
+    """The architecture's name."""
+    parameters: int | None
+    """How many numbers its model learns; None for a program that was there already."""
+
+
+class Refusal(Fact):
+    """There is no program of an architecture."""
+
+    kind: RefusalKind
+    """Why, for whoever decides by it."""
+    message: str
+    """Why, a sentence."""
+    traceback: str | None = None
+    """Of the exception, as Python prints it; None if there was none."""

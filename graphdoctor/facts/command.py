@@ -1,0 +1,50 @@
+"""A recorded run as a command line: ``TargetInfo`` in, arguments out, so that a person can run the same again."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+
+from graphdoctor.facts.recording import TargetInfo
+from graphdoctor.facts.spec import RunSpec
+
+_DEFAULTS = RunSpec()
+
+
+def command_line(target: TargetInfo, command: str, *flags: str) -> str | None:
+    """The command that runs a target as it was run, ready for a shell.
+
+    Args:
+        target: What was compiled and how it was called.
+        command: A command of graphdoctor's that takes a target and its options, such as ``fix``.
+        flags: Other flags of that command.
+
+    Returns:
+        One line; None if the run was not one of a target.
+    """
+    if target.text is None or target.runs_itself:
+        return None
+    return shlex.join(["graphdoctor", command, target.text, *_options(target), *flags])
+
+
+def _options(target: TargetInfo) -> Iterator[str]:
+    for given in target.inputs:
+        yield from ("--input", given)
+    known = {**target.compile_arguments, **target.call_options}
+    for name in ("backend", "mode", "calls", "seed", "device", "dtype", "batch"):
+        if known.get(name) not in (None, getattr(_DEFAULTS, name)):
+            yield from (f"--{name}", str(known[name]))
+    for name, yes, no in (("dynamic", "--dynamic", "--no-dynamic"), ("train", "--train", "--eval")):
+        if known.get(name) is not None:
+            yield yes if known[name] else no
+    if target.is_regional:
+        yield "--regional"
+    for name, flag in (("fullgraph", "--fullgraph"), ("backward", "--backward"), ("no_grad", "--no-grad")):
+        if known.get(name):
+            yield flag
+    options = known.get("options")
+    for flag, values in (("--option", options), ("--config", target.config)):
+        for name, value in values.items() if isinstance(values, Mapping) else ():
+            yield from (flag, f"{name}={value!r}")
+    if target.python is not None:
+        yield from ("--python", target.python)

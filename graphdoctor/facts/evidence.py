@@ -1,0 +1,169 @@
+"""What torch's trace log has beside compiles, graphs, breaks and guards.
+
+Answers of the caches on disk, symbolic sizes, fake kernels, exported programs, collectives, and which kinds of records
+there are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Literal
+
+from graphdoctor.facts.base import Fact
+
+AskedCache = Literal[
+    "fx_graph_cache", "fx_graph_bundled_cache", "aotautograd_cache", "dynamo_cache", "precompile_cache"
+]
+"""Caches on disk: Inductor's, what AOTAutograd's keeps of Inductor's, AOTAutograd's, those of precompiled programs."""
+
+AnswerState = Literal["hit", "miss", "bypass", "disabled", "failed"]
+"""``bypass``: the graph can't be kept on disk; ``failed``: it couldn't be written or read."""
+
+ShapeKind = Literal["dynamic", "unbacked", "specialized", "guarded", "assumed", "data_dependent"]
+"""``dynamic``: a size got a symbol. ``unbacked``: a size that depends on data did. ``specialized``: a symbol became a
+constant. ``guarded``: a condition on symbols is checked before compiled code runs, or while it runs. ``assumed``: a
+condition that depends on data was decided by the values at hand. ``data_dependent``: one couldn't be decided."""
+
+
+class RecordCount(Fact):
+    """The records of one kind in the log."""
+
+    kind: str
+    """torch's name for the kind; those of bytecode begin with ``*`` in place of a function's name."""
+    count: int
+    """How many there are."""
+    size_bytes: int
+    """Their size in the log."""
+    is_shown: bool
+    """Whether the report, its page or this document has what they say. ``graphdoctor unpack`` writes those with a text
+    of their own to files, and the others to its index."""
+
+
+class CacheAnswer(Fact):
+    """What a cache on disk said when a compile asked."""
+
+    compile_id: str | None
+    """The compile that asked; its backward graph asks under the same."""
+    cache: AskedCache
+    """The cache."""
+    state: AnswerState
+    """What it said."""
+    reason: str | None = None
+    """Why, for a bypass and a failure, in torch's words; None if torch gives none."""
+    key: str | None = None
+    """The key that was looked up; None if unknown."""
+
+
+class ShapeEvent(Fact):
+    """Something about a symbolic size, each thing once for each compile."""
+
+    kind: ShapeKind
+    """What happened."""
+    compile_id: str | None
+    """The compile; None outside any, as in ``torch.export``."""
+    expression: str
+    """The symbol, or the condition on symbols, as torch prints it."""
+    source: str | None = None
+    """What the symbol stands for, as torch prints it, such as ``L['x'].size()[0]``."""
+    value: str | None = None
+    """The size at hand, the constant that it became, or the result that was assumed."""
+    range: str | None = None
+    """The sizes that a new symbol can have, such as ``[2, int_oo]``."""
+    reason: str | None = None
+    """Why it became a constant, in torch's words."""
+    file: str | None = None
+    """Path of the program's innermost line; None if torch names none."""
+    line: int | None = None
+    """1-based."""
+    text: str | None = None
+    """That line without indentation; None if unknown."""
+    count: int = 1
+    """How often."""
+
+
+class FakeKernel(Fact):
+    """An operator that can't be traced without running it."""
+
+    op: str
+    """The operator."""
+    is_missing: bool
+    """It has no fake kernel; otherwise it has one that is wrong."""
+    reason: str | None = None
+    """How it differs from the real one, in torch's words."""
+    compile_id: str | None = None
+    """The compile; None outside any."""
+    count: int = 1
+    """How often torch met it."""
+
+
+class ExportedProgram(Fact):
+    """A program that ``torch.export`` made."""
+
+    size_bytes: int
+    """The size of what torch printed of it."""
+    ranges: dict[str, str] = field(default_factory=dict)
+    """The sizes that each symbol can have, as torch prints them."""
+    compile_id: str | None = None
+    """The compile; None outside any."""
+
+
+class CollectiveSchedule(Fact):
+    """The collectives of one graph, in the order in which Inductor runs them."""
+
+    compile_id: str | None
+    """The compile."""
+    operations: tuple[str, ...]
+    """Names of torch's operators."""
+
+
+class RuntimeEstimate(Fact):
+    """What Inductor expects one graph to take."""
+
+    compile_id: str | None
+    """The compile."""
+    operations: int
+    """Kernels, library calls and collectives."""
+    estimated_us: float | None
+    """Microseconds of all of them; None if torch estimates none, as on a CPU, where it writes 0."""
+    collectives: int
+    """Those of them that are collectives."""
+    collectives_us: float
+    """Microseconds of these."""
+
+
+class TritonKernel(Fact):
+    """A Triton kernel that Inductor had compiled."""
+
+    compile_id: str | None
+    """The compile; None if torch doesn't say."""
+    name: str
+    """Its name."""
+    compile_us: float | None = None
+    """Microseconds that Triton took; None if unknown."""
+    notes: dict[str, str] = field(default_factory=dict)
+    """What else torch says, such as whether its settings came from a cache."""
+
+
+class LogEvidence(Fact):
+    """What torch's trace log has beside compiles, graphs, breaks and guards."""
+
+    records: tuple[RecordCount, ...] = ()
+    """Kinds of records by size, largest first, in the logs of all processes."""
+    cache_answers: tuple[CacheAnswer, ...] = ()
+    """In the order of the log."""
+    shapes: tuple[ShapeEvent, ...] = ()
+    """In the order of the log, at most 2,000 for each process and reset of Dynamo."""
+    hidden_shapes: int = 0
+    """How many more there are."""
+    fake_kernels: tuple[FakeKernel, ...] = ()
+    """Each operator once for each compile."""
+    exported_programs: tuple[ExportedProgram, ...] = ()
+    """In the order of the log."""
+    collectives: tuple[CollectiveSchedule, ...] = ()
+    """In the order of the log."""
+    estimates: tuple[RuntimeEstimate, ...] = ()
+    """In the order of the log."""
+    triton_kernels: tuple[TritonKernel, ...] = ()
+    """In the order of the log."""
+    executions: tuple[str, ...] = ()
+    """The compiles whose graphs ran, in order; empty if it wasn't recorded."""

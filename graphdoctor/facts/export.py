@@ -1,0 +1,152 @@
+"""The facts of an export: what ``torch.export`` made of a target, why it made nothing, and which sizes stay dynamic."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from graphdoctor.facts.base import Fact
+from graphdoctor.facts.bench import Correctness
+from graphdoctor.facts.diagnosis import SCHEMA_VERSION, Finding, Location
+from graphdoctor.facts.fixes import TriedFix
+from graphdoctor.facts.recording import CaptureGap, Environment, ExportInput, TargetInfo
+from graphdoctor.facts.trials import ResultKind
+
+WayStatus = Literal["exported", "different", "unknown", "blocked", "failed"]
+"""``exported``: the exported program computes what eager mode does; ``different``: it computes something else;
+``unknown``: torch made a program, and whether it is right isn't known; ``blocked``: torch.export raised; ``failed``:
+the process ended before it was done."""
+
+MADE: frozenset[WayStatus] = frozenset({"exported", "different", "unknown"})
+"""torch made a program."""
+
+
+class ExportBlocker(Fact):
+    """What made torch.export raise, and what was tried against it."""
+
+    finding: Finding
+    """Where, what, and what can be done."""
+    type: str
+    """The exception's type."""
+    message: str
+    """torch's own words."""
+    tried: tuple[TriedFix, ...] = ()
+    """Fixes that were tried; the round is the blocker's number. ``verified``: with it, and with those that were kept
+    before it, the export succeeds and the program computes what eager mode does; ``moved``: torch then stops somewhere
+    else."""
+    is_behind: bool = False
+    """Whether it only showed with a fix for the blocker before it."""
+
+
+class ExportWay(Fact):
+    """One way to export: strict or not."""
+
+    is_strict: bool
+    """``strict`` of torch.export: whether Dynamo reads the program's bytecode, or Python runs it."""
+    status: WayStatus
+    """What came of it."""
+    reason: str | None = None
+    """Why, as a clause; None if the status says it all."""
+    line: str | None = None
+    """Python that makes the program; it was run. None if the process ended before."""
+    seconds: float | None = None
+    """What exporting took."""
+    op_count: int | None = None
+    """Operations in the program's graph."""
+    inputs: tuple[ExportInput, ...] = ()
+    """The program's inputs, parameters and buffers among them, in order."""
+    constraints: tuple[str, ...] = ()
+    """Conditions on sizes that the program checks, in Python."""
+    correctness: Correctness | None = None
+    """How its results compare with eager mode's; None if they weren't compared."""
+    lost: tuple[str, ...] = ()
+    """Attributes of modules that the calls change in eager mode, and that the program leaves as they are."""
+    unwritten: tuple[ResultKind, ...] = ()
+    """What eager mode writes and the program doesn't: ``stdout``, or ``logs``, which are warnings too."""
+    blockers: tuple[ExportBlocker, ...] = ()
+    """What torch stopped at: the first alone, unless a fix that was tried led to the next."""
+    is_cured: bool = False
+    """Whether it exports with the verified fixes."""
+    diff: str = ""
+    """The verified edits of source, as one unified diff."""
+    settings: tuple[str, ...] = ()
+    """Lines of Python to run before the export, which were verified."""
+
+
+class ExportDim(Fact):
+    """One dim of an argument that torch was asked to leave dynamic."""
+
+    source: str
+    """The tensor, such as ``x`` or ``batch['mask']``."""
+    dim: int
+    """Which dim, from 0."""
+    size: int
+    """The size that it was exported with."""
+    is_dynamic: bool
+    """Whether it stayed dynamic."""
+    expression: str | None = None
+    """The size in torch's symbols: dims with the same symbol must be equal. None for a constant."""
+    low: int | None = None
+    """The least size that the program takes; None if it is unknown."""
+    high: int | None = None
+    """The largest; None if there is no limit, or it is unknown."""
+    other_sizes: tuple[int, ...] = ()
+    """The other sizes that the program was run with."""
+    reason: str | None = None
+    """Why torch made it a constant, as a clause; None if it is dynamic or torch doesn't say."""
+    location: Location | None = None
+    """The line that made it one; None if unknown."""
+
+
+class DynamicShapes(Fact):
+    """What came of asking torch to leave sizes dynamic."""
+
+    is_strict: bool
+    """Which way was taken."""
+    origin: Literal["calls", "option"]
+    """Which dims were asked for: those that differ between the calls, or, as ``--dynamic`` was given, all."""
+    status: WayStatus
+    """What came of it, with other sizes."""
+    reason: str | None = None
+    """Why, as a clause."""
+    dims: tuple[ExportDim, ...] = ()
+    """The dims, those that stayed dynamic first."""
+    line: str | None = None
+    """Python that makes the program; it was run. None if no dim stayed dynamic."""
+    constraints: tuple[str, ...] = ()
+    """Conditions on sizes that the program checks, in Python."""
+    blocker: ExportBlocker | None = None
+    """Why torch made no program, if it made none."""
+    correctness: Correctness | None = None
+    """How results with the other sizes compare with eager mode's; None if they weren't compared."""
+
+
+class ExportReport(Fact):
+    """What ``graphdoctor export`` found."""
+
+    schema_version: str = SCHEMA_VERSION
+    """Version of this document's form."""
+    graphdoctor_version: str
+    """The version that wrote it."""
+    environment: Environment
+    """Python, torch and the machine."""
+    target: TargetInfo
+    """What was exported, and how it was called."""
+    text: str
+    """The answer, in one or two sentences."""
+    best: Literal["strict", "non-strict"] | None
+    """The way to take; None if there is none."""
+    is_wrapped: bool = False
+    """Whether the target is no module, so that it was wrapped in one."""
+    ways: tuple[ExportWay, ...]
+    """Non-strict, which is torch's default, and strict."""
+    dynamic: DynamicShapes | None = None
+    """Which sizes can stay dynamic; None if it wasn't asked."""
+    calls_made: int
+    """Calls that were compared: those with the sizes of the first."""
+    calls_other: tuple[int, ...] = ()
+    """Numbers of the calls that have other arguments than tensors of other sizes; no export takes both kinds."""
+    breaks: tuple[Finding, ...] = ()
+    """Where torch.compile breaks the graph of the same calls: strict export may stop there next. Empty if strict export
+    made a program."""
+    gaps: tuple[CaptureGap, ...] = ()
+    """What could not be found out."""

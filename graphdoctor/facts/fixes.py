@@ -1,0 +1,255 @@
+"""The facts of fixes that were tried: what each did to the same calls, and what the verified ones do together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field
+from typing import Literal
+
+from graphdoctor.facts.base import Fact
+from graphdoctor.facts.run import Setting
+from graphdoctor.facts.trials import Comparison
+
+FixKind = Literal["code", "config", "call"]
+"""What a fix changes: the source, a torch setting, or how the target is compiled and called."""
+
+Verdict = Literal[
+    "verified",
+    "contained",
+    "moved",
+    "no effect",
+    "makes it worse",
+    "changes results",
+    "failed",
+    "unproven",
+    "not tried",
+]
+"""``verified``: the finding is gone and all results equal those of the unmodified program; ``contained``: the same, but
+the break stays and less runs eagerly because of it; ``moved``: a break came back close by, and nothing else is better;
+``makes it worse``: the calls take longer, or less of them is compiled; ``unproven``: the finding is gone, but results
+already differ from run to run, or between eager and compiled mode, without any fix, so they can't be compared."""
+
+WORKING: frozenset[Verdict] = frozenset({"verified", "contained"})
+"""Verdicts on fixes that are worth having: these are applied."""
+
+UntriedCause = Literal["unsafe", "unfinished_run", "not_requested", "not_repeatable"]
+"""Why a fix wasn't tried: it can change results for other inputs and unsafe fixes weren't requested; the recorded run
+didn't finish; trials are off; the run couldn't be repeated."""
+
+
+Where = Literal["before", "instead", "start", "first_call", "each_call", "compile", "compile_call"]
+"""``before``: on a line of its own before the statement; ``instead``: in place of the statement; ``start``: at the
+start of the program, after ``import torch`` and before anything compiles; ``first_call`` and ``each_call``: in the code
+that calls the function, before the first call or before each, with the values that are passed under the names of its
+parameters; ``compile``: among the arguments of ``torch.compile``; ``compile_call``: in place of the call of
+``torch.compile``."""
+
+
+class SnippetPlace(Fact):
+    """Where a snippet goes."""
+
+    where: Where
+    """The kind of place."""
+    function: str | None = None
+    """Qualified name of the function that the statement is in, or that is called; None for ``start``, ``compile`` and
+    ``compile_call``."""
+    file: str | None = None
+    """Path of the statement's file, as in locations; for ``compile`` and ``compile_call``, that of the program's only
+    call of ``torch.compile``. None for other places, and if unknown."""
+    line: int | None = None
+    """1-based line where the statement or that call starts; None as above."""
+    end_line: int | None = None
+    """1-based line where the statement ends; None unless it goes to a statement."""
+    arguments: tuple[str, ...] = ()
+    """For ``first_call`` and ``each_call``, the parameters under whose names the snippet has the values that are
+    passed."""
+
+
+class Measures(Fact):
+    """The counts of one run; each as in ``Summary``."""
+
+    break_sites: int
+    """Distinct lines that graph-break records point to."""
+    skipped_frames: int
+    """Distinct frames that torch skipped."""
+    graphs: int
+    """Graphs handed to the backend."""
+    compiles: int
+    """Compiles that got guarded code."""
+    recompiles: int
+    """Compiles of a function that already had a cache entry."""
+    frames_over_limit: int
+    """Distinct frames that hit the recompile limit."""
+    coverage: float | None = None
+    """Share, 0 to 1, of the tensor operations of a steady call that ran in compiled graphs."""
+    compile_time_s: float | None = None
+    """Seconds spent compiling; None if nobody measured that with the user's backend."""
+    cuda_graphs: int | None = None
+    """Functions that torch recorded as CUDA graphs; None if it wasn't asked to, or that is unknown."""
+
+    @property
+    def torch_counts(self) -> tuple[int, int, int, int, int]:
+        """What torch did, whatever the backend made of its graphs."""
+        return (self.break_sites, self.skipped_frames, self.graphs, self.recompiles, self.frames_over_limit)
+
+
+class PairedTime(Fact):
+    """The steady call of two programs, timed in turns by two processes."""
+
+    backend: str
+    """The backend of both programs."""
+    before_us: float
+    """Median time without the fix, in microseconds."""
+    after_us: float
+    """Median time with the fix, in microseconds."""
+    ratio: float
+    """Median over all turns of the time after divided by the time before; below 1 is faster."""
+    ratio_low: float
+    """Lower end of the ratio's 95% confidence interval."""
+    ratio_high: float
+    """Upper end of that interval."""
+    turns: int
+    """Number of turns: timing stops once the interval excludes 1 or lies within 2% of it, or after 10 seconds."""
+
+
+class ColdCompile(Fact):
+    """What compiling takes in a new process with an empty cache on disk, without a fix and with it."""
+
+    backend: str
+    """The backend of both programs."""
+    before_s: float
+    """Seconds without the fix, as torch measured them; a backward pass isn't in them."""
+    after_s: float
+    """Seconds with the fix."""
+
+
+def deciding(times: Sequence[PairedTime]) -> PairedTime | None:
+    """The times that say whether a fix pays: with the user's backend, but ``eager`` runs nothing faster.
+
+    Args:
+        times: With the user's backend first, then with Inductor; either may be missing.
+    """
+    return next((pair for pair in times if pair.backend != "eager"), next(iter(times), None))
+
+
+class TriedFix(Fact):
+    """One fix and what its trial showed."""
+
+    title: str
+    """One imperative sentence."""
+    kind: FixKind
+    """What it changes."""
+    snippet: str | None = None
+    """Lines to write, for a setting or a call."""
+    snippet_place: SnippetPlace | None = None
+    """Where ``snippet`` goes; None without one, and in recordings of 0.1."""
+    setting: Setting | None = None
+    """The torch setting that ``snippet`` applies; None if it is anything else."""
+    diff: str | None = None
+    """Unified diff of an edit of source."""
+    is_safe: bool
+    """Whether results stay the same for every input."""
+    code: str
+    """Rule code of the finding that it is for."""
+    fingerprint: str
+    """Fingerprint of that finding, in the program that the fix was tried on."""
+    place: str
+    """``file:line`` of that finding, in the file on disk."""
+    round: int
+    """Round of trials, from 1: each round builds on the verified fixes of earlier rounds."""
+    is_on_untouched: bool
+    """Whether it was tried on the unmodified program, without other fixes."""
+    verdict: Verdict
+    """What the trial showed."""
+    reason: str | None = None
+    """Why, as a clause: what differs, what failed, what still breaks."""
+    untried_cause: UntriedCause | None = None
+    """Why it wasn't tried; None if it was."""
+    before: Measures | None = None
+    """Counts of the program that it was tried on; None if not tried."""
+    after: Measures | None = None
+    """Counts of the program with the fix; None if not tried, if it failed, or if its results made it stop early."""
+    sites_gone: tuple[str, ...] = ()
+    """Break sites that it removed, as ``file:line (GB0059)`` in the program before."""
+    sites_new: tuple[str, ...] = ()
+    """Break sites that appeared with it, in the program after: fixing a break can show later ones."""
+    compared: Comparison | None = None
+    """Its results compared with those of the unmodified program without torch.compile."""
+    times: tuple[PairedTime, ...] = ()
+    """Steady calls with and without it; empty if not timed."""
+    cold_compile: ColdCompile | None = None
+    """What compiling takes with and without it; None unless the fix is about that."""
+    backend: str | None = None
+    """The backend that its trial compiled with, or under which the verdict showed; None if not tried, and in recordings
+    of 0.1."""
+    is_applied: bool = False
+    """Whether it is one of the fixes that were tried together at the end."""
+    recording: str | None = None
+    """The trial's recording, a folder in ``fixes/`` of the first recording."""
+
+
+class LeftFinding(Fact):
+    """A finding that is still there with all verified fixes."""
+
+    code: str
+    """Rule code."""
+    place: str
+    """``file:line``, in the file on disk."""
+    message: str
+    """The finding's message."""
+    reason: str
+    """Why no fix removed it."""
+
+
+class TrialChoices(Fact):
+    """Which fixes were tried, and what they were judged by."""
+
+    select: tuple[str, ...] = ()
+    """Prefixes of the codes of the findings to treat; empty for all."""
+    ignore: tuple[str, ...] = ()
+    """Prefixes of the codes that were left out."""
+    is_own_code_only: bool = False
+    """Whether findings in installed packages were left out."""
+    is_unsafe_tried: bool
+    """Whether fixes that may change results for other inputs were tried too."""
+    timing: Literal["final", "each", "none"]
+    """What was timed: the program with all verified fixes, each fix too, or nothing."""
+
+
+class Treatment(Fact):
+    """All fixes that were tried on one target, and what the verified ones do together."""
+
+    tried: tuple[TriedFix, ...]
+    """The fixes, in the order in which they were tried."""
+    before: Measures
+    """Counts of the unmodified program."""
+    after: Measures | None = None
+    """Counts with all verified fixes; None if there are none."""
+    diff: str = ""
+    """All edits of source, as one unified diff."""
+    settings: tuple[str, ...] = ()
+    """Lines of the settings."""
+    calls: tuple[str, ...] = ()
+    """Lines of the changed calls."""
+    compared: Comparison | None = None
+    """Results with all verified fixes compared with those of the unmodified program without torch.compile."""
+    backend: str | None = None
+    """The backend of that run, which is the user's; None if there is none, and in recordings of 0.1."""
+    times: tuple[PairedTime, ...] = ()
+    """Steady calls with all verified fixes and without any."""
+    cold_compile: ColdCompile | None = None
+    """What compiling takes with and without the applied fix that is about that; None if there is none."""
+    gone: tuple[str, ...] = ()
+    """Fingerprints of findings of the unmodified program that are gone with all verified fixes."""
+    declined: dict[str, str] = field(default_factory=dict)
+    """Findings of the unmodified program that no edit was written for, by fingerprint, each with the reason."""
+    left: tuple[LeftFinding, ...] = ()
+    """Findings that are still there."""
+    choices: TrialChoices | None = None
+    """What was asked for; None in recordings of 0.1."""
+    trial_count: int = 0
+    """Number of replays, including those of the unmodified program."""
+    is_interrupted: bool = False
+    """Whether an interrupt ended the trials, so that more could have been tried."""
+    notes: tuple[str, ...] = ()
+    """What limits the verdicts: results that differ from run to run, omitted trials, missing times."""

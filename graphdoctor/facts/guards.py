@@ -1,0 +1,132 @@
+"""The facts of guards: what torch checks before it runs compiled code, and what the checks cost.
+
+Costs are measured in the steady call, after the user's own calls. ``None`` always means "unknown".
+"""
+
+from __future__ import annotations
+
+from graphdoctor.facts.base import Fact
+from graphdoctor.facts.stack import StackEntry
+
+
+class GuardNode(Fact):
+    """One guard: one line of torch's guard tree."""
+
+    kind: str | None
+    """torch's name, such as ``TENSOR_MATCH``; None if the line has an unknown layout."""
+    source: str | None
+    """torch's source, such as ``L['self'].scale``; None for process-wide state."""
+    expression: str
+    """The value in the user's words, such as ``self.scale`` or ``process-wide state``."""
+    expected: str | None
+    """The value that it must have, such as ``f32[4, 4]`` or ``1.5``; None if unknown."""
+    path: str | None
+    """The argument or module that the value belongs to, such as ``x`` or ``self.layers[0]``; None for process-wide
+    state."""
+    is_module_internal: bool = False
+    """Whether it is about the structure of a module (type, hooks, parameters, buffers, submodules), not about a
+    value."""
+    depth: int
+    """Depth in torch's tree; the root's own guards are at 1."""
+    location: StackEntry | None = None
+    """The line that made torch guard on it; None if torch names none."""
+    hint: str | None = None
+    """torch's hint or note."""
+    guard: str
+    """torch's text, without its comments."""
+
+
+class SubtreeCost(Fact):
+    """What one part of the guard tree costs."""
+
+    path: str
+    """The argument or module, such as ``x`` or ``self.layers[0]``; a module includes its submodules."""
+    guard_count: int
+    """Guards in it."""
+    check_us: float | None
+    """Microseconds that a check, repeated with warm caches, is faster without it; None if the difference is within the
+    noise."""
+
+
+class GuardSet(Fact):
+    """The guards of one compile."""
+
+    compile_id: str
+    """Such as ``0/1``."""
+    guard_count: int
+    """Guards in torch's tree. torch's own number, ``Compile.guard_count``, counts the guards that Dynamo asked for,
+    each of which can become several checks or none."""
+    kinds: dict[str, int]
+    """Guards by kind, most frequent first."""
+    nodes: tuple[GuardNode, ...]
+    """All guards in torch's order."""
+    unread_lines: tuple[str, ...] = ()
+    """Lines of the tree with an unknown layout, at most 20."""
+    latency_us: float | None = None
+    """Microseconds of one check as torch measured it right after the compile, with cold caches."""
+    runs_per_call: int | None = None
+    """How many checks of the steady call succeed; 0 if it doesn't reach them; None if not measured."""
+    search_us: float | None = None
+    """Microseconds of one search that finds it, as torch.profiler times it in the steady call: its check, and those of
+    the entries that are tried before; less the profiler's own time. The median; None if not measured."""
+    search_low_us: float | None = None
+    """First quartile."""
+    search_high_us: float | None = None
+    """Third quartile."""
+    check_us: float | None = None
+    """Microseconds of one check, the median of repetitions with warm caches: a lower bound; None if not measured."""
+    check_low_us: float | None = None
+    """First quartile."""
+    check_high_us: float | None = None
+    """Third quartile."""
+    share: float | None = None
+    """Time of the searches that find it in a steady call divided by the call's time, 0 to 1; None unless both were
+    measured."""
+    warm_share: float | None = None
+    """Time of its checks, repeated with warm caches, divided by the call's time, 0 to 1; None unless both were
+    measured."""
+    bill: tuple[SubtreeCost, ...] = ()
+    """Cost by argument and module, repeated with warm caches, outermost first; a part includes the parts inside it."""
+    unbilled_count: int = 0
+    """How many more parts were not measured separately."""
+
+    @property
+    def known_share(self) -> float | None:
+        """Its share of the steady call as it happens; if that wasn't measured, with warm caches."""
+        return self.share if self.share is not None else self.warm_share
+
+
+class Guards(Fact):
+    """The guards of a whole recording, and the steady call that they were measured in."""
+
+    sets: tuple[GuardSet, ...] = ()
+    """Guards of each compile, in order, without those of extra calls."""
+    call_us: float | None = None
+    """Median time of the steady call (only the forward pass), in microseconds; None if not measured."""
+    call_low_us: float | None = None
+    """First quartile."""
+    call_high_us: float | None = None
+    """Third quartile."""
+    call_count: int | None = None
+    """How often the steady call was timed."""
+    searches_us: float | None = None
+    """Microseconds that guard checks take in one steady call as it happens: all of torch's searches for compiled code,
+    as torch.profiler times them there, less the profiler's own time. The median; None if not measured."""
+    searches_low_us: float | None = None
+    """First quartile."""
+    searches_high_us: float | None = None
+    """Third quartile."""
+    profiler_us: float | None = None
+    """Microseconds that were taken off each search for the profiler: what it makes of an empty range."""
+    checks_us: float | None = None
+    """Microseconds of all successful guard checks of one steady call, each repeated with warm caches: a lower bound;
+    None unless each was measured."""
+    share: float | None = None
+    """``searches_us`` divided by ``call_us``, 0 to 1."""
+    warm_share: float | None = None
+    """``checks_us`` divided by ``call_us``, 0 to 1."""
+
+    @property
+    def known_share(self) -> float | None:
+        """The share of the steady call as it happens; if that wasn't measured, with warm caches."""
+        return self.share if self.share is not None else self.warm_share

@@ -1,0 +1,300 @@
+"""What the ranks of one job did, side by side: where they agree, where they part, who waits for whom.
+
+A job is a run of several ranks. Each rank is a recording of its own, with a diagnosis of its own; nothing here is a sum
+over ranks. ``Job`` is a JSON document.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from graphdoctor.facts.base import Fact
+from graphdoctor.facts.diagnosis import SCHEMA_VERSION, Finding, Location, Summary
+from graphdoctor.facts.evidence import RecordCount
+from graphdoctor.facts.job_trials import JobTrial
+from graphdoctor.facts.marks import CacheAnswer, CompileMark
+from graphdoctor.facts.recording import CaptureGap, CompileOutcome, Environment, TargetInfo
+from graphdoctor.facts.run import ProbeExit
+from graphdoctor.facts.steps import Steps
+
+Aspect = Literal["presence", "outcome", "operations", "sizes", "collectives", "causes", "guards", "estimates", "cache"]
+"""In what ranks differ at one compile. ``presence``: some ranks don't have it; ``outcome``: how it ended;
+``operations``: the graph's operations; ``sizes``: only its shapes and numbers; ``collectives``: what Inductor
+scheduled; ``causes``: why it recompiled; ``guards``: what is checked before each call; ``estimates``: the tensors that
+Inductor expects at run time; ``cache``: whether torch's caches had it, which changes nothing but the time."""
+
+
+class RankCompile(Fact):
+    """One compile on one rank."""
+
+    compile_id: str
+    """Its id there, such as ``0/1``."""
+    function: str
+    """Qualified name of the function."""
+    location: Location
+    """Where the function begins."""
+    resumes_at: int | None = None
+    """For a resume function, the line that it continues from; None for other functions."""
+    occurrence: int = 0
+    """How many frames of the same function began before its own frame, as after a reset or for another instance."""
+    outcome: CompileOutcome
+    """How it ended."""
+    causes: tuple[str, ...] = ()
+    """Why it recompiled: each value that changed, with the change; empty for a first compile."""
+    changed: tuple[str, ...] = ()
+    """The values that changed, by which ranks are compared: from what to what can differ with each rank's data."""
+    duration_s: float | None = None
+    """Seconds, as torch measured them."""
+    backend_s: float | None = None
+    """Seconds of these in the backend."""
+    mark: CompileMark
+    """What can be compared."""
+
+
+class RankReport(Fact):
+    """One rank by itself."""
+
+    rank: int
+    """Its number."""
+    process: int | None
+    """Its process id; None if no record has it."""
+    summary: Summary
+    """Its counts."""
+    complete: bool | None
+    """Whether it ran to its end and its log is whole. False if the log is cut, a compile in it never ended, or the
+    process ended before Python did; None if a log that graphdoctor didn't record doesn't tell."""
+    environment: Environment
+    """Where it ran."""
+    compiles: tuple[RankCompile, ...]
+    """In order."""
+    findings: tuple[Finding, ...]
+    """Its findings, worst first."""
+    gaps: tuple[CaptureGap, ...]
+    """What its recording lacks."""
+    first_s: float | None = None
+    """When it wrote its first record, in seconds on its machine's clock."""
+    last_s: float | None = None
+    """When it wrote its last one."""
+    executed: tuple[str, ...] | None = None
+    """Compile ids of the graphs that ran, in order; None if torch didn't log it."""
+    records: tuple[RecordCount, ...] = ()
+    """Kinds of records in its logs, whatever process wrote them."""
+    steps: Steps | None = None
+    """The steps of its training loop; None unless the job was run again under a change."""
+
+
+class Rank(Fact):
+    """One rank, as the report of a job shows it."""
+
+    rank: int
+    """Its number."""
+    process: int | None
+    """Its process id; None if no record has it."""
+    summary: Summary
+    """Its counts."""
+    complete: bool | None
+    """As in ``RankReport``."""
+    compile_s: float | None
+    """Seconds it compiled, as torch measured them; None if unknown."""
+    waits_s: float | None
+    """Seconds that it waits for compiles of slower ranks, if ranks wait for each other after each compile, as a
+    collective makes them do: the sum over compiles of the longest time of any rank less its own; None if unknown."""
+    steps: Steps | None = None
+    """The steps of its training loop; None unless the job was run with ``--try``."""
+    last_record_s: float | None
+    """Seconds from the job's first record to its last one, by the clocks of their machines; None if unknown."""
+    missed: int
+    """Compiles that other ranks began after its last record, by those clocks, and that it doesn't have."""
+    records: tuple[RecordCount, ...] = ()
+    """Kinds of records in its logs by size, largest first; in a log of several ranks, of all of them."""
+
+
+class RankGroup(Fact):
+    """Ranks that did the same at one compile."""
+
+    ranks: tuple[int, ...]
+    """Their numbers, ascending."""
+    compile_id: str | None
+    """The compile's id on the first of them; None if they don't have it."""
+    outcome: CompileOutcome | None = None
+    """How it ended; None if they don't have it."""
+    graph: str | None = None
+    """Digest of the printed graphs, shapes included; None if there is none."""
+    guards: str | None = None
+    """Digest of the guards; None if the log has none."""
+    causes: tuple[str, ...] = ()
+    """Why it recompiled."""
+    collectives: tuple[str, ...] | None = None
+    """The collectives that Inductor scheduled; None if the log doesn't say."""
+    differs_in: tuple[Aspect, ...] = ()
+    """In what they differ from the largest group that has the compile."""
+
+
+class CacheGroup(Fact):
+    """Ranks to which torch's caches gave one answer at one compile."""
+
+    ranks: tuple[int, ...]
+    """Their numbers."""
+    cache: CacheAnswer | None
+    """The answer; None if the caches weren't asked."""
+
+
+class CompileAgreement(Fact):
+    """One compile on all ranks: a row of the matrix."""
+
+    compile: str
+    """Its id on the first rank that has it."""
+    function: str
+    """Qualified name of the function."""
+    location: Location
+    """Where the function begins."""
+    resumes_at: int | None = None
+    """For a resume function, the line that it continues from; None for other functions."""
+    groups: tuple[RankGroup, ...]
+    """Ranks that did the same, the largest group first; ranks without the compile are one group."""
+    agree: bool
+    """Whether all ranks did the same; whether a cache had it doesn't count."""
+    differs_in: tuple[Aspect, ...] = ()
+    """In what they differ; ``cache`` can be alone."""
+    caches: tuple[CacheGroup, ...] = ()
+    """Answers of torch's caches where they differ."""
+    duration_s: tuple[float, float] | None = None
+    """The shortest and the longest time of a rank that has it; None if unknown."""
+    slowest: int | None = None
+    """The rank that took longest; None if unknown."""
+
+
+class DivergentValue(Fact):
+    """What some ranks have where others have something else."""
+
+    ranks: tuple[int, ...]
+    """Their numbers."""
+    value: str
+    """The value: a line of the graph, a guard, a cause, collectives, an outcome; ``-`` if they lack the compile."""
+
+
+class Divergence(Fact):
+    """The first place where ranks part."""
+
+    compile: str
+    """The compile, as in ``agreement``."""
+    function: str
+    """Qualified name of the function."""
+    location: Location
+    """Where the function begins."""
+    resumes_at: int | None = None
+    """For a resume function, the line that it continues from; None for other functions."""
+    ranks: tuple[int, ...]
+    """The ranks that differ from the largest group."""
+    what: Aspect
+    """In what: the first of the row's."""
+    values: tuple[DivergentValue, ...]
+    """What each group has there, the largest first."""
+
+
+HangKind = Literal["schedule", "graph", "order", "absent", "stopped"]
+"""``schedule``: ranks scheduled other collectives in one graph; ``graph``: torch
+compared the graphs of all ranks, and they differ; ``order``: they ran their graphs in another order;
+``absent``: some ranks never compiled a graph with
+collectives that others compiled; ``stopped``: a rank's log ends, in a compile or before it, where others went on."""
+
+
+class HangCandidate(Fact):
+    """A place where ranks can wait for others forever."""
+
+    kind: HangKind
+    """What the logs show."""
+    compile: str
+    """The compile, as in ``agreement``."""
+    function: str
+    """Qualified name of the function."""
+    waiting: tuple[int, ...]
+    """The ranks that would wait."""
+    missing: tuple[int, ...]
+    """The ranks that they would wait for."""
+    collectives: tuple[str, ...] = ()
+    """What they would wait in; empty if the logs don't tell."""
+    words: tuple[str, ...] = ()
+    """The first difference in torch's words, for ``graph``."""
+
+
+StragglerCause = Literal["alone", "cache", "backend", "dynamo", "unknown"]
+"""Why a rank compiles longer. ``alone``: others don't have the compile; ``cache``: others found it in a cache;
+otherwise in which part most of the time is: the backend or Dynamo; ``unknown``: torch doesn't say."""
+
+
+class Straggler(Fact):
+    """The rank that others wait for most, and why."""
+
+    rank: int
+    """Its number."""
+    extra_s: float
+    """Seconds that it took longer than the quickest rank, over the compiles in which it was the slowest."""
+    compile: str
+    """The compile that is most of it, as in ``agreement``."""
+    function: str
+    """Qualified name of its function."""
+    compile_extra_s: float
+    """Seconds of that one."""
+    why: StragglerCause
+    """Why that one takes longer."""
+
+
+class Skew(Fact):
+    """How unevenly ranks compile."""
+
+    compile_s: tuple[float, float] | None
+    """Compile time of the quickest and the slowest rank; None if unknown."""
+    job_s: float | None
+    """Seconds of the longest compile of each row, added up: what compiling takes the job if ranks wait for each other
+    after each compile; None if unknown."""
+    straggler: Straggler | None = None
+    """None if no rank takes notably longer."""
+
+
+class JobFinding(Finding):
+    """A finding and the ranks that have it; everything else is as on the first of them."""
+
+    ranks: tuple[int, ...]
+    """Their numbers."""
+    most: int
+    """The highest ``count`` of a rank; ``count`` is the least."""
+
+
+class Job(Fact):
+    """The JSON document about a recording of several ranks."""
+
+    schema_version: str = SCHEMA_VERSION
+    """Version of this document's shape."""
+    graphdoctor_version: str
+    """The version of graphdoctor that wrote it."""
+    recording: str | None = None
+    """The recording, as a command line names it; None if unknown."""
+    target: TargetInfo
+    """What was run."""
+    exit: ProbeExit
+    """How the run ended."""
+    environment: Environment
+    """Where the first rank ran."""
+    ranks: tuple[Rank, ...]
+    """Ascending."""
+    absent: tuple[int, ...] = ()
+    """Ranks between the others of which there is no log."""
+    unread: tuple[int, ...] = ()
+    """Ranks whose logs couldn't be read, so that they are left out; gaps say why."""
+    agreement: tuple[CompileAgreement, ...]
+    """All compiles, in the order of the first rank that has each."""
+    first_divergence: Divergence | None
+    """None if all ranks agree."""
+    skew: Skew
+    """How unevenly they compile."""
+    hangs: tuple[HangCandidate, ...] = ()
+    """Where ranks can wait forever."""
+    findings: tuple[JobFinding, ...]
+    """Findings of all ranks, each once, worst first."""
+    trials: tuple[JobTrial, ...] | None = None
+    """What the job did when it was run again, once for each suggestion; None if nothing was tried."""
+    hidden_findings: int = 0
+    """Findings left out by ``--own-code``, ``--select`` or ``--ignore``, the most of any rank."""
+    gaps: tuple[CaptureGap, ...]
+    """What is missing, each once."""

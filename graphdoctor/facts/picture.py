@@ -1,0 +1,260 @@
+"""Facts that only the picture of a run needs.
+
+Source files, graphs stage by stage, generated code, phases of compiles, and lanes of calls.
+
+They are only read on request, because they are most of a log. ``None`` always means "unknown".
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Literal
+
+from graphdoctor.facts.base import Fact
+from graphdoctor.facts.stack import Origin
+
+SegmentKind = Literal["graph", "eager", "guards", "compile"]
+"""``graph``: a compiled graph ran; ``eager``: tensor operations outside any graph; ``guards``: Dynamo looked for a
+matching cache entry; ``compile``: torch compiled a frame."""
+
+Stage = Literal["dynamo", "joint", "forward", "backward", "inference", "post_grad"]
+"""The stage at which a graph was logged: as Dynamo captured it (``dynamo_output_graph``), as AOTAutograd traced it with
+its backward (``aot_joint_graph``) and cut it (``aot_forward_graph``, ``aot_backward_graph``) or traced it without
+(``aot_inference_graph``), and as Inductor lowers it (``inductor_post_grad_graph``)."""
+
+
+class SourceText(Fact):
+    """A source file as it was while the program ran."""
+
+    file: str
+    """Path as in the stack entries."""
+    text: str | None
+    """The whole text; None if it couldn't be read or is too large to keep."""
+    origin: Origin = "user"
+    """Who owns the file."""
+    package: str | None = None
+    """Top-level package of the file; None for the user's own code."""
+
+
+class StageNode(Fact):
+    """One node of a graph at one stage."""
+
+    name: str
+    """The node's name."""
+    opcode: str
+    """``placeholder``, ``call_function``, ``call_method``, ``call_module``, ``get_attr`` or ``output``."""
+    target: str
+    """What is called, as torch prints it without ``torch.ops.``, such as ``torch.relu`` or ``aten.mm.default``; for
+    other opcodes, the name of the argument, attribute, method or module; empty for an output."""
+    inputs: tuple[str, ...] = ()
+    """Names of its input nodes, in order, each once."""
+    value: str | None = None
+    """Its value, such as ``f32[4, 8]``."""
+    file: str | None = None
+    """Path of the innermost line outside torch that it comes from; None if torch names none."""
+    line: int | None = None
+    """1-based."""
+    text: str | None = None
+    """What computes it, as torch prints it without ``torch.ops.``, such as ``aten.mul.Tensor(addmm, 0.5)``; None for
+    other opcodes than calls, and for a statement that isn't an expression."""
+    module: str | None = None
+    """The innermost module it was traced in, as guards spell it, such as ``self.blocks[0].lin``; None outside any
+    module or if unknown, as at every stage but Dynamo's."""
+
+
+class StageGraph(Fact):
+    """One graph at one stage."""
+
+    compile_id: str | None
+    """The compile that made it."""
+    stage: Stage
+    """The stage."""
+    graph_index: int | None = None
+    """Of the graph that Dynamo captured, ``Graph.index``; None if unknown."""
+    of: Literal["forward", "backward", "inference"] | None = None
+    """For ``post_grad``, the graph of AOTAutograd that it lowers; None if unknown, and at all other stages."""
+    nodes: tuple[StageNode, ...]
+    """Nodes in order; the bodies of higher-order operators are only in ``code``."""
+    unread_lines: int = 0
+    """How many lines of the printed graph have an unknown layout."""
+    code: str | None = None
+    """The graph as torch printed it."""
+
+
+class FusedKernel(Fact):
+    """One kernel that generated code runs, and what was fused into it."""
+
+    name: str
+    """Its name in the code, such as ``cpp_fused_gelu_1`` or ``extern_kernels.addmm``."""
+    nodes: tuple[str, ...]
+    """Names of the nodes that it computes, of the graph that Inductor lowered, in order; views only if it has nothing
+    else."""
+
+
+class GeneratedCode(Fact):
+    """The code that Inductor generated for one graph."""
+
+    compile_id: str | None
+    """The compile that made it."""
+    stage: Literal["forward", "backward", "inference"] | None = None
+    """The graph of AOTAutograd that it was generated from, according to its first line; None if unknown."""
+    graph_index: int | None = None
+    """Of the graph that Dynamo captured; None if unknown."""
+    file: str | None = None
+    """The file that Inductor wrote."""
+    kernels: tuple[str, ...] = ()
+    """Names of its kernels in the order of their definitions, then of the library functions that it calls, such as
+    ``extern_kernels.addmm``, in the order of the first call; empty for a C++ wrapper, which is not read."""
+    fused: tuple[FusedKernel, ...] | None = None
+    """The kernels in the order in which it runs them, each run by itself, with what was fused; None if nobody looked on
+    while the code was generated."""
+    lowered_from: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """For nodes of Dynamo's graph, those of the lowered graph that came of them; empty if torch noted none, as for a
+    backward."""
+    code: str
+    """The whole code."""
+
+
+class Autotuned(Fact):
+    """What Inductor measured to choose how to compute one operation (``max_autotune``), as torch sums it up."""
+
+    operation: str
+    """What it computes, such as ``mm``."""
+    compile_id: str | None
+    """The compile that it belongs to; None if unknown."""
+    choices: int
+    """Ways to compute it that were timed."""
+    triton_choices: int
+    """Those of them that are Triton templates."""
+    best: str
+    """The fastest, such as ``triton_mm_12`` or ``mm``."""
+    best_us: float
+    """Its time in microseconds."""
+    best_settings: str | None = None
+    """Its settings, such as block sizes, as torch writes them; None if it has none."""
+    triton: str | None = None
+    """The fastest Triton template, if another choice is faster."""
+    triton_us: float | None = None
+    """Its time in microseconds."""
+
+
+class Phase(Fact):
+    """One phase of compiling, from the log's ``chromium_event`` records.
+
+    Phases of the same name that overlap in threads other than the compiling one are one phase, because torch doesn't
+    log which of them ended when.
+    """
+
+    name: str
+    """torch's name, such as ``compile_fx_inner``."""
+    compile_id: str | None
+    """The compile that it belongs to; None outside any compile."""
+    call_index: int | None = None
+    """The call in which it began; None outside the user's calls."""
+    start_us: float
+    """Microseconds since the first event of its process."""
+    duration_us: float | None
+    """Its duration; None if it never ended, or if the clock was set back meanwhile."""
+    depth: int
+    """How many phases of the same thread contain it."""
+    process: str | None = None
+    """The process that it ran in; None for the main process."""
+    thread: int = 0
+    """0 for the thread that compiles, where phases are nested; 1 and up for other threads, which are distinguished by
+    overlap, because torch gives every thread the number 0 (``torch/_dynamo/utils.py``, 2.13)."""
+    notes: dict[str, str] = field(default_factory=dict)
+    """torch's notes, such as the result of a cache lookup, with shortened values."""
+
+
+class Segment(Fact):
+    """A part of a call."""
+
+    kind: SegmentKind
+    """What happened."""
+    start_us: float
+    """From the start of the call."""
+    end_us: float
+    """From the start of the call."""
+    compile_id: str | None = None
+    """The compile, or the compile whose code ran; None for eager operations or if unknown."""
+    graph_index: int | None = None
+    """``Graph.index``, for a run of a graph."""
+    op_names: dict[str, int] = field(default_factory=dict)
+    """For ``eager``: the outermost ``aten::`` operations, most frequent first, at most 12 names."""
+    op_count: int | None = None
+    """For ``eager``: how many operations there are."""
+
+
+class Lane(Fact):
+    """One call on a time axis.
+
+    The time outside segments is Python: the program's own code, Dynamo's entry code, and a backward pass except for
+    AOTAutograd's graphs. In a call without a profiler, it includes eager operations and guard checks. All times are CPU
+    time: on a GPU, a graph ends when its kernels are launched, and the call ends when the device is idle.
+    """
+
+    call_index: int | None
+    """The call; None for the steady call, which is the last one repeated until nothing compiles."""
+    duration_us: float
+    """From its start to its end, in the pass that the segments are from."""
+    is_profiled: bool
+    """Whether it was made under torch.profiler, which slows it down but shows eager operations and guard checks
+    separately. A call that compiles isn't, because its profile would show Dynamo, and neither is one that couldn't be
+    repeated unchanged."""
+    segments: tuple[Segment, ...]
+    """Segments in the order of their starts; none is inside another."""
+    hidden_segments: int = 0
+    """How many segments were left out because there were too many, the shortest first."""
+
+
+class Artifact(Fact):
+    """A record that a report doesn't show."""
+
+    kind: str
+    """torch's name for it."""
+    size_bytes: int
+    """The size of its text."""
+    file: str
+    """What ``graphdoctor unpack`` calls its file, below the folder of its process."""
+
+
+class CompileArtifacts(Fact):
+    """The records of one compile that a report doesn't show."""
+
+    compile_id: str | None
+    """The compile; None for records that belong to none."""
+    artifacts: tuple[Artifact, ...]
+    """Those with a text, in the order of the log, at most 100."""
+    hidden_files: int = 0
+    """How many more there are."""
+    without_text: dict[str, int] = field(default_factory=dict)
+    """How many records without a text there are, by kind."""
+
+
+class Picture(Fact):
+    """Everything that the picture needs besides the recording."""
+
+    files: tuple[SourceText, ...] = ()
+    """Files with a line of the recording; empty for a log that graphdoctor didn't record."""
+    graphs: tuple[StageGraph, ...] = ()
+    """In the order of the log."""
+    generated: tuple[GeneratedCode, ...] = ()
+    """In the order of the log."""
+    autotuned: tuple[Autotuned, ...] = ()
+    """Operations for which Inductor timed several ways, in the order of the log."""
+    shown: tuple[str, ...] | None = None
+    """The compiles that a page has rows for, the most telling first; None for all of them."""
+    detailed: tuple[str, ...] | None = None
+    """The compiles whose graphs, code and notes are here; None if there was room for those of all."""
+    phases: tuple[Phase, ...] = ()
+    """Phases in the order of their starts, process by process, without those of extra calls."""
+    lanes: tuple[Lane, ...] = ()
+    """The user's calls in order, then the steady call; empty if they weren't measured."""
+    artifacts: tuple[CompileArtifacts, ...] = ()
+    """Records that a report doesn't show, of at most 100 compiles of each process, in the order of the log."""
+    hidden_artifacts: int = 0
+    """How many more compiles have such records."""
+    config: dict[str, str] | None = None
+    """torch config values that differ from their defaults after the calls, or at the end of a script, by dotted name,
+    as Python prints them, shortened; None if unknown. A value that torch reads from an environment variable at import
+    can count as a default."""

@@ -1,0 +1,328 @@
+"""What ``graphdoctor profile`` found: where the time of a steady compiled call goes, by line, module and kernel."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from graphdoctor.facts.base import Fact
+from graphdoctor.facts.bench import CallTimes
+from graphdoctor.facts.diagnosis import SCHEMA_VERSION, Finding
+from graphdoctor.facts.kernels import CacheUse, CudaGraphs
+from graphdoctor.facts.profiled import Calibration, Device, PeakOf
+from graphdoctor.facts.recording import CaptureGap, Environment, TargetInfo
+from graphdoctor.facts.stack import StackEntry
+from graphdoctor.probe.wire import ProfilePhase
+
+ProfiledKind = Literal[
+    "pointwise", "reduction", "template", "library", "communication", "user", "copy", "generated", "other"
+]
+"""What a kernel is. ``pointwise`` and ``reduction``: Inductor wrote it; ``template``: Inductor made it from a template;
+``library``: a library's (cuBLAS, oneDNN, ATen); ``communication``: between processes; ``user``: the program's own, in
+Triton; ``copy``: it copies memory; ``generated``: Inductor's, but of no known graph; ``other``: none of these."""
+
+BoundBy = Literal["host", "memory", "compute", "communication", "latency"]
+"""What a call, or a kernel, waits for. ``host``: the device, or the kernels, wait for Python and launches; ``memory``:
+its bandwidth; ``compute``: arithmetic; ``communication``: other processes; ``latency``: a kernel so short that it
+reaches neither bandwidth nor arithmetic. A longer one that reaches neither has none of these."""
+
+
+class CodeLine(Fact):
+    """A line of the program."""
+
+    file: str
+    """Path of the file."""
+    line: int
+    """1-based."""
+
+
+class ProfiledKernel(Fact):
+    """All runs of one kernel in the call that compute the same operations."""
+
+    name: str
+    """As the profiler names it, or for a library's function as the generated code does."""
+    kind: ProfiledKind
+    """What it is."""
+    phase: ProfilePhase
+    """The part of the call."""
+    operations: tuple[str, ...]
+    """The operations of the program's graph that it computes, each once, such as ``aten.gelu``; for a kernel outside
+    any compiled graph the operation that launched it. Empty if unknown."""
+    operation_count: int
+    """Nodes that were fused into it, after decompositions; 0 if unknown."""
+    lines: tuple[CodeLine, ...]
+    """The lines that these come from, the one with the largest part first; empty if unknown."""
+    calls: int
+    """How often it ran."""
+    time_us: float
+    """Microseconds of all runs."""
+    share: float
+    """Of the call without the profiler, its median."""
+    bytes: int | None
+    """Memory that all runs must read and write at least, as Inductor estimates it; None if unknown."""
+    flops: int | None
+    """Floating-point operations of all runs; None if unknown, or it has no matrix product and no convolution."""
+    gb_per_s: float | None = None
+    """Gigabytes (1e9) a second that it reached by these bytes."""
+    tflops_per_s: float | None = None
+    """1e12 floating-point operations a second that it reached."""
+    bandwidth_share: float | None = None
+    """Of what a copy reached on this device; can be above 1 where a cache holds what it reads."""
+    compute_share: float | None = None
+    """Of what a matrix product reached on this device, with the same dtype."""
+    bound_by: BoundBy | None = None
+    """What it waits for; None if unknown."""
+    dtype: str | None = None
+    """dtype of its matrix products; None if it has none, or that is unknown."""
+    compile_id: str | None = None
+    """The compile that it belongs to; None outside compiled graphs."""
+    graph: int | None = None
+    """Inductor's number of its graph; None outside any."""
+
+
+class TimePart(Fact):
+    """A part of a kernel's time that one line of one module has.
+
+    A kernel's time is shared among the operations that are fused into it, in proportion to the elements that each works
+    on; an operation's share belongs to the innermost line of the program that computes it.
+    """
+
+    kernel: int
+    """Index of the kernel."""
+    us: float
+    """Microseconds."""
+    stack: tuple[StackEntry, ...]
+    """The operation's stack, outermost first; its last entry is the line."""
+    module: str | None
+    """The innermost module."""
+
+
+class ProfiledLine(Fact):
+    """What one line of the program costs."""
+
+    file: str
+    """Path of the file."""
+    line: int
+    """1-based."""
+    text: str | None
+    """The line as it was; None if unknown."""
+    forward_us: float
+    """Its share of kernels of the forward pass, in microseconds."""
+    backward_us: float
+    """Its share of kernels of the backward pass."""
+    share: float
+    """Both, of the call without the profiler."""
+    kernels: tuple[int, ...]
+    """Indices of the kernels that it went into, the most costly first."""
+    bound_by: BoundBy | None = None
+    """What most of that time waits for; None if unknown."""
+
+
+class ProfiledModule(Fact):
+    """What one module costs, with everything in it."""
+
+    path: str
+    """Such as ``layers.0.attention``; empty for the target itself."""
+    forward_us: float
+    """Kernels of the forward pass."""
+    backward_us: float
+    """Kernels of the backward pass."""
+
+
+class Regime(Fact):
+    """What the call as a whole is bound by."""
+
+    bound_by: BoundBy | None
+    """None if it is unknown."""
+    text: str
+    """One or two sentences with the numbers."""
+    evidence: dict[str, float]
+    """The numbers: shares of the call, counts, microseconds."""
+    advice: tuple[str, ...] = ()
+    """What helps in that regime, the most useful first."""
+
+
+class Fusion(Fact):
+    """What Inductor fused in the graphs that ran in the call."""
+
+    operations: int
+    """Operations of the graphs that compute something, before decomposition."""
+    decomposed: int
+    """The same after decomposition and passes."""
+    kernels: int
+    """Calls of kernels in the generated code."""
+    vanished: int
+    """Values that never get to memory, because what reads them is in the same kernel."""
+    vanished_bytes: int | None
+    """Their size; None if unknown."""
+    eager_launches: int | None
+    """Kernels of the call without torch.compile; None if unknown."""
+    launches: int | None
+    """Kernels of the call."""
+
+
+class SavedTensor(Fact):
+    """What the forward pass keeps for the backward pass: a tensor, or equal ones that one line keeps, as layers do."""
+
+    name: str
+    """The node that makes it; of several, the first."""
+    operation: str | None
+    """What computes it, such as ``aten.gelu``; None for an argument."""
+    bytes: int | None
+    """Its size, of several that of all; None if unknown."""
+    is_argument: bool
+    """An argument of its graph, such as a parameter or an input, which is in memory anyway."""
+    file: str | None = None
+    """Path of the line that computes it."""
+    line: int | None = None
+    """1-based."""
+    compile_id: str | None = None
+    """The compile that it belongs to; None if there are several, or it is unknown."""
+    tensor: str | None = None
+    """dtype and shape of one, such as ``f32[8, 128]``; None if unknown."""
+    count: int = 1
+    """How many there are."""
+    module: str | None = None
+    """The innermost module that computes it, such as ``layers.0.mlp``, or ``layers.*.mlp`` of several; None if their
+    paths differ in more than numbers, or it is unknown."""
+    is_cheap: bool | None = None
+    """It can be computed again from what else is kept by code that Inductor writes itself, without matrix products,
+    convolutions and random numbers; None for an argument, and if that is unknown."""
+
+
+MemoryOutcome = Literal["saves", "costly", "unclear", "nothing", "differs", "failed"]
+"""What came of keeping less. ``saves``: less is kept, and the call certainly doesn't take longer by a larger share than
+is saved; ``costly``: it certainly does; ``unclear``: less is kept, but times vary too much to say either; ``nothing``:
+no less is kept; ``differs``: results or gradients do; ``failed``: that couldn't be found out."""
+
+
+class MemoryTrial(Fact):
+    """What keeping less did, as measured in another process."""
+
+    what: str
+    """What was changed, such as a setting with its value."""
+    outcome: MemoryOutcome
+    """What came of it."""
+    saved_bytes: int | None
+    """What was kept then, beyond what was in memory before the call; None if unknown."""
+    peak_bytes: int | None
+    """The peak then; None if unknown."""
+    ratio: float | None
+    """The time of a call then, divided by the time before; None if it wasn't timed."""
+    is_same: bool | None
+    """Results and gradients are the same but for rounding; None if they weren't compared."""
+    ratio_low: float | None = None
+    """Where the ratio's 95% confidence interval begins."""
+    ratio_high: float | None = None
+    """Where it ends."""
+    reason: str | None = None
+    """Why it differs or failed, as a clause; None if it did neither."""
+
+
+class MemoryUse(Fact):
+    """Memory of the call."""
+
+    saved: tuple[SavedTensor, ...]
+    """Kept for the backward pass by compiled graphs, whether the call runs it or not, the largest first; empty if
+    nothing is kept, and if ``saved_bytes`` is None perhaps because that is unknown."""
+    saved_bytes: int | None
+    """All that is kept and wasn't in memory before the call; None if unknown."""
+    recomputed: dict[str, int]
+    """Operations that the backward pass computes again, such as ``aten.gelu``, and how many of each."""
+    recomputed_count: int
+    """How many there are."""
+    peak_bytes: int | None
+    """The most memory during the call; None if unknown."""
+    peak_of: PeakOf | None = None
+    """What the peak is of; None if nothing was measured."""
+    before_bytes: int | None = None
+    """The same memory before the call; None if unknown."""
+    unlisted_bytes: int | None = None
+    """The part of ``saved_bytes`` that isn't in ``saved`` or an argument there: what operations outside of graphs keep,
+    or compute for a graph, and what graphs keep of which nothing is known; None if unknown."""
+    eager_saved_bytes: int | None = None
+    """What the same call keeps without torch.compile; None if unknown."""
+    has_backward: bool = False
+    """The call runs the backward pass; otherwise what is kept lives as long as the result."""
+    trial: MemoryTrial | None = None
+    """Keeping less, tried; None if nothing was."""
+
+
+class CacheKeyChange(Fact):
+    """Why torch's cache on disk doesn't have a graph in a second start, though the first left it there."""
+
+    compile_id: str | None
+    """The compile that asked."""
+    part: str
+    """What of the key differs: ``graph``, or torch's name for it, such as ``inductor_config[debug]``."""
+    before: str | None
+    """It, or the first line of it that differs, in the first start; None if what differs isn't printed."""
+    after: str | None
+    """The same in the second start."""
+
+
+class ProfileReport(Fact):
+    """What ``graphdoctor profile`` found."""
+
+    schema_version: str = SCHEMA_VERSION
+    """Version of this document's form."""
+    graphdoctor_version: str
+    """The version that wrote it."""
+    environment: Environment | None
+    """Python, torch and the machine; None if the program never got so far."""
+    target: TargetInfo
+    """What was run, and how."""
+    call: str | None = None
+    """The call that was profiled: the arguments of the last one, in short."""
+    device: Device | None
+    """Whose kernels were measured; None if none were."""
+    call_us: CallTimes | None
+    """Steady calls without the profiler; None if there is no steady call."""
+    eager_us: CallTimes | None = None
+    """The same call without torch.compile, in the same process; `graphdoctor bench` compares them better."""
+    kernels_us: float | None = None
+    """All kernels and copies of the call; None if the profiler didn't say."""
+    regime: Regime | None = None
+    """What it is bound by; None if that is unknown."""
+    kernels: tuple[ProfiledKernel, ...] = ()
+    """The most costly first."""
+    lines: tuple[ProfiledLine, ...] = ()
+    """The most costly first."""
+    modules: tuple[ProfiledModule, ...] = ()
+    """In the order of their paths."""
+    parts: tuple[TimePart, ...] = ()
+    """Every part of every kernel's time that a line has."""
+    unattributed_us: float | None = None
+    """Time of kernels that no line is known of: outside compiled graphs, and those that torch doesn't trace to a
+    line."""
+    rest_us: float | None = None
+    """What of the call is in no kernel: Python, guards, launches, waiting."""
+    fusion: Fusion | None = None
+    """None if no graph of Inductor's ran."""
+    memory: MemoryUse | None = None
+    """None if it wasn't measured."""
+    cuda_graphs: CudaGraphs | None = None
+    """None if none were asked for."""
+    graph_launches: int | None = None
+    """CUDA graphs that were launched in the call; None if its kernels weren't measured."""
+    graph_input_copy_us: float | None = None
+    """Copies into the static inputs of CUDA graphs; None if unknown."""
+    caches: CacheUse | None = None
+    """What the caches on disk did in this run, which began with an empty folder."""
+    restart_caches: CacheUse | None = None
+    """What they did in a second start, which found what the first left there; None if there was none."""
+    restart_changes: tuple[CacheKeyChange, ...] = ()
+    """Why the second start didn't find graphs that the first had left on disk."""
+    compile_cold_s: float | None = None
+    """Seconds of compiling in this run, with our own records of it; None if torch didn't say."""
+    compile_warm_s: float | None = None
+    """The same in the second start."""
+    dynamo_warm_s: float | None = None
+    """Of these, in Dynamo: it traces the program in each start, because no cache on disk keeps that."""
+    calibration: Calibration | None = None
+    """What this device reaches; None if it wasn't measured."""
+    findings: tuple[Finding, ...] = ()
+    """What to do about it, the most costly first."""
+    gaps: tuple[CaptureGap, ...] = ()
+    """What could not be measured."""
+    recording: str | None = None
+    """Folder of the recording."""

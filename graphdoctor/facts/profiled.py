@@ -1,0 +1,298 @@
+"""What a profile recorded: graphs for which Inductor generated code, and the runs of kernels in one steady call."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import Literal, NamedTuple
+
+from graphdoctor.facts.base import Fact
+from graphdoctor.facts.run import Setting
+from graphdoctor.facts.stack import StackEntry
+from graphdoctor.probe.wire import InductorKernelKind, KernelKind, ProfilePhase
+
+Device = Literal["cpu", "cuda"]
+"""Whose kernels were measured."""
+
+ACTIVATION_BUDGET = "torch._functorch.config.activation_memory_budget"
+"""The share of what AOTAutograd's partitioner would keep that it may keep (``torch/_functorch/config.py``, 2.11 to
+2.15)."""
+
+_LEAST_CHEAP, _SMALLEST_BUDGET, _HALF = 0.1, 0.1, 0.5
+
+PeakOf = Literal["allocator", "process"]
+"""What a peak is of. ``allocator``: torch's allocator of the CUDA device; ``process``: resident memory of the process,
+which has Python and torch itself in it."""
+
+
+class InductorOperation(Fact):
+    """A node of the graph from which Inductor generates code, after all passes."""
+
+    name: str
+    """The node, such as ``mul_3``."""
+    operation: str
+    """The operation that it was decomposed from, such as ``aten.gelu.default``, or it itself."""
+    target: str
+    """What it is now, such as ``aten.erf.default``."""
+    is_view: bool
+    """It computes nothing."""
+    bytes: int | None
+    """Size of the tensors that it makes; None if it makes none, or their size is unknown."""
+    elements: int | None
+    """How many elements the largest tensor has that it takes or makes; None if unknown."""
+    dtype: str | None = None
+    """dtype of that tensor, such as ``float32``; None if it makes none."""
+    input_dtypes: tuple[str, ...] = ()
+    """dtypes of the tensors that it reads, each once, in order."""
+    is_stored: bool
+    """Its value gets to memory: something outside its kernels reads it, or the graph returns it."""
+    stack: tuple[StackEntry, ...] = ()
+    """Where the program computes it, or for a backward graph what it is the gradient of; outermost first, without
+    torch's and Python's own entries. Empty if unknown."""
+    module: str | None = None
+    """The innermost module that it is in, such as ``L['self'].layers.0``; None outside any."""
+
+
+class InductorKernel(Fact):
+    """One call of a kernel in the code that Inductor generated."""
+
+    name: str
+    """As in the code, such as ``triton_poi_fused_add_0`` or ``extern_kernels.mm``."""
+    kind: InductorKernelKind
+    """What it is."""
+    operations: tuple[int, ...]
+    """Indices of the graph's operations that it computes, or that it only brings a tensor into a layout for; views only
+    if it has nothing else."""
+    bytes: int | None
+    """Memory that it must read and write at least, as Inductor estimates it; None if it can't say."""
+    flops: int | None
+    """Floating-point operations of its matrix products and convolutions, a multiplication and an addition being two;
+    None if it has none, or torch can't count them."""
+    dtype: str | None = None
+    """dtype of the factors of these; None if it has none."""
+
+
+class KeptTensor(Fact):
+    """A tensor that a forward graph keeps for its backward graph."""
+
+    name: str
+    """The node that is kept; it can be a view."""
+    operation: str | None
+    """The operation that makes its memory, such as ``aten.gelu.default``; None for an argument."""
+    tensor: str
+    """dtype and shape of that, such as ``f32[8, 128]``."""
+    bytes: int | None
+    """Its size; None if unknown."""
+    is_argument: bool
+    """It is an argument of the graph, such as a parameter, or a constant in it."""
+    is_cheap: bool | None
+    """It can be computed again from what else is kept by code that Inductor writes itself, without matrix products,
+    convolutions and random numbers; None for an argument, and if that is unknown."""
+    stack: tuple[StackEntry, ...] = ()
+    """Where the program computes it; outermost first, without torch's and Python's own entries. Empty if unknown."""
+    module: str | None = None
+    """The innermost module that it is computed in, such as ``L['self'].layers.0``; None outside any."""
+
+
+class Partition(Fact):
+    """What a forward graph and its backward graph have to do with each other."""
+
+    saved: tuple[KeptTensor, ...]
+    """What one keeps for the other, each memory once."""
+    recomputed: dict[str, int]
+    """Operations that both compute, without views, and how many of each."""
+    draws_random: bool
+    """The forward graph draws random numbers, as dropout does."""
+
+
+class InductorGraph(Fact):
+    """A graph for which Inductor generated code."""
+
+    graph: int
+    """Inductor's number; a graph and its backward have the same."""
+    phase: ProfilePhase
+    """Forward or backward."""
+    compile_id: str | None
+    """The compile that it belongs to, such as ``0/0``; None if unknown."""
+    operations: tuple[InductorOperation, ...]
+    """In the order of the graph."""
+    kernels: tuple[InductorKernel, ...]
+    """In the order of the calls in the code."""
+    partition: Partition | None = None
+    """Of a forward graph that has a backward graph; None for others, and if it is unknown."""
+
+
+class InductorRun(Fact):
+    """One run of such a graph in the profiled call."""
+
+    graph: int
+    """Its number."""
+    phase: ProfilePhase
+    """Forward or backward."""
+    us: float
+    """The host's time."""
+
+
+class KernelRun(Fact):
+    """One run of a kernel in the profiled call."""
+
+    name: str
+    """As the profiler names it, without template arguments."""
+    kind: KernelKind
+    """Who wrote it."""
+    us: float
+    """Microseconds that no earlier kernel has; the median over all profiled calls that ran the same kernels."""
+    phase: ProfilePhase
+    """The part of the call."""
+    operation: str | None
+    """The outermost operation on the host that it is, or that launched it; None for a generated kernel, and if that is
+    unknown, as in a CUDA graph."""
+    launch: int | None = None
+    """Which time an operation ran: all kernels that it launched then have the same number. None if it is unknown."""
+    run: int | None
+    """Index of the graph's run; None outside any."""
+
+
+class EagerCall(Fact):
+    """The same call without torch.compile."""
+
+    times_us: tuple[float, ...]
+    """Single calls."""
+    kernels_us: float | None
+    """All kernels and copies of one; None if the profiler didn't say."""
+    launches: int | None
+    """Their number."""
+
+
+class Calibration(Fact):
+    """What this device reaches, as measured: a copy, and matrix products."""
+
+    device_name: str
+    """Which device; of a CPU, its model."""
+    torch: str
+    """torch's version."""
+    threads: int | None = None
+    """Threads of an operation on a CPU; None on a GPU."""
+    precision: str
+    """Of float32 products, such as ``highest``, as the program set it."""
+    copy_gb_per_s: float
+    """Gigabytes (1e9) a second that a copy reads and writes, of tensors too large for any cache."""
+    matmul_tflops_per_s: dict[str, float]
+    """1e12 operations a second of a large matrix product, by dtype, such as ``float32``, with that precision. Under
+    ``tf32`` those of float32 in TF32, where products aren't in TF32 but convolutions are."""
+    launch_us: float | None = None
+    """What the launch of a small kernel takes; None on a CPU."""
+    is_kept: bool = False
+    """It was measured in an earlier run."""
+    is_steady: bool = True
+    """Each was measured twice with the same result, but for a tenth."""
+
+
+class ProfiledCall(Fact):
+    """A steady call, kernel by kernel."""
+
+    device: Device
+    """Whose kernels they are."""
+    times_us: tuple[float, ...]
+    """Single calls without the profiler, until the device is done."""
+    profiled_us: float
+    """The call under the profiler: of several, the shortest."""
+    runs: tuple[InductorRun, ...]
+    """Runs of Inductor's graphs."""
+    kernels: tuple[KernelRun, ...]
+    """In the order of their beginnings."""
+    eager: EagerCall | None = None
+    """None if it wasn't measured."""
+
+
+class MeasuredMemory(Fact):
+    """Memory of a steady call."""
+
+    peak_of: PeakOf
+    """What the peak is of."""
+    before_bytes: int | None
+    """The same memory before the call; None if unknown."""
+    peak_bytes: int | None
+    """The most; None if unknown."""
+    saved_bytes: int | None
+    """What autograd keeps while the result lives, and wasn't there before the call; None if unknown."""
+    eager_saved_bytes: int | None
+    """The same without torch.compile; None if unknown."""
+
+
+class MatchedRun(Fact):
+    """A run of a kernel, or a part of one, with the call in the generated code that it is.
+
+    Where several calls could have run it, each has an equal part.
+    """
+
+    run: int
+    """Index of the run among the call's kernels."""
+    us: float
+    """The run's time, or this part of it."""
+    graph: int | None = None
+    """Index of the graph; None outside any, and if the call in its code is unknown."""
+    kernel: int | None = None
+    """Index of the call in its code; None as above."""
+
+
+class KeptBy(NamedTuple):
+    """A tensor with the forward graph that keeps it."""
+
+    graph: InductorGraph
+    tensor: KeptTensor
+
+
+class Profiled(Fact):
+    """All that a recording has for a profile."""
+
+    call: ProfiledCall
+    """The call."""
+    graphs: tuple[InductorGraph, ...]
+    """Graphs for which Inductor generated code, in order."""
+    matched: tuple[MatchedRun, ...]
+    """All runs of kernels, those of one run of a graph together."""
+    calibration: Calibration | None = None
+    """What the device reaches; None if it wasn't measured."""
+
+    @property
+    def partitioned(self) -> tuple[InductorGraph, ...]:
+        """The forward graph of each run of a graph in the call, as far as it is known."""
+        known = {graph.graph: graph for graph in self.graphs if graph.phase == "forward"}
+        runs = (run.graph for run in self.call.runs if run.phase == "forward")
+        return tuple(known[number] for number in runs if number in known)
+
+    @property
+    def draws_random(self) -> bool:
+        """Whether one of these that has a backward graph draws random numbers."""
+        return any(graph.partition is not None and graph.partition.draws_random for graph in self.partitioned)
+
+    @property
+    def kept_alike(self) -> tuple[tuple[KeptBy, ...], ...]:
+        """What these keep for their backward graphs: equal tensors of one line together."""
+        groups: dict[object, list[KeptBy]] = defaultdict(list)
+        for graph in self.partitioned:
+            for tensor in graph.partition.saved if graph.partition else ():
+                place = [(entry.file, entry.line) for entry in tensor.stack[-1:]]
+                same = (*place, tensor.operation, tensor.tensor, tensor.is_cheap)
+                groups[same if place else (graph.graph, tensor.name)].append(KeptBy(graph, tensor))
+        return tuple(map(tuple, groups.values()))
+
+    @property
+    def smaller_budget(self) -> Setting:
+        """The setting with which AOTAutograd keeps as much as is left without what is cheap to compute again.
+
+        AOTAutograd chooses what it computes again for that. Where nothing is cheap, it keeps half.
+        """
+        own = [kept.tensor for group in self.kept_alike for kept in group if not kept.tensor.is_argument]
+        cheap = sum(tensor.bytes or 0 for tensor in own if tensor.is_cheap)
+        share = cheap / (sum(tensor.bytes or 0 for tensor in own) or 1)
+        budget = math.floor((1 - share) * 10) / 10 if share >= _LEAST_CHEAP else _HALF
+        return Setting(name=ACTIVATION_BUDGET, value=max(_SMALLEST_BUDGET, budget))
+
+    def code_of(self, found: MatchedRun) -> tuple[InductorGraph, InductorKernel] | None:
+        """The graph and the call in its code that a run is; None if unknown."""
+        if found.graph is None or found.kernel is None:
+            return None
+        graph = self.graphs[found.graph]
+        return graph, graph.kernels[found.kernel]

@@ -1,0 +1,83 @@
+"""What is reported while fixes are tried. Standard library only, so that watching costs nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from graphdoctor.facts.cure import CureStep
+    from graphdoctor.facts.fixes import PairedTime, Verdict
+
+
+@dataclass(frozen=True)
+class TrialCounts:
+    """How far the trials are.
+
+    Args:
+        trial: Number of the trial that began last; 0 before the first.
+        trials: Trials that are certain to be made, those that were made among them.
+        timing: Number of the timing that began last; 0 before the first.
+        timings: Timings that are certain to be made, likewise.
+        left_s: Seconds that the rest of these takes, from what this run's own took; None until that is known.
+        is_open: Whether more can come: a fix can uncover the next break, and timing comes last.
+    """
+
+    trial: int
+    trials: int
+    timing: int = 0
+    timings: int = 0
+    left_s: float | None = None
+    is_open: bool = True
+
+
+@dataclass(frozen=True)
+class DecidedTrial:
+    """What one trial showed.
+
+    Args:
+        number: Its number, as in ``TrialCounts``.
+        title: The fix.
+        verdicts: ``file:line`` of each finding that it is for, with the verdict.
+        backend: The backend that it ran under; None if that is the user's.
+    """
+
+    number: int
+    title: str
+    verdicts: tuple[tuple[str, Verdict], ...]
+    backend: str | None = None
+
+
+@dataclass(frozen=True)
+class TimedPrograms:
+    """What timing two programs showed.
+
+    Args:
+        number: Its number, as in ``TrialCounts``.
+        backend: The backend of both.
+        times: The times; None if they couldn't be measured.
+        reason: Why they couldn't, as a clause.
+    """
+
+    number: int
+    backend: str
+    times: PairedTime | None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class DecidedStep:
+    """What one step of a search showed.
+
+    Args:
+        step: The step.
+        best_us: What a call takes in the best way so far, in microseconds; None if unknown.
+        eager_us: The same in eager mode.
+    """
+
+    step: CureStep
+    best_us: float | None
+    eager_us: float | None
+
+
+TrialEvent = TrialCounts | DecidedTrial | TimedPrograms | DecidedStep

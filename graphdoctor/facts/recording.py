@@ -1,0 +1,718 @@
+"""The facts of one recorded run: what torch logged, what the calls did, what is unknown.
+
+Opinions are in ``diagnosis``. ``None`` always means "unknown", and each unknown that matters has a ``CaptureGap``.
+Lines and columns are 1-based; columns count characters, and ``end_column`` is exclusive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Literal
+
+from graphdoctor.facts.base import Fact
+from graphdoctor.facts.coverage import Coverage
+from graphdoctor.facts.ddp import DdpSplit
+from graphdoctor.facts.evidence import LogEvidence
+from graphdoctor.facts.fixes import Treatment
+from graphdoctor.facts.guards import Guards
+from graphdoctor.facts.kernels import CacheBypass, CacheUse, CudaGraphs, Float32Precision, KernelShare
+from graphdoctor.facts.marks import LogSpan
+from graphdoctor.facts.picture import Picture
+from graphdoctor.facts.profiled import MeasuredMemory, Profiled
+from graphdoctor.facts.recompiles import RecompileCause
+from graphdoctor.facts.run import ProbeExit
+from graphdoctor.facts.stack import Origin, StackEntry
+from graphdoctor.facts.steps import Steps
+from graphdoctor.facts.trials import Replay, WhatIf
+from graphdoctor.facts.variations import Variation
+from graphdoctor.facts.watch import CallWatch
+from graphdoctor.probe.wire import BlockEntry, GapKind, SwitchKind
+
+
+class CaptureGap(Fact):
+    """Something that this recording lacks."""
+
+    code: str
+    """A GD9 code, such as ``GD900``."""
+    kind: GapKind | None = None
+    """What is missing, for programs; None in a document of graphdoctor 0.1."""
+    message: str
+    """What is missing and what it means for the numbers, one or two sentences."""
+
+
+class CompileSwitch(Fact):
+    """Something that can keep torch.compile from compiling."""
+
+    kind: SwitchKind
+    """What it is. ``environment``: a variable; ``config``: ``torch._dynamo.config.disable``; ``stance``:
+    ``torch.compiler.set_stance``; ``replacement``: ``torch.compile`` isn't torch's own function."""
+    value: str
+    """The variable, the config value, the stance, or the name and place of what replaced torch.compile."""
+    call_index: int | None = None
+    """The first call that was made under it; None if it was found outside the calls."""
+
+    @property
+    def is_off(self) -> bool:
+        """Whether torch.compile certainly does nothing under it; the others can compile some of the calls."""
+        return self.kind in ("environment", "config") or (self.kind, self.value) == ("stance", "force_eager")
+
+
+class Environment(Fact):
+    """The interpreter and the torch that the program ran with."""
+
+    python: str | None = None
+    """Python's version, such as ``3.11.7``."""
+    torch: str | None = None
+    """torch's version with its build tag, such as ``2.13.0+cpu``."""
+    torch_build: str | None = None
+    """What torch was built for, such as ``CUDA 12.8`` or ``CPU``."""
+    platform: str | None = None
+    """Operating system and machine, such as ``Linux-6.1-x86_64``."""
+    executable: str | None = None
+    """Path of the interpreter."""
+    device_name: str | None = None
+    """Name of the first CUDA device; None if there is none."""
+    torch_root: str | None = None
+    """The folder with torch's own files."""
+    stdlib_root: str | None = None
+    """The folder of Python's standard library."""
+    site_roots: tuple[str, ...] = ()
+    """Folders with installed packages."""
+    packages: dict[str, str] | None = None
+    """Versions of installed packages that matter to torch.compile, by name; a package without a version isn't
+    installed. None if unknown."""
+
+
+class RepeatedBlocks(Fact):
+    """Modules of one class that repeat in the target, such as the layers of a transformer."""
+
+    class_name: str
+    """Qualified name of their class."""
+    paths: tuple[str, ...]
+    """Where they are, such as ``layers.0``, in order; at least three."""
+    kinds: int
+    """How many of them differ from one another in their parameters or submodules."""
+    compiled_as: BlockEntry
+    """How each can be compiled. ``module``: by ``Module.compile()``; ``forward``: by replacing its ``forward``, since
+    the class is torch's own and that method does nothing."""
+
+    container: str | None
+    """Path of the list that holds all of them and nothing else, such as ``layers``; empty if that is the target itself,
+    None if there is none."""
+
+    @property
+    def name(self) -> str:
+        """What their class is called where it is defined."""
+        return self.class_name.rpartition(".")[2]
+
+    @property
+    def text(self) -> str:
+        """How many there are of which class, such as ``12 Block``."""
+        return f"{len(self.paths)} {self.name}"
+
+
+class BatchedTensor(Fact):
+    """A tensor in the calls that has a batch dim, its first."""
+
+    expression: str
+    """What a person would write for it, such as ``batch['mask']``."""
+    path: str
+    """Steps to it from the positional and the keyword arguments, as Python writes them."""
+
+
+class TargetInfo(Fact):
+    """What was compiled, and with which arguments."""
+
+    text: str | None = None
+    """The target as given, such as ``model.py:Net``."""
+    name: str | None = None
+    """Its name in its module."""
+    kind: Literal["module", "module class", "function", "factory", "script", "block"] | None = None
+    """What the target is. ``script``: a whole program, run unchanged; ``block``: a part of a program, recorded in its
+    own process."""
+    class_name: str | None = None
+    """Qualified name of the compiled object's class, or of the function."""
+    file: str | None = None
+    """Absolute path of its file."""
+    parameters: tuple[str, ...] | None = None
+    """Names of the parameters of the function that is called; None if Python doesn't know them."""
+    inputs_from: str | None = None
+    """Where the calls came from: ``--input``, ``example_inputs()``, ``dummy_inputs``, …"""
+    inputs: tuple[str, ...] = ()
+    """The arguments of ``--input``; empty where the program brings its own."""
+    python: str | None = None
+    """The interpreter that ``--python`` named; None for graphdoctor's own."""
+    compile_arguments: dict[str, object] = field(default_factory=dict)
+    """The arguments of ``torch.compile``: backend, mode, dynamic, fullgraph, options."""
+    blocks: tuple[RepeatedBlocks, ...] | None = None
+    """The outermost modules that repeat in it, by class; None if unknown, and for anything but a module."""
+    is_regional: bool = False
+    """Each of these was compiled by itself, and nothing else."""
+    config: dict[str, object] = field(default_factory=dict)
+    """torch config values that were set for the run, by dotted name."""
+    call_options: dict[str, object] = field(default_factory=dict)
+    """How the calls were made: calls, backward, train, no_grad, seed, device, dtype, batch."""
+    batched: tuple[BatchedTensor, ...] = ()
+    """The tensors that have the batch size of ``call_options``; empty if none was asked for."""
+
+    @property
+    def regions(self) -> tuple[str, ...]:
+        """What was compiled by itself, such as ``12 Block``; empty where the whole was."""
+        return tuple(found.text for found in self.blocks or ()) if self.is_regional else ()
+
+    @property
+    def has_backward(self) -> bool:
+        """Whether the calls ran the backward pass."""
+        return bool(self.call_options.get("backward"))
+
+    @property
+    def runs_itself(self) -> bool:
+        """Whether the program makes its own calls, which have no numbers and aren't repeated."""
+        return self.kind in ("script", "block")
+
+
+class CallError(Fact):
+    """An exception that ended a call."""
+
+    type: str
+    """Qualified type name, such as ``torch._dynamo.exc.Unsupported``."""
+    message: str
+    """The exception's text, cut at 20,000 characters."""
+    traceback: str
+    """As Python prints it, without graphdoctor's own lines."""
+    eager: str | None = None
+    """What the same call did without torch.compile: ``ok`` or the type of the exception; None if not tried."""
+    eager_message: str | None = None
+    """The text of that exception."""
+    from_compiler: bool = False
+    """torch.compile itself raised it, because of ``fullgraph`` or a backend; it isn't an error of the program."""
+
+
+class CompileCall(Fact):
+    """One call of ``torch.compile`` or ``Module.compile`` in a script."""
+
+    file: str
+    """Path of the innermost file that isn't torch's."""
+    line: int
+    """1-based."""
+    function: str
+    """Name of the code object that the line is in."""
+    compiled: str
+    """What was compiled: the qualified name of a class or function."""
+    arguments: dict[str, str] = field(default_factory=dict)
+    """The arguments that differ from torch.compile's defaults, with shortened values."""
+    process: str | None = None
+    """The process that made the call, such as ``p2``; None for the main one."""
+
+
+class Call(Fact):
+    """One call of the compiled target."""
+
+    index: int
+    """1-based, in the order of the calls."""
+    inputs: str | None = None
+    """A summary of the arguments, such as ``f32[8, 128], flag=True``."""
+    outcome: Literal["ok", "error", "unfinished"] = "unfinished"
+    """``unfinished``: the process ended during the call."""
+    duration_s: float | None = None
+    """Wall time in seconds, compilation included."""
+    compile_count: int | None = None
+    """Compiles that got guarded code during the call; None if unknown."""
+    error: CallError | None = None
+    """The exception; None unless outcome is ``error``."""
+
+
+class BreakReason(Fact):
+    """One of the chained messages of a graph-break record."""
+
+    gb_type: str
+    """torch's general name for the break, such as ``Data-dependent branching``."""
+    torch_id: str | None = None
+    """Its registry id, such as ``GB0170``; None if torch printed no link."""
+    explanation: str | None = None
+    """torch's explanation, with newlines as printed."""
+    hints: tuple[str, ...] = ()
+    """torch's hints, each once."""
+    context: str | None = None
+    """torch's developer debug context."""
+
+
+BreakEffect = Literal["resumed", "rest_eager", "frame_skipped", "raised"]
+"""What torch did at the break: continued in a resume function, ran the rest of the function eagerly, skipped the whole
+frame, or raised an exception (``fullgraph``)."""
+
+
+BreakTopic = Literal["symbolic_number", "recurrent_module", "tensor_truth", "export_type", "export_error"]
+"""What the cause is about, if neither its id nor its name says so. ``symbolic_number``: torch needed the value of a
+number that it captured as a symbol; ``recurrent_module``: an RNN, GRU or LSTM. Of torch.export alone, which raises what
+it raises: ``tensor_truth``: the program asked whether a tensor is true; ``export_type``: a type that torch can't take
+apart; ``export_error``: anything else."""
+
+
+TorchMechanism = Literal["ddp_forward", "fsdp_hook", "module_hook", "checkpoint"]
+"""Code of torch's own that the program asked for without calling it on that line. ``ddp_forward``: the ``forward`` of
+DistributedDataParallel; ``fsdp_hook``: a hook that FSDP registers; ``module_hook``: nn.Module runs a hook;
+``checkpoint``: activation checkpointing runs a function."""
+
+
+class NamedClass(Fact):
+    """A class of the program that torch names."""
+
+    name: str
+    """The class."""
+    module: str
+    """Its module."""
+    is_dataclass: bool = False
+    """Whether it is a dataclass."""
+
+
+class BreakRecord(Fact):
+    """One graph-break record of torch's log."""
+
+    compile_id: str | None
+    """The compile, such as ``0/1``; None for a record outside any compile."""
+    attempt: int | None = None
+    """The attempt of that compile, from 0."""
+    call_index: int | None = None
+    """The call during which it was logged; None outside the user's calls."""
+    effect: BreakEffect
+    """What torch did at the break."""
+    instruction: str | None = None
+    """The bytecode instruction that torch couldn't trace, such as ``CALL``."""
+    chain: tuple[BreakReason, ...]
+    """torch's messages, cause first; at least one."""
+    stack: tuple[StackEntry, ...]
+    """Outermost first. From the exception if it was recorded live, otherwise as printed."""
+    is_stack_exact: bool = False
+    """False if the stack is the printed one, which merges adjacent entries with the same function name."""
+    higher_order_operator: str | None = None
+    """The higher-order operator in whose body it happened; None outside any."""
+    words: str
+    """Everything torch printed as the reason, up to the user's stack."""
+    topic: BreakTopic | None = None
+    """What the cause is about, read from ``words``; None for all other topics."""
+    mechanism: TorchMechanism | None = None
+    """torch's own code in which it happened, below the innermost line of the program; None anywhere else."""
+    classes: tuple[NamedClass, ...] = ()
+    """Classes of the program that the words name, for a break of torch.export."""
+
+
+RecompileLimit = Literal["recompile_limit", "accumulated_recompile_limit"]
+"""torch's two limits, by their names in ``torch._dynamo.config``."""
+
+
+class FailedCompile(Fact):
+    """Why a compile ended without code."""
+
+    type: str
+    """Exception type, such as ``Unsupported`` or ``BackendCompilerFailed``."""
+    message: str
+    """torch's message without Python's traceback, cut at 20,000 characters."""
+    chain: tuple[BreakReason, ...] = ()
+    """torch's chained messages, cause first."""
+    stack: tuple[StackEntry, ...] = ()
+    """The user's code being traced, outermost first."""
+    limit: RecompileLimit | None = None
+    """The limit that the frame hit; None if the compile failed for another reason."""
+
+
+CompileOutcome = Literal["compiled", "empty", "skipped", "failed", "limit", "unfinished"]
+"""``compiled``: torch made guarded code. ``empty``: dropped, because it has no operations. ``skipped``: torch skipped
+the frame. ``failed``: an exception reached the caller. ``limit``: not tried, because of the recompile limit.
+``unfinished``: the process ended during the compile."""
+
+
+class Compile(Fact):
+    """One compile of one frame."""
+
+    compile_id: str
+    """Frame id and frame compile id, such as ``0/1``. A compile of another process has a prefix, as in ``p2:0/1`` or
+    ``rank1:0/1``. So does one after ``torch._dynamo.reset()``, which counts from 0 again, as in ``reset1:0/1``."""
+    frame_id: int
+    """torch's id of the frame; graphdoctor's own number if the compile id has a prefix."""
+    process: str | None = None
+    """The process that compiled it, such as ``p2`` or ``rank1``; None for the main process."""
+    compiled_autograd_id: int | None = None
+    """torch's number of the backward pass that compiled autograd captured, for its compile; None for all others."""
+    call_index: int | None = None
+    """The call that caused it; None outside the user's calls."""
+    outcome: CompileOutcome
+    """How it ended."""
+    is_recompile: bool = False
+    """The function already had a cache entry."""
+    recompile_reasons: tuple[str, ...] = ()
+    """The first failed guard of each cache entry in torch's words, newest entry first."""
+    attempts: int = 1
+    """How often torch started the analysis."""
+    restart_reasons: tuple[str, ...] = ()
+    """Why torch restarted the analysis."""
+    op_count: int | None = None
+    """Operations in its graph, as torch counts them; None if there is no graph."""
+    guard_count: int | None = None
+    """Guards, as torch counts them."""
+    duration_s: float | None = None
+    """Seconds of the whole compile, as torch measured them."""
+    backend_s: float | None = None
+    """Seconds of these in the backend."""
+    failure: FailedCompile | None = None
+    """Set if outcome is skipped, failed or limit and torch gave a reason."""
+    stack: tuple[StackEntry, ...] = ()
+    """The call path to the frame, outermost first, including the frame itself."""
+    cause: RecompileCause | None = None
+    """Why it recompiled; None for the first compile."""
+
+
+class Frame(Fact):
+    """One code object that torch tried to compile."""
+
+    frame_id: int
+    """torch's id; graphdoctor's own number for a frame of another process or after ``torch._dynamo.reset()``."""
+    process: str | None = None
+    """The process that it ran in, such as ``p2`` or ``rank1``; None for the main process."""
+    function: str
+    """Name of the user's function, also for a resume function."""
+    qualname: str | None = None
+    """Qualified name; None if the source couldn't be read."""
+    file: str
+    """Path of the file that defines the function."""
+    line: int
+    """1-based first line of the function."""
+    text: str | None = None
+    """That line without indentation; None if the source couldn't be read."""
+    origin: Origin
+    """Who owns the file."""
+    package: str | None = None
+    """Top-level package of the file; None for the user's own code."""
+    resumes_at: int | None = None
+    """For a resume function, the line that it continues from; None for other functions."""
+    code_name: str
+    """The code object's name, such as ``torch_dynamo_resume_in_forward_at_12``."""
+    is_wrapper: bool = False
+    """Whether it is torch's own function around a module of torch's own class; it then stands where the program
+    compiles or makes the module."""
+    container: str | None = None
+    """For such a wrapper, the class of torch's own in which the module inside has its ``forward``, such as
+    ``Sequential``: Dynamo skips it if the wrapper's code breaks before it is called. None if it has its own."""
+
+
+class GraphInput(Fact):
+    """One input of a graph."""
+
+    name: str
+    """The placeholder's name."""
+    source: str | None = None
+    """Dynamo's source for it, such as ``L['x']``."""
+    kind: Literal["tensor", "symbol", "other"]
+    """``symbol``: a dynamic size or number."""
+    dtype: str | None = None
+    """torch's short name of the dtype, such as ``f32``."""
+    shape: tuple[int | str, ...] | None = None
+    """Sizes; a dynamic dim is its symbol, such as ``s0``."""
+    device: str | None = None
+    """Such as ``cpu`` or ``cuda:0``."""
+    is_parameter: bool | None = None
+    """Whether it is a parameter or buffer of a module; None if unknown."""
+
+
+class GraphNode(Fact):
+    """One node of a graph."""
+
+    name: str
+    """The node's name."""
+    opcode: str
+    """``placeholder``, ``call_function``, ``call_method``, ``call_module``, ``get_attr`` or ``output``."""
+    target: str
+    """What is called, as torch prints it."""
+    args: str
+    """Positional arguments, cut at 500 characters."""
+    kwargs: str
+    """Keyword arguments, cut at 500 characters."""
+    value: str | None = None
+    """Its value, such as ``f32[2, 4]``."""
+    inputs: tuple[str, ...] | None = None
+    """Names of its input nodes, in order, each once; None if unknown."""
+    file: str | None = None
+    """Path of the innermost line of user or package code that it comes from; None if there is none."""
+    line: int | None = None
+    """1-based."""
+    module: str | None = None
+    """torch's path of the innermost module it was traced in, such as ``L['self'].blocks.0.lin``; None outside any
+    module or if unknown."""
+
+
+class Graph(Fact):
+    """One graph that was handed to the backend."""
+
+    compile_id: str
+    """The compile that captured it."""
+    index: int
+    """Position in the order in which graphs reached the backend, from 0."""
+    op_count: int | None
+    """``call_*`` nodes, as torch counts them."""
+    tensor_op_count: int | None = None
+    """Of these, and of those in the bodies of higher-order operators, the ones that compute a tensor; None if
+    graphdoctor didn't record it."""
+    inputs: tuple[GraphInput, ...] | None = None
+    """None if graphdoctor didn't record it."""
+    nodes: tuple[GraphNode, ...] | None = None
+    """None if graphdoctor didn't record it."""
+    code: str | None = None
+    """The graph as torch prints it."""
+    dtensors: dict[str, str] = field(default_factory=dict)
+    """Placements of the inputs that are DTensors, as torch prints them, such as ``S(0)``, by the input's name."""
+    backend: str | None = None
+    """The backend's name."""
+    backend_s: float | None = None
+    """Seconds the backend took."""
+    backend_error: str | None = None
+    """Type and text of the backend's exception; None if it raised none."""
+
+
+class Settling(Fact):
+    """What torch compiled while the last call was repeated, with the same arguments, until it was steady."""
+
+    compiles: tuple[int, ...]
+    """Compiles that began in each repetition; 0 in the last one if the call was steady by then."""
+    is_over_limit: bool = False
+    """A function hit its recompile limit in the last repetition: from then on it runs eagerly, and the calls of the
+    program itself had not brought that about."""
+    recompiles: tuple[Compile, ...] = ()
+    """The recompiles among them, and functions that hit their limit."""
+    frames: tuple[Frame, ...] = ()
+    """The functions of these."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the call got steady: it compiled nothing, and no function hit its limit on the way."""
+        return bool(self.compiles) and not self.compiles[-1] and not self.is_over_limit
+
+
+class GraphRun(Fact):
+    """One run of a compiled graph within a steady call."""
+
+    graph: int
+    """The graph's ``index``."""
+    start_us: float
+    """Microseconds since the call began."""
+    end_us: float
+    """Microseconds since the call began; a GPU may still be running the kernels."""
+
+
+class SteadyCall(Fact):
+    """The steady call of median duration."""
+
+    call_us: float
+    """Its duration in microseconds."""
+    runs: tuple[GraphRun, ...]
+    """Runs of graphs, in order. The time between them is spent on guards, Python and eager operations."""
+
+
+class Enclosing(Fact):
+    """A compound statement around a line, within the same function."""
+
+    kind: Literal["for", "while", "try", "with", "if", "comprehension"]
+    """The kind of statement."""
+    line: int
+    """1-based line where it starts."""
+    text: str
+    """Its first line, without indentation."""
+
+
+class SourceContext(Fact):
+    """The source around a line that torch pointed to, read while the program was running."""
+
+    file: str
+    """Path as in the stack entries."""
+    line: int
+    """1-based."""
+    qualname: str
+    """Enclosing class and function, such as ``Net.forward``; ``<module>`` outside any."""
+    function_line: int | None
+    """1-based line of the enclosing ``def`` or ``lambda``; None outside any."""
+    statement: str
+    """The innermost statement that covers the line, dedented, at most 12 lines."""
+    statement_line: int | None = None
+    """1-based line where the statement starts; None if the line isn't part of one, as in a lambda, and if unknown."""
+    statement_end_line: int | None = None
+    """1-based line where it ends, even if ``statement`` is cut; None as above."""
+    readable: tuple[str, ...] = ()
+    """Names in the statement that certainly have a value just before it, without built-in ones."""
+    torch: str | None = None
+    """What the torch package is called just before the statement, such as ``torch``; None if it can't be read there,
+    and if unknown."""
+    enclosing: tuple[Enclosing, ...] = ()
+    """Compound statements around it, innermost first, up to the function."""
+
+
+class ExportInput(Fact):
+    """One input of an exported program."""
+
+    name: str
+    """Its name in the graph."""
+    kind: str
+    """torch's name for what it is, such as ``user_input`` or ``parameter``."""
+    target: str | None = None
+    """The parameter, buffer or constant that it stands for."""
+    value: str | None = None
+    """Its dtype and shape, such as ``f32[s77, 4]``; None if it is no tensor."""
+
+
+class TriedDim(Fact):
+    """One dim that torch.export was to leave dynamic."""
+
+    source: str
+    """The tensor, such as ``x``."""
+    dim: int
+    """Which dim, from 0."""
+    size: int
+    """The size that it was exported with."""
+    is_dynamic: bool
+    """Whether it stayed dynamic."""
+    expression: str | None = None
+    """The size in torch's symbols; None for a constant."""
+    low: int | None = None
+    """The least size; None if unknown."""
+    high: int | None = None
+    """The largest size; None if there is no limit, or it is unknown."""
+    other_sizes: tuple[int, ...] = ()
+    """Sizes that fit too, each together with those of all dims at the same place; empty if none are known."""
+    stack: tuple[StackEntry, ...] = ()
+    """The lines that made it a constant; empty if they are unknown."""
+    is_by_another: bool = False
+    """Whether it must equal a dim that is a constant."""
+
+
+class ExportFailure(Fact):
+    """Why torch.export made no program."""
+
+    type: str
+    """The exception's type."""
+    message: str
+    """torch's words, without its general advice."""
+
+
+class ExportCalls(Fact):
+    """How the calls of an exported program differ."""
+
+    total: int
+    """Calls that the program has."""
+    made: int
+    """Those that are like the first, and were made."""
+    differing: tuple[DifferingDim, ...] = ()
+    """Dims whose sizes differ between the calls."""
+    other: tuple[int, ...] = ()
+    """Numbers of the calls whose arguments differ in more than sizes."""
+
+
+class DifferingDim(Fact):
+    """A dim whose size differs between calls."""
+
+    source: str
+    """The tensor, such as ``x``."""
+    dim: int
+    """Which dim, from 0."""
+    sizes: tuple[int, ...]
+    """Its sizes, each once."""
+
+
+class Export(Fact):
+    """What torch.export made of a target."""
+
+    is_strict: bool
+    """Whether Dynamo read the program's bytecode."""
+    is_wrapped: bool
+    """Whether the target was wrapped in a module."""
+    seconds: float
+    """What it took."""
+    line: str
+    """Python that makes the same program."""
+    failure: ExportFailure | None = None
+    """Why there is no program; None if there is one."""
+    op_count: int | None = None
+    """Operations in its graph."""
+    inputs: tuple[ExportInput, ...] = ()
+    """Its inputs, in order."""
+    constraints: tuple[str, ...] = ()
+    """Conditions on sizes that it checks, in Python."""
+    dims: tuple[TriedDim, ...] = ()
+    """The dims that were to stay dynamic."""
+    calls: ExportCalls | None = None
+    """How the calls differ; None if they weren't made."""
+
+
+class Recording(Fact):
+    """Everything known about one run."""
+
+    environment: Environment
+    """Where the target ran."""
+    target: TargetInfo
+    """What was compiled."""
+    exit: ProbeExit
+    """How the run ended."""
+    is_partial: bool
+    """The run ended before all calls were made, or the log is cut off."""
+    calls: tuple[Call, ...]
+    """The user's calls; empty for a script and for a log that graphdoctor didn't record."""
+    compile_calls: tuple[CompileCall, ...] = ()
+    """Where a script called torch.compile, in order."""
+    switches: tuple[CompileSwitch, ...] = ()
+    """What could keep torch.compile from compiling, in the order in which it was found."""
+    frames: tuple[Frame, ...]
+    """Frames in the order of their first compiles."""
+    compiles: tuple[Compile, ...]
+    """Compiles in order, without those of the extra calls for coverage."""
+    graphs: tuple[Graph, ...]
+    """Graphs in order, without those of the extra calls."""
+    ddp_splits: tuple[DdpSplit, ...] = ()
+    """Graphs that torch split at the buckets of DistributedDataParallel, in order."""
+    breaks: tuple[BreakRecord, ...]
+    """torch's graph-break records in order, without those of the extra calls."""
+    sources: tuple[SourceContext, ...] = ()
+    """The source around the lines of breaks; empty for a log that graphdoctor didn't record."""
+    coverage: Coverage | None
+    """None if not measured; a gap says why."""
+    watch: CallWatch | None = None
+    """The calls of a script that were watched; None for other targets, and if nothing was compiled."""
+    steps: Steps | None = None
+    """The steps of its training loop; None unless it was run again under a change."""
+    settling: Settling | None = None
+    """What the repetitions for coverage compiled; None if there were none."""
+    export: Export | None = None
+    """What torch.export made of the target; None if the run wasn't one that exports."""
+    replay: Replay | None = None
+    """What a replay gave; None for a plain run."""
+    what_if: WhatIf | None = None
+    """What replays under remedies gave; None if there were none."""
+    treatment: Treatment | None = None
+    """The fixes that were tried; None if there were none."""
+    steady_call: SteadyCall | None = None
+    """When each graph ran in a steady call; None if not measured."""
+    kernels: KernelShare | None = None
+    """Where the time of a steady call goes; None if not measured."""
+    eager_kernels: KernelShare | None = None
+    """The same call in eager mode, in another process; None if nobody compares them."""
+    memory: MeasuredMemory | None = None
+    """Memory of a steady call; None if it wasn't measured."""
+    profiled: Profiled | None = None
+    """A steady call kernel by kernel; None for a run that was no profile."""
+    cuda_graphs: CudaGraphs | None = None
+    """What became of CUDA graphs; None if none were asked for, and if unknown."""
+    float32_precision: Float32Precision | None = None
+    """What float32 computes with on CUDA; None if the program doesn't use CUDA, or if unknown."""
+    cache_bypasses: tuple[CacheBypass, ...] = ()
+    """Why torch's caches on disk leave graphs out, one for each reason of each graph."""
+    caches: CacheUse | None = None
+    """What the caches on disk did; None if none was asked."""
+    evidence: LogEvidence = field(default_factory=LogEvidence)
+    """What else is in the log."""
+    guards: Guards | None = None
+    """What the guards check and cost; None if not requested."""
+    picture: Picture | None = None
+    """What the picture of the run needs; None if not requested."""
+    span: LogSpan | None = None
+    """What can be compared with other ranks; None if not requested."""
+    variations: tuple[Variation, ...] | None = None
+    """What changing one property of the first call at a time does; None if not requested, or if the first call can't be
+    repeated."""
+    gaps: tuple[CaptureGap, ...]
+    """What is missing."""

@@ -1,0 +1,88 @@
+"""How a run ended, and a torch setting as data. What a run is asked to do is in ``spec``."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Literal
+
+from graphdoctor.facts.base import Fact
+from graphdoctor.probe.wire import HintCode, HintValue, PhaseKind
+
+_PUBLIC = frozenset(
+    {
+        "accumulated_recompile_limit",
+        "allow_unspec_int_on_nn_module",
+        "capture_dynamic_output_shape_ops",
+        "capture_scalar_outputs",
+        "recompile_limit",
+        "reorderable_logging_functions",
+    }
+)
+"""Settings of ``torch._dynamo.config`` that ``torch.compiler.config`` has too (``torch/compiler/config.py``, 2.13)."""
+
+
+class Setting(Fact):
+    """A torch setting to write, as data: ``name = value``, or ``name.add(member)`` for a setting that is a set."""
+
+    name: str
+    """Dotted name, such as ``torch._dynamo.config.capture_scalar_outputs``."""
+    value: bool | int | float | str | None = None
+    """The value to assign; None if ``member`` is added."""
+    member: str | None = None
+    """A Python expression to add to the set, such as ``logging.Logger.info``; None for a plain value."""
+    imports: tuple[str, ...] = ()
+    """Modules that ``member`` needs, such as ``logging``."""
+
+    @property
+    def drops_output(self) -> bool:
+        """Whether the compiled program prints or logs less with it."""
+        return self.name == "torch._dynamo.config.ignore_logging_functions"
+
+    @property
+    def line(self) -> str:
+        """The line of Python that applies the setting, by its public name if it has one, without its imports."""
+        name = self.shown_name
+        return f"{name} = {self.value!r}" if self.member is None else f"{name}.add({self.member})"
+
+    @property
+    def shown_name(self) -> str:
+        """The setting's public name if it has one."""
+        module, _, name = self.name.rpartition(".")
+        return f"torch.compiler.config.{name}" if module == "torch._dynamo.config" and name in _PUBLIC else self.name
+
+    @property
+    def code(self) -> str:
+        """The line with its imports above it."""
+        return "\n".join((*(f"import {module}" for module in self.imports), self.line))
+
+
+class ProbeExit(Fact):
+    """How the child process ended."""
+
+    status: int | None
+    """Exit status; negative for a signal; None when unknown."""
+    phase: str | None = None
+    """What it was doing last, such as ``call 2``."""
+    reason: Literal["finished", "error", "exited", "timeout", "killed", "interrupted"] | None = None
+    """``error``: the target failed; ``exited``: the program ended the process itself."""
+    phase_kind: PhaseKind | None = None
+    """Which phase that is, whatever its number; None if it is unknown, and in recordings of 0.1."""
+    stopped_for: Literal["timeout", "memory"] | None = None
+    """The limit at which graphdoctor stopped it; None if it ended otherwise."""
+    message: str | None = None
+    """One sentence for people, with options named as on the command line."""
+    hint: str | None = None
+    """What to do next, with options named as on the command line."""
+    hint_code: HintCode | None = None
+    """What ``message`` and ``hint`` say, for another surface to word (``model/hints.py``); None where they are the same
+    on every surface."""
+    hint_values: dict[str, HintValue] = field(default_factory=dict)
+    """Values that belong to ``hint_code``, such as the device that can't be used."""
+    error_type: str | None = None
+    """Type of the exception that ended the run, such as ``ValueError``; None if none did, and in recordings of 0.1."""
+    traceback: str | None = None
+    """The program's own traceback, when it failed outside a call."""
+    duration_s: float | None = None
+    """Seconds from the start of the process to its end; None for a script and for a log of others."""
+    peak_memory_bytes: int | None = None
+    """Most memory that the process had resident; None when it did not finish."""

@@ -1,0 +1,48 @@
+"""A line of a traceback and who owns its file."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from graphdoctor.facts.base import Fact
+
+Origin = Literal["user", "third_party", "generated", "stdlib", "torch"]
+"""Who owns a file: the user, an installed package, Python's standard library, or torch. ``generated``: the program
+wrote it during the run, outside the project; it is named by what made it."""
+
+PROGRAM_ORIGINS: tuple[Origin, ...] = ("user", "third_party", "generated")
+"""Owners of what a program runs apart from torch and Python itself."""
+
+
+class StackEntry(Fact):
+    """One line of a traceback."""
+
+    file: str
+    """Path as torch printed it, which can also be ``<frozen os>`` and the like."""
+    line: int
+    """1-based line."""
+    function: str
+    """The code object's name."""
+    qualname: str | None = None
+    """Qualified name of the enclosing class and function; None if the source couldn't be read."""
+    text: str | None = None
+    """The source line as it was when the run was recorded, without its indentation."""
+    column: int | None = None
+    """1-based column where the expression starts; None if unknown."""
+    end_column: int | None = None
+    """1-based column after the end of the expression; None if it ends on another line or is unknown."""
+    indent: int | None = None
+    """Width of the indentation that was removed from ``text``."""
+    origin: Origin
+    """Who owns the file."""
+    package: str | None = None
+    """Top-level package of a third-party or torch file, such as ``transformers``."""
+
+
+@lru_cache(maxsize=4096)  # asked for every node of every graph
+def relative(file: str, root: Path) -> str:
+    """The path to show: relative to ``root`` if it is below it."""
+    path = Path(file)
+    return str(path.relative_to(root)) if path.is_relative_to(root) else file

@@ -1,0 +1,279 @@
+"""Two surveys side by side: what fails now, what is worse or better, and what can't be told.
+
+``SurveyComparison`` is the JSON document of ``graphdoctor diff`` for two surveys. It has the ``SCHEMA_VERSION`` of a
+diagnosis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, get_args
+
+from graphdoctor.facts.base import Fact
+from graphdoctor.facts.check import FailOn
+from graphdoctor.facts.diagnosis import SCHEMA_VERSION, Severity
+from graphdoctor.facts.survey import GeometricMean, SharedCause, SurveyCause, SurveyReport, SurveyRow
+
+SurveyAspect = Literal[
+    "torch",
+    "device",
+    "host",
+    "python",
+    "library",
+    "graphdoctor",
+    "target",
+    "dtype",
+    "batch",
+    "calls",
+    "options",
+    "variant",
+    "shard",
+    "planned",
+    "measured",
+]
+"""How two surveys can differ. ``torch`` to ``calls``: of pieces that both have; ``options`` and ``variant``: what was
+asked for; ``shard``: one of them is a part; ``planned``: one was interrupted; ``measured``: only one has any such
+value."""
+
+SurveyMeasure = Literal[
+    "break_sites",
+    "skipped_frames",
+    "recompiles",
+    "frames_over_limit",
+    "coverage",
+    "speedup",
+    "call_us",
+    "compile_cold_s",
+    "compile_s",
+    "peak_memory_bytes",
+    "correct",
+    "exports",
+    "is_steady",
+]
+"""Fields of a row that are compared."""
+
+SurveyChangeKind = Literal[SurveyMeasure, "status", "cause"]
+"""What changed: a field, how the piece came out, or a finding."""
+
+SurveyVerdict = Literal["unknown", "failing", "worse", "flaky", "fixed", "better", "changed", "unchanged"]
+"""What a piece is, the first that applies. ``unknown``: it can't be judged now, or lacks what was measured before;
+``failing``: it passed before, or has wrong results only now; ``worse``: something else got worse; ``flaky``: its
+attempts came out differently, and nothing else got worse; ``fixed``: it passes now; ``better``: something got better;
+``changed``: single measurements differ, or it fails in another way."""
+
+SURVEY_VERDICTS: tuple[SurveyVerdict, ...] = get_args(SurveyVerdict)
+"""In the order in which they are shown."""
+
+_SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
+
+
+class SurveySide(Fact):
+    """One of the two surveys."""
+
+    path: str | None = None
+    """What the user named; None if it has no name."""
+    name: str
+    """The survey's own name."""
+    started: str
+    """When it began, in UTC."""
+    graphdoctor_version: str
+    """The version that made it."""
+    torch: tuple[str, ...]
+    """The versions of torch of its rows."""
+    devices: tuple[str, ...]
+    """What its rows ran on."""
+    rows: int
+    """How many it has."""
+    planned: int
+    """How many it would have if nothing had interrupted it."""
+    shard: str | None = None
+    """Which part of the pieces it has; None for all."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has all of its pieces."""
+        return self.shard is None and self.rows >= self.planned
+
+
+class SurveyMismatch(Fact):
+    """One way in which the two surveys differ, which can explain other differences."""
+
+    aspect: SurveyAspect
+    """What differs."""
+    name: str | None = None
+    """Which of several: the option, the variant or the measure; None otherwise."""
+    before: str | None = None
+    """The value before; None if there is none."""
+    after: str | None = None
+    """The value after."""
+    pieces: int | None = None
+    """How many of the pieces that both have differ in this way; None for what is of the whole survey."""
+
+
+class SurveyChange(Fact):
+    """One thing that changed in a piece."""
+
+    kind: SurveyChangeKind
+    """What."""
+    severity: Severity = "info"
+    """How bad it is where it got worse."""
+    before: float | bool | str | None = None
+    """The value before: a number, whether, or a status; None for a finding."""
+    after: float | bool | str | None = None
+    """The value after."""
+    cause: SurveyCause | None = None
+    """The finding that is new or gone; None for other changes."""
+    is_flaky: bool = False
+    """Whether the piece is unstable, so that this is no regression by itself."""
+
+    def fails(self, fail_on: FailOn) -> bool:
+        """Whether what got worse fails the comparison."""
+        if fail_on == "never" or self.is_flaky:
+            return False
+        return _SEVERITIES.index(self.severity) >= _SEVERITIES.index(fail_on)
+
+
+class ComparedPiece(Fact):
+    """One target with one variant, in both surveys."""
+
+    before: SurveyRow
+    """Its row before."""
+    after: SurveyRow
+    """Its row after."""
+    verdict: SurveyVerdict
+    """What it is in one word."""
+    worse: tuple[SurveyChange, ...] = ()
+    """What got worse, the worst first."""
+    better: tuple[SurveyChange, ...] = ()
+    """What got better."""
+    noted: tuple[SurveyChange, ...] = ()
+    """What differs and is neither: single measurements, and a failure that is another one now."""
+    unknown: tuple[SurveyMeasure, ...] = ()
+    """What was measured before and isn't now."""
+    is_unjudged: bool = False
+    """Whether it said something about torch.compile before and doesn't now, such as one that the cluster lost."""
+    is_noisy: bool = False
+    """Whether speed-ups weren't compared, because the machine was too busy in one of the two."""
+
+    @property
+    def name(self) -> str:
+        """What the target is called."""
+        return self.after.name
+
+    @property
+    def variant(self) -> str:
+        """The variant's name."""
+        return self.after.variant
+
+    @property
+    def counting(self) -> tuple[SurveyChange, ...]:
+        """What got worse, but for what an unstable piece may do."""
+        return tuple(change for change in self.worse if not change.is_flaky)
+
+    def fails(self, fail_on: FailOn) -> bool:
+        """Whether something that got worse is at or above the severity that fails."""
+        return any(change.fails(fail_on) for change in self.worse)
+
+
+class ComparedVariant(Fact):
+    """The pieces of one variant that both surveys have."""
+
+    variant: str
+    """The variant."""
+    pieces: int
+    """Pieces that both have."""
+    judged: int
+    """Of these, the ones that say something about torch.compile in at least one of the two."""
+    passed_before: int
+    """Judged pieces that passed before."""
+    passed_after: int
+    """Judged pieces that pass now."""
+    timed: int
+    """Pieces with a speed-up that passed in both."""
+    speedup_before: GeometricMean | None = None
+    """Over the timed pieces; None if there are none."""
+    speedup_after: GeometricMean | None = None
+    """The same now."""
+    compile_cold_s_before: float | None = None
+    """Median over the pieces that passed and have it in both; None if there are none."""
+    compile_cold_s_after: float | None = None
+    """The same now."""
+
+
+class SurveyComparison(Fact):
+    """The JSON document of ``graphdoctor diff`` for two surveys."""
+
+    schema_version: str = SCHEMA_VERSION
+    """Version of this document's shape; the same as a diagnosis's."""
+    graphdoctor_version: str
+    """The version that compared them."""
+    before: SurveySide
+    """The first survey."""
+    after: SurveySide
+    """The second."""
+    folder: str | None = None
+    """Path from the root of the git repository to the folder that ``diff`` ran in; None at the root and outside any.
+    In SARIF and GitHub's annotations, paths begin with it."""
+    fail_on: FailOn = "warning"
+    """The lowest severity of what got worse that fails the comparison."""
+    mismatches: tuple[SurveyMismatch, ...] = ()
+    """Ways in which the surveys differ; empty if none is known."""
+    variants: tuple[ComparedVariant, ...] = ()
+    """Numbers over the pieces that both have."""
+    pieces: tuple[ComparedPiece, ...] = ()
+    """Pieces that both have and that differ, the worst first."""
+    unchanged: int = 0
+    """How many pieces don't differ."""
+    still_failing: int = 0
+    """How many pieces pass in neither."""
+    noisy: int = 0
+    """How many pieces have speed-ups that weren't compared, because the machine was too busy in one of the two."""
+    added: tuple[SurveyRow, ...] = ()
+    """Rows that only the second has."""
+    gone: tuple[SurveyRow, ...] = ()
+    """Rows that only the first has: whether they still pass is unknown."""
+    new_causes: tuple[SharedCause, ...] = ()
+    """The new findings added up over pieces, the most costly first."""
+
+    def of(self, verdict: SurveyVerdict) -> tuple[ComparedPiece, ...]:
+        """The pieces with a verdict."""
+        return tuple(piece for piece in self.pieces if piece.verdict == verdict)
+
+    @property
+    def failing(self) -> tuple[ComparedPiece, ...]:
+        """The pieces that fail the comparison."""
+        return tuple(piece for piece in self.pieces if piece.fails(self.fail_on))
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether something that could be judged before can't be now."""
+        return bool(self.gone) or self.after.rows < self.after.planned or bool(self.of("unknown"))
+
+    @property
+    def exit_code(self) -> Literal[0, 1, 2]:
+        """2 if something is unknown now, otherwise 1 if a piece fails it, otherwise 0."""
+        return 2 if self.is_unknown else 1 if self.failing else 0
+
+    def changes(self) -> Iterator[tuple[ComparedPiece, SurveyChange]]:
+        """What got worse, with its piece."""
+        return ((piece, change) for piece in self.pieces for change in piece.worse)
+
+
+def side_of(report: SurveyReport, path: str | None) -> SurveySide:
+    """What a comparison says of one survey.
+
+    Args:
+        report: The survey.
+        path: What the user named.
+    """
+    return SurveySide(
+        path=path,
+        name=report.name,
+        started=report.started,
+        graphdoctor_version=report.graphdoctor_version,
+        torch=tuple(dict.fromkeys(row.torch for row in report.rows if row.torch is not None)),
+        devices=tuple(dict.fromkeys(row.device for row in report.rows if row.device is not None)),
+        rows=len(report.rows),
+        planned=report.planned,
+        shard=report.shard,
+    )

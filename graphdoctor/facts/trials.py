@@ -1,0 +1,178 @@
+"""The facts of trials: the same calls replayed with a change, and what happened."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Literal
+
+from graphdoctor.facts.base import Fact
+from graphdoctor.probe.wire import CompilerPartKind, TextChange
+
+OutputsVerdict = Literal["equal", "different", "not_compared"]
+"""``equal``: within the tolerances of ``torch.testing.assert_close`` for each dtype."""
+
+
+ResultKind = Literal["outputs", "gradients", "state", "stdout", "logs", "stderr"]
+"""``state``: parameters, buffers, gradients and plain attributes of modules after the calls, and arguments that a call
+changed; ``logs``: what the program logged through ``logging`` and warned."""
+
+TEXTS: frozenset[ResultKind] = frozenset({"stdout", "logs", "stderr"})
+"""Kinds of results that a program writes rather than computes."""
+
+
+class Difference(Fact):
+    """The largest difference of one kind."""
+
+    kind: ResultKind
+    """What differs."""
+    where: str
+    """Which value, such as ``call 2, output['logits']``."""
+    largest: float | None = None
+    """The largest absolute difference; None if shapes, dtypes or types differ, or a value is NaN or missing."""
+    detail: str | None = None
+    """What differs, if it isn't a number."""
+    change: TextChange | None = None
+    """How a text differs, or Python numbers that modules keep; None for other values."""
+    may_be_rounding: bool = False
+    """Whether it is too large to be called rounding, and too small to be called wrong."""
+
+
+class Comparison(Fact):
+    """The results of two replays of the same calls, compared."""
+
+    kinds: tuple[ResultKind, ...]
+    """Kinds of results that were compared."""
+    differences: tuple[Difference, ...]
+    """One for each kind that differs by more than ``torch.testing.assert_close`` allows for the dtype, and by more than
+    rounding: a value may be twice as far from a float64 run as runs of the unmodified program are."""
+    is_bitwise_equal: bool | None = None
+    """Whether every computed value is the same, bit by bit; None in recordings that don't say."""
+    note: str | None = None
+    """What couldn't be compared, and why."""
+
+    @property
+    def results(self) -> tuple[Difference, ...]:
+        """The differences in what the program computes, without what it writes."""
+        return tuple(difference for difference in self.differences if difference.kind not in TEXTS)
+
+
+class ResultError(Fact):
+    """How far the results of one kind are from those of the program in float64."""
+
+    kind: ResultKind
+    """Outputs, gradients or state."""
+    variant: float
+    """Largest distance of a value from the float64 run, root mean square over its elements, relative to that run's."""
+    eager: float
+    """The same of eager mode."""
+
+
+class CompilerPart(Fact):
+    """A part of the compiler that can be left out by its name."""
+
+    kind: CompilerPartKind
+    """An operator's ``decomposition`` or ``lowering``, or a ``pass`` over graphs."""
+    name: str
+    """The operator or the pass, such as ``aten.gelu.default``."""
+
+
+class Replay(Fact):
+    """What one replay gave, besides its compiles."""
+
+    compared: dict[Literal["eager", "untouched", "earlier"], Comparison] = field(default_factory=dict)
+    """Comparisons with the same calls of the unmodified program, without torch.compile (``eager``) and with it;
+    ``earlier``: how an earlier run of the same trial compares with ``eager``."""
+    errors: tuple[ResultError, ...] = ()
+    """How far results are from a float64 run of the unmodified program, without values that it computed in another
+    way."""
+    kinds_apart: tuple[ResultKind, ...] = ()
+    """Kinds of results of which the float64 run computed a value in another way, such as from other random numbers."""
+    is_rounding_known: bool = False
+    """Whether a float64 run of the unmodified program said what rounding is."""
+    draws_random: bool = False
+    """Whether a call drew from Python's, torch's or NumPy's own random generator."""
+    is_stopped: bool = False
+    """Whether it stopped at the first call that gave other results; what came until then is compared."""
+    lost: tuple[str, ...] = ()
+    """Attributes of modules that the calls change, and that an exported program leaves as they are."""
+    steady_us: float | None = None
+    """Median time of the last call, repeated until nothing compiles, in microseconds; None if it kept compiling."""
+    parts: tuple[CompilerPart, ...] = ()
+    """Parts of the compiler that were used, or would have been if they weren't left out, in that order; empty if
+    nobody asked."""
+    warm_up_frames_over_limit: int = 0
+    """Functions that hit their limit in calls that don't count: during warm-up or while repeating the last call."""
+
+    @property
+    def outputs(self) -> OutputsVerdict:
+        """Whether the calls computed the same as without torch.compile."""
+        eager = self.compared.get("eager")
+        if eager is None:
+            return "not_compared"
+        return "different" if eager.results else "equal"
+
+
+class Remedy(Fact):
+    """One change of configuration or of the calls that can be tried without an edit of source."""
+
+    name: str
+    """Stable name, such as ``mark_dynamic x 0``."""
+    title: str
+    """One imperative sentence."""
+    snippet: str | None
+    """Code or configuration to write; None if ``title`` has to do."""
+    kind: Literal["config", "call"]
+    """What it changes: a torch setting, or how the target is compiled and called."""
+    addresses: tuple[str, ...]
+    """The changed values that it is for, in the user's words; empty if it is for all of them."""
+    keeps_results: bool
+    """Whether it only changes how torch compiles, not what the program computes."""
+
+
+class TrialResult(Fact):
+    """One row of ``--what-if``."""
+
+    remedies: tuple[Remedy, ...]
+    """The remedies that were applied together; empty for the unmodified program."""
+    compiles: int | None
+    """Compiles that got code; None if the replay failed."""
+    frames_over_limit: int | None = None
+    """Functions over their recompile limit."""
+    compile_s: float | None = None
+    """Seconds spent compiling."""
+    calls_s: float | None = None
+    """Seconds of all calls, including compilation."""
+    steady_us: float | None = None
+    """Median time of the last call, repeated until nothing compiles, in microseconds."""
+    outputs: OutputsVerdict
+    """How the outputs compare with eager mode."""
+    largest_difference: float | None = None
+    """The largest absolute difference."""
+    where: str | None = None
+    """Where they differ most, or why they weren't compared."""
+    error: str | None = None
+    """Why the replay failed."""
+
+
+class UntriedChange(Fact):
+    """A cause of recompiles that no replay can remove."""
+
+    expression: str
+    """The value that changed, in the user's words."""
+    reason: str
+    """Why nothing was tried."""
+
+
+class WhatIf(Fact):
+    """What the same calls do with each remedy."""
+
+    results: tuple[TrialResult, ...]
+    """Best first, including the unmodified program; remedies for causes come before a warm-up, which removes none."""
+    binding: tuple[str, ...] = ()
+    """The changed values whose remedy alone saves the most compiles; empty if none stands out."""
+    conclusion: str
+    """One or two sentences: which change to fix, with the counts that show it."""
+    untried: tuple[UntriedChange, ...] = ()
+    """Causes that no replay can remove."""
+    skipped_count: int = 0
+    """How many combinations weren't tried because there were too many."""

@@ -1,0 +1,228 @@
+"""Words that every room shares. Comes in: numbers and nouns. Goes out: text. Imports only the standard library."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from graphdoctor.facts.diagnosis import Diagnosis
+    from graphdoctor.facts.recording import CompileSwitch
+    from graphdoctor.facts.trials import ResultKind
+
+MOST_OF_A_VALUE = 60
+"""Characters of a value within a sentence; the recompile's or guard's own field has all of it."""
+_LEAST_LEFT_OUT = 40
+_MAX_NAMES = 3
+_TIMES = "\N{MULTIPLICATION SIGN}"
+UNCHANGED = "same"
+"""What stands in place of a ratio that rounds to 1."""
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: ``1 graph``, ``2 graphs``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """Ranks in words, runs of them folded: ``rank 3``, ``ranks 0–6, 8–63``.
+
+    Args:
+        ranks: Ascending.
+    """
+    runs: list[list[int]] = []
+    for rank in ranks:
+        if runs and rank == runs[-1][-1] + 1:
+            runs[-1].append(rank)
+        else:
+            runs.append([rank])
+    texts = (str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {', '.join(texts)}"
+
+
+def kind_text(kind: ResultKind) -> str:
+    """A kind of result in words."""
+    words: dict[ResultKind, str] = {"stdout": "printed text", "logs": "logged text", "stderr": "standard error"}
+    return words.get(kind, kind)
+
+
+def percent(share: float) -> str:
+    """A share from 0 to 1 in whole percent, but never 0% or 100% for what is neither."""
+    if 0 < share < 0.01:
+        return "<1%"
+    if 0.99 < share < 1:
+        return ">99%"
+    return f"{share:.0%}"
+
+
+def percent_of_limit(share: float, limit: float) -> str:
+    """A share in whole percent, or in as many digits as it takes to show that it's below a limit.
+
+    With a limit of ``0.9``, ``0.9004`` is ``90%`` but ``0.8996`` is ``89.96%``. The limit itself is shown exactly.
+    """
+    from decimal import Decimal
+
+    exact, bound = 100 * Decimal(repr(share)), 100 * Decimal(repr(limit))
+    for digits in range(-min(int(exact.as_tuple().exponent), 0)):
+        rounded = round(exact, digits)
+        if rounded < bound if exact < bound else rounded == bound if exact == bound else rounded >= bound:
+            return f"{rounded:f}%"
+    return f"{exact.normalize():f}%"
+
+
+def times(number: int) -> str:
+    """How often: ``once``, ``twice``, ``3 times``."""
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
+
+
+def percents(before: float, after: float) -> tuple[str, str]:
+    """Two shares, in as many digits as show that they differ."""
+    texts = percent(before), percent(after)
+    digits = 0
+    while texts[0] == texts[1] and before != after:
+        digits += 1
+        texts = f"{before:.{digits}%}", f"{after:.{digits}%}"
+    return texts
+
+
+def names(expressions: Sequence[str]) -> str:
+    """The names of values in a list, at most three."""
+    found = [quoted(name) for name in expressions]
+    more = len(found) - _MAX_NAMES
+    if more > 0:
+        return ", ".join(found[:_MAX_NAMES]) + f" and {more} more"
+    return " and ".join([", ".join(found[:-1]), found[-1]]) if len(found) > 1 else found[0]
+
+
+def quoted(name: str) -> str:
+    """A name in backquotes if it is code; a phrase such as "grad mode" as it is."""
+    if name == "autocast":
+        return name
+    return name if re.search(r"[a-z] [a-z(]", name) and not re.search(r"[<>=%]", name) else f"`{name}`"
+
+
+def speed_text(ratio: float, low: float | None = None, high: float | None = None) -> str:
+    """How much faster or slower, such as ``1.7x faster`` with a multiplication sign.
+
+    Args:
+        ratio: The time after over the time before, above 0.
+        low: Lower end of its confidence interval; None if there is none.
+        high: Its upper end.
+    """
+    is_faster = ratio <= 1
+    shown = _factor(1 / ratio if is_faster else ratio)
+    if shown == f"1.00{_TIMES}" and low is None:
+        return UNCHANGED
+    text = f"{shown} {'faster' if is_faster else 'slower'}"
+    if low is None or high is None:
+        return text
+    if low <= 1 <= high:
+        return f"no clear difference ({_factor(1 / high)} to {_factor(1 / low)})"
+    ends = (1 / high, 1 / low) if is_faster else (low, high)
+    return f"{text} ({_factor(ends[0])} to {_factor(ends[1])})"
+
+
+def _factor(value: float) -> str:
+    digits = 2 if value < 1.095 else 1 if value < 9.95 else 0
+    return f"{value:.{digits}f}{_TIMES}"
+
+
+def shortened(text: str, limit: int) -> str:
+    """The first paragraph of a text on one line, without the period at its end.
+
+    Args:
+        text: It, such as an error's message with code below it.
+        limit: The most characters; what is longer ends with a sign.
+    """
+    line = " ".join(re.split(r"\n\s*\n", text.strip(), maxsplit=1)[0].split()).rstrip(".")
+    return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
+
+
+def without_middle(text: str, most: int = MOST_OF_A_VALUE) -> str:
+    """A text without its middle if it is too long, with how much that is.
+
+    Args:
+        text: The text.
+        most: How many of its characters are kept; a few more stay, where saying that they don't would take as many.
+    """
+    if len(text) <= most + _LEAST_LEFT_OUT:
+        return text
+    tail = most // 4
+    return f"{text[: most - tail]} … {len(text) - most:,} characters left out … {text[len(text) - tail :]}"
+
+
+def factor_text(ratio: float) -> str:
+    """A ratio of times in as many digits as are worth reading, such as 1.87 with a multiplication sign.
+
+    Args:
+        ratio: Above 0.
+    """
+    if ratio < 0.005:
+        return f"<0.01{_TIMES}"
+    if ratio >= 100:
+        return f">1,000{_TIMES}" if ratio > 1000 else f"{ratio:.0f}{_TIMES}"
+    digits = 1 if ratio >= 10 else 2
+    # What is near 1, but isn't 1, isn't shown as 1.
+    digits += f"{ratio:.{digits}f}" == "1.00" and ratio != 1
+    return f"{ratio:.{digits}f}{_TIMES}"
+
+
+def spread_text(spread: float) -> str:
+    """How far quartiles are apart, beside their median: ``12% apart``, ``19 times their median apart``."""
+    if spread < 2:
+        return f"{percent(spread)} apart"
+    return f"{spread:,.{0 if spread >= 10 else 1}f} times their median apart"
+
+
+def duration(us: float) -> str:
+    """A time in a unit that fits it."""
+    if us < 1000:
+        return f"{us:.0f} µs"
+    return f"{us / 1000:.2f} ms" if us < 1e6 else f"{us / 1e6:.2f} s"
+
+
+def bytes_text(size: int) -> str:
+    """A size in memory, such as ``2.1 MiB``."""
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= unit:
+            return f"{size / unit:,.1f}".removesuffix(".0") + f" {name}"
+    return counted(size, "byte")
+
+
+def about_count(number: int) -> str:
+    """A large number as it is said, with two digits that count: ``94``, ``2,100``, ``2.1 million``."""
+    if number >= 100:
+        number = int(float(f"{number:.1e}"))
+    for size, name in ((10**12, "trillion"), (10**9, "billion"), (10**6, "million")):
+        if number >= size:
+            return f"{number / size:,.1f}".removesuffix(".0") + f" {name}"
+    return f"{number:,}"
+
+
+def about_time(seconds: float) -> str:
+    """A long time as it is said: ``50 seconds``, ``12 minutes``, ``3 hours``, ``4 days``."""
+    for size, noun in ((365 * 86400, "year"), (86400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= 1.5 * size:
+            return f"{round(seconds / size):,} {noun}s"
+    return counted(round(seconds), "second")
+
+
+def partial_text(diagnosis: Diagnosis) -> str:
+    """Why a diagnosis is partial, as a clause or in the words of what ended the run."""
+    if diagnosis.exit.message:
+        return diagnosis.exit.message
+    # Where a log ends early, the run itself may have gone on.
+    is_log = diagnosis.exit.status is None and any(gap.kind == "log_cut" for gap in diagnosis.gaps)
+    return "the log ends early" if is_log else "the run ended early"
+
+
+def switch_text(switch: CompileSwitch) -> str:
+    """What can keep torch.compile from compiling, as a clause: ``TORCH_COMPILE_DISABLE is set``."""
+    since = f" from call {switch.call_index} on" if (switch.call_index or 1) > 1 else ""
+    return {
+        "environment": f"{switch.value} is set{since}",
+        "config": f"{switch.value} is True{since}",
+        "stance": f'torch.compiler.set_stance("{switch.value}") is in effect{since}',
+        "replacement": f"{switch.value} replaced torch.compile",
+    }[switch.kind]

@@ -1,0 +1,203 @@
+"""Lints files. Comes in: paths. Goes out: a ``LintReport``. Nothing is imported or run."""
+
+from __future__ import annotations
+
+import ast
+import io
+import os
+import tokenize
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.lint import LintReport, UnreadableFile
+from graphdoctor.facts.stack import relative
+from graphdoctor.facts.wording import counted
+from graphdoctor.fixes.lint.checks import CHECKS, Site
+from graphdoctor.fixes.lint.findings import finding_of
+from graphdoctor.fixes.lint.flow import certain_nodes
+from graphdoctor.fixes.lint.hidden import Event, seen_by_torch
+from graphdoctor.fixes.lint.judging import judged
+from graphdoctor.fixes.lint.program import Program
+from graphdoctor.fixes.lint.recorded import Recorded
+from graphdoctor.fixes.lint.regions import Regions, regions
+from graphdoctor.fixes.lint.switches import switches_in, switches_of
+from graphdoctor.fixes.lint.values import Values
+from graphdoctor.rules.diagnosis.fingerprints import with_distinct_fingerprints
+from graphdoctor.rules.gate.check import Policy
+from graphdoctor.rules.gate.ignores import comments_in
+
+
+def python_files(path: Path) -> list[Path]:
+    """The file itself, or the Python files below a folder, without hidden folders."""
+    if not path.is_dir():
+        return [path]
+    return sorted(
+        one for one in path.rglob("*.py") if not any(part.startswith(".") for part in one.relative_to(path).parts)
+    )
+
+
+class _UnreadableError(Exception):
+    def __init__(self, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.line = line
+
+
+@dataclass(frozen=True)
+class _Linted:
+    """One file's findings.
+
+    Args:
+        findings: All findings that no comment ignores.
+        function_count: How many functions torch compiles.
+        ignored_count: How many findings a comment ignores.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    function_count: int = 0
+    ignored_count: int = 0
+
+
+def lint_files(
+    paths: Sequence[Path],
+    *,
+    root: Path,
+    version: str,
+    shown_from: Path | None = None,
+    policies: Sequence[Policy] = (Policy(),),
+    recorded: Recorded | None = None,
+) -> LintReport:
+    """Find what certainly breaks a graph or recompiles, in the functions that a project's files compile.
+
+    Args:
+        paths: The files.
+        root: The project's folder. Findings are recognized by their path from it, and a finding that a torch setting
+            prevents is left out if a file below it changes that setting.
+        version: graphdoctor's own version.
+        shown_from: Files below this folder are shown relative to it; None for ``root``.
+        policies: What the project's targets are judged by.
+        recorded: What a recording knows, or None.
+
+    Returns:
+        The findings by file and line.
+    """
+    unreadable: list[UnreadableFile] = []
+    linted: list[_Linted] = []
+    shown_from = shown_from or root
+    recorded = recorded or Recorded()
+    for path in dict.fromkeys(Path(os.path.abspath(path)) for path in paths):  # noqa: PTH100 - links stay links
+        try:
+            linted.append(_lint_file(path, root, recorded.functions.get(path, frozenset())))
+        except _UnreadableError as error:
+            shown = relative(str(path), shown_from)
+            unreadable.append(UnreadableFile(file=shown, line=error.line, message=error.message))
+    found = [finding for one in linted for finding in one.findings]
+    found, notes = _silenced(found, root, shown_from, recorded.settings)
+    result = judged(found, policies)
+    return LintReport(
+        graphdoctor_version=version,
+        file_count=len(linted) + len(unreadable),
+        function_count=sum(one.function_count for one in linted),
+        findings=_shown(result.new, root, shown_from),
+        failing_count=result.failing_count,
+        known=_shown(result.known, root, shown_from),
+        ignored_count=sum(one.ignored_count for one in linted) + result.ignored_count,
+        unreadable=tuple(unreadable),
+        notes=notes,
+    )
+
+
+def _shown(findings: Sequence[Finding], root: Path, shown_from: Path) -> tuple[Finding, ...]:
+    """Findings by file and line, with paths as people see them."""
+    moved = []
+    for finding in findings:
+        file = relative(str(root / finding.location.file), shown_from)
+        moved.append(finding.model_copy(update={"location": finding.location.model_copy(update={"file": file})}))
+    return tuple(sorted(moved, key=_place))
+
+
+def _lint_file(path: Path, root: Path, recorded: frozenset[str]) -> _Linted:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise _UnreadableError(f"can't be read: {error.strerror}") from error
+    text, tree = _parsed(content, path)
+    if not recorded and not (b"torch" in content and b"compile" in content):
+        return _Linted()
+    program = Program(tree)
+    values = Values(program)
+    found = regions(program, values, recorded)
+    sites = {region.scope: Site(region, program, values) for region in found.traced}
+    events = {scope: list(_events(site, found)) for scope, site in sites.items()}
+    lines = text.split("\n")
+    findings: dict[tuple[int, str, str | None], Finding] = {}
+    for scope, seen in seen_by_torch(events, program).items():
+        for finding in _findings_in(sites[scope], seen, path, lines, root):
+            # As in a run, one cause at one line is one site.
+            findings.setdefault((finding.location.line, finding.code, finding.torch_id), finding)
+    comments = comments_in(text)
+    numbered = with_distinct_fingerprints(list(findings.values()))
+    kept = [one for one in numbered if all(comment.code_for(one) is None for comment in comments)]
+    return _Linted(tuple(kept), len(found.traced), len(numbered) - len(kept))
+
+
+def _events(site: Site, found: Regions) -> Iterator[Event]:
+    """What happens in a function, in order."""
+    for node, place in certain_nodes(site.region.scope, site.program):
+        yield from (Event(place, spot=spot) for check in CHECKS for spot in check(node, place, site))
+        if node in found.callees:
+            yield Event(place, callees=found.callees[node])
+
+
+def _findings_in(site: Site, seen: list[Event], path: Path, lines: list[str], root: Path) -> Iterator[Finding]:
+    """The findings in one function. A function that is never compiled doesn't recompile either."""
+    found = [
+        finding_of(event.spot, event.place, site, file=path, lines=lines, root=root)
+        for event in seen
+        if event.spot is not None
+    ]
+    is_lost = any(finding.severity == "error" and finding.code.startswith("GD1") for finding in found)
+    yield from (finding for finding in found if not (is_lost and finding.code.startswith("GD2")))
+
+
+def _parsed(content: bytes, path: Path) -> tuple[str, ast.Module]:
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
+        text = io.TextIOWrapper(io.BytesIO(content), encoding).read()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python itself will warn about invalid escapes
+            return text, ast.parse(text, str(path))
+    except SyntaxError as error:
+        raise _UnreadableError(f"can't be parsed: {error.msg}", error.lineno) from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise _UnreadableError(f"can't be parsed: {error}") from error
+
+
+def _silenced(
+    findings: list[Finding], root: Path, shown_from: Path, known: frozenset[str]
+) -> tuple[list[Finding], tuple[str, ...]]:
+    """The findings that no changed torch setting prevents, and a sentence for each setting that hides others."""
+    wanted = {name for finding in findings for name in switches_of(finding.code)}
+    where = dict.fromkeys(wanted & known, "the recording")
+    where |= {name: relative(str(path), shown_from) for name, path in switches_in(root, wanted - known).items()}
+    kept: list[Finding] = []
+    hidden: dict[str, int] = {}
+    for finding in findings:
+        name = next((name for name in switches_of(finding.code) if name in where), None)
+        if name is None:
+            kept.append(finding)
+        else:
+            hidden[name] = hidden.get(name, 0) + 1
+    notes = tuple(
+        f"{counted(count, 'finding')} left out: {where[name]} sets torch._dynamo.config.{name}."
+        for name, count in sorted(hidden.items())
+    )
+    return kept, notes
+
+
+def _place(finding: Finding) -> tuple[str, int, int, str]:
+    location = finding.location
+    return location.file, location.line, location.column or 0, finding.code

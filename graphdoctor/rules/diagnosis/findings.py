@@ -1,0 +1,123 @@
+"""Turns what a rule matched into a ``Finding``, and puts findings in order."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+from graphdoctor.facts.diagnosis import Cost, Finding, Fix, Location, Severity
+from graphdoctor.facts.recording import BreakReason
+from graphdoctor.facts.run import Setting
+from graphdoctor.facts.stack import StackEntry, relative
+from graphdoctor.rules.diagnosis.fingerprints import fingerprint
+from graphdoctor.rules.diagnosis.rule import Rule, RuleMatch
+
+_BREAK = "GD1"
+_SEVERITY_ORDER: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
+
+
+def finding_of(rule: Rule, match: RuleMatch, root: Path) -> Finding:
+    """A rule's match as a finding.
+
+    Args:
+        rule: The rule that matched.
+        match: What it found.
+        root: Paths below it are shown relative to it.
+    """
+    cause = match.reasons[0] if match.reasons else None
+    torch_id = cause.torch_id if cause else None
+    subject = torch_id or (cause.gb_type if cause else match.subject)
+    return Finding(
+        code=rule.code,
+        rule=rule.name,
+        severity=match.severity or rule.severity,
+        message=match.message,
+        location=location_of(match.entry, root),
+        related=tuple(location_of(entry, root, note=note) for entry, note in match.related),
+        count=match.count,
+        changes=match.changes,
+        hidden_change_count=match.hidden_change_count,
+        torch_id=torch_id,
+        torch_reason=match.torch_reason or (_reason_text(cause) if cause else None),
+        hints=cause.hints if cause else (),
+        reasons=match.reasons,
+        break_effects=match.break_effects,
+        effects=match.effects,
+        cuda_graph_skip=match.cuda_graph_skip,
+        ddp_split=match.ddp_split,
+        compile_ids=match.compile_ids,
+        user_stack=match.user_stack,
+        fixes=tuple(_shown_fix(fix, root) for fix in match.fixes),
+        cost=None if match.call_us is None else Cost(call_us=match.call_us, call_from="profile", share=match.share),
+        fingerprint=fingerprint(rule.code, match.entry, root, subject),
+    )
+
+
+def location_of(entry: StackEntry, root: Path, *, note: str | None = None) -> Location:
+    """A stack entry as a finding's location.
+
+    Args:
+        entry: The line.
+        root: Paths below it are shown relative to it.
+        note: What the line has to do with the finding, for a related location.
+    """
+    return Location(
+        file=relative(entry.file, root),
+        line=entry.line,
+        column=entry.column,
+        end_column=entry.end_column,
+        function=entry.qualname or entry.function,
+        package=entry.package,
+        origin=entry.origin,
+        text=entry.text,
+        indent=entry.indent,
+        note=note,
+    )
+
+
+def _shown_fix(fix: Fix, root: Path) -> Fix:
+    """A fix whose place names its file as locations do."""
+    if fix.place is None or fix.place.file is None:
+        return fix
+    place = fix.place.model_copy(update={"file": relative(fix.place.file, root)})
+    return fix.model_copy(update={"place": place})
+
+
+def with_shared_first(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings; a torch setting that is for breaks on several lines comes before what is for one line.
+
+    Not one that drops output: what a program prints elsewhere would go too.
+    """
+    lines: dict[Setting, set[tuple[str, int]]] = defaultdict(set)
+    for finding in findings:
+        for fix in finding.fixes:
+            if fix.setting is not None and not fix.setting.drops_output:
+                lines[fix.setting].add((finding.location.file, finding.location.line))
+
+    def is_for_one(fix: Fix) -> bool:
+        return fix.setting is None or len(lines[fix.setting]) < 2
+
+    return [
+        finding.model_copy(update={"fixes": tuple(sorted(finding.fixes, key=is_for_one))})
+        if finding.code.startswith(_BREAK)
+        else finding
+        for finding in findings
+    ]
+
+
+def by_effect(finding: Finding) -> tuple[int, int, int, int]:
+    """Sort key: severity, then how much code runs eagerly, then how many graphs and how often."""
+    effects = finding.effects
+    eager_count = len(effects.skipped_frames) + len(effects.rest_eager_frames)
+    return (_SEVERITY_ORDER[finding.severity], -eager_count, -len(effects.graphs), -finding.count)
+
+
+def by_cost(finding: Finding) -> tuple[int, float, float]:
+    """Sort key: severity, then measured time. A stable sort keeps the order of findings that cost the same."""
+    cost = finding.cost or Cost()
+    return (_SEVERITY_ORDER[finding.severity], -(cost.call_us or 0.0), -(cost.compile_s or 0.0))
+
+
+def _reason_text(cause: BreakReason) -> str:
+    return f"{cause.gb_type}: {cause.explanation}" if cause.explanation else cause.gb_type

@@ -1,0 +1,130 @@
+"""The kernels of a profiled call with their time and their operations, for rules.
+
+Comes in: what a profile recorded. Goes out: kernels of generated code, each with the time of all its runs, and lines
+with the time of the kernels that are about them.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from graphdoctor.facts.profiled import InductorGraph, InductorKernel, InductorOperation, Profiled
+from graphdoctor.facts.stack import StackEntry
+
+CLEAR = 0.05
+"""A share of the call that's worth a finding: less than that can't be told from noise once it is gone."""
+
+_MOSTLY = 0.9
+"""Of the elements that a kernel's operations work on."""
+
+
+@dataclass(frozen=True)
+class TimedKernel:
+    """A call of a kernel in generated code, with all its runs in the profiled call.
+
+    Args:
+        graph: Whose code it is in.
+        kernel: The call.
+        us: Microseconds of all runs.
+        runs: How often it ran.
+        is_copy: What ran copies memory.
+    """
+
+    graph: InductorGraph
+    kernel: InductorKernel
+    us: float
+    runs: int
+    is_copy: bool
+
+    @property
+    def operations(self) -> tuple[InductorOperation, ...]:
+        """What it computes."""
+        return tuple(self.graph.operations[number] for number in self.kernel.operations)
+
+    @property
+    def is_generated(self) -> bool:
+        """Inductor wrote it."""
+        return self.kernel.kind in ("pointwise", "reduction")
+
+
+def timed_kernels(profiled: Profiled) -> list[TimedKernel]:
+    """The kernels of all graphs, the most costly first.
+
+    Args:
+        profiled: What a profile recorded.
+    """
+    runs: dict[tuple[int, int], list[tuple[float, bool]]] = {}
+    for matched in profiled.matched:
+        if matched.graph is not None and matched.kernel is not None:
+            is_copy = profiled.call.kernels[matched.run].kind == "copy"
+            runs.setdefault((matched.graph, matched.kernel), []).append((matched.us, is_copy))
+    found = []
+    for (number, call), own in runs.items():
+        graph = profiled.graphs[number]
+        us = sum(each for each, _ in own)
+        found.append(TimedKernel(graph, graph.kernels[call], us, len(own), all(is_copy for _, is_copy in own)))
+    return sorted(found, key=lambda each: -each.us)
+
+
+def call_us(profiled: Profiled) -> float:
+    """What the call takes, or its kernels if these were measured to take longer."""
+    kernels_us = sum(each.us for each in profiled.call.kernels)
+    return max(statistics.median(profiled.call.times_us), kernels_us)
+
+
+def library_operations(graph: InductorGraph) -> frozenset[int]:
+    """Indices of the operations that libraries compute, or kernels made from templates."""
+    return frozenset(
+        number for kernel in graph.kernels if kernel.kind in ("library", "template") for number in kernel.operations
+    )
+
+
+def mostly(operations: Sequence[InductorOperation], found: Sequence[InductorOperation]) -> bool:
+    """Whether a kernel works on next to nothing but some of its operations: Inductor also fuses what is independent.
+
+    Args:
+        operations: Those of the kernel.
+        found: Some of them.
+    """
+    if len(found) == len(operations):
+        return bool(found)
+    sizes = [operation.elements for operation in operations]
+    known = [size for size in sizes if size is not None]
+    if len(known) < len(sizes):
+        return False
+    return sum(operation.elements or 0 for operation in found) >= _MOSTLY * sum(known)
+
+
+def parts(operations: Iterable[InductorOperation]) -> list[tuple[InductorOperation, float]]:
+    """Operations that come from a line, each with its part of their kernel's time; together these are 1.
+
+    Parts are in proportion to the elements that each works on: of the largest tensor that it takes or makes. If that is
+    unknown of one, all are equal.
+
+    Args:
+        operations: Those of a kernel that its time belongs to.
+    """
+    known = [operation for operation in operations if operation.stack]
+    sizes = [operation.elements or 0 for operation in known]
+    if not all(sizes):
+        sizes = [1] * len(known)
+    return [(operation, size / sum(sizes)) for operation, size in zip(known, sizes, strict=True)]
+
+
+def by_line(
+    kernels: Iterable[TimedKernel], about: Callable[[TimedKernel], Iterable[InductorOperation]]
+) -> dict[StackEntry, float]:
+    """Lines with the time of their kernels, the most costly first.
+
+    Args:
+        kernels: Kernels.
+        about: The operations that a kernel is about, which have all of its time.
+    """
+    times: dict[StackEntry, float] = {}
+    for kernel in kernels:
+        for operation, part in parts(about(kernel)):
+            line = operation.stack[-1]
+            times[line] = times.get(line, 0.0) + kernel.us * part
+    return dict(sorted(times.items(), key=lambda item: -item[1]))

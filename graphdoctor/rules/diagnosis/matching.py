@@ -1,0 +1,148 @@
+"""Applies rules: a recording's break sites and recompile events in, what each rule found out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from graphdoctor.facts.recompiles import GuardChange
+from graphdoctor.facts.recording import Compile, Recording
+from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
+from graphdoctor.rules.diagnosis.frames import frame_entry
+from graphdoctor.rules.diagnosis.recompiles import (
+    RecompileEvent,
+    RecompileGroup,
+    distinct_values,
+    hidden_change_count,
+    recompile_groups,
+)
+from graphdoctor.rules.diagnosis.rule import (
+    BreakRule,
+    BreakSite,
+    RecompileRule,
+    RecordingView,
+    Rule,
+    RuleBook,
+    RuleMatch,
+)
+
+_LINE_NUMBER = re.compile(r":\d+\b")
+
+Matched = tuple[Rule, RuleMatch]
+"""A rule and one of the things it found."""
+
+
+def matches(view: RecordingView, rules: RuleBook) -> Iterator[Matched]:
+    """What the rules find: break sites first, then recompiles, then the recording as a whole.
+
+    Args:
+        view: The recording with its break sites and recompile events.
+        rules: The rules to apply.
+    """
+    compiles = {compile_.compile_id: compile_ for compile_ in view.recording.compiles}
+    for site in view.sites:
+        rule = next(rule for rule in rules.breaks if rule.matches(site))
+        yield rule, _break_match(rule, site, compiles)
+    yield from _recompile_matches(view, rules.recompiles)
+    for recording_rule in rules.recordings:
+        for match in recording_rule.findings(view):
+            yield recording_rule, match
+
+
+def _break_match(rule: BreakRule, site: BreakSite, compiles: Mapping[str, Compile]) -> RuleMatch:
+    # A break after which code runs eagerly, or that raises, is always an error.
+    is_resumed = set(site.break_effects) <= {"resumed"}
+    return RuleMatch(
+        entry=site.entry,
+        message=rule.message(site),
+        count=len(site.records),
+        compile_ids=tuple(dict.fromkeys(record.compile_id for record in site.records if record.compile_id)),
+        reasons=site.records[0].chain,
+        effects=site.effects,
+        break_effects=site.break_effects,
+        user_stack=_longest_path(site, compiles),
+        fixes=rule.fixes(site),
+        severity=rule.severity if is_resumed else "error",
+    )
+
+
+def _longest_path(site: BreakSite, compiles: Mapping[str, Compile]) -> tuple[StackEntry, ...]:
+    """The longest call path to the site: how its frame was reached, then how the break was reached from there."""
+    paths = []
+    for record in site.records:
+        compile_ = compiles.get(record.compile_id or "")
+        above = compile_.stack[:-1] if compile_ and record.is_stack_exact else ()
+        paths.append((*above, *record.stack))
+    return max(paths, key=lambda path: sum(entry.origin in PROGRAM_ORIGINS for entry in path))
+
+
+def at_compile_call(matched: RuleMatch, recording: Recording) -> RuleMatch:
+    """A match whose fixes name the line of the program's call of ``torch.compile``, if there is only one."""
+    lines = {(call.file, call.line) for call in recording.compile_calls}
+    if len(lines) != 1:
+        return matched
+    (file, line) = lines.pop()
+    fixes = tuple(
+        fix.model_copy(update={"place": fix.place.model_copy(update={"file": file, "line": line})})
+        if fix.place is not None and fix.place.where in ("compile", "compile_call")
+        else fix
+        for fix in matched.fixes
+    )
+    return replace(matched, fixes=fixes)
+
+
+def _recompile_matches(view: RecordingView, rules: Sequence[RecompileRule]) -> Iterator[Matched]:
+    by_code = {rule.code: rule for rule in rules}
+
+    def rule_of(change: GuardChange, event: RecompileEvent) -> str:
+        return next(rule.code for rule in rules if rule.matches(change, event))
+
+    for code, group in recompile_groups(view.events, rule_of):
+        # A resume function may have another value under an argument's name.
+        if group.frame.resumes_at is None and all(event.call_site is None for event in group.events):
+            group.parameters = view.recording.target.parameters
+        # A group without a compile was over the recompile limit each time, which GD201 reports.
+        if group.compile_count:
+            yield by_code[code], _recompile_match(by_code[code], group)
+
+
+def _recompile_match(rule: RecompileRule, group: RecompileGroup) -> RuleMatch:
+    return RuleMatch(
+        entry=_guarding_line(group),
+        message=rule.message(group),
+        count=group.compile_count,
+        compile_ids=group.compile_ids,
+        related=tuple(_call_sites(group)),
+        torch_reason="\n".join(dict.fromkeys(_torch_reasons(group))) or None,
+        user_stack=group.events[0].compiles[0].stack,
+        fixes=rule.fixes(group),
+        # A value carried over a break is named by the line of the break, and lines move.
+        subject=_LINE_NUMBER.sub("", group.first.expression),
+        changes=distinct_values(change for changes in group.changes for change in changes),
+        hidden_change_count=hidden_change_count(group.events),
+    )
+
+
+def _guarding_line(group: RecompileGroup) -> StackEntry:
+    """The line of user or package code that made torch guard on the value; the function itself if there is none."""
+    location = group.first.guard_location
+    return location if location is not None and location.origin in PROGRAM_ORIGINS else frame_entry(group.frame)
+
+
+def _call_sites(group: RecompileGroup) -> Iterator[tuple[StackEntry, str]]:
+    """The user's lines that made the calls, each once, with the numbers of the calls."""
+    sites: dict[tuple[str, int], tuple[StackEntry, list[str]]] = {}
+    for event in group.events:
+        site = event.call_site
+        if site is not None:
+            number = [] if event.call_index is None else [str(event.call_index)]
+            sites.setdefault((site.file, site.line), (site, []))[1].extend(number)
+    for site, numbers in sites.values():
+        calls = f"in call {', '.join(dict.fromkeys(numbers))}" if numbers else ""
+        yield site, f"called here {calls}".rstrip()
+
+
+def _torch_reasons(group: RecompileGroup) -> Iterator[str]:
+    for event in group.events:
+        yield from event.compiles[0].recompile_reasons[:1]

@@ -1,0 +1,335 @@
+"""Recompiles to causes: which compiles one change caused, and which changes recur from call to call."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from graphdoctor.facts.recompiles import GuardChange
+from graphdoctor.facts.recording import Compile, Frame, Recording
+from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
+from graphdoctor.rules.diagnosis.frames import frame_name
+
+_STATE_KINDS = frozenset(
+    {
+        "grad_mode",
+        "autocast",
+        "default_dtype",
+        "default_device",
+        "threads",
+        "determinism",
+        "global_state",
+        "function_mode",
+    }
+)
+"""Changes of process-wide state, which every frame sees alike."""
+
+_COUNTS = frozenset({"size", "number", "module_number"})
+_UNEXPLAINED = GuardChange(kind="unknown", expression="a guard that torch did not name")
+
+
+@dataclass(frozen=True)
+class RecompileEvent:
+    """What torch recompiled in one call because of one change.
+
+    Args:
+        frame: The function that recompiled first.
+        compiles: Its compile, then those that followed because the change reached other functions or resume functions.
+        frames: The frame of each compile.
+    """
+
+    frame: Frame
+    compiles: tuple[Compile, ...]
+    frames: tuple[Frame, ...]
+
+    @property
+    def changes(self) -> tuple[GuardChange, ...]:
+        """The guarded values that differed from the nearest cache entry at the first compile."""
+        cause = self.compiles[0].cause
+        return cause.changes if cause and cause.changes else (_UNEXPLAINED,)
+
+    @property
+    def call_index(self) -> int | None:
+        """The number of the user's call, or None if calls have no numbers."""
+        return self.compiles[0].call_index
+
+    @property
+    def is_over_limit(self) -> bool:
+        """Torch compiled nothing, because the frame was over its recompile limit."""
+        return self.compiles[0].outcome == "limit"
+
+    @property
+    def call_site(self) -> StackEntry | None:
+        """The line of user or package code that made the call, or None if there is none."""
+        first = self.compiles[0]
+        above = first.stack[:-1] or (first.cause.caller if first.cause else ())
+        return next((entry for entry in reversed(above) if entry.origin in PROGRAM_ORIGINS), None)
+
+    @property
+    def cost_s(self) -> float | None:
+        """Seconds of all its compiles; None if torch reported none."""
+        return _total(compile_.duration_s for compile_ in self.compiles)
+
+    @property
+    def backend_s(self) -> float | None:
+        """Seconds of these in the backend; None if torch reported none."""
+        return _total(compile_.backend_s for compile_ in self.compiles)
+
+
+@dataclass
+class RecompileGroup:
+    """A value, or several that change together, over all calls in which it made the same function recompile.
+
+    Args:
+        frame: The function.
+        events: What happened, in order.
+        changes: The changes of this value in each event, in the order of events.
+        others: Expressions of other values that changed in the same events, and in how many.
+        parameters: Names of the parameters of the target's own call, if that call is what recompiles; None for a
+            function that other code calls, where the names of arguments aren't known.
+        names: Expressions of the values.
+    """
+
+    frame: Frame
+    events: list[RecompileEvent] = field(default_factory=list)
+    changes: list[tuple[GuardChange, ...]] = field(default_factory=list)
+    others: dict[str, int] = field(default_factory=dict)
+    parameters: tuple[str, ...] | None = None
+    names: set[str] = field(default_factory=set)
+
+    @property
+    def first(self) -> GuardChange:
+        """The change that the finding is about."""
+        return self.changes[0][0]
+
+    @property
+    def expressions(self) -> tuple[str, ...]:
+        """The values that changed, each once."""
+        return tuple(dict.fromkeys(change.expression for changes in self.changes for change in changes))
+
+    @property
+    def compile_ids(self) -> tuple[str, ...]:
+        """All compiles that the change caused."""
+        return tuple(compile_.compile_id for event in self.events for compile_ in event.compiles)
+
+    @property
+    def compile_count(self) -> int:
+        """How many compiles got code; those over the limit didn't."""
+        return sum(compile_.outcome == "compiled" for event in self.events for compile_ in event.compiles)
+
+    def values(self, expression: str) -> tuple[str, ...]:
+        """What the calls passed for a value, in order: before and in each event, without repetitions and unknown ones.
+
+        What an entry was compiled for can be of a call from long ago, so it only counts before the first event.
+        """
+        found: list[str] = []
+        for changes in self.changes:
+            for change in changes:
+                if change.expression == expression:
+                    before = change.old if not found and change.previous is None else change.previous
+                    found += [text for text in (before, change.new) if text is not None]
+        return tuple(text for index, text in enumerate(found) if index == 0 or text != found[index - 1])
+
+
+def recompile_events(recording: Recording) -> tuple[RecompileEvent, ...]:
+    """Recompiles and calls over the limit, in order; those that one change caused in one call are one event."""
+    frames = {frame.frame_id: frame for frame in recording.frames}
+    events: list[RecompileEvent] = []
+    calls = _Calls(events)
+    for compile_ in recording.compiles:
+        frame = frames.get(compile_.frame_id)
+        if frame is None or not (compile_.is_recompile or compile_.outcome == "limit"):
+            continue
+        leader = next((index for index in calls.around(compile_, frame) if _follows(events[index], compile_)), None)
+        if leader is None:
+            calls.begin(compile_, frame)
+            events.append(RecompileEvent(frame, (compile_,), (frame,)))
+        else:
+            calls.join(compile_, leader)
+            event = events[leader]
+            events[leader] = RecompileEvent(event.frame, (*event.compiles, compile_), (*event.frames, frame))
+    return tuple(events)
+
+
+_Function = tuple[str, str]
+"""A file and the name of a function in it."""
+
+
+class _Calls:
+    """Finds the events of the call that a compile belongs to without looking at those of other calls.
+
+    Calls of a script have no number: what one call caused is consecutive and has the same calling line. A stack of
+    lines is kept as one number: that of the line in the stack above it.
+
+    Args:
+        events: All events so far.
+    """
+
+    def __init__(self, events: Sequence[RecompileEvent]) -> None:
+        self._events = events
+        self._stacks: dict[tuple[int, str, int, str], int] = {}
+        self._begun: dict[tuple[int, _Function], list[int]] = {}
+        self._last_of_frame: dict[int, int] = {}
+
+    def around(self, compile_: Compile, frame: Frame) -> Iterator[int]:
+        """The numbers of the events of the call that a compile belongs to, latest first."""
+        if compile_.call_index is None:
+            yield from heapq.merge(*self._unnumbered(compile_, frame), reverse=True)
+            return
+        for index in range(len(self._events) - 1, -1, -1):
+            if self._events[index].call_index != compile_.call_index:
+                return
+            yield index
+
+    def begin(self, compile_: Compile, frame: Frame) -> None:
+        """A compile is about to begin an event."""
+        index = len(self._events)
+        *_, above = self._numbered(compile_.stack[:-1])
+        self._begun.setdefault((above, (frame.file, frame.function)), []).append(index)
+        self._last_of_frame[compile_.frame_id] = index
+
+    def join(self, compile_: Compile, index: int) -> None:
+        """A compile is about to join an event."""
+        self._last_of_frame[compile_.frame_id] = max(index, self._last_of_frame.get(compile_.frame_id, index))
+
+    def _unnumbered(self, compile_: Compile, frame: Frame) -> Iterator[Iterator[int]]:
+        """The events of functions through which the compile was reached, for each depth of its stack."""
+        if not compile_.stack:
+            return
+        inner = compile_.stack[:-1]
+        first: list[_Function | None] = [None]
+        for entry in reversed(inner):
+            first.append(first[-1] if entry.origin == "torch" else (entry.file, entry.function))
+        for above, function in zip(self._numbered(inner), reversed(first), strict=True):
+            # At the same depth only a resume function belongs to the same call.
+            if function is None and frame.resumes_at is None:
+                continue
+            if known := self._begun.get((above, function or (frame.file, frame.function))):
+                yield self._latest(known, compile_, frame if function is None else None)
+
+    def _latest(self, known: Sequence[int], compile_: Compile, resumed: Frame | None) -> Iterator[int]:
+        """The latest call's events of one function at one line: it begins once, and continues from each line once."""
+        seen: set[int] = set()
+        end = self._last_of_frame.get(compile_.frame_id, -1)
+        for index in reversed(known):
+            frame = self._events[index].frame
+            if index <= end or frame.resumes_at in seen:
+                return
+            if resumed is None or (resumed.resumes_at or 0) >= frame.line:
+                yield index
+            if frame.resumes_at is None:
+                return
+            seen.add(frame.resumes_at)
+
+    def _numbered(self, stack: Sequence[StackEntry]) -> Iterator[int]:
+        """The number of each beginning of a stack, the empty one first."""
+        number = 0
+        yield number
+        for entry in stack:
+            key = (number, entry.file, entry.line, entry.function)
+            number = self._stacks.setdefault(key, len(self._stacks) + 1)
+            yield number
+
+
+def _follows(event: RecompileEvent, compile_: Compile) -> bool:
+    """Whether every value that differed for a compile changed like one of the event's first compile."""
+    if compile_.frame_id in {member.frame_id for member in event.compiles} or compile_.cause is None:
+        return False
+    changes = compile_.cause.changes
+    return bool(changes) and all(any(_is_same(first, change) for first in event.changes) for change in changes)
+
+
+def _is_same(first: GuardChange, change: GuardChange) -> bool:
+    """Whether one change brought about the other.
+
+    It did if they are the same process-wide state, the same value under the same name, or the same step from old to
+    new. A size computed from another one grows by the same factor.
+    """
+    is_same_step = first.new == change.new and (
+        (first.old is not None and first.old == change.old)
+        or (first.previous is not None and first.previous == change.previous)
+    )
+    # A batch size can be a dim in one function and an int in the next.
+    if {first.kind, change.kind} <= _COUNTS and is_same_step:
+        return True
+    if first.kind != change.kind:
+        return False
+    if first.kind in _STATE_KINDS:
+        return first.expression == change.expression
+    if is_same_step:
+        return True
+    if first.kind == "size":
+        return _factor(first) is not None and _factor(first) == _factor(change)
+    return first.expression == change.expression
+
+
+def _factor(change: GuardChange) -> float | None:
+    try:
+        old, new = int(change.previous or change.old or ""), int(change.new or "")
+    except ValueError:
+        return None
+    return new / old if old else None
+
+
+def can_be_dynamic(change: GuardChange) -> bool:
+    """Whether a size changed between sizes that dynamic code can have: torch compiles 0 and 1 on their own."""
+    return change.kind == "size" and not {change.old, change.new} & {"0", "1"}
+
+
+def distinct_values(changes: Iterable[GuardChange]) -> tuple[GuardChange, ...]:
+    """The first change of each value, in order: a value that changed in several calls is one."""
+    found: dict[tuple[str, str], GuardChange] = {}
+    for change in changes:
+        found.setdefault((change.kind, change.expression), change)
+    return tuple(found.values())
+
+
+def hidden_change_count(events: Iterable[RecompileEvent]) -> int:
+    """The most changed values that one of the events has beyond those that were recorded."""
+    causes = (event.compiles[0].cause for event in events)
+    return max((cause.hidden_change_count for cause in causes if cause), default=0)
+
+
+def recompile_groups(
+    events: Iterable[RecompileEvent], rule_of: Callable[[GuardChange, RecompileEvent], str]
+) -> Iterator[tuple[str, RecompileGroup]]:
+    """Group events by what changed: one group for each function and value, or set of values.
+
+    Args:
+        events: The events.
+        rule_of: Returns the code of the rule that a change belongs to. Changes of one rule in one event stay together.
+
+    Yields:
+        The rule's code and the group, in the order of first events.
+    """
+    groups: list[tuple[str, RecompileGroup]] = []
+    alike: dict[tuple[str, tuple[str, str, int | None]], list[RecompileGroup]] = {}
+    for event in events:
+        parts: dict[str, list[GuardChange]] = {}
+        for change in event.changes:
+            parts.setdefault(rule_of(change, event), []).append(change)
+        for code, changes in parts.items():
+            names = {change.expression for change in changes}
+            known = alike.setdefault((code, _function(event.frame)), [])
+            group = next((group for group in known if names & group.names), None)
+            if group is None:
+                group = RecompileGroup(event.frame)
+                known.append(group)
+                groups.append((code, group))
+            group.names |= names
+            group.events.append(event)
+            group.changes.append(tuple(changes))
+            for other in event.changes:
+                if other.expression not in names:
+                    group.others[other.expression] = group.others.get(other.expression, 0) + 1
+    yield from groups
+
+
+def _function(frame: Frame) -> tuple[str, str, int | None]:
+    return frame.file, frame_name(frame), frame.resumes_at
+
+
+def _total(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None

@@ -1,0 +1,262 @@
+"""Fixes that rules share, and code for them only where it can be pasted.
+
+Code for a statement is shown if it parses, if every name in it can be read at the place that it goes to, and if the
+statement was read in whole; otherwise the title has to do. Settings go to the start of the program, arguments to the
+call of ``torch.compile``.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import io
+import tokenize
+from dataclasses import dataclass
+from typing import Literal
+
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.fixes import SnippetPlace
+from graphdoctor.facts.run import Setting
+from graphdoctor.rules.diagnosis.lines import bare_call, expression_node, shortened
+from graphdoctor.rules.diagnosis.rule import BreakSite
+
+_GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
+_START = SnippetPlace(where="start")
+_BUILTINS = frozenset(dir(builtins))
+_TEXT_PARTS = ("FSTRING_MIDDLE", "TSTRING_MIDDLE")
+"""Tokens of newer Pythons for the text within an f-string."""
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+# Code for a statement.
+
+
+@dataclass(frozen=True)
+class _Pasted:
+    """Code and where it goes; both None if it can't be pasted."""
+
+    snippet: str | None = None
+    place: SnippetPlace | None = None
+
+
+def rewritten(
+    site: BreakSite,
+    code: str | None,
+    title: str,
+    *,
+    otherwise: str | None = None,
+    where: Literal["instead", "before"] = "instead",
+    is_safe: bool = False,
+    source: str = _GUIDE,
+) -> Fix:
+    """A rewrite of the statement at a break, or a line before it, with the code if it can be pasted there.
+
+    Args:
+        site: The break.
+        code: The new statements, in which the torch package is called ``torch``; None if the title has to do.
+        title: One imperative sentence.
+        otherwise: The sentence without the code; None if ``title`` says enough.
+        where: Whether the code replaces the statement or goes before it.
+        is_safe: Whether results stay the same for every input.
+        source: Where the fix is recommended.
+    """
+    pasted = _pasted(site, code, where) if code is not None else _Pasted()
+    said = title if pasted.snippet is not None else otherwise or title
+    return Fix(title=said, kind="code", snippet=pasted.snippet, place=pasted.place, is_safe=is_safe, source=source)
+
+
+def _pasted(site: BreakSite, code: str, where: Literal["instead", "before"]) -> _Pasted:
+    context = site.context
+    if not site.is_own_code or context is None or not is_whole(site):
+        return _Pasted()
+    named = _with_torch(code, context.torch)
+    try:
+        free = _free_names(ast.parse(named)) if named is not None else None
+    except (SyntaxError, ValueError):
+        return _Pasted()
+    known = {*context.readable, *_BUILTINS, *([context.torch] if context.torch else [])}
+    if free is None or not free <= known:
+        return _Pasted()
+    place = SnippetPlace(
+        where=where,
+        function=context.qualname,
+        file=context.file,
+        line=context.statement_line,
+        end_line=context.statement_end_line,
+    )
+    return _Pasted(named, place)
+
+
+def is_whole(site: BreakSite) -> bool:
+    """Whether the statement at a break was read in whole and stands on lines of its own, so that it can be replaced."""
+    context = site.context
+    if context is None or context.statement_line is None or context.statement_end_line is None:
+        return False
+    if len(context.statement.splitlines()) != context.statement_end_line - context.statement_line + 1:
+        return False
+    try:
+        body = ast.parse(context.statement).body
+    except (SyntaxError, ValueError):
+        return False
+    return len(body) == 1 and not _has_long_text(context.statement)
+
+
+def _has_long_text(statement: str) -> bool:
+    """Whether a text literal goes over several lines: these lost some of their indentation, which belongs to it."""
+    tokens = tokenize.generate_tokens(io.StringIO(statement).readline)
+    is_text = {tokenize.STRING, *(getattr(tokenize, name) for name in _TEXT_PARTS if hasattr(tokenize, name))}
+    return any(token.type in is_text and token.start[0] != token.end[0] for token in tokens)
+
+
+def _with_torch(code: str, name: str | None) -> str | None:
+    """Code with the name that the torch package has in the file; None if it has none and the code needs it."""
+    if name == "torch":
+        return code
+    nodes = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name) and node.id == "torch"]
+    if nodes and name is None:
+        return None
+    lines = code.splitlines()
+    for node in sorted(nodes, key=lambda node: (node.lineno, node.col_offset), reverse=True):
+        line = lines[node.lineno - 1].encode()
+        start = node.col_offset
+        lines[node.lineno - 1] = (line[:start] + (name or "").encode() + line[start + len("torch") :]).decode()
+    return "\n".join(lines)
+
+
+def _free_names(tree: ast.AST) -> set[str]:
+    """The names that code reads from around it, among them those that it binds and reads."""
+    inner: set[str] = set()
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, _COMPREHENSIONS):
+            inner |= {
+                name.id for part in node.generators for name in ast.walk(part.target) if isinstance(name, ast.Name)
+            }
+        elif isinstance(node, ast.Lambda):
+            inner |= {parameter.arg for parameter in (*node.args.args, *node.args.kwonlyargs)}
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            found.add(node.id)
+        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            found.add(node.target.id)
+    return found - inner
+
+
+def spliced(statement: str, part: ast.expr, new: str) -> str:
+    """A statement with one of its expressions replaced; everything else stays as it is written.
+
+    Args:
+        statement: The statement that ``part`` was parsed from.
+        part: The expression.
+        new: The code to put in its place.
+    """
+    lines = [line.encode() for line in statement.splitlines()]
+    first, last = part.lineno - 1, (part.end_lineno or part.lineno) - 1
+    before, after = lines[first][: part.col_offset], lines[last][part.end_col_offset :]
+    whole = [*lines[:first], before + new.encode() + after, *lines[last + 1 :]]
+    return b"\n".join(whole).decode()
+
+
+def guard_while_compiling(site: BreakSite, *, is_safe: bool = False) -> tuple[Fix, ...]:
+    """The statement under ``if not torch.compiler.is_compiling()``; nothing if the program needs its value."""
+    call, pointed = bare_call(site), expression_node(site)
+    if not site.is_own_code or call is None:
+        return ()
+    # The break can be in an argument, such as a hook that is being registered: then the call itself is needed.
+    if pointed is not None and ast.dump(pointed) != ast.dump(call):
+        return ()
+    body = "\n".join("    " + line for line in site.statement.splitlines())
+    title = f"Skip `{shortened(site.statement)}` while compiling"
+    otherwise = f"{title}: put it under `if not torch.compiler.is_compiling()`"
+    guarded = f"if not torch.compiler.is_compiling():\n{body}"
+    return (rewritten(site, guarded, title, otherwise=otherwise, is_safe=is_safe),)
+
+
+def own_function(what: str) -> Fix:
+    """The official way to live with a break: move the code into a small function that stays eager."""
+    return Fix(
+        title=f"If {what} must stay, move it into a small function under `@torch.compiler.disable`, called outside "
+        "loops, `try` and `with`",
+        kind="code",
+        is_safe=True,
+        source=_GUIDE,
+    )
+
+
+# Settings, arguments of torch.compile, and changes of the call.
+
+
+def setting(
+    name: str, title: str, *, value: bool | int = True, is_safe: bool = False, source: str | None = None
+) -> Fix:
+    """A value of ``torch._dynamo.config`` as a fix.
+
+    Args:
+        name: The setting, such as ``capture_scalar_outputs``.
+        title: One imperative sentence.
+        value: What to set it to.
+        is_safe: Whether results stay the same for every input.
+        source: Where the fix is recommended.
+    """
+    chosen = Setting(name=f"torch._dynamo.config.{name}", value=value)
+    return from_setting(chosen, title, is_safe=is_safe, source=source)
+
+
+def from_setting(chosen: Setting, title: str, *, is_safe: bool = False, source: str | None = None) -> Fix:
+    """A torch setting as a fix.
+
+    Args:
+        chosen: The setting.
+        title: One imperative sentence.
+        is_safe: Whether results stay the same for every input.
+        source: Where the fix is recommended.
+    """
+    return Fix(
+        title=title,
+        kind="config",
+        snippet=chosen.code,
+        place=_START,
+        setting=chosen,
+        is_safe=is_safe,
+        source=source or "torch/_dynamo/config.py, 2.13",
+    )
+
+
+def sources_setting(name: str, sources: list[str], title: str, *, source: str) -> Fix:
+    """One of ``torch.compiler.config``'s lists of sources as a fix.
+
+    Args:
+        name: ``dynamic_sources`` or ``unbacked_sources``.
+        sources: torch's sources, such as ``L['x']``.
+        title: One imperative sentence.
+        source: Where the fix is recommended.
+    """
+    line = Setting(name=f"torch.compiler.config.{name}", value=",".join(sources)).line
+    return Fix(title=title, kind="config", snippet=line, place=_START, is_safe=True, source=source)
+
+
+def compile_argument(argument: str, title: str, *, is_safe: bool, source: str) -> Fix:
+    """An argument of ``torch.compile`` as a fix.
+
+    Args:
+        argument: The argument, such as ``dynamic=True``.
+        title: One imperative sentence.
+        is_safe: Whether results stay the same for every input.
+        source: Where the fix is recommended.
+    """
+    place = SnippetPlace(where="compile")
+    return Fix(title=title, kind="call", snippet=argument, place=place, is_safe=is_safe, source=source)
+
+
+def guard_filter(name: str, risk: str) -> Fix:
+    """One of ``torch.compiler``'s guard filters as a fix, marked unsafe.
+
+    Args:
+        name: The filter, such as ``skip_guard_on_inbuilt_nn_modules_unsafe``.
+        risk: What torch no longer notices, a clause.
+    """
+    return compile_argument(
+        f'options={{"guard_filter_fn": torch.compiler.{name}}}',
+        f"Unsafe: drop guards with torch.compiler.{name}; {risk}",
+        is_safe=False,
+        source="torch/compiler/__init__.py, 2.13",
+    )

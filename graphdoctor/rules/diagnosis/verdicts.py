@@ -1,0 +1,101 @@
+"""Adds the results of trials to findings: findings and a ``Treatment`` in, findings out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graphdoctor.facts.diagnosis import Finding, Fix
+from graphdoctor.facts.fixes import Treatment, TriedFix, Verdict
+from graphdoctor.facts.run import Setting
+
+_ORDER: dict[Verdict, int] = {
+    "verified": 0,
+    "contained": 1,
+    "unproven": 2,
+    "not tried": 3,
+    "moved": 4,
+    "no effect": 5,
+    "makes it worse": 6,
+    "changes results": 7,
+    "failed": 8,
+}
+
+
+def with_verdicts(findings: Sequence[Finding], treatment: Treatment | None) -> list[Finding]:
+    """The findings with the verdicts on their fixes, verified fixes first.
+
+    Args:
+        findings: All findings of a diagnosis.
+        treatment: The trials, or None.
+    """
+    if treatment is None:
+        return list(findings)
+    return [
+        finding.model_copy(
+            update={
+                "fixes": fixes_with(finding, treatment.tried, treatment.declined.get(finding.fingerprint)),
+                "is_mended": finding.fingerprint in treatment.gone,
+            }
+        )
+        for finding in findings
+    ]
+
+
+def fixes_with(finding: Finding, tried: Sequence[TriedFix], declined: str | None) -> tuple[Fix, ...]:
+    """The fixes of a finding with the verdicts of trials, verified ones first.
+
+    Args:
+        finding: The finding.
+        tried: What was tried, for other findings too.
+        declined: Why no edit was written for it; None if there is one.
+    """
+    every = [fix for fix in tried if fix.fingerprint == finding.fingerprint]
+    # A finding can have only fixes that were tried together with other verified fixes.
+    own = [fix for fix in every if fix.is_on_untouched] or every
+    rules = {_key(fix): fix for fix in finding.fixes}
+    found = [
+        Fix(
+            title=fix.title,
+            kind=fix.kind,
+            snippet=fix.snippet,
+            place=rule.place if (rule := rules.get(_key(fix))) else fix.snippet_place,
+            is_safe=fix.is_safe,
+            verdict=fix.verdict,
+            reason=fix.reason,
+            setting=fix.setting,
+            diff=fix.diff,
+            source=rule.source if rule else None,
+        )
+        for fix in own
+    ]
+    has_edit = any(fix.diff for fix in own)
+    for fix in finding.fixes:
+        is_edited = fix.kind == "code" and has_edit  # the edit replaces the rule's description of it
+        if not is_edited and not _is_tried(fix, own):
+            found.append(_in_words(fix, declined))
+    return tuple(sorted(found, key=lambda fix: _ORDER[fix.verdict]))
+
+
+def _in_words(fix: Fix, declined: str | None) -> Fix:
+    """A suggestion without its code, if no edit could be written: what kept it from being written holds for the code.
+
+    Args:
+        fix: What the rule suggests.
+        declined: Why there is no edit; None if there is one.
+    """
+    if declined is None or fix.kind != "code" or fix.snippet is None:
+        return fix
+    return fix.model_copy(update={"snippet": None, "place": None, "reason": f"no edit: {declined}"})
+
+
+def _is_tried(fix: Fix, own: Sequence[TriedFix]) -> bool:
+    """Whether a suggestion was tried: its setting, or all of its lines, in one trial or in several."""
+    if fix.setting is not None:
+        return any(one.setting == fix.setting for one in own)
+    written = {line for one in own for line in (one.snippet or "").splitlines()}
+    return fix.snippet is not None and set(fix.snippet.splitlines()) <= written
+
+
+def _key(fix: Fix | TriedFix) -> Setting | str | None:
+    """What a suggestion and its trial have in common: the setting, or the lines to write."""
+    return fix.setting or fix.snippet

@@ -1,0 +1,272 @@
+"""The baseline file: what each target is known to do, by target and by torch release, reviewed like code.
+
+Comes in: the file's text, diagnoses. Goes out: a ``Baseline`` and its text. The file has no line numbers and sorts its
+entries, so it changes only when what it holds does.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.base import InvalidFactError, field_types
+from graphdoctor.facts.check import BaselineEntry, BaselineRun
+from graphdoctor.facts.diagnosis import Diagnosis, Finding, FrameState
+from graphdoctor.facts.recording import BreakEffect
+from graphdoctor.rules.diagnosis.frames import frame_name
+from graphdoctor.rules.gate.parsing import BOM, check_schema, parsed_json
+
+VERSION = "1.1"
+"""Version of the file's schema. 1.0 has findings alone, without their effects and without ``runs``."""
+
+_KEY = "graphdoctor_baseline"
+_RELEASE = re.compile(r"\d+(?:\.\d+)*")
+_CONFLICT = re.compile(r"^(?:<{7}|={7}|>{7}|\|{7})(?: |$)", re.MULTILINE)
+_LINE = re.compile(r"(?<=\w):\d+\b")
+_EAGER: tuple[FrameState, ...] = ("skipped", "over_limit", "failed")
+EFFECTS: tuple[BreakEffect, ...] = ("resumed", "rest_eager", "frame_skipped", "raised")
+"""What torch can do at a break, the mildest first."""
+
+_REWRITE = "Delete it and run graphdoctor baseline again, or restore an older version."
+
+Entries = tuple[BaselineEntry, ...]
+_Model = TypeVar("_Model", BaselineEntry, BaselineRun)
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What is known.
+
+    Args:
+        targets: Entries by target name, then by torch release, such as ``2.13.0``. Empty if nothing was found.
+        runs: What was measured, by target name and torch release; a file of schema version 1.0 has none.
+    """
+
+    targets: Mapping[str, Mapping[str, Entries]] = field(default_factory=dict)
+    runs: Mapping[str, Mapping[str, BaselineRun]] = field(default_factory=dict)
+
+    def run(self, target: str, torch: str) -> BaselineRun | None:
+        """What a target's run measured under a release; None if the file doesn't say."""
+        return self.runs.get(target, {}).get(torch)
+
+    def entries(self, target: str, torch: str) -> tuple[str, Entries] | None:
+        """The entries to compare a target with.
+
+        Args:
+            target: The target's name.
+            torch: The release that ran.
+
+        Returns:
+            A release and its entries: the release that ran if the baseline has it, otherwise the newest one before it,
+            otherwise the oldest. None if the target isn't in the baseline.
+        """
+        versions = self.targets.get(target)
+        if not versions:
+            return None
+        before = [version for version in versions if _order(version) <= _order(torch)]
+        chosen = torch if torch in versions else max(before, key=_order) if before else min(versions, key=_order)
+        return chosen, versions[chosen]
+
+    def all_entries(self) -> Iterator[Entries]:
+        """The entries of each target under each torch release."""
+        for versions in self.targets.values():
+            yield from versions.values()
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a target's run found, to be written down.
+
+    Args:
+        torch: The release that ran.
+        findings: Those to allow.
+        run: What was measured.
+    """
+
+    torch: str
+    findings: Sequence[Finding]
+    run: BaselineRun
+
+
+@dataclass(frozen=True)
+class Update:
+    """An updated baseline, and how it differs from the one before.
+
+    Args:
+        baseline: The new baseline.
+        found: By target name, what was written down.
+        before: By target name, what had been measured under the same release; without those that weren't.
+        added: By target name, entries that are new for the release that ran.
+        dropped: By target name, entries that are gone.
+        dropped_targets: Names of targets that are no longer configured.
+    """
+
+    baseline: Baseline
+    found: Mapping[str, Found]
+    before: Mapping[str, BaselineRun]
+    added: Mapping[str, Entries]
+    dropped: Mapping[str, Entries]
+    dropped_targets: tuple[str, ...]
+
+
+def release(version: str) -> str:
+    """A version without its build tag and pre-release: ``2.13.0`` for ``2.13.0a0+cpu``."""
+    match = _RELEASE.match(version)
+    return match[0] if match else version
+
+
+def _order(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in _RELEASE.findall(version)[:1] for part in part.split("."))
+
+
+def entries_of(findings: Iterable[Finding]) -> Entries:
+    """Findings as baseline entries, in the file's order."""
+    entries = [
+        BaselineEntry(
+            fingerprint=finding.fingerprint,
+            code=finding.code,
+            file=finding.location.shown_file.replace("\\", "/"),
+            function=finding.location.function,
+            text=finding.location.text,
+            package=finding.location.package,
+            count=finding.count,
+            **_effects(finding),
+            message=_LINE.sub("", finding.message),
+        )
+        for finding in findings
+    ]
+    return tuple(sorted(entries, key=_place))
+
+
+def _effects(finding: Finding) -> dict[str, Any]:
+    return {
+        "break_effects": tuple(sorted(finding.break_effects, key=EFFECTS.index)) or None,
+        "skipped_frames": tuple(sorted(finding.effects.skipped_frames)),
+        "rest_eager_frames": tuple(sorted(finding.effects.rest_eager_frames)),
+    }
+
+
+def run_of(diagnosis: Diagnosis) -> BaselineRun:
+    """What a run measured, as the baseline holds it."""
+    summary, detail = diagnosis.summary, diagnosis.summary.coverage_detail
+    eager = {frame_name(frame) for frame in diagnosis.frames if frame.state in _EAGER}
+    return BaselineRun(
+        calls=summary.calls,
+        graphs=summary.graphs,
+        graph_ops=detail.graph_ops if detail else None,
+        eager_ops=detail.eager_ops if detail else None,
+        eager_functions=tuple(sorted(eager)),
+    )
+
+
+def _place(entry: BaselineEntry) -> tuple[str, ...]:
+    return entry.file, entry.function, entry.code, entry.text or "", entry.fingerprint
+
+
+def updated(before: Baseline, found: Mapping[str, Found], *, configured: Iterable[str] | None) -> Update:
+    """Replace a baseline's entries for the targets and the torch release that ran.
+
+    Args:
+        before: The baseline so far.
+        found: By target name, what its run found.
+        configured: Names of all configured targets; other targets are dropped. None drops none.
+    """
+    targets = {name: dict(versions) for name, versions in before.targets.items()}
+    runs = {name: dict(versions) for name, versions in before.runs.items()}
+    dropped_targets = () if configured is None else tuple(sorted(set(targets) - {*configured, *found}))
+    for name in dropped_targets:
+        del targets[name]
+        runs.pop(name, None)
+    added: dict[str, Entries] = {}
+    dropped: dict[str, Entries] = {}
+    for name, ran in found.items():
+        old = {entry.fingerprint: entry for entry in targets.get(name, {}).get(ran.torch, ())}
+        new = tuple(_kept(old.get(entry.fingerprint), entry) for entry in entries_of(ran.findings))
+        added[name] = tuple(entry for entry in new if entry.fingerprint not in old)
+        names = {entry.fingerprint for entry in new}
+        dropped[name] = tuple(entry for entry in old.values() if entry.fingerprint not in names)
+        targets.setdefault(name, {})[ran.torch] = new
+        runs.setdefault(name, {})[ran.torch] = ran.run
+    measured = {name: run for name, ran in found.items() if (run := before.run(name, ran.torch)) is not None}
+    return Update(Baseline(targets, runs), found, measured, added, dropped, dropped_targets)
+
+
+def _kept(old: BaselineEntry | None, new: BaselineEntry) -> BaselineEntry:
+    """The new entry with the old words: a message can hold times and a line a comment, and neither is a change."""
+    return new if old is None else new.model_copy(update={"message": old.message, "text": old.text})
+
+
+def write_baseline(baseline: Baseline) -> str:
+    """The file's text: sorted, indented, without empty values."""
+    targets = {
+        name: {
+            version: [_plain(entry) for entry in sorted(entries, key=_place)]
+            for version, entries in sorted(versions.items(), key=lambda item: _order(item[0]))
+        }
+        for name, versions in sorted(baseline.targets.items())
+    }
+    runs = {
+        name: {version: _plain(run) for version, run in sorted(versions.items(), key=lambda item: _order(item[0]))}
+        for name, versions in sorted(baseline.runs.items())
+    }
+    document = {_KEY: VERSION, "targets": targets, "runs": runs}
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def read_baseline(content: bytes, name: str) -> Baseline:
+    """Read the file.
+
+    Args:
+        content: The file's content.
+        name: What error messages call it.
+
+    Raises:
+        GraphDoctorError: It has merge conflict markers, isn't JSON, isn't a baseline, or has a newer schema.
+    """
+    content = content.removeprefix(BOM)
+    if marker := _CONFLICT.search(content.decode("utf-8", errors="replace")):
+        line = content[: marker.start()].count(b"\n") + 1
+        raise GraphDoctorError(
+            f"{name} has merge conflict markers, the first on line {line}.",
+            hint="Keep either side of each, then run graphdoctor baseline --update to write the current findings.",
+        )
+    document = parsed_json(content, name, hint=_REWRITE)
+    if not isinstance(document, dict) or not isinstance(document.get(_KEY), str):
+        raise GraphDoctorError(f"{name} isn't a baseline written by graphdoctor.", hint=_REWRITE)
+    version = document[_KEY]
+    hint = "Install the graphdoctor that wrote it, or rewrite it with this one: graphdoctor baseline."
+    check_schema(version, name, reads=VERSION, hint=hint)
+    try:
+        return Baseline(_targets(document["targets"]), _runs(document.get("runs", {})))
+    except (InvalidFactError, LookupError, TypeError, AttributeError) as error:
+        what = f": {error}" if isinstance(error, InvalidFactError) else ""
+        raise GraphDoctorError(
+            f"{name} isn't a valid baseline (schema version {version}){what}.", hint=_REWRITE
+        ) from error
+
+
+def _plain(fact: BaselineEntry | BaselineRun) -> dict[str, object]:
+    return {name: value for name, value in fact.model_dump().items() if value not in (None, [])}
+
+
+def _targets(value: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]) -> Mapping[str, Mapping[str, Entries]]:
+    return {
+        name: {version: tuple(_known(BaselineEntry, entry) for entry in entries) for version, entries in found.items()}
+        for name, found in value.items()
+    }
+
+
+def _runs(value: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Mapping[str, Mapping[str, BaselineRun]]:
+    return {
+        name: {version: _known(BaselineRun, run) for version, run in versions.items()}
+        for name, versions in value.items()
+    }
+
+
+def _known(model: type[_Model], value: Mapping[str, Any]) -> _Model:
+    """A model without unknown keys: a later minor version may have added them."""
+    return model.model_validate({key: item for key, item in value.items() if key in field_types(model)})

@@ -1,0 +1,220 @@
+"""Judges one target. Comes in: its diagnosis and a policy (baseline, ignores, budgets). Goes out: a ``TargetCheck``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from graphdoctor.facts.check import BaselineRun, FailOn, Ignored, TargetCheck
+from graphdoctor.facts.diagnosis import Diagnosis, Finding
+from graphdoctor.facts.recording import Call
+from graphdoctor.facts.wording import counted, switch_text
+from graphdoctor.rules.diagnosis.selection import Selection
+from graphdoctor.rules.gate.baseline import Baseline, Entries, release
+from graphdoctor.rules.gate.budgets import Limits, budgets
+from graphdoctor.rules.gate.gaps import missing_records
+from graphdoctor.rules.gate.ignores import Comments, PathIgnore, ignored_by
+from graphdoctor.rules.gate.regressions import compile_switch, has_lost_coverage, is_empty, newly_eager, worse_findings
+
+_ON_AGAIN = "Run it with torch.compile on: what isn't compiled can't be judged."
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a target is judged by.
+
+    Args:
+        fail_on: The lowest severity of a new finding that fails the target.
+        limits: Its budgets.
+        selection: The findings that count.
+        paths: ``per-path-ignores``.
+        baseline: Known findings; None to allow none.
+    """
+
+    fail_on: FailOn = "warning"
+    limits: Limits = field(default_factory=dict)
+    selection: Selection = field(default_factory=Selection)
+    paths: Sequence[PathIgnore] = ()
+    baseline: Baseline | None = None
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """A diagnosis' findings, split into those that count and those that don't.
+
+    Args:
+        counting: Worst first.
+        ignored: Each with its reason.
+    """
+
+    counting: tuple[Finding, ...]
+    ignored: tuple[Ignored, ...]
+
+
+def check_target(diagnosis: Diagnosis, *, name: str, target: str, comments: Comments, policy: Policy) -> TargetCheck:
+    """Judge one target.
+
+    Args:
+        diagnosis: The diagnosis of its run, with all findings.
+        name: Its name in the configuration, or its text.
+        target: Its text.
+        comments: Ignore comments in the files that the run touched.
+        policy: What the target is judged by.
+    """
+    trouble, off = trouble_of(diagnosis), _off_text(diagnosis)
+    if error := trouble or off:
+        hint = diagnosis.exit.hint if trouble else _ON_AGAIN
+        return crashed(name=name, target=target, error=error, hint=hint, diagnosis=diagnosis, policy=policy)
+    found = sort_findings(diagnosis, comments, policy)
+    version = release(diagnosis.environment.torch or "")
+    compared = policy.baseline.entries(name, version) if policy.baseline else None
+    entries = {entry.fingerprint: entry for entry in compared[1]} if compared else {}
+    known = tuple(finding for finding in found.counting if finding.fingerprint in entries)
+    refusal, empty = refused_call(diagnosis), empty_text(diagnosis, known_run(policy.baseline, name, diagnosis))
+    verdict = TargetCheck(
+        name=name,
+        target=target,
+        state="passed",
+        error=_refusal_text(refusal) if refusal else empty,
+        diagnosis=diagnosis,
+        new=tuple(finding for finding in found.counting if finding.fingerprint not in entries),
+        known=known,
+        grown=tuple(finding for finding in known if finding.count > entries[finding.fingerprint].count),
+        worse=tuple(worse_findings(known, entries)),
+        fixed=_fixed(compared[1], diagnosis) if compared else (),
+        ignored=found.ignored,
+        budgets=budgets(policy.limits, diagnosis.summary),
+        baseline_torch=compared[0] if compared else None,
+        is_other_torch=compared is not None and compared[0] != version,
+        fail_on=policy.fail_on,
+    )
+    verdict = _with_measured(verdict, diagnosis, policy)
+    is_broken = bool(verdict.failing or verdict.failing_worse) or verdict.is_more_eager
+    has_failed = refusal is not None or empty is not None or is_broken
+    has_failed = has_failed or not all(budget.is_kept for budget in verdict.budgets)
+    return verdict.model_copy(update={"state": "failed"}) if has_failed else verdict
+
+
+def _with_measured(verdict: TargetCheck, diagnosis: Diagnosis, policy: Policy) -> TargetCheck:
+    """The verdict with what the baseline's run measured, and how this one is worse."""
+    before = known_run(policy.baseline, verdict.name, diagnosis)
+    if before is None:
+        return verdict
+    worse = [item.finding for item in verdict.worse]
+    explained = [*verdict.new, *worse, *(item.finding for item in verdict.ignored)]
+    return verdict.model_copy(
+        update={
+            "baseline_run": before,
+            "newly_eager": newly_eager(diagnosis, before, explained),
+            # A limit of its own says how much may run eagerly.
+            "has_lost_coverage": "min-coverage" not in policy.limits and has_lost_coverage(diagnosis, before),
+        }
+    )
+
+
+def crashed(
+    *, name: str, target: str, error: str, hint: str | None, diagnosis: Diagnosis | None, policy: Policy
+) -> TargetCheck:
+    """The verdict on a target that didn't run to its end, so its findings and counts are incomplete."""
+    return TargetCheck(
+        name=name,
+        target=target,
+        state="crashed",
+        error=error,
+        hint=hint,
+        diagnosis=diagnosis,
+        fail_on=policy.fail_on,
+    )
+
+
+def sort_findings(diagnosis: Diagnosis, comments: Comments, policy: Policy) -> Sorted:
+    """Separate the findings that count from those that are ignored."""
+    counting: list[Finding] = []
+    ignored: list[Ignored] = []
+    for finding in diagnosis.findings:
+        reason = ignored_by(finding, comments=comments, paths=policy.paths, selection=policy.selection)
+        if reason is None:
+            counting.append(finding)
+        else:
+            ignored.append(reason)
+    return Sorted(tuple(counting), tuple(ignored))
+
+
+def _fixed(entries: Entries, diagnosis: Diagnosis) -> Entries:
+    """Baseline entries without a finding in this run; an entry whose finding is now ignored isn't fixed."""
+    found = {finding.fingerprint for finding in diagnosis.findings}
+    return tuple(entry for entry in entries if entry.fingerprint not in found)
+
+
+def trouble_of(diagnosis: Diagnosis) -> str | None:
+    """Why the gate can't rely on a run, or None when it can.
+
+    A call that torch.compile itself refused (``fullgraph``, a backend) is a reliable result if a finding explains it.
+    """
+    refusal = refused_call(diagnosis)
+    if refusal is not None:
+        is_explained = any(finding.severity == "error" for finding in diagnosis.findings)
+        return None if is_explained else _refusal_text(refusal)
+    if diagnosis.exit.reason != "finished":
+        return diagnosis.exit.message or "The run ended early."
+    failed = next((call for call in diagnosis.calls if call.outcome != "ok"), None)
+    if failed is not None:
+        return f"Call {failed.index} failed: {failed.error.type if failed.error else 'it did not finish'}."
+    if diagnosis.is_partial:
+        return "The recording is incomplete: its log is cut off."
+    if not diagnosis.calls:
+        return "No calls were made."
+    if diagnosis.environment.torch is None:
+        return "The recording doesn't say which version of torch ran."
+    return missing_records(diagnosis)
+
+
+def refused_call(diagnosis: Diagnosis) -> Call | None:
+    """The call that torch.compile refused although it works in eager mode, or None."""
+    return next(
+        (
+            call
+            for call in diagnosis.calls
+            if call.error is not None and call.error.from_compiler and call.error.eager in (None, "ok")
+        ),
+        None,
+    )
+
+
+def known_run(baseline: Baseline | None, name: str, diagnosis: Diagnosis) -> BaselineRun | None:
+    """What a baseline says that a target's run measured, under the release that its entries are compared for.
+
+    Args:
+        baseline: The baseline, or None.
+        name: The target's name.
+        diagnosis: Of its run.
+    """
+    compared = baseline.entries(name, release(diagnosis.environment.torch or "")) if baseline else None
+    return baseline.run(name, compared[0]) if baseline and compared else None
+
+
+def empty_text(diagnosis: Diagnosis, before: BaselineRun | None) -> str | None:
+    """Why a run that ended well shows nothing, in a sentence; None if it shows something.
+
+    Args:
+        diagnosis: Of the run.
+        before: What the baseline's run measured, or None.
+    """
+    if (off := _off_text(diagnosis)) is not None:
+        return off
+    if not is_empty(diagnosis, before):
+        return None
+    known = f"; the baseline has {counted(before.graphs, 'graph')}" if before is not None else ""
+    return f"Nothing was compiled: no graph reached the backend{known}."
+
+
+def _off_text(diagnosis: Diagnosis) -> str | None:
+    found = compile_switch(diagnosis)
+    if found is None:
+        return None
+    return f"torch.compile {'was off' if found.is_off else 'compiled nothing'}: {switch_text(found)}."
+
+
+def _refusal_text(call: Call) -> str:
+    name = call.error.type.rpartition(".")[2] if call.error else ""
+    return f"torch.compile refused call {call.index} ({name}); later calls were not made."

@@ -1,0 +1,52 @@
+"""Reads a diagnosis back. Comes in: a JSON document that graphdoctor wrote. Goes out: a ``Diagnosis``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.base import InvalidFactError
+from graphdoctor.facts.diagnosis import SCHEMA_VERSION, Diagnosis
+from graphdoctor.rules.gate.parsing import check_schema, parsed_json
+
+_HOW = "graphdoctor report --format json writes a diagnosis."
+
+
+def read_diagnosis(content: bytes, name: str) -> Diagnosis:
+    """Read a document.
+
+    Unknown fields are skipped: a later minor version of the schema may have added them.
+
+    Args:
+        content: The document.
+        name: What error messages call it.
+
+    Raises:
+        GraphDoctorError: It isn't JSON, isn't a diagnosis, or has another major schema version.
+    """
+    document = _checked(parsed_json(content, name, hint=_HOW), name)
+    try:
+        return Diagnosis.model_validate(document, skips_unknown=True)
+    except InvalidFactError as error:
+        version = document["schema_version"]
+        raise GraphDoctorError(
+            f"{name} isn't a valid diagnosis (schema version {version}): {error}.",
+            hint="It was edited, or a newer graphdoctor wrote it. Write it again.",
+        ) from error
+
+
+def _checked(document: object, name: str) -> dict[str, Any]:
+    if not isinstance(document, dict) or not isinstance(document.get("schema_version"), str):
+        raise GraphDoctorError(f"{name} isn't a diagnosis written by graphdoctor.", hint=_HOW)
+    hint = "Write it again with this graphdoctor, or read it with the version that wrote it."
+    check_schema(document["schema_version"], name, reads=SCHEMA_VERSION, hint=hint)
+    if "new" in document and "gone" in document:
+        raise GraphDoctorError(f"{name} is a comparison, not a diagnosis.", hint=_HOW)
+    if "ranks" in document and "agreement" in document:
+        raise GraphDoctorError(
+            f"{name} is a report of several ranks, not a diagnosis.",
+            hint="Name the recording itself; --rank N --format json writes the diagnosis of one rank.",
+        )
+    if not {"findings", "summary"} <= document.keys():
+        raise GraphDoctorError(f"{name} isn't a diagnosis written by graphdoctor.", hint=_HOW)
+    return document

@@ -1,0 +1,151 @@
+"""What a test expects of a diagnosis. Each function returns how the expectation is broken, or None if it holds.
+
+An expectation doesn't hold if the recording has missing records or nothing was compiled: it can't have been tested.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from graphdoctor.facts.diagnosis import Diagnosis, Finding
+from graphdoctor.facts.wording import counted, switch_text
+from graphdoctor.rules.gate.gaps import missing_records, nothing_compiled
+from graphdoctor.rules.gate.regressions import compile_switch
+
+
+@dataclass(frozen=True)
+class Broken:
+    """An expectation that doesn't hold.
+
+    Args:
+        expected: What was expected, such as ``no graph break``.
+        found: What was found, such as ``2``.
+        findings: The findings that break it, worst first.
+        hint: What to do, if no finding says it.
+    """
+
+    expected: str
+    found: str
+    findings: tuple[Finding, ...] = ()
+    hint: str | None = None
+
+
+def breaks(diagnosis: Diagnosis, *, limit: int, own_code: bool) -> Broken | None:
+    """At most ``limit`` lines break a graph.
+
+    Args:
+        diagnosis: What to judge.
+        limit: How many are allowed.
+        own_code: Don't count lines in installed packages.
+    """
+    found = _of_kind(diagnosis, "GD1", own_code=own_code)
+    # A skipped frame has its own finding at the line of the break.
+    sites = {(finding.location.file, finding.location.line) for finding in found if finding.break_effects}
+    number = len(sites) if own_code else diagnosis.summary.break_sites
+    where = " in your own code" if own_code else ""
+    expected = f"{_at_most(limit, 'graph break')}{where}"
+    if number > limit:
+        return Broken(expected, str(number), found)
+    return _unknown(diagnosis, expected, is_empty_allowed=False)
+
+
+def fullgraph(diagnosis: Diagnosis) -> Broken | None:
+    """Every compiled function became one graph, and none of it runs eagerly."""
+    summary, expected = diagnosis.summary, "one graph for each compile and nothing eager"
+    parts = [
+        counted(number, noun)
+        for number, noun in (
+            (summary.break_sites, "graph break"),
+            (summary.skipped_frames, "skipped frame"),
+        )
+        if number
+    ]
+    if summary.frames_over_limit:
+        parts.append(f"{counted(summary.frames_over_limit, 'function')} over the recompile limit")
+    eager = [frame for frame in diagnosis.frames if frame.state not in ("compiled", "empty")]
+    if not parts and eager:
+        parts = [f"{counted(len(eager), 'function')} {eager[0].state.replace('_', ' ')}"]
+    if not parts and summary.graphs != summary.compiles:
+        parts = [f"{counted(summary.graphs, 'graph')} for {counted(summary.compiles, 'compile')}"]
+    if parts:
+        over_limit = _recompiled(diagnosis) if summary.frames_over_limit else ()
+        return Broken(expected, ", ".join(parts), (*_of_kind(diagnosis, "GD1"), *over_limit))
+    return _unknown(diagnosis, expected, is_empty_allowed=False)
+
+
+def recompiles(diagnosis: Diagnosis, *, limit: int, is_empty_allowed: bool) -> Broken | None:
+    """At most ``limit`` recompiles, and no function over torch's recompile limit.
+
+    Args:
+        diagnosis: What to judge.
+        limit: How many are allowed.
+        is_empty_allowed: Holds if nothing was compiled, as in a warm program.
+    """
+    summary, expected = diagnosis.summary, _at_most(limit, "recompile")
+    over = summary.frames_over_limit
+    if summary.recompiles > limit or over:
+        found = str(summary.recompiles)
+        if over:
+            found += f", and {counted(over, 'function')} over torch's recompile limit"
+        return Broken(expected, found, _recompiled(diagnosis))
+    return _unknown(diagnosis, expected, is_empty_allowed=is_empty_allowed)
+
+
+def coverage(diagnosis: Diagnosis, *, limit: float) -> Broken | None:
+    """At least ``limit`` of a call's tensor operations run in graphs.
+
+    Args:
+        diagnosis: From a run that measured coverage.
+        limit: A share, 0 to 1.
+    """
+    expected, value = f"coverage of at least {limit:.15g}", diagnosis.summary.coverage
+    if (unknown := _unknown(diagnosis, expected, is_empty_allowed=True)) is not None:
+        return unknown
+    detail = diagnosis.summary.coverage_detail
+    if value is None or detail is None:
+        why = " ".join(gap.message for gap in diagnosis.gaps) or "The call has no tensor operations."
+        return Broken(expected, "unknown coverage", hint=why)
+    if value >= limit:
+        return None
+    total = detail.graph_ops + detail.eager_ops
+    found = f"{_below(value, limit)} ({detail.graph_ops} of {total} operations)"
+    return Broken(expected, found, _of_kind(diagnosis, "GD1"))
+
+
+def _of_kind(diagnosis: Diagnosis, prefix: str, *, own_code: bool = False) -> tuple[Finding, ...]:
+    return tuple(
+        finding
+        for finding in diagnosis.findings
+        if finding.code.startswith(prefix) and not (own_code and finding.location.origin != "user")
+    )
+
+
+def _recompiled(diagnosis: Diagnosis) -> tuple[Finding, ...]:
+    """The findings that summarize recompiles; other GD2 findings are about avoiding them."""
+    names = {event.fingerprint for event in diagnosis.recompiles}
+    return tuple(finding for finding in diagnosis.findings if finding.fingerprint in names)
+
+
+def _unknown(diagnosis: Diagnosis, expected: str, *, is_empty_allowed: bool) -> Broken | None:
+    """Why the recording can't show that the expectation holds, or None if it can."""
+    if diagnosis.exit.reason != "finished":
+        message = diagnosis.exit.message or "The recording ended early."
+        return Broken(expected, "a recording that ended early", hint=message)
+    missing = missing_records(diagnosis)
+    if missing is not None or diagnosis.is_partial:
+        return Broken(expected, "a recording with missing records", hint=missing)
+    if (off := compile_switch(diagnosis)) is not None:
+        return Broken(expected, "that torch.compile was off", hint=f"{switch_text(off)}.")
+    empty = nothing_compiled(diagnosis)
+    if not is_empty_allowed and (empty is not None or not diagnosis.frames):
+        return Broken(expected, "that nothing was compiled", hint=empty)
+    return None
+
+
+def _below(value: float, limit: float) -> str:
+    """A share with four digits, or as many as it takes to show that it's below the limit."""
+    return next(text for digits in range(4, 18) if float(text := f"{value:.{digits}g}") < limit)
+
+
+def _at_most(limit: int, noun: str) -> str:
+    return f"no {noun}" if limit == 0 else f"at most {counted(limit, noun)}"

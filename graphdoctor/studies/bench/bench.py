@@ -1,0 +1,297 @@
+"""Measures each way to run a program beside eager mode: what it costs, what it gives, and whether it is right.
+
+Comes in: a recorded program and the ways to run it. Goes out: a ``BenchReport``. Times come from processes that run
+the program as its user does (``timings.py``). Each variant is then run once more with the instrumented backend, for its
+results (``correctness.py``), graphs, breaks and kernels; one that fails or is wrong is followed down the compiler
+(``stages.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from graphdoctor.facts.bench import BenchReport, Noise, Stages, Sweep, SweepPoint, Throughput, Variant
+from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.kernels import CacheUse, KernelShare
+from graphdoctor.facts.recording import CaptureGap, Recording
+from graphdoctor.facts.spec import RunSpec
+from graphdoctor.studies.bench.correctness import Reference
+from graphdoctor.studies.bench.minified import minified
+from graphdoctor.studies.bench.reasons import reasons
+from graphdoctor.studies.bench.stages import Subject, follow
+from graphdoctor.studies.bench.sweep import Sizes
+from graphdoctor.studies.bench.timings import (
+    Measured,
+    SideBySide,
+    Timings,
+    slug,
+    throughput_of,
+    time_variants,
+    variant_of,
+)
+from graphdoctor.studies.bench.variants import VariantSpec
+from graphdoctor.studies.bench.verdict import verdict
+from graphdoctor.trials.launch.request import Measured as ToMeasure
+from graphdoctor.trials.program import Program, RunChange
+from graphdoctor.trials.replays import Replays
+
+_CACHES = "caches"
+_MINIFIED = "minified"
+"""Below a variant's recording: the smallest program that fails."""
+
+_STAGES_S = 300.0
+"""How long a variant is followed down the stages, and how long torch's minifier may take."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """How to measure.
+
+    Args:
+        side_by_side: How many processes fit into memory at once.
+        on_phase: Called with what is being done.
+        diagnose: Says what a recording's folder means, beside the kernels of eager mode if they are known.
+        replays: Makes replays whose recordings go below a folder.
+        is_minified: Have torch make the smallest program of a variant that fails.
+    """
+
+    side_by_side: int
+    on_phase: Callable[[str], None]
+    diagnose: Callable[[Path, KernelShare | None], Diagnosis]
+    replays: Callable[[Path], Replays]
+    is_minified: bool = False
+
+
+@dataclass(frozen=True)
+class Point:
+    """The program with one set of sizes.
+
+    Args:
+        variants: All ways to run it.
+        noise: How steady the machine was.
+        throughput: What one call works on.
+        call: The arguments of the call that was timed, in short.
+        recordings: The folder of each variant's recording.
+        gaps: What couldn't be measured of variants, each with their names.
+    """
+
+    variants: tuple[Variant, ...]
+    noise: Noise | None
+    throughput: Throughput | None
+    call: str | None
+    recordings: Mapping[str, str]
+    gaps: tuple[CaptureGap, ...] = ()
+
+
+def bench(
+    base: RunSpec,
+    program: Program,
+    diagnosis: Diagnosis,
+    variants: Sequence[VariantSpec],
+    sweep: Sizes | None,
+    folder: Path,
+    choices: Choices,
+    *,
+    version: str,
+) -> BenchReport:
+    """Measure a program.
+
+    Args:
+        base: The user's own run.
+        program: What to run.
+        diagnosis: What its recorded run says: the target and the environment.
+        variants: The ways to run it, eager mode first.
+        sweep: Sizes to run it with; None for those of its calls.
+        folder: Where recordings go.
+        choices: How to measure.
+        version: graphdoctor's.
+    """
+    swept: Sweep | None = None
+    if sweep is None:
+        point = _Bench(base, program, variants, folder, choices).measure()
+    else:
+        points = []
+        for size in sweep.sizes:
+            sized = Program(program.content, program.change.joined(sweep.change(size)))
+            prefix = f"{' and '.join(sweep.sources)} = {size:,}: "
+            narrowed = _with_prefix(choices, prefix)
+            point = _Bench(base, sized, variants, folder / f"size-{size}", narrowed).measure()
+            points.append((size, point))
+        swept = Sweep(
+            sources=sweep.sources,
+            points=tuple(SweepPoint(size=size, variants=one.variants, noise=one.noise) for size, one in points),
+        )
+    return BenchReport(
+        graphdoctor_version=version,
+        environment=diagnosis.environment,
+        target=diagnosis.target.model_copy(update={"compile_arguments": base.compile_arguments()}),
+        verdict=verdict(point.variants, point.noise, swept),
+        call=point.call,
+        throughput=point.throughput,
+        noise=point.noise,
+        variants=point.variants,
+        sweep=swept,
+        gaps=(*diagnosis.gaps, *point.gaps),
+        recordings=dict(point.recordings),
+    )
+
+
+class _Bench:
+    """The program with one set of sizes."""
+
+    def __init__(
+        self, base: RunSpec, program: Program, variants: Sequence[VariantSpec], folder: Path, choices: Choices
+    ) -> None:
+        self._base = base
+        self._program = program
+        self._variants = variants
+        self._folder = folder
+        self._choices = choices
+        self._replays = choices.replays(folder)
+        self._recordings: dict[str, str] = {}
+        self._gaps: dict[CaptureGap, list[str]] = {}
+        self._followed: list[tuple[Subject, Stages]] = []
+
+    def measure(self) -> Point:
+        try:
+            caches = self._folder / _CACHES
+            with SideBySide(self._replays, self._base, caches, self._choices.on_phase) as side_by_side:
+                timings = time_variants(
+                    side_by_side, self._base, self._program, self._variants[1:], most=self._choices.side_by_side
+                )
+            start = timings.eager.warm
+            variants = self._looked_into(timings)
+            return Point(
+                variants=variants,
+                noise=timings.noise,
+                throughput=throughput_of(timings),
+                call=None if start is None else start["inputs"],
+                recordings=self._recordings,
+                gaps=tuple(
+                    gap.model_copy(update={"message": f"{', '.join(names)}: {gap.message}"})
+                    for gap, names in self._gaps.items()
+                ),
+            )
+        except BaseException:
+            self._replays.cancel()
+            raise
+        finally:
+            self._replays.close()
+
+    def _looked_into(self, timings: Timings) -> tuple[Variant, ...]:
+        eager = variant_of(timings.eager, timings, self._base)
+        others = [(one, variant_of(one, timings, self._base)) for one in timings.others]
+        if eager.status != "ok":
+            return eager, *(variant for _, variant in others)
+        reference = Reference(
+            self._replays, self._program, on_phase=self._choices.on_phase, measured=ToMeasure(kernels=True)
+        )
+        own = reference.own
+        self._keep_gaps(eager.name, reference.eager)
+        is_noisy = timings.noise is None or timings.noise.is_noisy
+        update = {"correct": own.correct, "correctness": own.correctness, **_kernels(reference.eager)}
+        return eager.model_copy(update=update), *(
+            self._variant(one, shown, reference, is_noisy=is_noisy) for one, shown in others
+        )
+
+    def _variant(self, one: Measured, shown: Variant, reference: Reference, *, is_noisy: bool) -> Variant:
+        """A variant with its results, graphs, breaks and kernels."""
+        if shown.status == "skipped" or one.was_stopped:
+            return shown
+        name, spec = slug(shown.name), one.spec.changes
+        self._choices.on_phase(f"comparing the results of {shown.name}")
+        recording = self._replay(self._program, name, spec, reference)
+        # They are measured one after the other, so what a busy machine does to one of them is no difference.
+        is_comparable = not is_noisy and shown.judgement != "faster"
+        beside = reference.eager.kernels if is_comparable else None
+        self._keep_gaps(shown.name, recording)
+        self._recordings[shown.name] = str(self._folder / name)
+        diagnosis = self._choices.diagnose(self._folder / name, beside)
+        target = diagnosis.target
+        summary = diagnosis.summary
+        found: dict[str, object] = {
+            "regions": target.regions,
+            "graphs": summary.graphs,
+            "break_sites": summary.break_sites,
+            "recompiles": summary.recompiles,
+            "cuda_graphs": recording.cuda_graphs,
+            "cache": _cache(one, recording),
+            **_kernels(recording),
+            "findings": reasons(diagnosis, recording.kernels),
+        }
+        if recording.exit.reason != "finished":
+            if shown.status == "ok":
+                # It ran as its user runs it, and not under our eyes: what it computes is unknown.
+                found["reason"] = f"its results weren't compared: {(recording.exit.message or '').rstrip('.')}"
+        else:
+
+            def again(change: RunChange, again_name: str) -> Recording:
+                program = Program(self._program.content, self._program.change.joined(change))
+                return self._replay(program, again_name, spec, reference)
+
+            judged = reference.judge(recording, name, again)
+            found |= {"correct": judged.correct, "correctness": judged.correctness}
+            if judged.correct is False and shown.status == "ok":
+                found |= {"status": "wrong", "reason": judged.reason}
+            elif judged.correct is None:
+                found["reason"] = judged.reason
+        variant = shown.model_copy(update=found)
+        if variant.status == "ok" or one.never_settles:
+            return variant
+        return variant.model_copy(update={"stages": self._stages(one, name, reference)})
+
+    def _stages(self, one: Measured, name: str, reference: Reference) -> Stages:
+        """Where a variant that fails or is wrong does."""
+        spec = one.spec.spec(self._base)
+        subject = Subject(self._replays, reference, self._program, spec, one.spec.changes, name)
+
+        def say(phase: str) -> None:
+            self._choices.on_phase(f"{one.spec.name}: {phase}")
+
+        stages = follow(subject, limit_s=_STAGES_S, on_phase=say, known=self._followed)
+        self._followed.append((subject, stages))
+        if not self._choices.is_minified:
+            return stages
+        return minified(subject, stages, self._folder / name / _MINIFIED, timeout_s=_STAGES_S, on_phase=say)
+
+    def _keep_gaps(self, name: str, recording: Recording) -> None:
+        for gap in recording.gaps:
+            if gap.kind in _OWN_GAPS:
+                self._gaps.setdefault(gap, []).append(name)
+
+    def _replay(self, program: Program, name: str, spec: Mapping[str, object], reference: Reference) -> Recording:
+        return self._replays.replay(
+            program,
+            name,
+            spec=spec,
+            measured=ToMeasure(coverage=True, guard_cost=True, kernels=True),
+            is_counted=False,
+            **reference.arguments,
+        )
+
+
+_OWN_GAPS = frozenset({"kernels", "cuda_graphs"})
+"""What only a bench measures; the recorded run has the other gaps itself."""
+
+
+def _kernels(recording: Recording) -> dict[str, object]:
+    kernels = recording.kernels
+    return {"kernels": kernels, "launches": None if kernels is None else kernels.launches}
+
+
+def _cache(one: Measured, recording: Recording) -> CacheUse | None:
+    """What the caches did in a restart, with torch's reasons for graphs that they can't keep."""
+    counted = one.warm["cache"] if one.warm is not None else None
+    if counted is None:
+        return None
+    reasons = () if recording.caches is None else recording.caches.bypass_reasons
+    return CacheUse(
+        hits=counted["hits"], misses=counted["misses"], bypasses=counted["bypasses"], bypass_reasons=reasons
+    )
+
+
+def _with_prefix(choices: Choices, prefix: str) -> Choices:
+    """The same, with what is being done said of one size."""
+    return replace(choices, on_phase=lambda phase: choices.on_phase(f"{prefix}{phase}"))

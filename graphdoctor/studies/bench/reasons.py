@@ -1,0 +1,71 @@
+"""Why a variant isn't faster: of the findings of its run, those that are about its speed, the most costly first.
+
+Comes in: a diagnosis of the variant's run, and its kernels. Goes out: findings. What a finding costs is known from
+gaps between graphs, from the profiler or from guard checks, or it isn't; then code that runs eagerly comes first.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from graphdoctor.facts.diagnosis import Diagnosis, Finding
+from graphdoctor.facts.kernels import KernelShare
+from graphdoctor.rules.gd301_guard_overhead import GuardOverhead
+from graphdoctor.rules.gd401_repeated_blocks import RepeatedBlocksInGraph
+from graphdoctor.rules.gd403_cache_bypassed import CacheBypassed
+from graphdoctor.rules.gd503_library_calls import LibraryCalls
+
+MOST: Final = 5
+"""Findings of one variant."""
+
+_MIN_SHARE = 0.01
+"""Of a call; nobody can see less."""
+
+_ABOUT_STARTS: Final = frozenset({RepeatedBlocksInGraph.code, CacheBypassed.code})
+"""Of these, no call takes longer."""
+
+_RUN = "GD9"
+"""What codes about the recording itself begin with."""
+
+
+def reasons(diagnosis: Diagnosis, kernels: KernelShare | None) -> tuple[Finding, ...]:
+    """What makes a variant slower than it could be, at most five findings.
+
+    Args:
+        diagnosis: Of its run, with guards.
+        kernels: Of its steady call; None if they weren't measured.
+    """
+    about_speed = [finding for finding in diagnosis.findings if _is_about_speed(finding)]
+    return tuple(sorted(about_speed, key=lambda finding: _rank(finding, diagnosis, kernels))[:MOST])
+
+
+def _is_about_speed(finding: Finding) -> bool:
+    if finding.code.startswith(_RUN) or finding.code in _ABOUT_STARTS:
+        return False
+    share = None if finding.cost is None else finding.cost.share
+    return share is None or share >= _MIN_SHARE or _runs_eagerly(finding)
+
+
+def _rank(finding: Finding, diagnosis: Diagnosis, kernels: KernelShare | None) -> tuple[int, float]:
+    """Sort key: what takes time of each call, by how much; then what is known to, then what only takes compile time."""
+    call_us = _call_us(finding, diagnosis, kernels)
+    if call_us:
+        return (0, -call_us)
+    if _runs_eagerly(finding) or finding.severity == "error":
+        return (1, -finding.count)
+    compile_s = None if finding.cost is None else finding.cost.compile_s
+    return (2, -finding.count) if compile_s is None else (3, -compile_s)
+
+
+def _call_us(finding: Finding, diagnosis: Diagnosis, kernels: KernelShare | None) -> float | None:
+    """The part of a steady call that the finding is about, in microseconds; None if unknown."""
+    if finding.cost is not None and finding.cost.call_us is not None:
+        return finding.cost.call_us
+    guards = diagnosis.guards
+    if finding.code == GuardOverhead.code and guards is not None and guards.call_us is not None:
+        return (guards.known_share or 0.0) * guards.call_us
+    return kernels.library_us if finding.code == LibraryCalls.code and kernels is not None else None
+
+
+def _runs_eagerly(finding: Finding) -> bool:
+    return bool(finding.effects.skipped_frames or finding.effects.rest_eager_frames)

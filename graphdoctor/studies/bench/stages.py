@@ -1,0 +1,358 @@
+"""Follows a variant that fails or is wrong down the stages of the compiler, to the first that does.
+
+Comes in: the variant, and the program without torch.compile. Goes out: ``Stages``. Each stage is a replay of the
+same calls, judged by its results. Then parts of that stage are left out: all of them first, then halves of them, until
+it is known which ones it takes; that one alone is tried once more, in the words of a setting if there is one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from graphdoctor.facts.bench import StageResult, Stages, Workaround
+from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.spec import RunSpec
+from graphdoctor.facts.trials import CompilerPart
+from graphdoctor.facts.wording import counted
+from graphdoctor.probe.wire import CompilerPartKind
+from graphdoctor.studies.bench.correctness import Reference
+from graphdoctor.studies.bench.switches import (
+    DECOMPOSED,
+    FUSION,
+    INDUCTOR,
+    Switch,
+    all_of,
+    change_of,
+    kernel_switches,
+    lines_of,
+    named,
+    spec_of,
+    switches_of,
+)
+from graphdoctor.trials.program import Program, RunChange
+from graphdoctor.trials.replays import Replays
+from graphdoctor.trials.results import clause
+
+CROSSREF = "aot_eager_decomp_partition_crossref"
+"""Compares what fake kernels of the program's own operators say with what the kernels give."""
+
+_MISMATCH = "MetadataMismatchError"
+"""What that stage raises if they differ (``torch/_subclasses/fake_tensor.py``, 2.13)."""
+
+_STAGES = ("eager", "aot_eager", DECOMPOSED)
+_MAX_NAMED = 3
+"""Most parts that are named one by one."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The variant.
+
+    Args:
+        replays: Runs programs.
+        reference: The same program without torch.compile.
+        program: What to run.
+        spec: The run that the variant asks for.
+        changes: Fields of that run that aren't as the replays have them.
+        name: What the names of its replays begin with.
+    """
+
+    replays: Replays
+    reference: Reference
+    program: Program
+    spec: RunSpec
+    changes: Mapping[str, Any]
+    name: str
+
+    def shares_stages(self, other: Subject) -> bool:
+        """Whether the stages before the backend are those of another variant: they have no mode and no options."""
+        mine, others = ({**subject.changes, "mode": None, "options": None} for subject in (self, other))
+        return self.spec.backend == other.spec.backend and mine == others
+
+    def replay(self, stage: str, switches: Sequence[Switch], name: str, change: RunChange) -> Recording:
+        """Run it at a stage.
+
+        Args:
+            stage: The backend.
+            switches: Parts to leave out.
+            name: The replay's name.
+            change: What else is changed.
+        """
+        changed = self.program.change.joined(change).joined(change_of(switches))
+        spec = {**self.changes, "backend": stage, **spec_of(switches)}
+        if stage != self.spec.backend:
+            # Mode and options belong to the variant's own backend.
+            spec |= {"mode": None, "options": {}}
+        program = Program(self.program.content, changed)
+        return self.replays.replay(program, name, spec=spec, **self.reference.arguments)
+
+
+def follow(
+    subject: Subject,
+    *,
+    limit_s: float,
+    on_phase: Callable[[str], None],
+    known: Sequence[tuple[Subject, Stages]] = (),
+) -> Stages:
+    """Find the first stage of the compiler that fails, and what of it.
+
+    Args:
+        subject: The variant.
+        limit_s: Seconds after which no replay is begun.
+        on_phase: Called with what is being run.
+        known: Other variants of the program and where they fail: the same way around may help.
+    """
+    following = _Following(subject, time.monotonic() + limit_s, on_phase)
+    return following.run([stages for other, stages in known if other.shares_stages(subject)])
+
+
+def stages_of(backend: str) -> tuple[str, ...]:
+    """The stages that lead to a backend, which is the last.
+
+    Args:
+        backend: Its name.
+    """
+    if backend in _STAGES:
+        return _STAGES[: _STAGES.index(backend) + 1]
+    return (*(_STAGES if backend == INDUCTOR else _STAGES[:2]), backend)
+
+
+class _OutOfTimeError(Exception):
+    """No more replays can be made."""
+
+
+@dataclass
+class _Tried:
+    """One replay.
+
+    Args:
+        result: How it ended.
+        parts: Parts of the compiler that it used, or left out.
+        error_type: What it raised, if it failed so.
+    """
+
+    result: StageResult
+    parts: tuple[CompilerPart, ...]
+    error_type: str | None
+
+    @property
+    def is_right(self) -> bool:
+        return self.result.outcome == "ok"
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What it takes to fail.
+
+    Args:
+        switches: Parts of the stage; empty if unknown.
+        note: What couldn't be found out.
+        workaround: How to do without.
+    """
+
+    switches: tuple[Switch, ...] = ()
+    note: str | None = None
+    workaround: Workaround | None = None
+
+    @property
+    def text(self) -> str | None:
+        """The parts in words."""
+        found = [switch.name for switch in self.switches]
+        return (_joined(found) if len(found) <= _MAX_NAMED else ", ".join(found)) or None
+
+
+class _Following:
+    def __init__(self, subject: Subject, deadline: float, on_phase: Callable[[str], None]) -> None:
+        self._subject = subject
+        self._deadline = deadline
+        self._on_phase = on_phase
+        self._results: list[StageResult] = []
+        self._found = _Found()
+        self._numbers = RunChange()
+        self._tried: dict[tuple[str, frozenset[Switch]], _Tried] = {}
+
+    def run(self, known: Sequence[Stages]) -> Stages:
+        first: str | None = None
+        try:
+            for stages in known:
+                if (same := self._as_known(stages)) is not None:
+                    return same
+            for stage in stages_of(self._subject.spec.backend):
+                if not self._try(stage).is_right:
+                    first = stage
+                    found = self._part_of(stage)
+                    break
+            else:
+                found = _Found(note="run once more, with torch's caches off, it was right")
+        except _OutOfTimeError:
+            note = f"stopped after {counted(len(self._results), 'run')}: the time was up"
+            found = replace(self._found, note=note)
+        return Stages(
+            results=self._in_order(),
+            first=first,
+            part=found.text,
+            workaround=found.workaround,
+            note=found.note,
+        )
+
+    def _in_order(self) -> tuple[StageResult, ...]:
+        """What was run, stage by stage: a variant's own backend may have been first."""
+        order = [*stages_of(self._subject.spec.backend), CROSSREF]
+        return tuple(sorted(self._results, key=lambda result: order.index(result.name)))
+
+    def _as_known(self, known: Stages) -> Stages | None:
+        """The stages of another variant, if what helps there helps here; None if it doesn't."""
+        own = self._subject.spec.backend
+        if known.workaround is None or known.part is None or self._try(own).is_right:
+            return None
+        switch = Switch(known.part, lines=known.workaround.lines, spec=known.workaround.arguments)
+        if not self._try(own, (switch,)).is_right:
+            return None
+        earlier = [result for result in known.results if not result.without and result.name != own]
+        return known.model_copy(update={"results": (*earlier, *self._results), "reproducer": None})
+
+    def _part_of(self, stage: str) -> _Found:
+        lowerings = all_of("lowering")
+        if stage == INDUCTOR and self._try(stage, (lowerings,)).is_right:
+            return self._of_kernels(stage, lowerings)
+        # Without lowerings nothing is compiled by another compiler, so the rest takes little time.
+        beside = (lowerings,) if stage == INDUCTOR else ()
+        switches = switches_of(stage, self._subject.spec)
+        if not switches or not self._try(stage, (*beside, *switches)).is_right:
+            note = "it stays so without every part that can be left out" if switches else None
+            return self._fake_kernel() or _Found(note=note)
+        chosen = self._smallest(stage, switches, beside=beside)
+        for kind in [switch.kind for switch in chosen if switch.kind is not None]:
+            chosen = self._names_of(stage, kind, chosen, beside=beside)
+        if beside and not self._try(stage, chosen).is_right:
+            chosen = self._names_of(stage, "lowering", (*chosen, lowerings))
+        return _Found(chosen, workaround=self._workaround(stage, chosen))
+
+    def _of_kernels(self, stage: str, lowerings: Switch) -> _Found:
+        """What it takes to fail of what writes kernels: operators, or a setting."""
+        chosen = self._names_of(stage, "lowering", (lowerings,))
+        found = self._found = _Found(chosen, workaround=self._workaround(stage, chosen))
+        settings = kernel_switches(stage, self._subject.spec)
+        if self._try(stage, settings).is_right:
+            settings = self._smallest(stage, settings)
+        elif self._try(stage, (FUSION,)).is_right:
+            settings = (FUSION,)
+        else:
+            return found
+        note = f"leaving out {found.text} helps, too"
+        return _Found(settings, note=note, workaround=self._workaround(stage, settings))
+
+    def _fake_kernel(self) -> _Found | None:
+        """An operator of the program's own whose fake kernel says something else than its kernel gives."""
+        tried = self._try(CROSSREF)
+        if (tried.error_type or "").rpartition(".")[2] != _MISMATCH:
+            return None
+        return _Found(note="an operator's fake kernel says something else than its kernel")
+
+    def _names_of(
+        self, stage: str, kind: CompilerPartKind, chosen: tuple[Switch, ...], *, beside: tuple[Switch, ...] = ()
+    ) -> tuple[Switch, ...]:
+        """The same parts, with those of a kind that it takes instead of all of the kind.
+
+        Args:
+            stage: The backend.
+            kind: The kind.
+            chosen: Parts without which the stage is right.
+            beside: Parts that are left out anyway.
+        """
+        others = tuple(switch for switch in chosen if switch.kind != kind)
+        used = [part.name for part in self._try(stage, (*beside, *chosen)).parts if part.kind == kind]
+        found = self._smallest(stage, tuple(named(kind, name) for name in used), beside=(*beside, *others))
+        return (*others, *found) if found else chosen
+
+    def _smallest(
+        self, stage: str, switches: tuple[Switch, ...], *, beside: tuple[Switch, ...] = ()
+    ) -> tuple[Switch, ...]:
+        """A smallest set of parts without which a stage is right, as it is without all of them.
+
+        Args:
+            stage: The backend.
+            switches: The parts.
+            beside: Parts that are left out anyway.
+        """
+        left = switches
+        while len(left) > 1:
+            half = left[: len(left) // 2]
+            left = half if self._try(stage, (*beside, *half)).is_right else left[len(half) :]
+        if not left or self._try(stage, (*beside, *left)).is_right:
+            return left
+        return self._together(stage, switches, beside)
+
+    def _together(self, stage: str, switches: tuple[Switch, ...], beside: tuple[Switch, ...]) -> tuple[Switch, ...]:
+        """The same where it takes more than one part: those of each half, with the other half left out."""
+        if len(switches) <= 1:
+            return switches
+        middle = len(switches) // 2
+        first, second = switches[:middle], switches[middle:]
+        for half in (first, second):
+            if self._try(stage, (*beside, *half)).is_right:
+                return self._together(stage, half, beside)
+        of_first = self._together(stage, first, (*beside, *second))
+        return (*of_first, *self._together(stage, second, (*beside, *of_first)))
+
+    def _workaround(self, stage: str, switches: tuple[Switch, ...]) -> Workaround | None:
+        """What a person can write to do without parts; tried, unless the run without them was made just so."""
+        lines, spec = lines_of(switches), spec_of(switches)
+        if lines is None:
+            return None
+        written = Switch(f"{_Found(switches).text}, by settings", lines=lines, spec=spec)
+        is_tried = all(switch.kind is None for switch in switches)
+        if not is_tried and not self._try(stage, (written,)).is_right:
+            return None
+        return Workaround(lines=lines, arguments=spec)
+
+    def _try(self, stage: str, switches: tuple[Switch, ...] = ()) -> _Tried:
+        key = stage, frozenset(switches)
+        if key not in self._tried:
+            self._tried[key] = self._run(stage, switches)
+            self._results.append(self._tried[key].result)
+            self._note(switches, self._tried[key])
+        return self._tried[key]
+
+    def _note(self, switches: tuple[Switch, ...], tried: _Tried) -> None:
+        """Remember the least that has helped so far, for when the time is up."""
+        is_less = _size(switches) < _size(self._found.switches) or not self._found.switches
+        if switches and tried.is_right and self._found.workaround is None and is_less:
+            self._found = _Found(switches)
+
+    def _run(self, stage: str, switches: tuple[Switch, ...]) -> _Tried:
+        if time.monotonic() > self._deadline:
+            raise _OutOfTimeError
+        subject, without = self._subject, tuple(switch.name for switch in switches)
+        self._on_phase(f"{stage} without {_joined(without)}" if 0 < len(without) <= _MAX_NAMED else stage)
+        name = f"{subject.name}-stage-{len(self._results) + 1}"
+
+        def again(change: RunChange, again_name: str) -> Recording:
+            if change == self._numbers:
+                return recording
+            # From now on, every run draws its random numbers so.
+            self._numbers = change
+            return subject.replay(stage, switches, again_name, change)
+
+        recording = subject.replay(stage, switches, name, self._numbers)
+        result = StageResult(name=stage, without=without, outcome="ok")
+        if recording.exit.reason != "finished":
+            result = result.model_copy(update={"outcome": "failed", "reason": clause(recording.exit.message)})
+        else:
+            verdict = subject.reference.judge(recording, name, again)
+            is_wrong = verdict.correct is False
+            result = result.model_copy(update={"outcome": "wrong" if is_wrong else "ok", "reason": verdict.reason})
+        parts = recording.replay.parts if recording.replay else ()
+        return _Tried(result, parts, recording.exit.error_type)
+
+
+def _size(switches: Sequence[Switch]) -> tuple[int, int]:
+    """How much is left out: kinds of parts as a whole first."""
+    return sum(switch.kind is not None and switch.part is None for switch in switches), len(switches)
+
+
+def _joined(texts: Sequence[str]) -> str:
+    return " and ".join([", ".join(texts[:-1]), texts[-1]]) if len(texts) > 1 else "".join(texts)

@@ -1,0 +1,331 @@
+"""Times a program in each way to run it, side by side, as its user runs it.
+
+Comes in: the ways to run it. Goes out: what compiling and calling costs in each. In this order, so that nothing
+disturbs what is being timed:
+
+1. Eager mode, in two processes: the second shows how much two processes of one program differ.
+2. Each variant with an empty cache on disk, one after the other: what compiling costs.
+3. Each variant again, with what it left on disk: what a restart costs. These processes stay.
+4. Rounds, in which each process has its turn at its steady call.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from graphdoctor.facts.bench import EAGER, CallTimes, Noise, Speedup, Throughput, Variant
+from graphdoctor.facts.run import ProbeExit
+from graphdoctor.facts.spec import RunSpec
+from graphdoctor.probe.wire import BenchStart
+from graphdoctor.studies.bench.judging import break_even, judged, noise_of
+from graphdoctor.studies.bench.probes import BenchProbe
+from graphdoctor.studies.bench.rounds import Turns, speedup, time_rounds
+from graphdoctor.studies.bench.variants import VariantSpec
+from graphdoctor.trials.program import Program
+from graphdoctor.trials.replays import Replays
+
+NEEDS_CUDA = "it needs CUDA graphs, and the program doesn't use CUDA"
+"""Why a variant is skipped, a clause."""
+
+_AGAIN = "eager again"
+
+
+@dataclass
+class Measured:
+    """What was measured of one variant so far.
+
+    Args:
+        spec: The variant.
+        cold: What its first process reported; None if it ended before.
+        warm: The same of its second process, whose calls were timed.
+        turns: Times of its calls.
+        beside: Eager mode's times in the same rounds.
+        ended: How its processes ended, if one ended early.
+    """
+
+    spec: VariantSpec
+    cold: BenchStart | None = None
+    warm: BenchStart | None = None
+    turns: Turns | None = None
+    beside: Turns | None = None
+    ended: ProbeExit | None = None
+
+    @property
+    def is_steady(self) -> bool:
+        """Its calls got steady, where it was restarted; a process that ended isn't."""
+        return self.warm is not None and self.warm["is_steady"]
+
+    @property
+    def never_settles(self) -> bool:
+        """It compiled something in every round of its calls."""
+        start = self.warm or self.cold
+        return start is not None and not start["is_steady"]
+
+    @property
+    def was_stopped(self) -> bool:
+        """It took too long or too much memory: running it once more would, too."""
+        return self.ended is not None and self.ended.reason in ("timeout", "killed")
+
+    @property
+    def times(self) -> CallTimes | None:
+        """Of its calls; None if it wasn't timed."""
+        return None if self.turns is None else self.turns.call_times()
+
+    @property
+    def speedup(self) -> Speedup | None:
+        """Beside eager mode."""
+        return None if self.turns is None or self.beside is None else speedup(self.turns, self.beside)
+
+
+@dataclass(frozen=True)
+class Timings:
+    """What was measured of all variants.
+
+    Args:
+        eager: Of eager mode.
+        others: Of the other variants, in their order.
+        noise: How steady the machine was.
+    """
+
+    eager: Measured
+    others: Sequence[Measured] = field(default_factory=list)
+    noise: Noise | None = None
+
+
+class SideBySide:
+    """Processes that run a program in several ways, and stay until they are ended.
+
+    Args:
+        replays: Starts them.
+        base: The user's own run.
+        caches: Where Inductor's caches go meanwhile.
+        on_phase: Called with what is being done.
+    """
+
+    def __init__(self, replays: Replays, base: RunSpec, caches: Path, on_phase: Callable[[str], None]) -> None:
+        self._replays = replays
+        self._base = base
+        self._caches = caches
+        self._say = on_phase
+        self._stack = ExitStack()
+        self._running: dict[str, BenchProbe] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if error[0] is not None:
+            self._replays.cancel()
+        self._stack.close()
+        shutil.rmtree(self._caches, ignore_errors=True)
+
+    def start_eager(self, program: Program) -> Measured:
+        """Run the program without torch.compile, in two processes.
+
+        Args:
+            program: The program.
+        """
+        one = Measured(VariantSpec(EAGER, is_eager=True))
+        self._say("running eager mode")
+        one.cold = one.warm = self._start(one, program, EAGER)
+        if one.is_steady:
+            self._say("running eager mode once more")
+            self._start(Measured(one.spec), program, _AGAIN)
+        return one
+
+    def compile(self, spec: VariantSpec, program: Program) -> Measured:
+        """Run a variant with an empty cache on disk, to its end.
+
+        Args:
+            spec: The variant.
+            program: What it runs.
+        """
+        one = Measured(spec)
+        self._say(f"compiling {spec.name} with an empty cache")
+        probe = self._probe(spec, program, f"{slug(spec.name)}-cold")
+        try:
+            one.cold = probe.start()
+        finally:
+            ended = probe.end()
+        if one.cold is None:
+            one.ended = ended
+        return one
+
+    def restart(self, one: Measured, program: Program) -> None:
+        """Run a variant once more, with what it left on disk; it stays if its calls get steady.
+
+        Args:
+            one: The variant, compiled.
+            program: What it runs.
+        """
+        if one.cold is None or not one.cold["is_steady"]:
+            return
+        self._say(f"restarting {one.spec.name}")
+        one.warm = self._start(one, program, one.spec.name)
+
+    def time(self, eager: Measured, others: Sequence[Measured]) -> None:
+        """Time those that run in rounds, in which each has its turn.
+
+        Args:
+            eager: Eager mode.
+            others: The variants.
+        """
+        timed = {EAGER, _AGAIN, *(one.spec.name for one in others)}
+        probes = {name: probe for name, probe in self._running.items() if name in timed}
+        found = time_rounds(probes, EAGER, lambda number: self._say(f"timing calls in turns, round {number}"))
+        eager.turns, eager.beside = found.get(EAGER), found.get(_AGAIN)
+        for one in others:
+            one.turns, one.beside = found.get(one.spec.name), found.get(EAGER)
+
+    def end(self, others: Sequence[Measured]) -> None:
+        """Let variants end.
+
+        Args:
+            others: The variants.
+        """
+        for one in others:
+            if (probe := self._running.pop(one.spec.name, None)) is not None:
+                probe.end()
+
+    def _start(self, one: Measured, program: Program, name: str) -> BenchStart | None:
+        probe = self._probe(one.spec, program, f"{slug(name)}-timed")
+        start = probe.start()
+        if start is None or not start["is_steady"]:
+            one.ended = probe.end()
+        else:
+            self._running[name] = probe
+        return start
+
+    def _probe(self, spec: VariantSpec, program: Program, name: str) -> BenchProbe:
+        pool = self._stack.enter_context(ThreadPoolExecutor(max_workers=1))
+        probe = BenchProbe(
+            self._replays,
+            program,
+            name,
+            is_eager=spec.is_eager,
+            cache=self._caches / slug(spec.name),
+            spec=spec.changes,
+            pool=pool,
+        )
+        self._stack.callback(probe.end)
+        return probe
+
+
+def time_variants(
+    side_by_side: SideBySide, base: RunSpec, program: Program, variants: Sequence[VariantSpec], *, most: int
+) -> Timings:
+    """Time every variant beside eager mode.
+
+    Args:
+        side_by_side: Runs them.
+        base: The user's own run.
+        program: What to run.
+        variants: The ways to run it but for eager mode.
+        most: How many processes fit into memory at once.
+    """
+    eager = side_by_side.start_eager(program)
+    if not eager.is_steady or eager.warm is None:
+        return Timings(eager, [Measured(spec) for spec in variants])
+    uses_cuda = eager.warm["uses_cuda"]
+    measured = [
+        side_by_side.compile(spec, program) if uses_cuda or not spec.needs_cuda(base) else Measured(spec)
+        for spec in variants
+    ]
+    # In groups that fit into memory, each beside the two of eager mode.
+    size = max(most - 2, 1)
+    for start in range(0, max(len(measured), 1), size):
+        group = measured[start : start + size]
+        for one in group:
+            side_by_side.restart(one, program)
+        side_by_side.time(eager, group)
+        side_by_side.end(group)
+    return Timings(eager, measured, noise_of(eager.times, eager.speedup))
+
+
+def variant_of(one: Measured, timings: Timings, base: RunSpec) -> Variant:
+    """What the times of a variant say.
+
+    Args:
+        one: What was measured of it.
+        timings: Of all.
+        base: The user's own run.
+    """
+    eager, spec = timings.eager, one.spec
+    arguments = spec.arguments(base)
+    shown = Variant(name=spec.name, arguments=arguments, is_regional=spec.spec(base).regional, status="ok")
+    uses_cuda = eager.warm is not None and eager.warm["uses_cuda"]
+    if not eager.is_steady:
+        if one is eager:
+            return shown.model_copy(update={"status": "failed", "reason": failure(one), "exit": one.ended})
+        return shown.model_copy(update={"status": "skipped", "reason": "the program fails without torch.compile"})
+    if spec.needs_cuda(base) and not uses_cuda:
+        return shown.model_copy(update={"status": "skipped", "reason": NEEDS_CUDA})
+    if one.ended is not None or one.warm is None:
+        return shown.model_copy(update={"status": "failed", "reason": failure(one), "exit": one.ended})
+    times = one.times
+    ratio = one.speedup
+    items = one.warm["items"]
+    changes: dict[str, object] = {
+        "call_us": times,
+        "speedup": ratio,
+        "judgement": "same" if spec.is_eager else judged(ratio, timings.noise),
+        "peak_memory_bytes": one.turns.peak_memory_bytes if one.turns else None,
+        "throughput": items["count"] / times.median * 1e6 if items and times and times.median else None,
+    }
+    if not spec.is_eager:
+        changes |= _compile_costs(one, eager, str(changes["judgement"]))
+    return shown.model_copy(update=changes)
+
+
+def _compile_costs(one: Measured, eager: Measured, judgement: str) -> dict[str, object]:
+    cold, warm = added_s(one.cold, eager.warm), added_s(one.warm, eager.warm)
+    times, ratio = eager.times, one.speedup
+    costs: dict[str, object] = {"compile_cold_s": cold, "compile_warm_s": warm}
+    if judgement == "faster":
+        after_cold = break_even(cold, times, ratio)
+        costs["break_even_cold"], costs["break_even_warm"] = after_cold, break_even(warm, times, ratio)
+        costs["break_even_calls"] = None if after_cold is None else after_cold.calls
+    return costs
+
+
+def added_s(start: BenchStart | None, eager: BenchStart | None) -> float | None:
+    """Seconds that compiling adds; None if unknown. The first calls of eager mode take longer than its later ones, too.
+
+    Args:
+        start: The variant's process.
+        eager: Eager mode's.
+    """
+    if start is None or eager is None:
+        return None
+    return max(start["excess_s"] - eager["excess_s"], 0.0)
+
+
+def throughput_of(timings: Timings) -> Throughput | None:
+    """What one call works on; None where no batch dim is known."""
+    start = timings.eager.warm
+    items = None if start is None else start["items"]
+    return None if items is None else Throughput(items=items["count"], unit=items["unit"])
+
+
+def failure(one: Measured) -> str:
+    """Why a variant wasn't timed, as a clause.
+
+    Args:
+        one: What was measured of it.
+    """
+    start = one.warm or one.cold
+    if start is not None and one.never_settles:
+        return f"it never stops compiling: not in {start['passes']} rounds of the calls"
+    message = one.ended.message if one.ended is not None else None
+    return (message or "its process ended early").rstrip(".")
+
+
+def slug(name: str) -> str:
+    """A variant's name as part of a file name."""
+    return "".join(char if char.isalnum() else "-" for char in name)

@@ -1,0 +1,193 @@
+"""Ways to run a program: from what the user wrote to what a run is asked to do."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.bench import EAGER
+from graphdoctor.facts.spec import RunSpec
+from graphdoctor.trials.launch.request import parse_assignments
+
+DEFAULT = "default"
+"""The name of torch.compile without arguments."""
+
+REGIONAL = "regional"
+
+_MODES = ("reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
+_CUDA_MODES = ("reduce-overhead", "max-autotune")
+"""Modes that differ from others in CUDA graphs only (``torch.compile``'s docstring, 2.13)."""
+
+_CUDA_BACKEND = "cudagraphs"
+_KEYS = ("backend", "mode", "dynamic", "fullgraph", REGIONAL)
+_PREFIXES = ("option.", "config.")
+_FORMS = "backend=…, mode=…, dynamic=true, fullgraph=true, option.NAME=…, config.NAME=…, regional"
+_NEXT = re.compile(r"[,\s]+(?=[A-Za-z_][\w.]*=|regional\b)")
+"""Between two parts of a variant; a comma within a value is none."""
+
+_FLAG = "--variant"
+
+
+@dataclass(frozen=True)
+class VariantSpec:
+    """One way to run the program.
+
+    Args:
+        name: Its name.
+        changes: Fields of ``RunSpec`` with other values than the user's.
+        is_eager: Without torch.compile.
+    """
+
+    name: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    is_eager: bool = False
+
+    def spec(self, base: RunSpec) -> RunSpec:
+        """The run it asks for.
+
+        Args:
+            base: The user's own.
+        """
+        return replace(base, **self.changes)
+
+    def arguments(self, base: RunSpec) -> dict[str, object]:
+        """What torch.compile is given that isn't its default; with settings of torch's config by dotted name.
+
+        Args:
+            base: The user's own.
+        """
+        if self.is_eager:
+            return {}
+        spec = self.spec(base)
+        given: dict[str, object] = {} if spec.backend == "inductor" else {"backend": spec.backend}
+        if spec.mode is not None:
+            given["mode"] = spec.mode
+        if spec.dynamic is not None:
+            given["dynamic"] = spec.dynamic
+        if spec.fullgraph:
+            given["fullgraph"] = True
+        if spec.options:
+            given["options"] = dict(spec.options)
+        return given | {name: value for name, value in spec.config.items() if base.config.get(name) != value}
+
+    def needs_cuda(self, base: RunSpec) -> bool:
+        """Without CUDA it isn't possible, or is the same as another one.
+
+        Args:
+            base: The user's own.
+        """
+        spec = self.spec(base)
+        return not self.is_eager and (spec.mode in _CUDA_MODES or spec.backend == _CUDA_BACKEND)
+
+
+def variants_of(
+    texts: Sequence[str], base: RunSpec, *, is_all: bool, has_blocks: bool = False
+) -> tuple[VariantSpec, ...]:
+    """Every way to run it: eager mode, the user's own, those that were asked for.
+
+    Args:
+        texts: Of ``--variant``.
+        base: The user's own run.
+        is_all: Every mode, regional compilation and CUDA graphs, too.
+        has_blocks: Modules of one class repeat, so that regional compilation is possible.
+
+    Raises:
+        GraphDoctorError: One can't be read.
+    """
+    own = VariantSpec(name_of(base))
+    found = [VariantSpec(EAGER, is_eager=True), own, *(parse_variant(text, base) for text in texts)]
+    if is_all:
+        if has_blocks:
+            found.append(VariantSpec(REGIONAL, {REGIONAL: True}))
+        found += [VariantSpec(f"mode={mode}", {"mode": mode}) for mode in _MODES if base.mode != mode]
+        found.append(VariantSpec(f"backend={_CUDA_BACKEND}", {"backend": _CUDA_BACKEND, "mode": None, "options": {}}))
+    return _distinct(found, base)
+
+
+def _distinct(found: Iterable[VariantSpec], base: RunSpec) -> tuple[VariantSpec, ...]:
+    kept: list[VariantSpec] = []
+    for variant in found:
+        same = (other for other in kept if not other.is_eager and other.spec(base) == variant.spec(base))
+        if variant.is_eager or next(same, None) is None:
+            kept.append(variant)
+    return tuple(kept)
+
+
+def name_of(base: RunSpec) -> str:
+    """What a way to run a program is called that has no name of its own.
+
+    Args:
+        base: The run.
+    """
+    given = VariantSpec("").arguments(base)
+    parts = [f"{name}={_text(value)}" for name, value in given.items() if name != "options"]
+    parts += [f"option.{name}={_text(value)}" for name, value in base.options.items()]
+    parts += [REGIONAL] if base.regional else []
+    return " ".join(parts) or DEFAULT
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def parse_variant(text: str, base: RunSpec) -> VariantSpec:
+    """A text of ``--variant``.
+
+    Args:
+        text: The text.
+        base: The user's own run.
+
+    Raises:
+        GraphDoctorError: It can't be read.
+    """
+    changes: dict[str, object] = {}
+    options: dict[str, object] = {}
+    config: dict[str, object] = {}
+    parts = _NEXT.split(text.strip())
+    if not text.strip():
+        raise _refused(text, "it is empty")
+    for part in parts:
+        if part == REGIONAL:
+            changes[REGIONAL] = True
+            continue
+        if part == DEFAULT and len(parts) == 1:
+            changes = {"backend": "inductor", "mode": None, "options": {}, "dynamic": None, REGIONAL: False}
+            return VariantSpec(DEFAULT, changes)
+        if "=" not in part:
+            raise _refused(text, f"{part!r} is neither name=value nor {REGIONAL}")
+        ((name, value),) = parse_assignments([part], _FLAG).items()
+        if name.startswith("option."):
+            options[name.removeprefix("option.")] = value
+        elif name.startswith("config."):
+            config[name.removeprefix("config.")] = value
+        else:
+            changes[name] = _checked(name, value, text)
+    if changes.get("backend", base.backend) != base.backend:
+        # Mode and options belong to a backend.
+        changes = {"mode": None, "options": {}, **changes}
+    if options:
+        changes["options"] = {**({} if "backend" in changes else base.options), **options}
+    if config:
+        changes["config"] = {**base.config, **config}
+    return VariantSpec(" ".join(parts), changes)
+
+
+def _checked(name: str, value: object, text: str) -> object:
+    if name not in _KEYS:
+        near = difflib.get_close_matches(name, [*_KEYS, *_PREFIXES], n=1)
+        raise _refused(text, f"there is no {name}" + (f", did you mean {near[0]}" if near else ""))
+    if name in ("dynamic", "fullgraph", REGIONAL):
+        if isinstance(value, bool) or (name == "dynamic" and value is None):
+            return value
+        raise _refused(text, f"{name} is true or false")
+    if not isinstance(value, str):
+        raise _refused(text, f"{name} is a name")
+    return value
+
+
+def _refused(text: str, reason: str) -> GraphDoctorError:
+    return GraphDoctorError(f"{_FLAG} {text!r}: {reason}.", hint=f"Write {_FORMS}; several with spaces between them.")

@@ -1,0 +1,230 @@
+"""Collects a bundle. Comes in: a recording's place on disk and what is wanted. Goes out: the files by name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.picture import Picture
+from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.wording import counted
+from graphdoctor.probe.wire import (
+    CRASH_FILE,
+    EVENTS_FILE,
+    FIXES_FILE,
+    META_FILE,
+    REQUEST_FILE,
+    TRACE_FOLDER,
+    WHAT_IF_FILE,
+)
+from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.studies.bundle.attempt import SCRIPT, Attempt, attempt, command_text, not_tried, refused
+from graphdoctor.studies.bundle.environment import environment_text
+from graphdoctor.studies.bundle.issue import issue_text
+from graphdoctor.studies.bundle.readme import readme_text
+from graphdoctor.studies.bundle.reproduce import MODULES, Script, write_script
+from graphdoctor.trace.folder import read_object
+from graphdoctor.trace.logs import find_logs
+from graphdoctor.trace.reader import read_recording
+from graphdoctor.trace.storage.places import LocalFolder, is_own_file
+from graphdoctor.trials.launch.ownership import is_own
+from graphdoctor.views import words
+from graphdoctor.views.html.page import render_page
+from graphdoctor.views.json import render_json
+
+MAX_FILE_BYTES = 256 * 2**20
+"""Larger files of the recording are left out."""
+_OWN_FILES = (REQUEST_FILE, META_FILE, EVENTS_FILE, CRASH_FILE, FIXES_FILE, WHAT_IF_FILE)
+"""Files of a recording beside its trace logs."""
+_TRIALS = tuple(Path(name).stem for name in (FIXES_FILE, WHAT_IF_FILE))
+"""Folders with the recordings of trials; each is named after the file with their results."""
+_TENSORS = ".pt"
+_LOG = "dedicated_log_torch_trace_"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a bundle should hold.
+
+    Args:
+        root: Paths below this folder are shown relative to it.
+        version: graphdoctor's own version.
+        is_redacted: Leave out source, paths, values and names.
+        has_trials: Include the recordings of trials.
+        is_tried: Run the script of a recording that is the user's own.
+        show: Run the script of any recording, after calling this with the interpreter and the code; None not to.
+        timeout_s: Seconds until the script is stopped; None for a multiple of the recorded run's time.
+    """
+
+    root: Path
+    version: str
+    is_redacted: bool = False
+    has_trials: bool = False
+    is_tried: bool = True
+    show: Callable[[str], None] | None = None
+    timeout_s: float | None = None
+
+
+@dataclass
+class Bundle:
+    """The content of the zip.
+
+    Args:
+        files: File contents by name, in order.
+        script: The script, or why there is none.
+        attempt: The result of running the script; None without one.
+        interpreter: What the recording would have the script run with; None if unknown.
+        notes: What was left out, in sentences.
+    """
+
+    files: dict[str, bytes]
+    script: Script
+    attempt: Attempt | None
+    interpreter: str | None
+    notes: list[str] = field(default_factory=list)
+
+
+def bundle_of(place: Path, wanted: Wanted, on_phase: Callable[[str], None]) -> Bundle:
+    """Collect the files of a recording's bundle.
+
+    Args:
+        place: A recording's folder, a ``TORCH_TRACE`` folder, or one log.
+        wanted: What the bundle should hold.
+        on_phase: Called with a description of each phase.
+
+    Raises:
+        GraphDoctorError: There is no recording, another version wrote it, it can't be read, or interrupted.
+    """
+    on_phase("reading the recording")
+    try:
+        recording = read_recording(place, guards=True, picture=True)
+        return _bundle_of(place, recording, wanted, on_phase)
+    except OSError as error:
+        raise GraphDoctorError(f"{error.filename or place} can't be read: {error.strerror}.") from error
+
+
+def _bundle_of(place: Path, recording: Recording, wanted: Wanted, on_phase: Callable[[str], None]) -> Bundle:
+    picture = recording.picture
+    if picture is None or not (recording.evidence.records or (place / META_FILE).is_file()):
+        raise GraphDoctorError(
+            f"{place} has no records from torch.", hint="Name a folder below .graphdoctor/, or a TORCH_TRACE folder."
+        )
+    diagnosis = diagnose(recording, RULES, root=wanted.root, version=wanted.version)
+    notes: list[str] = []
+    if wanted.is_redacted:
+        script, tried = Script(None, reason="--redact leaves out source"), None
+    else:
+        script = write_script(recording, read_object(LocalFolder(place).read(REQUEST_FILE)))
+        tried = _try(place, script, recording, wanted, on_phase)
+    on_phase("writing the report")
+    if wanted.is_redacted:
+        from graphdoctor.studies.bundle.redact.recordings import Redaction
+
+        redaction = Redaction(recording.environment, wanted.root)
+        diagnosis, picture = redaction.diagnosis(diagnosis), redaction.picture(picture)
+        kept = dict(redaction.files(_recording_files(place, notes, has_trials=False), notes))
+    else:
+        kept = {name: path.read_bytes() for name, path in _recording_files(place, notes, has_trials=wanted.has_trials)}
+    if script.text is None and not wanted.is_redacted:
+        notes.append(f"`{SCRIPT}`: {script.reason}.")
+    files = _files(diagnosis, picture, kept, script, tried, notes, wanted)
+    return Bundle(files, script, tried, recording.environment.executable, notes)
+
+
+def _try(
+    place: Path, script: Script, recording: Recording, wanted: Wanted, on_phase: Callable[[str], None]
+) -> Attempt | None:
+    if script.text is None:
+        return None
+    if not wanted.is_tried:
+        return not_tried()
+    if wanted.show is not None:
+        for line in command_text(script, recording).split("\n"):
+            wanted.show(line)
+    elif not is_own(place):
+        return refused()
+    on_phase(f"running {SCRIPT}")
+    return attempt(script, recording, timeout_s=wanted.timeout_s)
+
+
+def _files(
+    diagnosis: Diagnosis,
+    picture: Picture,
+    kept: dict[str, bytes],
+    script: Script,
+    tried: Attempt | None,
+    notes: list[str],
+    wanted: Wanted,
+) -> dict[str, bytes]:
+    texts: dict[str, str] = {
+        "issue.md": issue_text(diagnosis, script, tried),
+        "diagnosis.json": render_json(diagnosis),
+        "report.html": render_page(diagnosis, picture, root=wanted.root, has_source=not wanted.is_redacted),
+        "environment.txt": environment_text(diagnosis.environment, picture.config, graphdoctor=wanted.version),
+    }
+    if script.text is not None:
+        texts[SCRIPT] = script.text
+        texts |= {f"{MODULES}/{name}": text for name, text in script.modules.items()}
+    title = " · ".join(words.title_parts(diagnosis))
+    readme = readme_text(title, [*texts, *kept], notes, is_redacted=wanted.is_redacted)
+    written = {"README.md": readme, **texts}
+    # A program can put halves of surrogate pairs anywhere.
+    return {name: text.encode("utf-8", "replace") for name, text in written.items()} | kept
+
+
+def _recording_files(place: Path, notes: list[str], *, has_trials: bool) -> Iterator[tuple[str, Path]]:
+    """The files of a recording by their names in the bundle, without any other files in its folder."""
+    if place.is_file():
+        yield from _within(f"recording/{TRACE_FOLDER}/{_log_name(place)}", place, notes)
+        return
+    if links := _link_count(place):
+        notes.append(f"{counted(links, 'symbolic link')} in the recording's folder.")
+    for name in _OWN_FILES:
+        if is_own_file(place / name) and (place / name).stat().st_size:
+            yield from _within(f"recording/{name}", place / name, notes)
+    # Several logs can be in one file.
+    for path in dict.fromkeys(Path(log.location) for log in find_logs(place)):
+        below = path.relative_to(place.absolute()).as_posix().removeprefix(f"{TRACE_FOLDER}/")
+        yield from _within(f"recording/{TRACE_FOLDER}/{below}", path, notes)
+    for folder in _TRIALS:
+        trials = sorted(_files_below(place / folder))
+        if trials and not has_trials:
+            notes.append(f"Recordings of trials (`{folder}/`); `--with-trials` includes them, without tensors.")
+        for path in trials if has_trials else ():
+            yield from _within(f"recording/{path.relative_to(place).as_posix()}", path, notes)
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    """The files of trials, without tensors and links."""
+    if folder.is_symlink():
+        return
+    for here, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not Path(here, name).is_symlink()]
+        found = (Path(here, name) for name in names)
+        yield from (path for path in found if is_own_file(path) and path.suffix != _TENSORS)
+
+
+def _link_count(place: Path) -> int:
+    """How many links are in the folders that a bundle is made of."""
+    folders = (place, *(place / name for name in (TRACE_FOLDER, *_TRIALS) if not (place / name).is_symlink()))
+    return sum(path.is_symlink() for folder in folders if folder.is_dir() for path in folder.iterdir())
+
+
+def _within(name: str, path: Path, notes: list[str]) -> Iterator[tuple[str, Path]]:
+    """The file, unless it's too large."""
+    size = path.stat().st_size
+    if size > MAX_FILE_BYTES:
+        notes.append(f"`{name}`: too large ({size / 2**20:.0f} MiB).")
+    else:
+        yield name, path
+
+
+def _log_name(log: Path) -> str:
+    """A name that the reader accepts for a log."""
+    is_known = log.name.startswith(_LOG) and log.suffix == ".log"
+    return log.name if is_known else f"{_LOG}{log.stem}.log"

@@ -1,0 +1,117 @@
+"""Keeps the fixed words of torch's graph-break messages, as its registry has them, and drops what torch filled in."""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import importlib.util
+import json
+import re
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+
+from graphdoctor.studies.bundle.redact.vocabulary import LEFT_OUT
+
+_FRAMING = """
+Graph break in user code at. Graph Break Reason: Encountered graph break when attempting to trace a function call.
+Encountered graph break that we cannot resume from. Compiling up to the previous resumable state, then skipping the rest
+of the function. Graph break encountered: Failed to handle graph break gracefully. Skipping the function and falling
+back to eager. torch.compile will attempt to trace the function. Graph break (user stack suppressed due to duplicate
+graph break) from user code: User code traceback: Stack variable source attribution which results in a skip of the frame
+in the following user code: *** While handling this graph break, another graph break occurred: *** Explanation: Hint:
+Developer debug context: For more details about this graph break, please visit: Traceback (most recent call last):
+During handling of the above exception, another exception occurred: The above exception was the direct cause of the
+following exception: NoneType: None Unsupported Data-dependent
+"""
+"""The text around torch's graph-break messages (``torch/_dynamo/exc.py``, 2.13)."""
+
+_LINK = re.compile(r"\bgb(\d{4})\b", re.IGNORECASE)
+_OPCODES = frozenset(dis.opname)
+_LINKED = "https://meta-pytorch.github.io/compile-graph-break-site/gb/"
+_PUNCTUATION = ".,:;()[]{}'\"`-=<>/*&!?"
+_MAX_PUNCTUATION = 6
+
+
+class BreakWords:
+    """torch's registry of graph breaks: the fixed words of each id.
+
+    Args:
+        torch_root: The folder of the torch that ran. If it's gone, the torch installed here is read instead.
+    """
+
+    def __init__(self, torch_root: str | None) -> None:
+        self._torch_root = torch_root
+
+    @cached_property
+    def _entries(self) -> dict[str, list[dict[str, object]]]:
+        found = importlib.util.find_spec("torch")
+        here = found.submodule_search_locations[0] if found and found.submodule_search_locations else None
+        for folder in filter(None, (self._torch_root, here)):
+            try:
+                text = (Path(folder) / "_dynamo" / "graph_break_registry.json").read_text(encoding="utf-8")
+                entries = json.loads(text)
+            except (OSError, ValueError):
+                continue
+            if isinstance(entries, dict):
+                return entries
+        return {}
+
+    @cached_property
+    def types(self) -> frozenset[str]:
+        """Every graph-break type that torch has."""
+        return frozenset(str(item.get("Gb_type")) for items in self._entries.values() for item in items)
+
+    def kept(self, text: str, ids: Iterable[str] = ()) -> str:
+        """The fixed words of a message of torch; the rest is left out.
+
+        Args:
+            text: The message.
+            ids: Ids of the graph break, such as ``GB0059``; ids linked in the text count too.
+        """
+        linked = (f"GB{number}" for number in _LINK.findall(text))
+        known = _FRAMING_PIECES.union(*(self._pieces(id_) for id_ in (*ids, *linked)))
+        return "\n".join(_known_line(line, known) for line in text.splitlines())
+
+    def _pieces(self, torch_id: str) -> frozenset[str]:
+        texts = (
+            text
+            for item in self._entries.get(torch_id, [])
+            for value in item.values()
+            for text in (value if isinstance(value, list) else [value])
+        )
+        linked = f"{_LINKED}{torch_id.lower()}.html"
+        # torch fills in what is in braces.
+        pieces = (piece for text in texts for piece in re.sub(r"\{.*?\}", " ", str(text)).split())
+        return frozenset(known for piece in pieces for known in (piece, _core(piece))) | {_core(linked)}
+
+
+def _core(piece: str) -> str:
+    return piece.strip(_PUNCTUATION)
+
+
+_FRAMING_PIECES = frozenset(_core(piece) for piece in _FRAMING.split()) | frozenset(dir(builtins)) | _OPCODES
+
+
+def _is_known(piece: str, known: frozenset[str]) -> bool:
+    if len(piece) > 1 and piece in known:
+        return True
+    # A single letter can be a name in the program, and a digit a value.
+    core = _core(piece)
+    return core in known and (len(core) != 1 or core in "aAI") and len(piece) - len(core) <= _MAX_PUNCTUATION
+
+
+def _known_line(line: str, known: frozenset[str]) -> str:
+    """The line with ``…`` for each run of other words. Nothing is kept of a line of code that torch quotes."""
+    indent = line[: len(line) - len(line.lstrip(" "))]
+    if "code: " in line:
+        return indent + LEFT_OUT
+    kept: list[str] = []
+    for piece in line.split():
+        if _is_known(piece, known):
+            kept.append(piece)
+        elif not kept or kept[-1] != LEFT_OUT:
+            kept.append(LEFT_OUT)
+    # A line that is mostly gone says nothing.
+    is_useful = 2 * kept.count(LEFT_OUT) < len(kept) or not kept
+    return indent + (" ".join(kept) if is_useful else LEFT_OUT)

@@ -1,0 +1,428 @@
+"""Readers: each takes a value from a recording and returns what may be shown of it.
+
+A name from the program gets the same pseudonym everywhere (``name3``, ``file1.py``), so a recording can still be
+followed without its names. What a reader doesn't recognize becomes ``…`` or None.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import get_args
+
+from graphdoctor.facts.recording import Environment
+from graphdoctor.probe.wire import HINT_VALUES, CallPhase, HintValue, Phase
+from graphdoctor.studies.bundle.redact.break_words import BreakWords
+from graphdoctor.studies.bundle.redact.vocabulary import (
+    BACKENDS,
+    DUNDERS,
+    EXCEPTIONS,
+    GUARD_KINDS,
+    LEFT_OUT,
+    METHODS,
+    NAMES,
+    PACKAGES,
+    PHASE_WORDS,
+    RECORD_KINDS,
+)
+from graphdoctor.trace.origin import RESUME_NAME, Origins, is_probe
+
+SITE = "/site-packages"
+"""The folder of packages in a redacted recording; the reader recognizes them by this name."""
+STDLIB = "/lib/python3.0"
+"""The folder of Python's own files in a redacted recording."""
+
+_GENERATED = re.compile(
+    r"^<(?:frozen [a-z_.]+|string|unknown|stdin|eval_with_key>[.\d]*|__array_function__ internals)>?$"
+)
+_PART = re.compile(r"[\w.+-]+")
+_COMPILE_ID = re.compile(r"^(?:(?:p|rank|reset)\d+:)*(?:!\d+/?)?(?:-|\d+)?(?:/(?:-|\d+))*(?:_\d+)?$")
+_PROCESS = re.compile(r"^(?:p|rank)\d+$")
+_DTYPE = re.compile(
+    r"^(?:torch\.)?(?:b?f(?:loat)?(?:16|32|64)|bfloat16|half|double|u?i(?:nt)?(?:8|16|32|64)|b8|bool|c(?:omplex)?(?:32|64|128)|f8\w{0,8}|float8_\w{0,10})$"
+)
+_SIZE = r"(?:[su]?\d+)"
+_TENSOR = re.compile(
+    rf"\b(?:b?f\d+|i\d+|u\d+|b8|c\d+)\[(?:{_SIZE}(?:, ?{_SIZE})*)?\](?: (?:cpu|cuda|xpu|mps|meta)(?::\d+)?)?"
+)
+_SYMBOL = re.compile(r"^[su]\d+$")
+_DEVICE = re.compile(r"^(?:cpu|cuda|xpu|mps|meta|hpu|xla|privateuseone)(?::\d+)?$")
+_OPERATION = re.compile(r"^(?:torch|aten|prims?|inductor|math|_?operator|builtins|_c10d_functional)(?:\.\w+)*$")
+_OPERATION_SPACES = frozenset({"aten", "prims", "prim", "inductor", "higher_order", "_c10d_functional", "c10d"})
+_VERSION = re.compile(
+    r"^v?(\d+(?:\.(?:\d+|dev\d+|post\d+))*(?:a|b|rc)?\d*(?:\.dev\d+)?)(?:\+(cpu|cu\d+|rocm[\d.]+|xpu|git[0-9a-f]+))?"
+)
+_TOKEN = re.compile(r"'[^']*'|\"[^\"]*\"|[^\W\d]\w*|\d+(?:\.\d+)?|.", re.DOTALL)
+_QUOTED_CODE = re.compile(r"`[^`]*`")
+_STACK_ENTRY = re.compile(r'^(\s*)File "(.+)", line (\d+), in (.+)$')
+_HEADER_AT = re.compile(r"^(.*\bat )(\S.*):(\d+)$")
+_INSTRUCTION = re.compile(
+    r"^((?:Graph Break Reason: )?Encountered graph break when attempting to trace )([A-Z_]+): .*$"
+)
+_WONT_CONVERT = re.compile(r"^WON'T CONVERT (\S+) (.+) line (\d+)\s*$")
+_RAISED = re.compile(r"^([A-Za-z_][\w.]*)(?:: *(.*))?$")
+_CALL_PHASES = tuple(
+    re.compile(r"\d+".join(map(re.escape, template.split("{index}")))) for template in get_args(CallPhase)
+)
+_HINT_NAMES = frozenset(name for names in HINT_VALUES.values() for name in names)
+_SWITCHES = frozenset(
+    {
+        "TORCH_COMPILE_DISABLE",
+        "TORCHDYNAMO_DISABLE",
+        "torch._dynamo.config.disable",
+        "force_eager",
+        "eager_on_recompile",
+        "fail_on_recompile",
+        "eager_then_compile",
+        "aot_eager_then_compile",
+    }
+)
+_SIZED = ("shape[", "size()[", "stride(", "stride()[", "size(")
+
+
+class Public:
+    """Returns what may be shown of a value.
+
+    Args:
+        environment: Where the recording was made, which says who owns a file.
+        root: The folder that relative paths are relative to.
+    """
+
+    def __init__(self, environment: Environment, root: Path) -> None:
+        self._origins = Origins(environment)
+        self._site_roots = environment.site_roots
+        self._torch_root = environment.torch_root
+        self._stdlib = environment.stdlib_root
+        self._root = root
+        self._names: dict[str, str] = {}
+        self._files: dict[str, str] = {}
+        self._file_count = 0
+        self._values: dict[str, str] = {}
+        self._fingerprints: dict[str, str] = {}
+        self.breaks = BreakWords(environment.torch_root)
+
+    def name(self, text: str) -> str:
+        """A name, dotted or not. The name of a resume function keeps torch's part."""
+        if resume := RESUME_NAME.match(text):
+            return f"torch_dynamo_resume_in_{self.name(resume[1])}_at_{resume[2]}"
+        return ".".join(self._one_name(part) for part in text.split("."))
+
+    def _one_name(self, text: str) -> str:
+        is_special = re.fullmatch(r"<(?:module|lambda|listcomp|dictcomp|setcomp|genexpr|locals)>", text)
+        if not text or text in NAMES or text in DUNDERS or is_special:
+            return text
+        return self._names.setdefault(text, f"name{len(self._names) + 1}")
+
+    def file(self, path: str) -> str:
+        """A file. Keeps the path from the package on for public packages, Python and graphdoctor; else a pseudonym."""
+        if _GENERATED.match(path):
+            return path
+        if path.startswith("<"):
+            return f"<{LEFT_OUT}>"
+        whole = path if path.startswith("/") or ":" in path[:3] else str(self._root / path)
+        if whole not in self._files:
+            self._files[whole] = self._shown_file(whole)
+        return self._files[whole]
+
+    def _shown_file(self, path: str) -> str:
+        if is_probe(path):
+            return f"/graphdoctor/probe/{self._last_part(path)}"
+        parts = self._package_parts(path)
+        if parts is not None and self._is_readable(parts):
+            return f"{SITE}/{'/'.join(parts)}"
+        origin, _ = self._origins.of(path)
+        if origin == "stdlib" and (rest := self._stdlib_parts(path)):
+            return f"{STDLIB}/{'/'.join(rest)}"
+        self._file_count += 1
+        count = self._file_count
+        ending = ".py" if path.endswith(".py") else ""
+        return f"{SITE}/package/file{count}{ending}" if parts is not None else f"file{count}{ending}"
+
+    @staticmethod
+    def _last_part(path: str) -> str:
+        return re.split(r"[/\\]", path)[-1]
+
+    def _package_parts(self, path: str) -> list[str] | None:
+        """The path from the package on; None if the file isn't installed."""
+        if self._torch_root and (rest := _below(path, self._torch_root)) is not None:
+            return ["torch", *rest]
+        for root in self._site_roots:
+            if (rest := _below(path, root)) is not None:
+                return rest
+        found = re.split(r"[/\\](?:site|dist)-packages[/\\]", path)
+        return re.split(r"[/\\]", found[-1]) if len(found) > 1 else None
+
+    @staticmethod
+    def _is_readable(parts: list[str]) -> bool:
+        return parts[0].removesuffix(".py") in PACKAGES and all(_PART.fullmatch(part) for part in parts)
+
+    def _stdlib_parts(self, path: str) -> list[str] | None:
+        parts = _below(path, self._stdlib) if self._stdlib else None
+        if parts is None:
+            rest = re.split(r"[/\\]python3\.\d+[/\\]|[/\\]Python3\d+[/\\]Lib[/\\]", path)[-1]
+            parts = re.split(r"[/\\]", rest)
+        is_python = parts[0].removesuffix(".py") in sys.stdlib_module_names
+        return parts if is_python and all(_PART.fullmatch(part) for part in parts) else None
+
+    def is_readable_file(self, path: str) -> bool:
+        """Whether the file, and so the names in it, belong to torch, Python, graphdoctor or a public package."""
+        shown = self.file(path)
+        return shown.startswith(("/", "<frozen", "<eval_with_key")) and not shown.startswith(f"{SITE}/package/")
+
+    def function(self, text: str, file: str) -> str:
+        """A function's name, which stays if its file is public."""
+        is_public = self.is_readable_file(file) and re.fullmatch(r"[\w.<>]+", text)
+        return text if is_public else self.name(text)
+
+    def described(self, text: str) -> str:
+        """A function as reports call it, such as ``Net.forward from line 16``."""
+        match = re.fullmatch(r"(.+)( from line \d+)", text)
+        return self.name(match[1]) + match[2] if match else self.name(text)
+
+    def package(self, text: str) -> str:
+        """A package's name."""
+        return text if text.removesuffix(".py") in PACKAGES else "package"
+
+    def place(self, text: str) -> str:
+        """``file:line``, with torch's id in parentheses if there is one."""
+        match = re.fullmatch(r"(.+):(\d+)(?: \((GB\d{4})\))?.*", text)
+        if match is None:
+            return text if text == "return" else LEFT_OUT
+        return f"{self.file(match[1])}:{match[2]}" + (f" ({match[3]})" if match[3] else "")
+
+    def expression(self, text: str) -> str:
+        """A guard's source, or our words for it: ``self.scale`` as ``self.name2``, values in it as ``k1``."""
+        shown: list[str] = []
+        for token in _TOKEN.findall(_QUOTED_CODE.sub(f"`{LEFT_OUT}`", text)):
+            if token[0] in "'\"":
+                shown.append(f"'{self.name(token[1:-1])}'" if token[1:-1].isidentifier() else f"'{self._value(token)}'")
+            elif token[0].isdigit():
+                shown.append(token if "".join(shown).endswith(_SIZED) else self._value(token))
+            elif token[0].isidentifier():
+                shown.append(self._one_name(token))
+            else:
+                shown.append(token if token in ".[](), :=`-<>" + LEFT_OUT else "")
+        return "".join(shown)
+
+    def _value(self, text: str) -> str:
+        return self._values.setdefault(text, f"k{len(self._values) + 1}")
+
+    def operation(self, text: str) -> str:
+        """An operation of torch or Python; one from the program is a name."""
+        bare = text.replace("::", ".").removeprefix("torch.ops.")
+        spaces = bare.split(".")[0]
+        is_ours = bare == text.replace("::", ".") or spaces in _OPERATION_SPACES
+        if _OPERATION.match(bare) and is_ours and not bare.startswith("torch.classes."):
+            return text
+        return text if text in METHODS else self.name(text) if text.replace(".", "_").isidentifier() else LEFT_OUT
+
+    def values(self, text: str) -> str:
+        """Summarized arguments: dtypes and shapes of tensors; anything else is left out."""
+        unquoted = re.sub(r"'[^']*'|\"[^\"]*\"", LEFT_OUT, text)
+        found = _TENSOR.findall(unquoted)
+        rest = _TENSOR.sub("", unquoted).strip(", ")
+        return ", ".join([*found, *([LEFT_OUT] if rest else [])])
+
+    def shape(self, text: str) -> str:
+        """The dtype and shape that a node returns; anything else is left out."""
+        return text if _TENSOR.fullmatch(text) else LEFT_OUT
+
+    def size(self, text: str) -> str:
+        """A size: a symbol or a number."""
+        return text if _SYMBOL.match(text) or text.isdecimal() else LEFT_OUT
+
+    def exception(self, text: str) -> str:
+        """An exception's type."""
+        last = text.rpartition(".")[2]
+        return (
+            text
+            if last in EXCEPTIONS and re.fullmatch(r"(?:torch\.[\w.]+\.|builtins\.)?\w+", text)
+            else self.name(text)
+        )
+
+    def outcome(self, text: str) -> str:
+        """``ok``, or an exception's type."""
+        return text if text == "ok" else self.exception(text)
+
+    def traceback(self, text: str) -> str:
+        """A printed traceback with places and types, but no source and no messages."""
+        shown = []
+        for line in text.splitlines():
+            if entry := _STACK_ENTRY.match(line):
+                shown.append(self._stack_line(entry))
+            elif (
+                not line.startswith(" ")
+                and (raised := _RAISED.match(line))
+                and raised[1].rpartition(".")[2] in EXCEPTIONS
+            ):
+                shown.append(self.exception(raised[1]))
+            elif line.startswith(("Traceback (most recent call last):", "During handling of", "The above exception")):
+                shown.append(self.breaks.kept(line))
+        return "\n".join(shown)
+
+    def _stack_line(self, entry: re.Match[str]) -> str:
+        return f'{entry[1]}File "{self.file(entry[2])}", line {entry[3]}, in {self.function(entry[4], entry[2])}'
+
+    def break_text(self, text: str) -> str:
+        """A graph-break payload: torch's own words and the places."""
+        ids = [f"GB{number}" for number in re.findall(r"\bgb(\d{4})\b", text)]
+        shown: list[str] = []
+        is_source = False
+        for line in text.splitlines():
+            if entry := _STACK_ENTRY.match(line):
+                shown.append(self._stack_line(entry))
+                is_source = True
+            elif is_source and line.startswith("    "):
+                continue  # the source line and the carets below it
+            else:
+                is_source = False
+                shown.append(self._break_line(line, ids))
+        return "\n".join(shown)
+
+    def _break_line(self, line: str, ids: list[str]) -> str:
+        if wont := _WONT_CONVERT.match(line):
+            return f"WON'T CONVERT {self.function(wont[1], wont[2])} {self.file(wont[2])} line {wont[3]}"
+        if line.startswith("Graph break in user code at ") and (at := _HEADER_AT.match(line)):
+            return f"{at[1]}{self.file(at[2])}:{at[3]}"
+        if (raised := _RAISED.match(line)) and raised[2] and raised[1].rpartition(".")[2] in EXCEPTIONS:
+            return f"{self.exception(raised[1])}: {self._break_line(raised[2], ids)}"
+        if trace := _INSTRUCTION.match(line):
+            # After the instruction, torch explains it with an example.
+            return f"{trace[1]}{self.breaks.kept(trace[2])}: {LEFT_OUT}"
+        return line if line.strip() in self.breaks.types else self.breaks.kept(line, ids)
+
+    def gb_type(self, text: str) -> str:
+        """A graph-break type of torch; of any other text, torch's own words."""
+        return text if text in self.breaks.types else self.breaks.kept(text)
+
+    def fingerprint(self, text: str) -> str:
+        """A number in place of a hash of the program's own words, which could be guessed."""
+        return self._fingerprints.setdefault(text, f"{len(self._fingerprints) + 1:016x}")
+
+
+def _below(path: str, root: str) -> list[str] | None:
+    """The path's parts below a folder; None if it's elsewhere."""
+    if not path.startswith(root) or path[len(root) : len(root) + 1] not in ("/", "\\"):
+        return None
+    return re.split(r"[/\\]", path[len(root) + 1 :])
+
+
+def _matching(pattern: re.Pattern[str], otherwise: str | None) -> Callable[[str], str | None]:
+    return lambda text: text if pattern.match(text) else otherwise
+
+
+compile_id = _matching(_COMPILE_ID, LEFT_OUT)
+process = _matching(_PROCESS, LEFT_OUT)
+dtype = _matching(_DTYPE, LEFT_OUT)
+device = _matching(_DEVICE, LEFT_OUT)
+rule_code = _matching(re.compile(r"^GD\d{3}$"), LEFT_OUT)
+torch_id = _matching(re.compile(r"^GB\d{4}$"), None)
+placeholder = _matching(re.compile(r"^(arg\d+_1|(primals|tangents)_\d+)$"), LEFT_OUT)
+partition = _matching(re.compile(r"^partition_\d+$"), LEFT_OUT)
+
+
+def guard_kind(text: str) -> str:
+    """The name of a kind of guard."""
+    return text if text in GUARD_KINDS else LEFT_OUT
+
+
+def version(text: str) -> str | None:
+    """A version. A build tag stays only if torch's own builds have it."""
+    match = _VERSION.match(text)
+    return None if match is None else match[1] + (f"+{match[2]}" if match[2] else "")
+
+
+def platform(text: str) -> str | None:
+    """System, major release and machine: a kernel's full name can be private."""
+    match = re.match(r"^(Linux|macOS|Darwin|Windows)-(\d+\.\d+)?", text)
+    machine = text.rpartition(" ")[2]
+    known = machine if machine in ("x86_64", "aarch64", "arm64", "AMD64", "ppc64le", "s390x") else ""
+    return None if match is None else f"{match[0]} {known}".strip()
+
+
+def event_name(text: str) -> str:
+    """The name of one of torch's compile phases."""
+    return text if PHASE_WORDS.issuperset(re.findall(r"[A-Za-z]+", text)) else LEFT_OUT
+
+
+def printed_value(text: str) -> str:
+    """A config value that is a switch, None or a number."""
+    return text if re.fullmatch(r"True|False|None|-?\d{1,6}(?:\.\d{1,6})?", text) else LEFT_OUT
+
+
+def phase(text: str) -> str:
+    """What the probe was doing; a variation, which has values in it, is left out."""
+    whole, _, step = text.partition(", compiling ")
+    is_known = whole in get_args(Phase) or any(pattern.fullmatch(whole) for pattern in _CALL_PHASES)
+    return text if is_known and (not step or re.fullmatch(r"\d+/\d+", step)) else LEFT_OUT
+
+
+def hint_values(values: object) -> dict[str, HintValue]:
+    """A hint code's values: numbers, flags, the phase and the dtype; other text is left out, and lists are emptied."""
+    if not isinstance(values, Mapping):
+        return {}
+    return {name: _hint_value(name, value) for name, value in values.items() if name in _HINT_NAMES}
+
+
+def _hint_value(name: str, value: object) -> HintValue:
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    if isinstance(value, list):
+        return []
+    shown = {"phase": phase, "dtype": dtype}.get(name)
+    return LEFT_OUT if shown is None else shown(str(value))
+
+
+def build(text: str) -> str | None:
+    """What torch was built for, such as ``CUDA 12.8``."""
+    return text if re.fullmatch(r"CPU|(?:CUDA|ROCm) \d+(?:\.\d+)*", text) else None
+
+
+def device_name(text: str) -> str | None:
+    """A GPU's product name."""
+    return text if re.fullmatch(r"(?:NVIDIA|AMD|Intel|Tesla)(?: [\w().-]{1,24}){1,8}", text) else None
+
+
+def package_name(text: str) -> str | None:
+    """The name of an installed package, if it's a public one."""
+    return text if text.replace("-", "_") in PACKAGES or text == "pytorch-triton" else None
+
+
+def backend(text: str) -> str:
+    """A backend that comes with torch."""
+    return text if text in BACKENDS else LEFT_OUT
+
+
+def opcode(text: str) -> str:
+    """A node's opcode."""
+    return (
+        text
+        if text in ("placeholder", "call_function", "call_method", "call_module", "get_attr", "output")
+        else LEFT_OUT
+    )
+
+
+def record_kind(text: str) -> str:
+    """The kind of a record, torch's or ours."""
+    return text if text in RECORD_KINDS else LEFT_OUT
+
+
+def config_name(text: str) -> str | None:
+    """The dotted name of one of torch's settings."""
+    return (
+        text
+        if re.fullmatch(r"torch\.(?:_dynamo|_inductor|_functorch|fx\.experimental)\.(?:_?config)(?:\.\w+)+", text)
+        else None
+    )
+
+
+def switch(text: str) -> str | None:
+    """What can keep torch.compile from compiling; not what replaced it."""
+    return text if text in _SWITCHES else None
+
+
+def config_value(name: object, value: str) -> str | None:
+    """The value of a name: a config value, or a package's version."""
+    return printed_value(value) if str(name).startswith("torch.") else version(value)

@@ -1,0 +1,97 @@
+"""The answer of a search, in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graphdoctor.facts.bench import Noise, Speedup, Variant
+from graphdoctor.facts.cure import AS_IT_WAS, CURED, Best, CureStep
+from graphdoctor.facts.wording import counted, duration, factor_text
+from graphdoctor.studies.bench.judging import judged
+from graphdoctor.studies.bench.verdict import pays_off, seconds
+
+
+def best_of(eager: Variant, as_it_was: Variant, cured: Variant | None, noise: Noise | None) -> Best | None:
+    """The fastest correct way.
+
+    Args:
+        eager: Without torch.compile.
+        as_it_was: As the user had it.
+        cured: The best way that was found; None if nothing helped.
+        noise: How steady the machine was.
+
+    Returns:
+        None if eager mode wasn't timed.
+    """
+    if eager.call_us is None:
+        return None
+    if cured is not None and judged(cured.speedup, noise) == "faster":
+        return "cured"
+    if as_it_was.status == "ok" and as_it_was.judgement == "faster":
+        return "as you had it"
+    return "eager"
+
+
+def sentence(
+    eager: Variant,
+    as_it_was: Variant,
+    cured: Variant | None,
+    best: Best | None,
+    steps: Sequence[CureStep],
+    call_count: int,
+) -> str:
+    """The answer.
+
+    Args:
+        eager: Without torch.compile.
+        as_it_was: As the user had it.
+        cured: The best way that was found; None if nothing helped.
+        best: The fastest of them.
+        steps: What was tried.
+        call_count: Calls whose results were compared.
+    """
+    if eager.call_us is None:
+        return f"The program fails without torch.compile, so nothing was tried: {eager.reason}."
+    parts = [f"eager {duration(eager.call_us.median)}", _had(as_it_was)]
+    if cured is not None and cured.call_us is not None:
+        parts.append(f"cured {duration(cured.call_us.median)}")
+    times = " → ".join(parts)
+    if best == CURED and cured is not None:
+        return f"{times}{_factor(cured.speedup)}, verified on {_calls(call_count)}; {_cost(cured, eager)}."
+    if best == AS_IT_WAS:
+        found = "nothing that was tried is faster" if steps else "there is nothing to try"
+        return f"{times}{_factor(as_it_was.speedup)}; {found}; {_cost(as_it_was, eager)}."
+    tried = counted(sum(step.outcome != "skipped" for step in steps), "other way")
+    return f"Plain eager is fastest: {times}. {_why(as_it_was)}{tried[0].upper()}{tried[1:]} tried."
+
+
+def _had(variant: Variant) -> str:
+    if variant.status == "failed":
+        return f"{AS_IT_WAS}: it fails"
+    if variant.call_us is None:
+        return f"{AS_IT_WAS}: not timed"
+    wrong = " (with wrong results)" if variant.status == "wrong" else ""
+    return f"{AS_IT_WAS} {duration(variant.call_us.median)}{wrong}"
+
+
+def _factor(speedup: Speedup | None) -> str:
+    return "" if speedup is None else f" ({factor_text(speedup.ratio)})"
+
+
+def _calls(count: int) -> str:
+    return "your call" if count == 1 else f"your {count:,} calls"
+
+
+def _cost(variant: Variant, eager: Variant) -> str:
+    if variant.compile_cold_s is None:
+        return "what compiling takes is unknown"
+    took = f"compile {seconds(variant.compile_cold_s)}"
+    return took if variant.break_even_calls is None else f"{took}, {pays_off(variant, eager)}"
+
+
+def _why(variant: Variant) -> str:
+    """Why torch.compile doesn't pay, by the costliest finding."""
+    if variant.status in ("failed", "wrong") and variant.reason:
+        return f"torch.compile: {variant.reason}. "
+    message = next((finding.message for finding in variant.findings), None)
+    return "" if message is None else f"{message} "

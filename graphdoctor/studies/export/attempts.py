@@ -1,0 +1,132 @@
+"""Exports a program once, in a process of its own, and says what came of it.
+
+Comes in: a program and how to export it. Goes out: an ``Attempt``: the exported program judged beside eager mode, or
+the finding that blocks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from graphdoctor.facts.bench import Correctness
+from graphdoctor.facts.diagnosis import Diagnosis, Finding
+from graphdoctor.facts.export import MADE, WayStatus
+from graphdoctor.facts.recording import Export, Recording
+from graphdoctor.facts.trials import ResultKind
+from graphdoctor.fixes.verdicts import Observed
+from graphdoctor.studies.bench.correctness import Reference
+from graphdoctor.trials.program import ExportPlan, Program, RunChange
+from graphdoctor.trials.replays import Replays
+from graphdoctor.trials.results import clause
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What came of one export.
+
+    Args:
+        observed: The facts, and what they mean.
+        status: What came of it.
+        reason: Why, as a clause; None if the status says it all.
+        correctness: How results compare with eager mode's; None if they weren't compared.
+        lost: Attributes of modules that the exported program leaves as they are.
+        unwritten: Kinds of texts that it doesn't write.
+    """
+
+    observed: Observed
+    status: WayStatus
+    reason: str | None = None
+    correctness: Correctness | None = None
+    lost: tuple[str, ...] = ()
+    unwritten: tuple[ResultKind, ...] = ()
+
+    @property
+    def export(self) -> Export | None:
+        """What torch made of the target; None if the process ended before."""
+        return self.observed.recording.export
+
+    @property
+    def is_made(self) -> bool:
+        """Torch made a program."""
+        return self.status in MADE
+
+    @property
+    def blocker(self) -> Finding | None:
+        """What made torch raise; None if it didn't."""
+        raised = (found for found in self.observed.diagnosis.findings if "raised" in found.break_effects)
+        return next(raised, None) if self.status == "blocked" else None
+
+
+class Exporter:
+    """Makes attempts.
+
+    Args:
+        replays: Starts the processes.
+        diagnose: Says what a recording means.
+    """
+
+    def __init__(self, replays: Replays, diagnose: Callable[[Recording], Diagnosis]) -> None:
+        self.replays = replays
+        self._diagnose = diagnose
+
+    def attempt(self, program: Program, plan: ExportPlan, name: str, reference: Reference) -> Attempt:
+        """Export a program, and make its calls with the result.
+
+        Args:
+            program: The program, with the change that says which calls to make.
+            plan: How to export it.
+            name: The replay's name.
+            reference: Its calls in eager mode.
+        """
+
+        def run(change: RunChange, run_name: str) -> Recording:
+            exporting = program.change.joined(change).joined(RunChange(export=plan))
+            return self.replays.replay(Program(program.content, exporting), run_name, **reference.arguments)
+
+        recording = run(RunChange(), name)
+        observed = Observed(recording, self._diagnose(recording), name)
+        export = recording.export
+        if export is None:
+            return Attempt(observed, "failed", clause(recording.exit.message))
+        if export.failure is not None:
+            return Attempt(observed, "blocked", first_line(export.failure.message) or export.failure.type)
+        if recording.exit.reason != "finished" and reference.own.reason is None:
+            # Eager mode makes the same calls.
+            return Attempt(observed, "different", _failed_call(recording))
+        judged = reference.judge(recording, name, run)
+        status: WayStatus = "unknown" if judged.correct is None else "exported" if judged.correct else "different"
+        lost = () if recording.replay is None else recording.replay.lost
+        return Attempt(observed, status, judged.reason, judged.correctness, lost=lost, unwritten=_unwritten(recording))
+
+
+def _failed_call(recording: Recording) -> str:
+    """How the exported program fails."""
+    for call in recording.calls:
+        if call.error is not None:
+            return (
+                f"the exported program raises {call.error.type} in call {call.index}: {first_line(call.error.message)}"
+            )
+    return f"the exported program fails: {clause(recording.exit.message)}"
+
+
+def first_line(text: str) -> str:
+    """The first line of a message."""
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+def _unwritten(recording: Recording) -> tuple[ResultKind, ...]:
+    """The kinds of texts that the program writes and the exported one doesn't."""
+    compared = None if recording.replay is None else recording.replay.compared.get("eager")
+    found = () if compared is None else compared.differences
+    return tuple(difference.kind for difference in found if difference.kind in ("stdout", "logs"))
+
+
+def with_change(program: Program, change: RunChange) -> Program:
+    """A program that is run in another way.
+
+    Args:
+        program: The program.
+        change: What is changed about its run.
+    """
+    return replace(program, change=program.change.joined(change))

@@ -1,0 +1,209 @@
+"""Finds out which sizes of a program's arguments can stay dynamic.
+
+torch is asked to leave dims dynamic (``Dim.AUTO``): those whose sizes differ between the program's calls, or all of
+them. Those that it leaves are exported again, so that torch would refuse to make one a constant (``Dim.DYNAMIC``); the
+program that comes out is then run with other sizes beside eager mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from graphdoctor.facts.diagnosis import Location
+from graphdoctor.facts.export import DynamicShapes, ExportDim
+from graphdoctor.facts.recording import DifferingDim, TriedDim
+from graphdoctor.facts.stack import PROGRAM_ORIGINS, relative
+from graphdoctor.studies.bench.correctness import Reference
+from graphdoctor.studies.export.attempts import Attempt, Exporter, with_change
+from graphdoctor.studies.export.trials import EagerRuns, ExportTrials
+from graphdoctor.trials.program import ExportPlan, Program, RunChange
+
+_SMALL = 2
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which dims to leave dynamic.
+
+    Args:
+        is_strict: The way to export.
+        differing: Dims whose sizes differ between the calls; empty if none do.
+        is_all: Every dim of every tensor.
+    """
+
+    is_strict: bool
+    differing: Sequence[DifferingDim]
+    is_all: bool
+
+
+class DynamicTrials:
+    """Exports with dynamic dims.
+
+    Args:
+        exporter: Makes exports.
+        eager: The untouched program in eager mode, with the sizes of its first call.
+        root: Paths below it are shown relative to it.
+        on_phase: Called with what is being done.
+        run_eager: Runs a program in eager mode, to compare with, with a prefix for its names.
+    """
+
+    def __init__(
+        self,
+        exporter: Exporter,
+        eager: EagerRuns,
+        root: Path,
+        *,
+        on_phase: Callable[[str], None],
+        run_eager: Callable[[Program, str], Reference],
+    ) -> None:
+        self._exporter = exporter
+        self._eager = eager
+        self._root = root
+        self._on_phase = on_phase
+        self._run_eager = run_eager
+
+    def run(self, program: Program, asked: Asked) -> DynamicShapes:
+        """Find out which dims stay dynamic, and whether the program is right with other sizes.
+
+        Args:
+            program: The program, with the fixes that it needs.
+            asked: The dims.
+        """
+        wanted: tuple[tuple[str, int], ...] | Literal["all"] = "all"
+        origin: Literal["calls", "option"] = "option"
+        if not asked.is_all:
+            wanted, origin = tuple((one.source, one.dim) for one in asked.differing), "calls"
+        self._on_phase("exporting with dynamic sizes")
+        found = self._exporter.attempt(
+            program,
+            ExportPlan(asked.is_strict, wanted),
+            "dynamic-auto",
+            self._eager.reference(program.change),
+        )
+        export = found.export
+        if export is None or not found.is_made:
+            blocker = None if export is None else self._trials(asked).described(found)
+            return DynamicShapes(
+                is_strict=asked.is_strict, origin=origin, status=found.status, reason=found.reason, blocker=blocker
+            )
+        dims = [self._dim(dim) for dim in export.dims]
+        if not dims:
+            return DynamicShapes(
+                is_strict=asked.is_strict,
+                origin=origin,
+                status="unknown",
+                reason="torch doesn't say what became of the sizes of its arguments",
+            )
+        free = [dim for dim in export.dims if dim.is_dynamic]
+        if not free:
+            return DynamicShapes(
+                is_strict=asked.is_strict,
+                origin=origin,
+                status=found.status,
+                reason="torch makes every one of these sizes a constant",
+                dims=tuple(dims),
+            )
+        final, sizes = self._final(program, asked, free)
+        made = final.export
+        shown = [
+            one.model_copy(
+                update={"other_sizes": tuple(size for size in sizes.get((one.source, one.dim), ()) if size != one.size)}
+            )
+            for one in dims
+        ]
+        return DynamicShapes(
+            is_strict=asked.is_strict,
+            origin=origin,
+            status=final.status,
+            reason=final.reason,
+            dims=tuple(sorted(shown, key=lambda one: not one.is_dynamic)),
+            line=None if made is None or not final.is_made else made.line,
+            constraints=() if made is None else made.constraints,
+            blocker=self._trials(asked).described(final),
+            correctness=final.correctness,
+        )
+
+    def _final(
+        self, program: Program, asked: Asked, free: Sequence[TriedDim]
+    ) -> tuple[Attempt, dict[tuple[str, int], tuple[int, ...]]]:
+        """Export with the dims that stay dynamic, and make calls of other sizes with the result."""
+        sizes, change, reference = self._with_other_sizes(program, asked, free)
+        other = with_change(program, change)
+        wanted = tuple((dim.source, dim.dim) for dim in free)
+        found = None
+        for hint in ("DYNAMIC", "AUTO"):
+            plan = ExportPlan(asked.is_strict, wanted, "DYNAMIC" if hint == "DYNAMIC" else "AUTO")
+            found = self._exporter.attempt(other, plan, f"dynamic-{hint.lower()}-final", reference)
+            if found.is_made:
+                break
+        assert found is not None
+        return found, sizes
+
+    def _with_other_sizes(
+        self, program: Program, asked: Asked, free: Sequence[TriedDim]
+    ) -> tuple[dict[tuple[str, int], tuple[int, ...]], RunChange, Reference]:
+        """The calls of other sizes that the program has, or else such that eager mode takes; and eager mode's run."""
+        self._on_phase("running with other sizes")
+        untouched = Program(change=program.change)
+        if asked.differing:
+            change = RunChange(alike="kinds")
+            sizes = {(dim.source, dim.dim): dim.sizes for dim in asked.differing}
+            return sizes, change, self._run_eager(with_change(untouched, change), "other-")
+        count = max(len(dim.other_sizes) for dim in free)
+        for choice in range(max(count, 1)):
+            sizes = {(dim.source, dim.dim): (dim.other_sizes[choice],) for dim in free if choice < len(dim.other_sizes)}
+            change = RunChange(
+                alike="kinds",
+                sizes=tuple((_torch_source(source), dim, size) for (source, dim), (size,) in sizes.items()),
+            )
+            reference = self._run_eager(with_change(untouched, change), f"other-{choice + 1}-")
+            if reference.own.reason is None:
+                break
+        return sizes, change, reference
+
+    def _trials(self, asked: Asked) -> ExportTrials:
+        plan = ExportPlan(asked.is_strict)
+        return ExportTrials(self._exporter, self._eager, plan, self._root, on_phase=self._on_phase, jobs=1)
+
+    def _dim(self, dim: TriedDim) -> ExportDim:
+        place = next((entry for entry in reversed(dim.stack) if entry.origin in PROGRAM_ORIGINS), None)
+        location = None
+        if place is not None and not dim.is_by_another:
+            location = Location(
+                file=relative(place.file, self._root),
+                line=place.line,
+                function=place.qualname or place.function,
+                package=place.package,
+                origin=place.origin,
+                text=place.text,
+                indent=place.indent,
+            )
+        return ExportDim(
+            source=dim.source,
+            dim=dim.dim,
+            size=dim.size,
+            is_dynamic=dim.is_dynamic,
+            expression=dim.expression,
+            low=dim.low,
+            high=dim.high,
+            reason=_reason(dim),
+            location=location,
+        )
+
+
+def _reason(dim: TriedDim) -> str | None:
+    """Why torch made a dim a constant; None if it didn't, or doesn't say."""
+    if dim.is_dynamic:
+        return None
+    if dim.size < _SMALL:
+        return f"torch makes a size of {dim.size} a constant; export with 2 or more"
+    return "it must equal another size that is a constant" if dim.is_by_another else None
+
+
+def _torch_source(source: str) -> str:
+    """A tensor of an argument as torch names it, such as ``L['d']['k']``."""
+    name, bracket, rest = source.partition("[")
+    return f"L['{name}']{bracket}{rest}"

@@ -1,0 +1,291 @@
+"""Tries fixes for what blocks an export, one blocker after the other.
+
+torch stops at the first thing that it can't export, so the next one shows only with a fix for it. A fix counts only
+once the export succeeds and the program that comes out computes what the untouched one does in eager mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.export import ExportBlocker
+from graphdoctor.facts.fixes import TriedFix, Verdict
+from graphdoctor.fixes.patch import FileChange, LineMap
+from graphdoctor.fixes.proposals import Proposal, Sources, options_for
+from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.trial_log import diff_text
+from graphdoctor.fixes.trials import with_proposals
+from graphdoctor.rules.diagnosis.selection import Selection
+from graphdoctor.rules.diagnosis.verdicts import fixes_with
+from graphdoctor.studies.bench.correctness import Reference
+from graphdoctor.studies.export.attempts import Attempt, Exporter
+from graphdoctor.studies.export.snippets import written
+from graphdoctor.trials.program import ExportPlan, Program, RunChange
+
+_MAX_BLOCKERS = 8
+_MAX_TRIALS = 24
+
+
+class EagerRuns:
+    """Runs of the untouched program in eager mode: one for each setup, which can change what its results are to torch.
+
+    Args:
+        run: Makes one, of a program, with a prefix for its names.
+        change: Which calls are made.
+    """
+
+    def __init__(self, run: Callable[[Program, str], Reference], change: RunChange) -> None:
+        self._run = run
+        self._change = change
+        self._known: dict[tuple[str, ...], Reference] = {}
+
+    def reference(self, change: RunChange) -> Reference:
+        """The run to compare a changed program with."""
+        setup = change.setup
+        if setup not in self._known:
+            prefix = f"setup-{len(self._known)}-" if self._known else ""
+            self._known[setup] = self._run(Program(change=self._change.joined(RunChange(setup=setup))), prefix)
+        return self._known[setup]
+
+
+@dataclass
+class _Trial:
+    """One fix and what its trial showed."""
+
+    proposal: Proposal
+    attempt: Attempt
+    verdict: Verdict
+    reason: str | None
+
+
+@dataclass
+class Cure:
+    """What came of the trials.
+
+    Args:
+        blockers: What torch stopped at, in order, with what was tried.
+        program: The program with the fixes that were kept; the untouched one if the export doesn't succeed with them.
+        attempt: Its export; None if no fix works.
+        changes: Its edits.
+        settings: Its lines to run before the export.
+    """
+
+    blockers: list[ExportBlocker] = field(default_factory=list)
+    program: Program = field(default_factory=Program)
+    attempt: Attempt | None = None
+    changes: tuple[FileChange, ...] = ()
+    settings: tuple[str, ...] = ()
+
+
+class ExportTrials:
+    """Tries fixes for one way to export.
+
+    Args:
+        exporter: Makes exports.
+        eager: Runs a program in eager mode, to compare with.
+        plan: The way.
+        root: Paths below it are shown relative to it.
+        on_phase: Called with what is being done.
+        jobs: How many trials run side by side.
+    """
+
+    def __init__(
+        self,
+        exporter: Exporter,
+        eager: EagerRuns,
+        plan: ExportPlan,
+        root: Path,
+        *,
+        on_phase: Callable[[str], None],
+        jobs: int,
+    ) -> None:
+        self._exporter = exporter
+        self._eager = eager
+        self._plan = plan
+        self._root = root
+        self._on_phase = on_phase
+        self._jobs = jobs
+        self._originals: dict[Path, bytes] = {}
+        self._count = 0
+
+    def run(self, untouched: Attempt, program: Program) -> Cure:
+        """Try fixes until the export succeeds, or no fix helps.
+
+        Args:
+            untouched: The blocked export of the untouched program.
+            program: The untouched program.
+        """
+        cure = Cure(program=program)
+        now, applied = untouched, program
+        kept: list[Proposal] = []
+        while (finding := now.blocker) is not None and len(cure.blockers) < _MAX_BLOCKERS:
+            trials = self._try_each(finding, now, applied, len(cure.blockers) + 1)
+            best = next((one for verdict in ("verified", "moved") for one in trials if one.verdict == verdict), None)
+            cure.blockers.append(self._blocker(finding, now, applied, trials, number=len(cure.blockers) + 1))
+            if best is None:
+                break
+            kept.append(best.proposal)
+            applied = with_proposals(applied, (best.proposal,))
+            now = best.attempt
+        if now.status != "exported" or not kept:
+            return cure
+        cure.blockers = [self._settled(*pair) for pair in zip(cure.blockers, kept, strict=True)]
+        cure.program, cure.attempt = applied, now
+        cure.changes = tuple(FileChange(path, self._originals[path], text) for path, text in applied.content.items())
+        cure.settings = tuple(dict.fromkeys(one.snippet for one in kept if one.edit is None and one.snippet))
+        return cure
+
+    def described(self, attempt: Attempt) -> ExportBlocker | None:
+        """What blocks an export, without trials; None if torch named nothing."""
+        finding = attempt.blocker
+        return None if finding is None else self._blocker(finding, attempt, Program(), (), number=1)
+
+    def diff(self, cure: Cure) -> str:
+        """The edits of a cure as one unified diff."""
+        return "".join(diff_text(change, self._root) for change in cure.changes)
+
+    def _try_each(self, finding: Finding, now: Attempt, program: Program, number: int) -> list[_Trial]:
+        proposals = self._proposals(finding, now, program)[: max(_MAX_TRIALS - self._count, 0)]
+        name = f"{'strict' if self._plan.is_strict else 'non-strict'}-{number}"
+        self._count += len(proposals)
+        found: list[_Trial] = []
+        for first in range(0, len(proposals), self._jobs):
+            wave = list(enumerate(proposals, start=1))[first : first + self._jobs]
+            self._on_phase(f"trying fixes for {_place(finding)}, trial {wave[-1][0]} of {len(proposals)}")
+
+            for _, proposal in wave:
+                self._eager.reference(with_proposals(program, (proposal,)).change)
+
+            def run(numbered: tuple[int, Proposal]) -> _Trial:
+                at, proposal = numbered
+                edited = with_proposals(program, (proposal,))
+                reference = self._eager.reference(edited.change)
+                attempt = self._exporter.attempt(edited, self._plan, f"{name}-fix-{at}", reference)
+                return _Trial(proposal, attempt, *self._judged(finding, attempt, edited))
+
+            found += self._exporter.replays.in_parallel(run, wave, jobs=self._jobs)
+            if any(one.verdict == "verified" for one in found):
+                break
+        return found
+
+    def _proposals(self, finding: Finding, now: Attempt, program: Program) -> list[Proposal]:
+        """What can be tried for a blocker: whatever removes it, but nothing that only contains a break."""
+        sources = Sources(program, self._root, self._originals)
+        options = options_for(now.observed, sources, Selection())
+        edits = [
+            one for found in options if found.finding.fingerprint == finding.fingerprint for one in found.proposals
+        ]
+        calls = [
+            Proposal(
+                title=fix.title,
+                kind=fix.kind,
+                is_safe=fix.is_safe,
+                targets=(finding.fingerprint,),
+                change=RunChange(setup=(fix.snippet,)),
+                snippet=fix.snippet,
+                place=fix.place,
+            )
+            for fix in finding.fixes
+            if fix.kind == "call" and fix.snippet is not None and fix.place is not None and fix.place.where == "start"
+        ]
+        # Settings are of torch.compile: export has its own.
+        found = [one for one in (*edits, *calls) if not one.contains and one.kind != "config"]
+        return found or self._snippets(finding, sources)
+
+    @staticmethod
+    def _snippets(finding: Finding, sources: Sources) -> list[Proposal]:
+        """What the rule suggests for the line, as it stands."""
+        if finding.location.origin != "user":
+            return []
+        try:
+            source = sources.file_of(finding)
+        except DeclinedError:
+            return []
+        return [
+            Proposal(title=fix.title, kind="code", is_safe=False, targets=(finding.fingerprint,), edit=edit)
+            for fix in finding.fixes
+            if (edit := written(fix, source)) is not None
+        ]
+
+    def _blocker(
+        self, finding: Finding, now: Attempt, program: Program, trials: Sequence[_Trial], *, number: int
+    ) -> ExportBlocker:
+        failure = now.export.failure if now.export is not None else None
+        tried = tuple(self._tried(finding, one, program, number) for one in trials)
+        # That it raised is what this is about, and settings are torch.compile's.
+        fixes = (fix for fix in fixes_with(finding, tried, None) if fix.setting is None)
+        shown = finding.model_copy(update={"fixes": tuple(fixes), "break_effects": (), "compile_ids": ()})
+        return ExportBlocker(
+            finding=self._original(shown, program),
+            type="" if failure is None else failure.type,
+            message="" if failure is None else failure.message,
+            tried=tried,
+            is_behind=number > 1,
+        )
+
+    def _tried(self, finding: Finding, one: _Trial, program: Program, number: int) -> TriedFix:
+        proposal = one.proposal
+        edit = proposal.edit
+        return TriedFix(
+            title=proposal.title,
+            kind=proposal.kind,
+            snippet=proposal.snippet,
+            snippet_place=proposal.place,
+            diff=None if edit is None else diff_text(edit, self._root),
+            is_safe=proposal.is_safe,
+            code=finding.code,
+            fingerprint=finding.fingerprint,
+            place=_place(self._original(finding, program)),
+            round=number,
+            is_on_untouched=number == 1,
+            verdict=one.verdict,
+            reason=one.reason,
+            recording=one.attempt.observed.name,
+        )
+
+    def _original(self, finding: Finding, program: Program) -> Finding:
+        """A finding of an edited program at the line that it has in the file on disk."""
+        path = self._root / finding.location.file
+        if path not in program.content:
+            return finding
+        line = LineMap(self._originals[path], program.content[path]).to_before(finding.location.line)
+        return finding.model_copy(update={"location": finding.location.model_copy(update={"line": line})})
+
+    def _judged(self, finding: Finding, attempt: Attempt, program: Program) -> tuple[Verdict, str | None]:
+        """What a trial showed, and why."""
+        match attempt.status:
+            case "exported":
+                return "verified", None
+            case "different":
+                return "changes results", attempt.reason
+            case "unknown":
+                return "unproven", attempt.reason
+            case "failed":
+                return "failed", attempt.reason
+        left = attempt.blocker
+        if left is None:
+            return "failed", attempt.reason
+        if left.fingerprint == finding.fingerprint:
+            return "no effect", "torch stops there all the same"
+        return "moved", f"torch then stops at {_place(self._original(left, program))}"
+
+    @staticmethod
+    def _settled(blocker: ExportBlocker, kept: Proposal) -> ExportBlocker:
+        """A blocker once the export succeeds: what was kept on the way is verified too."""
+        tried = tuple(
+            fix.model_copy(update={"verdict": "verified", "reason": None})
+            if fix.verdict == "moved" and fix.title == kept.title
+            else fix
+            for fix in blocker.tried
+        )
+        fixes = fixes_with(blocker.finding, tried, None)
+        return blocker.model_copy(
+            update={"tried": tried, "finding": blocker.finding.model_copy(update={"fixes": fixes})}
+        )
+
+
+def _place(finding: Finding) -> str:
+    return f"{finding.location.shown_file}:{finding.location.line}"

@@ -1,0 +1,250 @@
+"""Shares the time of kernels among lines and modules of the program.
+
+Comes in: runs of kernels with the operations that each computes. Goes out: kernels, and which line of which module has
+which part of them. A kernel's time is shared among its operations that are known to come from a line, in proportion to
+the elements that each works on: of the largest tensor that it takes or makes. A kernel without any belongs to no line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from graphdoctor.facts.expressions import expression
+from graphdoctor.facts.profile import CodeLine, ProfiledKernel, ProfiledKind, ProfiledLine, ProfiledModule, TimePart
+from graphdoctor.facts.profiled import InductorGraph, InductorKernel, InductorOperation, KernelRun, Profiled
+from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.stack import StackEntry
+from graphdoctor.probe.wire import ProfilePhase
+from graphdoctor.rules.diagnosis.kernel_times import parts
+
+_OVERLOAD = re.compile(r"\.[A-Za-z_]\w*$")
+_SELF = re.compile(r"^self\.?")
+
+_Place = tuple[tuple[StackEntry, ...], str | None]
+"""A stack and the innermost module."""
+
+
+@dataclass
+class _Kernel:
+    """Runs of one kernel that compute the same, and the calls in the code that they are of."""
+
+    name: str
+    kind: ProfiledKind
+    phase: ProfilePhase
+    graph: InductorGraph | None = None
+    operations: tuple[InductorOperation, ...] = ()
+    launched_by: str | None = None
+    us: float = 0.0
+    runs: set[int] = field(default_factory=set)
+    calls: set[tuple[int | None, int | None]] = field(default_factory=set)
+    bytes: list[int | None] = field(default_factory=list)
+    flops: list[int | None] = field(default_factory=list)
+    dtype: str | None = None
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Where the kernels' time goes.
+
+    Args:
+        kernels: The most costly first.
+        parts: What lines have of them.
+        lines: The most costly first.
+        modules: In the order of their paths.
+        unattributed_us: Time of kernels without a line.
+    """
+
+    kernels: tuple[ProfiledKernel, ...]
+    parts: tuple[TimePart, ...]
+    lines: tuple[ProfiledLine, ...]
+    modules: tuple[ProfiledModule, ...]
+    unattributed_us: float
+
+
+def share_out(profiled: Profiled, call_us: float, roots: Mapping[str, str]) -> Shared:
+    """Share the time of all kernels among the lines of the program.
+
+    Args:
+        profiled: What was recorded.
+        call_us: The call without the profiler, of which shares are.
+        roots: What the paths of modules begin with, by compile: see ``module_roots``.
+    """
+    found = sorted(_kernels(profiled), key=lambda kernel: -kernel.us)
+    places = [_places(kernel.operations, _root(kernel, roots)) for kernel in found]
+    shared = [
+        TimePart(kernel=number, us=kernel.us * part, stack=stack, module=module)
+        for number, (kernel, own) in enumerate(zip(found, places, strict=True))
+        for (stack, module), part in own.items()
+    ]
+    kernels = tuple(_profiled(kernel, own, call_us) for kernel, own in zip(found, places, strict=True))
+    return Shared(
+        kernels=kernels,
+        parts=tuple(shared),
+        lines=tuple(_lines(shared, kernels, call_us)),
+        modules=tuple(_modules(shared, kernels)),
+        unattributed_us=sum(kernel.us for kernel, own in zip(found, places, strict=True) if not own),
+    )
+
+
+def _kernels(profiled: Profiled) -> Iterable[_Kernel]:
+    """Runs of the same kernel with the same operations at the same lines, together."""
+    grouped: dict[object, _Kernel] = {}
+    for matched in profiled.matched:
+        run = profiled.call.kernels[matched.run]
+        code = profiled.code_of(matched)
+        if code is None:
+            key: object = (run.name, run.kind, run.phase, run.operation)
+            kind: ProfiledKind = run.kind
+            made = _Kernel(run.name, kind, run.phase, launched_by=run.operation)
+        else:
+            graph, kernel = code
+            operations = tuple(graph.operations[number] for number in kernel.operations)
+            name = run.name if run.kind == "generated" or run.operation is None else kernel.name
+            same = tuple((each.operation, each.target, each.stack[-1:], each.module) for each in operations)
+            key = (name, graph.graph, graph.phase, frozenset(same))
+            made = _Kernel(name, _kind(run, kernel), graph.phase, graph, operations, dtype=kernel.dtype)
+        group = grouped.setdefault(key, made)
+        group.us += matched.us
+        # One call in the code can run several kernels.
+        if code is not None and (run.run, matched.kernel) not in group.calls:
+            group.calls.add((run.run, matched.kernel))
+            group.bytes.append(code[1].bytes)
+            group.flops.append(code[1].flops)
+        group.runs.add(matched.run)
+    return grouped.values()
+
+
+def _kind(run: KernelRun, kernel: InductorKernel) -> ProfiledKind:
+    return run.kind if run.kind in ("copy", "communication") else kernel.kind
+
+
+def module_roots(recording: Recording) -> dict[str, str]:
+    """The class of the module whose ``forward`` a compile is of, where that isn't the target itself.
+
+    After a graph break torch compiles what the target calls on its own, and names modules from there. A function that
+    a decorator puts around a ``forward`` is no module.
+
+    Args:
+        recording: What was recorded; with its picture, functions can be told from classes.
+    """
+    target = (recording.target.class_name or "").rpartition(".")[2]
+    frames = {frame.frame_id: frame for frame in recording.frames}
+    texts = {file.file: file.text for file in recording.picture.files} if recording.picture is not None else {}
+    roots = {}
+    for compile_ in recording.compiles:
+        frame = frames.get(compile_.frame_id)
+        if frame is None:
+            continue
+        owner = (frame.qualname or "").rpartition(".")[0].rpartition(".")[2]
+        if owner not in ("", "<locals>", target) and not _is_function(owner, texts.get(frame.file)):
+            roots[compile_.compile_id] = owner
+    return roots
+
+
+def _is_function(name: str, text: str | None) -> bool:
+    """Whether a file defines a function with a name, and no class."""
+    found = re.findall(rf"^[ \t]*(?:async[ \t]+)?(def|class)[ \t]+{re.escape(name)}\b", text or "", re.MULTILINE)
+    return "def" in found and "class" not in found
+
+
+def _root(kernel: _Kernel, roots: Mapping[str, str]) -> str:
+    compile_id = None if kernel.graph is None else kernel.graph.compile_id
+    return "" if compile_id is None else roots.get(compile_id, "")
+
+
+def _places(operations: Sequence[InductorOperation], root: str) -> dict[_Place, float]:
+    """The part of a kernel's time that each place has."""
+    found: dict[_Place, float] = defaultdict(float)
+    for operation, part in parts(operations):
+        found[operation.stack, module_path(operation.module, root)] += part
+    return found
+
+
+def _profiled(kernel: _Kernel, places: dict[_Place, float], call_us: float) -> ProfiledKernel:
+    lines: dict[CodeLine, float] = defaultdict(float)
+    for (stack, _), part in places.items():
+        lines[CodeLine(file=stack[-1].file, line=stack[-1].line)] += part
+    named = [each.operation for each in kernel.operations] or ([kernel.launched_by] if kernel.launched_by else [])
+    return ProfiledKernel(
+        name=kernel.name,
+        kind=kernel.kind,
+        phase=kernel.phase,
+        operations=tuple(dict.fromkeys(map(operation_name, named))),
+        operation_count=len(kernel.operations),
+        lines=tuple(sorted(lines, key=lambda line: -lines[line])),
+        calls=len(kernel.runs),
+        time_us=kernel.us,
+        share=kernel.us / call_us,
+        bytes=_sum(kernel.bytes),
+        flops=_sum(kernel.flops),
+        dtype=kernel.dtype,
+        compile_id=None if kernel.graph is None else kernel.graph.compile_id,
+        graph=None if kernel.graph is None else kernel.graph.graph,
+    )
+
+
+def _sum(values: Sequence[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None
+
+
+def operation_name(operation: str) -> str:
+    """An operation without its overload, such as ``aten.gelu``."""
+    return _OVERLOAD.sub("", operation) if operation.count(".") > 1 else operation
+
+
+def module_path(path: str | None, root: str = "") -> str | None:
+    """A module's path in the target, such as ``layers.0``, empty for the target itself; None if it isn't known.
+
+    Args:
+        path: As torch has it, such as ``L['self'].layers.0``.
+        root: What it begins with.
+    """
+    own = "" if path is None else _SELF.sub("", expression(path))
+    return ".".join(part for part in (root, own) if part) if path is not None or root else None
+
+
+def _lines(parts: Sequence[TimePart], kernels: Sequence[ProfiledKernel], call_us: float) -> Iterable[ProfiledLine]:
+    by_line: dict[tuple[str, int], list[TimePart]] = defaultdict(list)
+    for part in parts:
+        by_line[part.stack[-1].file, part.stack[-1].line].append(part)
+    found = []
+    for (file, line), own in by_line.items():
+        times: dict[int, float] = defaultdict(float)
+        for part in own:
+            times[part.kernel] += part.us
+        phases = {phase: sum(us for each, us in times.items() if kernels[each].phase == phase) for phase in _PHASES}
+        found.append(
+            ProfiledLine(
+                file=file,
+                line=line,
+                text=next((part.stack[-1].text for part in own if part.stack[-1].text), None),
+                forward_us=phases["forward"],
+                backward_us=phases["backward"],
+                share=sum(phases.values()) / call_us,
+                kernels=tuple(sorted(times, key=lambda each: -times[each])),
+            )
+        )
+    return sorted(found, key=lambda line: -line.share)
+
+
+_PHASES: tuple[ProfilePhase, ...] = ("forward", "backward")
+
+
+def _modules(parts: Iterable[TimePart], kernels: Sequence[ProfiledKernel]) -> Iterable[ProfiledModule]:
+    """Each module with what is in it; what is in none is the target's own."""
+    times: dict[str, dict[ProfilePhase, float]] = defaultdict(lambda: dict.fromkeys(_PHASES, 0.0))
+    for part in parts:
+        names = [name for name in (part.module or "").split(".") if name]
+        for depth in range(len(names) + 1):
+            times[".".join(names[:depth])][kernels[part.kernel].phase] += part.us
+    for path in sorted(times, key=_order):
+        yield ProfiledModule(path=path, forward_us=times[path]["forward"], backward_us=times[path]["backward"])
+
+
+def _order(path: str) -> list[tuple[int, str]]:
+    """Sort key: ``layers.2`` comes before ``layers.10``."""
+    return [(int(name), "") if name.isdigit() else (-1, name) for name in path.split(".")]

@@ -1,0 +1,128 @@
+"""Judges what each kernel waits for, by what it reached beside what the device reaches.
+
+Comes in: kernels with their time, bytes and floating-point operations, and the calibration. Goes out: the same kernels
+with rates, shares and what binds them.
+
+The bytes are those that a kernel must move at least, and the calibration is what a good kernel reaches in practice. So
+a kernel at half of either is bound by it. One that is far from both is bound by neither: a short one has no time to
+reach anything, since it takes some microseconds to start and to end; for a long one the reason is unknown, such as
+arithmetic that isn't a matrix product, or accesses that jump through memory.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from graphdoctor.facts.profile import BoundBy, ProfiledKernel, ProfiledLine, TimePart
+from graphdoctor.facts.profiled import Calibration, Device
+
+NEAR = 0.25
+"""Of what the device reaches: as close as a kernel must come to it to be bound by it. Nsight Compute takes 60% of a
+GPU's peak, and what it counts is all that is moved; kernels often read twice or more what they must read once."""
+
+_BOUND = 0.5
+"""A short kernel that comes as close as this had enough to do."""
+
+_STARTING_US: Mapping[Device, float] = {"cuda": 5.0, "cpu": 10.0}
+"""What a kernel takes at least to start and end: on a GPU its blocks, on a CPU its threads."""
+
+_ALONE_US = 1.0
+"""The same of a single thread, with the profiler's range around it."""
+
+_SHORT = 2.0
+"""A kernel of less than so many times that spends half of its time on starting and ending."""
+
+TF32 = "tf32"
+
+
+def judged(
+    kernels: Iterable[ProfiledKernel], calibration: Calibration | None, device: Device
+) -> tuple[ProfiledKernel, ...]:
+    """Kernels with what they reached, and what they wait for.
+
+    Args:
+        kernels: As they were measured.
+        calibration: What the device reaches; None if it wasn't measured. One that isn't steady is as good as none.
+        device: Whose kernels they are.
+    """
+    if calibration is not None and not calibration.is_steady:
+        calibration = None
+    return tuple(_judged(kernel, calibration, device) for kernel in kernels)
+
+
+def _judged(kernel: ProfiledKernel, calibration: Calibration | None, device: Device) -> ProfiledKernel:
+    if not kernel.time_us:
+        return kernel
+    # Bytes in a microsecond are megabytes in a second.
+    gb_per_s = None if kernel.bytes is None else kernel.bytes / kernel.time_us / 1e3
+    tflops_per_s = None if kernel.flops is None else kernel.flops / kernel.time_us / 1e6
+    bandwidth = _share(gb_per_s, None if calibration is None else calibration.copy_gb_per_s)
+    compute = _share(tflops_per_s, None if calibration is None else _product_rate(kernel, calibration))
+    return kernel.model_copy(
+        update={
+            "gb_per_s": gb_per_s,
+            "tflops_per_s": tflops_per_s,
+            "bandwidth_share": bandwidth,
+            "compute_share": compute,
+            "bound_by": _bound_by(kernel, bandwidth, compute, _starting_us(calibration, device)),
+        }
+    )
+
+
+def _share(reached: float | None, possible: float | None) -> float | None:
+    return reached / possible if reached is not None and possible else None
+
+
+def _product_rate(kernel: ProfiledKernel, calibration: Calibration) -> float | None:
+    """What matrix products of the kernel's dtype reach."""
+    rates = calibration.matmul_tflops_per_s
+    if kernel.dtype == "float32" and TF32 in rates and is_convolution(kernel):
+        return rates[TF32]
+    return rates.get(kernel.dtype or "")
+
+
+def is_convolution(kernel: ProfiledKernel) -> bool:
+    """It computes a convolution or its gradients."""
+    return any("convolution" in name for name in kernel.operations)
+
+
+def _starting_us(calibration: Calibration | None, device: Device) -> float:
+    is_alone = device == "cpu" and calibration is not None and calibration.threads == 1
+    return _ALONE_US if is_alone else _STARTING_US[device]
+
+
+def _bound_by(
+    kernel: ProfiledKernel, bandwidth: float | None, compute: float | None, starting_us: float
+) -> BoundBy | None:
+    if kernel.kind == "communication":
+        return "communication"
+    reached = max(bandwidth or 0.0, compute or 0.0)
+    is_short = kernel.time_us / kernel.calls < _SHORT * starting_us
+    if is_short and reached < _BOUND:
+        return "latency"
+    if kernel.kind == "copy":
+        return "memory"
+    if reached < NEAR:
+        return None
+    return "memory" if (bandwidth or 0.0) >= (compute or 0.0) else "compute"
+
+
+def with_bounds(
+    lines: Iterable[ProfiledLine], parts: Iterable[TimePart], kernels: Sequence[ProfiledKernel]
+) -> tuple[ProfiledLine, ...]:
+    """Lines with what most of their time waits for; None where that is unknown for most of it.
+
+    Args:
+        lines: Lines.
+        parts: What lines have of kernels.
+        kernels: As they were judged.
+    """
+    times: dict[tuple[str, int], dict[BoundBy | None, float]] = defaultdict(lambda: defaultdict(float))
+    for part in parts:
+        times[part.stack[-1].file, part.stack[-1].line][kernels[part.kernel].bound_by] += part.us
+    return tuple(line.model_copy(update={"bound_by": _most(times[line.file, line.line])}) for line in lines)
+
+
+def _most(times: Mapping[BoundBy | None, float]) -> BoundBy | None:
+    return max(times, key=lambda each: times[each], default=None)

@@ -1,0 +1,284 @@
+"""Where ranks agree and where they part: their reports in, a row for each compile out.
+
+Compiles of several ranks are one row if they are of the same function, of the same frame of it in the order in which
+frames began, and of the same number among its compiles. A rank that compiles one function more has other frame ids
+from there on, so ids alone would call everything after it different.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from graphdoctor.facts.job import (
+    Aspect,
+    CacheGroup,
+    CompileAgreement,
+    Divergence,
+    DivergentValue,
+    RankCompile,
+    RankGroup,
+    RankReport,
+)
+from graphdoctor.facts.marks import CacheAnswer
+
+Key = tuple[str, str, int, int | None, int, int]
+"""File name, function, line, where it resumes, which frame of it, which compile of that frame."""
+
+MISSING = "-"
+"""Stands for the value of a rank without the compile."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One compile on the ranks that have it.
+
+    Args:
+        key: What the ranks' compiles have in common.
+        found: The compile on each rank that has it.
+    """
+
+    key: Key
+    found: Mapping[int, RankCompile]
+
+    @property
+    def first(self) -> RankCompile:
+        """The compile on the first rank that has it."""
+        return self.found[min(self.found)]
+
+
+def rows_of(ranks: Sequence[RankReport]) -> list[Row]:
+    """All compiles of all ranks, each once, in the order of the first rank; others where that one has them not."""
+    found: dict[Key, dict[int, RankCompile]] = defaultdict(dict)
+    orders: list[list[Key]] = []
+    for report in ranks:
+        order: list[Key] = []
+        for key, compile_ in _keyed(report.compiles):
+            found[key][report.rank] = compile_
+            order.append(key)
+        orders.append(order)
+    return [Row(key, found[key]) for key in _merged(orders)]
+
+
+def _keyed(compiles: Iterable[RankCompile]) -> Iterator[tuple[Key, RankCompile]]:
+    numbers: Counter[tuple[str, str, int, int | None, int]] = Counter()
+    for compile_ in compiles:
+        place = compile_.location
+        # Machines of one job can have the same program in other folders.
+        name = place.file.rpartition("/")[2]
+        frame = (name, compile_.function, place.line, compile_.resumes_at, compile_.occurrence)
+        yield (*frame, numbers[frame]), compile_
+        numbers[frame] += 1
+
+
+def _merged(orders: Sequence[Sequence[Key]]) -> Iterator[Key]:
+    """Each key once; one that comes only in a later order goes behind the key that it follows there."""
+    after: dict[Key | None, list[Key]] = defaultdict(list)
+    known: set[Key] = set()
+    for order in orders:
+        before: Key | None = None
+        for key in order:
+            if key not in known:
+                known.add(key)
+                after[before].append(key)
+            before = key
+    waiting = list(after[None])
+    while waiting:
+        key = waiting.pop()
+        yield key
+        # What later orders add comes first: the rest of the first order follows behind it.
+        waiting += after[key]
+
+
+def agreement_of(row: Row, ranks: Sequence[int]) -> CompileAgreement:
+    """One row of the matrix.
+
+    Args:
+        row: The compile.
+        ranks: All ranks.
+    """
+    made = _made(row)
+    groups: dict[Hashable, list[int]] = defaultdict(list)
+    for rank in ranks:
+        groups[made.get(rank)].append(rank)
+    ordered = sorted(groups.values(), key=lambda group: (-len(group), group))
+    caches: dict[CacheAnswer | None, list[int]] = defaultdict(list)
+    for rank, compile_ in sorted(row.found.items()):
+        caches[compile_.mark.cache].append(rank)
+    differing = list(_differing(row, ordered))
+    durations = {rank: found.duration_s for rank, found in row.found.items() if found.duration_s is not None}
+    first = row.first
+    return CompileAgreement(
+        compile=first.compile_id,
+        function=first.function,
+        location=first.location,
+        resumes_at=first.resumes_at,
+        groups=tuple(_group(row, group, differs) for group, differs in zip(ordered, differing, strict=True)),
+        agree=len(ordered) == 1,
+        differs_in=tuple(_aspects(row, ranks)),
+        caches=tuple(CacheGroup(ranks=tuple(group), cache=cache) for cache, group in caches.items())
+        if len(caches) > 1
+        else (),
+        duration_s=(min(durations.values()), max(durations.values())) if durations else None,
+        slowest=max(durations, key=lambda rank: durations[rank]) if len(durations) > 1 else None,
+    )
+
+
+def _made(row: Row) -> Mapping[int, Hashable]:
+    """All that ranks must have in common to agree, of each rank that has the compile."""
+    values = [_values(row, aspect) for aspect in _VALUES]
+    return {rank: tuple(of_rank[rank] for of_rank in values) for rank in row.found}
+
+
+def _values(row: Row, aspect: Aspect) -> Mapping[int, Hashable]:
+    """What each rank has there; one of which the log doesn't tell, as of a graph from a cache, has what most have.
+
+    What is unknown is no difference.
+    """
+    found = {rank: _VALUES[aspect](compile_) for rank, compile_ in sorted(row.found.items())}
+    known = Counter(value for value in found.values() if value is not None)
+    usual = max(known, key=lambda value: known[value], default=None)
+    return {rank: usual if value is None else value for rank, value in found.items()}
+
+
+def _differing(row: Row, groups: Sequence[Sequence[int]]) -> Iterator[tuple[Aspect, ...]]:
+    """In what each group differs from the largest that has the compile."""
+    if len(groups) == 1:
+        yield ()
+        return
+    values = {aspect: _values(row, aspect) for aspect in _VALUES}
+    usual = next(group[0] for group in groups if group[0] in row.found)
+    for first, *_ in groups:
+        if first in row.found:
+            yield tuple(aspect for aspect, of_rank in values.items() if of_rank[first] != of_rank[usual])
+        else:
+            yield ("presence",)
+
+
+def _group(row: Row, ranks: Sequence[int], differs_in: tuple[Aspect, ...]) -> RankGroup:
+    if ranks[0] not in row.found:
+        return RankGroup(ranks=tuple(ranks), compile_id=None, differs_in=differs_in)
+    first, marks = row.found[ranks[0]], [row.found[rank].mark for rank in ranks]
+    return RankGroup(
+        ranks=tuple(ranks),
+        compile_id=first.compile_id,
+        outcome=first.outcome,
+        graph=first.mark.graph,
+        guards=next((mark.guards for mark in marks if mark.guards is not None), None),
+        causes=first.causes,
+        collectives=next((mark.collectives for mark in marks if mark.collectives is not None), None),
+        differs_in=differs_in,
+    )
+
+
+_VALUES: Mapping[Aspect, Callable[[RankCompile], Hashable]] = {
+    "outcome": lambda compile_: compile_.outcome,
+    "operations": lambda compile_: compile_.mark.operations,
+    "sizes": lambda compile_: compile_.mark.graph,
+    "collectives": lambda compile_: compile_.mark.collectives,
+    "causes": lambda compile_: compile_.changed,
+    "guards": lambda compile_: compile_.mark.guards,
+    "estimates": lambda compile_: compile_.mark.estimates,
+}
+"""What ranks that agree have in common, the gravest first."""
+
+
+def _aspects(row: Row, ranks: Sequence[int]) -> Iterator[Aspect]:
+    if len(row.found) < len(ranks):
+        yield "presence"
+    for aspect in _VALUES:
+        if len(set(_values(row, aspect).values())) > 1:
+            yield aspect
+    if len({compile_.mark.cache for compile_ in row.found.values()}) > 1:
+        yield "cache"
+
+
+def first_divergence(rows: Sequence[Row], agreement: Sequence[CompileAgreement]) -> Divergence | None:
+    """The first row on which ranks don't agree; None if they agree on all.
+
+    Args:
+        rows: All compiles.
+        agreement: What came of each.
+    """
+    for row, found in zip(rows, agreement, strict=True):
+        if not found.agree:
+            what = found.differs_in[0]
+            groups = [group.ranks for group in found.groups]
+            if what != "presence":
+                # Ranks can differ in more than the first of it.
+                groups = _groups_by(row, what)
+            return Divergence(
+                compile=found.compile,
+                function=found.function,
+                location=found.location,
+                resumes_at=found.resumes_at,
+                ranks=tuple(sorted(rank for group in groups[1:] for rank in group)),
+                what=what,
+                values=tuple(DivergentValue(ranks=group, value=_value(row, group[0], what)) for group in groups),
+            )
+    return None
+
+
+def _groups_by(row: Row, what: Aspect) -> list[tuple[int, ...]]:
+    groups: dict[Hashable, list[int]] = defaultdict(list)
+    for rank, value in _values(row, what).items():
+        groups[value].append(rank)
+    return [tuple(group) for group in sorted(groups.values(), key=lambda group: (-len(group), group))]
+
+
+def _value(row: Row, rank: int, what: Aspect) -> str:
+    """What a rank has there, as far as its report tells; texts come from its recording (``texts.py``)."""
+    compile_ = row.found.get(rank)
+    if compile_ is None:
+        return MISSING
+    match what:
+        case "presence":
+            return "; ".join(compile_.causes) or compile_.outcome
+        case "outcome":
+            return compile_.outcome
+        case "collectives":
+            return ", ".join(compile_.mark.collectives or ()) or "none"
+        case "causes":
+            return "; ".join(compile_.causes) or "no recompile"
+        case _:
+            return str(_VALUES[what](compile_))
+
+
+def needs_texts(divergence: Divergence) -> bool:
+    """Whether what differs is known as a digest only."""
+    return divergence.what in ("operations", "sizes", "guards")
+
+
+def with_texts(divergence: Divergence, texts: Sequence[str]) -> Divergence:
+    """A divergence whose values are the first lines that differ, in the place of digests.
+
+    Args:
+        divergence: One that ``needs_texts``.
+        texts: The printed graph or guards of one rank of each group; the first two are compared.
+    """
+    pairs = zip(*(text.splitlines() for text in texts), strict=False)
+    differing = next((lines for lines in pairs if len(set(lines)) > 1), None)
+    if differing is None:
+        # One goes on where another ends.
+        shortest = min(len(text.splitlines()) for text in texts)
+        differing = tuple([*text.splitlines(), MISSING][shortest] if text else MISSING for text in texts)
+    values = (
+        value.model_copy(update={"value": line.strip()})
+        for value, line in zip(divergence.values, _narrowed(differing), strict=True)
+    )
+    return divergence.model_copy(update={"values": tuple(values)})
+
+
+_ANNOTATED = re.compile(r'(\w+): "([^"]*)"')
+
+
+def _narrowed(lines: Sequence[str]) -> Sequence[str]:
+    """Of lines of graphs that differ in the shape of one value alone, that value."""
+    if len({_ANNOTATED.sub(r"\1", line) for line in lines}) > 1:
+        return lines
+    for found in zip(*(_ANNOTATED.findall(line) for line in lines), strict=False):
+        if len(set(found)) > 1:
+            return [f"{name}: {shape}" for name, shape in found]
+    return lines

@@ -1,0 +1,407 @@
+"""Compares two surveys. Comes in: two reports. Goes out: a ``SurveyComparison``.
+
+Rows are matched by name and variant. A count, a status or a finding that got worse is a regression; a speed-up only if
+the intervals don't touch and the difference is more than the noise of both machines. Times of one process and peak
+memory are single measurements, which are noted and never a regression.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Literal
+
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.check import FailOn
+from graphdoctor.facts.diagnosis import Severity
+from graphdoctor.facts.survey import SurveyCause, SurveyReport, SurveyRow, SurveyStatus
+from graphdoctor.facts.survey_comparison import (
+    SURVEY_VERDICTS,
+    ComparedPiece,
+    ComparedVariant,
+    SurveyAspect,
+    SurveyChange,
+    SurveyComparison,
+    SurveyMeasure,
+    SurveyMismatch,
+    SurveyVerdict,
+    side_of,
+)
+from graphdoctor.studies.survey.causes import shared_causes
+from graphdoctor.studies.survey.means import mean_speedup
+from graphdoctor.trials.confidence import PROCESSES_DIFFER
+
+_RAN: tuple[SurveyStatus, ...] = ("ok", "wrong", "not_compiled")
+"""Statuses of pieces that made all of their calls, so that what was measured is whole."""
+_COUNTS: tuple[SurveyMeasure, ...] = ("break_sites", "skipped_frames", "recompiles", "frames_over_limit")
+_FLAGS: tuple[tuple[SurveyMeasure, Severity], ...] = (
+    ("correct", "error"),
+    ("exports", "error"),
+    ("is_steady", "warning"),
+)
+"""What is good if it is true, and how bad it is if it no longer is."""
+_EXPECTED: tuple[SurveyMeasure, ...] = (*_COUNTS, "coverage", "speedup", "correct", "exports")
+"""What must not become unknown."""
+_ASKED_BY: Mapping[SurveyMeasure, str] = {"speedup": "bench", "correct": "bench", "exports": "export"}
+"""Of these, what only an option of the survey measures."""
+_COVERAGE_NOISE = 0.01
+"""As for ``check``: coverage that falls by no more than this hasn't fallen."""
+_NOTED: tuple[tuple[SurveyMeasure, float, float], ...] = (
+    ("call_us", 1.2, 0.0),
+    ("compile_cold_s", 1.3, 1.0),
+    ("compile_s", 1.3, 1.0),
+    ("peak_memory_bytes", 1.1, 16 * 1024**2),
+)
+"""Single measurements: the ratio, and the difference in their own unit, from which on they are worth a note."""
+_PLACES: tuple[tuple[SurveyAspect, str], ...] = (
+    ("torch", "torch"),
+    ("device", "device"),
+    ("host", "host"),
+    ("python", "python"),
+    ("library", "library"),
+)
+_MOST_PAIRS = 3
+"""More pairs of values than these are only counted."""
+
+_Key = tuple[str, str]
+_Pairs = Sequence[tuple[SurveyRow, SurveyRow]]
+
+
+def compare_surveys(
+    before: SurveyReport,
+    after: SurveyReport,
+    *,
+    version: str,
+    paths: tuple[str | None, str | None] = (None, None),
+    folder: str | None = None,
+    fail_on: FailOn = "warning",
+) -> SurveyComparison:
+    """Compare two surveys.
+
+    Args:
+        before: The first.
+        after: The second.
+        version: This graphdoctor's.
+        paths: What the user named.
+        folder: Path from the root of the git repository to the working directory; None at the root and outside any.
+        fail_on: The lowest severity of what got worse that fails the comparison.
+
+    Raises:
+        GraphDoctorError: They have no piece in common.
+    """
+    old, new = ({row.key: row for row in report.rows} for report in (before, after))
+    pairs = [(old[key], row) for key, row in new.items() if key in old]
+    if not pairs:
+        raise GraphDoctorError(
+            "The two surveys have no piece in common.",
+            hint="diff matches pieces by the name of the target and of the variant.",
+        )
+    unasked = _unasked(after)
+    pieces = [_piece(*pair, unasked) for pair in pairs]
+    differing = [piece for piece in pieces if piece.verdict != "unchanged"]
+    return SurveyComparison(
+        graphdoctor_version=version,
+        before=side_of(before, paths[0]),
+        after=side_of(after, paths[1]),
+        folder=folder,
+        fail_on=fail_on,
+        mismatches=tuple(_mismatches(before, after, pairs)),
+        variants=tuple(_variants(after, pairs)),
+        pieces=tuple(sorted(differing, key=lambda piece: SURVEY_VERDICTS.index(piece.verdict))),
+        unchanged=len(pieces) - len(differing),
+        still_failing=sum(not one.is_passed and not other.is_passed for one, other in pairs),
+        noisy=sum(piece.is_noisy for piece in pieces),
+        added=tuple(row for key, row in new.items() if key not in old),
+        gone=tuple(row for key, row in old.items() if key not in new),
+        new_causes=shared_causes(_with_new_causes(piece) for piece in pieces),
+    )
+
+
+# One piece.
+
+
+def _piece(before: SurveyRow, after: SurveyRow, unasked: Collection[SurveyMeasure]) -> ComparedPiece:
+    worse, better, noted = _statuses(before, after)
+    if before.status != after.status or after.status not in _RAN or not (before.is_judged and after.is_judged):
+        return _judged(
+            ComparedPiece(
+                before=before,
+                after=after,
+                verdict="unchanged",
+                worse=tuple(worse),
+                better=tuple(better),
+                noted=tuple(noted),
+                is_unjudged=before.is_judged and not after.is_judged,
+            )
+        )
+    for direction, change in (*_numbers(before, after), *_causes(before, after)):
+        (worse if direction == "worse" else better).append(change)
+    missing = (
+        name
+        for name in _EXPECTED
+        if name not in unasked and getattr(before, name) is not None and getattr(after, name) is None
+    )
+    order: tuple[Severity, ...] = ("error", "warning", "info")
+    return _judged(
+        ComparedPiece(
+            before=before,
+            after=after,
+            verdict="unchanged",
+            worse=tuple(sorted(worse, key=lambda change: order.index(change.severity))),
+            better=tuple(better),
+            noted=(*noted, *_single_measurements(before, after)),
+            unknown=tuple(missing),
+            is_noisy=_are_timed(before, after) and _least(before, after) is None,
+        )
+    )
+
+
+def _judged(piece: ComparedPiece) -> ComparedPiece:
+    return piece.model_copy(update={"verdict": _verdict(piece)})
+
+
+def _verdict(piece: ComparedPiece) -> SurveyVerdict:
+    if piece.is_unjudged or piece.unknown:
+        return "unknown"
+    if piece.counting:
+        return "failing" if any(change.kind == "status" for change in piece.counting) else "worse"
+    if piece.worse or any(change.is_flaky for change in piece.noted):
+        return "flaky"
+    if piece.better:
+        return "fixed" if any(change.kind == "status" for change in piece.better) else "better"
+    return "changed" if piece.noted else "unchanged"
+
+
+_Changes = tuple[list[SurveyChange], list[SurveyChange], list[SurveyChange]]
+
+
+def _statuses(before: SurveyRow, after: SurveyRow) -> _Changes:
+    """What became worse, better, or different in how it came out."""
+    change = SurveyChange(kind="status", before=before.status, after=after.status, is_flaky=_is_flaky(before, after))
+    if not after.is_judged:
+        return [], [], [change] if before.is_judged or before.status != after.status else []
+    if after.is_passed:
+        if before.is_passed:
+            return [], [], [change] if after.is_flaky and not before.is_flaky else []
+        return [], [change], []
+    is_newly_wrong = after.status == "wrong" and before.status != "wrong" and before.is_judged
+    if before.is_passed or is_newly_wrong:
+        return [change.model_copy(update={"severity": "error"})], [], []
+    is_same = (before.status, before.stage, before.error_type) == (after.status, after.stage, after.error_type)
+    return [], [], [] if is_same else [change]
+
+
+def _is_flaky(before: SurveyRow, after: SurveyRow) -> bool:
+    """Whether how it came out may be chance: its attempts differ, or it once came out so before."""
+    return after.is_flaky or after.status in before.earlier
+
+
+_Direction = Literal["worse", "better"]
+
+
+def _numbers(before: SurveyRow, after: SurveyRow) -> Iterator[tuple[_Direction, SurveyChange]]:
+    for name in _COUNTS:
+        one, other = getattr(before, name), getattr(after, name)
+        if one is not None and other is not None and one != other:
+            yield _change(name, "warning", one, other, is_worse=other > one)
+    one, other = before.coverage, after.coverage
+    if one is not None and other is not None and abs(one - other) > _COVERAGE_NOISE:
+        yield _change("coverage", "warning", one, other, is_worse=other < one)
+    for name, severity in _FLAGS:
+        was, now = getattr(before, name), getattr(after, name)
+        if was is not None and now is not None and was != now:
+            yield _change(name, severity, was, now, is_worse=was)
+    yield from _speeds(before, after)
+
+
+def _change(
+    name: SurveyMeasure, severity: Severity, before: float, after: float, *, is_worse: bool
+) -> tuple[_Direction, SurveyChange]:
+    change = SurveyChange(kind=name, severity=severity if is_worse else "info", before=before, after=after)
+    return "worse" if is_worse else "better", change
+
+
+def _speeds(before: SurveyRow, after: SurveyRow) -> Iterator[tuple[_Direction, SurveyChange]]:
+    """A change of the speed-up, if it is beyond noise."""
+    least = _least(before, after)
+    if least is None or not _are_timed(before, after):
+        return
+    one, other = before.speedup or 0.0, after.speedup or 0.0
+    is_slower = (after.speedup_high or 0.0) < (before.speedup_low or 0.0)
+    is_faster = (after.speedup_low or 0.0) > (before.speedup_high or 0.0)
+    if (is_slower or is_faster) and abs(math.log(one / other)) > least:
+        yield _change("speedup", "warning", one, other, is_worse=is_slower)
+
+
+def _are_timed(before: SurveyRow, after: SurveyRow) -> bool:
+    numbers = [number for row in (before, after) for number in (row.speedup, row.speedup_low, row.speedup_high)]
+    return all(number is not None and number > 0 for number in numbers)
+
+
+def _least(before: SurveyRow, after: SurveyRow) -> float | None:
+    """The difference of logarithms that both machines' noise can make together; None if one was noisy or unknown."""
+    noise = 0.0
+    for row in (before, after):
+        if row.is_noisy is not False:
+            return None
+        noise += abs(math.log(row.noise)) if row.noise else 0.0
+    return max(PROCESSES_DIFFER, noise)
+
+
+def _single_measurements(before: SurveyRow, after: SurveyRow) -> Iterator[SurveyChange]:
+    # A bench measures memory and compile times in another way than a run without one.
+    is_alike = (before.compile_cold_s is None) == (after.compile_cold_s is None)
+    for name, ratio, least in _NOTED:
+        one, other = getattr(before, name), getattr(after, name)
+        if not is_alike or not one or not other:
+            continue
+        if name == "call_us" and _least(before, after) is None:
+            continue
+        if name == "compile_s" and after.compile_cold_s is not None:
+            continue
+        if max(one, other) / min(one, other) >= ratio and abs(one - other) >= least:
+            yield SurveyChange(kind=name, before=one, after=other)
+
+
+# Its findings.
+
+
+def _causes(before: SurveyRow, after: SurveyRow) -> Iterator[tuple[_Direction, SurveyChange]]:
+    """Findings that are new or gone. Torch's words, which are in a fingerprint, can differ between its versions."""
+    if before.break_sites is None or after.break_sites is None:
+        return
+    gone, new = list(before.causes), list(after.causes)
+    for identity in (_by_fingerprint, _by_place):
+        common = Counter(map(identity, gone)) & Counter(map(identity, new))
+        gone, new = _without(gone, Counter(common), identity), _without(new, Counter(common), identity)
+    for cause in new:
+        yield "worse", SurveyChange(kind="cause", severity=cause.severity, cause=cause)
+    for cause in gone:
+        yield "better", SurveyChange(kind="cause", cause=cause)
+
+
+_Identity = tuple[str | None, ...]
+
+
+def _by_fingerprint(cause: SurveyCause) -> _Identity:
+    return (cause.fingerprint,)
+
+
+def _by_place(cause: SurveyCause) -> _Identity:
+    return cause.code, cause.file, cause.function, cause.text or str(cause.line)
+
+
+def _without(
+    causes: Iterable[SurveyCause], matched: Counter[_Identity], identity: Callable[[SurveyCause], _Identity]
+) -> list[SurveyCause]:
+    left = []
+    for cause in causes:
+        if matched[identity(cause)]:
+            matched[identity(cause)] -= 1
+        else:
+            left.append(cause)
+    return left
+
+
+def _with_new_causes(piece: ComparedPiece) -> SurveyRow:
+    causes = tuple(change.cause for change in piece.worse if change.cause is not None)
+    return piece.after.model_copy(update={"causes": causes})
+
+
+# The surveys as a whole.
+
+
+def _unasked(after: SurveyReport) -> frozenset[SurveyMeasure]:
+    """What the second survey wasn't asked to measure, and has of no row."""
+    return frozenset(
+        name
+        for name, option in _ASKED_BY.items()
+        if not after.options.get(option) and all(getattr(row, name) is None for row in after.rows)
+    )
+
+
+def _mismatches(before: SurveyReport, after: SurveyReport, pairs: _Pairs) -> Iterator[SurveyMismatch]:
+    for aspect, name in _PLACES:
+        found = [(getattr(one, name), getattr(other, name)) for one, other in pairs]
+        yield from _differing(aspect, [pair for pair in found if None not in pair])
+    # A catalog writes programs of their own for each version of its library.
+    targets = [(one.target, other.target) for one, other in pairs if one.library == other.library]
+    yield from _differing("target", targets)
+    yield from _differing("dtype", [(one.dtype, other.dtype) for one, other in pairs])
+    yield from _differing("batch", [(_text(one.batch), _text(other.batch)) for one, other in pairs])
+    calls = [(one.calls, other.calls) for one, other in pairs if one.calls is not None and other.calls is not None]
+    yield from _differing("calls", [(str(one), str(other)) for one, other in calls])
+    yield from _settings("options", before.options, after.options)
+    old = {variant.name: variant for variant in before.variants}
+    for variant in after.variants:
+        known = old.get(variant.name)
+        if known is not None and (known.settings, known.python) != (variant.settings, variant.python):
+            texts = [_settings_text({**one.settings, "python": one.python}) for one in (known, variant)]
+            yield SurveyMismatch(aspect="variant", name=variant.name, before=texts[0], after=texts[1])
+    if before.graphdoctor_version != after.graphdoctor_version:
+        yield SurveyMismatch(aspect="graphdoctor", before=before.graphdoctor_version, after=after.graphdoctor_version)
+    if before.shard != after.shard:
+        yield SurveyMismatch(aspect="shard", before=before.shard, after=after.shard)
+    counts = [f"{len(report.rows)} of {report.planned}" for report in (before, after)]
+    if any(len(report.rows) < report.planned for report in (before, after)):
+        yield SurveyMismatch(aspect="planned", before=counts[0], after=counts[1])
+    ran = [[row for row in report.rows if row.status in _RAN] for report in (before, after)]
+    for measure in _EXPECTED:
+        has = [any(getattr(row, measure) is not None for row in rows) for rows in ran]
+        if has[0] != has[1] and all(ran):
+            yield SurveyMismatch(
+                aspect="measured", name=measure, before="yes" if has[0] else None, after="yes" if has[1] else None
+            )
+
+
+def _differing(aspect: SurveyAspect, values: Iterable[tuple[str | None, str | None]]) -> Iterator[SurveyMismatch]:
+    counts = Counter(pair for pair in values if pair[0] != pair[1])
+    if len(counts) > _MOST_PAIRS:
+        yield SurveyMismatch(aspect=aspect, pieces=counts.total())
+        return
+    for (before, after), pieces in counts.items():
+        yield SurveyMismatch(aspect=aspect, before=before, after=after, pieces=pieces)
+
+
+def _settings(
+    aspect: SurveyAspect, before: Mapping[str, object], after: Mapping[str, object]
+) -> Iterator[SurveyMismatch]:
+    for name in sorted({*before, *after}):
+        if before.get(name) != after.get(name):
+            one, other = _text(before.get(name)), _text(after.get(name))
+            yield SurveyMismatch(aspect=aspect, name=name, before=one, after=other)
+
+
+def _settings_text(settings: Mapping[str, object]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in settings.items() if value is not None) or "none"
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _variants(after: SurveyReport, pairs: _Pairs) -> Iterator[ComparedVariant]:
+    for variant in after.variants:
+        own = [pair for pair in pairs if pair[1].variant == variant.name]
+        if not own:
+            continue
+        judged = [pair for pair in own if pair[0].is_judged or pair[1].is_judged]
+        passed = [pair for pair in judged if pair[0].is_passed and pair[1].is_passed]
+        timed = [pair for pair in passed if _are_timed(*pair)]
+        cold = [pair for pair in passed if None not in (pair[0].compile_cold_s, pair[1].compile_cold_s)]
+        yield ComparedVariant(
+            variant=variant.name,
+            pieces=len(own),
+            judged=len(judged),
+            passed_before=sum(one.is_passed for one, _ in judged),
+            passed_after=sum(other.is_passed for _, other in judged),
+            timed=len(timed),
+            speedup_before=mean_speedup(one for one, _ in timed),
+            speedup_after=mean_speedup(other for _, other in timed),
+            compile_cold_s_before=statistics.median([one.compile_cold_s or 0.0 for one, _ in cold]) if cold else None,
+            compile_cold_s_after=statistics.median([other.compile_cold_s or 0.0 for _, other in cold])
+            if cold
+            else None,
+        )

@@ -1,0 +1,333 @@
+"""Reads what is known below Dynamo: kernels, CUDA graphs, and caches on disk.
+
+Comes in: the probe's events, and torch's cache records by compile. Goes out: ``KernelShare``, ``CudaGraphs``,
+``Float32Precision``, ``CacheUse``, ``CacheBypass``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from graphdoctor.facts.kernels import (
+    CacheBypass,
+    CacheBypassKind,
+    CacheUse,
+    CudaGraphs,
+    CudaGraphSkip,
+    CudaGraphSkipKind,
+    Float32Precision,
+    KernelShare,
+)
+from graphdoctor.facts.recording import Graph, GraphInput
+from graphdoctor.probe.wire import CudaGraphFunctionRecord, CudaGraphInputRecord, CudaGraphsEvent, CudaGraphSkipRecord
+from graphdoctor.trace.events import Events
+
+_NO_DEVICE = "there is no CUDA device"
+_ON_CPU = "the graph runs on the CPU"
+
+_KINDS: tuple[tuple[str, CudaGraphSkipKind], ...] = (
+    ("mutated inputs", "mutation"),
+    ("input storage mutation", "mutation"),
+    ("cpu device", "cpu_device"),
+    ("multiple devices", "several_devices"),
+    ("symbolic shapes", "dynamic_shapes"),
+    ("incompatible op", "incompatible_op"),
+    ("control flow operator", "incompatible_op"),
+    ("not compatible with CUDA graphs", "incompatible_op"),
+    ("sparsity not handled", "incompatible_op"),
+    ("non-Tensor inputs", "non_tensor_input"),
+    ("re-recording limit", "rerecording"),
+    ("cpu ops", "cpu_device"),
+    ("DeviceCopy ops", "cpu_device"),
+    ("cross-device ops", "cpu_device"),
+    ("Conditional ops", "incompatible_op"),
+    ("Switch ops", "incompatible_op"),
+    ("unbacked binding ops", "incompatible_op"),
+    ("CUDAGraph-unsafe custom ops", "incompatible_op"),
+    ("dynamic shape ops", "dynamic_shapes"),
+    ("custom partition op", "disabled"),
+    ("override_cudagraphs", "disabled"),
+    ("cpp-wrapper", "disabled"),
+    ("uncached", "disabled"),
+)
+"""What torch's reasons contain, and what they mean (``torch/_inductor/cudagraph_utils.py``, ``output_code.py``,
+``compile_fx.py``, ``lowering.py``, ``scheduler.py`` and ``cudagraph_trees.py``, 2.11 to 2.15)."""
+
+_PLACEHOLDER = re.compile(r"arg(\d+)_1|primals_(\d+)")
+_STACK = "Found from"
+_STACK_LINE = re.compile(r'^\s*File "(.*?)", line (\d+)', re.MULTILINE)
+
+CacheName = Literal["fx_graph_cache", "aotautograd_cache"]
+CacheState = Literal["hit", "miss", "bypass"]
+CACHE_RECORDS: Mapping[str, tuple[CacheName, CacheState]] = {
+    f"{name}_{state}": (name, state)
+    for name in cast("tuple[CacheName, ...]", ("fx_graph_cache", "aotautograd_cache"))
+    for state in cast("tuple[CacheState, ...]", ("hit", "miss", "bypass"))
+}
+"""torch's records of what a cache did (``torch/_inductor/compile_fx.py`` and
+``torch/_functorch/_aot_autograd/autograd_cache.py``, 2.13)."""
+
+
+_BYPASSES: tuple[tuple[re.Pattern[str], CacheBypassKind], ...] = tuple(
+    (re.compile(pattern, re.DOTALL), kind)
+    for pattern, kind in cast(
+        "tuple[tuple[str, CacheBypassKind], ...]",
+        (
+            (r"Unsupported call_function target .*\b(?:autograd_function_apply|FunctionCtx)\b", "autograd_function"),
+            (r"HigherOrderOperator: autograd_function_apply\b", "autograd_function"),
+            (r"HigherOrderOperator: (?P<name>\w+)", "higher_order_operator"),
+            (
+                r"Unsupported call_function target .*module: torch\.ops\.higher_order,\s+Function name: (?P<name>\w+)",
+                "higher_order_operator",
+            ),
+            (
+                r"Unsupported call_function target .*module: (?P<module>\S+),\s+Function name: (?P<name>\w+)",
+                "function",
+            ),
+            (r"Unsupported call_function target (?:<(?:built-in )?(?:function|method) )?(?P<name>[\w.]+)", "function"),
+            (r"Unsupported call_method", "method"),
+            (r"context_fn does not have a cache_hash", "checkpoint_policy"),
+            (r"Unsupported (?:.* custom pass|_\w+_pass)", "custom_pass"),
+            (r"CustomRuntimeEstimator|CustomKnapsackSolver", "memory_budget"),
+            (r"freezing enabled|frozen constants|constant folding", "freezing"),
+            (r"FX graph cache is not enabled", "disabled"),
+            (r"unpicklable type (?P<name>\S+)", "unpicklable"),
+            (r"pickle non-standard op: (?P<name>[\w.:]+)", "unpicklable"),
+            (r"Failed to pickle|mkldnn tensors|torchbind objects", "unpicklable"),
+        ),
+    )
+)
+"""What torch's reasons contain, and what they mean (``torch/_functorch/_aot_autograd/autograd_cache.py``,
+``torch/_inductor/codecache.py`` and ``torch/fx/_graph_pickler.py``, 2.11 to 2.13)."""
+
+
+@dataclass(frozen=True)
+class CacheRecord:
+    """One answer of a cache.
+
+    Args:
+        compile_id: The compile that asked; its backward graph asks under the same.
+        cache: Which cache.
+        state: What it said.
+        reason: Why it was bypassed, in torch's words; None if it wasn't, or that is unknown.
+    """
+
+    compile_id: str | None
+    cache: CacheName
+    state: CacheState
+    reason: str | None = None
+
+
+def joined(uses: Iterable[CacheUse | None]) -> CacheUse | None:
+    """What the caches did in several processes; None if they were asked in none."""
+    known = [use for use in uses if use is not None]
+    if not known:
+        return None
+    return CacheUse(
+        hits=sum(use.hits for use in known),
+        misses=sum(use.misses for use in known),
+        bypasses=sum(use.bypasses for use in known),
+        bypass_reasons=tuple(dict.fromkeys(reason for use in known for reason in use.bypass_reasons)),
+    )
+
+
+def kernel_share(events: Events) -> KernelShare | None:
+    """The kernels of a steady call; None if they weren't measured."""
+    return KernelShare.model_validate(events.fields("kernels")) if "kernels" in events else None
+
+
+def float32_precision(events: Events) -> Float32Precision | None:
+    """What float32 computes with on CUDA; None if the program doesn't use CUDA, or if unknown."""
+    found = events.fields("float32_precision")
+    return Float32Precision.model_validate(found) if found else None
+
+
+def cuda_graphs(events: Events, graphs: Iterable[Graph]) -> CudaGraphs | None:
+    """What became of CUDA graphs; None if none were asked for.
+
+    Args:
+        events: The probe's.
+        graphs: Those that the backend got, whose inputs have names in the program.
+    """
+    if "cuda_graphs" not in events:
+        return None
+    event = cast("CudaGraphsEvent", events.fields("cuda_graphs"))
+    skipped = (_skip(record, has_device=event["has_device"]) for record in event["skipped"])
+    left_out = (_skip(record, has_device=True) for record in event.get("left_out", ()))
+    functions = event.get("functions")
+    inputs: dict[str | None, Sequence[GraphInput]] = {graph.compile_id: graph.inputs or () for graph in graphs}
+    found = {
+        "captured": event["captured"],
+        "skipped": [*map(vars, skipped)],
+        "left_out": [*map(vars, left_out)],
+        "partitions": event.get("partitions", []),
+        "functions": None if functions is None else [_function(each, inputs) for each in functions],
+    }
+    return CudaGraphs.model_validate(found)
+
+
+def _function(record: CudaGraphFunctionRecord, inputs: Mapping[str | None, Sequence[GraphInput]]) -> dict[str, object]:
+    named = inputs.get(record["compile_id"], ())
+    return {
+        **record,
+        "copied": [_input(each, named) for each in record["copied"]],
+        "moved": [_input(each, named) for each in record["moved"]],
+        "mutated": [
+            found.source
+            for placeholder in record["mutated"]
+            if (found := input_of(placeholder, None, named)) is not None and found.source is not None
+        ],
+    }
+
+
+def _input(record: CudaGraphInputRecord, inputs: Sequence[GraphInput]) -> dict[str, object]:
+    found = input_of(record["placeholder"], record["shape"], inputs)
+    source = None if found is None else found.source
+    return {"placeholder": record["placeholder"], "bytes": record["bytes"], "source": source}
+
+
+def input_of(placeholder: str, shape: Sequence[int] | None, inputs: Sequence[GraphInput]) -> GraphInput | None:
+    """The input of Dynamo's graph that a placeholder of AOTAutograd's is; None if it is none, or that is unknown.
+
+    AOTAutograd numbers them in the same order, ``arg0_1`` or ``primals_1`` being the first. It can drop one that is
+    given twice, so the shape must fit, too, where it is known.
+    """
+    number = _PLACEHOLDER.fullmatch(placeholder)
+    if number is None:
+        return None
+    at = int(number[1]) if number[1] else int(number[2]) - 1
+    if not 0 <= at < len(inputs):
+        return None
+    known = inputs[at].shape
+    if shape is None:
+        return inputs[at]
+    if known is None or len(known) != len(shape):
+        return None
+    fits = all(isinstance(size, str) or size == other for size, other in zip(known, shape, strict=True))
+    return inputs[at] if fits else None
+
+
+def _skip(record: CudaGraphSkipRecord, *, has_device: bool) -> CudaGraphSkip:
+    reason, compile_id = record.get("reason"), record.get("compile_id")
+    if reason is None:
+        # torch says nothing of a graph that has no CUDA device.
+        kind: CudaGraphSkipKind = "cpu_graph" if has_device else "no_device"
+        return CudaGraphSkip(kind=kind, reason=_ON_CPU if has_device else _NO_DEVICE, compile_id=compile_id)
+    places = _STACK_LINE.findall(reason)
+    return CudaGraphSkip(
+        kind=skip_kind(reason),
+        reason=_words(reason),
+        compile_id=compile_id,
+        file=places[-1][0] if places else None,
+        line=int(places[-1][1]) if places else None,
+    )
+
+
+def _words(reason: str) -> str:
+    """A reason without the stack after it."""
+    before, found, _ = reason.partition(_STACK)
+    return (before if found else reason.partition("\n")[0]).strip(" .\n")
+
+
+def plain_reason(reason: str) -> str | None:
+    """A reason in torch's fixed words alone, without anything of the program; None if they aren't known."""
+    words = next((text for text, _ in _KINDS if text in reason), None)
+    return None if words is None else f"skipping cudagraphs due to {words}"
+
+
+def skip_kind(reason: str) -> CudaGraphSkipKind:
+    """What a reason of torch's means."""
+    return next((kind for text, kind in _KINDS if text in reason), "other")
+
+
+def cache_use(records: Iterable[CacheRecord]) -> CacheUse | None:
+    """What the caches did, each graph counted once.
+
+    A graph asks AOTAutograd's cache, and Inductor's for its forward and its backward if that has none. It is found if
+    Inductor had nothing to compile for it.
+
+    Args:
+        records: In the order of the log.
+
+    Returns:
+        None if no cache was asked.
+    """
+    graphs = _by_graph(records)
+    states = [_state(graph) for graph in graphs]
+    reasons = (
+        record.reason
+        for graph, state in zip(graphs, states, strict=True)
+        if state == "bypass"
+        for record in graph
+        if record.reason
+    )
+    if not graphs:
+        return None
+    return CacheUse(
+        hits=states.count("hit"),
+        misses=states.count("miss"),
+        bypasses=states.count("bypass"),
+        bypass_reasons=tuple(dict.fromkeys(reasons)),
+    )
+
+
+def cache_bypasses(records: Iterable[CacheRecord]) -> tuple[CacheBypass, ...]:
+    """Why the caches leave graphs out, one for each reason of each graph.
+
+    Args:
+        records: In the order of the log.
+    """
+    found: list[CacheBypass] = []
+    for graph in _by_graph(records):
+        of_inductor = [record.state for record in graph if record.cache == "fx_graph_cache"]
+        is_code_kept = bool(of_inductor) and "bypass" not in of_inductor
+        reasons: dict[tuple[CacheBypassKind, str | None], CacheRecord] = {}
+        for record in graph:
+            if record.state == "bypass":
+                reasons.setdefault(bypass_kind(record.reason or ""), record)
+        found += [
+            CacheBypass(
+                compile_id=record.compile_id,
+                kind=kind,
+                subject=subject,
+                reason=record.reason,
+                is_code_kept=is_code_kept,
+            )
+            for (kind, subject), record in reasons.items()
+        ]
+    return tuple(found)
+
+
+def bypass_kind(reason: str) -> tuple[CacheBypassKind, str | None]:
+    """What a reason of torch's for leaving a graph out of a cache means, and whom it names."""
+    for pattern, kind in _BYPASSES:
+        if (match := pattern.search(reason)) is not None:
+            parts = match.groupdict()
+            named = ".".join(parts[part] for part in ("module", "name") if parts.get(part))
+            return kind, named or None
+    return "other", None
+
+
+def _by_graph(records: Iterable[CacheRecord]) -> list[list[CacheRecord]]:
+    """The records of each graph."""
+    graphs: list[list[CacheRecord]] = []
+    latest: dict[str | None, list[CacheRecord]] = {}
+    for record in records:
+        # DDP's optimizer makes several graphs in one compile; AOTAutograd's cache is asked once for each.
+        is_asked_again = record.cache == "aotautograd_cache" and any(
+            earlier.cache == record.cache for earlier in latest.get(record.compile_id, ())
+        )
+        if record.compile_id not in latest or is_asked_again:
+            latest[record.compile_id] = []
+            graphs.append(latest[record.compile_id])
+        latest[record.compile_id].append(record)
+    return graphs
+
+
+def _state(graph: Sequence[CacheRecord]) -> CacheState:
+    of_inductor = [record.state for record in graph if record.cache == "fx_graph_cache"]
+    states = of_inductor or [record.state for record in graph]
+    return "bypass" if "bypass" in states else "miss" if "miss" in states else "hit"

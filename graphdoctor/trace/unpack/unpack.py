@@ -1,0 +1,210 @@
+"""Writes each record of a recording's logs to a file, and an index that says which record became which file.
+
+Comes in: logs. Goes out: files, one folder for each compile, below one for each process if there are several. Reads
+each log once and keeps one record at a time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import orjson
+
+from graphdoctor.trace.artifact_names import compile_folder, safe_name, stem_and_suffix
+from graphdoctor.trace.folder import open_folder
+from graphdoctor.trace.gaps import log_gaps
+from graphdoctor.trace.grammar import LogDamage, Record, read_records
+from graphdoctor.trace.processes import ProcessLogs, find_processes
+from graphdoctor.trace.storage.log_file import LogFile
+from graphdoctor.trace.storage.places import Location
+from graphdoctor.trace.unpack.folder import INDEX, Folder
+from graphdoctor.trace.writers import Lane, Lanes
+
+FORMAT = 1
+"""Of the index."""
+
+_EVENTS = "chromium_events.json"
+"""Where the events of a process are, one list that trace viewers open; a log has hundreds of them for each compile."""
+_METRICS = "compilation_metrics"
+_UNFINISHED = f"{INDEX}.part"
+
+
+@dataclass
+class Unpacked:
+    """What was written.
+
+    Args:
+        files: Number of files, without the index.
+        bytes: Their size.
+        records: Number of records.
+        without_payload: Of these, the ones that are in the index alone.
+        damage: What couldn't be read.
+    """
+
+    files: int = 0
+    bytes: int = 0
+    records: int = 0
+    without_payload: int = 0
+    damage: LogDamage = field(default_factory=LogDamage)
+
+    @property
+    def problems(self) -> list[str]:
+        """What couldn't be read, in sentences."""
+        return [gap.message for gap in log_gaps(self.damage, {})]
+
+
+@dataclass
+class _Process:
+    """A process whose records come one after the other.
+
+    Args:
+        name: Its name in the index and the name of its folder; None if there is only one.
+        started: The compiles that have begun since the last reset of Dynamo.
+        reset: How many resets there were.
+    """
+
+    name: str | None
+    started: set[str] = field(default_factory=set)
+    reset: int = 0
+
+    def folder_of(self, record: Record) -> str:
+        """Where a record goes."""
+        compile_id = record.compile_id
+        if record.kind == "dynamo_start" and compile_id is not None and not record.attempt:
+            if compile_id in self.started:
+                self.reset, self.started = self.reset + 1, set()
+            self.started.add(compile_id)
+        return self.path(compile_folder(compile_id, self.reset if compile_id in self.started else 0))
+
+    def path(self, name: str) -> str:
+        """A path below the folder of this process."""
+        return name if self.name is None else f"{safe_name(self.name)}/{name}"
+
+
+def unpack(source: Location, into: Path, *, version: str, is_replacing: bool = False) -> Unpacked:
+    """Write each artifact of the logs to a file.
+
+    Args:
+        source: A recording's folder, a folder that ``TORCH_TRACE`` wrote, or one of its log files.
+        into: The folder to write to.
+        version: Of graphdoctor.
+        is_replacing: Write into a folder that has files, and replace those of the same names.
+
+    Raises:
+        GraphDoctorError: There are no logs at ``source``, or ``into`` can't be written.
+    """
+    processes = find_processes(open_folder(source).logs, main_pid=None)
+    done = Unpacked()
+    with Folder(into, is_replacing=is_replacing) as folder:
+        with folder.create(_UNFINISHED) as index:
+            index.write(f'{{"format":{FORMAT},"graphdoctor_version":{json.dumps(version)},"records":[\n'.encode())
+            for row in _rows(processes, folder, done):
+                index.write(b"" if done.records == 1 else b",\n")
+                index.write(row)
+            folder.end_lists()
+            _end(index, processes, done)
+        folder.finish(_UNFINISHED, INDEX)
+        done.files, done.bytes = folder.files - 1, folder.bytes
+    return done
+
+
+def _rows(processes: Sequence[ProcessLogs], folder: Folder, done: Unpacked) -> Iterator[bytes]:
+    """A line of the index for each record, whose payload is written by then."""
+    names = _Names(processes)
+    for log, of_log in names.by_log.items():
+        owners = {
+            Lane(process.pid, process.rank if process.writers else None): _Process(name) for process, name in of_log
+        }
+        lanes = Lanes(owners)
+        with log.open() as lines:
+            for record in read_records(lines, lambda _kind: True, done.damage):
+                lane = lanes.of(record)
+                if lane not in owners:
+                    owners[lane] = _Process(names.another(lane.rank))
+                yield _row(record, owners[lane], folder, done)
+
+
+class _Names:
+    """The names of processes: none for the only one, else ``rank1``, or ``p2`` if its rank is unknown.
+
+    Args:
+        processes: Those that are known, the main one first.
+    """
+
+    def __init__(self, processes: Sequence[ProcessLogs]) -> None:
+        self.by_log: dict[LogFile, list[tuple[ProcessLogs, str | None]]] = {}
+        self._count = 0
+        self._taken: set[str | None] = set()
+        for process in processes:
+            name = self.another(process.rank) if len(processes) > 1 else None
+            for log in process.logs:
+                self.by_log.setdefault(log, []).append((process, name))
+
+    def another(self, rank: int | None) -> str:
+        """The name of the next process."""
+        self._count += 1
+        ranked = None if rank is None else f"rank{rank}"
+        name = f"p{self._count}" if ranked is None or ranked in self._taken else ranked
+        self._taken.add(name)
+        return name
+
+
+def _row(record: Record, process: _Process, folder: Folder, done: Unpacked) -> bytes:
+    done.records += 1
+    row: dict[str, Any] = {"kind": record.kind, "compile_id": record.compile_id}
+    if process.name is not None:
+        row["process"] = process.name
+    where = process.folder_of(record)
+    if process.reset:
+        row["reset"] = process.reset
+    if record.raw is None and record.kind.endswith(_METRICS):
+        # 38 KB each, and torch writes them into the record itself.
+        record.raw = orjson.dumps(record.value, option=orjson.OPT_INDENT_2)
+        record.metadata = record.metadata | {record.kind: {}}
+    if record.raw is None:
+        done.without_payload += 1
+        row["file"] = None
+    else:
+        row["bytes"] = len(record.raw)
+        if record.kind == "chromium_event" and _is_json(record.raw):
+            row["file"] = process.path(_EVENTS)
+            row["item"] = folder.gather(row["file"], record.raw)
+        else:
+            row["file"] = folder.write(where, *stem_and_suffix(record), record.raw)
+    row["metadata"] = record.metadata
+    return _dumped(row)
+
+
+def _end(index: BinaryIO, processes: Sequence[ProcessLogs], done: Unpacked) -> None:
+    damage = done.damage
+    counts = {
+        "records": done.records,
+        "without_payload": done.without_payload,
+        "unreadable": damage.broken_records,
+        "altered": damage.altered_payloads,
+        "stray_lines": damage.stray_lines,
+    }
+    kinds = {kind: {"count": count, "bytes": size} for kind, (count, size) in sorted(damage.kinds.items())}
+    logs = list(dict.fromkeys(log.name for process in processes for log in process.logs))
+    ending = {"counts": counts, "kinds": kinds, "logs": logs, "problems": done.problems}
+    index.write(b"\n]," + _dumped(ending)[1:] + b"\n")
+
+
+def _is_json(raw: bytes) -> bool:
+    try:
+        orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return False
+    return True
+
+
+def _dumped(value: object) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        # Deeper than orjson writes, though not than it reads.
+        return json.dumps(value).encode("utf-8", "replace")

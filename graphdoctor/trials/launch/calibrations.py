@@ -1,0 +1,80 @@
+"""Keeps what profiles measured of this machine's devices: ``calibrations.json`` in the user's state folder.
+
+A device reaches the same in every program, so it is measured once for each torch, number of threads and precision.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from graphdoctor.facts.base import InvalidFactError
+from graphdoctor.facts.profiled import Calibration
+from graphdoctor.probe.wire import CalibrationRecord
+from graphdoctor.trials.launch.state import state_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_FILE = "calibrations.json"
+_MOST = 20
+"""Of so many devices, versions and settings; the oldest go."""
+
+
+def kept_calibrations() -> tuple[CalibrationRecord, ...]:
+    """What earlier profiles measured, the latest last; empty if there is nothing, or it can't be read."""
+    file = _file()
+    try:
+        found = json.loads(file.read_bytes()) if file is not None else []
+    except (OSError, ValueError):
+        return ()
+    return tuple(_valid(found if isinstance(found, list) else []))
+
+
+def keep_calibration(found: Calibration) -> None:
+    """Keep what a profile measured, in place of what was kept for the same; where nothing can be written, don't.
+
+    Args:
+        found: With the device, torch, threads and precision that it is for.
+    """
+    file = _file()
+    if file is None:
+        return
+    new = _record(found)
+    others = [each for each in kept_calibrations() if _is_for(each) != _is_for(new)]
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        written = file.with_name(f"{_FILE}.{os.getpid()}")
+        written.write_text(json.dumps([*others, new][-_MOST:]), encoding="utf-8")
+        written.replace(file)
+
+
+def _file() -> Path | None:
+    folder = state_folder()
+    return None if folder is None else folder / _FILE
+
+
+def _is_for(found: CalibrationRecord) -> tuple[object, ...]:
+    return found["device_name"], found["torch"], found["threads"], found["precision"]
+
+
+def _record(found: Calibration) -> CalibrationRecord:
+    return CalibrationRecord(
+        device_name=found.device_name,
+        torch=found.torch,
+        threads=found.threads,
+        precision=found.precision,
+        copy_gb_per_s=found.copy_gb_per_s,
+        matmul_tflops_per_s=dict(found.matmul_tflops_per_s),
+        launch_us=found.launch_us,
+    )
+
+
+def _valid(found: Iterable[object]) -> Iterator[CalibrationRecord]:
+    for each in found:
+        with contextlib.suppress(InvalidFactError):
+            yield _record(Calibration.model_validate(each))

@@ -1,0 +1,175 @@
+"""Asks a library which architectures it has, and has a program written of each.
+
+Comes in: a library's name and an interpreter that has it. Goes out: a ``Catalog``, or a file that is a target. A
+process of its own does it (``graphdoctor/probe/ways_in/catalog.py``), which can hang, crash or use up memory.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import graphdoctor
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.catalog import Architecture, Catalog, Program, Refusal
+from graphdoctor.probe.wire import CATALOG_REQUEST_FILE, LIBRARIES, CatalogRequest, RefusalKind, program_header
+from graphdoctor.trials.launch.child import Watched, Watching, read_events, watch, written
+from graphdoctor.trials.launch.ends import end_of_probe
+from graphdoctor.trials.launch.warm import WarmProbes
+
+_QUIET = Watching(on_phase=lambda _phase: None, on_output=lambda _output: None)
+
+
+def architectures(library: str, *, python: str, timeout_s: float | None) -> Catalog:
+    """Which architectures a library has; builds none of them.
+
+    Args:
+        library: The name it is installed under, one of ``LIBRARIES``.
+        python: The interpreter that has it.
+        timeout_s: Seconds until the process that asks it is stopped, or None.
+
+    Raises:
+        GraphDoctorError: There is no such catalog, or the library or torch isn't installed there.
+    """
+    _check(library)
+    request = CatalogRequest(
+        library=library, architecture=None, program=None, graphdoctor=graphdoctor.__version__, memory_bytes=None
+    )
+    events, refusal = _asked(request, python=python, timeout_s=timeout_s, memory_bytes=None, warm=None)
+    if refusal is not None:
+        raise GraphDoctorError(f"{library} didn't list its architectures: {refusal.message}")
+    found = events["architectures"]["architectures"]
+    return Catalog(
+        library=library,
+        version=events["library"]["version"],
+        architectures=tuple(Architecture(**item) for item in found),
+    )
+
+
+def write_program(
+    library: str,
+    architecture: str,
+    folder: Path,
+    *,
+    python: str,
+    timeout_s: float | None,
+    memory_bytes: int | None,
+    warm: WarmProbes | None = None,
+    version: str | None = None,
+) -> Program | Refusal:
+    """Write a program with an architecture's smallest configuration that runs in eager mode.
+
+    Args:
+        library: The name it is installed under, one of ``LIBRARIES``.
+        architecture: The architecture's name.
+        folder: Where the file goes, ``ARCHITECTURE.py``.
+        python: The interpreter that has the library.
+        timeout_s: Seconds until the process that looks for it is stopped, or None.
+        memory_bytes: Resident memory above which that process is stopped, or None; Linux only.
+        warm: Where to get that process sooner; None to start an interpreter.
+        version: The library's version (``Catalog.version``): a file in the folder that this graphdoctor wrote for it is
+            taken as it is. None to write it anew.
+
+    Returns:
+        The program; or why there is none.
+
+    Raises:
+        GraphDoctorError: There is no such catalog, the library or torch isn't installed there, or the file can't be
+            written.
+        KeyboardInterrupt: The process was interrupted.
+    """
+    _check(library)
+    path = folder / file_name(architecture)
+    if version is not None and _is_written(path, library=library, version=version, architecture=architecture):
+        return Program(path=str(path), library=library, version=version, architecture=architecture, parameters=None)
+    request = CatalogRequest(
+        library=library,
+        architecture=architecture,
+        program=str(path.absolute()),
+        graphdoctor=graphdoctor.__version__,
+        memory_bytes=memory_bytes,
+    )
+    with written(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    events, refusal = _asked(request, python=python, timeout_s=timeout_s, memory_bytes=memory_bytes, warm=warm)
+    if refusal is not None:
+        return refusal
+    if "refused" in events:
+        refused = events["refused"]
+        return Refusal(kind=refused["kind"], message=refused["message"], traceback=refused["traceback"])
+    return Program(
+        path=str(path),
+        library=library,
+        version=events["library"]["version"],
+        architecture=architecture,
+        parameters=events["program"]["parameters"],
+    )
+
+
+def file_name(architecture: str) -> str:
+    """The file of an architecture's program: its name, as a module can be called."""
+    return "".join(letter if letter.isalnum() else "_" for letter in architecture) + ".py"
+
+
+def _check(library: str) -> None:
+    if library in LIBRARIES:
+        return
+    near = difflib.get_close_matches(library.lower(), LIBRARIES, n=1)
+    hint = f"Did you mean {near[0]}?" if near else f"There are catalogs of {', '.join(LIBRARIES)}."
+    raise GraphDoctorError(f"There is no catalog of {library!r}.", hint=hint)
+
+
+def _is_written(path: Path, *, library: str, version: str, architecture: str) -> bool:
+    header = program_header(
+        library=library, version=version, architecture=architecture, graphdoctor=graphdoctor.__version__
+    )
+    try:
+        return path.read_text(encoding="utf-8").startswith(header)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _asked(
+    request: CatalogRequest,
+    *,
+    python: str,
+    timeout_s: float | None,
+    memory_bytes: int | None,
+    warm: WarmProbes | None,
+) -> tuple[dict[str, Any], Refusal | None]:
+    """The events of the process by kind; with a refusal if it ended before it was done with an architecture."""
+    with tempfile.TemporaryDirectory(prefix="graphdoctor-catalog-") as name:
+        folder = Path(name)
+        request_path = folder / CATALOG_REQUEST_FILE
+        with written(folder):
+            request_path.write_text(json.dumps(request), encoding="utf-8")
+        watched = watch(
+            request_path,
+            python=python,
+            timeout_s=timeout_s,
+            watching=_QUIET,
+            memory_bytes=memory_bytes,
+            library=request["library"],
+            warm=warm,
+        )
+        events = read_events(folder)
+    last = {event["event"]: event for event in events}
+    if last.get("finished", {}).get("is_complete"):
+        return last, None
+    return last, _refusal(watched, events, python=python, timeout_s=timeout_s)
+
+
+def _refusal(watched: Watched, events: list[dict[str, Any]], *, python: str, timeout_s: float | None) -> Refusal:
+    """How a process came out that ended early."""
+    ended = end_of_probe(watched.status, watched.stopped_for, events, python=python, timeout_s=timeout_s)
+    if ended.reason == "interrupted":
+        raise KeyboardInterrupt
+    message = ended.message or "The process ended early."
+    if ended.reason == "error":
+        raise GraphDoctorError(message, hint=ended.hint)
+    kinds: dict[str | None, RefusalKind] = {"timeout": "timeout", "memory": "out_of_memory"}
+    kind = kinds.get(watched.stopped_for, "crashed")
+    return Refusal(kind=kind, message=message, traceback=watched.crash or ended.traceback)

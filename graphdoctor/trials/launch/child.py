@@ -1,0 +1,458 @@
+"""Starts the probe and watches it until it ends, however it ends.
+
+Comes in: a ``Request`` and an empty folder. Goes out: that folder as a recording, and a ``ProbeExit``. Models are
+imported after the child has ended, so that it starts soon.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import orjson
+
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.probe.wire import CRASH_FILE, EVENTS_FILE, FORMAT, META_FILE, REQUEST_FILE, TRACE_FOLDER
+from graphdoctor.trials.launch.lifeline import Lifeline
+from graphdoctor.trials.launch.request import Request
+
+if TYPE_CHECKING:
+    from graphdoctor.facts.run import ProbeExit
+    from graphdoctor.trials.launch.ends import StoppedFor
+    from graphdoctor.trials.launch.warm import WarmProbes, WarmProcess
+
+_POLL_S = 0.05
+_GRACE_S = 3.0
+"""How long a probe may take to end after it was told to."""
+
+_QUIET_S = 1.0
+"""How long the output must be quiet after the probe's end to count as over."""
+
+_PIPE_BYTES = 2**20
+"""More than the pipe can hold when the probe ends: later output is from a process that it left behind."""
+
+RECORDING_VARIABLE = "_GRAPHDOCTOR_RECORDING"
+"""Names the recording to the processes of a script; ``graphdoctor/probe/startup/sitecustomize.py`` reads it."""
+
+_TRACE_VARIABLE = "TORCH_TRACE"
+_PROBE = Path(__file__).resolve().parent.parent / "probe" / "__main__.py"
+
+
+@dataclass(frozen=True)
+class Watching:
+    """What the parent does while the probe runs.
+
+    Args:
+        on_phase: Called with each new phase, such as ``call 3``.
+        on_output: Called with the program's own output, stdout and stderr in the order it came.
+        is_cancelled: Polled to learn whether to stop the probe; for a thread, which no signal reaches.
+    """
+
+    on_phase: Callable[[str], None]
+    on_output: Callable[[bytes], None]
+    is_cancelled: Callable[[], bool] = bool
+
+
+def record(
+    request: Request,
+    recording: Path,
+    *,
+    python: str,
+    timeout_s: float | None,
+    watching: Watching,
+    memory_bytes: int | None = None,
+    descriptor: int | None = None,
+    warm: WarmProbes | None = None,
+) -> ProbeExit:
+    """Run the probe once.
+
+    Args:
+        request: What it is asked to do.
+        recording: The recording's folder, empty.
+        python: The interpreter to run it with; it needs torch and nothing else.
+        timeout_s: Seconds until the probe is stopped, or None.
+        watching: What to do meanwhile.
+        memory_bytes: Resident memory above which the probe is stopped, or None; Linux only.
+        descriptor: An open file that the probe inherits under the same number, or None.
+        warm: Where to get it sooner; None to start an interpreter.
+
+    Returns:
+        How it ended, also written to ``recording.json``.
+
+    Raises:
+        GraphDoctorError: The interpreter can't be started, or the recording can't be written.
+    """
+    described = request.described() | ({} if python == interpreter(None) else {"python": python})
+    request_path = recording / REQUEST_FILE
+    with written(recording):
+        # Not orjson: it refuses integers of more than 64 bits.
+        request_path.write_text(json.dumps(request.for_probe()), encoding="utf-8")
+        write_meta(recording, described, None)
+    watched = watch(
+        request_path,
+        python=python,
+        timeout_s=timeout_s,
+        watching=watching,
+        memory_bytes=memory_bytes,
+        traced=request.is_traced,
+        backend=request.spec.backend,
+        descriptors=() if descriptor is None else (descriptor,),
+        warm=warm,
+    )
+    status, crash = watched.status, watched.crash
+    if crash is not None:
+        watching.on_output(crash.encode())
+    # Not earlier: models take longer to import than the child to start.
+    from graphdoctor.trials.launch.ends import end_of_probe
+
+    ended = end_of_probe(status, watched.stopped_for, read_events(recording), python=python, timeout_s=timeout_s)
+    ended = ended.model_copy(update={"duration_s": watched.duration_s, "traceback": crash or ended.traceback})
+    with written(recording):
+        write_meta(recording, described, ended)
+    return ended
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A child that has ended.
+
+    Args:
+        status: Its exit status; negative for a signal.
+        stopped_for: Why we stopped it; None when it ended by itself.
+        duration_s: Seconds from start to end.
+        crash: What Python's faulthandler wrote about a crash; None if there was none.
+    """
+
+    status: int
+    stopped_for: StoppedFor | None
+    duration_s: float
+    crash: str | None
+
+
+def watch(
+    request_path: Path,
+    *,
+    python: str,
+    timeout_s: float | None,
+    watching: Watching,
+    memory_bytes: int | None,
+    traced: bool = False,
+    backend: str = "eager",
+    library: str | None = None,
+    descriptors: tuple[int, ...] = (),
+    warm: WarmProbes | None = None,
+) -> Watched:
+    """Start a child for a request, and wait for its end.
+
+    Args:
+        request_path: The request; the child writes into its folder.
+        python: The interpreter to run it with.
+        timeout_s: Seconds until it is stopped, or None.
+        watching: What to do meanwhile.
+        memory_bytes: Resident memory above which it is stopped, or None; Linux only.
+        traced: torch writes its trace log.
+        backend: What it compiles with.
+        library: The catalog's library that it needs; None for a run.
+        descriptors: Open files that it inherits under the same numbers.
+        warm: Where to get it sooner; None to start an interpreter.
+
+    Raises:
+        GraphDoctorError: The interpreter can't be started.
+    """
+    started = time.monotonic()
+    with _terminate_as_interrupt(), Lifeline() as lifeline:
+        process = _start(
+            python,
+            request_path,
+            request_path.parent if traced else None,
+            backend=backend,
+            library=library,
+            descriptors=descriptors,
+            lifeline=lifeline,
+            warm=warm,
+            timeout_s=timeout_s,
+        )
+        output = _Output(process.stdout, watching.on_output)
+        stopped_for = _wait(process, request_path.parent, timeout_s, memory_bytes, watching)
+    output.finish()
+    duration_s = time.monotonic() - started
+    status = process.wait()
+    return Watched(status, stopped_for, duration_s, _crash_report(request_path.parent) if status < 0 else None)
+
+
+@contextlib.contextmanager
+def written(recording: Path) -> Iterator[None]:
+    """Say in a sentence why a file of a recording can't be written.
+
+    Raises:
+        GraphDoctorError: One can't.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise GraphDoctorError(f"The recording {recording} was removed while the program ran.") from error
+    except OSError as error:
+        raise GraphDoctorError(
+            f"{recording} can't be written: {error.strerror}.",
+            hint="--recordings DIR puts recordings into another folder.",
+        ) from error
+
+
+def probe_command(python: str) -> list[str]:
+    """Starts the child's main script, but for its argument."""
+    # -u: the program's prints appear while it runs; faulthandler: a segmentation fault reports where.
+    return [python, "-u", "-X", "faulthandler", str(_PROBE)]
+
+
+def _start(
+    python: str,
+    request_path: Path,
+    traced: Path | None,
+    *,
+    backend: str,
+    library: str | None,
+    descriptors: tuple[int, ...],
+    lifeline: Lifeline,
+    warm: WarmProbes | None,
+    timeout_s: float | None,
+) -> subprocess.Popen[bytes] | WarmProcess:
+    environment = dict(os.environ)
+    environment.pop(_TRACE_VARIABLE, None)
+    if traced is not None:
+        environment[_TRACE_VARIABLE] = str(traced / TRACE_FOLDER)
+    # A script that `graphdoctor run` runs may have started us: this recording isn't part of that one.
+    environment.pop(RECORDING_VARIABLE, None)
+    process: subprocess.Popen[bytes] | WarmProcess | None = None
+    if warm is not None:
+        process = warm.start(
+            request_path,
+            backend=backend,
+            environment=environment,
+            descriptors=descriptors,
+            held=lifeline.descriptor,
+            timeout_s=timeout_s,
+            library=library,
+        )
+    if process is None:
+        command = [*probe_command(python), str(request_path), *lifeline.arguments]
+        process = _started(command, environment, (*descriptors, lifeline.descriptor), python=python)
+    lifeline.hold(-process.pid)
+    return process
+
+
+def _started(
+    command: list[str], environment: dict[str, str], inherited: tuple[int, ...], *, python: str
+) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            # A group of its own: Ctrl-C reaches the probe through us, and its children can be stopped with it.
+            process_group=0,
+            pass_fds=inherited,
+        )
+    except OSError as error:
+        raise GraphDoctorError(
+            f"The interpreter {python} can't be started: {error.strerror}.",
+            hint="Set --python to the path of an interpreter that has torch.",
+        ) from error
+
+
+class _Output:
+    """Passes on what the probe prints, in its own thread."""
+
+    def __init__(self, stream: IO[bytes] | None, on_output: Callable[[bytes], None]) -> None:
+        self._stream = stream
+        self._on_output = on_output
+        self._byte_count = 0
+        self._is_writing = False
+        self._is_over = False
+        self._thread = threading.Thread(target=self._pass_on, daemon=True)
+        self._thread.start()
+
+    def _pass_on(self) -> None:
+        while self._stream is not None and (chunk := os.read(self._stream.fileno(), 65536)):
+            if self._is_over:
+                return
+            self._byte_count += len(chunk)
+            self._is_writing = True
+            # The reader of our standard error may be gone; the probe must not block on a full pipe.
+            with contextlib.suppress(OSError, ValueError):
+                self._on_output(chunk)
+            self._is_writing = False
+
+    def finish(self) -> None:
+        """Wait for the last of the output; a process that the program left behind may hold the pipe forever."""
+        limit = self._byte_count + _PIPE_BYTES
+        while self._thread.is_alive() and self._byte_count < limit:
+            before = self._byte_count
+            self._thread.join(timeout=_QUIET_S)
+            if self._byte_count == before and not self._is_writing:
+                break
+        self._is_over = True
+
+
+def _wait(
+    process: subprocess.Popen[bytes] | WarmProcess,
+    recording: Path,
+    timeout_s: float | None,
+    memory_bytes: int | None,
+    watching: Watching,
+) -> StoppedFor | None:
+    """Wait for the end; what the probe was stopped for, or None."""
+    deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
+    following = _Following(recording / EVENTS_FILE)
+    try:
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=_POLL_S)
+                return None
+            for event in following.new():
+                if event["event"] == "phase":
+                    watching.on_phase(str(event.get("phase")))
+                elif event["event"] == "finished":
+                    # Threads that the program left running may keep the process alive.
+                    deadline = min(deadline, time.monotonic() + _GRACE_S)
+            if watching.is_cancelled():
+                _stop(process, (signal.SIGINT, signal.SIGTERM, signal.SIGKILL))
+                return "interrupted"
+            if time.monotonic() > deadline:
+                _stop(process, (signal.SIGTERM, signal.SIGKILL))
+                return "timeout"
+            if memory_bytes is not None and _resident_bytes(process.pid) > memory_bytes:
+                _stop(process, (signal.SIGKILL,))
+                return "memory"
+    except KeyboardInterrupt:
+        _stop(process, (signal.SIGINT, signal.SIGTERM, signal.SIGKILL))
+        return "interrupted"
+
+
+def _resident_bytes(pid: int) -> int:
+    """Resident memory of a process; 0 where the system doesn't report it."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+@contextlib.contextmanager
+def _terminate_as_interrupt() -> Iterator[None]:
+    """Also stop the probe when we are terminated or lose the terminal.
+
+    Signals can only be handled in the main thread.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(_signal: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _stop(process: subprocess.Popen[bytes] | WarmProcess, signals: tuple[signal.Signals, ...]) -> None:
+    """Send the signals one by one, with a grace period each, until the probe is gone; another Ctrl-C skips the wait."""
+    for number in signals:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        try:
+            process.wait(timeout=_GRACE_S)
+        except subprocess.TimeoutExpired:
+            continue
+        except KeyboardInterrupt:
+            continue
+        break
+    # Its children (data loader workers) may outlive it.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+class _Following:
+    """Follows the event file while it grows."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+
+    def new(self) -> Iterator[dict[str, Any]]:
+        """Events written since the last time."""
+        try:
+            with self._path.open("rb") as stream:
+                stream.seek(self._offset)
+                added = stream.read()
+        except OSError:
+            return
+        complete, newline, _ = added.rpartition(b"\n")
+        self._offset += len(complete) + len(newline)
+        yield from _parse(complete)
+
+
+def read_events(recording: Path) -> list[dict[str, Any]]:
+    """What the child reported."""
+    try:
+        return list(_parse((recording / EVENTS_FILE).read_bytes()))
+    except OSError:
+        return []
+
+
+def _parse(content: bytes) -> Iterator[dict[str, Any]]:
+    for line in content.splitlines():
+        with contextlib.suppress(orjson.JSONDecodeError):
+            event = orjson.loads(line)
+            if isinstance(event, dict) and "event" in event:
+                yield event
+
+
+def _crash_report(recording: Path) -> str | None:
+    """What Python's faulthandler wrote about a crash, without the probe's own lines."""
+    try:
+        text = (recording / CRASH_FILE).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    text = text.partition("\nExtension modules:")[0]
+    lines = [line for line in text.splitlines(keepends=True) if str(_PROBE.parent) not in line]
+    return "".join(lines) or None
+
+
+def write_meta(recording: Path, target: dict[str, Any], ended: ProbeExit | None) -> None:
+    """Write ``recording.json``.
+
+    Args:
+        recording: The recording's folder.
+        target: Fields of ``TargetInfo``.
+        ended: How the child ended; None while it runs.
+    """
+    meta = {"format": FORMAT, "target": target, "exit": None if ended is None else ended.model_dump()}
+    temporary = recording / f"{META_FILE}.new"
+    temporary.write_text(json.dumps(meta), encoding="utf-8")
+    temporary.replace(recording / META_FILE)
+
+
+def interpreter(asked: str | None) -> str:
+    """The interpreter to run the probe with: the one asked for, or ours."""
+    if asked is None:
+        return sys.executable
+    path = Path(asked).expanduser()
+    return str(path) if path.exists() or os.sep in asked else asked

@@ -1,0 +1,254 @@
+"""How a child ended, from its exit status and what it reported.
+
+Comes in: an exit status, the events of ``probe.jsonl``, and what the parent stopped the child for. Goes out: a
+``ProbeExit`` in the words of the command line. Imported once the child has ended, because of the models that it needs.
+"""
+
+from __future__ import annotations
+
+import signal
+from typing import Any, Literal
+
+from graphdoctor.facts.hints import COMMAND_LINE, during, words
+from graphdoctor.facts.run import ProbeExit
+from graphdoctor.probe.wire import (
+    EXIT_UNWRITABLE,
+    CallFailedEvent,
+    ErrorEvent,
+    ErrorRecord,
+    ExitedEvent,
+    HintCode,
+    HintValue,
+    PhaseKind,
+)
+
+_MAX_LINE = 500
+"""Longest line of a program's message that is repeated in ours; its traceback has the whole message."""
+
+StoppedFor = Literal["timeout", "memory", "interrupted"]
+
+
+def end_of_probe(
+    status: int, stopped_for: StoppedFor | None, events: list[dict[str, Any]], *, python: str, timeout_s: float | None
+) -> ProbeExit:
+    """How a probe ended.
+
+    Args:
+        status: Its exit status; negative for a signal.
+        stopped_for: Why we stopped it; None when it ended by itself.
+        events: What it reported.
+        python: The interpreter that ran it.
+        timeout_s: Seconds after which it would be stopped, or None.
+    """
+    phases: list[dict[str, Any]] = [event for event in events if event["event"] == "phase"]
+    phase: str | None = phases[-1]["phase"] if phases else None
+    kind: PhaseKind | None = phases[-1]["kind"] if phases else None
+    ended = _end(status, stopped_for, events, python=python, timeout_s=timeout_s, phase=phase, kind=kind)
+    limit = stopped_for if stopped_for in ("timeout", "memory") and ended.reason in ("timeout", "killed") else None
+    return ended.model_copy(update={"phase_kind": kind, "stopped_for": limit})
+
+
+def _end(
+    status: int,
+    stopped_for: StoppedFor | None,
+    events: list[dict[str, Any]],
+    *,
+    python: str,
+    timeout_s: float | None,
+    phase: str | None,
+    kind: PhaseKind | None,
+) -> ProbeExit:
+    last: dict[str, Any] = {event["event"]: event for event in events}
+    if last.get("finished", {}).get("is_complete"):
+        # What happens while Python shuts down, exit handlers included, takes nothing from the recording.
+        peak = last["finished"].get("peak_memory_bytes")
+        # Threads that the program left running may keep the process alive; then its end is our doing.
+        own_status = None if stopped_for is not None else status
+        return ProbeExit(status=own_status, phase=phase, reason="finished", peak_memory_bytes=peak)
+    if stopped_for == "interrupted" or "interrupted" in last:
+        message = f"Interrupted{during(phase)}."
+        return ProbeExit(status=status, phase=phase, reason="interrupted", message=message)
+    if "call_failed" in last:
+        return end_of_failed_call(last["call_failed"], status=status)
+    if stopped_for == "timeout":
+        return _coded("timeout", {"timeout_s": timeout_s, "phase": phase}, status, phase, reason="timeout")
+    if stopped_for == "memory":
+        message = f"Stopped{during(phase)}: it used too much memory."
+        return ProbeExit(status=status, phase=phase, reason="killed", message=message)
+    if "exited" in last:
+        return _end_by_exit(last["exited"], status, phase, kind)
+    if "error" in last:
+        return _end_by_error(last["error"], status, phase, kind, python)
+    if status == EXIT_UNWRITABLE:
+        message = f"The recording could not be written{during(phase)}: the disk may be full."
+        return ProbeExit(status=status, phase=phase, reason="error", message=message)
+    if not events:
+        return _coded("unusable_python", {"python": python, "status": status}, status, phase)
+    return _end_by_death(status, phase)
+
+
+def end_of_script(status: int, stopped_after_s: float | None, events: list[dict[str, Any]]) -> ProbeExit:
+    """How a program ended that was run as it is.
+
+    Args:
+        status: Its exit status; negative for a signal.
+        stopped_after_s: Seconds after which we stopped it; None when it ended by itself.
+        events: What its main process reported.
+    """
+    last: dict[str, Any] = {event["event"]: event for event in events}
+    if stopped_after_s is not None:
+        return _coded("script_timeout", {"timeout_s": stopped_after_s}, status, None, reason="timeout")
+    error: ErrorRecord | None = last.get("ended", {}).get("error")
+    if status == -signal.SIGINT or (status and error and error["type"] == "KeyboardInterrupt"):
+        return ProbeExit(status=status, reason="interrupted", message="Interrupted.")
+    if status < 0:
+        return ProbeExit(status=status, reason="killed", message=f"The program was killed by {_signal_name(-status)}.")
+    # A traceback that the program printed and survived (an interactive loop) is not a failure.
+    if error and status:
+        message = f"The program failed: {_what_was_raised(error)}"
+        return ProbeExit(
+            status=status, reason="error", message=message, error_type=error["type"], traceback=error["traceback"]
+        )
+    if "process" in last and "ended" not in last:
+        message = f"The program ended the process itself (os._exit), with exit status {status}."
+        return ProbeExit(status=status, reason="exited", message=message)
+    return ProbeExit(status=status, reason="finished")
+
+
+def end_of_block(events: list[dict[str, Any]], *, duration_s: float) -> ProbeExit:
+    """How a block of a program ended that was recorded in its own process.
+
+    Args:
+        events: What was reported meanwhile.
+        duration_s: Seconds that it took.
+    """
+    error: ErrorRecord | None = next((event.get("error") for event in events if event["event"] == "ended"), None)
+    if error is None:
+        return ProbeExit(status=None, reason="finished", duration_s=duration_s)
+    return ProbeExit(
+        status=None,
+        reason="interrupted" if error["type"] == "KeyboardInterrupt" else "error",
+        message=f"The block failed: {_what_was_raised(error)}",
+        error_type=error["type"],
+        traceback=error["traceback"],
+        duration_s=duration_s,
+    )
+
+
+def end_of_failed_call(event: CallFailedEvent, *, status: int | None, duration_s: float | None = None) -> ProbeExit:
+    """How a run ended whose call failed.
+
+    Args:
+        event: The event ``call_failed``.
+        status: The process's exit status; None for a call in our own process.
+        duration_s: Seconds that it took, or None.
+    """
+    call = f"call {event['index']}"
+    failed = f"torch.compile refused {call}" if event["from_compiler"] else f"The program failed in {call}"
+    message, hint = f"{failed}: {event['type']}: {_first_line(event['message'])}", None
+    changes: dict[str, HintValue] = {"dtype": event.get("dtype"), "batch": event.get("batch")}
+    code: HintCode | None = "changed_call" if any(value is not None for value in changes.values()) else None
+    values: dict[str, HintValue] = {"failed": message, **changes} if code is not None else {}
+    if code is not None:
+        message, hint = words(code, values, COMMAND_LINE)
+    return ProbeExit(
+        status=status,
+        phase=call,
+        reason="error",
+        message=message,
+        hint=hint,
+        hint_code=code,
+        hint_values=values,
+        error_type=event["type"],
+        traceback=event["traceback"],
+        duration_s=duration_s,
+    )
+
+
+def _coded(
+    code: HintCode,
+    values: dict[str, HintValue],
+    status: int,
+    phase: str | None,
+    *,
+    reason: Literal["error", "timeout"] = "error",
+    traceback: str | None = None,
+) -> ProbeExit:
+    """An end whose words name options: in those of the command line, with the code for other surfaces."""
+    message, hint = words(code, values, COMMAND_LINE)
+    return ProbeExit(
+        status=status,
+        phase=phase,
+        reason=reason,
+        message=message,
+        hint=hint,
+        hint_code=code,
+        hint_values=values,
+        traceback=traceback,
+    )
+
+
+def _end_by_exit(event: ExitedEvent, status: int, phase: str | None, kind: PhaseKind | None) -> ProbeExit:
+    place = f" at {event['place']}" if event["place"] else ""
+    is_import = kind == "importing the target"
+    return ProbeExit(
+        status=status,
+        phase=phase,
+        reason="exited",
+        message=f"The program called sys.exit({event['status']}){during(phase)}{place}.",
+        hint='Put the part that runs as a script under if __name__ == "__main__":.' if is_import else None,
+        traceback=event["traceback"],
+    )
+
+
+def _end_by_error(event: ErrorEvent, status: int, phase: str | None, kind: PhaseKind | None, python: str) -> ProbeExit:
+    if "code" in event:
+        return _coded(event["code"], event.get("values", {}), status, phase)
+    message, traceback = event.get("message"), event.get("traceback")
+    if "type" not in event:
+        text = str(message)
+        text = text if text.endswith((".", "…")) else f"{text}."
+        return ProbeExit(status=status, phase=phase, reason="error", message=text, hint=event.get("hint"))
+    if kind == "importing torch":
+        values: dict[str, HintValue] = {"python": python, "error": _first_line(message)}
+        return _coded("no_torch", values, status, phase, traceback=traceback)
+    text = f"The program failed{during(phase)}: {event['type']}: {_first_line(message)}"
+    return ProbeExit(
+        status=status, phase=phase, reason="error", message=text, error_type=event["type"], traceback=traceback
+    )
+
+
+def _end_by_death(status: int, phase: str | None) -> ProbeExit:
+    """The process ended without a last event: it was killed, or ended itself."""
+    when = during(phase)
+    if status >= 0:
+        message = f"The program ended the process{when}, with exit status {status}."
+        return ProbeExit(status=status, phase=phase, reason="exited", message=message)
+    name = _signal_name(-status)
+    hint = None
+    if name == "SIGKILL":
+        hint = "The system kills a process that uses up its memory: try smaller inputs."
+    elif name in ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGILL", "SIGFPE"):
+        hint = "Its last Python lines are above. Does the same call work without torch.compile?"
+    message = f"The process was killed by {name}{when}."
+    return ProbeExit(status=status, phase=phase, reason="killed", message=message, hint=hint)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _what_was_raised(error: ErrorRecord) -> str:
+    message = _first_line(error["message"])
+    return f"{error['type']}: {message}" if message else error["type"]
+
+
+def _first_line(message: object) -> str:
+    """The first line of a program's message, cut where it is longer than a line should be."""
+    lines = [line.strip() for line in str(message).splitlines() if line.strip()] or [""]
+    # "backend='x' raised:" says nothing without the next line.
+    line = " ".join(lines[: 2 if lines[0].endswith(":") else 1])
+    return line if len(line) <= _MAX_LINE else line[: _MAX_LINE - 1] + "…"

@@ -1,0 +1,142 @@
+"""Whether a recording was made by this user, on this machine, in the folder where it lies, and is still as it was.
+
+A recording names an interpreter and holds code, and anybody can write one. So a recording that graphdoctor made gets a
+signature, by a key in the user's state folder, where no checkout reaches. Comes in: a recording's folder. Goes out:
+its signature, and whether a signature is right.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import platform
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from graphdoctor.probe.wire import EVENTS_FILE, META_FILE, REQUEST_FILE, TRACE_FOLDER
+from graphdoctor.trials.launch.state import state_folder
+
+SIGNATURE_FILE = "signature"
+_KEY_FILE = "key"
+_KEY_BYTES = 32
+_MACHINE_ID = Path("/etc/machine-id")
+
+
+def sign(recording: Path) -> None:
+    """Sign a recording that has just been made; without a state folder or on a full disk it stays unsigned.
+
+    Args:
+        recording: Its folder; nothing that a script is made from may change afterwards.
+    """
+    with contextlib.suppress(OSError):
+        key = _key() or _new_key()
+        if key is not None:
+            (recording / SIGNATURE_FILE).write_text(_signature(recording, key) + "\n", encoding="ascii")
+
+
+def is_own(recording: Path) -> bool:
+    """Whether the signature of a recording is right.
+
+    Args:
+        recording: Its folder.
+    """
+    try:
+        key = _key()
+        if key is None:
+            return False
+        written = (recording / SIGNATURE_FILE).read_bytes().strip()
+        return hmac.compare_digest(written, _signature(recording, key).encode())
+    except OSError:
+        return False
+
+
+def signature_of(recording: Path, content: str) -> str | None:
+    """The signature of a text that belongs to a recording; None without a key.
+
+    Args:
+        recording: The recording's folder.
+        content: The text.
+    """
+    try:
+        key = _key()
+        return None if key is None else _signed(key, [*_where(recording), "text", content])
+    except OSError:
+        return None
+
+
+def keyed_digest(text: str) -> str | None:
+    """A digest from which nobody can guess the text; None without a key."""
+    try:
+        key = _key()
+        return None if key is None else _signed(key, ["digest", text])
+    except OSError:
+        return None
+
+
+def _signature(recording: Path, key: bytes) -> str:
+    """What only someone with the key can write: of the machine, the folder and what a script can be made from."""
+    files = [[str(path.relative_to(recording)), _digest(path)] for path in _signed_files(recording)]
+    return _signed(key, [*_where(recording), files])
+
+
+def _where(recording: Path) -> list[str]:
+    machine = _MACHINE_ID.read_text() if _MACHINE_ID.is_file() else ""
+    return [machine.strip(), platform.node(), str(recording.resolve())]
+
+
+def _signed(key: bytes, content: list[Any]) -> str:
+    return hmac.new(key, json.dumps(content).encode("utf-8", "surrogateescape"), hashlib.sha256).hexdigest()
+
+
+def _signed_files(recording: Path) -> Iterator[Path]:
+    """Everything that a reader could take for a part of the run: the request, how it went, and any log."""
+    for name in (REQUEST_FILE, META_FILE, EVENTS_FILE):
+        if (recording / name).exists():
+            yield recording / name
+    for folder in (recording, recording / TRACE_FOLDER):
+        yield from sorted(folder.glob("*.log"))
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _key() -> bytes | None:
+    """The user's key; None without one, and for one that others could have written or read."""
+    folder = state_folder()
+    if folder is None:
+        return None
+    try:
+        descriptor = os.open(folder / _KEY_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(descriptor, "rb") as stream:
+        found = os.fstat(descriptor)
+        is_private = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+        key = stream.read(_KEY_BYTES) if is_private else b""
+    return key if len(key) == _KEY_BYTES else None
+
+
+def _new_key() -> bytes | None:
+    """Make the key, unless another process does so first, or something else has its name."""
+    folder = state_folder()
+    if folder is None:
+        return None
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=folder)  # which only the user may read
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(os.urandom(_KEY_BYTES))
+        # In whole or not at all: a link fails where the name is taken.
+        with contextlib.suppress(FileExistsError):
+            os.link(temporary, folder / _KEY_FILE)
+    finally:
+        Path(temporary).unlink()
+    return _key()

@@ -1,0 +1,361 @@
+"""What a run is asked to do: from the text of the target and of its inputs to the probe's request."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.spec import RunSpec
+from graphdoctor.probe.wire import CalibrationRecord, ProbeRequest
+
+DTYPES = ("f32", "f64", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "bool", "b8", "c64", "c128")
+"""dtypes of ``--input``, torch's own abbreviations."""
+
+_TENSOR = re.compile(r"^([a-z]+\d*)\[([^\]]*)\]$")
+_NAMED = re.compile(r"^([A-Za-z_]\w*)=(.*)$", re.DOTALL)
+_MAX_SIZE = 2**63 - 1
+_ARTICLES = {"int": "an", "float": "a"}
+_INPUT_FORMS = "f32[8,128], i64[8], bool[2,2], int:3, float:0.5, bool:true, str:abc, none, or name=… of these"
+
+
+@dataclass(frozen=True)
+class TargetText:
+    """A target as it was written.
+
+    Args:
+        text: As written.
+        file: Path of the file, or None for a module.
+        module: Dotted module name, or None for a file.
+        name: What to take from it, or None for the first that fits.
+        is_call: The name ends in ``()``, so it is a factory.
+    """
+
+    text: str
+    file: str | None
+    module: str | None
+    name: str | None
+    is_call: bool
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What is measured after the calls.
+
+    Args:
+        coverage: How much of a steady call runs in graphs.
+        guard_cost: What guard checks cost.
+        lanes: Where the time of each call goes; the calls are repeated under the profiler.
+        kernels: Where the time of a steady call goes, kernel by kernel. The code that Inductor generates is then
+            slightly different, so the times of such a run are for nothing else.
+        memory: What a steady call keeps for its backward pass, and its peak.
+        profile: Which operations are in which kernel, and each run of a kernel in that call; with ``kernels``. An empty
+            folder for what Inductor compiles, so that it generates all code anew; None for a run that is no profile.
+            With the folder of an earlier profile and without ``kernels``, a second start: torch asks its caches for the
+            same code.
+        stages: Each graph at each stage of the compiler, which torch then takes from no cache.
+        calibrations: What earlier profiles measured of this machine, for a profile.
+        reads: Which files are read.
+    """
+
+    coverage: bool = False
+    guard_cost: bool = False
+    lanes: bool = False
+    kernels: bool = False
+    memory: bool = False
+    profile: str | None = None
+    calibrations: tuple[CalibrationRecord, ...] = ()
+    stages: bool = False
+    reads: bool = False
+
+
+@dataclass(frozen=True)
+class Variation:
+    """Make the first call alone, then vary one property of it at a time.
+
+    Args:
+        count: How many properties are varied at most.
+        limit_s: Seconds after which no further property is varied.
+    """
+
+    count: int = 60
+    limit_s: float = 300.0
+
+
+@dataclass(frozen=True)
+class Request:
+    """Everything that the probe needs to know.
+
+    Args:
+        spec: What to compile and how to call it.
+        target: The target that ``spec.target`` names.
+        inputs: ``{"args": […], "kwargs": {…}}`` of ``spec.inputs``, or None.
+        measured: What is measured after the calls.
+        vary: What to vary about the first call; None to make all calls and vary nothing.
+        trial: How the calls are replayed to try a remedy (``probe/replay/trial.py``), or None.
+    """
+
+    spec: RunSpec
+    target: TargetText
+    inputs: dict[str, Any] | None = None
+    measured: Measured = Measured()
+    vary: Variation | None = None
+    trial: Mapping[str, object] | None = None
+
+    @classmethod
+    def of(cls, spec: RunSpec, measured: Measured = Measured(), vary: Variation | None = None) -> Request:
+        """The request for a run.
+
+        Raises:
+            GraphDoctorError: The target's or an input's text cannot be read.
+        """
+        return cls(spec, parse_target(spec.target), parse_inputs(spec.inputs), measured, vary)
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether torch writes its trace log; a benched program runs as its user runs it."""
+        return not (self.trial and "bench" in self.trial)
+
+    def with_spec(self, **changes: Any) -> Request:  # noqa: ANN401 - the fields of RunSpec
+        """The same request with other values in its ``spec``."""
+        return replace(self, spec=replace(self.spec, **changes))
+
+    def for_probe(self) -> ProbeRequest:
+        """The request file's content."""
+        spec, target, measured, vary = self.spec, self.target, self.measured, self.vary or Variation()
+        return ProbeRequest(
+            backend=spec.backend,
+            mode=spec.mode,
+            dynamic=spec.dynamic,
+            fullgraph=spec.fullgraph,
+            options=dict(spec.options),
+            regional=spec.regional,
+            calls=spec.calls,
+            backward=spec.backward,
+            train=spec.train,
+            no_grad=spec.no_grad,
+            seed=spec.seed,
+            device=spec.device,
+            dtype=spec.dtype,
+            batch=spec.batch,
+            config=dict(spec.config),
+            file=target.file,
+            module=target.module,
+            name=target.name,
+            is_call=target.is_call,
+            inputs=self.inputs,
+            coverage=measured.coverage,
+            guard_cost=measured.guard_cost,
+            lanes=measured.lanes,
+            kernels=measured.kernels,
+            memory=measured.memory,
+            profile=measured.profile,
+            stages=measured.stages,
+            calibrations=list(measured.calibrations),
+            reads=measured.reads,
+            vary=self.vary is not None,
+            vary_count=vary.count,
+            vary_s=vary.limit_s,
+            trial=self.trial,
+        )
+
+    def described(self) -> dict[str, Any]:
+        """What the recording remembers of the request: fields of ``TargetInfo``."""
+        return {
+            "text": self.target.text,
+            "inputs": list(self.spec.inputs),
+            "compile_arguments": self.spec.compile_arguments(),
+            "is_regional": self.spec.regional,
+            "config": dict(self.spec.config),
+            "call_options": self.spec.call_options(),
+        }
+
+
+def parse_target(text: str) -> TargetText:
+    """Read ``file.py``, ``file.py:name``, ``file.py:make()`` or ``package.module:name``.
+
+    Raises:
+        GraphDoctorError: The file does not exist, or the text is none of these.
+    """
+    if not _is_utf8(text) or "\0" in text:
+        raise GraphDoctorError(f"{text!r} isn't valid UTF-8.", hint="Rename the file.")
+    if not text.strip():
+        raise GraphDoctorError("The target is empty.", hint="Write file.py, file.py:name or package.module:name.")
+    try:
+        return _parse_target(text)
+    except OSError as error:
+        raise GraphDoctorError(f"{text} can't be read: {error.strerror}.") from error
+
+
+def _parse_target(text: str) -> TargetText:
+    place, name = _split_name(text)
+    is_call = name is not None and name.endswith("()")
+    if name is not None:
+        name = name.removesuffix("()")
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise GraphDoctorError(
+                f"{text}: {name!r} isn't a name.", hint="Write file.py:name, or file.py:make() for a factory."
+            )
+    path = Path(place)
+    if path.is_dir():
+        raise GraphDoctorError(f"{place} is a folder.", hint="Name a Python file, or package.module:name.")
+    if path.is_file():
+        if path.suffix == ".ipynb":
+            raise GraphDoctorError(
+                f"{place} is a notebook.",
+                hint="Move the model to a Python file, or use graphdoctor.explain in the notebook.",
+            )
+        return TargetText(text, str(path.resolve()), None, name, is_call)
+    if place.endswith(".py") or "/" in place or "\\" in place:
+        raise GraphDoctorError(f"There is no file {place}.", hint=_near_files(path))
+    if not place or not all(part.isidentifier() for part in place.split(".")):
+        raise GraphDoctorError(f"{text!r} isn't a target.", hint="Write file.py, file.py:name or package.module:name.")
+    return TargetText(text, None, place, name, is_call)
+
+
+def _split_name(text: str) -> tuple[str, str | None]:
+    # A Windows drive has a colon too, so only what follows the last colon can be a name.
+    place, colon, name = text.rpartition(":")
+    if not colon or Path(text).is_file() or re.search(r"[/\\]", name):
+        return text, None
+    if not name:
+        raise GraphDoctorError(f"{text}: the name after the colon is missing.", hint="Write file.py:name.")
+    return place, name
+
+
+def _near_files(path: Path) -> str | None:
+    folder = path.parent
+    if not folder.is_dir():
+        return f"There is no folder {folder} either."
+    near = difflib.get_close_matches(path.name, [item.name for item in folder.glob("*.py")], n=3, cutoff=0.5)
+    return f"Did you mean {' or '.join(str(folder / name) for name in near)}?" if near else None
+
+
+def parse_inputs(texts: Sequence[str]) -> dict[str, Any] | None:
+    """Read inputs in order.
+
+    Returns:
+        ``{"args": […], "kwargs": {…}}`` for the probe; None if there are none.
+
+    Raises:
+        GraphDoctorError: One of them can't be read.
+    """
+    if not texts:
+        return None
+    if not all(_is_utf8(text) for text in texts):
+        raise GraphDoctorError("--input isn't valid UTF-8.", hint=f"Write {_INPUT_FORMS}.")
+    args: list[dict[str, Any]] = []
+    kwargs: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        named = _NAMED.match(text.strip())
+        if named is None:
+            if kwargs:
+                raise _bad_input(text, "a positional input can't follow a named one")
+            args.append(_parse_value(text.strip(), text))
+            continue
+        if named[1] in kwargs:
+            raise _bad_input(text, f"{named[1]} is given twice")
+        kwargs[named[1]] = _parse_value(named[2].strip(), text)
+    return {"args": args, "kwargs": kwargs}
+
+
+def _parse_value(value: str, text: str) -> dict[str, Any]:
+    tensor = _TENSOR.match(value)
+    if tensor:
+        return {"kind": "tensor", "dtype": _dtype(tensor[1], text), "shape": _shape(tensor[2], text)}
+    if value.lower() == "none":
+        return {"kind": "value", "value": None}
+    kind, colon, rest = value.partition(":")
+    if colon:
+        try:
+            match kind:
+                case "int":
+                    return {"kind": "value", "value": int(rest)}
+                case "float":
+                    return {"kind": "value", "value": float(rest)}
+                case "str":
+                    return {"kind": "value", "value": rest}
+                case "bool" if rest.lower() in ("true", "false"):
+                    return {"kind": "value", "value": rest.lower() == "true"}
+        except ValueError:
+            raise _bad_input(text, f"{rest!r} isn't {_ARTICLES[kind]} {kind}") from None
+    raise _bad_input(text, "unknown form")
+
+
+def _dtype(name: str, text: str) -> str:
+    if name in DTYPES:
+        return name
+    near = difflib.get_close_matches(name, DTYPES, n=2, cutoff=0.5)
+    did_you_mean = f", did you mean {' or '.join(near)}" if near else ""
+    raise _bad_input(text, f"unknown dtype {name!r}{did_you_mean}")
+
+
+def _shape(sizes: str, text: str) -> list[int]:
+    if not sizes.strip():
+        return []
+    try:
+        shape = [int(size) for size in sizes.split(",")]
+    except ValueError:
+        raise _bad_input(text, f"[{sizes}] isn't a list of sizes") from None
+    if any(size < 0 for size in shape):
+        raise _bad_input(text, "a size is negative")
+    if any(size > _MAX_SIZE for size in shape):
+        raise _bad_input(text, "a size is too large for torch")
+    return shape
+
+
+def _bad_input(text: str, reason: str) -> GraphDoctorError:
+    return GraphDoctorError(f"--input {text!r}: {reason}.", hint=f"Write {_INPUT_FORMS}.")
+
+
+def parse_assignments(texts: Sequence[str], flag: str) -> dict[str, object]:
+    """Read ``name=value`` pairs of ``--option`` and ``--config``; a value is a Python literal, else text.
+
+    Raises:
+        GraphDoctorError: There is no ``=``, or no name before it.
+    """
+    values: dict[str, object] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip() or not _is_utf8(text):
+            raise GraphDoctorError(f"{flag} {text!r} isn't name=value.", hint=f"Write {flag} name=True.")
+        values[name.strip()] = found = _literal(value.strip())
+        if not _is_plain(found):
+            raise GraphDoctorError(
+                f"{flag} {text!r}: the value must be a number, text, boolean or None, or a list or dict of these."
+            )
+    return values
+
+
+def _literal(text: str) -> object:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return text
+
+
+def _is_plain(value: object) -> bool:
+    """JSON can carry it to the probe."""
+    if isinstance(value, (list, tuple)):
+        return all(_is_plain(item) for item in value)
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_utf8(key) and _is_plain(item) for key, item in value.items())
+    if isinstance(value, str):
+        return _is_utf8(value)
+    return value is None or isinstance(value, (bool, int, float))
+
+
+def _is_utf8(text: str) -> bool:
+    """A command line can hold bytes that aren't text: Python keeps them as halves of surrogate pairs."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

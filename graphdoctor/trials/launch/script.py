@@ -1,0 +1,238 @@
+"""Runs a program as ``python`` would, with the recorder in it, and reports how it ended.
+
+The child is ``python script.py …`` itself: its standard streams, its terminal and its process group are ours, so a
+pipe, a prompt and Ctrl-C reach it as usual. The recorder gets in through a folder on ``PYTHONPATH`` (see
+``graphdoctor/probe/startup/sitecustomize.py``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import json
+import os
+import shlex
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.probe.wire import RUN_CHANGE_VARIABLE, TRACE_FOLDER, RunChange
+from graphdoctor.trials.launch.child import RECORDING_VARIABLE, read_events, write_meta, written
+from graphdoctor.trials.launch.lifeline import Lifeline
+
+_STARTUP = Path(__file__).resolve().parent.parent / "probe" / "startup"
+_GRACE_S = 5.0
+"""How long a script may take to end after it was told to."""
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_OF_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
+"""Signals that a terminal sends to every process in its foreground."""
+
+
+@dataclass(frozen=True)
+class Script:
+    """A program and its arguments.
+
+    Args:
+        name: What Python is to run: a path, ``-`` for standard input, or a module's name.
+        is_module: ``name`` is a module: ``python -m``.
+        arguments: The program's own.
+    """
+
+    name: str
+    is_module: bool
+    arguments: tuple[str, ...]
+
+    @property
+    def command(self) -> list[str]:
+        """The command line after the interpreter."""
+        # Python would take a path that begins with a hyphen for an option.
+        name = f".{os.sep}{self.name}" if self.name.startswith("-") and self.name != "-" else self.name
+        return [*(("-m", self.name) if self.is_module else (name,)), *self.arguments]
+
+    @property
+    def label(self) -> str:
+        """What the recording's folder is named after."""
+        return self.name if self.is_module else Path(self.name).stem
+
+    def described(self) -> dict[str, Any]:
+        """What the recording keeps: fields of ``TargetInfo``."""
+        file = None if self.is_module else str(Path(self.name).resolve())
+        # Bytes that aren't text can't be written to JSON.
+        text = shlex.join(self.command).encode("utf-8", "replace").decode()
+        return {"text": text, "kind": "script", "file": file}
+
+
+@dataclass(frozen=True)
+class ScriptEnd:
+    """How a program ended.
+
+    Args:
+        status: Its exit status, 128 + n for signal n.
+        unwritten: Why the recording isn't complete; None where it is.
+        reason: Why it failed, in a sentence; None if it didn't.
+        seconds: How long it ran.
+    """
+
+    status: int
+    unwritten: GraphDoctorError | None
+    reason: str | None
+    seconds: float
+
+
+def find_script(name: str, arguments: list[str], *, is_module: bool) -> Script:
+    """The script that a command line names.
+
+    Raises:
+        GraphDoctorError: There is no such file. Only Python can say whether a module exists.
+    """
+    path = Path(name)
+    if not is_module and name != "-" and not path.exists():
+        near = []
+        if path.parent.is_dir():
+            near = difflib.get_close_matches(path.name, [item.name for item in path.parent.glob("*.py")], n=3)
+        hint = f"Did you mean {' or '.join(str(path.parent / item) for item in near)}?" if near else None
+        raise GraphDoctorError(f"There is no file {name}.", hint=hint)
+    return Script(name, is_module, tuple(arguments))
+
+
+def run_script(
+    script: Script,
+    recording: Path,
+    *,
+    python: str,
+    timeout_s: float | None,
+    apart: Path | None = None,
+    change: RunChange | None = None,
+) -> ScriptEnd:
+    """Run the program once.
+
+    Args:
+        script: The program.
+        recording: The recording's folder, empty.
+        python: The interpreter to run it with; it may lack torch.
+        timeout_s: Seconds until it is told to terminate, or None.
+        apart: A folder to run it in, without input and with its output dropped; None to run it as it is.
+        change: What is other in this run; None to leave it as it is, and its steps untimed.
+
+    Returns:
+        How it ended; its exit status counts, whatever became of the recording.
+
+    Raises:
+        GraphDoctorError: The interpreter can't be started, or the recording can't be begun.
+    """
+    with written(recording):
+        write_meta(recording, script.described(), None)
+    started = time.monotonic()
+    with _forwarding() as forward, Lifeline() as lifeline:
+        process = _start([python, *script.command], recording, apart, lifeline, change)
+        forward.to(process)
+        is_timeout = _wait(process, timeout_s)
+    status = process.returncode
+    from graphdoctor.trials.launch.ends import end_of_script
+
+    ended = end_of_script(status, timeout_s if is_timeout else None, read_events(recording))
+    unwritten = None
+    try:
+        with written(recording):
+            write_meta(recording, script.described(), ended)
+    except GraphDoctorError as error:
+        unwritten = error
+    seconds = time.monotonic() - started
+    return ScriptEnd(status if status >= 0 else 128 - status, unwritten, ended.message, seconds)
+
+
+def _start(
+    command: list[str], recording: Path, apart: Path | None, lifeline: Lifeline, change: RunChange | None
+) -> subprocess.Popen[bytes]:
+    before = os.environ.get("PYTHONPATH")
+    environment = os.environ | {
+        "TORCH_TRACE": str(recording / TRACE_FOLDER),
+        "PYTHONPATH": f"{_STARTUP}{os.pathsep}{before}" if before else str(_STARTUP),
+        RECORDING_VARIABLE: str(recording),
+    }
+    if change is not None:
+        environment[RUN_CHANGE_VARIABLE] = json.dumps(change)
+    try:
+        if apart is None:
+            # close_fds: a file that a shell opened for the script (3<file) is the script's. It goes on without us, as
+            # it would without `time`.
+            return subprocess.Popen(command, env=environment, close_fds=False)
+        nowhere = subprocess.DEVNULL
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            cwd=apart,
+            stdin=nowhere,
+            stdout=nowhere,
+            stderr=nowhere,
+            pass_fds=(lifeline.descriptor,),
+        )
+        lifeline.hold(process.pid)
+        return process
+    except OSError as error:
+        raise GraphDoctorError(
+            f"The interpreter {command[0]} can't be started: {error.strerror}.",
+            hint="Set --python to the path of an interpreter.",
+        ) from error
+
+
+def _wait(process: subprocess.Popen[bytes], timeout_s: float | None) -> bool:
+    """Wait for the end; returns whether we had to bring it about."""
+    try:
+        process.wait(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        try:
+            process.wait(timeout=_GRACE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        return True
+    return False
+
+
+class _Forwarding:
+    """Passes signals on to the script, whose end is then ours."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def to(self, process: subprocess.Popen[bytes]) -> None:
+        """Pass them on to this process from now on."""
+        self._process = process
+
+    def on_signal(self, number: int, _frame: object) -> None:
+        """Pass one on, unless the terminal already has."""
+        if self._process is not None and not (number in _OF_TERMINAL and _is_terminals_foreground()):
+            self._process.send_signal(number)
+
+
+def _is_terminals_foreground() -> bool:
+    """The terminal sends its signals to our process group, which is also the script's."""
+    try:
+        with open("/dev/tty", "rb") as terminal:  # noqa: PTH123 - a device
+            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def _forwarding() -> Iterator[_Forwarding]:
+    forwarding = _Forwarding()
+    before: dict[signal.Signals, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (*_FORWARDED, *_OF_TERMINAL):
+            # An ignored signal (nohup) stays ignored, here and in the script, which inherits it.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                before[number] = signal.signal(number, forwarding.on_signal)
+    try:
+        yield forwarding
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

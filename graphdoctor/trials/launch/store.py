@@ -1,0 +1,271 @@
+"""The folder ``.graphdoctor/``: a folder for each recording, the name of the last one, nothing for git.
+
+Links below it are never followed: a checkout can come with any.
+"""
+
+from __future__ import annotations
+
+import binascii
+import contextlib
+import datetime
+import errno
+import fcntl
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Literal
+
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.probe.wire import LOCK_FILE
+from graphdoctor.trials.launch.state import state_folder
+
+if TYPE_CHECKING:
+    from graphdoctor.commands.settings import Settings
+
+FOLDER = ".graphdoctor"
+_LAST = "last"
+_NAME = re.compile(r"\d{8}-\d{6}-\d{6}-")
+_READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
+
+Pool = Literal["", "@check", "@survey"]
+"""What replaces each other: recordings of the gate's targets, however many, surveys, and all other recordings."""
+
+_PROGRAMS = "programs"
+
+
+class NewRecording:
+    """A recording that is being made, which nobody removes until this object is gone or its process has died.
+
+    Args:
+        path: Its folder.
+        lock: The file that is locked, which the system unlocks with the process.
+        is_elsewhere: Whether it is in the user's state folder, because the working directory can't be written.
+    """
+
+    def __init__(self, path: Path, lock: IO[bytes], *, is_elsewhere: bool) -> None:
+        self.path = path
+        self.is_elsewhere = is_elsewhere
+        self._lock = lock
+
+    def release(self) -> None:
+        """Let it be removed when its time has come."""
+        self._lock.close()
+
+
+class Store:
+    """Keeps recordings below a working directory, or in the user's state folder if that can't be written.
+
+    Args:
+        root: The directory that holds ``.graphdoctor/``.
+        keep_count: How many recordings to keep of each pool; older ones are removed when a new one begins.
+        folder: The folder for recordings, in place of both.
+    """
+
+    def __init__(self, root: Path, *, keep_count: int, folder: Path | None = None) -> None:
+        self._folder = folder or root / FOLDER
+        self._is_own_name = folder is None
+        self._fallback = _fallback(root) if folder is None else None
+        self._keep_count = keep_count
+
+    def create(self, label: str, pool: Pool = "") -> NewRecording:
+        """Create the folder of a new recording, make it the last one, and remove the oldest of its pool.
+
+        Args:
+            label: What is recorded, for people who look into the folder.
+            pool: Which recordings it may replace.
+
+        Raises:
+            GraphDoctorError: The folder can't be written.
+        """
+        stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S-%f")
+        name = _plain(label)
+        try:
+            made = self._make(self._folder, f"{stamp}-{name}", pool)
+        except OSError as error:
+            if error.errno not in _READ_ONLY or self._fallback is None:
+                raise _unwritable(self._folder, error) from error
+            try:
+                made = self._make(self._fallback, f"{stamp}-{name}", pool)
+            except OSError:
+                raise _unwritable(self._folder, error) from error
+        self._prune(made.path, pool)
+        return made
+
+    def _make(self, folder: Path, label: str, pool: Pool) -> NewRecording:
+        name = f"{label}{pool}"
+        if self._is_own_name and folder.is_symlink():
+            raise GraphDoctorError(
+                f"{folder} is a symbolic link, and recordings don't go through links.",
+                hint="Remove it, or name the folder that you want: --recordings DIR.",
+            )
+        is_new = not folder.is_dir()
+        if is_new:
+            folder.mkdir(parents=folder.name != FOLDER, exist_ok=True)
+        if is_new or folder.name == FOLDER:
+            _write_new(folder / ".gitignore", "*\n")
+        # Locked before it has a name by which others would look for recordings to remove.
+        hidden = folder / f".{name}"
+        hidden.mkdir()
+        try:
+            lock = (hidden / LOCK_FILE).open("wb")
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(lock, fcntl.LOCK_SH)
+            path = hidden.rename(folder / name)
+            if pool != "@survey":
+                _note(folder, name)
+        except BaseException:
+            shutil.rmtree(hidden, ignore_errors=True)
+            raise
+        return NewRecording(path, lock, is_elsewhere=folder == self._fallback)
+
+    def last(self) -> Path:
+        """The last recording.
+
+        Raises:
+            GraphDoctorError: There is none.
+        """
+        found = [path for folder in self._folders() if (path := _last_in(folder)) is not None]
+        if not found:
+            raise GraphDoctorError(
+                f"There is no recording in {self._folder}.", hint="Run graphdoctor explain model.py first."
+            )
+        return max(found, key=lambda path: path.name)
+
+    def newest(self) -> list[Path]:
+        """All recordings but those of the gate, the newest first."""
+        found = [path for folder in self._folders() for path in _recordings(folder) if not _pool_of(path)]
+        return sorted(found, key=lambda path: path.name, reverse=True)
+
+    def surveys(self, label: str | None = None) -> list[Path]:
+        """Surveys, the newest first.
+
+        Args:
+            label: Only those of this name; None for all.
+        """
+        wanted = None if label is None else f"{_plain(label)}@survey"
+        found = [
+            path
+            for folder in self._folders()
+            for path in _recordings(folder)
+            if _pool_of(path) == "@survey" and wanted in (None, _NAME.sub("", path.name))
+        ]
+        return sorted(found, key=lambda path: path.name, reverse=True)
+
+    @staticmethod
+    def hold(path: Path) -> IO[bytes]:
+        """Keep a survey from being removed until what this returns is closed.
+
+        Args:
+            path: Its folder.
+
+        Raises:
+            GraphDoctorError: The folder can't be written.
+        """
+        try:
+            lock = (path / LOCK_FILE).open("wb")
+        except OSError as error:
+            raise _unwritable(path, error) from error
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(lock, fcntl.LOCK_SH)
+        return lock
+
+    @property
+    def programs(self) -> Path:
+        """Where programs go that catalogs write."""
+        return next(iter(self._folders()), self._folder) / _PROGRAMS
+
+    def find(self, name: str) -> Path | None:
+        """The recording of a name, or None."""
+        found = (path for folder in self._folders() for path in _recordings(folder) if path.name == name)
+        return next(found, None)
+
+    def _folders(self) -> list[Path]:
+        if self._is_own_name and self._folder.is_symlink():
+            return []
+        return [folder for folder in (self._folder, self._fallback) if folder is not None and folder.is_dir()]
+
+    def _prune(self, newest: Path, pool: Pool) -> None:
+        own = [path for path in _recordings(newest.parent) if path != newest and _pool_of(path) == pool]
+        for path in own[: max(len(own) - self._keep_count + 1, 0)]:
+            if not _is_in_use(path):
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _plain(label: str) -> str:
+    return re.sub(r"[^\w.-]+", "_", label).strip("_.")[:60] or "target"
+
+
+def store_of(settings: Settings) -> Store:
+    """Where the working directory's recordings are.
+
+    Args:
+        settings: The project's settings.
+    """
+    return Store(Path.cwd(), keep_count=settings.keep_recordings, folder=settings.recordings)
+
+
+def _fallback(root: Path) -> Path | None:
+    state = state_folder()
+    if state is None:
+        return None
+    whole = os.path.realpath(root)
+    # Tells checkouts of one name apart; hashlib would take longer to import than most reports take.
+    return state / "recordings" / f"{Path(whole).name}-{binascii.crc32(os.fsencode(whole)):08x}"
+
+
+def _recordings(folder: Path) -> list[Path]:
+    return sorted(
+        path for path in folder.iterdir() if _NAME.match(path.name) and path.is_dir() and not path.is_symlink()
+    )
+
+
+def _last_in(folder: Path) -> Path | None:
+    recordings = [path for path in _recordings(folder) if _pool_of(path) != "@survey"]
+    note = folder / _LAST
+    with contextlib.suppress(OSError, ValueError):
+        path = folder / note.read_text().strip()
+        if path in recordings and not note.is_symlink():
+            return path
+    return recordings[-1] if recordings else None
+
+
+def _pool_of(path: Path) -> str:
+    name, at, rest = path.name.rpartition("@")
+    return at + rest if name else ""
+
+
+def _is_in_use(recording: Path) -> bool:
+    """Whether a process that makes the recording lives; a lock goes with its process, whatever ended it."""
+    try:
+        # Not blocking: anything can have the name, a pipe included.
+        descriptor = os.open(recording / LOCK_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:  # none: another version made it
+        return False
+    with os.fdopen(descriptor, "rb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:  # held, or nobody can know
+            return True
+    return False
+
+
+def _note(folder: Path, name: str) -> None:
+    """Make a recording the last one."""
+    temporary = folder / f".{_LAST}-{name}"
+    _write_new(temporary, name + "\n")
+    temporary.replace(folder / _LAST)
+
+
+def _write_new(path: Path, text: str) -> None:
+    """Write a file unless there is something of its name, a link that leads nowhere included."""
+    with contextlib.suppress(FileExistsError):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            stream.write(text)
+
+
+def _unwritable(folder: Path, error: OSError) -> GraphDoctorError:
+    return GraphDoctorError(
+        f"{folder} can't be written: {error.strerror}.", hint="--recordings DIR puts recordings into another folder."
+    )

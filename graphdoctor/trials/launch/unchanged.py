@@ -1,0 +1,198 @@
+"""Whether a run would find everything as an earlier one did: files, folders with modules, variables, the interpreter.
+
+Comes in: the recordings of runs that noted what they read. Goes out: ``Surroundings``, and what of them changed since.
+Only what can be compared counts as the same: a file is if its times and size are, or its content.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import graphdoctor
+from graphdoctor.probe.wire import READS_FILE, REQUEST_FILE
+from graphdoctor.trials.launch.ownership import keyed_digest
+
+_MAX_HASHED_BYTES = 32 * 2**20
+_IMPORTED = (".py", ".pyc", ".so", ".pth", ".egg-link", ".dylib", ".zip")
+_SHELL_VARIABLES = frozenset({"_", "OLDPWD", "PWD", "SHLVL", "COLUMNS", "LINES"})
+"""What a shell sets by itself, and changes from command to command."""
+
+ChangeKind = Literal["file", "modules", "variable", "interpreter", "folder", "options", "network", "processes", "reads"]
+
+
+@dataclass(frozen=True)
+class Change:
+    """Why a run may find something else.
+
+    Args:
+        kind: ``modules``: of a folder that modules are looked for in; ``folder``: the working directory; ``network``,
+            ``processes``, ``reads``: what was read can't be known.
+        name: The file, folder, variable, or fields of what was asked for, separated by commas; empty for others.
+    """
+
+    kind: ChangeKind
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What runs found.
+
+    Args:
+        folder: The working directory.
+        interpreter: The interpreter, as it was named.
+        files: Size, times in ns and, of files that are small and not installed, SHA-256 by path; None for no file.
+        modules: A digest of the names of modules by folder; None where there is no folder.
+        variables: A digest of the value by name.
+    """
+
+    folder: str
+    interpreter: str
+    files: dict[str, list[Any] | None]
+    modules: dict[str, str | None]
+    variables: dict[str, str | None]
+
+    def as_json(self) -> dict[str, Any]:
+        """For a file; ``Surroundings(**…)`` reads it."""
+        return asdict(self)
+
+
+def surroundings_of(recording: Path, replays: Iterable[Path], *, interpreter: str) -> Surroundings | Change:
+    """What a run and its replays found, or why that can't be known.
+
+    Args:
+        recording: The run's recording; what is below it, they wrote themselves.
+        replays: The replays' recordings.
+        interpreter: The interpreter that ran them.
+    """
+    since_ns = (recording / REQUEST_FILE).stat().st_mtime_ns
+    files: set[str] = {*_own_files(), os.path.realpath(shutil.which(interpreter) or interpreter)}
+    missing: set[str] = set()
+    folders: set[str] = set()
+    installed: set[str] = set()
+    for run in (recording, *replays):
+        reads = _reads(run)
+        if reads is None:
+            if run == recording:
+                return Change("reads")
+            continue  # it ended early, and verified nothing
+        if reads["unseen"]:
+            return Change(reads["unseen"][0])
+        files.update(reads["files"])
+        missing.update(reads["missing"])
+        folders.update(reads["search_path"])
+        installed.update(reads["prefix"])
+        files.update(str(path) for prefix in reads["prefix"] for path in Path(prefix).glob("pyvenv.cfg"))
+    own = f"{os.path.realpath(recording)}/"
+    below = tuple(f"{prefix}/lib/" for prefix in installed)
+    files = _outside(files, own)
+    folders.update(str(Path(file).parent) for file in files if file.endswith(".py") and not file.startswith(below))
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            files.update(str(path) for path in Path(folder).glob("*.pth"))
+    states: dict[str, list[Any] | None] = dict.fromkeys(sorted(_outside(missing - files, own)))
+    for file in sorted(files):
+        state = _state(file, is_hashed=not file.startswith(below))
+        # Not older than the run: some of the replays may have read something else.
+        if state is None or max(state[1:3]) >= since_ns:
+            return Change("file", file)
+        states[file] = state
+    return Surroundings(
+        folder=str(Path.cwd()),
+        interpreter=interpreter,
+        files=states,
+        modules={folder: _modules(folder) for folder in sorted(folders)},
+        variables=_variables(),
+    )
+
+
+def first_change(before: Surroundings, *, interpreter: str) -> Change | None:
+    """What a run would find otherwise now; None for nothing.
+
+    Args:
+        before: What runs found.
+        interpreter: The interpreter that would run it.
+    """
+    if str(Path.cwd()) != before.folder:
+        return Change("folder", before.folder)
+    if interpreter != before.interpreter:
+        return Change("interpreter", before.interpreter)
+    for file, state in before.files.items():
+        if not _is_same(file, state):
+            return Change("file", file)
+    for folder, names in before.modules.items():
+        if _modules(folder) != names:
+            return Change("modules", folder)
+    now = _variables()
+    for name in sorted({*now, *before.variables}):
+        if now.get(name) is None or now.get(name) != before.variables.get(name):
+            return Change("variable", name)
+    return None
+
+
+def _outside(files: set[str], folder: str) -> set[str]:
+    return {file for file in files if not os.path.realpath(file).startswith(folder)}
+
+
+def _reads(run: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads((run / READS_FILE).read_bytes())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _own_files() -> Iterator[str]:
+    """Our own code, which makes the verdicts."""
+    yield from (str(path) for path in Path(graphdoctor.__file__).parent.rglob("*.py"))
+
+
+def _state(file: str, *, is_hashed: bool) -> list[Any] | None:
+    try:
+        found = Path(file).stat()
+        small = is_hashed and found.st_size <= _MAX_HASHED_BYTES
+        digest = hashlib.sha256(Path(file).read_bytes()).hexdigest() if small else None
+    except OSError:
+        return None
+    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, digest]
+
+
+def _is_same(file: str, before: list[Any] | None) -> bool:
+    now = _state(file, is_hashed=False)
+    if now is None or before is None:
+        return now is before
+    if before[3] is None:
+        return now[:3] == before[:3]
+    # Times don't count: git writes the same content again when it goes to another branch and back, and a file system
+    # with coarse times may not tell two contents apart.
+    again = _state(file, is_hashed=True)
+    return again is not None and again[3] == before[3]
+
+
+def _modules(folder: str) -> str | None:
+    """A digest of what can be imported from a folder; None if there is none."""
+    try:
+        with os.scandir(folder) as found:
+            names = sorted(entry.name for entry in found if _is_module(entry))
+    except OSError:
+        return "file" if Path(folder).is_file() else None
+    return hashlib.sha256("\0".join(names).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _is_module(entry: os.DirEntry[str]) -> bool:
+    if entry.name.startswith((".", "__pycache__")):
+        return False
+    return entry.name.endswith(_IMPORTED) or entry.is_dir()
+
+
+def _variables() -> dict[str, str | None]:
+    """The environment, without its values: they can be secret."""
+    return {name: keyed_digest(value) for name, value in os.environ.items() if name not in _SHELL_VARIABLES}

@@ -1,0 +1,192 @@
+"""Starts probes from one process that has imported torch.
+
+Comes in: an interpreter. Goes out: probes, each as if it had been started anew, but sooner. The process is started
+with the first probe and stopped at the end. ``graphdoctor/probe/ways_in/warm.py`` is the other side. Linux only: it
+needs to pass on open files and to wait for a process that isn't our child.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+from graphdoctor.probe.wire import WARM_ARGUMENT, WarmRequest
+from graphdoctor.trials.launch.lifeline import Lifeline
+
+_END_S = 5.0
+
+
+class WarmProcess:
+    """A probe that was forked; what ``subprocess.Popen`` is to one that was started.
+
+    Args:
+        pid: Its process id, which is its group's too.
+        answer: Reports its exit status.
+        stdout: What it prints, standard error included.
+    """
+
+    def __init__(self, pid: int, answer: socket.socket, stdout: IO[bytes]) -> None:
+        self.pid = pid
+        self.stdout = stdout
+        self.returncode: int | None = None
+        self._answer = answer
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end.
+
+        Args:
+            timeout: Seconds; None to wait as long as it takes.
+
+        Returns:
+            Its exit status, negative for a signal.
+
+        Raises:
+            subprocess.TimeoutExpired: It still runs.
+        """
+        if self.returncode is None:
+            ready, _, _ = select.select([self._answer], [], [], timeout)
+            if not ready:
+                raise subprocess.TimeoutExpired("probe", timeout or 0.0)
+            with contextlib.suppress(OSError):
+                text = self._answer.recv(32)
+            # Without an answer, the process that forked it was killed, and took it along.
+            self.returncode = int(text) if text else -signal.SIGKILL
+            self._answer.close()
+        return self.returncode
+
+
+class WarmProbes:
+    """Forks probes, from several threads at once.
+
+    Args:
+        command: Starts the probe's main script; its arguments are left out.
+    """
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = [*command, WARM_ARGUMENT]
+        self._lock = threading.Lock()
+        self._server: subprocess.Popen[bytes] | None = None
+        self._requests: socket.socket | None = None
+        self._closing = contextlib.ExitStack()
+        self._is_usable = sys.platform == "linux"
+
+    def close(self) -> None:
+        """Stop the process, and probes that still run."""
+        if self._requests is not None:
+            self._requests.close()
+        if self._server is not None:
+            try:
+                self._server.wait(_END_S)
+            except subprocess.TimeoutExpired:
+                self._server.kill()
+                self._server.wait()
+        self._closing.close()
+
+    def start(
+        self,
+        request: Path,
+        *,
+        backend: str,
+        environment: dict[str, str],
+        descriptors: Sequence[int],
+        held: int,
+        timeout_s: float | None = None,
+        library: str | None = None,
+    ) -> WarmProcess | None:
+        """Fork a probe.
+
+        Args:
+            request: Path of its ``request.json`` or ``catalog.json``.
+            backend: What it compiles with.
+            environment: What the first one's process is started with; the same for all of them.
+            descriptors: Open files that it inherits under the same numbers.
+            held: An open file that it keeps open, under any number.
+            timeout_s: Seconds to wait for the process that forks it, which imports torch first; None for no limit.
+            library: The catalog's library that it needs; None for a run.
+
+        Returns:
+            The probe; None where it can't be forked, so that it must be started.
+        """
+        with self._lock:
+            requests = self._connected(environment)
+            if requests is None:
+                return None
+            ours, theirs = socket.socketpair()
+            reading, writing = os.pipe()
+            asked = WarmRequest(path=str(request), backend=backend, library=library, inherited=list(descriptors))
+            content = json.dumps(asked).encode()
+            try:
+                socket.send_fds(requests, [content], [theirs.fileno(), writing, held, *descriptors])
+            except OSError:  # the server is gone
+                self._is_usable = False
+                ours.close()
+                os.close(reading)
+                return None
+            finally:
+                theirs.close()
+                os.close(writing)
+            ours.settimeout(timeout_s)
+            try:
+                # An interpreter without torch ends before it answers.
+                pid = _line(ours)
+            except TimeoutError:
+                pid = None
+                self._give_up()
+            ours.settimeout(None)
+        stdout = os.fdopen(reading, "rb", buffering=0)
+        if pid is None:
+            ours.close()
+            stdout.close()
+            return None
+        return WarmProcess(pid, ours, stdout)
+
+    def _give_up(self) -> None:
+        self._is_usable = False
+        if self._server is not None:
+            self._server.kill()
+
+    def _connected(self, environment: dict[str, str]) -> socket.socket | None:
+        """The way to the server, which is started first; None if it can't fork."""
+        if self._is_usable and self._server is None:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            lifeline = self._closing.enter_context(Lifeline())
+            with theirs:
+                try:
+                    self._server = subprocess.Popen(
+                        [*self._command, str(theirs.fileno())],
+                        stdin=subprocess.DEVNULL,
+                        stdout=subprocess.DEVNULL,
+                        stderr=subprocess.DEVNULL,
+                        env=environment,
+                        process_group=0,
+                        pass_fds=[theirs.fileno(), lifeline.descriptor],
+                    )
+                    # It notices by itself that we are gone, but not while it imports torch.
+                    lifeline.hold(-self._server.pid)
+                except OSError:  # the same error is reported of the probe itself
+                    self._is_usable = False
+                    ours.close()
+                    return None
+            self._requests = ours
+        return self._requests if self._is_usable else None
+
+
+def _line(answer: socket.socket) -> int | None:
+    """The number that a line has; None if the other end closes first."""
+    content = b""
+    while not content.endswith(b"\n"):
+        more = answer.recv(1)
+        if not more:
+            return None
+        content += more
+    return int(content)

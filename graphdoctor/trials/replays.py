@@ -1,0 +1,318 @@
+"""Runs a program in fresh probes: untouched, or with changes of its source, torch's settings and its calls.
+
+Each replay is a recording of its own in a folder below the first one's, so that every number can be looked up there.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.run import ProbeExit
+from graphdoctor.facts.trials import ResultKind
+from graphdoctor.probe.wire import Judged
+from graphdoctor.trace.reader import read_recording
+from graphdoctor.trials.launch.child import Watching, probe_command, record
+from graphdoctor.trials.launch.request import Measured, Request
+from graphdoctor.trials.launch.warm import WarmProbes
+from graphdoctor.trials.program import Program
+
+EAGER = "eager"
+_COMPILED = "compiled"
+"""The folder of what Inductor writes for timing."""
+
+_COMPILING_S = 600.0
+"""How long a replay can take at least, unless it compiles with ``eager``."""
+
+_RESULTS = "outputs.pt"
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a replay is stopped.
+
+    Args:
+        timeout_s: Seconds, or None.
+        memory_bytes: Resident memory, or None.
+    """
+
+    timeout_s: float | None = None
+    memory_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class RoundingNames:
+    """Replays that say what rounding is.
+
+    Args:
+        float64: The untouched program in float64, without torch.compile; None if it doesn't run so.
+        others: More replays of the untouched program.
+        judged: What the replay to judge runs.
+    """
+
+    float64: str | None
+    others: tuple[str, ...] = ()
+    judged: Judged = "changed"
+
+
+class Replays:
+    """Runs programs, each in its own probe.
+
+    Args:
+        request: What the recorded run was asked to do.
+        folder: Where the replays' recordings go.
+        python: The interpreter.
+        limits: When a replay is stopped.
+        warm: Where probes start sooner, closed by who opened it; None to open one here.
+    """
+
+    def __init__(
+        self, request: Request, folder: Path, *, python: str, limits: Limits, warm: WarmProbes | None = None
+    ) -> None:
+        self._request = request
+        self._folder = folder
+        self._compiled = folder / _COMPILED
+        self.python = python
+        self.limits = limits
+        self._asked_timeout_s = limits.timeout_s
+        self._warm = warm or WarmProbes(probe_command(python))
+        self._is_warm_ours = warm is None
+        self.count = 0
+        self._is_cancelled = threading.Event()
+
+    def replay(
+        self,
+        program: Program,
+        name: str,
+        *,
+        references: Mapping[str, str] | None = None,
+        is_eager: bool = False,
+        is_float64: bool = False,
+        shaken: int | None = None,
+        rounding: RoundingNames | None = None,
+        earlier: str | None = None,
+        coverage: bool = False,
+        is_timed: bool = False,
+        backend: str | None = None,
+        spec: Mapping[str, object] | None = None,
+        measured: Measured | None = None,
+        is_counted: bool = True,
+        is_cold: bool = False,
+        decisive: Collection[ResultKind] = (),
+    ) -> Recording:
+        """Make the calls once.
+
+        Args:
+            program: What to run.
+            name: The replay's name.
+            references: Names of replays to compare the results with, under the keys ``eager`` and ``untouched``.
+            is_eager: Run without torch.compile.
+            is_float64: Run with modules and arguments in float64.
+            shaken: Change the last digits of all numbers that the run begins with, at random from this seed.
+            rounding: Names of the replays that say what rounding is; None if it is unknown.
+            earlier: Name of an earlier replay of the same program whose results to compare too.
+            coverage: Measure coverage after the calls, unless the run is eager.
+            is_timed: Time the last call once it compiles nothing.
+            backend: The backend to compile with; None for the user's.
+            spec: Fields of the request's ``spec`` with other values.
+            measured: What to measure after the calls, in place of coverage.
+            decisive: Kinds of results; the replay stops at the first call in which one differs.
+            is_counted: Somebody counts what compiling takes; otherwise Inductor may find what it compiled for timing.
+            is_cold: Inductor finds nothing that it compiled before, in whichever run.
+        """
+        folder = self._new_folder(name)
+        plan = {
+            **self._plan(program, folder),
+            "is_eager": is_eager,
+            "steady": is_timed,
+            "outputs": self._results_of(name),
+            "references": {of: self._results_of(other) for of, other in (references or {}).items()},
+            "is_float64": is_float64,
+            "shaken": shaken,
+            "decisive": sorted(decisive),
+        }
+        if not is_counted:
+            plan |= self._compiled_plan(program, backend)
+        if is_cold:
+            plan["compiled"] = str(folder / _COMPILED)
+        if rounding is not None:
+            plan |= {
+                "float64": None if rounding.float64 is None else self._results_of(rounding.float64),
+                "others": [self._results_of(other) for other in rounding.others],
+                "judged": rounding.judged,
+            }
+        if earlier is not None:
+            plan["earlier"] = self._results_of(earlier)
+        measured = measured or Measured(coverage=coverage and not is_eager, reads=True)
+        request = _varied(self._changed(program, backend), program, spec or {})
+        request = replace(request, measured=measured, trial=plan)
+        try:
+            self._record(request, folder)
+        finally:
+            if is_cold:
+                shutil.rmtree(folder / _COMPILED, ignore_errors=True)
+        return read_recording(folder)
+
+    def serve_times(self, program: Program, name: str, *, backend: str, descriptor: int) -> str | None:
+        """Make the calls, then time the last one each time the other end of a socket asks, until the socket closes.
+
+        Inductor finds what it compiled when the same program was timed earlier. Nothing but timing finds that: a
+        compile whose time somebody counts must do its work.
+
+        Args:
+            program: What to run.
+            name: The replay's name.
+            backend: The backend to compile with.
+            descriptor: The probe's end of the socket.
+
+        Returns:
+            Why it failed, or None.
+        """
+        folder = self._new_folder(name)
+        request = self._changed(program, backend)
+        plan = {**self._plan(program, folder), **self._compiled_plan(program, backend), "timing": descriptor}
+        ended = self._record(replace(request, measured=Measured(), trial=plan), folder, descriptor)
+        return None if ended.reason == "finished" else str(ended.message)
+
+    def serve_bench(
+        self, program: Program, name: str, *, is_eager: bool, cache: Path, descriptor: int, spec: Mapping[str, object]
+    ) -> ProbeExit:
+        """Run a program as its user would, and time its last call over a socket (``probe/steps/benched.py``).
+
+        It starts an interpreter of its own: a forked one has imported part of torch.compile already.
+
+        Args:
+            program: What to run.
+            name: The replay's name.
+            is_eager: Run without torch.compile.
+            cache: Inductor's folder on disk.
+            descriptor: The probe's end of the socket.
+            spec: Fields of the request's ``spec`` with other values.
+
+        Returns:
+            How it ended.
+        """
+        folder = self._new_folder(name)
+        plan = {
+            **self._plan(program, folder),
+            "is_eager": is_eager,
+            "references": {},
+            "compiled": str(cache),
+            "bench": descriptor,
+        }
+        request = _varied(self._changed(program, None), program, spec)
+        return self._record(replace(request, measured=Measured(), trial=plan), folder, descriptor, is_fresh=True)
+
+    def in_parallel(self, run: Callable[[_Item], _Result], items: Sequence[_Item], *, jobs: int) -> list[_Result]:
+        """Run a function for each item, several at once; an interrupt stops the running ones.
+
+        Args:
+            run: The function, which makes replays.
+            items: Its arguments.
+            jobs: How many run at once.
+
+        Returns:
+            The results, in the order of the items.
+        """
+        with ThreadPoolExecutor(max_workers=jobs) as pool:
+            futures = [pool.submit(run, item) for item in items]
+            try:
+                wait(futures, return_when=FIRST_EXCEPTION)
+            except KeyboardInterrupt:
+                self.cancel()
+                pool.shutdown(cancel_futures=True)
+                raise
+            return [future.result() for future in futures]
+
+    def cancel(self) -> None:
+        """Stop the replays that are running."""
+        self._is_cancelled.set()
+
+    def close(self) -> None:
+        """Let go of what makes probes start and compile sooner."""
+        if self._is_warm_ours:
+            self._warm.close()
+        shutil.rmtree(self._compiled, ignore_errors=True)
+
+    def _results_of(self, name: str) -> str:
+        return str(self._folder / name / _RESULTS)
+
+    def _new_folder(self, name: str) -> Path:
+        folder = self._folder / name
+        folder.mkdir(parents=True)
+        self.count += 1
+        return folder
+
+    def _plan(self, program: Program, folder: Path) -> dict[str, object]:
+        patches: dict[str, str] = {}
+        for number, (path, content) in enumerate(program.content.items()):
+            edited = folder / "edited" / f"{number}-{path.name}"
+            edited.parent.mkdir(exist_ok=True)
+            edited.write_bytes(content)
+            patches[str(path)] = str(edited)
+        return {**program.change.plan(), "patches": patches}
+
+    def _compiled_plan(self, program: Program, backend: str | None) -> dict[str, object]:
+        """Where Inductor looks for what it compiled, and leaves it; empty for where it always does.
+
+        The recorded run has compiled the untouched program with the user's backend, so that leaves nothing new there.
+        """
+        is_recorded = program == Program() and backend in (None, self._request.spec.backend)
+        return {} if is_recorded else {"compiled": str(self._compiled)}
+
+    def _changed(self, program: Program, backend: str | None) -> Request:
+        change, spec = program.change, self._request.spec
+        request = self._request.with_spec(
+            dynamic=spec.dynamic if change.dynamic is None else change.dynamic,
+            regional=spec.regional or change.regional,
+            config={**spec.config, **change.config},
+        )
+        if backend is None or backend == spec.backend:
+            return request
+        # Mode and options belong to the backend that the user chose.
+        return request.with_spec(backend=backend, mode=None, options={})
+
+    def _timeout_s(self, request: Request) -> float | None:
+        """Seconds until a replay is stopped; what the untouched program takes doesn't tell what other graphs need."""
+        asked, found = self._asked_timeout_s, self.limits.timeout_s
+        if asked is not None or found is None or request.spec.backend == EAGER:
+            return found
+        return max(found, _COMPILING_S)
+
+    def _record(
+        self, request: Request, folder: Path, descriptor: int | None = None, *, is_fresh: bool = False
+    ) -> ProbeExit:
+        # The recorded run has already shown what the program prints.
+        watching = Watching(on_phase=_ignore, on_output=_ignore, is_cancelled=self._is_cancelled.is_set)
+        ended = record(
+            request,
+            folder,
+            python=self.python,
+            timeout_s=self._timeout_s(request),
+            memory_bytes=self.limits.memory_bytes,
+            watching=watching,
+            descriptor=descriptor,
+            warm=None if is_fresh else self._warm,
+        )
+        if ended.reason == "interrupted":
+            # One Ctrl-C ends all trials.
+            raise KeyboardInterrupt
+        return ended
+
+
+def _varied(request: Request, program: Program, spec: Mapping[str, Any]) -> Request:
+    """A request with other values in its ``spec``; the program's own settings stay."""
+    config = {"config": {**spec["config"], **program.change.config}} if "config" in spec else {}
+    return request.with_spec(**{**spec, **config})
+
+
+def _ignore(_what: object) -> None:
+    """Drop it."""

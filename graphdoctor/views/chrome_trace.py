@@ -1,0 +1,121 @@
+"""Phases of compiles and calls in Chrome's trace format, which Perfetto and chrome://tracing open.
+
+The format is "Trace Event Format", object form: complete events (``X``), lone begin events (``B``) for what never
+ended, and metadata (``M``) for names. Each process has its own clock, and so has each call; the names say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from graphdoctor.views.json import json_text
+
+if TYPE_CHECKING:
+    from graphdoctor.facts.diagnosis import Diagnosis, FrameReport
+    from graphdoctor.facts.picture import Lane, Phase, Picture, Segment
+
+_Event = dict[str, Any]
+
+
+def render_chrome_trace(diagnosis: Diagnosis, picture: Picture) -> str:
+    """The trace as JSON, with a newline at the end.
+
+    Args:
+        diagnosis: For the functions that were compiled.
+        picture: The phases, and the calls if they were measured.
+    """
+    processes = list(dict.fromkeys(phase.process for phase in picture.phases))
+    events = [event for pid, name in enumerate(processes, start=1) for event in _process(picture, name, pid, diagnosis)]
+    if picture.lanes:
+        events += _calls(picture.lanes, len(processes) + 1)
+    document = {
+        "traceEvents": events,
+        "displayTimeUnit": "ms",
+        "otherData": {
+            "graphdoctor": diagnosis.graphdoctor_version,
+            "torch": diagnosis.environment.torch,
+            "target": diagnosis.target.text,
+        },
+    }
+    return json_text(document, is_indented=False)
+
+
+def _process(picture: Picture, process: str | None, pid: int, diagnosis: Diagnosis) -> Iterator[_Event]:
+    phases = [phase for phase in picture.phases if phase.process == process]
+    frames = {compile_id: frame for frame in diagnosis.frames for compile_id in frame.compile_ids}
+    name = f"torch.compile in {'the main process' if process is None else process}"
+    yield from _named(pid, name, "times from its first event")
+    for thread in sorted({phase.thread for phase in phases}):
+        yield from _thread(pid, thread, "compiles" if thread == 0 else f"other threads ({thread})")
+    for phase in phases:
+        event = {"name": phase.name, "cat": "phase", "pid": pid, "tid": phase.thread, "ts": phase.start_us}
+        yield event | _length(phase.duration_us) | {"args": _phase_args(phase, frames)}
+
+
+def _phase_args(phase: Phase, frames: Mapping[str, FrameReport]) -> dict[str, Any]:
+    frame = frames.get(phase.compile_id or "")
+    found = {
+        "compile_id": phase.compile_id,
+        "function": None if frame is None else frame.qualname or frame.function,
+        "resumes_at": None if frame is None else frame.resumes_at,
+        "call": phase.call_index,
+        # In an object of their own, since torch may use any name.
+        "torch": phase.notes or None,
+    }
+    return _known(found)
+
+
+def _calls(lanes: tuple[Lane, ...], pid: int) -> Iterator[_Event]:
+    yield from _named(pid, "calls, each on its own clock", "times from the start of each call")
+    for thread, lane in enumerate(lanes):
+        name = "steady call" if lane.call_index is None else f"call {lane.call_index}"
+        yield from _thread(pid, thread, name)
+        place = {"pid": pid, "tid": thread}
+        args = {"call": lane.call_index, "is_profiled": lane.is_profiled, "hidden_segments": lane.hidden_segments}
+        yield {"name": name, "cat": "call", **place, "ts": 0.0, **_length(lane.duration_us), "args": _known(args)}
+        for segment in lane.segments:
+            length = _length(segment.end_us - segment.start_us)
+            event = {"name": _segment_name(segment), "cat": segment.kind, **place, "ts": segment.start_us}
+            yield event | length | {"args": _segment_args(segment)}
+
+
+def _segment_name(segment: Segment) -> str:
+    if segment.kind == "graph" and segment.graph_index is not None:
+        return f"graph {segment.graph_index}"
+    if segment.kind == "compile" and segment.compile_id is not None:
+        return f"compile {segment.compile_id}"
+    return segment.kind
+
+
+def _segment_args(segment: Segment) -> dict[str, Any]:
+    found = {
+        "compile_id": segment.compile_id,
+        "graph": segment.graph_index,
+        "operations": segment.op_count,
+        "most_frequent": segment.op_names or None,
+    }
+    return _known(found)
+
+
+def _length(duration_us: float | None) -> _Event:
+    return {"ph": "B"} if duration_us is None else {"ph": "X", "dur": duration_us}
+
+
+def _named(pid: int, name: str, label: str) -> Iterator[_Event]:
+    yield _metadata("process_name", pid, 0, name=name)
+    yield _metadata("process_labels", pid, 0, labels=label)
+    yield _metadata("process_sort_index", pid, 0, sort_index=pid)
+
+
+def _thread(pid: int, thread: int, name: str) -> Iterator[_Event]:
+    yield _metadata("thread_name", pid, thread, name=name)
+    yield _metadata("thread_sort_index", pid, thread, sort_index=thread)
+
+
+def _metadata(kind: str, pid: int, thread: int, **args: object) -> _Event:
+    return {"name": kind, "ph": "M", "pid": pid, "tid": thread, "args": args}
+
+
+def _known(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,678 @@
+"""The one registry of formats: for each document, the formats it has, their file endings and what they need.
+
+Every command that writes takes its choices from here. A renderer is imported when it is used, so importing this module
+is cheap: it loads neither rich nor jinja2 nor pydantic.
+
+To add a format, write its module in this folder and add a row to its documents below; ``tests/render/test_formats.py``
+then renders it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from graphdoctor.errors import GraphDoctorError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from graphdoctor.facts.bench import BenchReport
+    from graphdoctor.facts.check import CheckReport
+    from graphdoctor.facts.comparison import DiagnosisComparison
+    from graphdoctor.facts.cure import CureReport
+    from graphdoctor.facts.export import ExportReport
+    from graphdoctor.facts.job import Job
+    from graphdoctor.facts.lint import LintReport
+    from graphdoctor.facts.picture import Picture
+    from graphdoctor.facts.result import ProfileResult, Result
+    from graphdoctor.facts.survey import SurveyReport
+    from graphdoctor.facts.survey_comparison import SurveyComparison
+    from graphdoctor.rules.diagnosis.rule import Page
+
+C = TypeVar("C")
+"""What is rendered."""
+
+
+@dataclass(frozen=True)
+class RenderOptions:
+    """How a result is rendered.
+
+    Args:
+        root: Paths below it are shown relative to it.
+        has_source: Show lines of code where the format can leave them out.
+        is_verbose: Show everything, in text.
+        is_written: Verified edits are being written, so that nobody has to be told how.
+        pages: The folder, relative to the document, under which the pages of a survey's pieces are; None for no links.
+    """
+
+    root: Path
+    has_source: bool = True
+    is_verbose: bool = False
+    is_written: bool = False
+    pages: str | None = None
+
+
+@dataclass(frozen=True)
+class Format(Generic[C]):
+    """A format whose whole document is one string.
+
+    Args:
+        name: What ``--format`` takes.
+        render: Renders what it is given.
+        endings: File endings, lowercase with a dot, that choose this format; empty if only its name does.
+        needs_guards: The recording must be read with its guards.
+        needs_picture: The recording must be read with its picture.
+        is_page: Of a large log, it shows the details of some compiles.
+    """
+
+    name: str
+    render: Callable[[C, RenderOptions], str]
+    endings: tuple[str, ...] = ()
+    needs_guards: bool = False
+    needs_picture: bool = False
+    is_page: bool = False
+
+
+@dataclass(frozen=True)
+class ConsoleFormat(Generic[C]):
+    """A format that is written to a rich console, which knows the width and the colors.
+
+    Args:
+        name: What ``--format`` takes.
+        show: Writes what it is given to the console.
+        endings: As in ``Format``.
+        needs_guards: As in ``Format``.
+        needs_picture: As in ``Format``.
+        is_page: As in ``Format``.
+    """
+
+    name: str
+    show: Callable[[C, Console, RenderOptions], None]
+    endings: tuple[str, ...] = ()
+    needs_guards: bool = False
+    needs_picture: bool = False
+    is_page: bool = False
+
+
+@dataclass(frozen=True)
+class BytesFormat(Generic[C]):
+    """A format for programs whose document isn't text, so that a terminal can't show it.
+
+    Args:
+        name: What ``--format`` takes.
+        render: Renders what it is given.
+        endings: As in ``Format``.
+        needs_guards: As in ``Format``.
+        needs_picture: As in ``Format``.
+        is_page: As in ``Format``.
+    """
+
+    name: str
+    render: Callable[[C, RenderOptions], bytes]
+    endings: tuple[str, ...] = ()
+    needs_guards: bool = False
+    needs_picture: bool = False
+    is_page: bool = False
+
+
+@dataclass(frozen=True)
+class Document(Generic[C]):
+    """Something that commands write.
+
+    Args:
+        label: What error messages call it, with its article.
+        formats: Its formats; the first is the default on a terminal.
+    """
+
+    label: str
+    formats: tuple[Format[C] | ConsoleFormat[C] | BytesFormat[C], ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its formats, the default first."""
+        return tuple(each.name for each in self.formats)
+
+    @property
+    def endings(self) -> tuple[str, ...]:
+        """The file endings of all of its formats."""
+        return tuple(ending for each in self.formats for ending in each.endings)
+
+    def named(self, name: str) -> Format[C] | ConsoleFormat[C] | BytesFormat[C]:
+        """The format with this name.
+
+        Raises:
+            GraphDoctorError: The document has no such format.
+        """
+        for each in self.formats:
+            if each.name == name:
+                return each
+        import difflib
+
+        near = difflib.get_close_matches(name.lower(), self.names, n=1)
+        hint = f"Did you mean {near[0]}?" if near else f"Choose {_either(self.names)}."
+        raise GraphDoctorError(f"{self.label.capitalize()} can't be written as {name!r}.", hint=hint)
+
+    def of_path(self, path: Path) -> Format[C] | ConsoleFormat[C] | BytesFormat[C]:
+        """The format that a file's ending chooses.
+
+        Raises:
+            GraphDoctorError: None of the document's formats has this ending.
+        """
+        for each in self.formats:
+            if path.suffix.lower() in each.endings:
+                return each
+        raise GraphDoctorError(
+            f"The ending of {path} isn't that of a format for {self.label}.",
+            hint=f"Use {_either(self.endings)}, or choose the format by name.",
+        )
+
+
+def _either(names: Sequence[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+# A diagnosis. Each view of it has a text of its own; the other formats hold the whole diagnosis.
+
+
+def _console(result: Result, console: Console, options: RenderOptions) -> None:
+    from graphdoctor.views.console import render_console
+
+    render_console(result.diagnosis, console, is_verbose=options.is_verbose)
+    if result.diagnosis.stages is not None:
+        from graphdoctor.views.stages import render_stages
+
+        render_stages(result.diagnosis, console, is_verbose=options.is_verbose)
+
+
+def _recompiles(result: Result, console: Console, options: RenderOptions) -> None:
+    from graphdoctor.views.recompiles import render_recompiles
+
+    render_recompiles(result.diagnosis, console, is_verbose=options.is_verbose)
+
+
+def _variations(result: Result, console: Console, options: RenderOptions) -> None:
+    from graphdoctor.views.variations import render_variations
+
+    render_variations(result.diagnosis, console, is_verbose=options.is_verbose)
+
+
+def _guards(result: Result, console: Console, options: RenderOptions) -> None:
+    from graphdoctor.views.guards import render_guards
+
+    render_guards(result.diagnosis, console, is_verbose=options.is_verbose)
+
+
+def _fixes(result: Result, console: Console, options: RenderOptions) -> None:
+    from graphdoctor.views.fixes import render_fixes
+
+    render_fixes(result.diagnosis, console, is_verbose=options.is_verbose, is_written=options.is_written)
+
+
+def _diagnosis_json(result: Result, _: RenderOptions) -> str:
+    from graphdoctor.views.json import render_json
+
+    return render_json(result.diagnosis)
+
+
+def _diagnosis_html(result: Result, options: RenderOptions) -> str:
+    from graphdoctor.views.html.page import render_page
+
+    return render_page(result.diagnosis, _picture(result), root=options.root, has_source=options.has_source)
+
+
+def _chrome_trace(result: Result, _: RenderOptions) -> str:
+    from graphdoctor.views.chrome_trace import render_chrome_trace
+
+    return render_chrome_trace(result.diagnosis, _picture(result))
+
+
+def _picture(result: Result) -> Picture:
+    if result.picture is None:
+        raise ValueError("the recording was read without its picture")
+    return result.picture
+
+
+def _diagnosis_markdown(result: Result, _: RenderOptions) -> str:
+    from graphdoctor.views.diagnosis_markdown import render_diagnosis_markdown
+
+    return render_diagnosis_markdown(result.diagnosis)
+
+
+def _fixes_markdown(result: Result, _: RenderOptions) -> str:
+    from graphdoctor.views.fixes_markdown import render_fixes_markdown
+
+    return render_fixes_markdown(result.diagnosis)
+
+
+def _view(
+    show: Callable[[Result, Console, RenderOptions], None], *more: Format[Result], needs_guards: bool = False
+) -> Document[Result]:
+    return Document(
+        "a diagnosis",
+        (
+            ConsoleFormat("text", show, (".txt", ".text"), needs_guards=needs_guards),
+            Format("json", _diagnosis_json, (".json",), needs_guards=needs_guards),
+            Format("html", _diagnosis_html, (".html", ".htm"), needs_guards=True, needs_picture=True, is_page=True),
+            Format("chrome-trace", _chrome_trace, needs_guards=needs_guards, needs_picture=True),
+            *more,
+        ),
+    )
+
+
+DIAGNOSIS: Document[Result] = _view(_console, Format("markdown", _diagnosis_markdown, (".md",)))
+"""The whole diagnosis: ``explain``, ``report``, ``run``."""
+
+RECOMPILES: Document[Result] = _view(_recompiles)
+"""Its recompiles: ``recompiles``."""
+
+VARIATIONS: Document[Result] = _view(_variations)
+"""What each changed property of a call did: ``recompiles --vary``."""
+
+GUARDS: Document[Result] = _view(_guards, needs_guards=True)
+"""Its guards and what they cost: ``guards``."""
+
+FIXES: Document[Result] = _view(_fixes, Format("markdown", _fixes_markdown, (".md",)))
+"""The fixes tried and what they did: ``fix``."""
+
+
+# The ranks of a job side by side.
+
+
+def _job(job: Job, console: Console, options: RenderOptions) -> None:
+    from graphdoctor.views.job import render_job
+
+    render_job(job, console, is_verbose=options.is_verbose)
+
+
+def _job_json(job: Job, _: RenderOptions) -> str:
+    from graphdoctor.views.json import render_json
+
+    return render_json(job)
+
+
+def _job_html(job: Job, options: RenderOptions) -> str:
+    from graphdoctor.views.html.job import render_job_page
+
+    return render_job_page(job, has_source=options.has_source)
+
+
+def _job_markdown(job: Job, _: RenderOptions) -> str:
+    from graphdoctor.views.job_markdown import render_job_markdown
+
+    return render_job_markdown(job)
+
+
+JOB: Document[Job] = Document(
+    "a report of several ranks",
+    (
+        ConsoleFormat("text", _job, (".txt", ".text")),
+        Format("json", _job_json, (".json",)),
+        Format("html", _job_html, (".html", ".htm")),
+        Format("markdown", _job_markdown, (".md",)),
+    ),
+)
+"""What the ranks of a job did: ``report`` and ``run`` of several ranks."""
+
+
+# Two diagnoses side by side.
+
+
+def _comparison(comparison: DiagnosisComparison, console: Console, options: RenderOptions) -> None:
+    from graphdoctor.views.comparison import render_comparison
+
+    render_comparison(comparison, console, is_verbose=options.is_verbose)
+
+
+def _comparison_html(comparison: DiagnosisComparison, options: RenderOptions) -> str:
+    from graphdoctor.views.html.comparison import render_comparison_page
+
+    return render_comparison_page(comparison, has_source=options.has_source)
+
+
+def _comparison_markdown(comparison: DiagnosisComparison, _: RenderOptions) -> str:
+    from graphdoctor.views.markdown import render_comparison_markdown
+
+    return render_comparison_markdown(comparison)
+
+
+def _json(
+    document: DiagnosisComparison
+    | CheckReport
+    | LintReport
+    | BenchReport
+    | CureReport
+    | ExportReport
+    | SurveyReport
+    | SurveyComparison,
+    _: RenderOptions,
+) -> str:
+    from graphdoctor.views.json import render_json
+
+    return render_json(document)
+
+
+COMPARISON: Document[DiagnosisComparison] = Document(
+    "a comparison of two runs",
+    (
+        ConsoleFormat("text", _comparison, (".txt", ".text")),
+        Format("json", _json, (".json",)),
+        Format("html", _comparison_html, (".html", ".htm")),
+        Format("markdown", _comparison_markdown, (".md",)),
+    ),
+)
+"""``diff`` of two runs."""
+
+
+# The gate's answer. Paths are shown relative to the report's own root, as those of its findings are.
+
+
+def _check(report: CheckReport, console: Console, options: RenderOptions) -> None:
+    from graphdoctor.views.check import render_check
+
+    render_check(report, console, is_verbose=options.is_verbose)
+
+
+def _sarif(report: CheckReport, options: RenderOptions) -> str:
+    from graphdoctor.views.sarif import render_sarif
+
+    return render_sarif(_in_repository(report), root=_repository_root(report, options))
+
+
+def _github(report: CheckReport, options: RenderOptions) -> str:
+    from graphdoctor.views.github import render_github
+
+    return render_github(_in_repository(report), root=_repository_root(report, options))
+
+
+def _junit(report: CheckReport, _: RenderOptions) -> str:
+    from graphdoctor.views.junit import render_junit
+
+    return render_junit(report)
+
+
+def _check_markdown(report: CheckReport, _: RenderOptions) -> str:
+    from graphdoctor.views.markdown import render_check_markdown
+
+    return render_check_markdown(report)
+
+
+def _in_repository(report: CheckReport) -> CheckReport:
+    from graphdoctor.facts.rebasing import rebased
+
+    return rebased(report, Path(report.repository)) if report.repository else report
+
+
+def _repository_root(report: CheckReport, options: RenderOptions) -> Path:
+    root = report.repository or report.root
+    return Path(root) if root else options.root
+
+
+CHECK: Document[CheckReport] = Document(
+    "a check",
+    (
+        ConsoleFormat("text", _check, (".txt", ".text")),
+        Format("json", _json, (".json",)),
+        Format("sarif", _sarif, (".sarif",)),
+        Format("github", _github),
+        Format("junit", _junit, (".xml",)),
+        Format("markdown", _check_markdown, (".md",)),
+    ),
+)
+"""``check``."""
+
+
+# Each way to run a program beside eager mode.
+
+
+def _bench(report: BenchReport, console: Console, options: RenderOptions) -> None:
+    from graphdoctor.views.bench import render_bench
+
+    render_bench(report, console, is_verbose=options.is_verbose)
+
+
+def _bench_html(report: BenchReport, options: RenderOptions) -> str:
+    from graphdoctor.views.html.bench import render_bench_page
+
+    return render_bench_page(report, has_source=options.has_source)
+
+
+def _bench_markdown(report: BenchReport, _: RenderOptions) -> str:
+    from graphdoctor.views.bench_markdown import render_bench_markdown
+
+    return render_bench_markdown(report)
+
+
+BENCH: Document[BenchReport] = Document(
+    "a bench",
+    (
+        ConsoleFormat("text", _bench, (".txt", ".text")),
+        Format("json", _json, (".json",)),
+        Format("html", _bench_html, (".html", ".htm")),
+        Format("markdown", _bench_markdown, (".md",)),
+    ),
+)
+"""``bench``."""
+
+
+# The fastest correct way to run a program.
+
+
+def _cure(report: CureReport, console: Console, options: RenderOptions) -> None:
+    from graphdoctor.views.cure import render_cure
+
+    render_cure(report, console, is_verbose=options.is_verbose, is_written=options.is_written)
+
+
+CURE: Document[CureReport] = Document(
+    "a cure",
+    (ConsoleFormat("text", _cure, (".txt", ".text")), Format("json", _json, (".json",))),
+)
+"""``cure``."""
+
+
+# Where the time of a call goes.
+
+
+def _profile(result: ProfileResult, console: Console, options: RenderOptions) -> None:
+    from graphdoctor.views.profile import render_profile
+
+    render_profile(result.report, console, root=options.root, is_verbose=options.is_verbose)
+
+
+def _profile_json(result: ProfileResult, _: RenderOptions) -> str:
+    from graphdoctor.views.json import render_json
+
+    return render_json(result.report)
+
+
+def _profile_html(result: ProfileResult, options: RenderOptions) -> str:
+    from graphdoctor.views.html.profile import render_profile_page
+
+    return render_profile_page(result.report, result.picture, root=options.root, has_source=options.has_source)
+
+
+def _profile_markdown(result: ProfileResult, options: RenderOptions) -> str:
+    from graphdoctor.views.profile_markdown import render_profile_markdown
+
+    return render_profile_markdown(result.report, root=options.root)
+
+
+PROFILE: Document[ProfileResult] = Document(
+    "a profile",
+    (
+        ConsoleFormat("text", _profile, (".txt", ".text")),
+        Format("json", _profile_json, (".json",)),
+        Format("html", _profile_html, (".html", ".htm"), needs_picture=True),
+        Format("markdown", _profile_markdown, (".md",)),
+    ),
+)
+"""``profile``."""
+
+
+# Whether torch.export takes a program.
+
+
+def _export(report: ExportReport, console: Console, options: RenderOptions) -> None:
+    from graphdoctor.views.export import render_export
+
+    render_export(report, console, is_verbose=options.is_verbose)
+
+
+def _export_markdown(report: ExportReport, _: RenderOptions) -> str:
+    from graphdoctor.views.export_markdown import render_export_markdown
+
+    return render_export_markdown(report)
+
+
+EXPORT: Document[ExportReport] = Document(
+    "an export",
+    (
+        ConsoleFormat("text", _export, (".txt", ".text")),
+        Format("json", _json, (".json",)),
+        Format("markdown", _export_markdown, (".md",)),
+    ),
+)
+"""``export``."""
+
+
+# Many targets, each compiled in several ways.
+
+
+def _survey(report: SurveyReport, console: Console, options: RenderOptions) -> None:
+    from graphdoctor.views.survey import render_survey
+
+    render_survey(report, console, is_verbose=options.is_verbose)
+
+
+def _survey_html(report: SurveyReport, options: RenderOptions) -> str:
+    from graphdoctor.views.html.survey import render_survey_page
+
+    return render_survey_page(report, pages=options.pages, has_source=options.has_source)
+
+
+def _survey_markdown(report: SurveyReport, _: RenderOptions) -> str:
+    from graphdoctor.views.survey_markdown import render_survey_markdown
+
+    return render_survey_markdown(report)
+
+
+def _survey_parquet(report: SurveyReport, _: RenderOptions) -> bytes:
+    from graphdoctor.studies.survey.parquet import write_parquet
+
+    return write_parquet(report)
+
+
+def _survey_csv(report: SurveyReport, _: RenderOptions) -> str:
+    from graphdoctor.views.survey_csv import render_survey_csv
+
+    return render_survey_csv(report)
+
+
+SURVEY: Document[SurveyReport] = Document(
+    "a survey",
+    (
+        ConsoleFormat("text", _survey, (".txt", ".text")),
+        Format("json", _json, (".json",)),
+        Format("html", _survey_html, (".html", ".htm")),
+        Format("markdown", _survey_markdown, (".md",)),
+        Format("csv", _survey_csv, (".csv",)),
+        BytesFormat("parquet", _survey_parquet, (".parquet",)),
+    ),
+)
+"""``survey``."""
+
+
+# Two surveys side by side.
+
+
+def _survey_comparison(comparison: SurveyComparison, console: Console, options: RenderOptions) -> None:
+    from graphdoctor.views.survey_comparison import render_survey_comparison
+
+    render_survey_comparison(comparison, console, is_verbose=options.is_verbose)
+
+
+def _survey_comparison_html(comparison: SurveyComparison, options: RenderOptions) -> str:
+    from graphdoctor.views.html.survey_comparison import render_survey_comparison_page
+
+    return render_survey_comparison_page(comparison, has_source=options.has_source)
+
+
+def _survey_comparison_sarif(comparison: SurveyComparison, options: RenderOptions) -> str:
+    from graphdoctor.views.survey_comparison_sarif import render_survey_comparison_sarif
+
+    return render_survey_comparison_sarif(comparison, root=options.root)
+
+
+def _survey_comparison_github(comparison: SurveyComparison, options: RenderOptions) -> str:
+    from graphdoctor.views.survey_comparison_github import render_survey_comparison_github
+
+    return render_survey_comparison_github(comparison, root=options.root)
+
+
+def _survey_comparison_junit(comparison: SurveyComparison, _: RenderOptions) -> str:
+    from graphdoctor.views.survey_comparison_junit import render_survey_comparison_junit
+
+    return render_survey_comparison_junit(comparison)
+
+
+def _survey_comparison_markdown(comparison: SurveyComparison, _: RenderOptions) -> str:
+    from graphdoctor.views.survey_comparison_markdown import render_survey_comparison_markdown
+
+    return render_survey_comparison_markdown(comparison)
+
+
+SURVEY_COMPARISON: Document[SurveyComparison] = Document(
+    "a comparison of two surveys",
+    (
+        ConsoleFormat("text", _survey_comparison, (".txt", ".text")),
+        Format("json", _json, (".json",)),
+        Format("html", _survey_comparison_html, (".html", ".htm")),
+        Format("markdown", _survey_comparison_markdown, (".md",)),
+        Format("sarif", _survey_comparison_sarif, (".sarif",)),
+        Format("github", _survey_comparison_github),
+        Format("junit", _survey_comparison_junit, (".xml",)),
+    ),
+)
+"""``diff`` of two surveys."""
+
+
+# What lint finds.
+
+
+def _lint(report: LintReport, console: Console, _: RenderOptions) -> None:
+    from graphdoctor.views.lint import render_lint
+
+    render_lint(report, console)
+
+
+LINT: Document[LintReport] = Document(
+    "a lint report",
+    (ConsoleFormat("text", _lint, (".txt", ".text")), Format("json", _json, (".json",))),
+)
+"""``lint``."""
+
+
+# The rules' documentation.
+
+
+def _rules(rules: Sequence[Page], console: Console, _: RenderOptions) -> None:
+    from graphdoctor.views.rule_help import render_rules
+
+    render_rules(rules, console)
+
+
+def _rules_json(rules: Sequence[Page], _: RenderOptions) -> str:
+    from graphdoctor.views.rule_help import render_rules_json
+
+    return render_rules_json(rules)
+
+
+RULES: Document[Sequence[Page]] = Document(
+    "a rule",
+    (ConsoleFormat("text", _rules, (".txt", ".text")), Format("json", _rules_json, (".json",))),
+)
+"""``rule``."""

@@ -1,0 +1,131 @@
+"""A whole HTML document: template, style, scripts, and a policy against loading anything else.
+
+The page loads no file and contacts no host: a policy in its head forbids that, and runs only the scripts written here.
+All text from outside (paths, source, messages, arguments) goes through ``printable_lines`` and Jinja's escaping or, for
+scripts, through ``packed``.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from graphdoctor.facts import wording
+from graphdoctor.views import words
+from graphdoctor.views.actions import worths
+from graphdoctor.views.html.diffs import diff_rows
+from graphdoctor.views.html.terms import explained
+from graphdoctor.views.outcome import outcome
+from graphdoctor.views.printable import printable_lines
+
+_ASSETS = files("graphdoctor.views.html") / "assets"
+
+
+def write_document(
+    template: str,
+    context: Mapping[str, Any],
+    *,
+    blobs: Mapping[str, str],
+    scripts: Sequence[str],
+    styles: Sequence[str] = (),
+) -> str:
+    """Fill a template that extends ``base.html.j2``.
+
+    Args:
+        template: Its name.
+        context: Its variables.
+        blobs: Packed data for the scripts, by name.
+        scripts: Names of the scripts it needs besides those of every page.
+        styles: Names of the style sheets it needs besides that of every page.
+    """
+    theme, texts = _asset("theme.js"), [_asset(name) for name in ("core.js", *scripts)]
+    sources = " ".join(_source_hash(text) for text in (theme, *texts))
+    # 'unsafe-inline' is for styles only: the length of a bar is an inline style.
+    policy = f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            context,
+            policy=policy,
+            style=Markup("".join(_asset(name) for name in ("report.css", *styles))),
+            theme_script=Markup(theme),
+            scripts=[Markup(script) for script in texts],
+            blobs=blobs,
+        )
+    )
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("graphdoctor.views.html"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_printable,
+    )
+    environment.filters |= {
+        "place_text": words.place_text,
+        "snippet_place": words.snippet_place,
+        "counted": wording.counted,
+        "times": wording.times,
+        "percent": wording.percent,
+        "duration": wording.duration,
+        "base_name": words.base_name,
+        "first_sentence": words.first_sentence,
+        "buckets": words.bucket_texts,
+        "caused": words.caused_text,
+        "cost": words.cost_text,
+        "inputs": words.inputs_text,
+        "step": words.step,
+        "diff_rows": diff_rows,
+        "ticks": _ticks,
+        "explained": explained,
+    }
+    environment.globals |= {
+        "applied_snippets": words.applied_snippets,
+        "apply_command": words.apply_command,
+        "host_gap_note": words.host_gap_note,
+        "measured_rows": words.measured_rows,
+        "timed_rows": words.timed_rows,
+        "outcome": outcome,
+        "worths": worths,
+        "coverage_text": words.coverage_text,
+        "compile_calls_text": words.compile_calls_text,
+        "watched_texts": words.watched_texts,
+        "watching_text": words.watching_text,
+    }
+    return environment
+
+
+def _printable(value: object) -> object:
+    """The value of a template's expression, printable; markup is already made from printable text."""
+    return printable_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _ticks(text: str) -> Markup:
+    """Text with code between backticks."""
+    parts = escape(printable_lines(text)).split("`")
+    if len(parts) % 2 == 0:
+        return Markup("`").join(parts)
+    return Markup().join(
+        Markup("<code>{}</code>").format(part) if number % 2 else part for number, part in enumerate(parts)
+    )
+
+
+@cache
+def _asset(name: str) -> str:
+    return (_ASSETS / name).read_text(encoding="utf-8")
+
+
+def _source_hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

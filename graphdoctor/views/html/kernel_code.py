@@ -1,0 +1,152 @@
+"""The code of kernels, found in what Inductor generated.
+
+Comes in: kernels of a profile and ``GeneratedCode``. Goes out: for each kernel where its code is among all of it, each
+source once. A kernel that Inductor wrote is a text in the generated code; of a library's function, that code has calls.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from graphdoctor.facts.wording import counted
+from graphdoctor.views.html.highlight import Language
+from graphdoctor.views.profile_words import kernel_name
+
+if TYPE_CHECKING:
+    from graphdoctor.facts.picture import GeneratedCode
+    from graphdoctor.facts.profile import ProfiledKernel
+
+_MAX_LINES = 400
+"""Lines of one kernel that are shown."""
+_MAX_CALLS = 12
+_MAX_CHARACTERS = 500_000
+"""Of all code in a page; kernels come in the order of their time."""
+
+
+@dataclass(frozen=True)
+class KernelCode:
+    """Code of a kernel, or calls of a library's function.
+
+    Args:
+        name: The kernel.
+        language: In which it is.
+        text: The code.
+        where: What it is, and of which graph.
+        note: What was cut; empty if nothing was.
+    """
+
+    name: str
+    language: Language
+    text: str
+    where: str
+    note: str
+
+
+@dataclass(frozen=True)
+class Codes:
+    """The code of a profile's kernels.
+
+    Args:
+        found: Each once, in the order of the kernels that need it.
+        of: For each kernel its numbers in ``found``.
+        left_out: Kernels whose code had no room.
+    """
+
+    found: tuple[KernelCode, ...]
+    of: tuple[tuple[int, ...], ...]
+    left_out: int
+
+
+def codes_of(kernels: Sequence[ProfiledKernel], generated: Sequence[GeneratedCode]) -> Codes:
+    """Find the code of each kernel.
+
+    Args:
+        kernels: The most costly first.
+        generated: What Inductor generated.
+    """
+    files = [_File(one) for one in generated]
+    numbers: dict[KernelCode, int] = {}
+    of: list[tuple[int, ...]] = []
+    room, left_out = _MAX_CHARACTERS, 0
+    for kernel in kernels:
+        own = []
+        for code in dict.fromkeys(code for file in files if file.is_of(kernel) for code in file.codes(kernel)):
+            if code not in numbers:
+                if len(code.text) > room:
+                    left_out += 1
+                    continue
+                room -= len(code.text)
+                numbers[code] = len(numbers)
+            own.append(numbers[code])
+        of.append(tuple(own))
+    return Codes(tuple(numbers), tuple(of), left_out)
+
+
+class _File:
+    """The code of one graph.
+
+    Args:
+        generated: It.
+    """
+
+    def __init__(self, generated: GeneratedCode) -> None:
+        self._generated = generated
+        self._sources = dict(_sources(generated.code))
+        self._lines = [line.strip() for line in generated.code.splitlines()]
+
+    def is_of(self, kernel: ProfiledKernel) -> bool:
+        """Whether a kernel can be of this graph."""
+        stage = self._generated.stage
+        is_backward = kernel.phase == "backward"
+        is_phase = stage is None or (stage == "backward") == is_backward
+        return kernel.compile_id is not None and self._generated.compile_id == kernel.compile_id and is_phase
+
+    def codes(self, kernel: ProfiledKernel) -> Iterator[KernelCode]:
+        """The kernel's own code, or the calls of a library's function."""
+        name, found = kernel_name(kernel), self._generated
+        graph = f"the {found.stage or ''} graph of compile {found.compile_id}".replace("the  graph", "the graph")
+        if (source := self._sources.get(name)) is not None:
+            language, text = source
+            lines = text.strip("\n").split("\n")
+            more = len(lines) - _MAX_LINES
+            note = f"{counted(more, 'more line')} cut" if more > 0 else ""
+            yield KernelCode(name, language, "\n".join(lines[:_MAX_LINES]), f"{language} in {graph}", note)
+            return
+        calls = list(dict.fromkeys(line for line in self._lines if f"{name}(" in line))
+        if kernel.kind in ("library", "communication", "copy") and calls:
+            more = len(calls) - _MAX_CALLS
+            note = f"{counted(more, 'more call')} cut" if more > 0 else ""
+            where = f"Calls of it in {graph}"
+            yield KernelCode(name, "Python", "\n".join(calls[:_MAX_CALLS]), where, note)
+
+
+def _sources(code: str) -> Iterator[tuple[str, tuple[Language, str]]]:
+    """The kernels that generated code defines, each with its own code."""
+    with warnings.catch_warnings():
+        # Kernels are strings, and Python warns about unknown escapes in strings.
+        warnings.simplefilter("ignore")
+        try:
+            module = ast.parse(code)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return
+    for statement in module.body:
+        match statement:
+            case ast.Assign(
+                targets=[ast.Name(id=name)],
+                value=ast.Call(func=ast.Attribute(value=ast.Name(id="async_compile"), attr=made_by), args=arguments),
+            ):
+                text = max(_texts(arguments), key=len, default="")
+                if "\n" in text:
+                    yield name, ("C++" if made_by.startswith("cpp") else "Python", text)
+                elif (whole := ast.get_source_segment(code, statement)) is not None:
+                    yield name, ("Python", whole)
+
+
+def _texts(arguments: Iterable[ast.expr]) -> Iterator[str]:
+    for each in arguments:
+        if isinstance(each, ast.Constant) and isinstance(each.value, str):
+            yield each.value

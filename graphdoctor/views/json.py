@@ -1,0 +1,82 @@
+"""The JSON documents and their schemas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from graphdoctor.facts.bench import BenchReport
+from graphdoctor.facts.check import CheckReport
+from graphdoctor.facts.comparison import DiagnosisComparison
+from graphdoctor.facts.cure import CureReport
+from graphdoctor.facts.diagnosis import SCHEMA_VERSION, Diagnosis
+from graphdoctor.facts.export import ExportReport
+from graphdoctor.facts.job import Job
+from graphdoctor.facts.lint import LintReport
+from graphdoctor.facts.profile import ProfileReport
+from graphdoctor.facts.survey import SurveyReport
+from graphdoctor.facts.survey_comparison import SurveyComparison
+from graphdoctor.views.printable import escaped
+
+Document = (
+    Diagnosis
+    | Job
+    | DiagnosisComparison
+    | CheckReport
+    | LintReport
+    | BenchReport
+    | CureReport
+    | ProfileReport
+    | ExportReport
+    | SurveyReport
+    | SurveyComparison
+)
+"""The documents that are written as JSON."""
+
+_KINDS: dict[type[Document], str] = {
+    Diagnosis: "diagnosis",
+    Job: "job",
+    DiagnosisComparison: "comparison",
+    CheckReport: "check",
+    LintReport: "lint report",
+    BenchReport: "bench",
+    CureReport: "cure",
+    ProfileReport: "profile",
+    ExportReport: "export",
+    SurveyReport: "survey",
+    SurveyComparison: "survey-comparison",
+}
+
+
+def render_json(document: Document) -> str:
+    """A document as JSON, indented, with a newline at the end."""
+    return json_text(document)
+
+
+def json_text(value: object, *, is_indented: bool = True) -> str:
+    """A value as JSON, with a newline at the end; control characters are escaped, so it is safe on a terminal too."""
+    options = orjson.OPT_APPEND_NEWLINE | (orjson.OPT_INDENT_2 if is_indented else 0)
+    return escaped(orjson.dumps(value, option=options).decode())
+
+
+def schema_text(kind: str) -> str:
+    """JSON Schema of a document, as text.
+
+    Args:
+        kind: ``diagnosis``, ``job``, ``comparison``, ``check``, ``lint``, ``bench``, ``cure``, ``profile``,
+            ``export``, ``survey`` or ``survey-comparison``.
+    """
+    document = next(document for document, name in _KINDS.items() if name.split()[0] == kind)
+    return orjson.dumps(json_schema(document), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
+
+
+def json_schema(document: type[Document] = Diagnosis) -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of a document."""
+    from graphdoctor.facts.schema import described_schema
+
+    schema = described_schema(document)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"graphdoctor {_KINDS[document]} {SCHEMA_VERSION}",
+    } | {key: value for key, value in schema.items() if key != "title"}

@@ -1,0 +1,57 @@
+"""A ``LintReport`` as text: one line for each finding in the form of compilers and ruff, which editors can link."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from graphdoctor.facts.wording import counted
+from graphdoctor.views.cards import clean
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from graphdoctor.facts.diagnosis import Finding, Severity
+    from graphdoctor.facts.lint import LintReport
+
+_STYLES: dict[Severity, str] = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
+
+
+def render_lint(report: LintReport, console: Console) -> None:
+    """Write the findings, each with its source line and first suggestion, then their number."""
+    for finding in report.findings:
+        for line in _lines(finding):
+            console.print(line, soft_wrap=True)
+    if report.recording is not None:
+        note = f"includes what {report.recording} saw compiled; --no-recording leaves that out."
+        console.print(clean(f"note: {note}"), soft_wrap=True)
+    for note in report.notes:
+        console.print(clean(f"note: {note}"), soft_wrap=True)
+    console.print(_summary(report), soft_wrap=True, highlight=False)
+
+
+def _lines(finding: Finding) -> Iterator[Text]:
+    location = finding.location
+    place = f"{location.file}:{location.line}:{location.column or 1}: "
+    yield Text.assemble(
+        clean(place, "bold"), clean(finding.code, _STYLES[finding.severity]), clean(f" {finding.message}")
+    )
+    if location.text:
+        yield clean(f"  {location.line} | {location.text}")
+    if finding.fixes:
+        fix = finding.fixes[0]
+        is_short = fix.snippet is not None and "\n" not in fix.snippet
+        yield Text.assemble(("  = help: ", "bold"), clean(f"{fix.title}: {fix.snippet}" if is_short else fix.title))
+
+
+def _summary(report: LintReport) -> str:
+    new = len(report.findings)
+    what = counted(new, "new finding" if report.known else "finding") if new else "No findings"
+    if not new and report.known:
+        what = "No new findings"
+    where = f" in {counted(report.function_count, 'compiled function')} of {counted(report.file_count, 'file')}"
+    allowed = new - report.failing_count
+    others = {"below fail-on": allowed, "in the baseline": len(report.known), "ignored": report.ignored_count}
+    return f"{what}{where}{''.join(f', {count} {name}' for name, count in others.items() if count)}."

@@ -1,0 +1,85 @@
+"""The documentation of rules, as ``graphdoctor rule`` prints it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from rich import box
+from rich.markdown import CodeBlock, Markdown, Paragraph
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from graphdoctor.facts.links import rule_url
+from graphdoctor.views.cards import Code, Prose, Trimmed
+from graphdoctor.views.json import json_text
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+    from graphdoctor.rules.diagnosis.rule import Page
+
+_MANY = 3
+
+
+def render_rules(rules: Sequence[Page], console: Console) -> None:
+    """Write up to three rules in full, more as a table."""
+    if len(rules) > _MANY:
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for heading in ("code", "name", "severity", "finds"):
+            table.add_column(heading, overflow="fold")
+        for rule in rules:
+            table.add_row(Text(rule.code), Text(rule.name), Text(rule.severity), Text(rule.title()))
+        console.print(table)
+        return
+    for rule in rules:
+        console.print(Text(f"{rule.code} {rule.name}", "bold"), Text(f"({rule.severity})", "dim"))
+        console.print(Trimmed(_Page(rule.documentation())))
+        console.print()
+        if url := rule_url(rule.code):
+            console.print(Text(url, "dim"), soft_wrap=True)
+            console.print()
+
+
+class _CodeBlock(CodeBlock):
+    """Code that means the same when it is pasted."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The block, with an indent."""
+        yield Padding(Code(str(self.text).rstrip()), (1, 0, 1, 1))
+
+
+class _Paragraph(Paragraph):
+    """Text whose names stay whole."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The lines."""
+        yield Prose(self.text)
+
+
+class _Page(Markdown):
+    """A rule's page."""
+
+    elements: ClassVar = {
+        **Markdown.elements,
+        "fence": _CodeBlock,
+        "code_block": _CodeBlock,
+        "paragraph_open": _Paragraph,
+    }
+
+
+def render_rules_json(rules: Sequence[Page]) -> str:
+    """The rules as JSON, with their documentation by section."""
+    described = [
+        {
+            "code": rule.code,
+            "name": rule.name,
+            "severity": rule.severity,
+            "title": rule.title(),
+            "sections": dict(rule.sections()),
+            "url": rule_url(rule.code),
+        }
+        for rule in rules
+    ]
+    return json_text(described)

@@ -1,0 +1,648 @@
+"""A survey in words: what every view says of its variants, families, causes, failures and rows.
+
+Comes in: a ``SurveyReport`` and its parts. Goes out: plain text, which may hold text from outside.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from graphdoctor.facts.survey import SURVEY_STATUSES
+from graphdoctor.facts.wording import about_time, bytes_text, counted, duration, factor_text, percent, shortened
+from graphdoctor.views.bench_words import Cell, seconds_text
+from graphdoctor.views.survey_failures import error_text
+from graphdoctor.views.words import base_name
+
+if TYPE_CHECKING:
+    from graphdoctor.facts.survey import (
+        GeometricMean,
+        SharedCause,
+        SurveyCause,
+        SurveyGroup,
+        SurveyReport,
+        SurveyRow,
+        SurveyStage,
+        SurveyStatus,
+        SurveyVariant,
+    )
+    from graphdoctor.views.survey_failures import Failure
+    from graphdoctor.views.words import Tone
+
+STATUS_TEXTS: dict[SurveyStatus, str] = {
+    "ok": "ok",
+    "wrong": "wrong results",
+    "not_compiled": "not compiled",
+    "compile_failed": "compile failed",
+    "eager_failed": "eager failed",
+    "no_inputs": "no inputs",
+    "load_failed": "load failed",
+    "crashed": "crashed",
+    "timeout": "timed out",
+    "out_of_memory": "out of memory",
+    "lost": "lost",
+    "skipped": "skipped",
+}
+"""What views call each status."""
+
+STAGE_TEXTS: dict[SurveyStage, str] = {
+    "prepare": "preparing",
+    "load": "loading",
+    "eager": "eager mode",
+    "dynamo": "Dynamo",
+    "aot": "AOTAutograd",
+    "inductor": "Inductor",
+    "backend": "backend",
+    "call": "compiled call",
+    "bench": "bench",
+    "export": "export",
+    "fix": "fixes",
+}
+"""What was going on, to be put between brackets."""
+
+NOTHING = "–"
+"""What stands in a table for what is unknown or wasn't measured."""
+
+FINDING = "first finding"
+"""Heading of the column that holds it."""
+
+NOISY = "The machine was busy, so small differences can't be seen"
+"""What is said of noisy rows."""
+
+_IMPLIED: dict[SurveyStatus, tuple[SurveyStage, ...]] = {
+    "eager_failed": ("eager",),
+    "no_inputs": ("prepare", "load"),
+    "load_failed": ("load",),
+}
+"""Stages that a status says by itself."""
+_STATUS_TONES: dict[SurveyStatus, Tone] = {
+    "ok": "good",
+    "wrong": "bad",
+    "compile_failed": "bad",
+    "crashed": "bad",
+    "timeout": "bad",
+    "out_of_memory": "bad",
+}
+_MAX_NAMES = 3
+_MAX_TITLES = 3
+"""Versions or devices that a title names."""
+_SHORT_ERROR = 120
+"""Characters of an error in the line of a row."""
+_MAX_LINES = 4
+"""Line numbers of a cause."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of figures.
+
+    Args:
+        headings: Of its columns; the first is that of the rows' names.
+        rows: For each its name and its cells.
+    """
+
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[Cell, ...]], ...]
+
+
+# The head.
+
+
+def title_parts(report: SurveyReport) -> list[str]:
+    """What was surveyed: name, size, torch, device, library, date."""
+    targets = len({row.name for row in report.rows})
+    if len(report.rows) == report.planned == targets * len(report.variants):
+        size = f"{counted(targets, 'target')} × {counted(len(report.variants), 'variant')}"
+    else:
+        size = f"{len(report.rows):,} of {counted(report.planned, 'piece')}, {counted(len(report.variants), 'variant')}"
+    parts = [report.name, size]
+    parts += [f"shard {report.shard}"] if report.shard is not None else []
+    parts += [f"torch {', '.join(torches)}"] if (torches := _distinct(row.torch for row in report.rows)) else []
+    parts += _distinct(row.device for row in report.rows)
+    parts += _distinct(row.library for row in report.rows)
+    return [*parts, report.started.partition("T")[0]]
+
+
+def _distinct(values: Iterable[str | None]) -> list[str]:
+    found = list(dict.fromkeys(value for value in values if value is not None))
+    more = len(found) - _MAX_TITLES
+    return found if more <= 0 else [*found[:_MAX_TITLES], f"{more} more"]
+
+
+def verdict(report: SurveyReport) -> tuple[str, Tone]:
+    """How many targets pass, in a sentence, and whether that is good news."""
+    whole = total_groups(report)
+    judged, passed = sum(group.judged for group in whole), sum(group.passed for group in whole)
+    if not report.rows:
+        return "No piece has finished.", "bad"
+    if not judged:
+        return "No target was judged: none came as far as torch.compile.", "bad"
+    unjudged = len(report.rows) - judged
+    # What nobody knows is no good news.
+    is_good = passed == judged and not unjudged and len(report.rows) == report.planned
+    tone: Tone = "good" if is_good else "warning" if passed else "bad"
+    others = f" {unjudged:,} more {'was' if unjudged == 1 else 'were'} not judged." if unjudged else ""
+    if len(report.variants) == 1:
+        judged_of = "" if judged == len(report.rows) else "judged "
+        text = f"{passed:,} of {counted(judged, f'{judged_of}target')} {'passes' if judged == 1 else 'pass'}"
+        return f"{text}{_whole_text(report.rows)}.{others}", tone
+    everywhere, nowhere, targets = _by_target(report)
+    passes = "passes" if targets == 1 else "pass"
+    text = f"{everywhere:,} of {counted(targets, 'target')} {passes} under every variant"
+    text += f", {nowhere:,} under none." if nowhere else "."
+    if unjudged:
+        text += f" {counted(unjudged, 'piece')} {'was' if unjudged == 1 else 'were'} not judged."
+    return text if (fastest := _fastest(whole)) is None else f"{text} {fastest}", tone
+
+
+def _whole_text(rows: Iterable[SurveyRow]) -> str:
+    """How many of the rows that pass have no breaks; empty if that is unknown."""
+    found = Counter(row.is_whole for row in rows if row.is_passed)
+    without, unknown = found[True], found[None]
+    if unknown == found.total():
+        return ""
+    if without == found.total():
+        return ", without breaks" if without == 1 else ", all of them without breaks"
+    text = f", {without or 'none'} of them without breaks"
+    return f"{text} (unknown for {unknown:,})" if unknown else text
+
+
+def _by_target(report: SurveyReport) -> tuple[int, int, int]:
+    """How many targets pass under every variant, how many under none, and how many were judged."""
+    outcomes: dict[str, list[bool]] = {}
+    for row in report.rows:
+        if row.is_judged:
+            outcomes.setdefault(row.name, []).append(row.is_passed)
+    found = list(outcomes.values())
+    return sum(sum(each) == len(report.variants) for each in found), sum(not any(each) for each in found), len(found)
+
+
+def _fastest(groups: Sequence[SurveyGroup]) -> str | None:
+    """Which variant is fastest on the targets that all have; None if they share none."""
+    timed = [(group.variant, group.speedup_shared) for group in groups if group.speedup_shared is not None]
+    if len(timed) < 2:
+        return None
+    (name, best), (other, second), *_ = sorted(timed, key=lambda found: -found[1].ratio)
+    where = f"Over the {'one ' if best.count == 1 else ''}{_of_targets(best.count)} timed under every variant"
+    if best.high < 1:
+        slow = f"{name} {factor_text(best.ratio)}, {other} {factor_text(second.ratio)}"
+        return f"{where}, all are slower than eager mode: {slow}."
+    if best.low > second.high:
+        return f"{where}, {name} is fastest: {factor_text(best.ratio)}, {other} {factor_text(second.ratio)}."
+    sides = f"{name} ({factor_text(best.ratio)}) and {other} ({factor_text(second.ratio)})"
+    return f"{where}, there is no clear difference between {sides}."
+
+
+def _of_targets(count: int) -> str:
+    return "target" if count == 1 else f"{count:,} targets"
+
+
+def missing_text(report: SurveyReport) -> str | None:
+    """That pieces are missing, and how to run them; None if all are there."""
+    missing = report.planned - len(report.rows)
+    if missing <= 0:
+        return None
+    text = f"{missing:,} of {counted(report.planned, 'piece')} {'is' if missing == 1 else 'are'} missing"
+    return f"{text}; the same command with --resume runs {'it' if missing == 1 else 'them'}."
+
+
+def total_groups(report: SurveyReport) -> list[SurveyGroup]:
+    """For each variant, all of its rows."""
+    return [group for group in report.summary.groups if group.family is None]
+
+
+# Variants and families.
+
+
+def variant_grid(report: SurveyReport) -> Grid:
+    """A row for each variant; columns that are unknown for all are left out."""
+    groups = total_groups(report) if report.rows else []
+    return _grid("variant", [(group.variant, group) for group in groups], report.rows)
+
+
+def family_grid(report: SurveyReport) -> Grid:
+    """A row for each family, those with most rows first; of several variants, a column for each."""
+    names = [variant.name for variant in report.variants]
+    if len(names) == 1:
+        return family_rows(report)
+    rows = []
+    for family, groups in _families(report):
+        by_variant = {group.variant: group for group in groups}
+        rows.append((family, tuple(_passed_cell(by_variant.get(name)) for name in names)))
+    return Grid(("family", *names), tuple(rows))
+
+
+def family_rows(report: SurveyReport) -> Grid:
+    """A row for each variant of each family, where there is no room for a column for each."""
+    has_variants = len(report.variants) > 1
+    named = [
+        (f"{family} · {group.variant}" if has_variants else family, group)
+        for family, groups in _families(report)
+        for group in groups
+    ]
+    return _grid("family", named, report.rows)
+
+
+def _families(report: SurveyReport) -> list[tuple[str, list[SurveyGroup]]]:
+    families: dict[str, list[SurveyGroup]] = {}
+    for group in report.summary.groups:
+        if group.family is not None:
+            families.setdefault(group.family, []).append(group)
+    return sorted(families.items(), key=lambda found: (-sum(group.pieces for group in found[1]), found[0]))
+
+
+def _passed_cell(group: SurveyGroup | None) -> Cell:
+    """How many passed; as its detail, how much faster they are."""
+    if group is None:
+        return Cell(NOTHING)
+    return Cell(passed_text(group), "" if group.speedup is None else factor_text(group.speedup.ratio), _tone(group))
+
+
+def passed_text(group: SurveyGroup) -> str:
+    """How many passed of those that were judged."""
+    return f"{group.passed:,} of {group.judged:,}" if group.judged else "none judged"
+
+
+def _tone(group: SurveyGroup) -> Tone | None:
+    if not group.judged:
+        return None
+    return "good" if group.passed == group.judged else "warning" if group.passed else "bad"
+
+
+def _grid(heading: str, named: Sequence[tuple[str, SurveyGroup]], rows: Sequence[SurveyRow]) -> Grid:
+    groups = [group for _, group in named]
+    exports = _exports(rows) if heading == "variant" else {}
+    is_timed = any(group.speedup is not None for group in groups)
+    shared = [group.speedup_shared for group in groups if group.speedup_shared is not None]
+    columns: list[tuple[str, list[Cell]]] = [
+        ("passed", [Cell(passed_text(one), _rate_text(one), _tone(one)) for one in groups]),
+        ("no breaks", [_whole_cell(one, rows) for one in groups]),
+    ]
+    if is_timed:
+        columns.append(("speed-up", [_mean_cell(one.speedup) for one in groups]))
+        if shared and heading == "variant" and not _is_same(groups):
+            where = f"same {_of_targets(shared[0].count)}"
+            columns.append((where, [_mean_cell(one.speedup_shared) for one in groups]))
+        pairs = [f"{one.faster:,} / {one.slower:,}" if one.speedup is not None else NOTHING for one in groups]
+        columns.append(("faster / slower", [Cell(text) for text in pairs]))
+    if any(one.compile_cold_s is not None for one in groups):
+        cells = [NOTHING if one.compile_cold_s is None else seconds_text(one.compile_cold_s) for one in groups]
+        columns.append(("cold compile", [Cell(text) for text in cells]))
+    if exports:
+        found = [exports.get(one.variant) for one in groups]
+        columns.append(("exports", [Cell(f"{pair[0]:,} of {pair[1]:,}" if pair else NOTHING) for pair in found]))
+    return Grid(
+        (heading, *(name for name, _ in columns)),
+        tuple((name, tuple(cells[number] for _, cells in columns)) for number, (name, _) in enumerate(named)),
+    )
+
+
+def _whole_cell(group: SurveyGroup, rows: Iterable[SurveyRow]) -> Cell:
+    """How many have no breaks, skipped frames and functions over their limit, of those of which that is known."""
+    own = (row for row in rows if row.variant == group.variant and group.family in (None, row.family))
+    known = sum(row.is_whole is not None for row in own)
+    return Cell(f"{group.whole:,} of {known:,}" if known else NOTHING)
+
+
+def _rate_text(group: SurveyGroup) -> str:
+    return "" if group.pass_rate is None else percent(group.pass_rate)
+
+
+def _is_same(groups: Sequence[SurveyGroup]) -> bool:
+    """Whether the targets that are timed under every variant are all that are timed."""
+    return all(group.speedup == group.speedup_shared for group in groups)
+
+
+def _mean_cell(mean: GeometricMean | None) -> Cell:
+    """The mean; as its detail, its interval."""
+    if mean is None:
+        return Cell(NOTHING)
+    tone: Tone | None = "good" if mean.low > 1 else "bad" if mean.high < 1 else None
+    return Cell(factor_text(mean.ratio), interval_text(mean.low, mean.high), tone)
+
+
+def interval_text(low: float, high: float) -> str:
+    """An interval of ratios."""
+    return f"{factor_text(low)[:-1]} to {factor_text(high)[:-1]}"
+
+
+def _exports(rows: Iterable[SurveyRow]) -> dict[str, tuple[int, int]]:
+    """By variant, how many are exported of those for which that was tried; empty if it wasn't."""
+    tried: dict[str, list[bool]] = {}
+    for row in rows:
+        if row.exports is not None:
+            tried.setdefault(row.variant, []).append(row.exports)
+    return {variant: (sum(found), len(found)) for variant, found in tried.items()}
+
+
+def means_text(report: SurveyReport) -> str | None:
+    """What the speed-ups are means of; None if nothing was timed."""
+    groups = total_groups(report)
+    if all(group.speedup is None for group in groups):
+        return None
+    text = "Speed-up: geometric mean with its 95% interval"
+    if len(groups) == 1:
+        return f"{text}."
+    if all(group.speedup_shared is None for group in groups):
+        return f"{text}, over the targets that pass under that variant; none passes under all, so don't compare them."
+    if _is_same(groups):
+        return f"{text}, over the same targets for each variant."
+    return f"{text}, over the targets that pass under that variant, and over those that pass under all."
+
+
+def unjudged_texts(report: SurveyReport) -> list[tuple[str, str]]:
+    """What says nothing about torch.compile: names of variants, and how many rows of them came out how."""
+    found: dict[tuple[tuple[str, int], ...], list[str]] = {}
+    for variant in (each.name for each in report.variants):
+        rows = [row for row in report.rows if row.variant == variant and not row.is_judged]
+        if rows:
+            outcomes = Counter(outcome_text(row.status, row.stage) for row in rows)
+            found.setdefault(tuple(outcomes.most_common()), []).append(variant)
+    return [
+        (", ".join(variants), ", ".join(f"{number:,} {text}" for text, number in counts))
+        for counts, variants in found.items()
+    ]
+
+
+def settings_text(variant: SurveyVariant) -> str:
+    """What a variant changes."""
+    parts = _settings(variant.settings)
+    parts += [f"python={variant.python}"] if variant.python is not None else []
+    return ", ".join(parts) or "nothing of its own"
+
+
+def options_text(report: SurveyReport) -> str:
+    """What was measured, with which limits."""
+    return ", ".join(_settings(report.options))
+
+
+def _settings(found: Mapping[str, object]) -> list[str]:
+    return [f"{name}={value}" for name, value in found.items() if value is not None]
+
+
+# Causes.
+
+EXPORTS_HEADING = "What torch.export stops at"
+
+
+def cause_size(cause: SharedCause) -> str:
+    """How many targets it has, in how many lines of its function or in how many functions: ``41 targets, 3 lines``."""
+    if cause.functions > 1:
+        return f"{counted(len(cause.targets), 'target')}, {counted(cause.functions, 'function')}"
+    return f"{counted(len(cause.targets), 'target')}, {counted(len(cause.lines), 'line')}"
+
+
+def cause_function(cause: SharedCause) -> str | None:
+    """The function that its targets share; None if each has one of its own."""
+    return cause.function if cause.functions == 1 else None
+
+
+def cause_message(cause: SharedCause) -> str:
+    """What it is: of several functions what their rule finds, since the message of one speaks of its own line."""
+    if cause.functions > 1:
+        from graphdoctor.rules.catalog import PAGES
+
+        if (page := PAGES.get(cause.code)) is not None:
+            title = page.title().rstrip(".")
+            return title[:1].lower() + title[1:]
+    return cause.message
+
+
+def cause_place(cause: SharedCause) -> str:
+    """File and lines, ``transformers/masking.py:41, 44``; of several functions, the first places."""
+    if cause.functions > 1:
+        return some_names(cause.places, _MAX_NAMES)
+    return f"{cause.file}:{some_names([str(line) for line in cause.lines], _MAX_LINES)}"
+
+
+def more_causes_text(report: SurveyReport) -> str | None:
+    """How many causes cost less than those that are listed; None if none does."""
+    more = report.summary.cause_count - len(report.summary.causes)
+    return f"{counted(more, 'more cause')} {'costs' if more == 1 else 'cost'} less." if more > 0 else None
+
+
+def more_export_causes_text(report: SurveyReport) -> str | None:
+    """How many causes fewer targets have than those that are listed; None if none does."""
+    more = report.summary.export_cause_count - len(report.summary.export_causes)
+    return f"{counted(more, 'more cause')} of fewer targets." if more > 0 else None
+
+
+def cause_costs(cause: SharedCause | SurveyCause) -> str:
+    """What it costs, as far as that was measured, a shared one over all rows; empty if nothing is known."""
+    parts = [f"{counted(cause.eager_frames, 'function')} left to eager mode"] if cause.eager_frames else []
+    parts += [f"{duration(cause.call_us)} of calls"] if cause.call_us is not None else []
+    return ", ".join(parts)
+
+
+def cause_fix(cause: SharedCause) -> tuple[str, bool] | None:
+    """What to do, and whether a trial verified it; None if nothing is known."""
+    if cause.fix is None:
+        return None
+    if not cause.fix_verified:
+        return cause.fix, False
+    number = len(cause.fix_verified)
+    where = f"verified on {cause.fix_verified[0]}" if number == 1 else f"verified on {number:,} targets"
+    return f"{cause.fix} ({where})", True
+
+
+# Failures, and rows to look at.
+
+
+def outcome_text(status: SurveyStatus, stage: SurveyStage | None) -> str:
+    """How a row came out, and where: ``compile failed (Inductor)``."""
+    text = STATUS_TEXTS[status]
+    return text if (part := _stage_text(status, stage)) is None else f"{text} ({part})"
+
+
+def _stage_text(status: SurveyStatus, stage: SurveyStage | None) -> str | None:
+    """What failed; None if nothing did, or the status says it."""
+    return None if stage is None or stage in _IMPLIED.get(status, ()) else STAGE_TEXTS[stage]
+
+
+def failure_names(failure: Failure, *, has_variants: bool) -> str:
+    """The first targets of a failure, and its variants."""
+    text = some_names(failure.targets)
+    return f"{text} · {', '.join(failure.variants)}" if has_variants else text
+
+
+def some_names(names: Sequence[str], most: int = _MAX_NAMES) -> str:
+    """The first of a list of names, and how many more."""
+    more = len(names) - most
+    return f"{', '.join(names[:most])} and {more:,} more" if more > 0 else ", ".join(names)
+
+
+def row_name(row: SurveyRow, *, has_variants: bool) -> str:
+    """The name of a row; with that of its variant where there are several."""
+    return f"{row.name} {row.variant}" if has_variants else row.name
+
+
+def flaky_text(row: SurveyRow) -> str:
+    """How the attempts of a flaky row came out: ``crashed, then ok``."""
+    return ", then ".join(STATUS_TEXTS[status] for status in (*row.earlier, row.status))
+
+
+def took_text(report: SurveyReport) -> str | None:
+    """How long it took on what, and what was kept; None if that is unknown."""
+    parts = []
+    if report.seconds is not None:
+        on = "" if report.engine is None else f" on {report.engine}"
+        rate = report.summary.pieces_per_hour
+        parts.append(f"took {about_time(report.seconds)}{on}{'' if rate is None else f', {rate:,.0f} pieces an hour'}")
+    if report.kept:
+        parts.append(f"{counted(report.kept, 'row')} kept from an earlier run")
+    return ". ".join(part[0].upper() + part[1:] for part in parts) + "." if parts else None
+
+
+# Rows.
+
+
+@dataclass(frozen=True)
+class RowColumn:
+    """A column of the table of all rows.
+
+    Args:
+        heading: Its heading.
+        rank: The lower, the longer it stays where there is little room.
+        cell: What a row has in it.
+        is_text: It holds text, which can be cut.
+        value: What it is sorted by, where that isn't its text; None for what is unknown.
+    """
+
+    heading: str
+    rank: int
+    cell: Callable[[SurveyRow], Cell]
+    is_text: bool = False
+    value: Callable[[SurveyRow], float | None] | None = None
+
+
+def row_columns(report: SurveyReport) -> list[RowColumn]:
+    """The columns of the table of all rows, without those in which nothing is known of any row."""
+    is_cold = any(row.compile_cold_s is not None for row in report.rows)
+    columns = [
+        RowColumn("name", 0, lambda row: Cell(row.name), is_text=True),
+        *([RowColumn("variant", 1, lambda row: Cell(row.variant), is_text=True)] if len(report.variants) > 1 else []),
+        RowColumn("status", 2, status_cell, value=lambda row: SURVEY_STATUSES.index(row.status)),
+        _count_column("breaks", 3, lambda row: row.break_sites),
+        _count_column("skipped", 11, lambda row: row.skipped_frames),
+        _count_column("recompiles", 8, lambda row: row.recompiles),
+        RowColumn(
+            "coverage",
+            5,
+            lambda row: Cell(NOTHING if row.coverage is None else percent(row.coverage)),
+            value=lambda row: row.coverage,
+        ),
+        _count_column("graphs", 10, lambda row: row.graphs),
+        RowColumn(
+            "cold compile" if is_cold else "compile",
+            6,
+            lambda row: _seconds_cell(row.compile_cold_s if is_cold else row.compile_s),
+            value=lambda row: row.compile_cold_s if is_cold else row.compile_s,
+        ),
+        RowColumn("speed-up", 4, speedup_cell, value=lambda row: row.speedup),
+        RowColumn("memory", 9, lambda row: Cell(_memory_text(row)), value=lambda row: row.peak_memory_bytes),
+        RowColumn("correct", 12, _correct_cell),
+        RowColumn("exports", 7, lambda row: Cell({True: "yes", False: "no", None: NOTHING}[row.exports])),
+        RowColumn(FINDING, 6, lambda row: Cell(finding_text(row)), is_text=True),
+    ]
+    return [column for column in columns if any(column.cell(row).text != NOTHING for row in report.rows)]
+
+
+def _count_column(heading: str, rank: int, count: Callable[[SurveyRow], int | None]) -> RowColumn:
+    return RowColumn(heading, rank, lambda row: _count_cell(count(row)), value=count)
+
+
+def status_cell(row: SurveyRow) -> Cell:
+    """How it came out."""
+    return Cell(STATUS_TEXTS[row.status], tone=_STATUS_TONES.get(row.status, "warning"))
+
+
+def outcome_cell(row: SurveyRow) -> Cell:
+    """How it came out; as its detail, what failed, and whether it is flaky or noisy."""
+    cell = status_cell(row)
+    details = [part] if (part := _stage_text(row.status, row.stage)) is not None else []
+    details += ["flaky"] if row.is_flaky else []
+    details += ["noisy"] if row.is_noisy else []
+    return Cell(cell.text, ", ".join(details), cell.tone)
+
+
+def _count_cell(number: int | None) -> Cell:
+    return Cell(NOTHING if number is None else f"{number:,}")
+
+
+def _seconds_cell(seconds: float | None) -> Cell:
+    return Cell(NOTHING if seconds is None else seconds_text(seconds))
+
+
+def speedup_cell(row: SurveyRow) -> Cell:
+    """How many times as fast as eager mode; as its detail, the interval."""
+    if row.speedup is None:
+        return Cell(NOTHING)
+    if row.speedup_low is None or row.speedup_high is None:
+        return Cell(factor_text(row.speedup))
+    tone: Tone | None = "good" if row.speedup_low > 1 and row.is_passed else "bad" if row.speedup_high < 1 else None
+    return Cell(factor_text(row.speedup), interval_text(row.speedup_low, row.speedup_high), tone)
+
+
+def _memory_text(row: SurveyRow) -> str:
+    return NOTHING if row.peak_memory_bytes is None else bytes_text(row.peak_memory_bytes)
+
+
+def _correct_cell(row: SurveyRow) -> Cell:
+    return {True: Cell("yes"), False: Cell("no", tone="bad"), None: Cell(NOTHING)}[row.correct]
+
+
+def finding_text(row: SurveyRow) -> str:
+    """The first finding and where it is: ``GD101 masking.py:41``."""
+    return NOTHING if row.top is None else f"{row.top.code} {top_place(row)}"
+
+
+def top_place(row: SurveyRow) -> str:
+    """Where the first finding is: ``masking.py:41``; empty if there is none."""
+    return "" if row.top is None else f"{base_name(row.top.file)}:{row.top.line}"
+
+
+def finished_text(row: SurveyRow, number: int, count: int) -> str:
+    """A finished row in one line: ``12/412 bert default: ok, 2 breaks, 1.43x (1.40 to 1.46), 21 s``.
+
+    Args:
+        row: The row.
+        number: How many pieces are finished with it.
+        count: How many there are.
+    """
+    return f"{number}/{count} {short_text(row)}"
+
+
+def short_text(row: SurveyRow) -> str:
+    """A row in one line: its name, how it came out, breaks, speed-up, time, and why it failed."""
+    text = f"{row.name} {row.variant}: {', '.join(_parts(row))}"
+    why = None if row.is_passed else error_text(row)
+    return text if why is None else f"{text}: {shortened(why, _SHORT_ERROR)}"
+
+
+def _parts(row: SurveyRow) -> Iterator[str]:
+    yield outcome_text(row.status, row.stage)
+    for number, noun in ((row.break_sites, "break"), (row.recompiles, "recompile")):
+        if number:
+            yield counted(number, noun)
+    if row.speedup is not None:
+        yield speedup_cell(row).line
+    if row.attempts > 1:
+        yield counted(row.attempts, "attempt")
+    yield seconds_of(row.seconds)
+
+
+def retried_text(name: str, variant: str, status: SurveyStatus) -> str:
+    """That a piece runs once more, in one line."""
+    return f"{name} {variant}: {STATUS_TEXTS[status]}, running it again"
+
+
+def seconds_of(seconds: float) -> str:
+    """How long a piece takes: ``3.2 s``, ``21 s``, ``4 min``."""
+    return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+
+
+def noisy_rows(rows: Iterable[SurveyRow]) -> Iterator[SurveyRow]:
+    """The rows whose machine was too busy for small differences to be seen."""
+    return (row for row in rows if row.is_noisy)
