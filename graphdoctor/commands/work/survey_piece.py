@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+import graphdoctor
 from graphdoctor.commands.settings import Settings
 from graphdoctor.commands.work.record import Setup
 from graphdoctor.commands.work.survey_outcome import OK, PieceOutcome, cut, ended_early, outcome_of, outcome_of_bench
@@ -395,7 +396,7 @@ class _Worker:
             with contextlib.suppress(GraphDoctorError):
                 files.update(filter(None, [parse_target(self._spec.target).file]))
         here = Path.cwd().resolve()
-        own, package = os.path.realpath(self._recording.parent), os.path.realpath(Path(__file__).parent.parent)
+        own, package = os.path.realpath(self._recording.parent), os.path.realpath(Path(graphdoctor.__file__).parent)
         installed = tuple(f"{prefix}{os.sep}" for prefix in (*reads["prefix"], own, package))
         found: dict[str, str] = {}
         if self._program is not None and (digest := file_digest(self._program)) is not None:

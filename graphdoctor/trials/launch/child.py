@@ -22,6 +22,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import orjson
 
+import graphdoctor
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.probe.wire import CRASH_FILE, EVENTS_FILE, FORMAT, META_FILE, REQUEST_FILE, TRACE_FOLDER
 from graphdoctor.trials.launch.lifeline import Lifeline
@@ -46,7 +47,7 @@ RECORDING_VARIABLE = "_GRAPHDOCTOR_RECORDING"
 """Names the recording to the processes of a script; ``graphdoctor/probe/startup/sitecustomize.py`` reads it."""
 
 _TRACE_VARIABLE = "TORCH_TRACE"
-_PROBE = Path(__file__).resolve().parent.parent / "probe" / "__main__.py"
+_PROBE = Path(graphdoctor.__file__).resolve().parent / "probe" / "__main__.py"
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import graphdoctor
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.probe.wire import RUN_CHANGE_VARIABLE, TRACE_FOLDER, RunChange
 from graphdoctor.trials.launch.child import RECORDING_VARIABLE, read_events, write_meta, written
 from graphdoctor.trials.launch.lifeline import Lifeline
 
-_STARTUP = Path(__file__).resolve().parent.parent / "probe" / "startup"
+_STARTUP = Path(graphdoctor.__file__).resolve().parent / "probe" / "startup"
 _GRACE_S = 5.0
 """How long a script may take to end after it was told to."""
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
