@@ -16,9 +16,6 @@ from .wire import CallPhase, Event, GapEvent, GapKind, Phase, PhaseEvent, PhaseK
 class EventFile:
     """Appends events to a file; one that can't be written (a full disk) never raises into the program.
 
-    Args:
-        path: The file; created when missing.
-
     Raises:
         OSError: It can't be opened.
     """
@@ -72,12 +69,7 @@ class EventFile:
         self.write(PhaseEvent(event="phase", phase=phase, kind=self._kind))
 
     def gap(self, kind: GapKind, message: str) -> None:
-        """Report something that the recording lacks.
-
-        Args:
-            kind: What it is, for whoever decides by it.
-            message: A sentence for people.
-        """
+        """Report something that the recording lacks."""
         self.write(GapEvent(event="gap", kind=kind, message=message))
 
 

@@ -79,13 +79,7 @@ _UNLIKE = re.compile(r"size of tensor a \((?P<a>\d+)\) must match the size of te
 
 
 class _Input(NamedTuple):
-    """A tensor to be: its shape, as names of widths and numbers, or a value as source.
-
-    Args:
-        shape: Its shape.
-        text: The value.
-        is_list: Whether it is a list with a tensor for each sample of the batch.
-    """
+    """A tensor to be: its shape, as names of widths and numbers, or a value as source."""
 
     shape: tuple[int | str, ...] = ()
     text: str = ""

@@ -13,8 +13,6 @@ class ModelText(NamedTuple):
 
     Args:
         imports: Statements such as ``from transformers import LlamaModel``; ``import torch`` is there already.
-        body: Statements of ``build()``, which returns the module; torch's seed is set before them.
-        notes: Sentences about what was chosen, for whoever reads the program.
         subject: What the library wants to know again when it is asked for inputs.
     """
 
@@ -30,8 +28,6 @@ class InputsText(NamedTuple):
     Args:
         body: Statements of ``example_inputs()``, which returns a dict of keyword arguments, or a tuple of positional
             ones; torch's seed is set before them.
-        notes: Sentences about what was chosen.
-        imports: Statements that it needs beyond the model's.
     """
 
     body: str
@@ -60,10 +56,6 @@ class Library(Protocol):
 
     def inputs(self, text: ModelText, model: Any) -> Generator[InputsText, BaseException, None]:  # noqa: ANN401
         """Inputs to try with a model that was built, the best first.
-
-        Args:
-            text: One of ``models``.
-            model: What it built.
 
         Yields:
             Inputs; gets the exception that the model raised with them.

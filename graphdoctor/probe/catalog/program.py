@@ -14,11 +14,7 @@ _WIDTH = 100
 def program_text(header: str, model: ModelText, inputs: InputsText, *, parameters: int) -> str:
     """The whole file.
 
-    Args:
-        header: How its docstring begins (``wire.program_header``).
-        model: What ``build()`` does.
-        inputs: What ``example_inputs()`` does.
-        parameters: How many the model has.
+    ``header``: how its docstring begins (``wire.program_header``).
     """
     notes = [f"The model has {parameters:,} parameters.", *model.notes, *inputs.notes]
     paragraphs = [textwrap.fill(note, _WIDTH, break_long_words=False, break_on_hyphens=False) for note in notes]
@@ -42,10 +38,7 @@ def inputs_source(inputs: InputsText) -> str:
 def call_text(function: str, arguments: Mapping[str, object], *, before: Sequence[str] = ()) -> str:
     """A call as source, on several lines if it doesn't fit on one.
 
-    Args:
-        function: What is called, such as ``LlamaConfig``.
-        arguments: Keyword arguments, plain values.
-        before: Positional arguments, as source.
+    ``before``: positional arguments, as source.
     """
     parts = [*before, *(f"{name}={literal(value)}" for name, value in arguments.items())]
     line = f"{function}({', '.join(parts)})"

@@ -19,9 +19,6 @@ _HUB_SETTINGS = "huggingface_hub.constants"
 def imported(name: str) -> Library:
     """A library's catalog, with the library imported. From now on, this process loads no weights from the network.
 
-    Args:
-        name: One of ``LIBRARIES``.
-
     Raises:
         TargetError: The library isn't installed.
     """

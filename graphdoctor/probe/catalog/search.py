@@ -24,25 +24,14 @@ _RANKS: tuple[RefusalKind, ...] = ("load_failed", "too_large", "no_inputs", "out
 
 
 class Found(NamedTuple):
-    """A program that runs.
-
-    Args:
-        text: Its source.
-        parameters: How many its model has.
-    """
+    """A program that runs."""
 
     text: str
     parameters: int
 
 
 class RefusedError(Exception):
-    """No program was found.
-
-    Args:
-        kind: Why.
-        message: Why, a sentence.
-        traceback: Of the exception that was raised; None if there was none.
-    """
+    """No program was found."""
 
     def __init__(self, kind: RefusalKind, message: str, traceback: str | None = None) -> None:
         super().__init__(message)
@@ -54,11 +43,7 @@ class RefusedError(Exception):
 def find(library: Library, name: str, header: str, *, memory_bytes: int | None) -> Found:
     """Find a program.
 
-    Args:
-        library: Where the architecture is from.
-        name: Its name.
-        header: How the program begins.
-        memory_bytes: Memory above which this process is stopped, or None.
+    ``memory_bytes``: memory above which this process is stopped, or None.
 
     Raises:
         RefusedError: None was found.
@@ -84,13 +69,6 @@ def find(library: Library, name: str, header: str, *, memory_bytes: int | None) 
 
 def _found(library: Library, text: ModelText, header: str, most: int, failures: set[str]) -> Found:
     """The program of one way to build the architecture.
-
-    Args:
-        library: Where it is from.
-        text: How it is built.
-        header: How the program begins.
-        most: Parameters that it may have.
-        failures: Exceptions of smaller models that couldn't be built; this one's is added.
 
     Raises:
         RefusedError: There is none.

@@ -20,7 +20,6 @@ class Slot(NamedTuple):
     """A parameter, and what it can be given.
 
     Args:
-        name: Its name.
         values: As source, the likeliest first; "" leaves it out.
     """
 
@@ -48,11 +47,8 @@ def slots(
 ) -> list[Slot]:
     """What each parameter can be given; one with a default is first left out, and always without a value.
 
-    Args:
-        parameters: Of a signature.
-        values: What a parameter can be given, as source; nothing if no rule knows it.
-        owner: Whose parameters they are, for people.
-        is_given: Whether a parameter with a default is first given a value, and then left out.
+    ``values``: what a parameter can be given, as source; nothing if no rule knows it.
+    ``is_given``: whether a parameter with a default is first given a value, and then left out.
 
     Raises:
         UnknownParameterError: One without a default has no value.
@@ -77,9 +73,7 @@ def choices(found: Sequence[Slot], *, most_changes: int) -> Iterator[dict[str, s
 
     At the end come all slots' last values that aren't left out, for signatures that need all of their optional ones.
 
-    Args:
-        found: The slots.
-        most_changes: How many steps away from the first values are tried, over all slots.
+    ``most_changes``: how many steps away from the first values are tried, over all slots.
 
     Yields:
         Values by name, as source; without those that are left out.
@@ -119,12 +113,7 @@ def described(parameter: inspect.Parameter) -> str:
 
 
 def evaluated_body(name: str, arguments: Mapping[str, str]) -> str:
-    """``build()`` for a module in evaluation mode.
-
-    Args:
-        name: What is called to make it.
-        arguments: Keyword arguments, as source.
-    """
+    """``build()`` for a module in evaluation mode."""
     made = call_text(name, {}, before=[f"{key}={value}" for key, value in arguments.items()])
     # Not `.eval()` on the same line: a module's own `train` may return nothing.
     return f"model = {made}\nmodel.eval()\nreturn model"

@@ -12,10 +12,6 @@ import torch
 def by_size(names: Iterable[str], build: Callable[[str], Any]) -> list[str]:
     """Names of models, the one with the fewest parameters first; without those that can't be built.
 
-    Args:
-        names: Of models.
-        build: Makes one.
-
     Raises:
         Exception: What the first raised, if none can be built.
     """

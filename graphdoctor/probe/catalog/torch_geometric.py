@@ -222,7 +222,6 @@ LIBRARY = _TorchGeometric()
 
 
 def _rooms() -> dict[str, str]:
-    """What is listed, with the module that it is in."""
     found: dict[str, str] = {}
     for room in _ROOMS:
         module = getattr(torch_geometric.nn, room)
@@ -310,7 +309,6 @@ def _evaluated(made: type[Any], arguments: dict[str, str]) -> None:
 
 
 def _calls(called: Callable[..., Any]) -> Iterator[InputsText]:
-    """Inputs for a function or a ``forward``."""
     parameters = [parameter for parameter in parameters_of(called) if parameter.name != "self"]
     gathers = [parameter.name for parameter in parameters if parameter.kind is parameter.VAR_POSITIONAL]
     if not gathers:

@@ -50,11 +50,6 @@ TF32 = "tf32"
 def calibrate(device: torch.device, dtypes: Iterable[str], kept: Sequence[CalibrationRecord]) -> CalibrationEvent:
     """What a device reaches.
 
-    Args:
-        device: Which.
-        dtypes: Of the matrix products in the program, such as ``bfloat16``.
-        kept: What earlier runs found.
-
     Raises:
         RuntimeError: There isn't enough memory.
     """
@@ -187,7 +182,6 @@ def _time(call: Callable[[], object], device: torch.device) -> float:
 
 
 def _free(device: torch.device) -> int:
-    """Free memory, in bytes."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     with contextlib.suppress(ValueError, OSError):

@@ -19,7 +19,6 @@ class TimedCompile:
 
     Args:
         compile_id: Such as ``0/1``; None when torch gave none.
-        start: By ``time.perf_counter``.
         end: By ``time.perf_counter``; None while it isn't over.
         is_frame: It compiles a frame; False for a backward graph, which a cache can make unnecessary.
         is_begun: torch began to analyze the frame; False for one over its recompile limit.

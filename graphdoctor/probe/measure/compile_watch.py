@@ -25,7 +25,6 @@ class Compiled:
     Args:
         count: Compiles that got guarded code.
         seconds: Time of all compiles as torch measured it, including those without guarded code.
-        is_over_limit: A frame hit its recompile limit and ran eagerly.
         reason: The first guard that failed, in torch's words; None when none did.
     """
 

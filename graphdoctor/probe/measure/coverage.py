@@ -55,27 +55,14 @@ class CountedOps:
 
 
 def measure(call: Callable[[], Any], runs: GraphRuns) -> CountedOps:
-    """Run one call under the profiler.
-
-    Args:
-        call: Makes the call; no compile may happen in it.
-        runs: The backend's counter of graph runs.
-
-    Returns:
-        What ran in graphs and what ran outside.
-    """
+    """Run one call under the profiler."""
     runs.runs.clear()
     eager = Counter(event.name for event in profiled(call, runs) if is_eager(event))
     return CountedOps(sum(runs.tensor_ops[name] * count for name, count in runs.runs.items()), eager)
 
 
 def profiled(call: Callable[[], Any], runs: GraphRuns) -> list[Any]:
-    """The profiler's events of one call, compiled graphs and Dynamo's conversions under ranges of their own.
-
-    Args:
-        call: Makes the call.
-        runs: The backend's counter of graph runs.
-    """
+    """The profiler's events of one call, compiled graphs and Dynamo's conversions under ranges of their own."""
     runs.watched = "count"
     try:
         with (
@@ -89,15 +76,7 @@ def profiled(call: Callable[[], Any], runs: GraphRuns) -> list[Any]:
 
 
 def time_runs(call: Callable[[], Any], runs: GraphRuns) -> SteadyCallEvent:
-    """When each graph runs in a call, in the call of median length among several.
-
-    Args:
-        call: Makes the call; no compile may happen in it.
-        runs: The backend's watch on graph runs.
-
-    Returns:
-        The call's time and the runs in it.
-    """
+    """When each graph runs in a call, in the call of median length among several."""
     timelines: list[tuple[float, list[tuple[int, float, float]]]] = []
     ends = time.perf_counter() + _TIMED_S
     runs.watched = "time"

@@ -69,14 +69,7 @@ class CompiledCode:
 
 @dataclass(frozen=True)
 class CallTime:
-    """How long a call takes.
-
-    Args:
-        median_us: Median.
-        low_us: First quartile.
-        high_us: Third quartile.
-        count: Calls that were timed.
-    """
+    """How long a call takes."""
 
     median_us: float
     low_us: float
@@ -85,22 +78,14 @@ class CallTime:
 
 
 def time_call(call: Callable[[], Any]) -> CallTime:
-    """Time a call that compiles nothing.
-
-    Args:
-        call: Makes it.
-    """
+    """Time a call that compiles nothing."""
     times = time_calls(call, seconds=_CALL_BUDGET_S, most=_MAX_CALLS, least=_MIN_CALLS)
     low, middle, high = (1e6 * seconds for seconds in statistics.quantiles(times, n=4))
     return CallTime(middle, low, high, len(times))
 
 
 class CheckTimer:
-    """Times the guard checks of one call while it runs.
-
-    Args:
-        compiled: What Dynamo has compiled.
-    """
+    """Times the guard checks of one call while it runs."""
 
     def __init__(self, compiled: CompiledCode) -> None:
         self._compiled = compiled
@@ -110,11 +95,7 @@ class CheckTimer:
         self.troubles: list[str] = []
 
     def run(self, call: Callable[[], Any]) -> list[GuardCostRecord]:
-        """Make the call and measure each compiled frame the first time it is entered.
-
-        Returns:
-            One record for each frame.
-        """
+        """Make the call and measure each compiled frame the first time it is entered."""
         before = sys.getprofile()
         # Dynamo is active while the call runs: without this it would compile our own functions.
         sys.setprofile(torch.compiler.disable(self._on_event))
@@ -213,7 +194,6 @@ def _is_outside(left_out: frozenset[str]) -> Callable[[str], bool]:
 
 
 def _timed_in_turns(trees: tuple[Any, Any], values: Mapping[str, Any]) -> Iterator[tuple[float, float]]:
-    """Microseconds of one check of both trees, in turns, so that what slows the machine slows both."""
     first, second = trees
     count = max(1, _BATCH_NS // max(_batch_ns(first, values, 1), 1))
     for _ in range(_ROUNDS):

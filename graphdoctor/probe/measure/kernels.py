@@ -70,11 +70,6 @@ class Kernel:
     """One run of a kernel.
 
     Args:
-        name: As the profiler names it.
-        kind: Who wrote it.
-        start_ns: When it began.
-        end_ns: When it ended.
-        is_graph_input: It copies inputs into static buffers of a CUDA graph.
         node: The event on the host that it is, or that launched it; None if there is none.
     """
 
@@ -111,11 +106,6 @@ class SeenCall:
     """One call under the profiler.
 
     Args:
-        whole: The call.
-        nodes: The host's events in it.
-        kernels: The kernels that began in it.
-        empty_ns: What an empty call takes.
-        is_on_device: Kernels are those of a CUDA device.
         was_held_up: The system took a processor from the process meanwhile.
     """
 
@@ -237,8 +227,6 @@ class MeasuredKernels:
     """A steady call, with the profiler and without.
 
     Args:
-        calls: The profiled calls.
-        times_us: Single calls without the profiler.
         one_by_one: The call with what CUDA graphs launch at once launched kernel by kernel; None if it wasn't made.
     """
 
@@ -306,10 +294,6 @@ class Repeated:
 def measure_kernels(call: Repeated, around: Around = nullcontext) -> MeasuredKernels | None:
     """Time a call's kernels.
 
-    Args:
-        call: The call.
-        around: Entered for calls under the profiler.
-
     Returns:
         None if this torch doesn't tell the profiler's events.
     """
@@ -329,10 +313,6 @@ def measure_kernels(call: Repeated, around: Around = nullcontext) -> MeasuredKer
 
 def seen_call(call: Repeated, around: Around) -> SeenCall | None:
     """A call under the profiler, once it is warm.
-
-    Args:
-        call: The call.
-        around: Entered for it.
 
     Returns:
         None if this torch doesn't tell the profiler's events.
@@ -367,13 +347,6 @@ def _us(call: SeenCall) -> float:
 
 @dataclass(frozen=True)
 class _Profile:
-    """Calls under the profiler.
-
-    Args:
-        events: All events.
-        held_up: For each call, whether the system took a processor from the process meanwhile.
-    """
-
     events: Sequence[ProfiledEvent]
     held_up: Sequence[bool]
 
@@ -411,10 +384,7 @@ def calls_in(
 ) -> Iterator[SeenCall]:
     """Each call in a profile.
 
-    Args:
-        events: All events; each call is under ``CALL_RANGE``.
-        has_device: The program uses a CUDA device, so that its kernels count.
-        role: What a name on the host stands for.
+    ``events``: all events; each call is under ``CALL_RANGE``.
     """
     nodes = _nodes(event for event in events if not event.is_on_device)
     if has_device:
@@ -432,12 +402,6 @@ def calls_in(
 
 
 class _Launchers:
-    """What launched the kernels of a device.
-
-    Args:
-        nodes: The host's events.
-    """
-
     def __init__(self, nodes: Iterable[_Node]) -> None:
         self._driver: dict[int, _Node] = {}
         self._operations: dict[int, _Node] = {}
@@ -469,7 +433,6 @@ def _is_region(name: str) -> bool:
 
 
 def _nodes(events: Iterable[ProfiledEvent]) -> list[_Node]:
-    """The host's events, each with what lies in it."""
     by_thread: dict[int, list[ProfiledEvent]] = defaultdict(list)
     for event in events:
         by_thread[event.thread].append(event)
@@ -532,7 +495,6 @@ def _busy_ns(node: _Node) -> int:
 
 
 def _covered_ns(spans: Iterable[tuple[int, int]]) -> int:
-    """The time that lies in at least one of the spans."""
     covered = last = 0
     for start, end in sorted(spans):
         covered += max(0, end - max(start, last))

@@ -59,7 +59,6 @@ def _kept_for_graphs() -> int:
 
 
 def _status_bytes(name: str) -> int | None:
-    """A line of what Linux says about this process."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         (line,) = (line for line in _STATUS.read_text().splitlines() if line.startswith(f"{name}:"))
         return int(line.split()[1]) * 1024

@@ -13,11 +13,7 @@ from ..torch_private.torch_api import tree_leaves
 
 
 class _Saved:
-    """What an operation saved: alive as long as the operation's part of the graph is.
-
-    Args:
-        tensor: The tensor.
-    """
+    """What an operation saved: alive as long as the operation's part of the graph is."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor = tensor
@@ -25,9 +21,6 @@ class _Saved:
 
 def kept_bytes(call: Callable[[], object]) -> int | None:
     """The memory that is kept while a call's result lives, and that wasn't there before.
-
-    Args:
-        call: Makes the call without its backward pass, and returns the result.
 
     Returns:
         The size of all storages of saved tensors, each once; None if one of them can't be measured, as of a sparse
@@ -56,7 +49,6 @@ def kept_bytes(call: Callable[[], object]) -> int | None:
 
 
 def _present() -> Iterator[torch.UntypedStorage]:
-    """The memory of all tensors that Python knows."""
     for found in gc.get_objects():
         if not issubclass(type(found), torch.Tensor):
             continue

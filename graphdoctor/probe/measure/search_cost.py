@@ -36,7 +36,6 @@ class Search:
     """One search for compiled code.
 
     Args:
-        us: How long it took, less the profiler's own time.
         compile_id: The compile whose code it found; None if it found none.
     """
 
@@ -49,7 +48,6 @@ class Searches:
     """The searches of several equal calls.
 
     Args:
-        calls: The searches of each call, in order.
         profiler_us: What was taken off each.
     """
 
@@ -91,9 +89,6 @@ class Searches:
 def time_searches(call: Callable[[], Any]) -> Searches | None:
     """Repeat a call under the profiler.
 
-    Args:
-        call: Makes it; nothing may be compiled in it.
-
     Returns:
         Its searches; None if this torch doesn't tell the profiler's ranges.
     """
@@ -120,12 +115,7 @@ def _profiled(call: Callable[[], Any], count: int) -> tuple[list[ProfiledRange],
 
 
 def searches_in(ranges: Iterable[ProfiledRange], *, skipped: int = 0) -> Searches:
-    """The searches in a profile.
-
-    Args:
-        ranges: The profiler's ranges: of calls, of searches, of what they found, and empty ones.
-        skipped: First calls that are left out.
-    """
+    """The searches in a profile."""
     ordered = sorted(ranges, key=lambda item: item.start_ns)
     calls = [item for item in ordered if item.name == _CALL_RANGE][skipped:]
     empty = [item.duration_ns for item in ordered if item.name == _EMPTY_RANGE][skipped:]

@@ -28,13 +28,9 @@ class Segment:
     """A part of a call.
 
     Args:
-        kind: ``graph``, ``eager``, ``guards`` or ``compile``.
-        start_us: From the start of the call.
-        end_us: From the start of the call.
         compile_id: Whose code ran, or what was compiled; None when unknown.
         graph: Number of the graph in the order in which graphs reached the backend.
         is_backward: It is the graph's backward that ran.
-        ops: Eager operations by name.
     """
 
     kind: str
@@ -55,13 +51,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class CutCall:
-    """One call in segments.
-
-    Args:
-        duration_us: Its length.
-        segments: In order; none lies within another.
-        is_profiled: The profiler was on.
-    """
+    """One call in segments."""
 
     duration_us: float
     segments: tuple[Segment, ...]
@@ -210,14 +200,7 @@ def cut_timeline(
     began: float,
     ended: float,
 ) -> CutCall:
-    """Cut a call that was made without the profiler into segments; all times are seconds of one clock.
-
-    Args:
-        runs: Graph, start and end of each run.
-        compiles: Those that began in the call.
-        began: Start of the call.
-        ended: End of the call.
-    """
+    """Cut a call that was made without the profiler into segments; all times are seconds of one clock."""
 
     def since(moment: float) -> float:
         return (moment - began) * 1e6

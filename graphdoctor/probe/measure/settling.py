@@ -21,12 +21,7 @@ _TO_LIMIT_S = 5.0
 
 
 class Activity(NamedTuple):
-    """What torch has done so far in this process.
-
-    Args:
-        compiles: Compiles that began.
-        limits: Functions that hit their recompile limit.
-    """
+    """What torch has done so far in this process."""
 
     compiles: int
     limits: int
@@ -34,12 +29,7 @@ class Activity(NamedTuple):
 
 @dataclass(frozen=True)
 class Settling:
-    """What torch did in the repetitions of a call.
-
-    Args:
-        compiles: Compiles in each repetition, in order.
-        is_over_limit: A function hit its recompile limit in the last one.
-    """
+    """What torch did in the repetitions of a call."""
 
     compiles: tuple[int, ...]
     is_over_limit: bool
@@ -51,12 +41,7 @@ class Settling:
 
 
 def settle(call: Callable[[], Any], activity: Callable[[], Activity]) -> Settling:
-    """Repeat a call until it is steady, or never will be.
-
-    Args:
-        call: Makes it.
-        activity: Returns what torch has done so far.
-    """
+    """Repeat a call until it is steady, or never will be."""
     compiles: list[int] = []
     is_over_limit = False
     ends = time.perf_counter() + _TO_LIMIT_S

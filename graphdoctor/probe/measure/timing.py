@@ -35,12 +35,7 @@ _WARM_CALL_S = 0.1
 
 
 def steady_us(call: Callable[[], Any], activity: Callable[[], Activity]) -> float | None:
-    """Median time of a steady call, in microseconds; None when it never gets steady.
-
-    Args:
-        call: Makes it.
-        activity: Returns what torch has done so far.
-    """
+    """Median time of a steady call, in microseconds; None when it never gets steady."""
     if not settle(call, activity).is_settled:
         return None
     times = time_calls(call, seconds=_STEADY_S, most=_STEADY_RUNS)
@@ -58,13 +53,9 @@ def time_calls(
 ) -> list[float]:
     """Seconds of single calls; work that a call launches on a GPU counts to its own time only.
 
-    Args:
-        call: Makes one.
-        seconds: Start no other call after this time.
-        most: Most calls, or None.
-        least: Fewest calls.
-        restore: Puts back what a call changed in its arguments, outside the timed span.
-        is_own_only: Leave out calls in which the system took a processor from the process, if enough others remain.
+    ``seconds``: start no other call after this time.
+    ``restore``: puts back what a call changed in its arguments, outside the timed span.
+    ``is_own_only``: leave out calls in which the system took a processor from the process, if enough others remain.
     """
     times: list[float] = []
     own: list[float] = []
@@ -88,7 +79,6 @@ class Block:
     """Calls that are timed together: the device is waited for once, as in a loop of calls.
 
     Args:
-        seconds: What a call takes, about.
         restore: Puts back what a call changed in its arguments, outside the timed span; then each is timed alone.
     """
 
@@ -106,10 +96,7 @@ class Block:
 def time_block(call: Callable[[], Any], block: Block, *, seconds: float) -> list[float]:
     """Times of blocks of calls in one turn, in microseconds for one call.
 
-    Args:
-        call: Makes one.
-        block: How many calls a block has.
-        seconds: Start no other block after this time; at least one is timed.
+    ``seconds``: start no other block after this time; at least one is timed.
     """
     number, restore = block.number, block.restore
     times: list[float] = []
@@ -133,13 +120,7 @@ def time_block(call: Callable[[], Any], block: Block, *, seconds: float) -> list
 
 
 def serve(call: Callable[[], Any], activity: Callable[[], Activity], descriptor: int) -> None:
-    """Answer requests for times until the socket is closed.
-
-    Args:
-        call: Makes the call.
-        activity: Returns what torch has done so far.
-        descriptor: The socket's file descriptor.
-    """
+    """Answer requests for times until the socket is closed."""
     with socket.socket(fileno=descriptor) as connection:
         is_settled = settle(call, activity).is_settled
         answer(connection, {"is_steady": is_settled})

@@ -58,9 +58,7 @@ class CompiledAt:
     """What a program compiles, and where.
 
     Args:
-        compiled: Its name.
         file: The file with the call to torch.compile; None if it wasn't such a call.
-        line: 1-based.
     """
 
     compiled: str
@@ -72,9 +70,6 @@ class _Watched:
     """One compiled function: counts its calls, and decides which of them are watched.
 
     Args:
-        number: Its number in this process.
-        place: What it is.
-        context: torch's context for its calls.
         begin: Begins to watch a call, and returns what ends it; None if the call can't be watched.
         is_deferred: Its work happens after the call.
     """
@@ -199,11 +194,7 @@ class DeviceClock:
         self._events.append(_recorded_event())
 
     def elapsed_us(self, *, has_to_wait: bool) -> float | None:
-        """Microseconds that the work took; None while it isn't done.
-
-        Args:
-            has_to_wait: Wait for it.
-        """
+        """Microseconds that the work took; None while it isn't done."""
         before, start, end = self._events
         if has_to_wait:
             end.synchronize()
@@ -214,8 +205,6 @@ class DeviceClock:
 
 @dataclass
 class _Call:
-    """A call that is being watched."""
-
     function: _Watched
     number: int
     frame: FrameType | None
@@ -232,12 +221,7 @@ class _Call:
 
 
 class CallWatcher:
-    """Watches the calls of one process.
-
-    Args:
-        write_call: Writes what a watched call showed.
-        write_counts: Writes how often a function was called.
-    """
+    """Watches the calls of one process."""
 
     def __init__(
         self, write_call: Callable[[WatchedCallArtifact], None], write_counts: Callable[[CalledArtifact], None]
@@ -282,12 +266,7 @@ class CallWatcher:
         self._graphs.install()
 
     def add_graph(self, index: int, tensor_ops: int) -> None:
-        """A backend has compiled a graph.
-
-        Args:
-            index: Its number.
-            tensor_ops: Its tensor operations.
-        """
+        """A backend has compiled a graph."""
         if self._graphs is not None:
             self._graphs.add(index, tensor_ops)
 

@@ -40,11 +40,8 @@ class InstrumentedBackend:
     """Wraps any registered backend.
 
     Args:
-        name: The backend's registered name.
-        inner: The callable that compiles a graph.
         runs: Counts runs of the compiled graphs; None to return the compiled graphs as they are, so that nothing of
             ours runs in a call.
-        want_file: Requests a file's text.
     """
 
     def __init__(
@@ -57,15 +54,7 @@ class InstrumentedBackend:
         self._count = 0
 
     def __call__(self, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
-        """Compile one graph.
-
-        Args:
-            gm: The graph that Dynamo captured.
-            example_inputs: One fake tensor or symbol for each placeholder.
-
-        Returns:
-            The backend's compiled callable, inside a named range while runs are counted.
-        """
+        """Compile one graph; inside a named range while runs are counted."""
         index = self._count
         self._count += 1
         for file in files_of_graph(gm):
@@ -108,12 +97,7 @@ class InstrumentedBackend:
 
 
 def describe_graph(gm: torch.fx.GraphModule, index: int) -> GraphArtifact:
-    """A graph's inputs, nodes and operation counts.
-
-    Args:
-        gm: The graph.
-        index: Its place in the order in which graphs reach the backend.
-    """
+    """A graph's inputs, nodes and operation counts."""
     nodes = list(gm.graph.nodes)
     is_user_file = user_file_test()
     return GraphArtifact(

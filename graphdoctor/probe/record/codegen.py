@@ -47,7 +47,6 @@ class CodegenRecorder:
     """Writes an artifact for each graph.
 
     Args:
-        want_file: Requests a file's text.
         partitions: Knows what a forward graph keeps for its backward graph; None where that can't be found out.
     """
 
@@ -60,19 +59,11 @@ class CodegenRecorder:
         self._is_user_file = user_file_test()
 
     def record(self, graph: GeneratedGraph) -> None:
-        """Write what is known of a graph.
-
-        Args:
-            graph: The graph, whose code was generated just now.
-        """
+        """Write what is known of a graph."""
         torch_api.write_artifact("graphdoctor_inductor_graph", self.described(graph))
 
     def described(self, graph: GeneratedGraph) -> InductorGraphArtifact:
-        """A graph's operations and kernels.
-
-        Args:
-            graph: The graph.
-        """
+        """A graph's operations and kernels."""
         stacks: StackTable = {}
         nodes = [node for node in graph.nodes if node.op == "call_function"]
         index = {node: number for number, node in enumerate(nodes)}
@@ -146,7 +137,6 @@ class CodegenRecorder:
         )
 
     def _stack(self, node: torch.fx.Node, stacks: StackTable) -> int | None:
-        """Index of a node's stack; None if it has none."""
         entries = [(file, int(line), name) for file, line, name in _STACK_LINE.findall(node.stack_trace or "")]
         stack = tuple(entry for entry in entries if self._is_user_file(entry[0]))
         for file, _, _ in stack:

@@ -16,23 +16,14 @@ from .roots import Root, compiled_expression
 
 
 def compiled_root(frame: FrameType, call: CompileCallArtifact) -> Root:
-    """The object that a call of ``torch.compile`` is about.
-
-    Args:
-        frame: Its Python frame.
-        call: What ``compile_call`` made of it.
-    """
+    """The object that a call of ``torch.compile`` is about."""
     model = frame.f_locals["model"]
     expression = compiled_expression(call["file"], call["line"])
     return Root(getattr(model, "__self__", model), expression, call["file"], call["line"], call["function"])
 
 
 def compile_call(frame: FrameType) -> CompileCallArtifact:
-    """Describe a call of ``torch.compile``.
-
-    Args:
-        frame: Its Python frame.
-    """
+    """Describe a call of ``torch.compile``."""
     given = frame.f_locals
     defaults = {name: parameter.default for name, parameter in inspect.signature(torch.compile).parameters.items()}
     # torch.compile sets these two when both are left out.

@@ -147,7 +147,6 @@ def _add_tensor(described: ValueRecord, value: torch.Tensor) -> None:
 
 
 def _code_of(value: object) -> CodeType | None:
-    """The code object of a function or method; for a partial, that of its function."""
     if isinstance(value, functools.partial):
         value = value.func
     if isinstance(value, MethodType):

@@ -61,7 +61,6 @@ def describe_environment(device_name: str | None) -> EnvironmentEvent:
 
 
 def _torch_build() -> str:
-    """What torch was built for."""
     for name, version in (("CUDA", torch.version.cuda), ("ROCm", getattr(torch.version, "hip", None))):
         if version is not None:
             return f"{name} {version}"

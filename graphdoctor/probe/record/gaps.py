@@ -14,22 +14,13 @@ if TYPE_CHECKING:
 
 
 def unrecorded_gap(reasons: Sequence[str]) -> GapEvent:
-    """Torch left a function to eager mode without a record of it.
-
-    Args:
-        reasons: torch's own, from its counters.
-    """
+    """Torch left a function to eager mode without a record of it."""
     message = f"torch.compile left a function to eager mode and wrote no record of it. {'; '.join(reasons)}"
     return GapEvent(event="gap", kind="unrecorded_compile", message=message)
 
 
 def hook_gap(what: str, error: Exception) -> GapEvent:
-    """A hook can't be installed in this torch.
-
-    Args:
-        what: What is lost without it.
-        error: What installing it raised.
-    """
+    """A hook can't be installed in this torch."""
     message = f"graphdoctor can't record {what} with this torch ({type(error).__name__}: {error})."
     return GapEvent(event="gap", kind="missing_torch_name", message=message)
 
@@ -37,13 +28,7 @@ def hook_gap(what: str, error: Exception) -> GapEvent:
 def failure_gaps(
     listener: TraceListener, recompiles: RecompileRecorder | None, keeper: TraceKeeper | None
 ) -> Iterator[GapEvent]:
-    """What raised in our own handlers and what never reached them, usually nothing.
-
-    Args:
-        listener: Looked at torch's records.
-        recompiles: Looked at guards; None where it couldn't be installed.
-        keeper: Counted compiles; None where it couldn't be installed.
-    """
+    """What raised in our own handlers and what never reached them, usually nothing."""
     if keeper is not None and keeper.write_error is not None:
         reason = keeper.write_error.strerror or str(keeper.write_error)
         message = f"The trace log could not be written: {reason}. What torch did afterwards is missing."

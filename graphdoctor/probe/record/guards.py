@@ -56,13 +56,6 @@ _FOREIGN = ("G['__builtins_dict__", "G['__import_torch")
 
 
 class _Seen:
-    """What is kept of a compile until its cache entry goes.
-
-    Args:
-        lines: The user's line for each guarded source: file, line, function.
-        values: What the values of some sources were.
-    """
-
     __slots__ = ("lines", "values")
 
     def __init__(self) -> None:
@@ -71,14 +64,7 @@ class _Seen:
 
 
 class RecompileRecorder:
-    """Writes down the cause of each recompile.
-
-    Args:
-        is_user_file: Whether a path is neither torch's nor Python's own.
-        want_source: Requests a line's surroundings: file, line, function.
-        want_file: Requests a file's text.
-        outside: Python frames to leave out of stacks.
-    """
+    """Writes down the cause of each recompile."""
 
     def __init__(
         self,
@@ -257,7 +243,6 @@ class RecompileRecorder:
                 yield FailedGuardRecord(leaf="RELATION", source=None, text=[part], sizes=sizes)
 
     def _sizes(self, part: str, scope: dict[str, Any]) -> dict[str, ValueRecord]:
-        """The new values of the sources in a condition."""
         sizes = {}
         for source in torch_guards.sources_in(part):
             value, is_known = self._value(source, scope)
@@ -284,7 +269,6 @@ class RecompileRecorder:
         return []
 
     def _complete(self, item: FailedGuardRecord, entry: Any, values: dict[str, tuple[Any, bool]]) -> None:  # noqa: ANN401
-        """Add the old and the new value, and the user's line."""
         seen, source = torch_guards.attached(entry.guard_manager), item["source"]
         if item["leaf"] == "GLOBAL_STATE":
             item["now"] = torch_guards.global_state()
@@ -334,7 +318,6 @@ class RecompileRecorder:
         return values[source]
 
     def _value(self, source: str, scope: dict[str, Any]) -> tuple[Any, bool]:
-        """A source's current value, and whether it has one."""
         if source == "G":
             return scope["G"], True
         code = self._code(source)
@@ -408,7 +391,6 @@ def _worth_writing(failed: list[tuple[Any, list[FailedGuardRecord]]]) -> list[tu
 
 
 def _weight(failed: list[FailedGuardRecord]) -> int:
-    """The number of differing sources."""
     return len({item["source"] or tuple(item["text"]) for item in failed})
 
 

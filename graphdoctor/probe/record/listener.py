@@ -31,11 +31,7 @@ _STACKED_ARTIFACTS = frozenset({"dynamo_graph_break_reason", "dynamo_error"})
 
 
 def stack_entries(stack: Iterable[traceback.FrameSummary]) -> list[StackEntryRecord]:
-    """A traceback's lines in the form of the recording.
-
-    Args:
-        stack: Outermost first.
-    """
+    """A traceback's lines in the form of the recording."""
     entries: list[StackEntryRecord] = []
     for summary in stack:
         line = summary.lineno or 0
@@ -93,7 +89,6 @@ class TraceListener(logging.Handler):
     Args:
         on_compile: Called with the compile id, such as ``0/1``, when a compile begins, and with None when it ends.
         files: Keeps the text of the files that records point to; None to keep none.
-        outside: Python frames to leave out of stacks.
         on_limit: Called when a frame hits its recompile limit; None if nobody needs to know.
         generated: Finds generated files among those that records point to; None to take ``sys.argv[0]`` for the target.
     """

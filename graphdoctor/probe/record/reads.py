@@ -59,11 +59,7 @@ class Reads:
             _unseen.add("reads")
 
     def write(self, path: Path) -> None:
-        """Write what was read until now.
-
-        Args:
-            path: The file.
-        """
+        """Write what was read until now."""
         named = [name for name in _strange if isinstance(name, (str, bytes, os.PathLike))]
         opened = {*_opened, *(os.path.abspath(os.fsdecode(name)) for name in named)}  # noqa: PTH100 - links stay
         caches = tuple(f"{os.environ[name]}/" for name in _CACHES if os.environ.get(name))

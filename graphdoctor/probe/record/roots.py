@@ -23,10 +23,6 @@ class Root:
     """A compiled object, as the program has it.
 
     Args:
-        value: The object.
-        expression: What the program calls it.
-        file: Where it is compiled or made.
-        line: 1-based.
         function: The function that this line is in.
     """
 
@@ -48,11 +44,7 @@ class Roots:
         self._known[id(root.value)] = root
 
     def of(self, values: Mapping[str, Any]) -> Root | None:
-        """The object that a wrapper's frame calls, or None if it isn't known.
-
-        Args:
-            values: The frame's.
-        """
+        """The object that a wrapper's frame calls, or None if it isn't known."""
         called = values.get("fn")
         return self._known.get(id(called)) or self._known.get(id(getattr(called, "__self__", None)))
 
@@ -100,14 +92,7 @@ def _compiled_by(call: ast.Call) -> str | None:
 
 
 def target_root(value: object, name: str, kind: str, file: str | None) -> Root | None:
-    """The target of a run, where its file makes it; None if that can't be found.
-
-    Args:
-        value: The target.
-        name: What it was found under.
-        kind: As in ``Target``.
-        file: Its file.
-    """
+    """The target of a run, where its file makes it; None if that can't be found."""
     if file is None:
         return None
     for node in _tree(file).body:
@@ -119,13 +104,7 @@ def target_root(value: object, name: str, kind: str, file: str | None) -> Root |
 
 
 def block_root(target: Root, path: str, module: object) -> Root:
-    """A module of the target's that is compiled by itself, in the target's words.
-
-    Args:
-        target: The target.
-        path: Where the module is in it, such as ``layers.0``.
-        module: The module.
-    """
+    """A module of the target's that is compiled by itself, in the target's words."""
     steps = (f"[{part}]" if part.isdigit() else f".{part}" for part in path.split("."))
     return replace(target, value=module, expression=target.expression + "".join(steps))
 

@@ -18,24 +18,14 @@ _Bound = set[str] | None
 
 
 def readable_names(path: Sequence[ast.AST], statement: ast.stmt) -> tuple[str, ...]:
-    """The names in a statement, built-in ones aside, that certainly have a value just before it, in order.
-
-    Args:
-        path: The nodes from the module down to the statement, outermost first.
-        statement: The statement.
-    """
+    """The names in a statement, built-in ones aside, that certainly have a value just before it, in order."""
     scope = _Scope(path, statement)
     found = (node.id for node in ast.walk(statement) if isinstance(node, ast.Name))
     return tuple(dict.fromkeys(name for name in found if name not in _BUILTINS and scope.has(name)))
 
 
 def torch_name(path: Sequence[ast.AST], statement: ast.stmt) -> str | None:
-    """What the torch package is called just before a statement: ``torch`` or an alias; None if it can't be read there.
-
-    Args:
-        path: As above.
-        statement: The statement.
-    """
+    """What the torch package is called just before a statement: ``torch``, an alias, or None where it can't be read."""
     scope = _Scope(path, statement)
     names = dict.fromkeys(
         alias.asname or "torch"
@@ -86,7 +76,6 @@ def _visible(scope: ast.AST) -> set[str]:
 
 
 def _own(scope: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a scope, without those of functions and classes in it."""
     for child in ast.iter_child_nodes(scope):
         yield child
         if not isinstance(child, (ast.ClassDef, *_FUNCTIONS, *_COMPREHENSIONS)):

@@ -49,11 +49,9 @@ class SourceReader:
     def context(self, file: str, line: int, code_name: str | None = None) -> SourceRecord | None:
         """What surrounds a line.
 
-        Args:
-            file: Path, or a name that ``linecache`` knows, such as a notebook cell.
-            line: 1-based.
-            code_name: Name of the code object that the line ran in. A line can hold several: the name says whether a
-                lambda or a comprehension is meant.
+        ``file``: path, or a name that ``linecache`` knows, such as a notebook cell.
+        ``code_name``: name of the code object that the line ran in. A line can hold several: the name says whether a
+        lambda or a comprehension is meant.
 
         Returns:
             What surrounds it, or None when the source can't be read.
@@ -103,10 +101,7 @@ class SourceReader:
         CPython gives the jump of each operand the position of the one before it (3.11, ``dis.Positions`` of
         ``if a is not None and b:``), so for a branch on several operands only the whole is certain.
 
-        Args:
-            file: As in ``context``.
-            line: 1-based.
-            column: 0-based, in UTF-8 bytes.
+        ``column``: 0-based, in UTF-8 bytes.
 
         Returns:
             Start and end on its first line, 0-based in bytes; the end is None when it continues on another line.

@@ -8,11 +8,7 @@ from ..wire import CompileSwitchEvent
 
 
 class CompileSwitches:
-    """Reports each switch once.
-
-    Args:
-        events: Where to report them.
-    """
+    """Reports each switch once."""
 
     def __init__(self, events: EventFile) -> None:
         self._events = events

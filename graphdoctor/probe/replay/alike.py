@@ -18,10 +18,6 @@ Alike = Literal["sizes", "kinds"]
 def named_leaves(call: Call, signature: inspect.Signature | None) -> Iterator[tuple[str, Any]]:
     """The leaves of a call's arguments, in torch's order, by the parameter's name and the path in it.
 
-    Args:
-        call: The arguments.
-        signature: What is called; None if Python can't tell.
-
     Yields:
         Names such as ``d['k']``, with the leaves.
     """
@@ -56,12 +52,7 @@ def _kind(leaf: Any, alike: Alike) -> object:  # noqa: ANN401
 
 
 class AlikeCalls:
-    """Keeps the calls that are like the first one, and notes what differs in the others.
-
-    Args:
-        alike: Which calls to keep.
-        signature: What is called, for the names of its parameters.
-    """
+    """Keeps the calls that are like the first one, and notes what differs in the others."""
 
     def __init__(self, alike: Alike, signature: inspect.Signature | None) -> None:
         self._alike = alike

@@ -34,22 +34,12 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def cast_module(module: torch.nn.Module, dtype: torch.dtype) -> None:
-    """Convert a module's floating-point parameters and buffers; unlike ``Module.to``, that leaves complex ones alone.
-
-    Args:
-        module: The module.
-        dtype: One of those that a run can have.
-    """
+    """Convert a module's float parameters and buffers; unlike ``Module.to``, this leaves complex ones alone."""
     getattr(module, _CASTS[dtype])()
 
 
 class InDtype:
-    """Has calls made with floating-point tensors of one dtype.
-
-    Args:
-        dtype: The dtype.
-        function: What is called.
-    """
+    """Has calls made with floating-point tensors of one dtype."""
 
     def __init__(self, dtype: torch.dtype, function: Any) -> None:  # noqa: ANN401
         self._dtype = dtype
@@ -86,8 +76,6 @@ class WithBatch:
     the same ones have it.
 
     Args:
-        size: The batch size.
-        function: What is called.
         on_found: Told about tensors that have a batch dim, once each time that others are found.
     """
 
@@ -156,9 +144,6 @@ def batch_size_of(shapes: Sequence[tuple[int, ...]]) -> int | None:
     with the batch, as that of an attention mask is; or is 1, if the first tensor has the batch. If several sizes do,
     it is the one that the most tensors have.
 
-    Args:
-        shapes: Of all tensors that have a dim and an element, in the order in which they are passed.
-
     Returns:
         None if there is none, or it could be one or another.
     """
@@ -184,13 +169,7 @@ class _Replaced:
     def put(
         self, call: Call, leaves: Iterable[Leaf], make: Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
     ) -> Call:
-        """A call with other tensors in some places.
-
-        Args:
-            call: The call.
-            leaves: The places.
-            make: Makes the new tensors, from those that share memory.
-        """
+        """A call with other tensors in some places."""
         wanted = [leaf for leaf in leaves if not self._is_own(leaf.value)]
         waiting = {id(leaf.value): leaf.value for leaf in wanted if self._known(leaf.value) is None}
         for group in _by_memory(waiting.values()):
@@ -272,11 +251,6 @@ def _flat(tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
 
 def _rows(flat: torch.Tensor, tensors: Sequence[torch.Tensor], size: int) -> tuple[torch.Tensor, int] | None:
     """Memory that several tensors share, with another number of rows.
-
-    Args:
-        flat: The memory.
-        tensors: Views of it with the same first size.
-        size: How many rows.
 
     Returns:
         The new memory, and where in the old one its first element is; None if their rows aren't the same parts of it.

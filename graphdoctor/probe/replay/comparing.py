@@ -24,10 +24,7 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 def compared(mine: Results, reference: Results, rounding: Rounding | None = None) -> ComparisonRecord:
     """How results differ from those of a reference.
 
-    Args:
-        mine: The results.
-        reference: The reference's.
-        rounding: What counts as rounding; None without a float64 run.
+    ``rounding``: what counts as rounding; None without a float64 run.
 
     Returns:
         The kinds with something to compare, and the worst difference of each kind that differs.
@@ -63,26 +60,12 @@ def compared(mine: Results, reference: Results, rounding: Rounding | None = None
 
 
 def differing_names(kind: str, mine: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """Names of the values of one kind that differ.
-
-    Args:
-        kind: Which results.
-        mine: The values by name.
-        other: Those to compare with.
-    """
+    """Names of the values of one kind that differ."""
     return [found["where"] for found in _differences(kind, mine, other, None)]
 
 
 def is_different(kind: str, mine: Results, reference: Results, rounding: Rounding | None, *, call: int) -> bool:
-    """Whether the results of one call differ.
-
-    Args:
-        kind: Which results.
-        mine: The results.
-        reference: Those to compare with.
-        rounding: What counts as rounding; None without a float64 run.
-        call: The call's number, from 1.
-    """
+    """Whether the results of one call differ."""
     begin = f"call {call}, "
     values, others = (
         {name: value for name, value in of.values[kind].items() if name.startswith(begin)} for of in (mine, reference)

@@ -30,8 +30,6 @@ class Leaf:
 
     Args:
         path: How it is reached from ``[args, kwargs]``.
-        expression: What a person would write for it.
-        value: The value.
         choices: Values that the signature's annotation allows (``Literal``); empty where there are none.
         is_default: The call omits it: the value is the parameter's default.
     """
@@ -44,13 +42,7 @@ class Leaf:
 
 
 def leaves_of(call: Call, function: Any, *, of_callables: bool = False) -> list[Leaf]:  # noqa: ANN401
-    """Every leaf of a call's arguments in the order of the signature, followed by defaults that the call omits.
-
-    Args:
-        call: The arguments.
-        function: What is called.
-        of_callables: Look into objects that can be called, too.
-    """
+    """Every leaf of a call's arguments in the order of the signature, followed by defaults that the call omits."""
     args, kwargs = call
     parameters = _parameters(function)
     names = _positional_names(parameters, len(args))

@@ -33,7 +33,6 @@ class Value:
     """One value that a property can be set to.
 
     Args:
-        text: The value in short.
         make: Makes the changed call from an unchanged one; modes around the call hold inside the context.
         is_special: torch tends to compile for it alone.
     """
@@ -45,12 +44,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Way:
-    """One way to change a property.
-
-    Args:
-        values: What it can be set to, ordinary values first.
-        tied: Expressions of the properties that are changed with it.
-    """
+    """One way to change a property."""
 
     values: tuple[Value, ...]
     tied: tuple[str, ...] = ()
@@ -61,9 +55,6 @@ class Property:
     """Something that torch may guard on.
 
     Args:
-        expression: In the user's words.
-        kind: A ``ChangeKind`` of the recording.
-        base: Its value in the unchanged call.
         ways: Ways to change it; empty when there is none.
         reason: Why there is none.
         tier: Its rank when not all can be tried: the lowest come first.
@@ -85,13 +76,7 @@ class Property:
 
 
 def properties_of(call: Call, function: Any, *, is_no_grad: bool) -> list[Property]:  # noqa: ANN401
-    """Everything about a call that can be changed, or that a person would expect here.
-
-    Args:
-        call: The unchanged call.
-        function: What is called.
-        is_no_grad: The call is always made under ``torch.no_grad()``.
-    """
+    """Everything about a call that can be changed, or that a person would expect here."""
     leaves = leaves_of(call, function)
     found = [*_argument_properties(leaves), *_attributes(function)]
     found += _modes(function, is_no_grad=is_no_grad, device=_device_type(leaves, function))

@@ -51,12 +51,8 @@ class Results:
     """The results of one replay.
 
     Args:
-        values: By kind, then by name.
-        byte_count: Bytes of the tensors among them.
-        call_count: Calls that came back.
         omitted_from: The first call that was too large to keep, or None.
         stopped_for: The kind of results of the last call that decided the replay, so that it stopped; None if none did.
-        draws_random: A call drew random numbers.
     """
 
     values: dict[str, dict[str, Any]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
@@ -67,11 +63,7 @@ class Results:
     draws_random: bool = False
 
     def beside(self, stopped: Results) -> Results:
-        """What can be compared with a replay that may have stopped at a call: then results of the calls until then.
-
-        Args:
-            stopped: The replay.
-        """
+        """What can be compared with a replay that may have stopped at a call: then results of the calls until then."""
         if stopped.stopped_for is None:
             return self
         has_gradients = stopped.stopped_for == "gradients"
@@ -96,12 +88,7 @@ class Results:
         self._keep("gradients", {prefix + name: value for name, value in gradients.items()})
 
     def add_arguments(self, before: dict[str, Any], after: dict[str, Any]) -> None:
-        """Keep the arguments that the last call mutated.
-
-        Args:
-            before: Copies of their tensors, by name.
-            after: The tensors.
-        """
+        """Keep the arguments that the last call mutated."""
         prefix = f"call {self.call_count}, argument "
         for name, copy in before.items():
             now = after[name].detach()
@@ -251,11 +238,6 @@ def gradients_of(
 
     Each output is weighted with fixed random numbers: the gradient of a plain sum hides differences (that of a softmax
     is zero). ``.grad`` is left alone.
-
-    Args:
-        output: What a call gave back.
-        modules: The target's modules, by name.
-        arguments: The call's tensors, by name.
 
     Raises:
         RuntimeError: torch cannot run backward, such as through a graph that the program freed.

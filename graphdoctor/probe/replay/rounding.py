@@ -41,13 +41,7 @@ _UNITS = 8
 
 @dataclass(frozen=True)
 class _Tolerance:
-    """What a value may be.
-
-    Args:
-        center: What its distance is measured from.
-        allowed: The largest distance that is rounding.
-        doubtful: The largest that may be.
-    """
+    """What a value may be."""
 
     center: torch.Tensor
     allowed: float
@@ -63,8 +57,6 @@ class Rounding:
 
     Args:
         precise: The float64 run; None if the program doesn't run so.
-        eager: The untouched program without torch.compile.
-        others: More runs of the untouched program, with torch.compile and without.
         judged: What the values to judge are from. ``untouched``: the untouched program as it was run before, of which
             half the digits are enough; ``variant``: the untouched program, compiled in a way that no known run was.
             What is 0 but for rounding (the gradient of a bias before a batch norm) is then as large as other kernels
@@ -179,11 +171,7 @@ class Rounding:
         return number(self._eager.values[kind][name]) is not None and not self.is_known(kind, name)
 
     def errors(self, mine: Results) -> list[ResultErrorRecord]:
-        """How far results are from the float64 run, next to eager mode's.
-
-        Args:
-            mine: The results.
-        """
+        """How far results are from the float64 run, next to eager mode's."""
         found = []
         for kind in COMPUTED:
             pairs = list(self._errors(kind, mine.values[kind]))
@@ -216,11 +204,7 @@ class Rounding:
 
 
 class Shaken:
-    """Changes numbers in their last digits, up or down at random.
-
-    Args:
-        seed: What the choice comes from.
-    """
+    """Changes numbers in their last digits, up or down at random."""
 
     def __init__(self, seed: int) -> None:
         self._generator = torch.Generator().manual_seed(seed)

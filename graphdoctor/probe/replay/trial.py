@@ -49,12 +49,7 @@ _STEP = re.compile(r"\['([^']*)'\]|\[(\d+)\]|\.(\w+)")
 
 
 class Trial:
-    """One replay.
-
-    Args:
-        plan: The request's ``trial``.
-        function: What is called, for the names of its arguments.
-    """
+    """One replay."""
 
     def __init__(self, plan: Mapping[str, Any], function: Any) -> None:  # noqa: ANN401
         self._plan = plan
@@ -222,9 +217,6 @@ class Trial:
         """Make a call that draws the same random numbers in every replay.
 
         How many it draws doesn't change what the inputs of the next call are made from.
-
-        Args:
-            seed: The seed.
         """
         of_inputs = RandomState()
         seed_everything(seed)
@@ -250,12 +242,7 @@ class Trial:
             torch.set_default_dtype(dtype)
 
     def end_call(self, output: object, *, has_backward: bool) -> None:
-        """Keep what a call returned, its gradients, and the arguments that it mutated.
-
-        Args:
-            output: What it returned.
-            has_backward: Backward has run already, so the gradients are there.
-        """
+        """Keep what a call returned, its gradients, and the arguments that it mutated."""
         gradients: dict[str, torch.Tensor | None]
         self._results.add_call(output)
         if self._decides("outputs"):
@@ -276,7 +263,6 @@ class Trial:
         self._decides("gradients")
 
     def _decides(self, kind: str) -> bool:
-        """Note whether the results of the last call decide the trial."""
         decisive, eager = self._plan.get("decisive", ()), self._references.get("eager")
         if kind not in decisive or eager is None:
             return False
@@ -291,11 +277,7 @@ class Trial:
             return {"args": call[0], "kwargs": call[1]}
 
     def finish(self, texts: Mapping[str, str]) -> TrialEvent:
-        """Write the results, and compare them with those of the references.
-
-        Args:
-            texts: What the program wrote in the calls, by kind of result.
-        """
+        """Write the results, and compare them with those of the references."""
         if not self.is_decided:
             self._results.add_state(self._modules)
             self._results.add_written(texts)
@@ -377,7 +359,6 @@ class Trial:
 
 
 def _loaded(path: str | None) -> Results | None:
-    """Results from disk; None if they weren't written."""
     return Results.load(Path(path)) if path is not None and Path(path).exists() else None
 
 

@@ -47,13 +47,6 @@ def kept_texts() -> Iterator[Callable[[], Mapping[str, str]]]:
 
 
 class _Kept:
-    """A stream that is written to a file for a while.
-
-    Args:
-        descriptor: The stream.
-        file: The file.
-    """
-
     def __init__(self, descriptor: int, file: io.BufferedRandom) -> None:
         self.copy = os.dup(descriptor)
         """Where the stream really leads."""

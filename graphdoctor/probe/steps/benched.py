@@ -42,9 +42,6 @@ class Benched:
 
     Args:
         request: What ``graphdoctor.trials.launch`` asks for; its trial has ``bench``, the socket's file descriptor.
-        events: Where to report what is being done.
-        target: What to compile.
-        calls: The calls to make.
     """
 
     def __init__(self, request: ProbeRequest, events: EventFile, target: Target, calls: Calls) -> None:
@@ -160,7 +157,6 @@ class Benched:
         self._output = output
 
     def _forget_gradients(self, call: Call) -> None:
-        """Each call's gradients are its own."""
         forget_gradients(self._function)
         for leaf in torch_api.tree_leaves(call):
             if isinstance(leaf, torch.Tensor) and leaf.is_leaf:

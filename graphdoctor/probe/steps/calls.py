@@ -34,13 +34,6 @@ def make_calls(
 ) -> bool:
     """Make the user's calls in order; stop at the first that fails, or that decides a trial.
 
-    Args:
-        workload: Makes them.
-        events: Where to report what is being done.
-        complain: Shows the traceback of a call that failed.
-        varying: Keeps the call to vary; none is made after it.
-        lanes: Notes where the time of each call goes.
-
     Returns:
         Whether every call that was made came back.
     """
@@ -89,14 +82,6 @@ def make_calls(
 
 @dataclass(frozen=True)
 class _Failed:
-    """How a call failed.
-
-    Args:
-        error: What it raised.
-        index: The call's number.
-        duration_s: Seconds until then.
-    """
-
     error: BaseException
     index: int
     duration_s: float
@@ -105,7 +90,6 @@ class _Failed:
 def _end_failed_call(
     failed: _Failed, call: Call, workload: Workload, events: EventFile, *, complain: Callable[[str], object]
 ) -> None:
-    """Write down how a call failed, then try the same call without torch.compile."""
     error, index = failed.error, failed.index
     raised = described_error(error)
     is_refused = workload.is_compiler_error(error)

@@ -53,11 +53,8 @@ class Exporting:
     """The export of one target.
 
     Args:
-        workload: The target and its calls.
-        request: What ``graphdoctor.trials.launch`` asks for.
         plan: The ``export`` of the request's trial. ``dims`` are sources of tensors with dims to leave dynamic, or
             ``all`` for every one; ``hint`` is the member of ``torch.export.Dim`` for them.
-        events: Where to report.
     """
 
     def __init__(self, workload: Workload, request: ProbeRequest, plan: Mapping[str, Any], events: EventFile) -> None:
@@ -147,7 +144,6 @@ class Exporting:
     # Dynamic shapes.
 
     def _wanted(self, source: str, tensor: torch.Tensor) -> list[int]:
-        """The dims of a tensor that are to stay dynamic."""
         if self._dims is None:
             return []
         if self._dims == _ALL:
@@ -239,7 +235,6 @@ class Exporting:
         shapes: list[tuple[Any, ...]],
         sizes: Mapping[str, int],
     ) -> list[torch_export.Sizes]:
-        """Other sizes that the program takes, by torch's symbols."""
         guards = torch_export.guards_of(program)
         found = []
         for choice in torch_export.other_sizes(program, shapes, sizes):
@@ -354,7 +349,6 @@ def _with_leaves(call: Call, leaves: Sequence[Any]) -> Call:
 
 
 def _wrapped(function: Any) -> torch.nn.Module:  # noqa: ANN401
-    """A module that calls a function: ``torch.export`` takes nothing else."""
     wrapper = torch.nn.Module()
     for name, module in _parts(function).items():
         wrapper.add_module(name, module)
@@ -395,7 +389,6 @@ def _interned() -> dict[int, str]:
 
 
 def _op_count(program: Any) -> int:  # noqa: ANN401
-    """Operations in the graph: calls, without those that only take results apart."""
     nodes = (node for node in program.graph.nodes if node.op.startswith("call_"))
     return sum(getattr(node.target, "__name__", "") != "getitem" for node in nodes)
 

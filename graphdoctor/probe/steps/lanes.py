@@ -46,16 +46,6 @@ _MAX_NAMED = 4
 
 @dataclass(frozen=True)
 class _Made:
-    """One of the program's calls.
-
-    Args:
-        inputs: Its arguments in short.
-        has_compiled: It compiled something.
-        compile_ids: The frames that it compiled, in order.
-        graphs: Numbers of the graphs that reached the backend.
-        cut: Where its time went.
-    """
-
     inputs: str
     has_compiled: bool
     compile_ids: tuple[str | None, ...]
@@ -68,12 +58,7 @@ class _NotRepeatedError(Exception):
 
 
 class Lanes:
-    """Watches the program's calls, then repeats them under the profiler.
-
-    Args:
-        workload: The compiled target; no call has been made yet.
-        events: Where to write lanes and gaps.
-    """
+    """Watches the program's calls, then repeats them under the profiler."""
 
     def __init__(self, workload: Workload, events: EventFile) -> None:
         self._workload = workload
@@ -237,7 +222,6 @@ class Lanes:
         self._report_lost(differing, "they ran other graphs than the first time")
 
     def _calls(self) -> Iterator[Call]:
-        """The program's calls again, with their arguments as they were."""
         return self._workload.calls() if self._workload.has_fresh_calls else iter(self._kept)
 
     def _repeat_call(self, index: int, call: Call, *, is_profiled: bool) -> CutCall | None:
@@ -283,7 +267,6 @@ class Lanes:
         return cut_profile(profiled(make, self._workload.runs))
 
     def _graphs_from(self, known: int) -> tuple[int, ...]:
-        """Numbers of the graphs that reached the backend after the first ``known``."""
         return tuple(graph_number(name) for name in islice(self._workload.runs.tensor_ops, known, None))
 
     def _write(self, index: int | None, cut: CutCall) -> None:

@@ -22,14 +22,7 @@ _Found = TypeVar("_Found")
 
 
 def measure(workload: Workload, request: ProbeRequest, events: EventFile, *, lanes: Lanes | None) -> None:
-    """Make the measurements that were asked for.
-
-    Args:
-        workload: Repeats the last call.
-        request: What was asked for.
-        events: Where the results go.
-        lanes: Profiles the calls; None when their time isn't asked for.
-    """
+    """Make the measurements that were asked for."""
     is_settled = not request["coverage"] or _measure_coverage(workload, events)
     profiling = Profiling(workload, request, events)
     if request["guard_cost"]:
@@ -106,16 +99,7 @@ def _measured(
     failed: str,
     measure: Callable[[], _Found | str],
 ) -> _Found | None:
-    """What repeating the last call gives; None with a gap where it gives a reason, or raises.
-
-    Args:
-        workload: Marks the repetitions.
-        events: Where to report it.
-        phase: What is being done.
-        kind: Of the gap.
-        failed: The beginning of the gap's message.
-        measure: Repeats the call.
-    """
+    """What repeating the last call gives; None with a gap where it gives a reason, or raises."""
     events.phase(phase)
     workload.mark_start(None)
     try:
@@ -131,7 +115,6 @@ def _measured(
 
 
 def _measure_guards(workload: Workload, events: EventFile) -> None:
-    """Repeat the last call to time its guard checks."""
     failed = "The cost of guard checks was not measured"
     measured = _measured(workload, events, "measuring guard checks", "guard_cost", failed, workload.measure_guards)
     if measured is None:
@@ -143,7 +126,6 @@ def _measure_guards(workload: Workload, events: EventFile) -> None:
 
 
 def _measure_kernels(profiling: Profiling, workload: Workload, events: EventFile) -> None:
-    """Repeat the last call to see its kernels."""
     failed = "The kernels of a steady call were not measured"
     measured = _measured(workload, events, "profiling kernels", "kernels", failed, profiling.kernels)
     if measured is None:
@@ -164,7 +146,6 @@ def _measure_kernels(profiling: Profiling, workload: Workload, events: EventFile
 
 
 def _measure_memory(profiling: Profiling, workload: Workload, events: EventFile) -> None:
-    """Repeat the last call to see what it keeps."""
     failed = "The memory of a steady call was not measured"
     measured = _measured(workload, events, "measuring memory", "memory", failed, profiling.memory)
     if measured is not None:
@@ -172,7 +153,6 @@ def _measure_memory(profiling: Profiling, workload: Workload, events: EventFile)
 
 
 def _calibrate(profiling: Profiling, events: EventFile) -> None:
-    """Measure what the device reaches."""
     events.phase("measuring what the device reaches")
     try:
         events.write(profiling.calibration())

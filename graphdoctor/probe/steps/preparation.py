@@ -28,10 +28,6 @@ from .workload import Workload
 def workload_of(request: ProbeRequest, events: EventFile) -> Workload:
     """Import the target and compile it with the instrumented backend.
 
-    Args:
-        request: What ``graphdoctor.trials.launch`` asks for.
-        events: Where to report what is being done.
-
     Raises:
         TargetError: The request doesn't fit the program.
     """
@@ -44,10 +40,6 @@ def workload_of(request: ProbeRequest, events: EventFile) -> Workload:
 
 def benched_of(request: ProbeRequest, events: EventFile) -> Benched:
     """Import the target, to be run as its user would.
-
-    Args:
-        request: What ``graphdoctor.trials.launch`` asks for.
-        events: Where to report what is being done.
 
     Raises:
         TargetError: The request doesn't fit the program.

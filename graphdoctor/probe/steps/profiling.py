@@ -33,13 +33,7 @@ _Found = TypeVar("_Found")
 
 
 class Profiling:
-    """Repeats a workload's last call to see what it runs and keeps.
-
-    Args:
-        workload: Has made its calls.
-        request: What is asked for.
-        events: Where to report what this torch can't tell.
-    """
+    """Repeats a workload's last call to see what it runs and keeps."""
 
     def __init__(self, workload: Workload, request: ProbeRequest, events: EventFile) -> None:
         self._workload = workload

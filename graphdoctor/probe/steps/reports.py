@@ -17,12 +17,7 @@ from ..wire import ConfigEvent
 
 
 def report_environment(events: EventFile, device_name: str | None) -> None:
-    """Report where the target runs, and what this torch lacks.
-
-    Args:
-        events: Where to report it.
-        device_name: Name of the first CUDA device, or None.
-    """
+    """Report where the target runs, and what this torch lacks."""
     missing = torch_api.missing()
     events.write(describe_environment(device_name))
     for name, purpose in missing.items():
@@ -36,10 +31,8 @@ def report_config(
 
     Called before the calls, since they may never end, and after them, since they may set some.
 
-    Args:
-        events: Where to report it.
-        reported: The values that were reported before, which aren't reported again; None for none.
-        has_kernels: We changed settings to see Inductor's kernels, which aren't the program's.
+    ``reported``: the values that were reported before, which aren't reported again; None for none.
+    ``has_kernels``: we changed settings to see Inductor's kernels, which aren't the program's.
 
     Returns:
         The values.

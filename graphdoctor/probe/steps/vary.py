@@ -33,20 +33,12 @@ _MAX_ERROR = 200
 
 @dataclass(frozen=True)
 class _Tried:
-    """One call under torch.compile."""
-
     compiled: Compiled
     error: BaseException | None
 
 
 class Varying:
-    """The variations of one call.
-
-    Args:
-        workload: The compiled target.
-        request: What was asked for: ``seed``, ``no_grad``, ``vary_count`` and ``vary_s``.
-        events: Where to report what came of it.
-    """
+    """The variations of one call."""
 
     def __init__(self, workload: Workload, request: ProbeRequest, events: EventFile) -> None:
         self._workload = workload
@@ -244,7 +236,6 @@ class Varying:
         return "the unchanged call compiles something each time"
 
     def _try(self, value: Value | None, watch: CompileWatch, *, is_restored: bool = True) -> _Tried:
-        """Make a call under torch.compile."""
         watch.taken()
         error = self._made(value, self._workload.call_error, is_restored=is_restored)
         return _Tried(watch.taken(), error)
@@ -299,7 +290,6 @@ class Varying:
 
 
 def _described(value: Value, made: _Tried, *, is_over_limit: bool) -> TriedRecord:
-    """What came of one value."""
     compiled = made.compiled
     described = TriedRecord(
         value=value.text,
@@ -318,7 +308,6 @@ def _described(value: Value, made: _Tried, *, is_over_limit: bool) -> TriedRecor
 
 
 def _error_text(error: BaseException) -> str:
-    """Type and first line of what was raised."""
     try:
         lines = str(error).strip().splitlines()
     except Exception:  # noqa: BLE001 - any __str__ of the program's

@@ -65,12 +65,6 @@ _MAX_NAMES = 20
 class Workload:
     """Compiles a target with the instrumented backend, and makes calls.
 
-    Args:
-        request: What ``graphdoctor.trials.launch`` asks for.
-        events: Where to report what is being done.
-        target: What to compile.
-        calls: The calls to make.
-
     Raises:
         TargetError: The request doesn't fit the target.
     """
@@ -411,7 +405,6 @@ class Workload:
             self._forget_gradients()
 
     def _forget_gradients(self) -> None:
-        """Each call's gradients are its own."""
         if self._request["backward"]:
             forget_gradients(self._target.function)
 
@@ -443,8 +436,8 @@ class Workload:
         """Repeat the last call under the profiler until it is steady.
 
         Returns:
-            What the repetitions compiled, with the coverage of the steady one, None when the call never gets steady;
-            or the reason why no call was repeated.
+            What the repetitions compiled, with the coverage of the steady one, None when the call never gets steady; or
+            the reason why no call was repeated.
         """
         call = self._last_call
         if call is None:
@@ -556,9 +549,7 @@ class Workload:
     def mark_start(self, index: int | None, call: Call | None = None) -> None:
         """Write into the trace where a call starts.
 
-        Args:
-            index: Its number; None for repetitions of ours.
-            call: Its arguments; None for repetitions.
+        ``index``: its number; None for repetitions of ours.
         """
         self.keeper.restore()
         artifact = CallArtifact(event="start", index=index)
@@ -574,14 +565,7 @@ class Workload:
         duration_s: float | None = None,
         error: CallErrorRecord | None = None,
     ) -> None:
-        """Write into the trace where a call ends.
-
-        Args:
-            index: Its number; None for repetitions of ours, which have nothing else.
-            outcome: How it ended.
-            duration_s: Seconds that it took.
-            error: What it raised; None when it came back.
-        """
+        """Write into the trace where a call ends."""
         self.keeper.restore()
         artifact = CallArtifact(event="end", index=index)
         if outcome is not None:

@@ -15,13 +15,7 @@ from .targets import Call
 
 
 def forward(function: Any, call: Call, *, no_grad: bool) -> Any:  # noqa: ANN401
-    """Make a call; what it returned.
-
-    Args:
-        function: What to call.
-        call: Its arguments.
-        no_grad: Call it under ``torch.no_grad()``.
-    """
+    """Make a call; what it returned."""
     args, kwargs = call
     with torch.no_grad() if no_grad else contextlib.nullcontext():
         output = function(*args, **kwargs)

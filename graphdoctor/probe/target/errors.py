@@ -6,12 +6,7 @@ from ..wire import HintCode, HintValue
 
 
 class TargetError(Exception):
-    """The target can't be used as asked.
-
-    Args:
-        message: What is wrong.
-        hint: What to do next.
-    """
+    """The target can't be used as asked."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)
@@ -19,12 +14,7 @@ class TargetError(Exception):
 
 
 class RequestError(TargetError):
-    """What the person asked for can't be done; the parent words it, in the names that the options have there.
-
-    Args:
-        code: What is wrong.
-        values: Those that ``HINT_VALUES`` names for the code.
-    """
+    """What the person asked for can't be done; the parent words it, in the names that the options have there."""
 
     def __init__(self, code: HintCode, **values: HintValue) -> None:
         super().__init__(f"{code}: {values}")

@@ -15,10 +15,6 @@ def items_in(call: Call, output: object) -> CallItems | None:
     One tensor alone doesn't show which of its dims is the batch, unless the output has the same first size. Integers
     in two dims are tokens, if the output has both sizes.
 
-    Args:
-        call: The call.
-        output: What it returned.
-
     Returns:
         None where no batch dim is known.
     """

@@ -51,9 +51,7 @@ def device_named(name: str | None) -> torch.device | None:
 def dtype_named(name: str | None, device: torch.device | None) -> torch.dtype | None:
     """The dtype that was asked for, tried; None when none was.
 
-    Args:
-        name: Its name in torch.
-        device: Where it is needed; None for torch's default device.
+    ``device``: where it is needed; None for torch's default device.
 
     Raises:
         RequestError: The device can't compute in it.
@@ -91,13 +89,6 @@ def check_compile_arguments(backend: str, mode: str | None, options: dict[str, A
 
 
 def _unknown(argument: str, name: str, names: Iterable[str]) -> RequestError:
-    """What to raise for a name that torch.compile doesn't know.
-
-    Args:
-        argument: ``backend``, ``mode`` or ``option``.
-        name: The name.
-        names: Those that it knows.
-    """
     known = sorted(names)
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     # Hundreds of options are no help.
@@ -109,9 +100,7 @@ def _unknown(argument: str, name: str, names: Iterable[str]) -> RequestError:
 def set_config(name: str, value: Any) -> None:  # noqa: ANN401 - any value of JSON
     """Set one of torch's config values.
 
-    Args:
-        name: Dotted, such as ``torch._dynamo.config.capture_scalar_outputs``.
-        value: What to set it to.
+    ``name``: dotted, such as ``torch._dynamo.config.capture_scalar_outputs``.
 
     Raises:
         RequestError: torch has no such value, or it takes another type.

@@ -32,9 +32,7 @@ class Block:
     """A module that repeats.
 
     Args:
-        path: Where it is, such as ``layers.0``.
         module: The module; one that is in several places is a block in each.
-        holder: The module that it is in.
     """
 
     path: str
@@ -47,12 +45,7 @@ Blocks = dict[type[torch.nn.Module], list[Block]]
 
 
 class CompiledRegions:
-    """Blocks that are compiled, each by itself; what is around them runs eagerly.
-
-    Args:
-        blocks: The blocks.
-        compile_one: What ``torch.compile`` is for them, with its arguments.
-    """
+    """Blocks that are compiled, each by itself; what is around them runs eagerly."""
 
     def __init__(self, blocks: Blocks, compile_one: Callable[[Any], Callable[..., Any]]) -> None:
         modules = {id(block.module): block.module for found in blocks.values() for block in found}
@@ -79,10 +72,6 @@ _MISSING = object()
 
 def compile_regions(function: Any, **arguments: Any) -> CompiledRegions:  # noqa: ANN401
     """Compile each block of a module in place.
-
-    Args:
-        function: The module; it stays what is called.
-        arguments: Of ``torch.compile``.
 
     Raises:
         RequestError: It isn't a module, or nothing repeats in it.
@@ -125,9 +114,6 @@ def repeated_blocks(module: torch.nn.Module) -> Blocks:
     A class repeats if at least ``FEWEST`` of its instances have the same parameters and submodules; the others then are
     blocks too, since they run the same code. A module of torch's own without submodules is none, nor is one without
     parameters.
-
-    Args:
-        module: Where to look; it is no block itself.
     """
     structures: dict[int, _Structure] = {}
     everywhere = [block for block in _inner("", module) if _can_be_block(block.module)]
@@ -180,7 +166,6 @@ def _can_be_block(module: torch.nn.Module) -> bool:
 
 
 def _structure(module: torch.nn.Module, known: dict[int, _Structure]) -> _Structure:
-    """A module's parameters and submodules by name, with classes and sizes."""
     if id(module) not in known:
         tensors = (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))
         known[id(module)] = (

@@ -139,9 +139,7 @@ def dressed_as(tensor: torch.Tensor, original: torch.Tensor) -> torch.Tensor:
 def attribute_names(value: object, *, is_callable: bool = False) -> list[str]:
     """Attributes to look into: those of dataclasses and of plain objects; otherwise none.
 
-    Args:
-        value: The object.
-        is_callable: Also of objects that can be called, such as torch-geometric's ``Data``.
+    ``is_callable``: also of objects that can be called, such as torch-geometric's ``Data``.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         # A dict that is also a dataclass (transformers' outputs) has the same values as items.
@@ -166,12 +164,7 @@ def _own_attributes(value: object) -> dict[str, Any] | None:
 
 
 class State:
-    """What a call may change, as it was when this was made.
-
-    Args:
-        function: The target; everything it can reach is kept.
-        arguments: What else to keep.
-    """
+    """What a call may change, as it was when this was made."""
 
     def __init__(self, function: Any, arguments: object = None) -> None:  # noqa: ANN401
         self._seen: dict[int, Any] = {}
@@ -301,16 +294,6 @@ class State:
 
 @dataclasses.dataclass
 class _KeptTensor:
-    """A tensor and its state.
-
-    Args:
-        tensor: The tensor.
-        content: A copy of its content.
-        version: Its version, where that shows whether the content changed; otherwise None.
-        requires_grad: Its ``requires_grad``.
-        grad: Its gradient, whose content is kept separately.
-    """
-
     tensor: torch.Tensor
     content: torch.Tensor
     version: int | None
@@ -332,7 +315,6 @@ class _KeptTensor:
 
 
 def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """The same values, with NaN in the same places."""
     try:
         if one.shape != other.shape or torch.equal(one, other):
             return one.shape == other.shape

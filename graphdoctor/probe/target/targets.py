@@ -38,8 +38,6 @@ class Target:
     """What to compile.
 
     Args:
-        function: The module or function, not compiled yet.
-        name: The name it was found under.
         kind: ``module``, ``module class``, ``function`` or ``factory``.
         module: The Python module it was found in, or None.
         call: The arguments that a factory returned with it, if any.
@@ -64,8 +62,6 @@ class Calls:
     """The calls to make.
 
     Args:
-        rounds: Yields one round of calls each time.
-        origin: Where they come from, for people.
         is_fresh: Each round makes new arguments; False where every round yields the same objects.
     """
 
@@ -144,11 +140,9 @@ def _import_module(name: str) -> ModuleType:
 def find_target(module: ModuleType, name: str | None, *, is_call: bool) -> Target:
     """The thing to compile.
 
-    Args:
-        module: Where to look.
-        name: The name asked for, dots allowed; None for the first that exists of ``build()``, ``model``, the only
-            module class that can be made without arguments, the only function.
-        is_call: The name was written with ``()``: it is a factory.
+    ``name``: the name asked for, dots allowed; None for the first that exists of ``build()``, ``model``, the only
+    module class that can be made without arguments, the only function.
+    ``is_call``: the name was written with ``()``: it is a factory.
 
     Raises:
         TargetError: Nothing fits, or too much does.
@@ -185,10 +179,6 @@ def find_calls(target: Target, asked: Call | None) -> Calls:
 
     The first that exists of those asked for, the factory's own, ``example_inputs()`` or ``get_inputs()`` beside the
     target, the model's ``example_input_array`` or ``dummy_inputs``.
-
-    Args:
-        target: What will be called.
-        asked: The arguments that the request has, or None.
 
     Raises:
         TargetError: There are none, or they have an unusable form.

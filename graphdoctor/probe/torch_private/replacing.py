@@ -12,11 +12,6 @@ Undo = Callable[[], None]
 def put_in_place(owner: Any, name: str, value: object) -> Undo:  # noqa: ANN401
     """Replace an attribute that its owner itself has.
 
-    Args:
-        owner: A module, class or object.
-        name: The attribute.
-        value: Its new value.
-
     Returns:
         Restores the old value, unless somebody has replaced the new one since.
     """

@@ -106,12 +106,7 @@ def _is_level_enabled(logger: logging.Logger, level: int) -> bool:
 
 
 def write_artifact(name: ArtifactName, payload: Artifact) -> None:
-    """Add a record of ours to the trace log, under the compile that is under way, if any.
-
-    Args:
-        name: Its name, as ``wire`` declares it.
-        payload: What it holds.
-    """
+    """Add a record of ours to the trace log, under the compile that is under way, if any."""
     trace_structured = getattr(torch._logging, "trace_structured", None)
     if trace_structured is None:
         return
@@ -157,9 +152,6 @@ def frames_above_compile(outside: Collection[FrameType] = ()) -> Iterator[FrameT
 
     Between us and the caller are logging and Dynamo's frame conversion (``torch/_dynamo/convert_frame.py``, 2.13,
     its ``__call__`` methods); the frame to be compiled hasn't begun, so it isn't on the stack.
-
-    Args:
-        outside: Frames to leave out.
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not frame.f_code.co_filename.endswith(_CONVERT_FRAME):
@@ -301,9 +293,6 @@ def marked_conversions(range_name: str) -> Iterator[None]:
 
     A graph returns tensors; where the program has a number or a NumPy array, the code that Dynamo generates calls
     ``Tensor.item`` or ``to_numpy_helper`` on them (``PyCodegen.__call__``, ``torch/_dynamo/codegen.py``, 2.13).
-
-    Args:
-        range_name: Name of the range.
     """
     try:
         utils = _lookup("torch._dynamo.utils")
@@ -421,10 +410,6 @@ def compiled_entry(
     """The attribute of a module through which its calls run compiled code, and that code.
 
     It is what ``Module.compile()`` sets (``torch/nn/modules/module.py``, 2.13), unless that would do nothing.
-
-    Args:
-        module: The module.
-        compile_one: ``torch.compile`` with its arguments.
     """
     if is_compiled_by_its_forward(module):
         return "forward", compile_one(module.forward)

@@ -125,9 +125,6 @@ class GraphGlobals:
     def marked(self, prefix: str) -> Iterator[list[int]]:
         """Put runs of graphs in this thread into profiler ranges while the context lasts.
 
-        Args:
-            prefix: What the names of the ranges begin with; the graph's number follows.
-
         Yields:
             The tensor operations of each run.
         """

@@ -36,9 +36,6 @@ class GeneratedKernel:
     """One call of a kernel in generated code.
 
     Args:
-        name: As in the code.
-        kind: What it is.
-        nodes: Nodes of the graph that it computes.
         bytes: Memory that it must read and write; None if Inductor can't say.
         flops: Of its matrix products and convolutions; None if it has none, or torch can't count them.
         dtype: Of the factors of these; None if it has none.
@@ -54,14 +51,7 @@ class GeneratedKernel:
 
 @dataclass
 class GeneratedGraph:
-    """A graph for which Inductor generated code.
-
-    Args:
-        number: Inductor's.
-        phase: Forward or backward.
-        nodes: All nodes after all passes.
-        kernels: In the order of the calls.
-    """
+    """A graph for which Inductor generated code."""
 
     number: int
     phase: ProfilePhase
@@ -73,9 +63,6 @@ class CodegenWatch:
     """Hands on each graph for which code was generated, until it is closed.
 
     Code that Inductor finds in its cache isn't generated.
-
-    Args:
-        on_graph: Called with each, while it is compiled.
 
     Raises:
         ImportError, AttributeError, KeyError: This torch generates code by other names.

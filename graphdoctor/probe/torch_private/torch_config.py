@@ -23,10 +23,6 @@ _MAX_CONFIG_TEXT = 200
 def set_config(dotted: str, value: object) -> object:
     """Set a torch config value.
 
-    Args:
-        dotted: Such as ``torch._dynamo.config.capture_scalar_outputs``.
-        value: The new value.
-
     Returns:
         The value it had.
 

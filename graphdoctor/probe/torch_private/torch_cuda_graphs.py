@@ -50,14 +50,7 @@ def counted_skips() -> int:
 
 
 def on_skip(callback: Callable[[str], None]) -> Callable[[], None]:
-    """Call a function with torch's reason for each graph that it skips from now on.
-
-    Args:
-        callback: Gets the reason.
-
-    Returns:
-        Ends that.
-    """
+    """Call a function with torch's reason for each graph that it skips from now on."""
 
     def listen(record: logging.LogRecord) -> bool:
         if record.funcName == _LOGS_SKIP:
@@ -86,9 +79,6 @@ def on_left_out(callback: Callable[[str], None], on_partitions: Callable[[int, i
         callback: Gets the reason, or a line of the stack that belongs to the last one.
         on_partitions: Gets, before that, into how many partitions a graph was split, and how many of them can be CUDA
             graphs.
-
-    Returns:
-        Ends that.
     """
     logger = logging.getLogger(_PARTITION_LOGGER)
     was_enabled, level = logger.isEnabledFor(logging.DEBUG), logger.level
@@ -123,13 +113,7 @@ def current_compile_id() -> str | None:
 
 @dataclass(frozen=True)
 class StaticInput:
-    """An input of a function that torch records.
-
-    Args:
-        placeholder: Its name in the graph.
-        shape: Its sizes.
-        bytes: What copying it moves.
-    """
+    """An input of a function that torch records."""
 
     placeholder: str
     shape: tuple[int, ...]
@@ -141,12 +125,8 @@ class RecordedFunction:
     """A function that torch is to record as CUDA graphs: one graph, or a partition of one.
 
     Args:
-        compile_id: The compile that it belongs to.
-        is_backward: It is a backward graph's.
-        name: Such as ``partition_0``.
         sizes: For how many different sizes of its inputs it was called.
         recorded_sizes: For how many of them it is recorded.
-        recordings: How many CUDA graphs there are of it.
         rerecordings: Of these, those that were recorded although there was one for the same place and size.
         copied: Inputs that each replay copies to where the graph reads them.
         moved: Inputs whose new addresses made torch record it again.
@@ -190,9 +170,6 @@ def launch_one_by_one() -> Undo:
 
     ``is_cudagraph_capture_sizes`` (``torch/_inductor/cudagraph_trees.py``, 2.11 to 2.15): torch uses CUDA graphs for
     the sizes that this setting names, or for all; an empty tuple names none.
-
-    Returns:
-        Ends it.
 
     Raises:
         AttributeError: This torch has no such setting.

@@ -26,8 +26,6 @@ class DimRange(NamedTuple):
     """What the exported program takes for a dim.
 
     Args:
-        expression: In torch's symbols, such as ``s77`` or ``2*s77``.
-        low: The least size.
         high: The largest size; None if there is no limit.
     """
 
@@ -48,12 +46,7 @@ def input_shapes(program: Any) -> dict[str, tuple[Any, ...]]:  # noqa: ANN401
 
 
 def dim_range(program: Any, size: Any) -> DimRange | None:  # noqa: ANN401
-    """What an exported program takes for one dim; None if the dim is a constant.
-
-    Args:
-        program: The exported program.
-        size: The dim's size in the program's graph.
-    """
+    """What an exported program takes for one dim; None if the dim is a constant."""
     # A symbol that became a constant while the program was traced is a SymInt still.
     if expression_of(size) is None:
         return None
@@ -73,13 +66,7 @@ def expression_of(size: Any) -> str | None:  # noqa: ANN401
 
 
 def other_sizes(program: Any, shapes: Iterable[tuple[Any, ...]], sizes: Mapping[str, int]) -> Iterator[Sizes]:  # noqa: ANN401
-    """Sizes within their ranges for the symbols of an exported program's inputs, in several ways.
-
-    Args:
-        program: The exported program.
-        shapes: The shapes of its inputs in its graph.
-        sizes: The sizes that it was exported with, by the expression that stands for them.
-    """
+    """Sizes within their ranges for the symbols of an exported program's inputs, in several ways."""
     symbols = {
         symbol
         for shape in shapes
@@ -119,9 +106,7 @@ def _range(program: Any, expression: Any) -> tuple[int | None, int | None]:  # n
 def passes(guards: Iterable[str], arguments: Mapping[str, Any]) -> bool:
     """Whether arguments pass the conditions on sizes of an exported program; one that can't be computed is passed.
 
-    Args:
-        guards: What ``guards_of`` gave.
-        arguments: What torch calls ``L``: values by name, and under ``flat_args`` all leaves.
+    ``arguments``: what torch calls ``L``: values by name, and under ``flat_args`` all leaves.
     """
     for guard in guards:
         with contextlib.suppress(Exception):
@@ -151,10 +136,6 @@ def asks_for_truth(traceback: TracebackType, is_user_file: Callable[[str], bool]
 
     Non-strict export sees ``if tensor:`` as a call of ``Tensor.__bool__``
     (``__torch_function__``, ``torch/_export/non_strict_utils.py``, 2.13).
-
-    Args:
-        traceback: The exception's.
-        is_user_file: Tells whose a file is.
     """
     frames = list(_frames(traceback))
     users = [number for number, frame in enumerate(frames) if is_user_file(frame.f_code.co_filename)]
@@ -169,13 +150,7 @@ def _frames(traceback: TracebackType | None) -> Iterator[FrameType]:
 
 
 class Specialization(NamedTuple):
-    """A dim that torch made a constant.
-
-    Args:
-        source: torch's name of it, such as ``L['x'].size()[2]``.
-        stack: The program's lines that led to it, outermost first; empty if they are unknown.
-        is_by_another: It must equal a dim that is a constant already.
-    """
+    """A dim that torch made a constant."""
 
     source: str
     stack: list[Any]
@@ -183,12 +158,7 @@ class Specialization(NamedTuple):
 
 
 class Specializations(logging.Handler):
-    """Keeps which dims torch makes constants while it exports, and where, from its structured trace.
-
-    Args:
-        user_stack: The program's lines on the Python stack, outermost first.
-        strings: torch's table of interned strings.
-    """
+    """Keeps which dims torch makes constants while it exports, and where, from its structured trace."""
 
     def __init__(self, user_stack: Callable[[], list[Any]], strings: Callable[[], dict[int, str]]) -> None:
         super().__init__(logging.DEBUG)

@@ -24,9 +24,6 @@ _STANDS_FOR = {
 def flops_of(nodes: Sequence[torch.fx.Node]) -> int | None:
     """The floating-point operations of nodes, with the sizes of the call that is compiled.
 
-    Args:
-        nodes: Of a graph.
-
     Returns:
         None if none of them is a matrix product or a convolution that torch can count.
     """
@@ -35,11 +32,7 @@ def flops_of(nodes: Sequence[torch.fx.Node]) -> int | None:
 
 
 def factor_dtype(nodes: Sequence[torch.fx.Node]) -> str | None:
-    """Dtype of what matrix products and convolutions multiply; None if there are none.
-
-    Args:
-        nodes: These.
-    """
+    """Dtype of what matrix products and convolutions multiply; None if there are none."""
     return next((dtype for node in nodes if _flops(node) for dtype in input_dtypes(node)), None)
 
 
@@ -90,10 +83,7 @@ def packed_flops(name: str, node: Any, made: torch.fx.Node) -> tuple[int | None,
 
     Freezing puts them in the place of nodes, and torch has no formulas for them.
 
-    Args:
-        name: Such as ``torch.ops.mkldnn._convolution_pointwise.default``.
-        node: The call, as ``torch/_inductor/mkldnn_ir.py`` has it, 2.13.
-        made: The node of the graph that it computes.
+    ``node``: the call, as ``torch/_inductor/mkldnn_ir.py`` has it, 2.13.
 
     Returns:
         None for other operations, and for sizes that aren't numbers.

@@ -37,11 +37,8 @@ def watch_guards(*, on_built: Callable[[Any, Any], None], on_recompile: Callable
 
     Args:
         on_built: Called with a guard manager and the output graph that it was built from.
-        on_recompile: Called with the cache entries that the call could have used, the one that was used last first,
-            and the frame that fits none of them, after torch has written its own ``recompile_reasons``.
-
-    Returns:
-        Removes both hooks.
+        on_recompile: Called with the cache entries that the call could have used, the one that was used last first, and
+            the frame that fits none of them, after torch has written its own ``recompile_reasons``.
 
     Raises:
         ImportError, AttributeError: This torch lacks what is hooked.
@@ -208,9 +205,6 @@ def on_compiled_code(take: Callable[[CodeType, CodeType], None]) -> Undo:
     """Call ``take`` with the code of each function that Dynamo compiles and the code that it generated.
 
     A hook that returns None leaves the generated code as it is.
-
-    Returns:
-        Removes the hook.
     """
     register = getattr(importlib.import_module(_MODULE), "register_bytecode_hook", None)
     if register is None:

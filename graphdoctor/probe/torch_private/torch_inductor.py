@@ -29,9 +29,7 @@ def compile_into(folder: str, *, shares_checks: bool = True) -> None:
     Which vector instructions a compiler and a processor know is the same for every program: Inductor compiles a few
     small files to find out, and goes on looking for those where it did before.
 
-    Args:
-        folder: The folder, which need not exist.
-        shares_checks: Look for those files there; otherwise they are part of what a first start costs.
+    ``shares_checks``: look for those files there; otherwise they are part of what a first start costs.
     """
     before = os.environ.get(_FOLDER)
     os.environ[_FOLDER] = folder

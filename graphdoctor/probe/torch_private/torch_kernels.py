@@ -70,11 +70,7 @@ def is_communication(name: str) -> bool:
 
 @cache
 def operator_role(name: str) -> OperatorRole:
-    """What an event on the host stands for.
-
-    Args:
-        name: Its name, such as ``aten::addmm``.
-    """
+    """What an event on the host stands for."""
     space, separator, base = name.partition("::")
     overloads = _overloads(space, base) if separator else []
     if not overloads or base in _ONLY_MEMORY or any(_only_looks(overload) for overload in overloads):

@@ -33,9 +33,6 @@ class TraceFile(logging.FileHandler):
     """Writes torch's structured trace to one file, as ``LazyTraceHandler`` does.
 
     Without torch's own ``torch_version`` record, which would go to every other handler too.
-
-    Args:
-        folder: Where to make the file.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -54,9 +51,6 @@ class TraceFile(logging.FileHandler):
 @contextlib.contextmanager
 def borrowed(folder: Path) -> Iterator[None]:
     """Have torch write its trace, with records of ours in it, while the context lasts.
-
-    Args:
-        folder: Where the trace file is made.
 
     Raises:
         BusyError: A recorder of ours already works in this process, such as that of ``graphdoctor run``.

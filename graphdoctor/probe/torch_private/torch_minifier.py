@@ -18,13 +18,7 @@ _RAISES, _IS_WRONG = 2, 4
 def wait_for_graph(after: Literal["dynamo", "aot"], folder: str, *, is_wrong: bool) -> Undo:
     """Look at each graph, and write a script into a folder for the first that fails.
 
-    Args:
-        after: Where the graphs are from: Dynamo, or AOTAutograd, which hands them to Inductor.
-        folder: Where torch makes a folder for the script and the graph's arguments.
-        is_wrong: Its results are wrong; otherwise it raises.
-
-    Returns:
-        Has torch write the graph itself again.
+    ``is_wrong``: its results are wrong; otherwise it raises.
 
     Raises:
         AttributeError: This torch lacks one of the names.

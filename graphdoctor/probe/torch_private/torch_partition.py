@@ -28,8 +28,6 @@ class KeptTensor:
     """A tensor that the forward part hands to the backward part.
 
     Args:
-        name: The node in the forward part's output.
-        node: What makes its memory: it, or what it is a view of.
         is_cheap: It can be computed again from what else is kept by code that Inductor writes itself, without matrix
             products, convolutions and random numbers; None for an argument, and if that is unknown.
     """
@@ -49,10 +47,7 @@ class Partition:
     """A graph cut in two.
 
     Args:
-        kept: What is kept, each memory once.
         recomputed: Nodes that both parts compute; views aren't among them.
-        draws_random: The forward part draws random numbers.
-        compile_id: The compile that it was made in.
     """
 
     kept: list[KeptTensor]
@@ -124,12 +119,7 @@ def _memory_of(node: torch.fx.Node) -> torch.fx.Node:
 
 
 def _is_cheap(node: torch.fx.Node, kept: set[torch.fx.Node]) -> bool | None:
-    """Whether it takes little to compute a value from others; None if an operation's cost is unknown.
-
-    Args:
-        node: The value.
-        kept: Values that are there.
-    """
+    """Whether it takes little to compute a value from others; None if an operation's cost is unknown."""
     limit = max(_SMALL_BYTES, (value_bytes(node) or 0) // _FAR_SMALLER)
     waiting, seen = [node], {node}
     is_known = True
@@ -162,6 +152,5 @@ def _is_costly(node: torch.fx.Node) -> bool | None:
 
 
 def _is_random(node: torch.fx.Node) -> bool:
-    """Whether it draws random numbers, others each time."""
     target = node.target
     return isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags

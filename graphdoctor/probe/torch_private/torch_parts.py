@@ -37,9 +37,6 @@ def leave_out(
         parts: Names by kind; None for all of a kind.
         on_use: Called with each part at its first use, or when it would have been used.
 
-    Returns:
-        Uses them again.
-
     Raises:
         AttributeError: This torch has no bisector.
         ImportError: The same.

@@ -14,14 +14,7 @@ import torch
 
 
 class ProfiledRange(NamedTuple):
-    """One event of a profiler.
-
-    Args:
-        name: Its name.
-        thread: Where it ran.
-        start_ns: When it began.
-        duration_ns: How long it took.
-    """
+    """One event of a profiler."""
 
     name: str
     thread: int
@@ -49,9 +42,6 @@ def profiled_ranges(profiler: Any, prefixes: tuple[str, ...]) -> tuple[list[Prof
 
     ``profiler.events()`` builds a tree of them, which takes a hundred times as long; this reads what it is built from
     (``kineto_results``, ``torch/autograd/profiler.py``, 2.13).
-
-    Returns:
-        None if this torch keeps them elsewhere.
     """
     try:
         events = profiler.profiler.kineto_results.events()
@@ -69,10 +59,6 @@ class ProfiledEvent(NamedTuple):
     """One event of a profiler, on the host or on a device.
 
     Args:
-        name: Its name.
-        thread: Where it ran.
-        start_ns: When it began.
-        duration_ns: How long it took.
         is_on_device: It is about a device: a kernel, a copy, or a range there.
         is_range: It is a range of the program's or torch's, no work.
         number: What later events name it by.

@@ -84,10 +84,6 @@ def is_over_limit(metadata: Mapping[str, Any], begun: Collection[CompileKey]) ->
 
     torch begins no compile then, so the frame has no ``dynamo_start`` record, and its metrics have neither a name nor
     guarded code (``torch/_dynamo/convert_frame.py``, 2.13).
-
-    Args:
-        metadata: The record's.
-        begun: Compiles that have a ``dynamo_start`` record.
     """
     metrics = metadata["compilation_metrics"]
     return (

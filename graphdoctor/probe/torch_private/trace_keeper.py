@@ -24,7 +24,6 @@ class TraceKeeper:
     """Knows the two handlers that a recording needs: torch's, which writes the log, and ours, which follows it.
 
     Args:
-        listener: Ours.
         folder: Where torch's writes; None for the first that writes anywhere.
     """
 
@@ -89,11 +88,7 @@ class TraceKeeper:
             logger.handlers[:] = [*self._kept, *others]
 
     def lost_count(self, finished: int) -> int:
-        """How many compiles began whose last record never came.
-
-        Args:
-            finished: How many did come.
-        """
+        """How many compiles began whose last record never came."""
         return max(0, self._begun - finished)
 
 

@@ -37,10 +37,7 @@ from .call import device_name
 def recorded(recording: Path, *, outside: Collection[FrameType], is_reset: bool) -> Iterator[None]:
     """Record while the context lasts.
 
-    Args:
-        recording: The recording's folder.
-        outside: Python frames around the block, to leave out of stacks.
-        is_reset: Have torch forget what it has compiled, so that everything is compiled again.
+    ``is_reset``: have torch forget what it has compiled, so that everything is compiled again.
 
     Raises:
         BusyError: A recorder of ours already works in this process.
@@ -63,14 +60,6 @@ def recorded(recording: Path, *, outside: Collection[FrameType], is_reset: bool)
 
 
 class _BlockRecorder:
-    """What is installed while the block runs.
-
-    Args:
-        events: Where to report what the trace lacks.
-        outside: Python frames to leave out of stacks.
-        left_behind: Removes what is installed.
-    """
-
     def __init__(self, events: EventFile, outside: Collection[FrameType], left_behind: contextlib.ExitStack) -> None:
         self._events = events
         self._graph_count = 0

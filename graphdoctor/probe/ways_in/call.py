@@ -58,13 +58,6 @@ def explain(
 ) -> None:
     """Compile a target and make its call; the recording is complete when this returns.
 
-    Args:
-        request: How to compile and call it, in the form of ``graphdoctor.trials.launch``.
-        target: What to compile.
-        call: Its arguments.
-        recording: The recording's folder.
-        complain: Shows the traceback of a call that failed.
-
     Raises:
         TargetError: The request doesn't fit the target.
         BusyError: A recorder of ours already works in this process.

@@ -29,14 +29,7 @@ if TYPE_CHECKING:
 
 
 def main(request_path: Path) -> int:
-    """Answer what a request file asks.
-
-    Args:
-        request_path: The request.
-
-    Returns:
-        The process's exit status.
-    """
+    """Answer what a request file asks."""
     return reported(request_path, _run)
 
 

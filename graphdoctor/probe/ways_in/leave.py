@@ -19,11 +19,7 @@ from typing import Any, NoReturn
 
 
 def leave(status: int) -> NoReturn:
-    """End the process.
-
-    Args:
-        status: Its exit status.
-    """
+    """End the process."""
     # Py_FinalizeEx calls both (CPython 3.11 to 3.14); where one is missing, let Python do it.
     wait_for_threads = getattr(threading, "_shutdown", None)
     run_exit_functions = getattr(atexit, "_run_exitfuncs", None)

@@ -11,11 +11,7 @@ import threading
 
 
 def end_with(descriptor: int) -> None:
-    """End with whoever holds the other end.
-
-    Args:
-        descriptor: The reading end.
-    """
+    """End with whoever holds the other end."""
     threading.Thread(target=_wait, args=(descriptor,), name="graphdoctor", daemon=True).start()
 
 

@@ -44,11 +44,7 @@ _MAX_MESSAGE = 20_000
 
 
 def begin(recording: str) -> None:
-    """Get ready for torch; called once at Python's start.
-
-    Args:
-        recording: The recording's folder.
-    """
+    """Get ready for torch; called once at Python's start."""
     hold(recording)
     path = os.path.join(recording, EVENTS_FILE)  # noqa: PTH118 - pathlib takes longer than all of this
     recorder = _Recorder(recording, path, is_main=_claim(path))
@@ -92,14 +88,6 @@ def _append(path: str, line: bytes) -> None:
 
 
 class _Recorder:
-    """What one process records.
-
-    Args:
-        recording: The recording's folder.
-        event_path: Its event file.
-        is_main: The process is the main one, the only one that writes events.
-    """
-
     def __init__(self, recording: str, event_path: str, *, is_main: bool) -> None:
         self.is_main = is_main
         self._trace_folder = os.path.join(recording, TRACE_FOLDER)  # noqa: PTH118
@@ -120,11 +108,7 @@ class _Recorder:
     # A script that is run again under a change.
 
     def change(self, text: str) -> dict[str, Callable[[ModuleType], None]]:
-        """Apply a change once torch's modules are there.
-
-        Args:
-            text: A ``RunChange`` as JSON.
-        """
+        """Apply a change once torch's modules are there."""
         import json
         from functools import partial
 
@@ -165,7 +149,6 @@ class _Recorder:
         _append(self._event_path, b"%s\n" % _json(event))
 
     def _time_steps(self) -> None:
-        """Time the steps of the training loop, in a script that is run again."""
         if self._has_steps:
             with self._surviving("the time of a step"):
                 from ..measure.backward_steps import BackwardSteps
@@ -455,7 +438,6 @@ def _json(event: RankEvent | ProcessEndedEvent) -> bytes:
 
 
 def _set(module: ModuleType, *, values: list[tuple[str, object]]) -> None:
-    """Give settings of a module of torch's other values."""
     for name, value in values:
         with contextlib.suppress(AttributeError):  # this torch doesn't have it
             setattr(module, name, value)

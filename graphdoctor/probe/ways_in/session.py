@@ -51,9 +51,6 @@ _EXIT_TARGET_FAILED = 3
 def main(request_path: Path) -> int:
     """Run the session that a request file describes.
 
-    Args:
-        request_path: The request; its folder is the recording's.
-
     Returns:
         The process's exit status; ``SystemExit`` of the user's code becomes an event too.
     """
@@ -63,10 +60,8 @@ def main(request_path: Path) -> int:
 def reported(request_path: Path, run: Callable[[Any, Path, EventFile, _Complain], int]) -> int:
     """Do what a request file asks for; whatever happens becomes an event.
 
-    Args:
-        request_path: The request; events and a crash report go into its folder.
-        run: Does it, and returns the process's exit status; gets the request, the folder, the events, and what prints
-            an error of the program's.
+    ``run``: does it, and returns the process's exit status; gets the request, the folder, the events, and what prints
+    an error of the program's.
 
     Returns:
         The process's exit status.
@@ -275,7 +270,6 @@ def _report_exit(error: SystemExit, events: EventFile) -> None:
 
 
 def _exit_status(code: object) -> int:
-    """The exit status that ``sys.exit(code)`` sets."""
     if code is None:
         return 0
     return code if isinstance(code, int) else 1

@@ -15,12 +15,7 @@ _DYNAMO = "torch._dynamo.config"
 
 
 class UnknownConfigError(Exception):
-    """There is no such setting.
-
-    Args:
-        name: As it was given.
-        names: The settings that exist.
-    """
+    """There is no such setting."""
 
     def __init__(self, name: str, names: list[str]) -> None:
         super().__init__(name)
@@ -31,9 +26,6 @@ class UnknownConfigError(Exception):
 @contextlib.contextmanager
 def isolated(config: Mapping[str, object]) -> Iterator[None]:
     """Start with nothing compiled, and leave nothing behind: Dynamo's caches, counts, marks, torch's config values.
-
-    Args:
-        config: Values of ``torch._dynamo.config`` to set meanwhile.
 
     Raises:
         UnknownConfigError: torch has no such setting.

@@ -62,13 +62,6 @@ _GPU_FILES = ("/dev/nvidia", "/dev/kfd", "/dev/dri", "/dev/accel")
 
 
 class _Child(NamedTuple):
-    """A probe that runs.
-
-    Args:
-        pid: Its process id.
-        answer: The socket that its end is reported on.
-    """
-
     pid: int
     answer: socket.socket
 

@@ -17,8 +17,6 @@ class Configured:
     """A class's default configuration.
 
     Args:
-        class_name: The class.
-        settings: Its values.
         needed: What it must be given even where nothing is changed.
     """
 
@@ -55,7 +53,6 @@ def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read(config: Any, declared_class: Any) -> tuple[Settings, dict[str, Any]]:  # noqa: ANN401
-    """A configuration's settings, and those that its class doesn't have by default."""
     defaults = _defaults(type(config))
     usual = None if declared_class is None else _usual(type(config))
     values: dict[str, Any] = {}
@@ -101,7 +98,6 @@ def _usual(config_class: Any) -> Any:  # noqa: ANN401
 
 
 def _defaults(config_class: Any) -> dict[str, Any]:  # noqa: ANN401
-    """The values that a class can be given, with what they are by default."""
     from transformers import PretrainedConfig
 
     shared = inspect.signature(PretrainedConfig.__init__).parameters

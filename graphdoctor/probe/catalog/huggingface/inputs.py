@@ -62,12 +62,8 @@ class _Plan:
     """Which arguments are given, each with several forms to try.
 
     Args:
-        what: In words, for the program.
-        forms: Expressions by argument.
         placeholder: The token that stands for an image or a sound in ``input_ids``; None for none.
-        placeholders: How many of them stand in each row.
         around: Tokens before and after them; none, or two.
-        resized: How often a size was replaced.
     """
 
     what: str
@@ -79,14 +75,7 @@ class _Plan:
 
 
 def candidates(model: Any) -> Generator[InputsText, BaseException, None]:  # noqa: ANN401
-    """Inputs, the richest first.
-
-    Args:
-        model: A transformers model.
-
-    Yields:
-        Inputs; gets what the model raised with them.
-    """
+    """Inputs, the richest first."""
     takes = _Arguments(model)
     tried: set[str] = set()
     for plan in takes.plans():
@@ -110,12 +99,6 @@ def candidates(model: Any) -> Generator[InputsText, BaseException, None]:  # noq
 
 
 class _Arguments:
-    """What a model takes.
-
-    Args:
-        model: A transformers model.
-    """
-
     def __init__(self, model: Any) -> None:  # noqa: ANN401
         self._config = model.config
         parameters = [
@@ -207,7 +190,6 @@ class _Arguments:
         return _Plan(what, {name: self._forms(name) for name in chosen})
 
     def _companions(self, names: list[str]) -> list[str]:
-        """Arguments that belong to others."""
         found = []
         if "input_ids" in names:
             found += ["attention_mask", "bbox"]
@@ -312,7 +294,6 @@ class _Arguments:
         return found if isinstance(found, int) and found > 0 else 64
 
     def _area(self) -> str:
-        """Height and width of an image."""
         found = self.value("image_size", "img_size", near="vision")
         if isinstance(found, (list, tuple)) and len(found) == 2 and all(isinstance(side, int) for side in found):
             return f"{found[0]}, {found[1]}"
@@ -496,7 +477,6 @@ class _Arguments:
 
 
 def _inputs(forms: dict[str, str], plan: _Plan, takes: _Arguments) -> InputsText:
-    """The source of these arguments."""
     notes = (f"It is called with {plan.what}.",)
     before: list[str] = []
     if plan.placeholder is not None and "input_ids" in forms:
@@ -576,5 +556,4 @@ def _integers(value: Any) -> Iterator[int]:  # noqa: ANN401
 
 
 def _first(value: Any, default: int) -> int:  # noqa: ANN401
-    """A number, or the first of several."""
     return next(_integers(value), default)

@@ -68,8 +68,6 @@ class Settings:
     """A configuration's values.
 
     Args:
-        values: By name; plain values.
-        parts: The configurations in it, by name.
         computed: Names of values that are worked out from others unless they are given.
         model_type: What names its class where it is part of another; None if nothing needs to.
     """
@@ -91,12 +89,8 @@ class Strength:
     """How far a configuration is shrunk.
 
     Args:
-        name: In words.
         head_size: Widths are divided as long as a head keeps this many channels; None to leave widths as they are.
-        images: What becomes of the sizes of images.
         counts: Vocabularies, experts, positions, queries and windows become few.
-        layers: So do layers.
-        heads: Heads keep all their channels, and become as few as can be.
         least_heads: How many heads and groups are left at least.
     """
 
@@ -141,9 +135,7 @@ class _Factors:
     """What holds for the whole tree.
 
     Args:
-        heads: What numbers of heads and groups are divided by.
         head_size: What the widths of heads are divided by; all other widths by both.
-        tokens: New ids of special tokens.
         patch: The size of a patch of an image; None if there are none.
     """
 
@@ -159,10 +151,6 @@ class _Factors:
 
 def shrunk(settings: Settings, strength: Strength) -> dict[str, Any]:
     """What changes.
-
-    Args:
-        settings: The default configuration.
-        strength: How far.
 
     Returns:
         New values by name, with a dict for each part that changes.
@@ -201,7 +189,6 @@ def _changes(settings: Settings, strength: Strength, factors: _Factors) -> dict[
 
 
 def _shrunk_value(name: str, value: Any, strength: Strength, factors: _Factors) -> Any:  # noqa: ANN401
-    """One value by its name."""
     if isinstance(value, dict):
         return {key: _shrunk_value(key, item, strength, factors) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -224,7 +211,6 @@ def _shrunk_value(name: str, value: Any, strength: Strength, factors: _Factors) 
 
 
 def _count(name: str, value: int, tokens: Mapping[int, int]) -> int:
-    """A small number of what a name counts."""
     words = set(name.split("_"))
     if _is_vocabulary(name):
         return min(value, LARGEST_VOCABULARY)
@@ -318,7 +304,6 @@ def _are_wide(widths: list[int], factor: int) -> bool:
 
 
 def _sizes(settings: Settings) -> tuple[list[int], list[int], list[int]]:
-    """Numbers of heads, widths of heads and main widths."""
     counts: list[int] = []
     sizes: list[int] = []
     widths: list[int] = []
