@@ -9,7 +9,7 @@ from graphdoctor.facts.fixes import Verdict
 from graphdoctor.facts.progress import DecidedTrial
 from graphdoctor.fixes.proposals import FindingOptions, Proposal
 from graphdoctor.fixes.trials import State, Trials
-from graphdoctor.fixes.verdicts import Observed
+from graphdoctor.trials.judge import Observed
 
 
 class Announcing:

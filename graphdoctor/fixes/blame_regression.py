@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from graphdoctor.facts.fixes import deciding
 from graphdoctor.fixes.proposals import Proposal
-from graphdoctor.fixes.timing import slower
 from graphdoctor.fixes.trial_log import TrialLog
 from graphdoctor.fixes.trials import State, Trials, with_proposals
 from graphdoctor.trials.program import Program
+from graphdoctor.trials.timing import slower
 
 _MAX_TIMED = 6
 """How many fixes are timed one by one; all together are always timed."""

@@ -24,8 +24,8 @@ from graphdoctor.fixes.rule_codes import BREAK, CUDA_GRAPHS, RECOMPILE, RECOMPIL
 from graphdoctor.fixes.syntax.declined import DeclinedError
 from graphdoctor.fixes.syntax.place import Place
 from graphdoctor.fixes.syntax.source import SourceFile, UnreadableError
-from graphdoctor.fixes.verdicts import Observed
 from graphdoctor.rules.diagnosis.selection import Selection
+from graphdoctor.trials.judge import Observed
 from graphdoctor.trials.program import Program, RunChange
 
 _NESTED_BREAKS = Setting(name="torch._dynamo.config.nested_graph_breaks", value=True)

@@ -13,14 +13,14 @@ from graphdoctor.facts.progress import DecidedTrial
 from graphdoctor.facts.recording import Recording
 from graphdoctor.fixes.proposals import FindingOptions, Proposal
 from graphdoctor.fixes.rule_codes import REPEATED_BLOCKS
-from graphdoctor.fixes.timing import slower
 from graphdoctor.fixes.trial_log import TrialLog
 from graphdoctor.fixes.trials import State, Trials, with_proposals
 from graphdoctor.fixes.user_backend import UserBackend
-from graphdoctor.fixes.verdicts import Judgment, Observed, judge_results
+from graphdoctor.fixes.verdicts import Judgment
 from graphdoctor.rules.diagnosis.selection import Selection
+from graphdoctor.trials.judge import Observed, clause
 from graphdoctor.trials.program import Program, RunChange
-from graphdoctor.trials.results import clause
+from graphdoctor.trials.timing import slower
 
 _PAIRS = 2
 """How many pairs of processes must agree."""
@@ -136,7 +136,7 @@ class Regional:
         recording = observed.recording
         if recording.exit.reason != "finished":
             return "failed", clause(recording.exit.message)
-        verdict, reason = judge_results(recording, self._trials.reference, drops_output=best.drops_output)
+        verdict, reason = self._trials.reference.judge(recording, drops_output=best.drops_output)
         if verdict == "verified" and observed.measures.frames_over_limit > best.observed.measures.frames_over_limit:
             return "makes it worse", "a block hits its recompile limit with it"
         if verdict == "verified" and self._backend.is_another:

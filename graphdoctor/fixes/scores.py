@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphdoctor.facts.fixes import Measures
 from graphdoctor.facts.wording import counted, percents
-from graphdoctor.fixes.verdicts import Observed
+from graphdoctor.trials.judge import Observed
 
 Score = tuple[int, int, int, int, int, int, int]
 """Lower is better: functions over their limit, percent outside graphs, skipped frames, less what was mended, then the

@@ -28,17 +28,18 @@ from graphdoctor.fixes.regional import Regional, regional_options
 from graphdoctor.fixes.removed_findings import gone
 from graphdoctor.fixes.rule_codes import BREAK, REPEATED_BLOCKS, SKIPPED_FRAME
 from graphdoctor.fixes.scores import Score, is_less_compiled, made_worse, score
-from graphdoctor.fixes.timing import faster
 from graphdoctor.fixes.trial_log import TrialLog, diff_text
 from graphdoctor.fixes.trials import State, Trials, compatible, with_proposals
 from graphdoctor.fixes.user_backend import UserBackend
-from graphdoctor.fixes.verdicts import Judgment, Observed
+from graphdoctor.fixes.verdicts import Judgment
 from graphdoctor.probe.wire import FIXES_FILE
 from graphdoctor.rules.diagnosis.selection import Selection
+from graphdoctor.trials.judge import Observed
 from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.launch.warm import WarmProbes
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Limits, Replays
+from graphdoctor.trials.timing import faster
 
 FOLDER = "fixes"
 _MAX_ROUNDS = 12

@@ -21,8 +21,9 @@ from graphdoctor.facts.stack import relative
 from graphdoctor.fixes.patch import FileChange, unified
 from graphdoctor.fixes.proposals import FindingOptions, Proposal, treated_findings
 from graphdoctor.fixes.trials import State, Trials
-from graphdoctor.fixes.verdicts import Judgment, Observed
+from graphdoctor.fixes.verdicts import Judgment
 from graphdoctor.rules.diagnosis.selection import Selection
+from graphdoctor.trials.judge import Observed
 from graphdoctor.trials.program import Program
 
 _NO_FIX = "no fix is known"

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from graphdoctor import __version__
 from graphdoctor.facts.diagnosis import Finding, Location
 from graphdoctor.facts.fixes import PairedTime, SnippetPlace
 from graphdoctor.facts.progress import TimedPrograms
@@ -19,21 +18,11 @@ from graphdoctor.fixes.patch import FileChange, LineMap, merged
 from graphdoctor.fixes.proposals import Proposal
 from graphdoctor.fixes.scores import Score, score
 from graphdoctor.fixes.sites import SiteChange
-from graphdoctor.fixes.timing import time_pair
-from graphdoctor.fixes.verdicts import (
-    Judgment,
-    Observed,
-    Reference,
-    judge,
-    judge_results,
-    lost,
-    reference_of,
-)
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.fixes.verdicts import Judgment, judge, lost
+from graphdoctor.trials.judge import Observed, Untouched, clause
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import EAGER, Replays, RoundingNames
-from graphdoctor.trials.results import clause
+from graphdoctor.trials.timing import time_pair
 
 AGAIN = "-again"
 """What the name of a second replay has after that of the first."""
@@ -114,7 +103,7 @@ class Trials:
     on_phase: Callable[[str], None]
     pace: Pace
     originals: dict[Path, bytes] = field(default_factory=dict)
-    reference: Reference = field(default_factory=Reference)
+    reference: Untouched = field(default_factory=Untouched)
     notes: list[str] = field(default_factory=list)
     trial_backend: str = EAGER
     rounding: RoundingNames | None = None
@@ -126,9 +115,8 @@ class Trials:
 
     def observe(self, recording: Recording, name: str | None = None) -> Observed:
         """A recording with its whole diagnosis, the findings that the user didn't select too: a fix can cause them."""
-        diagnosis = diagnose(recording, RULES, root=self.root, version=__version__)
         is_users = name is None or self.trial_backend == self.backend
-        return Observed(recording, diagnosis, name, is_compile_counted=is_users)
+        return Observed.of(recording, self.root, name=name, is_compile_counted=is_users)
 
     def run_untouched(self, recorded: Observed, wanted: Collection[str]) -> State | None:
         """Run the untouched program twice without torch.compile and once with it; None if the run can't be repeated.
@@ -159,7 +147,7 @@ class Trials:
             self.notes.append(f"the program fails without torch.compile: {clause(eager.exit.message)}")
         elif again.exit.reason != "finished":
             self.notes.append(f"the program fails in a second run without torch.compile: {clause(again.exit.message)}")
-        self.reference = reference_of(again, untouched, is_known=is_known)
+        self.reference = Untouched.seen(again, untouched, is_known=is_known)
         if is_known and (self.reference.unstable or self.reference.compiled_differs):
             self.settle()
         if self.reference.unprovable:
@@ -180,7 +168,7 @@ class Trials:
         """The second replays of the untouched program, each named after its first."""
         return f"{_EAGER_AGAIN}{AGAIN}", f"{self._untouched_name}{AGAIN}"
 
-    def reference_beside(self, untouched: Recording) -> Reference:
+    def reference_beside(self, untouched: Recording) -> Untouched:
         """What is known about results, where the untouched program was compiled with another backend.
 
         Args:
@@ -188,7 +176,7 @@ class Trials:
         """
         if self._eager_again is None:
             return self.reference
-        return reference_of(self._eager_again, untouched, is_known=self.reference.is_known)
+        return Untouched.seen(self._eager_again, untouched, is_known=self.reference.is_known)
 
     def _repeat(self, *names: str, coverage: bool = False) -> list[Recording]:
         """Run the untouched program, without torch.compile where the name says so."""
@@ -226,7 +214,7 @@ class Trials:
             again, untouched = self._repeat(*self._second)
             self._eager_again = again
             is_known = self.reference.is_known and again.exit.reason == untouched.exit.reason == "finished"
-            self.reference = reference_of(again, untouched, is_known=is_known)
+            self.reference = Untouched.seen(again, untouched, is_known=is_known)
 
     def _limit(self, *untouched: ProbeExit) -> None:
         """Set limits for trials, as multiples of the untouched program's time and memory."""
@@ -285,7 +273,7 @@ class Trials:
         observed = self._run(with_proposals(state.program, proposals), name, drops_output=drops_output)
         if observed.recording.exit.reason != "finished":
             return None
-        verdict, _ = judge_results(observed.recording, self.reference, drops_output=drops_output)
+        verdict, _ = self.reference.judge(observed.recording, drops_output=drops_output)
         was, now = state.observed.measures, observed.measures
         is_worse = now.frames_over_limit > was.frames_over_limit or (lost(was, now) is not None and not is_outweighed)
         return None if verdict != "verified" or is_worse else observed
@@ -301,7 +289,7 @@ class Trials:
         first = self._replay(program, name)
         if first.exit.reason != "finished" or not self.reference.is_known:
             return self.observe(first, name)
-        verdict, _ = judge_results(first, self.reference, drops_output=drops_output)
+        verdict, _ = self.reference.judge(first, drops_output=drops_output)
         if verdict == "verified" or (verdict == "unproven" and self.reference.unprovable):
             return self.observe(first, name)
         self.settle()

@@ -8,11 +8,10 @@ from graphdoctor.facts.fixes import Measures, Verdict
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.trials import Comparison
 from graphdoctor.fixes.trials import AGAIN, UNTOUCHED, Trials
-from graphdoctor.fixes.verdicts import judge_results
 from graphdoctor.probe.wire import Judged
+from graphdoctor.trials.judge import clause
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import EAGER
-from graphdoctor.trials.results import clause
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,7 @@ class UserBackend:
         if recording.exit.reason != "finished":
             return Check("failed", clause(recording.exit.message))
         reference = self._trials.reference_beside(untouched)
-        verdict, reason = judge_results(recording, reference, drops_output=drops_output)
+        verdict, reason = reference.judge(recording, drops_output=drops_output)
         compared = recording.replay.compared.get("eager") if recording.replay else None
         return Check(verdict, reason, compared, self._measures(recording))
 

@@ -6,98 +6,17 @@ Pure: recordings and diagnoses come in, a verdict goes out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from graphdoctor.facts.diagnosis import Diagnosis, Finding
+from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.fixes import WORKING, Measures, Verdict
 from graphdoctor.facts.kernels import CudaGraphs, CudaGraphSkip
-from graphdoctor.facts.recording import Recording
-from graphdoctor.facts.trials import Comparison, Difference, ResultKind
-from graphdoctor.facts.wording import counted, kind_text, percents
+from graphdoctor.facts.wording import counted, percents
 from graphdoctor.fixes.rule_codes import CUDA_GRAPHS, RECOMPILE, RECOMPILE_LIMIT, SKIPPED_FRAME
 from graphdoctor.fixes.sites import SiteChange, site_text
-from graphdoctor.trials.results import Repeatability, described, differences_of, repeatability_of
+from graphdoctor.trials.judge import Observed, Untouched, clause, differences_of
 
 _COVERAGE_NOISE = 0.005
-_OF_CALLS: frozenset[ResultKind] = frozenset({"outputs", "gradients"})
-"""Results that each call has of its own."""
-
-
-@dataclass(frozen=True)
-class Observed:
-    """What one replay showed.
-
-    Args:
-        recording: The facts.
-        diagnosis: What they mean.
-        name: The replay's name; None for the recorded run.
-        is_compile_counted: It compiled with the user's backend, so the time that this took means something.
-    """
-
-    recording: Recording
-    diagnosis: Diagnosis
-    name: str | None = None
-    is_compile_counted: bool = True
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether it stopped at a call that decided it, so that its counts aren't those of the program."""
-        return self.recording.replay is not None and self.recording.replay.is_stopped
-
-    @property
-    def measures(self) -> Measures:
-        """The counts."""
-        summary, graphs = self.diagnosis.summary, self.recording.cuda_graphs
-        return Measures(
-            break_sites=summary.break_sites,
-            skipped_frames=summary.skipped_frames,
-            graphs=summary.graphs,
-            compiles=summary.compiles,
-            recompiles=summary.recompiles,
-            frames_over_limit=summary.frames_over_limit,
-            coverage=summary.coverage,
-            compile_time_s=summary.compile_time_s if self.is_compile_counted else None,
-            cuda_graphs=None if graphs is None else graphs.captured,
-        )
-
-
-@dataclass(frozen=True)
-class Reference(Repeatability):
-    """What is known about the untouched program's results.
-
-    Args:
-        compiled_differs: What torch.compile changes without any fix, by kind.
-        is_known: Whether the program ran twice without torch.compile.
-    """
-
-    compiled_differs: Mapping[ResultKind, Difference] = field(default_factory=dict)
-    is_known: bool = True
-
-    @property
-    def decisive(self) -> frozenset[ResultKind]:
-        """Kinds that say at once that a fix changes results, if a call's differ."""
-        doubtful = self.unstable | self.unstable_numbers | self.compiled_differs.keys()
-        return _OF_CALLS - doubtful if self.is_known else frozenset()
-
-    @property
-    def unprovable(self) -> frozenset[ResultKind]:
-        """Kinds that differ from run to run and hold results; standard error doesn't."""
-        return self.unstable - {"stderr"}
-
-
-def reference_of(again: Recording, untouched: Recording, *, is_known: bool) -> Reference:
-    """What runs of the untouched program show.
-
-    Args:
-        again: A second run without torch.compile.
-        untouched: A run with it.
-        is_known: Whether the program ran twice without torch.compile.
-    """
-    repeated = repeatability_of(again)
-    return Reference(
-        repeated.unstable, repeated.unstable_numbers, compiled_differs=differences_of(untouched), is_known=is_known
-    )
 
 
 @dataclass(frozen=True)
@@ -125,7 +44,7 @@ def judge(
     target: Finding,
     before: Observed,
     after: Observed,
-    reference: Reference,
+    reference: Untouched,
     *,
     sites: SiteChange,
     contains: bool,
@@ -143,9 +62,9 @@ def judge(
         drops_output: Whether the fix makes the program print less on purpose.
     """
     if after.recording.exit.reason != "finished":
-        return Judgment("failed", _failure(after))
+        return Judgment("failed", clause(after.recording.exit.message))
     known = differences_of(before.recording)
-    verdict, reason = judge_results(after.recording, reference, drops_output=drops_output, known=known)
+    verdict, reason = reference.judge(after.recording, drops_output=drops_output, known=known)
     if after.is_stopped:
         return Judgment(verdict, reason)
     gone, new = sites.gone_text, tuple(map(site_text, sites.new.values()))
@@ -264,86 +183,3 @@ def _progress(was: Measures, now: Measures) -> str:
     if was.coverage is not None and now.coverage is not None and abs(was.coverage - now.coverage) > _COVERAGE_NOISE:
         return "coverage goes from {} to {}".format(*percents(was.coverage, now.coverage))
     return f"{counted(was.graphs, 'graph')} → {now.graphs}"
-
-
-def judge_results(
-    recording: Recording,
-    reference: Reference,
-    *,
-    drops_output: bool,
-    known: Mapping[ResultKind, Difference] | None = None,
-) -> tuple[Verdict, str | None]:
-    """Whether a finished trial computed what the untouched program computes.
-
-    Args:
-        recording: The trial.
-        reference: What is known about the untouched program's results.
-        drops_output: Whether the fix makes the program print less on purpose.
-        known: What earlier fixes make the program print less, which isn't said again.
-
-    Returns:
-        ``verified``, ``changes results`` or ``unproven``, and why.
-    """
-    compared = recording.replay.compared if recording.replay else {}
-    eager = compared.get("eager")
-    if eager is None or not reference.is_known:
-        return "unproven", "the program didn't return results in two runs without torch.compile"
-    beside = compared.get("untouched")
-    doubts: list[str] = []
-    dropped: list[Difference] = []
-    changed: list[ResultKind] = []
-    for kind, difference in differences_of(recording).items():
-        if reference.covers(difference) or _is_message(difference, beside):
-            continue
-        if drops_output and _is_dropped(difference, reference):
-            if (known or {}).get(kind) != difference:
-                dropped.append(difference)
-        elif kind not in reference.compiled_differs:
-            return "changes results", described(difference)
-        else:
-            changed.append(kind)
-    if recording.replay is not None and recording.replay.is_stopped:
-        # What it stopped for isn't certain any more, and the rest isn't known.
-        return "unproven", "results differ from run to run"
-    if changed:
-        kinds = " and ".join(map(kind_text, changed))
-        first = described(reference.compiled_differs[changed[0]])
-        doubts.append(f"torch.compile changes {kinds} even without the fix ({first})")
-    if reference.unprovable:
-        kinds = " and ".join(kind_text(kind) for kind in sorted(reference.unprovable))
-        doubts.insert(0, f"{kinds} differ from run to run without torch.compile")
-    if doubts:
-        return "unproven", "; ".join(doubts)
-    notes = [eager.note] if eager.note else []
-    return "verified", "; ".join([*notes, *_dropped_text(dropped)]) or None
-
-
-def _is_message(difference: Difference, beside: Comparison | None) -> bool:
-    """Whether a text differs only as torch's and its compilers' messages do."""
-    is_error = difference.kind == "stderr"
-    return is_error and (beside is None or all(found.kind != "stderr" for found in beside.differences))
-
-
-def _is_dropped(difference: Difference, reference: Reference) -> bool:
-    """Whether nothing but lines is missing, or numbers in modules that differ from run to run, such as times."""
-    if difference.kind == "state" and difference.kind not in reference.unstable_numbers:
-        return False
-    changes = ("fewer", "fewer_and_numbers") if difference.kind in reference.unstable_numbers else ("fewer",)
-    return difference.change in changes
-
-
-_VERBS: dict[ResultKind, str] = {"stdout": "prints", "logs": "logs", "stderr": "writes to standard error"}
-
-
-def _dropped_text(dropped: Sequence[Difference]) -> list[str]:
-    """What the program no longer writes; a log that goes to standard error is named once."""
-    kinds = {difference.kind: difference.detail for difference in dropped}
-    if "logs" in kinds:
-        kinds.pop("stderr", None)
-    lost = [f"{difference.where} isn't kept" for difference in dropped if difference.kind == "state"]
-    kinds.pop("state", None)
-    return [*(f"the compiled program {_VERBS[kind]} {detail}" for kind, detail in kinds.items()), *lost]
-
-
-def _failure(after: Observed) -> str:
-    return (after.recording.exit.message or "the trial didn't finish").rstrip(".")

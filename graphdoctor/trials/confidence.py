@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from typing import Literal
 
 LOOKS = (8, 16, 32, 64)
 """Numbers of turns after which to look; the end of the time is one more look."""
@@ -63,6 +64,22 @@ def is_decided(ratios: Sequence[float]) -> bool:
         return False
     low, high = interval(ratios)
     return not low <= 1 <= high or (low >= 1 - SAME and high <= 1 + SAME)
+
+
+def change_of(
+    ratio: float, low: float, high: float, *, noise: float = PROCESSES_DIFFER
+) -> Literal["faster", "slower", "same"]:
+    """What the ratio of a changed program's time to another's says; "same" also where it isn't certain.
+
+    Args:
+        ratio: Below 1 is faster.
+        low: Lower end of its interval.
+        high: Upper end of its interval.
+        noise: What two processes of one program differ by, as a share.
+    """
+    if high < 1 and ratio < 1 - noise:
+        return "faster"
+    return "slower" if low > 1 and ratio > 1 + noise else "same"
 
 
 def _rank(count: int) -> int:

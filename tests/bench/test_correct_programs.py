@@ -10,7 +10,7 @@ import pytest
 from graphdoctor.facts.bench import Correctness
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.studies.bench.correctness import Reference, Verdict
+from graphdoctor.trials.judge import Reference, Verdict
 from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.program import Program, RunChange
 from graphdoctor.trials.replays import Limits, Replays

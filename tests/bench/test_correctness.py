@@ -10,7 +10,7 @@ import pytest
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.trials import Comparison, Difference, Replay, ResultError, ResultKind
-from graphdoctor.studies.bench.correctness import EAGER_NUMBERS, Reference, Verdict
+from graphdoctor.trials.judge import EAGER_NUMBERS, Reference, Verdict
 from graphdoctor.trials.program import Program, RunChange
 from graphdoctor.trials.replays import Replays
 from tests.factories import recording

@@ -18,9 +18,9 @@ from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.trials import CompilerPart, Replay
 from graphdoctor.probe.wire import CompilerPartKind
-from graphdoctor.studies.bench.correctness import Again, Verdict
 from graphdoctor.studies.bench.stages import CROSSREF, Subject, follow, stages_of
 from graphdoctor.studies.bench.switches import DECOMPOSED, INDUCTOR, Switch, change_of, lines_of, named
+from graphdoctor.trials.judge import Again, Verdict
 from graphdoctor.trials.program import Program, RunChange
 from tests.factories import recording
 

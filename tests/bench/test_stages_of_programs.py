@@ -9,10 +9,10 @@ import pytest
 
 from graphdoctor.facts.bench import Workaround
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.studies.bench.correctness import Reference
 from graphdoctor.studies.bench.minified import minified
 from graphdoctor.studies.bench.stages import CROSSREF, Subject, follow
 from graphdoctor.studies.bench.switches import DECOMPOSED, INDUCTOR
+from graphdoctor.trials.judge import Reference
 from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Limits, Replays

@@ -15,10 +15,10 @@ from graphdoctor.facts.recording import GraphInput, Recording
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.fixes.proposals import FindingOptions, Proposal, Sources, options_for
-from graphdoctor.fixes.verdicts import Observed
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.rules.diagnosis.selection import Selection
+from graphdoctor.trials.judge import Observed
 from graphdoctor.trials.program import Program
 from tests.factories import change, compiled, entry, frame, recompiled, record, recording
 

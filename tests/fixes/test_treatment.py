@@ -22,8 +22,8 @@ from graphdoctor.fixes import treatment as engine
 from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.proposals import FindingOptions, Proposal, Sources
 from graphdoctor.fixes.treatment import TreatmentOptions, TreatmentResult, treat
-from graphdoctor.fixes.verdicts import Observed
 from graphdoctor.rules.diagnosis.selection import Selection
+from graphdoctor.trials.judge import Observed
 from graphdoctor.trials.launch.request import Request, TargetText
 from graphdoctor.trials.program import Program, RunChange
 from graphdoctor.trials.replays import Limits

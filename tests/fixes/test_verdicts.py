@@ -13,9 +13,10 @@ from graphdoctor.facts.recording import BreakEffect, Recording
 from graphdoctor.facts.trials import Comparison, Difference, Replay
 from graphdoctor.fixes.patch import LineMap
 from graphdoctor.fixes.sites import SiteChange, reads_from
-from graphdoctor.fixes.verdicts import Judgment, Observed, Reference, judge, judge_results
+from graphdoctor.fixes.verdicts import Judgment, judge
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.trials.judge import Observed, Untouched
 from tests.factories import FILE, entry, graph, recompiled, record, recording
 
 ROOT = Path("/project")
@@ -42,7 +43,7 @@ def seen(
 def judged(
     before: Observed,
     after: Observed,
-    reference: Reference | None = None,
+    reference: Untouched | None = None,
     *,
     drops_output: bool = False,
     contains: bool = False,
@@ -57,7 +58,7 @@ def judged(
         root=ROOT,
     )
     return judge(
-        target, before, after, reference or Reference(), sites=sites, contains=contains, drops_output=drops_output
+        target, before, after, reference or Untouched(), sites=sites, contains=contains, drops_output=drops_output
     )
 
 
@@ -161,11 +162,11 @@ def test_other_results_come_before_everything() -> None:
 @pytest.mark.parametrize(
     ("reference", "words"),
     [
-        (Reference(unstable=frozenset({"outputs"})), "differ from run to run"),
-        (Reference(is_known=False), "didn't return results in two runs"),
+        (Untouched(unstable=frozenset({"outputs"})), "differ from run to run"),
+        (Untouched(is_known=False), "didn't return results in two runs"),
     ],
 )
-def test_nothing_is_proven_without_a_reference(reference: Reference, words: str) -> None:
+def test_nothing_is_proven_without_a_reference(reference: Untouched, words: str) -> None:
     found = judged(seen(3), seen(), reference)
     assert found.verdict == "unproven"
     assert words in (found.reason or "")
@@ -173,7 +174,7 @@ def test_nothing_is_proven_without_a_reference(reference: Reference, words: str)
 
 def test_a_fix_proves_nothing_where_torch_compile_changes_results_by_itself() -> None:
     other = Comparison(kinds=("outputs",), differences=(difference("outputs", largest=1.0),))
-    reference = Reference(compiled_differs={"outputs": difference("outputs", largest=0.09)})
+    reference = Untouched(compiled_differs={"outputs": difference("outputs", largest=0.09)})
     found = judged(seen(3, compared=other), seen(compared=other), reference)
     assert (found.verdict, found.reason) == (
         "unproven", "torch.compile changes outputs even without the fix (call 1, output differs by 0.09)",
@@ -207,7 +208,7 @@ def test_printing_something_else_is_no_guard(change: Any) -> None:
 
 
 def test_numbers_that_differ_from_run_to_run_in_what_is_printed_are_left_out() -> None:
-    reference = Reference(unstable_numbers=frozenset({"stdout"}))
+    reference = Untouched(unstable_numbers=frozenset({"stdout"}))
     assert judged(seen(3), seen(compared=silent("stdout", "numbers")), reference).verdict == "verified"
     less = seen(compared=silent("stdout", "fewer_and_numbers"))
     assert judged(seen(3), less, reference).verdict == "changes results"
@@ -219,12 +220,12 @@ def test_numbers_that_differ_from_run_to_run_on_standard_error_are_left_out() ->
     both = Replay(compared={"eager": other, "untouched": other})
     after = Observed(seen().recording.model_copy(update={"replay": both}), seen().diagnosis)
     assert judged(seen(3), after).verdict == "changes results"
-    reference = Reference(unstable_numbers=frozenset({"stderr"}))
+    reference = Untouched(unstable_numbers=frozenset({"stderr"}))
     assert judged(seen(3), after, reference).verdict == "verified"
 
 
 def test_times_in_modules_that_differ_from_run_to_run_may_be_left_out() -> None:
-    reference = Reference(unstable_numbers=frozenset({"state"}))
+    reference = Untouched(unstable_numbers=frozenset({"state"}))
     assert judged(seen(3), seen(compared=silent("state", "numbers")), reference).verdict == "verified"
     less = seen(compared=silent("state", "fewer_and_numbers"))
     assert judged(seen(3), less, reference).verdict == "changes results"
@@ -272,18 +273,18 @@ def test_a_break_that_stays_is_contained_even_if_more_is_compiled() -> None:
 def test_a_trial_that_stopped_is_judged_by_its_results_alone() -> None:
     other = Comparison(kinds=("outputs",), differences=(Difference(kind="outputs", where="call 1", largest=0.5),))
     facts = recording().model_copy(update={"replay": Replay(compared={"eager": other}, is_stopped=True)})
-    assert judge_results(facts, Reference(), drops_output=False) == ("changes results", "call 1 differs by 0.5")
+    assert Untouched().judge(facts, drops_output=False) == ("changes results", "call 1 differs by 0.5")
     # A later run showed that these results differ without any fix.
-    unstable = Reference(unstable=frozenset({"outputs"}))
-    assert judge_results(facts, unstable, drops_output=False)[0] == "unproven"
+    unstable = Untouched(unstable=frozenset({"outputs"}))
+    assert unstable.judge(facts, drops_output=False)[0] == "unproven"
 
 
 def test_what_decides_at_once_is_what_never_differs_without_fixes() -> None:
-    assert Reference().decisive == {"outputs", "gradients"}
-    assert Reference(unstable=frozenset({"outputs"})).decisive == {"gradients"}
+    assert Untouched().decisive == {"outputs", "gradients"}
+    assert Untouched(unstable=frozenset({"outputs"})).decisive == {"gradients"}
     difference = Difference(kind="gradients", where="call 1", largest=0.5)
-    assert Reference(compiled_differs={"gradients": difference}).decisive == {"outputs"}
-    assert Reference(is_known=False).decisive == frozenset()
+    assert Untouched(compiled_differs={"gradients": difference}).decisive == {"outputs"}
+    assert Untouched(is_known=False).decisive == frozenset()
 
 
 SKIP = CudaGraphSkip(kind="mutation", reason="skipping cudagraphs due to mutated inputs", compile_id="0/0")
@@ -304,7 +305,7 @@ def graphed(captured: int | None, *skipped: CudaGraphSkip, left_out: int = 0, ag
 def recorded_with(before: Observed, after: Observed) -> tuple[str, str | None]:
     target = next(finding for finding in before.diagnosis.findings if finding.code == "GD504")
     sites = SiteChange.between(before.diagnosis, after.diagnosis, maps={}, texts={}, root=ROOT)
-    found = judge(target, before, after, Reference(), sites=sites, contains=False, drops_output=False)
+    found = judge(target, before, after, Untouched(), sites=sites, contains=False, drops_output=False)
     return found.verdict, found.reason
 
 

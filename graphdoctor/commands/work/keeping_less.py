@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from graphdoctor.facts.profile import MemoryTrial, MemoryUse
     from graphdoctor.facts.recording import Recording
     from graphdoctor.facts.run import Setting
-    from graphdoctor.studies.bench.correctness import Verdict
     from graphdoctor.studies.profile.keeping_less import Replayed
+    from graphdoctor.trials.judge import Verdict
     from graphdoctor.trials.launch.request import Request
     from graphdoctor.trials.program import RunChange
     from graphdoctor.trials.replays import Replays
@@ -58,12 +58,11 @@ def try_keeping_less(
 def _replayed(
     replays: Replays, request: Request, before: MemoryUse, setting: Setting, setup: Setup, *, draws_random: bool
 ) -> Replayed:
-    from graphdoctor.fixes.timing import time_pair
-    from graphdoctor.studies.bench.correctness import Reference
     from graphdoctor.studies.profile.keeping_less import Replayed, keeps_less
+    from graphdoctor.trials.judge import Reference, clause
     from graphdoctor.trials.launch.request import Measured
     from graphdoctor.trials.program import Program, RunChange
-    from graphdoctor.trials.results import clause
+    from graphdoctor.trials.timing import time_pair
 
     on_phase = setup.watching.on_phase
     program = Program(change=RunChange(settings=(setting,)))

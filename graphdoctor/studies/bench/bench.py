@@ -17,7 +17,6 @@ from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.kernels import CacheUse, KernelShare
 from graphdoctor.facts.recording import CaptureGap, Recording
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.studies.bench.correctness import Reference
 from graphdoctor.studies.bench.minified import minified
 from graphdoctor.studies.bench.reasons import reasons
 from graphdoctor.studies.bench.stages import Subject, follow
@@ -33,6 +32,7 @@ from graphdoctor.studies.bench.timings import (
 )
 from graphdoctor.studies.bench.variants import VariantSpec
 from graphdoctor.studies.bench.verdict import verdict
+from graphdoctor.trials.judge import Reference
 from graphdoctor.trials.launch.request import Measured as ToMeasure
 from graphdoctor.trials.program import Program, RunChange
 from graphdoctor.trials.replays import Replays

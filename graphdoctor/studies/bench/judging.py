@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from graphdoctor.facts.bench import BreakEven, CallTimes, Judgement, Noise, Speedup
-from graphdoctor.trials.confidence import PROCESSES_DIFFER
+from graphdoctor.trials.confidence import PROCESSES_DIFFER, change_of
 
 _NOISY_RATIO = 0.05
 _NOISY_SPREAD = 0.2
@@ -34,12 +34,8 @@ def judged(speedup: Speedup | None, noise: Noise | None) -> Judgement:
     """
     if speedup is None:
         return "unknown"
-    least = max(PROCESSES_DIFFER, 0.0 if noise is None else abs(math.log(noise.ratio)))
-    if speedup.low > 1 and math.log(speedup.ratio) > least:
-        return "faster"
-    if speedup.high < 1 and math.log(speedup.ratio) < -least:
-        return "slower"
-    return "same"
+    least = PROCESSES_DIFFER if noise is None else max(PROCESSES_DIFFER, abs(math.log(noise.ratio)))
+    return change_of(1 / speedup.ratio, 1 / speedup.high, 1 / speedup.low, noise=least)
 
 
 def break_even(compile_s: float | None, eager: CallTimes | None, speedup: Speedup | None) -> BreakEven | None:

@@ -18,9 +18,9 @@ from graphdoctor.facts.run import ProbeExit
 from graphdoctor.studies.bench.stages import Subject
 from graphdoctor.studies.bench.switches import INDUCTOR
 from graphdoctor.trace.reader import read_recording
+from graphdoctor.trials.judge import clause
 from graphdoctor.trials.launch.script import Script, run_script
 from graphdoctor.trials.program import MinifierPlan, RunChange
-from graphdoctor.trials.results import clause
 
 _LAUNCHER = "minifier_launcher.py"
 _REPRODUCER = "repro.py"

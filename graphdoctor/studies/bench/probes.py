@@ -11,7 +11,7 @@ from graphdoctor.facts.run import ProbeExit
 from graphdoctor.probe.wire import BenchStart, BenchTurn
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
-from graphdoctor.trials.turns import TURN_S, ServedProbe
+from graphdoctor.trials.timing import TURN_S, ServedProbe
 
 
 class BenchProbe(ServedProbe[ProbeExit]):

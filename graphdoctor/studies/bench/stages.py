@@ -18,7 +18,6 @@ from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.trials import CompilerPart
 from graphdoctor.facts.wording import counted
 from graphdoctor.probe.wire import CompilerPartKind
-from graphdoctor.studies.bench.correctness import Reference
 from graphdoctor.studies.bench.switches import (
     DECOMPOSED,
     FUSION,
@@ -32,9 +31,9 @@ from graphdoctor.studies.bench.switches import (
     spec_of,
     switches_of,
 )
+from graphdoctor.trials.judge import Reference, clause
 from graphdoctor.trials.program import Program, RunChange
 from graphdoctor.trials.replays import Replays
-from graphdoctor.trials.results import clause
 
 CROSSREF = "aot_eager_decomp_partition_crossref"
 """Compares what fake kernels of the program's own operators say with what the kernels give."""

@@ -20,12 +20,12 @@ from graphdoctor.facts.kernels import KernelShare
 from graphdoctor.facts.progress import DecidedStep
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.studies.bench.correctness import Reference
 from graphdoctor.studies.bench.judging import judged, noise_of
 from graphdoctor.studies.bench.reasons import reasons
 from graphdoctor.studies.bench.rounds import speedup
 from graphdoctor.studies.bench.timings import Measured, SideBySide, Timings, added_s, failure, slug, variant_of
 from graphdoctor.studies.bench.variants import VariantSpec
+from graphdoctor.trials.judge import Reference
 from graphdoctor.trials.launch.request import Measured as ToMeasure
 from graphdoctor.trials.program import Program, RunChange
 from graphdoctor.trials.replays import Replays

@@ -14,11 +14,9 @@ from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.export import MADE, WayStatus
 from graphdoctor.facts.recording import Export, Recording
 from graphdoctor.facts.trials import ResultKind
-from graphdoctor.fixes.verdicts import Observed
-from graphdoctor.studies.bench.correctness import Reference
+from graphdoctor.trials.judge import Observed, Reference, clause
 from graphdoctor.trials.program import ExportPlan, Program, RunChange
 from graphdoctor.trials.replays import Replays
-from graphdoctor.trials.results import clause
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from graphdoctor.facts.diagnosis import Location
 from graphdoctor.facts.export import DynamicShapes, ExportDim
 from graphdoctor.facts.recording import DifferingDim, TriedDim
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, relative
-from graphdoctor.studies.bench.correctness import Reference
 from graphdoctor.studies.export.attempts import Attempt, Exporter, with_change
 from graphdoctor.studies.export.trials import EagerRuns, ExportTrials
+from graphdoctor.trials.judge import Reference
 from graphdoctor.trials.program import ExportPlan, Program, RunChange
 
 _SMALL = 2

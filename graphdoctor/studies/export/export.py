@@ -13,11 +13,11 @@ from pathlib import Path
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.export import DynamicShapes, ExportReport, ExportWay
 from graphdoctor.facts.recording import ExportCalls, Recording
-from graphdoctor.studies.bench.correctness import Reference
 from graphdoctor.studies.export.attempts import Attempt, Exporter
 from graphdoctor.studies.export.dynamic import Asked, DynamicTrials
 from graphdoctor.studies.export.trials import Cure, EagerRuns, ExportTrials
 from graphdoctor.studies.export.verdict import answer, best_of
+from graphdoctor.trials.judge import Reference
 from graphdoctor.trials.program import ExportPlan, Program, RunChange
 from graphdoctor.trials.replays import Replays
 

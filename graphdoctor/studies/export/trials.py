@@ -20,9 +20,9 @@ from graphdoctor.fixes.trial_log import diff_text
 from graphdoctor.fixes.trials import with_proposals
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.diagnosis.verdicts import fixes_with
-from graphdoctor.studies.bench.correctness import Reference
 from graphdoctor.studies.export.attempts import Attempt, Exporter
 from graphdoctor.studies.export.snippets import written
+from graphdoctor.trials.judge import Reference
 from graphdoctor.trials.program import ExportPlan, Program, RunChange
 
 _MAX_BLOCKERS = 8

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from graphdoctor.facts.fixes import PairedTime
-from graphdoctor.fixes import timing
-from graphdoctor.fixes.timing import faster, slower, time_pair
+from graphdoctor.trials import timing
 from graphdoctor.trials.confidence import LOOKS
 from graphdoctor.trials.program import Program
+from graphdoctor.trials.timing import faster, slower, time_pair
 
 TURNS = 64
 """More than are needed."""

@@ -1,0 +1,425 @@
+"""Says whether a changed program computes what the untouched one computes, and what torch did to it.
+
+Comes in: recordings of replays. Goes out: verdicts. ``Reference`` runs the program without torch.compile as often as it
+takes to tell rounding from errors; ``Untouched`` knows what it does with torch.compile, too, and needs no more runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal, TypedDict
+
+from graphdoctor import __version__
+from graphdoctor.facts.bench import Correctness
+from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.fixes import Measures
+from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.run import Setting
+from graphdoctor.facts.trials import Comparison, Difference, ResultKind
+from graphdoctor.facts.wording import kind_text
+from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.trials.launch.request import Measured
+from graphdoctor.trials.program import Program, RunChange
+from graphdoctor.trials.replays import EAGER, Replays, RoundingNames
+
+_AGAIN = f"results-{EAGER}-again"
+_MAX_SHAKEN = 6
+"""Runs with other last digits, before results are called wrong: each takes either side of a step. Later variants are
+compared with the same."""
+
+_OF_CALLS: frozenset[ResultKind] = frozenset({"outputs", "gradients"})
+"""Results that each call has of its own."""
+
+_VERBS: dict[ResultKind, str] = {"stdout": "prints", "logs": "logs", "stderr": "writes to standard error"}
+
+EAGER_NUMBERS = RunChange(
+    settings=(
+        Setting(name="torch._inductor.config.fallback_random", value=True),
+        Setting(name="torch._dynamo.config.use_numpy_random_stream", value=True),
+    )
+)
+"""Makes compiled code draw its random numbers as eager mode does, where torch.compile has another way
+(``torch/_inductor/config.py`` and ``torch/_dynamo/config.py``, 2.13)."""
+
+_STEPS = "eager mode's results change as much if the last digits of its inputs and parameters do"
+_OTHER_NUMBERS = "torch.compile draws other random numbers by design; with eager mode's, results agree"
+
+Again = Callable[[RunChange, str], Recording]
+"""Makes a variant's replay once more, with a change, under a name."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What one replay showed.
+
+    Args:
+        recording: The facts.
+        diagnosis: What they mean.
+        name: The replay's name; None for the recorded run.
+        is_compile_counted: It compiled with the user's backend, so the time that this took means something.
+    """
+
+    recording: Recording
+    diagnosis: Diagnosis
+    name: str | None = None
+    is_compile_counted: bool = True
+
+    @classmethod
+    def of(
+        cls, recording: Recording, root: Path, *, name: str | None = None, is_compile_counted: bool = True
+    ) -> Observed:
+        """A recording with its whole diagnosis, findings that the user didn't select too: a change can cause them."""
+        diagnosis = diagnose(recording, RULES, root=root, version=__version__)
+        return cls(recording, diagnosis, name, is_compile_counted)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the program ran to its end."""
+        return self.recording.exit.reason == "finished"
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it stopped at a call that decided it, so that its counts aren't those of the program."""
+        return self.recording.replay is not None and self.recording.replay.is_stopped
+
+    @property
+    def measures(self) -> Measures:
+        """The counts."""
+        summary, graphs = self.diagnosis.summary, self.recording.cuda_graphs
+        return Measures(
+            break_sites=summary.break_sites,
+            skipped_frames=summary.skipped_frames,
+            graphs=summary.graphs,
+            compiles=summary.compiles,
+            recompiles=summary.recompiles,
+            frames_over_limit=summary.frames_over_limit,
+            coverage=summary.coverage,
+            compile_time_s=summary.compile_time_s if self.is_compile_counted else None,
+            cuda_graphs=None if graphs is None else graphs.captured,
+        )
+
+
+@dataclass(frozen=True)
+class Repeatability:
+    """Which results of the untouched program differ between runs without torch.compile.
+
+    Args:
+        unstable: Kinds of results that do.
+        unstable_numbers: Kinds of texts in which only numbers do; ``state`` if only Python numbers that modules keep
+            do, such as times.
+    """
+
+    unstable: frozenset[ResultKind] = frozenset()
+    unstable_numbers: frozenset[ResultKind] = frozenset()
+
+    @classmethod
+    def of(cls, again: Recording) -> Repeatability:
+        """What a second run without torch.compile shows, compared with the first."""
+        differing = differences_of(again)
+        numbers = {kind for kind, found in differing.items() if found.change == "numbers"}
+        return cls(frozenset(differing.keys() - numbers), frozenset(numbers))
+
+    def covers(self, difference: Difference) -> bool:
+        """Whether results differ only as they do without torch.compile."""
+        is_number = difference.kind in self.unstable_numbers and difference.change == "numbers"
+        return difference.kind in self.unstable or is_number
+
+    @property
+    def unprovable(self) -> frozenset[ResultKind]:
+        """Kinds that differ from run to run and hold results; standard error doesn't."""
+        return self.unstable - {"stderr"}
+
+
+def compared_with_eager(recording: Recording) -> Comparison | None:
+    """How a replay's results compare with those without torch.compile; None if nobody compared them."""
+    return recording.replay.compared.get("eager") if recording.replay else None
+
+
+def differences_of(recording: Recording) -> dict[ResultKind, Difference]:
+    """How a run's results differ from those without torch.compile, by kind, and those of its earlier run."""
+    replay = recording.replay
+    if replay is None:
+        return {}
+    found = [compared for name in ("earlier", "eager") if (compared := replay.compared.get(name)) is not None]
+    return {difference.kind: difference for compared in found for difference in compared.differences}
+
+
+def described(difference: Difference) -> str:
+    """A difference in words, such as ``gradient of x in call 1 differs by 0.3``."""
+    if difference.largest is not None:
+        return f"{difference.where} differs by {difference.largest:.3g}"
+    return f"{difference.where}: {difference.detail or 'differs'}"
+
+
+def clause(message: str | None) -> str:
+    """A message as a clause."""
+    return (message or "it didn't finish").rstrip(".")
+
+
+def _kinds_text(kinds: Sequence[ResultKind]) -> str:
+    return " and ".join(map(kind_text, kinds))
+
+
+@dataclass(frozen=True)
+class Untouched(Repeatability):
+    """What is known about the untouched program's results, with torch.compile too.
+
+    Args:
+        compiled_differs: What torch.compile changes without any fix, by kind.
+        is_known: Whether the program ran twice without torch.compile.
+    """
+
+    compiled_differs: Mapping[ResultKind, Difference] = field(default_factory=dict)
+    is_known: bool = True
+
+    @classmethod
+    def seen(cls, again: Recording, compiled: Recording, *, is_known: bool) -> Untouched:
+        """What a second run without torch.compile and a run with it show."""
+        repeated = Repeatability.of(again)
+        return cls(repeated.unstable, repeated.unstable_numbers, differences_of(compiled), is_known)
+
+    @property
+    def decisive(self) -> frozenset[ResultKind]:
+        """Kinds that say at once that a fix changes results, if a call's differ."""
+        doubtful = self.unstable | self.unstable_numbers | self.compiled_differs.keys()
+        return _OF_CALLS - doubtful if self.is_known else frozenset()
+
+    def judge(
+        self,
+        recording: Recording,
+        *,
+        drops_output: bool,
+        known: Mapping[ResultKind, Difference] | None = None,
+    ) -> tuple[Literal["verified", "changes results", "unproven"], str | None]:
+        """Whether a finished trial computed what the untouched program computes, and why.
+
+        Args:
+            recording: The trial.
+            drops_output: Whether the fix makes the program print less on purpose.
+            known: What earlier fixes make the program print less, which isn't said again.
+        """
+        eager = compared_with_eager(recording)
+        if eager is None or recording.replay is None or not self.is_known:
+            return "unproven", "the program didn't return results in two runs without torch.compile"
+        beside = recording.replay.compared.get("untouched")
+        doubts: list[str] = []
+        dropped: list[Difference] = []
+        changed: list[ResultKind] = []
+        for kind, difference in differences_of(recording).items():
+            if self.covers(difference) or _is_message(difference, beside):
+                continue
+            if drops_output and self._is_dropped(difference):
+                if (known or {}).get(kind) != difference:
+                    dropped.append(difference)
+            elif kind not in self.compiled_differs:
+                return "changes results", described(difference)
+            else:
+                changed.append(kind)
+        if recording.replay.is_stopped:
+            # What it stopped for isn't certain any more, and the rest isn't known.
+            return "unproven", "results differ from run to run"
+        if self.unprovable:
+            doubts.append(f"{_kinds_text(sorted(self.unprovable))} differ from run to run without torch.compile")
+        if changed:
+            first = described(self.compiled_differs[changed[0]])
+            doubts.append(f"torch.compile changes {_kinds_text(changed)} even without the fix ({first})")
+        if doubts:
+            return "unproven", "; ".join(doubts)
+        return "verified", "; ".join([*([eager.note] if eager.note else []), *_dropped_text(dropped)]) or None
+
+    def _is_dropped(self, difference: Difference) -> bool:
+        """Whether nothing but lines is missing, or numbers in modules that differ from run to run, such as times."""
+        if difference.kind not in self.unstable_numbers:
+            return difference.kind != "state" and difference.change == "fewer"
+        return difference.change in ("fewer", "fewer_and_numbers")
+
+
+def _is_message(difference: Difference, beside: Comparison | None) -> bool:
+    """Whether a text differs only as torch's and its compilers' messages do."""
+    is_error = difference.kind == "stderr"
+    return is_error and (beside is None or all(found.kind != "stderr" for found in beside.differences))
+
+
+def _dropped_text(dropped: Sequence[Difference]) -> list[str]:
+    """What the program no longer writes; a log that goes to standard error is named once."""
+    kinds = {difference.kind: difference.detail for difference in dropped}
+    if "logs" in kinds:
+        kinds.pop("stderr", None)
+    lost = [f"{difference.where} isn't kept" for difference in dropped if difference.kind == "state"]
+    kinds.pop("state", None)
+    return [*(f"the compiled program {_VERBS[kind]} {detail}" for kind, detail in kinds.items()), *lost]
+
+
+class ReplayArguments(TypedDict):
+    """What ``Replays.replay`` needs to compare a variant with the reference."""
+
+    references: dict[str, str]
+    rounding: RoundingNames
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the comparison of a variant says.
+
+    Args:
+        correct: Its results are eager mode's, but for rounding; None if that is unknown.
+        correctness: How that was found; None if nothing was compared.
+        reason: Why it isn't correct, or why that is unknown, as a clause; None if it is correct.
+    """
+
+    correct: bool | None
+    correctness: Correctness | None
+    reason: str | None
+
+
+class Reference:
+    """The program without torch.compile: twice as it is, and once in float64.
+
+    Args:
+        replays: Starts the probes.
+        program: What all variants run.
+        on_phase: Called with what is run.
+        measured: What to measure after the calls of the first run; None for nothing.
+        prefix: What the names of its replays begin with.
+    """
+
+    def __init__(
+        self,
+        replays: Replays,
+        program: Program,
+        *,
+        on_phase: Callable[[str], None],
+        measured: Measured | None = None,
+        prefix: str = "",
+    ) -> None:
+        on_phase("running without torch.compile")
+        self._name, again_name = f"{prefix}results-{EAGER}", f"{prefix}{_AGAIN}"
+        self._prefix = prefix
+        self.eager = replays.replay(program, self._name, is_eager=True, measured=measured)
+        """The first run as it is."""
+        self._replays, self._program, self._on_phase = replays, program, on_phase
+        self._failure = _failure(self.eager)
+        self._rounding = RoundingNames(None, judged="variant")
+        self._shaken: list[str] = []
+        self._repeats, self._is_repeated = Repeatability(), False
+        self._lacks_float64: str | None = None
+        if self._failure is not None:
+            return
+        on_phase("running in float64")
+        float64 = f"{prefix}results-float64"
+        precise = replays.replay(program, float64, is_eager=True, is_float64=True)
+        if precise.exit.reason == "finished":
+            self._rounding = RoundingNames(float64, (again_name,), judged="variant")
+        else:
+            self._lacks_float64 = f"the program doesn't run in float64: {clause(precise.exit.message)}"
+        on_phase("running without torch.compile again")
+        rounding = replace(self._rounding, judged="untouched")
+        again = replays.replay(program, again_name, is_eager=True, references={EAGER: self._name}, rounding=rounding)
+        self._failure = _failure(again)
+        self._repeats = Repeatability.of(again)
+        compared = compared_with_eager(again)
+        self._is_repeated = bool(compared and compared.is_bitwise_equal)
+
+    @property
+    def own(self) -> Verdict:
+        """Eager mode's own results, beside those of its second run."""
+        repeated = Correctness(is_bitwise_equal=self._is_repeated, is_eager_repeatable=self._is_repeated)
+        return Verdict(None if self._failure else True, None if self._failure else repeated, self._failure)
+
+    @property
+    def arguments(self) -> ReplayArguments:
+        """What a variant's replay must be given."""
+        return ReplayArguments(references={EAGER: self._name}, rounding=self._rounding)
+
+    def judge(self, recording: Recording, name: str, again: Again) -> Verdict:
+        """Judge a variant.
+
+        Args:
+            recording: Its replay, which finished and was given ``arguments``.
+            name: The replay's name.
+            again: Makes that replay once more; called only if results differ and the program draws random numbers.
+        """
+        compared = compared_with_eager(recording)
+        if self._failure is not None or compared is None:
+            return Verdict(None, None, self._failure or "its results weren't compared")
+        differing = self._differing(compared)
+        notes: list[str] = []
+        if differing and self._is_random:
+            name = f"{name}-eager-numbers"
+            repeated = again(EAGER_NUMBERS, name)
+            if (found := compared_with_eager(repeated)) is not None:
+                recording, differing = repeated, self._differing(found)
+                notes += [] if any(not one.may_be_rounding for one in differing) else [_OTHER_NUMBERS]
+        if differing and all(one.may_be_rounding for one in differing):
+            differing = self._beside_shaken(name, differing)
+            notes += [] if differing else [_STEPS]
+        worst = min(differing, key=lambda difference: difference.may_be_rounding, default=None)
+        reason = None if worst is None else described(worst)
+        correct: bool | None = worst is None
+        if worst is None or worst.may_be_rounding:
+            unknown = self._unknown(compared, worst)
+            correct, reason = (correct, reason) if unknown is None else (None, unknown)
+        notes += [note for note in (compared.note, self._precision(recording)) if note]
+        correctness = Correctness(
+            is_bitwise_equal=bool(compared.is_bitwise_equal),
+            is_eager_repeatable=self._is_repeated,
+            errors=() if recording.replay is None else recording.replay.errors,
+            where=worst.where if worst else None,
+            largest=worst.largest if worst else None,
+            note="; ".join(notes) or None,
+        )
+        return Verdict(correct, correctness, reason)
+
+    @property
+    def _is_random(self) -> bool:
+        return self.eager.replay is not None and self.eager.replay.draws_random
+
+    def _beside_shaken(self, name: str, differing: list[Difference]) -> list[Difference]:
+        """What still differs when eager mode's own results are known for other last digits of what it begins with."""
+        for _ in range(max(_MAX_SHAKEN - len(self._shaken), 1)):
+            seed = len(self._shaken) + 1
+            self._on_phase(f"running without torch.compile with other last digits, {seed}")
+            self._shaken.append(f"{self._prefix}results-shaken-{seed}")
+            recording = self._replays.replay(
+                self._program,
+                self._shaken[-1],
+                is_eager=True,
+                shaken=seed,
+                references={EAGER: self._name},
+                rounding=replace(self._rounding, others=(*self._rounding.others, *self._shaken)),
+                earlier=name,
+            )
+            compared = recording.replay.compared.get("earlier") if recording.replay else None
+            if compared is None or not (differing := self._differing(compared)):
+                break
+        return differing
+
+    def _differing(self, compared: Comparison) -> list[Difference]:
+        """What differs that doesn't differ between two runs in eager mode."""
+        return [difference for difference in compared.results if not self._repeats.covers(difference)]
+
+    def _precision(self, recording: Recording) -> str | None:
+        """What a float64 run doesn't say about a variant's results; None if it says all."""
+        if self._lacks_float64 is not None or recording.replay is None:
+            return self._lacks_float64
+        if apart := recording.replay.kinds_apart:
+            way = "come from other random numbers" if self._is_random else "are computed in another way"
+            return f"in float64, {_kinds_text(apart)} {way}"
+        return None if recording.replay.errors else "no result is a floating-point number"
+
+    def _unknown(self, compared: Comparison, worst: Difference | None) -> str | None:
+        """Why it can't be said whether results are right, though none is certainly wrong; None if they are right."""
+        if worst is not None:
+            return f"{described(worst)}, which may be rounding"
+        if unstable := [kind for kind in compared.kinds if kind in self._repeats.unprovable]:
+            return f"{_kinds_text(unstable)} differ from run to run in eager mode too"
+        return None if "outputs" in compared.kinds else "its outputs are too large to compare"
+
+
+def _failure(eager: Recording) -> str | None:
+    if eager.exit.reason == "finished":
+        return None
+    return f"the program fails without torch.compile: {clause(eager.exit.message)}"

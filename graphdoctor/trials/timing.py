@@ -1,0 +1,191 @@
+"""Times programs in turns: several probes time their last call whenever they are asked, and share the machine's noise.
+
+Comes in: what starts a probe, or two programs. Goes out: a probe's answers; the times of two programs' steady calls,
+and whether one is faster. Timing stops as soon as ``confidence.py`` is sure, or after ten seconds. Compiling and the
+repetitions until the call is steady come before that and aren't counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Generic, TypeVar
+
+from graphdoctor.facts.fixes import PairedTime, deciding
+from graphdoctor.facts.wording import speed_text
+from graphdoctor.trials.confidence import MIN_TURNS, change_of, interval, is_decided
+from graphdoctor.trials.program import Program
+from graphdoctor.trials.replays import Replays
+
+TURN_S = 0.04
+"""How long each program repeats its call in a turn, or one call that takes longer."""
+
+_MAX_S = 10.0
+
+E = TypeVar("E")
+
+
+class ServedProbe(Generic[E]):
+    """A probe at the other end of a socket, from its start.
+
+    Args:
+        start: Starts it with the descriptor of its end, and waits until it ends; returns how.
+        pool: Where to wait.
+    """
+
+    def __init__(self, start: Callable[[int], E], pool: ThreadPoolExecutor) -> None:
+        ours, theirs = socket.socketpair()
+        self._connection = ours
+
+        def run() -> E:
+            try:
+                return start(theirs.fileno())
+            finally:
+                # The other end then stops waiting for an answer.
+                theirs.close()
+
+        self._ended: Future[E] = pool.submit(run)
+        self._stream = ours.makefile("rw", encoding="utf-8")
+
+    def answer(self) -> dict[str, Any] | None:
+        """Wait for what it says next; None if it has ended."""
+        try:
+            line = self._stream.readline()
+        except OSError:
+            return None
+        return dict(json.loads(line)) if line else None
+
+    def ask(self, question: Mapping[str, object]) -> dict[str, Any] | None:
+        """Ask something, and wait for the answer; None if it has ended."""
+        try:
+            self._stream.write(json.dumps(question) + "\n")
+            self._stream.flush()
+        except OSError:
+            return None
+        return self.answer()
+
+    def close(self) -> None:
+        """Let it end."""
+        with contextlib.suppress(OSError):  # it may have ended, which is an error on some systems only
+            self._connection.shutdown(socket.SHUT_RDWR)
+        self._connection.close()
+
+    def end(self) -> E:
+        """Let it end, and wait for that; how it ended."""
+        self.close()
+        return self._ended.result()
+
+
+class TimedProbe(ServedProbe[str | None]):
+    """A probe that times its last call when asked; it ends with why it ended early, or None.
+
+    Args:
+        replays: Starts it.
+        program: What it runs.
+        name: The replay's name.
+        backend: The backend.
+        pool: Where to wait until it ends.
+    """
+
+    def __init__(self, replays: Replays, program: Program, name: str, backend: str, pool: ThreadPoolExecutor) -> None:
+        super().__init__(
+            lambda descriptor: replays.serve_times(program, name, backend=backend, descriptor=descriptor), pool
+        )
+
+    def is_steady(self) -> bool:
+        """Wait until the calls are made; whether the last one no longer compiles anything."""
+        answer = self.answer()
+        return bool(answer and answer["is_steady"])
+
+    def median_us(self) -> float | None:
+        """The median time of one turn, in microseconds; None if the probe has ended."""
+        answer = self.ask({"seconds": TURN_S})
+        return None if answer is None else float(answer["median_us"])
+
+
+def time_pair(replays: Replays, before: Program, after: Program, name: str, *, backend: str) -> PairedTime | str:
+    """Time two programs in turns.
+
+    Args:
+        replays: Starts the probes.
+        before: The program without the fix.
+        after: The program with it.
+        name: What the names of the recordings begin with.
+        backend: The backend to compile with.
+
+    Returns:
+        The times, or why there are none, as a clause.
+    """
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        pair: list[TimedProbe] = []
+        try:
+            for program, which in ((before, "before"), (after, "after")):
+                pair.append(TimedProbe(replays, program, f"{name}-{backend}-{which}", backend, pool))
+            steady = [timed.is_steady() for timed in pair]
+            turns = _turns(*pair) if all(steady) else []
+        except BaseException:
+            replays.cancel()
+            raise
+        finally:
+            for timed in pair:
+                timed.close()
+        errors = [error for timed in pair if (error := timed.end()) is not None]
+    if errors:
+        return errors[0].rstrip(".")
+    if not all(steady):
+        return "the last call never stops compiling"
+    if not all(plain and fixed for plain, fixed in turns):
+        return "the call is too short to time"
+    if len(turns) < MIN_TURNS:
+        return "the probe ended during timing"
+    ratios = [fixed / plain for plain, fixed in turns]
+    low, high = interval(ratios)
+    return PairedTime(
+        backend=backend,
+        before_us=statistics.median(plain for plain, _ in turns),
+        after_us=statistics.median(fixed for _, fixed in turns),
+        ratio=statistics.median(ratios),
+        ratio_low=low,
+        ratio_high=high,
+        turns=len(turns),
+    )
+
+
+def slower(times: Sequence[PairedTime]) -> str | None:
+    """How much longer the call takes with a change, in words; None if it isn't certain that it does."""
+    return _certain(times, "slower")
+
+
+def faster(times: Sequence[PairedTime]) -> str | None:
+    """How much shorter the call is with a change, in words; None if it isn't certain that it is."""
+    return _certain(times, "faster")
+
+
+def _certain(times: Sequence[PairedTime], wanted: str) -> str | None:
+    pair = deciding(times)
+    if pair is None or change_of(pair.ratio, pair.ratio_low, pair.ratio_high) != wanted:
+        return None
+    return f"{speed_text(pair.ratio, pair.ratio_low, pair.ratio_high)} under {pair.backend}"
+
+
+def _turns(before: TimedProbe, after: TimedProbe) -> list[tuple[float, float]]:
+    """The times of both in each turn; they take turns going first."""
+    found: list[tuple[float, float]] = []
+    spent_s = 0.0
+    while True:
+        is_swapped = len(found) % 2 == 1
+        first, second = (after, before) if is_swapped else (before, after)
+        one, other = first.median_us(), second.median_us()
+        if one is None or other is None:
+            return found
+        found.append((other, one) if is_swapped else (one, other))
+        if not one or not other or is_decided([fixed / plain for plain, fixed in found]):
+            return found
+        turn_s = max(TURN_S, one / 1e6) + max(TURN_S, other / 1e6)
+        spent_s += turn_s
+        if spent_s + turn_s > _MAX_S and len(found) >= MIN_TURNS:
+            return found
