@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any, ClassVar, Self, dataclass_transform
 
 import orjson
+
+from graphdoctor.facts.shared import Shared
 
 _MISSING = dataclasses.MISSING
 
@@ -133,3 +136,17 @@ def field_types(fact: type[Fact]) -> Mapping[str, Any]:
         hints = typing.get_type_hints(fact)
         fact._types = {name: hints[name] for name, _, _ in fact._plan}
     return fact._types
+
+
+@cache
+def shared_kinds(fact: type) -> Mapping[str, str]:
+    """The kind of text that each field holds, for the fields whose text may be shown to others (``shared``)."""
+    hints = typing.get_type_hints(fact, include_extras=True)
+    marks = {name: next(_marks(kind), None) for name, kind in hints.items()}
+    return {name: mark.kind for name, mark in marks.items() if mark is not None}
+
+
+def _marks(kind: Any) -> Iterator[Shared]:  # noqa: ANN401 - a type
+    yield from (mark for mark in getattr(kind, "__metadata__", ()) if isinstance(mark, Shared))
+    for part in typing.get_args(kind):
+        yield from _marks(part)

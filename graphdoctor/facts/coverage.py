@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 
 from graphdoctor.facts.base import Fact
+from graphdoctor.facts.shared import OperationName
 
 
 class Coverage(Fact):
@@ -19,7 +20,7 @@ class Coverage(Fact):
     watched."""
     extra_compiles: int
     """Compiles in these calls. If above 0, the last call recompiles even with the same arguments."""
-    eager_op_names: dict[str, int] = field(default_factory=dict)
+    eager_op_names: dict[OperationName, int] = field(default_factory=dict)
     """The eager operations by name, most frequent first, at most 20."""
 
     @property

@@ -30,6 +30,7 @@ from graphdoctor.facts.recording import (
     TargetInfo,
 )
 from graphdoctor.facts.run import ProbeExit, Setting
+from graphdoctor.facts.shared import CompileId, Described, File, Fingerprint, Place, RuleCode, TorchId, Version
 from graphdoctor.facts.stack import Origin, StackEntry
 from graphdoctor.facts.stages import GraphStages
 from graphdoctor.facts.trials import WhatIf
@@ -45,7 +46,7 @@ Severity = Literal["error", "warning", "info"]
 class Location(Fact):
     """Where a finding is."""
 
-    file: str
+    file: File
     """Path, relative to the working directory if it is below it."""
     line: int
     """1-based."""
@@ -104,13 +105,13 @@ class Fix(Fact):
 class Effects(Fact):
     """What one break site, or one recompiled function, caused."""
 
-    graphs: tuple[str, ...] = ()
+    graphs: tuple[CompileId, ...] = ()
     """Compile ids of the graphs that end at the site or start after it."""
-    resume_functions: tuple[str, ...] = ()
+    resume_functions: tuple[CompileId, ...] = ()
     """Compile ids of the resume functions that exist because of it."""
-    skipped_frames: tuple[str, ...] = ()
+    skipped_frames: tuple[Described, ...] = ()
     """Functions that torch skipped because of it, so that they run eagerly."""
-    rest_eager_frames: tuple[str, ...] = ()
+    rest_eager_frames: tuple[Described, ...] = ()
     """Functions that run eagerly after the site."""
 
 
@@ -134,7 +135,7 @@ class Cost(Fact):
 class Finding(Fact):
     """One problem, or one thing worth knowing."""
 
-    code: str
+    code: RuleCode
     """Rule code, such as ``GD101``."""
     rule: str
     """The rule's name, such as ``print-or-log``."""
@@ -152,7 +153,7 @@ class Finding(Fact):
     """All values that changed, for a finding about recompiles: the first change of each; empty for other findings."""
     hidden_change_count: int = 0
     """How many more values changed in one recompile than were recorded."""
-    torch_id: str | None = None
+    torch_id: TorchId | None = None
     """torch's registry id of the cause; None if it has none."""
     torch_reason: str | None = None
     """The cause in torch's words."""
@@ -168,7 +169,7 @@ class Finding(Fact):
     """What torch didn't record as a CUDA graph, for a finding about that."""
     ddp_split: DdpSplit | None = None
     """The parts of the graph, for a finding about one that torch splits at DDP's buckets."""
-    compile_ids: tuple[str, ...] = ()
+    compile_ids: tuple[CompileId, ...] = ()
     """The compiles in which it happened."""
     user_stack: tuple[StackEntry, ...] = ()
     """The longest call path to it, outermost first."""
@@ -176,7 +177,7 @@ class Finding(Fact):
     """Suggestions, best first."""
     cost: Cost | None = None
     """What it costs; None if not measured."""
-    fingerprint: str
+    fingerprint: Fingerprint
     """Identifies the finding even if its line moves; 16 hexadecimal digits."""
     is_mended: bool = False
     """Whether it is gone with all verified fixes applied, including those of other findings."""
@@ -191,7 +192,7 @@ class FrameReport(Frame):
 
     state: FrameState
     """How it ended up."""
-    compile_ids: tuple[str, ...]
+    compile_ids: tuple[CompileId, ...]
     """Its compiles."""
     call_path: tuple[StackEntry, ...] = ()
     """The call path of the first compile, outermost first."""
@@ -200,28 +201,28 @@ class FrameReport(Frame):
 class GraphReport(Graph):
     """A graph and what ended it."""
 
-    function: str
+    function: Described
     """The function it was captured from, by the name to show for it."""
     resumes_at: int | None = None
     """For the graph of a resume function, the line that it continues from."""
-    ended_by: str
+    ended_by: Place
     """``return``, or the break site as ``file:line (GB0059)``."""
-    ended_by_fingerprint: str | None = None
+    ended_by_fingerprint: Fingerprint | None = None
     """Fingerprint of the finding about that break; None if it ends with a return."""
 
 
 class RecompileReport(Fact):
     """The recompiles that one change caused in one call."""
 
-    compile_ids: tuple[str, ...]
+    compile_ids: tuple[CompileId, ...]
     """All compiles that the change caused: first that of the function, then those that followed."""
-    function: str
+    function: Described
     """The function that recompiled first."""
     cause: tuple[GuardChange, ...]
     """The guarded values that differ from the nearest cache entry."""
     hidden_change_count: int = 0
     """How many more values differ than are listed."""
-    followed_in: tuple[str, ...] = ()
+    followed_in: tuple[Described, ...] = ()
     """Functions and resume functions that recompiled only because of the same change."""
     call_index: int | None = None
     """Number of the call; None if calls have no numbers."""
@@ -231,7 +232,7 @@ class RecompileReport(Fact):
     """Loop counters around that line and their values."""
     also_changed: tuple[GuardChange, ...] = ()
     """Values that changed since the function's last call too, but to what the nearest entry was compiled for."""
-    nearest: str | None = None
+    nearest: CompileId | None = None
     """Compile id of the cache entry that was compared; None if unknown."""
     cost_s: float | None = None
     """Seconds of all its compiles, as torch measured them."""
@@ -241,7 +242,7 @@ class RecompileReport(Fact):
     """Whether nothing compiled, because the function was over its recompile limit and ran eagerly."""
     is_exact: bool = True
     """False if the cause was read from torch's log: then only the first failed guard is known."""
-    fingerprint: str | None = None
+    fingerprint: Fingerprint | None = None
     """Fingerprint of the finding about it."""
 
 
@@ -318,9 +319,9 @@ class Summary(Fact):
 class Diagnosis(Fact):
     """The JSON document."""
 
-    schema_version: str = SCHEMA_VERSION
+    schema_version: Version = SCHEMA_VERSION
     """Version of this document's shape."""
-    graphdoctor_version: str
+    graphdoctor_version: Version
     """The version of graphdoctor that wrote it."""
     is_partial: bool
     """Whether calls are missing because the run or its log ended early."""

@@ -6,21 +6,22 @@ Costs are measured in the steady call, after the user's own calls. ``None`` alwa
 from __future__ import annotations
 
 from graphdoctor.facts.base import Fact
+from graphdoctor.facts.shared import CompileId, Expression, GuardKindName, ShapeText
 from graphdoctor.facts.stack import StackEntry
 
 
 class GuardNode(Fact):
     """One guard: one line of torch's guard tree."""
 
-    kind: str | None
+    kind: GuardKindName | None
     """torch's name, such as ``TENSOR_MATCH``; None if the line has an unknown layout."""
-    source: str | None
+    source: Expression | None
     """torch's source, such as ``L['self'].scale``; None for process-wide state."""
-    expression: str
+    expression: Expression
     """The value in the user's words, such as ``self.scale`` or ``process-wide state``."""
-    expected: str | None
+    expected: ShapeText | None
     """The value that it must have, such as ``f32[4, 4]`` or ``1.5``; None if unknown."""
-    path: str | None
+    path: Expression | None
     """The argument or module that the value belongs to, such as ``x`` or ``self.layers[0]``; None for process-wide
     state."""
     is_module_internal: bool = False
@@ -39,7 +40,7 @@ class GuardNode(Fact):
 class SubtreeCost(Fact):
     """What one part of the guard tree costs."""
 
-    path: str
+    path: Expression
     """The argument or module, such as ``x`` or ``self.layers[0]``; a module includes its submodules."""
     guard_count: int
     """Guards in it."""
@@ -51,12 +52,12 @@ class SubtreeCost(Fact):
 class GuardSet(Fact):
     """The guards of one compile."""
 
-    compile_id: str
+    compile_id: CompileId
     """Such as ``0/1``."""
     guard_count: int
     """Guards in torch's tree. torch's own number, ``Compile.guard_count``, counts the guards that Dynamo asked for,
     each of which can become several checks or none."""
-    kinds: dict[str, int]
+    kinds: dict[GuardKindName, int]
     """Guards by kind, most frequent first."""
     nodes: tuple[GuardNode, ...]
     """All guards in torch's order."""

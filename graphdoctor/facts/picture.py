@@ -11,6 +11,18 @@ from dataclasses import field
 from typing import Literal
 
 from graphdoctor.facts.base import Fact
+from graphdoctor.facts.shared import (
+    CompileId,
+    ConfigName,
+    EventName,
+    Expression,
+    Name,
+    Opcode,
+    OperationName,
+    ProcessName,
+    RecordKind,
+    ShapeText,
+)
 from graphdoctor.facts.stack import Origin
 
 SegmentKind = Literal["graph", "eager", "guards", "compile"]
@@ -39,16 +51,16 @@ class SourceText(Fact):
 class StageNode(Fact):
     """One node of a graph at one stage."""
 
-    name: str
+    name: Name
     """The node's name."""
-    opcode: str
+    opcode: Opcode
     """``placeholder``, ``call_function``, ``call_method``, ``call_module``, ``get_attr`` or ``output``."""
     target: str
     """What is called, as torch prints it without ``torch.ops.``, such as ``torch.relu`` or ``aten.mm.default``; for
     other opcodes, the name of the argument, attribute, method or module; empty for an output."""
-    inputs: tuple[str, ...] = ()
+    inputs: tuple[Name, ...] = ()
     """Names of its input nodes, in order, each once."""
-    value: str | None = None
+    value: ShapeText | None = None
     """Its value, such as ``f32[4, 8]``."""
     file: str | None = None
     """Path of the innermost line outside torch that it comes from; None if torch names none."""
@@ -57,7 +69,7 @@ class StageNode(Fact):
     text: str | None = None
     """What computes it, as torch prints it without ``torch.ops.``, such as ``aten.mul.Tensor(addmm, 0.5)``; None for
     other opcodes than calls, and for a statement that isn't an expression."""
-    module: str | None = None
+    module: Expression | None = None
     """The innermost module it was traced in, as guards spell it, such as ``self.blocks[0].lin``; None outside any
     module or if unknown, as at every stage but Dynamo's."""
 
@@ -65,7 +77,7 @@ class StageNode(Fact):
 class StageGraph(Fact):
     """One graph at one stage."""
 
-    compile_id: str | None
+    compile_id: CompileId | None
     """The compile that made it."""
     stage: Stage
     """The stage."""
@@ -145,9 +157,9 @@ class Phase(Fact):
     log which of them ended when.
     """
 
-    name: str
+    name: EventName
     """torch's name, such as ``compile_fx_inner``."""
-    compile_id: str | None
+    compile_id: CompileId | None
     """The compile that it belongs to; None outside any compile."""
     call_index: int | None = None
     """The call in which it began; None outside the user's calls."""
@@ -157,7 +169,7 @@ class Phase(Fact):
     """Its duration; None if it never ended, or if the clock was set back meanwhile."""
     depth: int
     """How many phases of the same thread contain it."""
-    process: str | None = None
+    process: ProcessName | None = None
     """The process that it ran in; None for the main process."""
     thread: int = 0
     """0 for the thread that compiles, where phases are nested; 1 and up for other threads, which are distinguished by
@@ -175,11 +187,11 @@ class Segment(Fact):
     """From the start of the call."""
     end_us: float
     """From the start of the call."""
-    compile_id: str | None = None
+    compile_id: CompileId | None = None
     """The compile, or the compile whose code ran; None for eager operations or if unknown."""
     graph_index: int | None = None
     """``Graph.index``, for a run of a graph."""
-    op_names: dict[str, int] = field(default_factory=dict)
+    op_names: dict[OperationName, int] = field(default_factory=dict)
     """For ``eager``: the outermost ``aten::`` operations, most frequent first, at most 12 names."""
     op_count: int | None = None
     """For ``eager``: how many operations there are."""
@@ -210,7 +222,7 @@ class Lane(Fact):
 class Artifact(Fact):
     """A record that a report doesn't show."""
 
-    kind: str
+    kind: RecordKind
     """torch's name for it."""
     size_bytes: int
     """The size of its text."""
@@ -221,7 +233,7 @@ class Artifact(Fact):
 class CompileArtifacts(Fact):
     """The records of one compile that a report doesn't show."""
 
-    compile_id: str | None
+    compile_id: CompileId | None
     """The compile; None for records that belong to none."""
     artifacts: tuple[Artifact, ...]
     """Those with a text, in the order of the log, at most 100."""
@@ -254,7 +266,7 @@ class Picture(Fact):
     """Records that a report doesn't show, of at most 100 compiles of each process, in the order of the log."""
     hidden_artifacts: int = 0
     """How many more compiles have such records."""
-    config: dict[str, str] | None = None
+    config: dict[ConfigName, str] | None = None
     """torch config values that differ from their defaults after the calls, or at the end of a script, by dotted name,
     as Python prints them, shortened; None if unknown. A value that torch reads from an environment variable at import
     can count as a default."""

@@ -6,6 +6,7 @@ from dataclasses import field
 from typing import Literal
 
 from graphdoctor.facts.base import Fact
+from graphdoctor.facts.shared import CompileId, Expression, Place
 from graphdoctor.facts.stack import StackEntry
 
 ChangeKind = Literal[
@@ -56,9 +57,9 @@ class GuardChange(Fact):
 
     kind: ChangeKind
     """What changed about the value."""
-    source: str | None = None
+    source: Expression | None = None
     """torch's source, such as ``L['self'].scale``; None for process-wide state."""
-    expression: str
+    expression: Expression
     """The value in the user's words, such as ``x.shape[0]``, ``self.scale`` or ``grad mode``."""
     old: str | None = None
     """The value that the cache entry was compiled for; None if unknown."""
@@ -66,9 +67,9 @@ class GuardChange(Fact):
     """The value in the last call of the function before this one; None if unknown."""
     new: str | None = None
     """The value in the call; None if unknown."""
-    old_place: str | None = None
+    old_place: Place | None = None
     """``file:line`` of the old object's code, for functions and classes."""
-    new_place: str | None = None
+    new_place: Place | None = None
     """``file:line`` of the new object's code."""
     is_parameter: bool = False
     """Whether the tensor is a ``torch.nn.Parameter``, whose sizes torch treats as static."""
@@ -83,10 +84,10 @@ class GuardChange(Fact):
 class RecompileCause(Fact):
     """Why a frame with compiled code recompiled."""
 
-    nearest: str | None
+    nearest: CompileId | None
     """Compile id of the cache entry that was compared: of those that differ only in values that changed since the
     function's last call, the one that differs in the fewest; None if unknown."""
-    last_used: str | None = None
+    last_used: CompileId | None = None
     """Compile id of the cache entry that the function's last call used; None if unknown."""
     entry_count: int | None
     """Number of cache entries that the frame had; None if unknown."""

@@ -21,6 +21,31 @@ from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.profiled import MeasuredMemory, Profiled
 from graphdoctor.facts.recompiles import RecompileCause
 from graphdoctor.facts.run import ProbeExit
+from graphdoctor.facts.shared import (
+    BackendName,
+    Build,
+    CompileId,
+    DeviceName,
+    DeviceText,
+    DtypeName,
+    ExceptionType,
+    Expression,
+    GbType,
+    Name,
+    Opcode,
+    OutcomeText,
+    PackageName,
+    Platform,
+    ProcessName,
+    RuleCode,
+    ShapeText,
+    SizeText,
+    SwitchText,
+    TorchId,
+    Traceback,
+    ValuesText,
+    Version,
+)
 from graphdoctor.facts.stack import Origin, StackEntry
 from graphdoctor.facts.steps import Steps
 from graphdoctor.facts.trials import Replay, WhatIf
@@ -32,7 +57,7 @@ from graphdoctor.probe.wire import BlockEntry, GapKind, SwitchKind
 class CaptureGap(Fact):
     """Something that this recording lacks."""
 
-    code: str
+    code: RuleCode
     """A GD9 code, such as ``GD900``."""
     kind: GapKind | None = None
     """What is missing, for programs; None in a document of graphdoctor 0.1."""
@@ -46,7 +71,7 @@ class CompileSwitch(Fact):
     kind: SwitchKind
     """What it is. ``environment``: a variable; ``config``: ``torch._dynamo.config.disable``; ``stance``:
     ``torch.compiler.set_stance``; ``replacement``: ``torch.compile`` isn't torch's own function."""
-    value: str
+    value: SwitchText
     """The variable, the config value, the stance, or the name and place of what replaced torch.compile."""
     call_index: int | None = None
     """The first call that was made under it; None if it was found outside the calls."""
@@ -60,17 +85,17 @@ class CompileSwitch(Fact):
 class Environment(Fact):
     """The interpreter and the torch that the program ran with."""
 
-    python: str | None = None
+    python: Version | None = None
     """Python's version, such as ``3.11.7``."""
-    torch: str | None = None
+    torch: Version | None = None
     """torch's version with its build tag, such as ``2.13.0+cpu``."""
-    torch_build: str | None = None
+    torch_build: Build | None = None
     """What torch was built for, such as ``CUDA 12.8`` or ``CPU``."""
-    platform: str | None = None
+    platform: Platform | None = None
     """Operating system and machine, such as ``Linux-6.1-x86_64``."""
     executable: str | None = None
     """Path of the interpreter."""
-    device_name: str | None = None
+    device_name: DeviceName | None = None
     """Name of the first CUDA device; None if there is none."""
     torch_root: str | None = None
     """The folder with torch's own files."""
@@ -78,7 +103,7 @@ class Environment(Fact):
     """The folder of Python's standard library."""
     site_roots: tuple[str, ...] = ()
     """Folders with installed packages."""
-    packages: dict[str, str] | None = None
+    packages: dict[PackageName, str] | None = None
     """Versions of installed packages that matter to torch.compile, by name; a package without a version isn't
     installed. None if unknown."""
 
@@ -174,13 +199,13 @@ class TargetInfo(Fact):
 class CallError(Fact):
     """An exception that ended a call."""
 
-    type: str
+    type: ExceptionType
     """Qualified type name, such as ``torch._dynamo.exc.Unsupported``."""
     message: str
     """The exception's text, cut at 20,000 characters."""
-    traceback: str
+    traceback: Traceback
     """As Python prints it, without graphdoctor's own lines."""
-    eager: str | None = None
+    eager: OutcomeText | None = None
     """What the same call did without torch.compile: ``ok`` or the type of the exception; None if not tried."""
     eager_message: str | None = None
     """The text of that exception."""
@@ -197,11 +222,11 @@ class CompileCall(Fact):
     """1-based."""
     function: str
     """Name of the code object that the line is in."""
-    compiled: str
+    compiled: Name
     """What was compiled: the qualified name of a class or function."""
     arguments: dict[str, str] = field(default_factory=dict)
     """The arguments that differ from torch.compile's defaults, with shortened values."""
-    process: str | None = None
+    process: ProcessName | None = None
     """The process that made the call, such as ``p2``; None for the main one."""
 
 
@@ -210,7 +235,7 @@ class Call(Fact):
 
     index: int
     """1-based, in the order of the calls."""
-    inputs: str | None = None
+    inputs: ValuesText | None = None
     """A summary of the arguments, such as ``f32[8, 128], flag=True``."""
     outcome: Literal["ok", "error", "unfinished"] = "unfinished"
     """``unfinished``: the process ended during the call."""
@@ -225,9 +250,9 @@ class Call(Fact):
 class BreakReason(Fact):
     """One of the chained messages of a graph-break record."""
 
-    gb_type: str
+    gb_type: GbType
     """torch's general name for the break, such as ``Data-dependent branching``."""
-    torch_id: str | None = None
+    torch_id: TorchId | None = None
     """Its registry id, such as ``GB0170``; None if torch printed no link."""
     explanation: str | None = None
     """torch's explanation, with newlines as printed."""
@@ -304,7 +329,7 @@ RecompileLimit = Literal["recompile_limit", "accumulated_recompile_limit"]
 class FailedCompile(Fact):
     """Why a compile ended without code."""
 
-    type: str
+    type: ExceptionType
     """Exception type, such as ``Unsupported`` or ``BackendCompilerFailed``."""
     message: str
     """torch's message without Python's traceback, cut at 20,000 characters."""
@@ -325,12 +350,12 @@ the frame. ``failed``: an exception reached the caller. ``limit``: not tried, be
 class Compile(Fact):
     """One compile of one frame."""
 
-    compile_id: str
+    compile_id: CompileId
     """Frame id and frame compile id, such as ``0/1``. A compile of another process has a prefix, as in ``p2:0/1`` or
     ``rank1:0/1``. So does one after ``torch._dynamo.reset()``, which counts from 0 again, as in ``reset1:0/1``."""
     frame_id: int
     """torch's id of the frame; graphdoctor's own number if the compile id has a prefix."""
-    process: str | None = None
+    process: ProcessName | None = None
     """The process that compiled it, such as ``p2`` or ``rank1``; None for the main process."""
     compiled_autograd_id: int | None = None
     """torch's number of the backward pass that compiled autograd captured, for its compile; None for all others."""
@@ -344,7 +369,7 @@ class Compile(Fact):
     """The first failed guard of each cache entry in torch's words, newest entry first."""
     attempts: int = 1
     """How often torch started the analysis."""
-    restart_reasons: tuple[str, ...] = ()
+    restart_reasons: tuple[GbType, ...] = ()
     """Why torch restarted the analysis."""
     op_count: int | None = None
     """Operations in its graph, as torch counts them; None if there is no graph."""
@@ -367,7 +392,7 @@ class Frame(Fact):
 
     frame_id: int
     """torch's id; graphdoctor's own number for a frame of another process or after ``torch._dynamo.reset()``."""
-    process: str | None = None
+    process: ProcessName | None = None
     """The process that it ran in, such as ``p2`` or ``rank1``; None for the main process."""
     function: str
     """Name of the user's function, also for a resume function."""
@@ -398,17 +423,17 @@ class Frame(Fact):
 class GraphInput(Fact):
     """One input of a graph."""
 
-    name: str
+    name: Name
     """The placeholder's name."""
-    source: str | None = None
+    source: Expression | None = None
     """Dynamo's source for it, such as ``L['x']``."""
     kind: Literal["tensor", "symbol", "other"]
     """``symbol``: a dynamic size or number."""
-    dtype: str | None = None
+    dtype: DtypeName | None = None
     """torch's short name of the dtype, such as ``f32``."""
-    shape: tuple[int | str, ...] | None = None
+    shape: tuple[int | SizeText, ...] | None = None
     """Sizes; a dynamic dim is its symbol, such as ``s0``."""
-    device: str | None = None
+    device: DeviceText | None = None
     """Such as ``cpu`` or ``cuda:0``."""
     is_parameter: bool | None = None
     """Whether it is a parameter or buffer of a module; None if unknown."""
@@ -417,9 +442,9 @@ class GraphInput(Fact):
 class GraphNode(Fact):
     """One node of a graph."""
 
-    name: str
+    name: Name
     """The node's name."""
-    opcode: str
+    opcode: Opcode
     """``placeholder``, ``call_function``, ``call_method``, ``call_module``, ``get_attr`` or ``output``."""
     target: str
     """What is called, as torch prints it."""
@@ -427,15 +452,15 @@ class GraphNode(Fact):
     """Positional arguments, cut at 500 characters."""
     kwargs: str
     """Keyword arguments, cut at 500 characters."""
-    value: str | None = None
+    value: ShapeText | None = None
     """Its value, such as ``f32[2, 4]``."""
-    inputs: tuple[str, ...] | None = None
+    inputs: tuple[Name, ...] | None = None
     """Names of its input nodes, in order, each once; None if unknown."""
     file: str | None = None
     """Path of the innermost line of user or package code that it comes from; None if there is none."""
     line: int | None = None
     """1-based."""
-    module: str | None = None
+    module: Expression | None = None
     """torch's path of the innermost module it was traced in, such as ``L['self'].blocks.0.lin``; None outside any
     module or if unknown."""
 
@@ -443,7 +468,7 @@ class GraphNode(Fact):
 class Graph(Fact):
     """One graph that was handed to the backend."""
 
-    compile_id: str
+    compile_id: CompileId
     """The compile that captured it."""
     index: int
     """Position in the order in which graphs reached the backend, from 0."""
@@ -460,7 +485,7 @@ class Graph(Fact):
     """The graph as torch prints it."""
     dtensors: dict[str, str] = field(default_factory=dict)
     """Placements of the inputs that are DTensors, as torch prints them, such as ``S(0)``, by the input's name."""
-    backend: str | None = None
+    backend: BackendName | None = None
     """The backend's name."""
     backend_s: float | None = None
     """Seconds the backend took."""

@@ -6,6 +6,7 @@ from dataclasses import field
 from typing import Literal
 
 from graphdoctor.facts.base import Fact
+from graphdoctor.facts.shared import ExceptionType, PhaseText, Traceback
 from graphdoctor.probe.wire import HintCode, HintValue, PhaseKind
 
 _PUBLIC = frozenset(
@@ -61,7 +62,7 @@ class ProbeExit(Fact):
 
     status: int | None
     """Exit status; negative for a signal; None when unknown."""
-    phase: str | None = None
+    phase: PhaseText | None = None
     """What it was doing last, such as ``call 2``."""
     reason: Literal["finished", "error", "exited", "timeout", "killed", "interrupted"] | None = None
     """``error``: the target failed; ``exited``: the program ended the process itself."""
@@ -78,9 +79,9 @@ class ProbeExit(Fact):
     on every surface."""
     hint_values: dict[str, HintValue] = field(default_factory=dict)
     """Values that belong to ``hint_code``, such as the device that can't be used."""
-    error_type: str | None = None
+    error_type: ExceptionType | None = None
     """Type of the exception that ended the run, such as ``ValueError``; None if none did, and in recordings of 0.1."""
-    traceback: str | None = None
+    traceback: Traceback | None = None
     """The program's own traceback, when it failed outside a call."""
     duration_s: float | None = None
     """Seconds from the start of the process to its end; None for a script and for a log of others."""

@@ -1,11 +1,16 @@
-"""What a run is asked to do, declared once. Standard library only, so that parsing a command line stays quick."""
+"""What a run is asked to do, and what people are told of each option, declared once.
+
+The command line, ``[[tool.graphdoctor.targets]]``, the Python API, the probe's request and a recording's description
+are derived from ``RunSpec``: ``options_of`` has the words, bounds and choices, the annotation has the type. Standard
+library only, so that parsing a command line stays quick.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 StageName = Literal["dynamo", "joint", "forward", "backward", "inference", "post-grad", "fusion"]
 """A stage of compiling a graph. ``dynamo``: as Dynamo captured it; ``joint``: as AOTAutograd traced it with its
@@ -38,82 +43,125 @@ class Timing(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RunOption:
+    """What people are told of a field of ``RunSpec``, wherever they set it.
+
+    Args:
+        help: What it does, a sentence or two.
+        flag: How it is written on a command line, as typer takes it; None for ``--`` and the field's name.
+        metavar: What stands for its value there; None for a switch.
+        least: The least number that it can be; None for no bound.
+        most: The largest.
+        choices: What it can be, by each way of writing that; None for anything.
+        goes_to: Whether it is an argument of ``torch.compile`` or says how calls are made; None for neither.
+    """
+
+    help: str
+    flag: str | None = None
+    metavar: str | None = None
+    least: int | None = None
+    most: int | None = None
+    choices: Mapping[str, str] | None = None
+    goes_to: Literal["compile", "call"] | None = None
+
+
+def _option(default: Any, text: str, **told: Any) -> Any:  # noqa: ANN401 - a field of any type
+    option = {"option": RunOption(help=text, **told)}
+    return field(default_factory=dict, metadata=option) if default is dict else field(default=default, metadata=option)
+
+
+@dataclass(frozen=True, kw_only=True)
 class CallSpec:
     """How to compile a callable and how to call it, whatever the callable and its arguments are.
 
-    Args:
-        calls: How many rounds of the calls to make.
-        backend: A registered backend's name.
-        mode: ``torch.compile``'s mode.
-        dynamic: ``torch.compile``'s dynamic.
-        fullgraph: ``torch.compile``'s fullgraph.
-        options: ``torch.compile``'s options.
-        regional: Compile each of the modules that repeat, not the whole.
-        backward: Sum the floating-point outputs and run backward.
-        no_grad: Call under ``torch.no_grad()``.
+    These are what the Python API takes.
     """
 
-    calls: int = 1
-    backend: str = "eager"
-    mode: str | None = None
-    dynamic: bool | None = None
-    fullgraph: bool = False
-    options: Mapping[str, object] = field(default_factory=dict)
-    regional: bool = False
-    backward: bool = False
-    no_grad: bool = False
+    calls: int = _option(1, "Make the calls this many times.", metavar="N", least=1, goes_to="call")
+    backend: str = _option(
+        "eager",
+        "A registered backend. eager shows graph breaks quickest.",
+        metavar="NAME",
+        goes_to="compile",
+    )
+    mode: str | None = _option(None, "torch.compile's mode, such as max-autotune.", metavar="MODE", goes_to="compile")
+    dynamic: bool | None = _option(None, "torch.compile's dynamic.", flag="--dynamic/--no-dynamic", goes_to="compile")
+    fullgraph: bool = _option(False, "torch.compile's fullgraph: a graph break raises an error.", goes_to="compile")
+    options: Mapping[str, object] = _option(
+        dict,
+        "One of torch.compile's options, name=value. Repeatable.",
+        flag="--option",
+        metavar="NAME=VALUE",
+        goes_to="compile",
+    )
+    regional: bool = _option(False, "Compile each of the modules that repeat, such as layers, and not the whole.")
+    backward: bool = _option(False, "Sum the floating-point outputs of each call and run backward.", goes_to="call")
+    no_grad: bool = _option(False, "Make the calls under torch.no_grad().", goes_to="call")
 
     def compile_arguments(self) -> dict[str, object]:
         """What ``torch.compile`` is given: ``TargetInfo.compile_arguments``."""
-        return {
-            "backend": self.backend,
-            "mode": self.mode,
-            "dynamic": self.dynamic,
-            "fullgraph": self.fullgraph,
-            "options": dict(self.options),
-        }
+        return self._given_to("compile")
+
+    def call_options(self) -> dict[str, object]:
+        """How calls are made: ``TargetInfo.call_options``."""
+        return self._given_to("call")
+
+    def _given_to(self, receiver: str) -> dict[str, object]:
+        names = (name for name, option in options_of(type(self)).items() if option.goes_to == receiver)
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunSpec(CallSpec):
-    """What to compile, how, and how to call it.
-
-    The command line, ``[[tool.graphdoctor.targets]]``, the API and a recording all hold one of these.
-
-    Args:
-        target: The target's text, such as ``model.py:Net``.
-        inputs: One argument of the call each, as ``--input`` takes them; empty where the program brings its own.
-        config: torch config values to set, by dotted name.
-        train: Train or eval mode, or None to leave it.
-        seed: Seed of every random generator.
-        device: Where to move the model and the inputs, or None to leave them.
-        dtype: What to convert their floating-point tensors to, by torch's name, or None to leave them.
-        batch: The batch size of all calls, at least 1, or None for the calls' own.
-    """
+    """What to compile, how, and how to call it."""
 
     target: str = ""
-    inputs: tuple[str, ...] = ()
-    config: Mapping[str, object] = field(default_factory=dict)
-    train: bool | None = None
-    seed: int = 0
-    device: str | None = None
-    dtype: str | None = None
-    batch: int | None = None
+    """Its text, such as ``model.py:Net``."""
+    inputs: tuple[str, ...] = _option(
+        (),
+        "One argument of the call: f32[8,128], i64[8], bool[2,2], int:3, float:0.5, bool:true, str:abc, none, or "
+        "name=… for a keyword argument. Integers are drawn from {0, 1}. Repeatable.",
+        flag="--input",
+        metavar="VALUE",
+    )
+    config: Mapping[str, object] = _option(
+        dict, "Set torch._dynamo.config.name=value, or another torch config. Repeatable.", metavar="NAME=VALUE"
+    )
+    train: bool | None = _option(
+        None, "The module's mode. By default, it stays as it is.", flag="--train/--eval", goes_to="call"
+    )
+    seed: int = _option(
+        0,
+        "Seed of Python's, NumPy's and torch's random numbers.",
+        metavar="N",
+        least=0,
+        most=2**64 - 1,
+        goes_to="call",
+    )
+    device: str | None = _option(
+        None, "Move the module and its inputs to this device, such as cuda.", metavar="DEVICE", goes_to="call"
+    )
+    dtype: str | None = _option(
+        None,
+        "Convert the module and its inputs to float32, float64, float16 or bfloat16.",
+        metavar="DTYPE",
+        choices={**DTYPES, **{name: name for name in DTYPES.values()}},
+        goes_to="call",
+    )
+    batch: int | None = _option(
+        None,
+        "Make the calls with this batch size: their tensors are cut or repeated.",
+        metavar="N",
+        least=1,
+        goes_to="call",
+    )
 
     @classmethod
     def of(cls, calls: CallSpec, *, target: str) -> RunSpec:
         """The run that makes these calls of a target."""
         return cls(target=target, **{known.name: getattr(calls, known.name) for known in fields(CallSpec)})
 
-    def call_options(self) -> dict[str, object]:
-        """How calls are made: ``TargetInfo.call_options``."""
-        return {
-            "calls": self.calls,
-            "backward": self.backward,
-            "train": self.train,
-            "no_grad": self.no_grad,
-            "seed": self.seed,
-            "device": self.device,
-            "dtype": self.dtype,
-            "batch": self.batch,
-        }
+
+def options_of(spec: type[CallSpec]) -> dict[str, RunOption]:
+    """The fields that people set, by name, in order; the target, which is no option, isn't among them."""
+    return {found.name: found.metadata["option"] for found in fields(spec) if "option" in found.metadata}

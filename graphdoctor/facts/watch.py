@@ -6,6 +6,7 @@ from typing import Literal
 
 from graphdoctor.facts.base import Fact
 from graphdoctor.facts.coverage import Coverage
+from graphdoctor.facts.shared import Name, ProcessName
 
 NotCovered = Literal[
     "once", "compiling", "raised", "profiler", "capture", "busy", "deferred", "nested", "cost", "few", "ended"
@@ -23,13 +24,13 @@ call was watched. ``ended``: the process ended without saying.
 class WatchedFunction(Fact):
     """A function that a script compiled and called, in one process."""
 
-    compiled: str
+    compiled: Name
     """What was compiled: the qualified name of a class or function."""
     file: str | None = None
     """The file that called torch.compile; None if unknown."""
     line: int | None = None
     """1-based."""
-    process: str | None = None
+    process: ProcessName | None = None
     """The process, such as ``p2`` or ``rank1``; None for the main one."""
     calls: int | None
     """How often it was called; None if the process ended without saying, as a killed one does."""

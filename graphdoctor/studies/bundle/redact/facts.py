@@ -1,7 +1,7 @@
 """Redacts a diagnosis and its picture.
 
-Walks a model by the types of its fields. Numbers, flags and literals stay. Text stays only if ``Facts`` has a reader
-for the field, so a field that is added to a model is left out until somebody writes a reader for it.
+Walks a model by the types of its fields. Numbers, flags and literals stay. Text stays only if its type is marked as one
+that may be shown (``model/shared.py``) and the reader of that kind lets it through, so a new field is left out.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
-from graphdoctor.facts.base import Fact, field_types
+from graphdoctor.facts.base import Fact, field_types, shared_kinds
 from graphdoctor.facts.diagnosis import Diagnosis, Finding, Location
 from graphdoctor.facts.fixes import Treatment
 from graphdoctor.facts.picture import GeneratedCode, Picture, SourceText, StageNode
@@ -48,7 +48,6 @@ class Facts:
 
     def __init__(self, shown: Public) -> None:
         self._shown = shown
-        self._readers = self._table(shown)
         self._whole: Mapping[type[Fact], Callable[[Any], dict[str, object]]] = {
             ProbeExit: self._exit,
             StackEntry: self._entry,
@@ -83,10 +82,8 @@ class Facts:
         return value.model_copy(update=changed)
 
     def _reader(self, model: type[Fact], name: str) -> Reader | None:
-        return next(
-            (self._readers[kind.__name__, name] for kind in model.__mro__ if (kind.__name__, name) in self._readers),
-            None,
-        )
+        kind = shared_kinds(model).get(name)  # type: ignore[arg-type] # a class is hashable
+        return getattr(self._shown, kind, None) or getattr(public, kind) if kind else None
 
     def _value(self, value: object, kind: object, reader: Reader | None) -> Any:  # noqa: ANN401 - as many types as fields
         if value is None or isinstance(value, (bool, int, float)) or get_origin(kind) is Literal:
@@ -208,111 +205,3 @@ class Facts:
         target = self._shown.operation(node.target) if is_operation else self._shown.name(node.target)
         empty = {"args": "", "kwargs": ""} if isinstance(node, GraphNode) else {}
         return {"target": target, "file": node.file and self._shown.file(node.file), **empty}
-
-    @staticmethod
-    def _table(shown: Public) -> Mapping[tuple[str, str], Reader]:
-        """The reader of each field, by model and field."""
-        compile_id, name, expression, described = public.compile_id, shown.name, shown.expression, shown.described
-        return {
-            ("Diagnosis", "schema_version"): public.version,
-            ("Diagnosis", "graphdoctor_version"): public.version,
-            ("Environment", "python"): public.version,
-            ("Environment", "torch"): public.version,
-            ("Environment", "torch_build"): public.build,
-            ("Environment", "platform"): public.platform,
-            ("Environment", "device_name"): public.device_name,
-            ("Environment", "packages"): public.package_name,
-            ("ProbeExit", "phase"): public.phase,
-            ("ProbeExit", "error_type"): shown.exception,
-            ("ProbeExit", "traceback"): shown.traceback,
-            ("Location", "file"): shown.file,
-            ("Finding", "code"): public.rule_code,
-            ("Finding", "torch_id"): public.torch_id,
-            ("Finding", "compile_ids"): compile_id,
-            ("Finding", "fingerprint"): shown.fingerprint,
-            ("Effects", "graphs"): compile_id,
-            ("Effects", "resume_functions"): compile_id,
-            ("Effects", "skipped_frames"): described,
-            ("Effects", "rest_eager_frames"): described,
-            ("BreakReason", "gb_type"): shown.gb_type,
-            ("BreakReason", "torch_id"): public.torch_id,
-            ("Call", "inputs"): shown.values,
-            ("CallError", "type"): shown.exception,
-            ("CallError", "traceback"): shown.traceback,
-            ("CallError", "eager"): shown.outcome,
-            ("CompileCall", "compiled"): name,
-            ("WatchedFunction", "compiled"): name,
-            ("WatchedFunction", "process"): public.process,
-            ("CompileSwitch", "value"): public.switch,
-            ("CompileCall", "process"): public.process,
-            ("FailedCompile", "type"): shown.exception,
-            ("Compile", "compile_id"): compile_id,
-            ("Compile", "process"): public.process,
-            ("Compile", "restart_reasons"): shown.gb_type,
-            ("RecompileCause", "nearest"): compile_id,
-            ("RecompileCause", "last_used"): compile_id,
-            ("GuardChange", "source"): expression,
-            ("GuardChange", "expression"): expression,
-            ("GuardChange", "old_place"): shown.place,
-            ("GuardChange", "new_place"): shown.place,
-            ("Frame", "process"): public.process,
-            ("FrameReport", "compile_ids"): compile_id,
-            ("Graph", "compile_id"): compile_id,
-            ("Graph", "backend"): public.backend,
-            ("GraphReport", "function"): described,
-            ("GraphReport", "ended_by"): shown.place,
-            ("GraphReport", "ended_by_fingerprint"): shown.fingerprint,
-            ("GraphInput", "name"): name,
-            ("GraphInput", "source"): expression,
-            ("GraphInput", "dtype"): public.dtype,
-            ("GraphInput", "shape"): shown.size,
-            ("GraphInput", "device"): public.device,
-            ("GraphNode", "name"): name,
-            ("GraphNode", "opcode"): public.opcode,
-            ("GraphNode", "value"): shown.shape,
-            ("GraphNode", "inputs"): name,
-            ("GraphNode", "module"): expression,
-            ("StageNode", "name"): name,
-            ("StageNode", "opcode"): public.opcode,
-            ("StageNode", "value"): shown.shape,
-            ("StageNode", "inputs"): name,
-            ("StageNode", "module"): expression,
-            ("StageGraph", "compile_id"): compile_id,
-            ("Coverage", "eager_op_names"): shown.operation,
-            ("RecompileReport", "compile_ids"): compile_id,
-            ("RecompileReport", "function"): described,
-            ("RecompileReport", "followed_in"): described,
-            ("RecompileReport", "nearest"): compile_id,
-            ("RecompileReport", "fingerprint"): shown.fingerprint,
-            ("GuardSet", "compile_id"): compile_id,
-            ("GuardSet", "kinds"): public.guard_kind,
-            ("GuardNode", "kind"): public.guard_kind,
-            ("GuardNode", "source"): expression,
-            ("GuardNode", "expression"): expression,
-            ("GuardNode", "expected"): shown.shape,
-            ("GuardNode", "path"): expression,
-            ("SubtreeCost", "path"): expression,
-            ("CaptureGap", "code"): public.rule_code,
-            ("Phase", "name"): public.event_name,
-            ("Phase", "compile_id"): compile_id,
-            ("Phase", "process"): public.process,
-            ("Segment", "compile_id"): compile_id,
-            ("Segment", "op_names"): shown.operation,
-            ("RecordCount", "kind"): public.record_kind,
-            ("CacheAnswer", "compile_id"): compile_id,
-            ("ShapeEvent", "compile_id"): compile_id,
-            ("ShapeEvent", "expression"): shown.size,
-            ("ShapeEvent", "source"): expression,
-            ("ShapeEvent", "file"): shown.file,
-            ("FakeKernel", "op"): shown.operation,
-            ("FakeKernel", "compile_id"): compile_id,
-            ("ExportedProgram", "compile_id"): compile_id,
-            ("CollectiveSchedule", "compile_id"): compile_id,
-            ("CollectiveSchedule", "operations"): shown.operation,
-            ("RuntimeEstimate", "compile_id"): compile_id,
-            ("TritonKernel", "compile_id"): compile_id,
-            ("LogEvidence", "executions"): compile_id,
-            ("CompileArtifacts", "compile_id"): compile_id,
-            ("Artifact", "kind"): public.record_kind,
-            ("Picture", "config"): public.config_name,
-        }
