@@ -1,7 +1,8 @@
 """What each torch writes to its trace log, as far as it makes a difference to a reader.
 
 Comes in: the version that a log names, or what its records show of it. Goes out: what such a log lacks. Seen in logs
-of 2.4.1, 2.5.1, 2.6.0, 2.8.0, 2.9.1, 2.10.0, 2.11.0, 2.13.0 and 2.15.0; ``docs/architecture.md`` has the same table.
+of 2.4.1, 2.5.1, 2.6.0, 2.8.0, 2.9.1, 2.10.0, 2.11.0, 2.13.0 and 2.15.0;
+``docs/reference/recordings.md`` has the same table.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def test_versions_are_read(text: str | None, version: tuple[int, int] | None) ->
 
 
 def test_the_documentation_has_the_same_table() -> None:
-    page = (REPOSITORY / "docs" / "architecture.md").read_text()
+    page = (REPOSITORY / "docs" / "reference" / "recordings.md").read_text()
     rows = [f"| {'.'.join(map(str, feature.since))} | {feature.what} |" for feature in FEATURES]
 
     assert [row for row in rows if row not in page] == []
