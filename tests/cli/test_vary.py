@@ -340,7 +340,7 @@ def test_fresh_copies_keep_strides_and_sharing() -> None:
 def test_another_size_keeps_the_values_valid_and_the_memory_order() -> None:
     import torch
 
-    from graphdoctor.probe.replay.tensor_changes import resized
+    from graphdoctor.probe.replay.arguments import resized
 
     x = torch.arange(6).reshape(2, 3).t()
     wide = resized(x, 0, 5)

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from graphdoctor.probe.replay.arguments import InDtype, WithBatch, batch_size_of, cast_module
+from graphdoctor.probe.target.calling import lacks_batch
 from graphdoctor.probe.target.errors import RequestError
-from graphdoctor.probe.target.items import lacks_batch
 from graphdoctor.probe.target.options import dtype_named
 
 Pair = namedtuple("Pair", "left right")

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from graphdoctor.probe.record import generated
-from graphdoctor.probe.record.generated import GeneratedFiles
+from graphdoctor.probe.record import files
+from graphdoctor.probe.record.files import GeneratedFiles
 
 pytestmark = pytest.mark.slow
 
@@ -90,7 +90,7 @@ def test_a_file_that_was_there_before_is_not_generated(elsewhere: Path, monkeypa
     os.utime(path, (1, 1))
     assert taken(path) == {}
     # A copy keeps the time of the text, and appeared nevertheless later than this process.
-    monkeypatch.setattr(generated, "_process_start", lambda: 0.0)
+    monkeypatch.setattr(files, "_process_start", lambda: 0.0)
     assert set(taken(path)) == {str(path)}
 
 

@@ -15,8 +15,7 @@ from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.probe.measure.kernels import CALL_RANGE, MeasuredKernels, SeenCall, calls_in, is_disturbed, short_name
 from graphdoctor.probe.torch_private.torch_codegen import RUN_RANGE
-from graphdoctor.probe.torch_private.torch_kernels import operator_role
-from graphdoctor.probe.torch_private.torch_profiler import ProfiledEvent
+from graphdoctor.probe.torch_private.torch_kernels import ProfiledEvent, operator_role
 from graphdoctor.probe.wire import TRACE_FOLDER, KernelsEvent
 from graphdoctor.trace.grammar import LogDamage, read_records
 from graphdoctor.trace.logs import find_logs

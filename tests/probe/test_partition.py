@@ -15,7 +15,7 @@ from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
-from graphdoctor.probe.measure.saved_tensors import kept_bytes  # noqa: E402
+from graphdoctor.probe.measure.memory import kept_bytes  # noqa: E402
 from graphdoctor.probe.torch_private.torch_codegen import operation_of, value_bytes  # noqa: E402
 from graphdoctor.probe.torch_private.torch_partition import Partition, PartitionWatch  # noqa: E402
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from graphdoctor.facts.kernels import Float32Precision
-from graphdoctor.probe.torch_private.torch_precision import float32_precision
+from graphdoctor.probe.torch_private.torch_config import float32_precision
 from graphdoctor.trace.events import Events
 from graphdoctor.trace.inductor_runtime import float32_precision as read
 

@@ -8,9 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from graphdoctor.probe.measure.guard_cost import CheckTimer, CompiledCode  # noqa: E402
-from graphdoctor.probe.measure.search_cost import searches_in, time_searches  # noqa: E402
-from graphdoctor.probe.torch_private.torch_profiler import ProfiledRange, profiled_ranges, quick_range  # noqa: E402
+from graphdoctor.probe.measure.guard_cost import CheckTimer, CompiledCode, searches_in, time_searches  # noqa: E402  # noqa: E402
+from graphdoctor.probe.torch_private.torch_kernels import ProfiledRange, profiled_ranges, quick_range  # noqa: E402
 
 CALL, EMPTY = "graphdoctor_searched_call", "graphdoctor_empty"
 LOOKUP, REGION = "TorchDynamo Cache Lookup", "Torch-Compiled Region: "

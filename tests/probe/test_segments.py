@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("torch")
 
 from graphdoctor.probe.measure import segments
-from graphdoctor.probe.measure.compile_times import TimedCompile
+from graphdoctor.probe.measure.compile_watch import TimedCompile
 from graphdoctor.probe.measure.coverage import RANGE_PREFIX
 from graphdoctor.probe.measure.segments import CALL_RANGE, CutCall, Segment, cut_profile, cut_timeline
 from graphdoctor.probe.torch_private.torch_api import (

@@ -13,8 +13,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from graphdoctor.probe.measure import settling, timing
-from graphdoctor.probe.measure.settling import Activity
+from graphdoctor.probe.measure import timing
+from graphdoctor.probe.measure.timing import Activity
 
 
 class Clock:
@@ -59,28 +59,27 @@ Make = Callable[..., Program]
 def program(monkeypatch: pytest.MonkeyPatch) -> Make:
     clock = Clock()
     monkeypatch.setattr(timing, "time", clock)
-    monkeypatch.setattr(settling, "time", clock)
     return lambda *takes, compiling=0, limit_at=inf: Program(clock, list(takes) or [1.0], compiling, limit_at)
 
 
 def test_a_call_is_repeated_until_it_compiles_nothing(program: Make) -> None:
     call = program(compiling=3)
-    found = settling.settle(call, call.activity)
+    found = timing.settle(call, call.activity)
     assert found.is_settled
     assert found.compiles == (1, 1, 1, 0)
 
 
 def test_a_slow_call_that_goes_on_compiling_is_given_up(program: Make) -> None:
     call = program(compiling=1000)
-    found = settling.settle(call, call.activity)
+    found = timing.settle(call, call.activity)
     assert not found.is_settled
-    assert found.compiles == (1,) * settling.MAX_WARM_UPS
+    assert found.compiles == (1,) * timing.MAX_WARM_UPS
     assert timing.steady_us(call, call.activity) is None
 
 
 def test_a_quick_call_that_goes_on_compiling_is_repeated_up_to_the_limit(program: Make) -> None:
     call = program(0.01, compiling=8, limit_at=9)
-    found = settling.settle(call, call.activity)
+    found = timing.settle(call, call.activity)
     assert found.compiles == (1,) * 8 + (0,)
     assert found.is_over_limit
     assert not found.is_settled
@@ -93,7 +92,7 @@ def test_a_call_that_compiles_nothing_because_of_the_limit_is_not_steady(program
 
 def test_a_quick_call_that_never_hits_a_limit_is_given_up(program: Make) -> None:
     call = program(0.0, compiling=1000)
-    assert not settling.settle(call, call.activity).is_settled
+    assert not timing.settle(call, call.activity).is_settled
     assert call.calls < 1000
 
 

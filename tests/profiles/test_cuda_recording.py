@@ -11,7 +11,7 @@ import pytest
 
 from graphdoctor.facts.profiled import InductorGraph, InductorKernel, InductorRun, KernelRun, ProfiledCall
 from graphdoctor.probe.measure.kernels import MeasuredKernels, SeenCall, calls_in, short_name
-from graphdoctor.probe.torch_private.torch_profiler import ProfiledEvent
+from graphdoctor.probe.torch_private.torch_kernels import ProfiledEvent
 from graphdoctor.probe.wire import KernelRunRecord, ProfilePhase
 from graphdoctor.trace.attribution import base_name, matched_runs
 from graphdoctor.trace.grammar import LogDamage, read_records

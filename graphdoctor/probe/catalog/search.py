@@ -12,8 +12,7 @@ import torch
 
 from ..record.tracebacks import message_of, traceback_text, type_name
 from ..wire import RefusalKind
-from .library import InputsText, Library, ModelText
-from .program import inputs_source, model_source, program_text
+from .library import InputsText, Library, ModelText, inputs_source, model_source, program_text
 from .signatures import UnknownParameterError
 
 _BYTES_FOR_EACH_PARAMETER = 16

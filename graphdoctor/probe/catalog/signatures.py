@@ -1,17 +1,20 @@
 """Arguments for a signature, by the names of its parameters: what can be written for each, the likeliest first.
 
 Comes in: a callable, and a rule that knows values for names. Goes out: sets of arguments as source, in the order in
-which they are worth trying.
+which they are worth trying; and which of several models is the smallest, without allocating its parameters.
 """
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from .program import call_text
+import torch
+
+from .library import call_text
 
 _GATHERED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -117,3 +120,48 @@ def evaluated_body(name: str, arguments: Mapping[str, str]) -> str:
     made = call_text(name, {}, before=[f"{key}={value}" for key, value in arguments.items()])
     # Not `.eval()` on the same line: a module's own `train` may return nothing.
     return f"model = {made}\nmodel.eval()\nreturn model"
+
+
+def by_size(names: Iterable[str], build: Callable[[str], Any]) -> list[str]:
+    """Names of models, the one with the fewest parameters first; without those that can't be built.
+
+    Raises:
+        Exception: What the first raised, if none can be built.
+    """
+    counts: dict[str, int] = {}
+    first: Exception | None = None
+    for name in names:
+        try:
+            counts[name] = _parameter_count(build, name)
+        except Exception as error:  # noqa: BLE001
+            first = first or error
+    if first is not None and not counts:
+        raise first
+    return sorted(counts, key=lambda name: counts[name])
+
+
+def _parameter_count(build: Callable[[str], Any], name: str) -> int:
+    try:
+        with torch.device("meta"):
+            model = build(name)
+    except Exception:  # noqa: BLE001 - it computes with other tensors while it is built
+        with _parameters_on_meta():
+            model = build(name)
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+@contextlib.contextmanager
+def _parameters_on_meta() -> Iterator[None]:
+    """Keep no parameter's memory longer than until its module has it, and let all other tensors be."""
+    register = torch.nn.Module.register_parameter
+
+    def registered(module: torch.nn.Module, name: str, parameter: torch.nn.Parameter | None) -> None:
+        if parameter is not None:
+            parameter = torch.nn.Parameter(parameter.to("meta"), requires_grad=parameter.requires_grad)
+        register(module, name, parameter)
+
+    torch.nn.Module.register_parameter = registered  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        torch.nn.Module.register_parameter = register  # type: ignore[method-assign]

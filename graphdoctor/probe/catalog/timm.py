@@ -10,8 +10,7 @@ from timm.models import list_models, list_modules
 
 from ..wire import ArchitectureRecord
 from .library import InputsText, ModelText
-from .signatures import evaluated_body
-from .sizes import by_size
+from .signatures import by_size, evaluated_body
 
 _SMALL = 64
 """Width and height of an image, in pixels: two in the last stage of most models."""

@@ -14,8 +14,7 @@ from torchvision.models import get_model_builder, list_models
 
 from ..wire import ArchitectureRecord
 from .library import InputsText, ModelText
-from .signatures import evaluated_body
-from .sizes import by_size
+from .signatures import by_size, evaluated_body
 
 _HOME = "torchvision.models."
 _CLASSIFICATION = "classification"

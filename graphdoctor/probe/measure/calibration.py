@@ -16,9 +16,9 @@ from pathlib import Path
 import torch
 
 from ..torch_private import torch_api
-from ..torch_private.torch_precision import float32_precision, matmul_setting, tf32_matmuls
+from ..torch_private.torch_config import float32_precision, matmul_setting, tf32_matmuls
 from ..wire import CalibrationEvent, CalibrationRecord
-from .preemption import preemptions
+from .timing import preemptions
 
 _COPY_BYTES = 256 * 2**20
 """Far more than the caches of one processor hold: at most 128 MiB, but for a few servers."""

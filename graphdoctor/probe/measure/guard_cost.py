@@ -1,4 +1,4 @@
-"""Measures what guard checks cost: for each compiled frame that the steady call runs, and for the parts of its tree.
+"""What guard checks cost: of each compiled frame that the steady call runs, of parts of its tree, and in the call.
 
 A guard check needs the frame's arguments as they are when the frame is entered, under the modes that hold there: the
 function's own code may change both (``kwargs.pop``, ``torch.no_grad``). So the check is measured in place, when the
@@ -8,6 +8,10 @@ arguments that torch has just checked. While it measures, Dynamo is switched off
 A part's cost is the time that a check saves without it: the tree is cloned with the part left out, and the clone and a
 whole clone are timed in turns. The difference between two whole clones is the least that can be measured. A failing
 check would look quick, so every tree must return True before it is timed.
+
+A search checks the guards of one cache entry after the other until all of one's hold; torch's own profiler range is
+around each. In a call, other work comes between two searches, so caches are colder than for a check that is repeated.
+The profiler's own time is taken off: an empty range beside each call is as long as the profiler makes every range.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ import contextlib
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any
@@ -24,8 +28,9 @@ from typing import Any
 import torch
 
 from ..target.snapshot import RandomState
-from ..torch_private import torch_guards
-from ..wire import BillRecord, GuardCostRecord
+from ..torch_private import torch_api, torch_guards
+from ..torch_private.torch_kernels import ProfiledRange, profiled_ranges, quick_range
+from ..wire import BillRecord, GuardCostEvent, GuardCostRecord
 from .timing import time_calls
 
 _MAX_PARTS = 60
@@ -208,3 +213,123 @@ def _batch_ns(tree: Any, values: Mapping[str, Any], count: int) -> int:  # noqa:
     for _ in range(count):
         check(values)
     return time.perf_counter_ns() - start
+
+
+_CALL_RANGE = "graphdoctor_searched_call"
+_EMPTY_RANGE = "graphdoctor_empty"
+_MAX_EVENTS = 50_000
+"""The profiler's events of all calls together; one call can have any number."""
+
+_FIRST_CALLS = 3
+"""Calls under a new profiler that don't count: its buffers are new, and everything is cold."""
+
+_MAX_SEARCHED_CALLS = 100
+_BUDGET_S = 3.0
+
+
+@dataclass(frozen=True)
+class Search:
+    """One search for compiled code.
+
+    Args:
+        compile_id: The compile whose code it found; None if it found none.
+    """
+
+    us: float
+    compile_id: str | None
+
+
+@dataclass(frozen=True)
+class Searches:
+    """The searches of several equal calls.
+
+    Args:
+        profiler_us: What was taken off each.
+    """
+
+    calls: tuple[tuple[Search, ...], ...]
+    profiler_us: float
+
+    def quartiles(self, compile_id: str | None = None) -> tuple[float, float, float] | None:
+        """First quartile, median and third quartile of the time that a call takes for all searches.
+
+        Args:
+            compile_id: Of one search that found this compile's code, instead.
+
+        Returns:
+            Microseconds; None if there are none.
+        """
+        if compile_id is None:
+            times = [sum(search.us for search in call) for call in self.calls]
+        else:
+            found = ([search.us for search in call if search.compile_id == compile_id] for call in self.calls)
+            times = [sum(each) / len(each) for each in found if each]
+        if len(times) < _MIN_CALLS:
+            return None
+        low, middle, high = statistics.quantiles(times, n=4)
+        return low, middle, high
+
+    def add_to(self, cost: GuardCostEvent) -> None:
+        """Write the times into the event of what guard checks cost."""
+        whole = self.quartiles()
+        if whole is None:
+            return
+        cost["searches_low_us"], cost["searches_us"], cost["searches_high_us"] = whole
+        cost["profiler_us"] = self.profiler_us
+        for entry in cost["entries"]:
+            one = self.quartiles(entry["compile_id"])
+            if one is not None:
+                entry["search_low_us"], entry["search_us"], entry["search_high_us"] = one
+
+
+def time_searches(call: Callable[[], Any]) -> Searches | None:
+    """Repeat a call under the profiler.
+
+    Returns:
+        Its searches; None if this torch doesn't tell the profiler's ranges.
+    """
+    started = time.perf_counter()
+    first = _profiled(call, 1)
+    if first is None:
+        return None
+    took_s, (_, count) = time.perf_counter() - started, first
+    possible = min(_MAX_EVENTS // max(count, 1), int(_BUDGET_S / took_s), _MAX_SEARCHED_CALLS)
+    repetitions = max(possible, _MIN_CALLS)
+    again = _profiled(call, _FIRST_CALLS + repetitions)
+    return None if again is None else searches_in(again[0], skipped=_FIRST_CALLS)
+
+
+def _profiled(call: Callable[[], Any], count: int) -> tuple[list[ProfiledRange], int] | None:
+    """The ranges of calls that are of use here, and the number of all events."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        for _ in range(count):
+            with quick_range(_EMPTY_RANGE):
+                pass
+            with torch.profiler.record_function(_CALL_RANGE):
+                call()
+    return profiled_ranges(profiler, (_CALL_RANGE, _EMPTY_RANGE, torch_api.CACHE_LOOKUP, torch_api.REGION_PREFIX))
+
+
+def searches_in(ranges: Iterable[ProfiledRange], *, skipped: int = 0) -> Searches:
+    """The searches in a profile."""
+    ordered = sorted(ranges, key=lambda item: item.start_ns)
+    calls = [item for item in ordered if item.name == _CALL_RANGE][skipped:]
+    empty = [item.duration_ns for item in ordered if item.name == _EMPTY_RANGE][skipped:]
+    profiler_us = statistics.median(empty) / 1e3 if empty else 0.0
+    return Searches(tuple(tuple(_searches_of(call, ordered, profiler_us)) for call in calls), profiler_us)
+
+
+def _searches_of(call: ProfiledRange, ordered: Sequence[ProfiledRange], profiler_us: float) -> Iterable[Search]:
+    own = [
+        item
+        for item in ordered
+        if item.thread == call.thread
+        and call.start_ns <= item.start_ns < call.end_ns
+        and item.name not in (_CALL_RANGE, _EMPTY_RANGE)
+    ]
+    for index, item in enumerate(own):
+        if item.name == torch_api.CACHE_LOOKUP:
+            # What a search found begins right after it.
+            after = own[index + 1].name if index + 1 < len(own) else ""
+            found = after.removeprefix(torch_api.REGION_PREFIX) if after.startswith(torch_api.REGION_PREFIX) else None
+            yield Search(max(item.duration_ns / 1e3 - profiler_us, 0.0), found)

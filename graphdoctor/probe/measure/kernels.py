@@ -27,14 +27,15 @@ from ..torch_private.torch_kernels import (
     COPIES,
     GRAPH_INPUT_COPY,
     GRAPH_LAUNCHES,
+    ProfiledEvent,
     is_communication,
     is_generated,
     operator_role,
+    profile_activities,
+    profiled_events,
 )
-from ..torch_private.torch_profiler import ProfiledEvent, profile_activities, profiled_events
 from ..wire import InductorRunRecord, KernelKind, KernelRecord, KernelRunRecord, KernelsEvent, ProfilePhase
-from .preemption import preemptions
-from .timing import time_calls
+from .timing import preemptions, time_calls
 
 CALL_RANGE = "graphdoctor_kernels"
 """Profiler range of one call."""

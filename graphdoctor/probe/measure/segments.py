@@ -13,7 +13,7 @@ from typing import Any
 
 from ..torch_private import torch_api
 from ..wire import LaneEvent
-from .compile_times import TimedCompile
+from .compile_watch import TimedCompile
 from .coverage import RANGE_PREFIX, is_eager
 
 CALL_RANGE = "graphdoctor_call"

@@ -1,4 +1,8 @@
-"""Times a call that no longer compiles anything, by itself or in turns with another probe.
+"""Repeats a call until it is steady, and times it then, by itself or in turns with another probe.
+
+Steady: it compiles nothing, and no function goes over its recompile limit. A program whose guarded values change in
+every call recompiles in every repetition too. After ``recompile_limit`` of them torch runs the function eagerly without
+a word, so a quiet call after that is no steady one: the repetitions brought it about, not the program's own calls.
 
 In turns: a socket asks ``{"seconds": …}`` and gets ``{"median_us": …, "calls": …}``, so that two programs on one
 machine share its noise. The parent closes the socket when it has enough answers.
@@ -9,16 +13,15 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import resource
 import socket
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..torch_private import torch_api
-from .preemption import preemptions
-from .settling import Activity, settle
 
 _STEADY_S = 0.5
 _STEADY_RUNS = 50
@@ -140,3 +143,55 @@ def answer(connection: socket.socket, values: Mapping[str, Any]) -> None:
     """Write one line; the other end may have closed."""
     with contextlib.suppress(ConnectionError):
         connection.sendall((json.dumps(values) + "\n").encode())
+
+
+def preemptions() -> int:
+    """How often the system took a processor from a thread of this process that had more to do.
+
+    A call in which it did took longer than its own work: all other threads wait for that one.
+    """
+    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+
+
+MAX_WARM_UPS = 6
+"""Repetitions until a call is given up; automatic dynamic shapes and numbers settle in two or three."""
+
+_MAX_TO_LIMIT = 24
+_TO_LIMIT_S = 5.0
+"""More of them, while they are quick, show that the function ends up over its limit, which is 8 by default."""
+
+
+class Activity(NamedTuple):
+    """What torch has done so far in this process."""
+
+    compiles: int
+    limits: int
+
+
+@dataclass(frozen=True)
+class Settling:
+    """What torch did in the repetitions of a call."""
+
+    compiles: tuple[int, ...]
+    is_over_limit: bool
+
+    @property
+    def is_settled(self) -> bool:
+        """The last repetition was steady."""
+        return not self.compiles[-1] and not self.is_over_limit
+
+
+def settle(call: Callable[[], Any], activity: Callable[[], Activity]) -> Settling:
+    """Repeat a call until it is steady, or never will be."""
+    compiles: list[int] = []
+    is_over_limit = False
+    ends = time.perf_counter() + _TO_LIMIT_S
+    while len(compiles) < MAX_WARM_UPS or (len(compiles) < _MAX_TO_LIMIT and time.perf_counter() < ends):
+        before = activity()
+        call()
+        after = activity()
+        compiles.append(after.compiles - before.compiles)
+        is_over_limit = after.limits > before.limits
+        if is_over_limit or not compiles[-1]:
+            break
+    return Settling(tuple(compiles), is_over_limit)

@@ -34,7 +34,7 @@ from ..torch_private.torch_calls import (
     replace_call_hook,
     watch_profilers,
 )
-from ..torch_private.torch_profiler import RangeProfiler
+from ..torch_private.torch_kernels import RangeProfiler
 from ..wire import CalledArtifact, UnwatchedReason, WatchedCallArtifact, WatchOutcome
 from .coverage import CONVERSION_RANGE, RANGE_PREFIX, eager_operations
 

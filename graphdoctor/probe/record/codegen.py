@@ -16,7 +16,9 @@ import torch
 from ..torch_private import torch_api
 from ..torch_private.torch_codegen import (
     GeneratedGraph,
+    dtype_name,
     elements,
+    input_dtypes,
     is_view,
     module_of,
     operation_of,
@@ -25,7 +27,6 @@ from ..torch_private.torch_codegen import (
     target_of,
     value_bytes,
 )
-from ..torch_private.torch_flops import dtype_name, input_dtypes
 from ..torch_private.torch_partition import KeptTensor, Partition, PartitionWatch
 from ..wire import (
     InductorGraphArtifact,

@@ -1,18 +1,29 @@
 """The text of the program's files, kept while it runs: they may change or vanish before anyone looks.
 
-Comes in: files that records point to. Goes out: a ``graphdoctor_file`` artifact for each, once.
+Comes in: files that records point to. Goes out: once for each, a ``graphdoctor_file`` artifact, and for one that the
+program generated, such as the module that torch_geometric writes for each layer, a ``graphdoctor_generated`` artifact.
+The path of such a file can be another in every run, so it is named by what holds its functions.
 """
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import linecache
-from collections.abc import Callable, Iterator
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
 
 import torch
 
 from ..torch_private import torch_api
-from ..wire import FileArtifact
+from ..wire import FileArtifact, GeneratedArtifact
 
 _MAX_FILE_BYTES = 2**20
 _MAX_BYTES = 8 * 2**20
@@ -79,3 +90,187 @@ def user_file_test() -> Callable[[str], bool]:
         return known[file]
 
     return is_user_file
+
+
+_IMPORTED = time.time()
+_CELL = re.compile(r"^<ipython-input-\d+-\w+>$|[/\\]ipykernel_\d+[/\\]")
+"""What IPython (``core/compilerop.py``, 9) and ipykernel (``compiler.py``, 7) call the cells of a notebook."""
+
+
+class GeneratedFiles:
+    """Returns each generated file, once.
+
+    Args:
+        target: The path of the target's file, whose folder is the project's like the working directory; None for none.
+    """
+
+    def __init__(self, target: str | None) -> None:
+        self._is_user_file = user_file_test()
+        self._temporary = Path(tempfile.gettempdir()).resolve()
+        roots = {Path.cwd(), *([] if target is None else [Path(target).resolve().parent])}
+        # A temporary folder is nobody's project, even if the program was started there.
+        self._roots = tuple(roots - {self._temporary})
+        self._started = _process_start()
+        self._seen: set[str] = set()
+        self._pending: list[str] = []
+
+    def want(self, file: str) -> None:
+        """Have the next ``take`` return a file if it is generated and wasn't returned before."""
+        if file not in self._seen:
+            self._seen.add(file)
+            if self._is_generated(file):
+                self._pending.append(file)
+
+    def take(self) -> list[GeneratedArtifact]:
+        """The generated files since the last time, in the order in which they were seen."""
+        pending, self._pending = self._pending, []
+        makers = _makers(pending) if pending else {}
+        return [GeneratedArtifact(file=file, maker=makers.get(file)) for file in pending]
+
+    def _is_generated(self, file: str) -> bool:
+        if file.startswith("<"):
+            is_whole = file.endswith(">") and file not in ("<stdin>", "<console>")
+            return is_whole and not is_python_made(file) and not _is_cell(file)
+        if not self._is_user_file(file):
+            return False
+        path = Path(file)
+        if not path.is_absolute() or any(path.is_relative_to(root) for root in self._roots):
+            return False
+        is_temporary = path.is_relative_to(self._temporary) or path.resolve().is_relative_to(self._temporary)
+        try:
+            found = path.stat()
+        except OSError:
+            # Removed after it was imported; elsewhere it can be in an archive, or a path of another machine.
+            return is_temporary and not _is_cell(file)
+        # What is imported by name from a folder of packages has the same path the next time.
+        is_new = min(found.st_mtime, found.st_ctime) >= self._started
+        return is_new and (is_temporary or not self._is_importable(path))
+
+    @staticmethod
+    def _is_importable(path: Path) -> bool:
+        return any(folder and path.is_relative_to(folder) for folder in sys.path)
+
+
+def _is_cell(file: str) -> bool:
+    """A cell of a notebook: the user wrote it, though not into a file."""
+    return file in linecache.cache and ("IPython" in sys.modules or _CELL.search(file) is not None)
+
+
+def _process_start() -> float:
+    """When this process began, in seconds since the epoch; when this module was imported where that is unknown."""
+    with contextlib.suppress(OSError, ValueError, IndexError, AttributeError):
+        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+        if ticks:
+            return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
+    return _IMPORTED
+
+
+# Who made it.
+
+
+def _makers(files: Iterable[str]) -> dict[str, str]:
+    """For each file, the name that holds one of its functions: of a class, else of an nn.Module, else of a module."""
+    wanted = set(files)
+    found: dict[str, str] = {}
+    for holders in (_held_by_classes, _held_by_instances, _held_by_modules):
+        if wanted <= found.keys():
+            break
+        names: dict[str, list[str]] = {}
+        for file, name in holders(wanted - found.keys()):
+            names.setdefault(file, []).append(name)
+        # The same in each run, whatever the order of imports; a public name says more.
+        found |= {file: min(held, key=_publicity) for file, held in names.items()}
+    return found
+
+
+def _publicity(name: str) -> tuple[bool, str]:
+    return name.rpartition(".")[2].startswith("_"), name
+
+
+def _held_by_classes(files: set[str]) -> Iterator[tuple[str, str]]:
+    for kind in _all_classes():
+        yield from _held_as(kind, vars(kind), files)
+
+
+def _held_by_instances(files: set[str]) -> Iterator[tuple[str, str]]:
+    """Attributes of ``torch.nn.Module`` objects, by the name of the class."""
+    for instance in gc.get_objects():
+        if issubclass(type(instance), torch.nn.Module):
+            yield from _held_as(type(instance), vars(instance), files)
+
+
+def _held_as(kind: type, attributes: Mapping[str, object], files: set[str]) -> Iterator[tuple[str, str]]:
+    held = [(file, name) for name, value in list(attributes.items()) if (file := _code_file(value)) in files]
+    # A class that the generated code defines says nothing about who made it.
+    if not held or _is_defined_in(kind, files):
+        return
+    is_one = len({file for file, _ in held}) == 1
+    class_name = f"{kind.__module__}.{kind.__qualname__}"
+    yield from ((str(file), class_name if is_one else f"{class_name}.{name}") for file, name in held)
+
+
+def _held_by_modules(files: set[str]) -> Iterator[tuple[str, str]]:
+    is_user_file = user_file_test()
+    for module_name, module in list(sys.modules.items()):
+        source = getattr(module, "__file__", None)
+        is_program = module_name == "__main__" or (isinstance(source, str) and is_user_file(source))
+        if not is_program or source in files or not isinstance(module, ModuleType):
+            continue
+        for name, value in list(vars(module).items()):
+            # Dynamo puts names of its own there, which begin like this.
+            for held in () if name.startswith("__") else (value, *_items(value)):
+                if (file := _file_of(held)) in files:
+                    yield str(file), f"{module_name}.{name}"
+
+
+def _items(value: object) -> list[Any]:
+    with contextlib.suppress(Exception):  # a container of the program's own
+        if type(value) is dict:
+            return list(value.values())
+        if type(value) in (list, tuple, set):
+            return list(value)  # type: ignore[call-overload]
+    return []
+
+
+def _file_of(value: object) -> str | None:
+    """The file of a module, or of the code of a function, a method or a class; None for anything else."""
+    if isinstance(value, ModuleType):
+        return vars(value).get("__file__")
+    if isinstance(value, type):
+        return next((file for item in list(vars(value).values()) if (file := _code_file(item)) is not None), None)
+    return _code_file(value)
+
+
+def _code_file(value: object) -> str | None:
+    function = _function(value)
+    return None if function is None else function.__code__.co_filename
+
+
+def _function(value: object) -> FunctionType | None:
+    if isinstance(value, (staticmethod, classmethod)):
+        value = value.__func__
+    elif isinstance(value, property):
+        value = value.fget
+    return value if isinstance(value, FunctionType) else None
+
+
+def _is_defined_in(kind: type, files: set[str]) -> bool:
+    """Whether a class was written there: a function of its body has the class's name, one put into it later hasn't."""
+    functions = ((name, _function(value)) for name, value in list(vars(kind).items()))
+    return any(
+        function.__qualname__ == f"{kind.__qualname__}.{name}"
+        for name, function in functions
+        if function is not None and function.__code__.co_filename in files
+    )
+
+
+def _all_classes() -> Iterator[type]:
+    seen: set[int] = set()
+    waiting: list[type] = [object]
+    while waiting:
+        kind = waiting.pop()
+        if id(kind) in seen:
+            continue
+        seen.add(id(kind))
+        yield kind
+        waiting += type.__subclasses__(kind)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..wire import GapEvent
 
 if TYPE_CHECKING:
-    from ..torch_private.trace_keeper import TraceKeeper
+    from ..torch_private.torch_trace import TraceKeeper
     from .guards import RecompileRecorder
     from .listener import TraceListener
 

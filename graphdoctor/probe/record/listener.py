@@ -21,9 +21,8 @@ from typing import Any
 
 from ..torch_private import torch_api, torch_trace
 from ..wire import RootArtifact, StackArtifact, StackEntryRecord
-from .files import FileTexts
-from .generated import GeneratedFiles
-from .roots import Roots, argument_names, is_wrapper
+from .compile_calls import Roots, argument_names, is_wrapper
+from .files import FileTexts, GeneratedFiles
 from .sources import SourceReader
 
 _BRANCH = "Data-dependent branch"

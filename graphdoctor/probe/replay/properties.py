@@ -20,7 +20,7 @@ import torch
 from ..record.describe import dtype_text, value_text
 from ..target.targets import Call
 from ..wire import PlannedProperty
-from . import tensor_changes
+from . import arguments
 from .leaves import Leaf, leaves_of, replaced
 
 _MAX_ATTRIBUTES = 20
@@ -186,31 +186,31 @@ def _tensor_properties(
         yield Property(name, "size", str(size), ways, tier=(2, dim, 1))
     if not is_plain:
         yield Property(f"{leaf.expression}.shape", "size", value_text(value), reason=f"its layout is {value.layout}")
-    dtypes = tensor_changes.other_dtypes(value.dtype)
+    dtypes = arguments.other_dtypes(value.dtype)
     if dtypes:
         values = tuple(Value(dtype_text(dtype), _cast(leaf, dtype)) for dtype in dtypes)
         yield Property(f"{leaf.expression}.dtype", "dtype", dtype_text(value.dtype), (Way(values),), tier=(4,))
-    if is_plain and (layouts := tensor_changes.other_layouts(value)):
+    if is_plain and (layouts := arguments.other_layouts(value)):
         values = tuple(Value(name, _laid_out(leaf, name)) for name in layouts)
-        base = tensor_changes.layout_name(value)
+        base = arguments.layout_name(value)
         yield Property(f"{leaf.expression}.stride()", "stride", base, (Way(values),), tier=(5,))
     if value.is_floating_point() or value.is_complex():
         wanted = not value.requires_grad
         make = _changed(leaf, to=lambda tensor: tensor.detach().requires_grad_(wanted))
         name = f"{leaf.expression}.requires_grad"
         yield Property(name, "requires_grad", str(not wanted), (Way((Value(str(wanted), make),)),), tier=(4,))
-    other = tensor_changes.other_device(value.device)
+    other = arguments.other_device(value.device)
     if other is not None:
         moved = Value(other, _changed(leaf, to=lambda tensor: tensor.detach().to(other)))
         yield Property(f"{leaf.expression}.device", "device", str(value.device), (Way((moved,)),), tier=(6,))
 
 
 def _cast(leaf: Leaf, dtype: torch.dtype) -> Callable[[Call], AbstractContextManager[Call]]:
-    return _changed(leaf, to=lambda tensor: tensor_changes.cast(tensor, dtype))
+    return _changed(leaf, to=lambda tensor: arguments.cast(tensor, dtype))
 
 
 def _laid_out(leaf: Leaf, layout: str) -> Callable[[Call], AbstractContextManager[Call]]:
-    return _changed(leaf, to=lambda tensor: tensor_changes.laid_out(tensor, layout))
+    return _changed(leaf, to=lambda tensor: arguments.laid_out(tensor, layout))
 
 
 def _size_ways(leaf: Leaf, dim: int, tensors: Sequence[Leaf], *, has_joint: bool) -> Iterator[Way]:
@@ -242,7 +242,7 @@ def _sizes(size: int, places: Sequence[tuple[Leaf, int]]) -> tuple[Value, ...]:
 def _resized(places: Sequence[tuple[Leaf, int]], size: int) -> Callable[[Call], AbstractContextManager[Call]]:
     def make(call: Call) -> AbstractContextManager[Call]:
         for leaf, dim in places:
-            call = replaced(call, leaf.path, partial(tensor_changes.resized, dim=dim, size=size))
+            call = replaced(call, leaf.path, partial(arguments.resized, dim=dim, size=size))
         return contextlib.nullcontext(call)
 
     return make

@@ -39,8 +39,8 @@ from ..target.errors import TargetError
 from ..target.snapshot import RandomState, State, seed_everything
 from ..target.targets import Call
 from ..wire import CompilerPartKind, TrialEvent
-from .alike import Alike
 from .comparing import attribute_of, compared, differing_names, is_different
+from .leaves import Alike
 from .results import AFTER_CALLS, Results, copies_of, gradients_of, modules_of, parameters_of, tensors_in
 from .rounding import Rounding, Shaken
 

@@ -21,8 +21,7 @@ from ..measure.memory import PeakMemory
 from ..measure.timing import Block, answer, questions, time_block
 from ..record.describe import arguments_text
 from ..replay.trial import Trial
-from ..target.calling import backward, forget_gradients, forward, set_up
-from ..target.items import items_in
+from ..target.calling import backward, forget_gradients, forward, items_in, set_up
 from ..target.options import check_compile_arguments
 from ..target.regions import compile_regions
 from ..target.snapshot import State, seed_everything

@@ -23,7 +23,7 @@ from ..record.describe import value_text
 from ..record.files import user_file_test
 from ..record.listener import stack_entries
 from ..record.tracebacks import message_of, type_name
-from ..replay.alike import named_leaves
+from ..replay.leaves import named_leaves
 from ..replay.results import modules_of
 from ..target.snapshot import RandomState, State, seed_everything
 from ..target.targets import Call, plain_function

@@ -23,7 +23,7 @@ from itertools import islice
 import torch
 
 from ..events import EventFile
-from ..measure.compile_times import CompileTimes, TimedCompile
+from ..measure.compile_watch import CompileTimes, TimedCompile
 from ..measure.coverage import profiled
 from ..measure.segments import CALL_RANGE, CutCall, cut_profile, cut_timeline, graph_number
 from ..target.snapshot import FreshCopies, RandomState, State

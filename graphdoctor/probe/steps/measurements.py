@@ -5,17 +5,40 @@ These calls are ours, not the user's: what the program prints in them is dropped
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import TypeVar
 
+import torch
+
 from ..events import EventFile
-from ..measure.kernels import is_disturbed
-from ..measure.settling import Settling
+from ..measure.calibration import calibrate
+from ..measure.guard_cost import kept_random_state
+from ..measure.kernels import MeasuredKernels, Repeated, is_disturbed, measure_kernels, seen_call
+from ..measure.memory import PeakMemory, kept_bytes
+from ..measure.timing import Settling, settle
+from ..record.gaps import hook_gap
 from ..record.streams import silence
 from ..record.tracebacks import type_name
-from ..wire import GapKind, Phase, ProbeRequest, SettlingEvent
+from ..target.snapshot import State
+from ..target.targets import Call
+from ..torch_private import torch_api
+from ..torch_private.torch_codegen import graph_runs_marked
+from ..torch_private.torch_cuda_graphs import launch_one_by_one
+from ..wire import (
+    CalibrationEvent,
+    EagerCallRecord,
+    GapKind,
+    KernelsEvent,
+    MemoryEvent,
+    Phase,
+    ProbeRequest,
+    ProfiledCallEvent,
+    SettlingEvent,
+)
 from .lanes import Lanes
-from .profiling import Profiling
 from .workload import UNSETTLED, Workload
 
 _Found = TypeVar("_Found")
@@ -158,3 +181,147 @@ def _calibrate(profiling: Profiling, events: EventFile) -> None:
         events.write(profiling.calibration())
     except (RuntimeError, MemoryError) as error:
         events.gap("kernels", f"What the device reaches was not measured: {type_name(error)}.")
+
+
+_NO_CALL = "no call was made."
+_COMPILED_AGAIN = "the last call compiled something again while it was measured."
+
+
+class Profiling:
+    """Repeats a workload's last call to see what it runs and keeps."""
+
+    def __init__(self, workload: Workload, request: ProbeRequest, events: EventFile) -> None:
+        self._workload = workload
+        self._request = request
+        self._events = events
+
+    def kernels(self) -> tuple[KernelsEvent, ProfiledCallEvent | None] | str:
+        """Where the time of the last call goes once it is steady, with backward where asked for.
+
+        Returns:
+            The kernels, and the call kernel by kernel if the request is a profile; or the reason why they weren't
+            measured.
+        """
+        workload, call = self._workload, self._workload.last_call
+        if call is None:
+            return _NO_CALL
+        if torch_api.is_profiling():
+            return "the program runs a torch.profiler, and only one can run at a time."
+        with kept_random_state():
+            compiled = self._repeated(call)
+            if not settle(compiled, lambda: workload.activity).is_settled:
+                return UNSETTLED
+            before = workload.activity
+            is_profile = self._request["profile"] is not None
+            around = graph_runs_marked if is_profile and workload.codegen is not None else nullcontext
+            measured = measure_kernels(compiled, around)
+            if measured is not None and is_profile and measured.best.graph_launches:
+                measured = replace(
+                    measured, one_by_one=self._one_by_one(lambda: seen_call(compiled, graph_runs_marked))
+                )
+            if workload.activity != before:
+                return _COMPILED_AGAIN
+            if measured is None:
+                return "this torch doesn't tell the profiler's events."
+            if not is_profile:
+                return measured.share(), None
+            eager = Repeated(lambda: workload.make_eagerly(call), compiled.restore)
+            return measured.share(), _profiled(measured, measure_kernels(eager))
+
+    def memory(self) -> MemoryEvent | str:
+        """Memory of the last call once it is steady, with backward where asked for.
+
+        Returns:
+            It, or the reason why it wasn't measured.
+        """
+        workload, call = self._workload, self._workload.last_call
+        if call is None:
+            return _NO_CALL
+        with kept_random_state():
+            compiled = self._repeated(call)
+            if not settle(compiled, lambda: workload.activity).is_settled:
+                return UNSETTLED
+            before = workload.activity
+            # What earlier calls left behind is none of this one's.
+            gc.collect()
+            peak = PeakMemory()
+            compiled.make()
+            peak_bytes = peak.bytes()
+            compiled.put_back()
+            saved_bytes = self._kept(compiled, call)
+            if workload.activity != before:
+                return _COMPILED_AGAIN
+            eager_saved_bytes = kept_bytes(lambda: workload.forward_eagerly(call))
+            compiled.put_back()
+            return MemoryEvent(
+                event="memory",
+                peak_of=peak.peak_of,
+                before_bytes=peak.before_bytes,
+                peak_bytes=peak_bytes,
+                saved_bytes=saved_bytes,
+                eager_saved_bytes=eager_saved_bytes,
+            )
+
+    def calibration(self) -> CalibrationEvent:
+        """What the device reaches, in the dtypes of the program's matrix products."""
+        device = torch.device("cuda") if torch_api.uses_cuda() else torch.device("cpu")
+        return calibrate(device, self._workload.code.factor_dtypes, self._request["calibrations"])
+
+    def lacks_lines(self) -> str | None:
+        """Why lines of a profile's kernels are unknown, a sentence; None if they aren't, or nothing was compiled."""
+        codegen = self._workload.codegen
+        if codegen is not None and codegen.failure is not None:
+            return f"Which lines some kernels compute is unknown: looking at them raised {codegen.failure}."
+        if not self._workload.activity.compiles or codegen is None or codegen.graphs:
+            return None
+        backend = self._request["backend"]
+        who = "Inductor generated no code" if backend == "inductor" else f"the backend {backend!r} generates no code"
+        return f"Which lines the kernels compute is unknown: {who}."
+
+    def _repeated(self, call: Call) -> Repeated:
+        """The compiled call, which leaves its arguments as they were."""
+        state = State(None, call)
+        self._workload.make_again(call)
+        is_changed = state.is_changed()
+        state.restore()
+        return Repeated(lambda: self._workload.make_again(call), state.restore if is_changed else None)
+
+    def _kept(self, compiled: Repeated, call: Call) -> int | None:
+        def measure() -> int | None:
+            found = kept_bytes(lambda: self._workload.forward(call))
+            compiled.put_back()
+            return found
+
+        # A CUDA graph keeps tensors where it kept those of the call before, so they wouldn't be new.
+        return self._one_by_one(measure) if self._workload.asks_for_cuda_graphs else measure()
+
+    def _one_by_one(self, measure: Callable[[], _Found]) -> _Found | None:
+        """Measure while what CUDA graphs launch at once is launched kernel by kernel; None if this torch can't."""
+        try:
+            undo = launch_one_by_one()
+        except AttributeError as error:
+            self._events.write(hook_gap("what is in CUDA graphs", error))
+            return None
+        try:
+            return measure()
+        finally:
+            undo()
+
+
+def _profiled(measured: MeasuredKernels, eager: MeasuredKernels | None) -> ProfiledCallEvent:
+    runs, kernels = measured.runs()
+    return ProfiledCallEvent(
+        event="profiled_call",
+        device=measured.best.device,
+        times_us=list(measured.times_us),
+        profiled_us=measured.best.us,
+        runs=runs,
+        kernels=kernels,
+        eager=None
+        if eager is None
+        else EagerCallRecord(
+            times_us=list(eager.times_us),
+            kernels_us=eager.best.kernels_us,
+            launches=len(eager.best.kernels) if eager.best.is_seen else None,
+        ),
+    )

@@ -9,10 +9,9 @@ from ..record.guards import RecompileRecorder
 from ..record.listener import TraceListener
 from ..record.tracebacks import type_name
 from ..torch_private import torch_api
-from ..torch_private.torch_config import changed_config
+from ..torch_private.torch_config import changed_config, float32_precision
 from ..torch_private.torch_kernels import SHOWN_BY
-from ..torch_private.torch_precision import float32_precision
-from ..torch_private.trace_keeper import TraceKeeper
+from ..torch_private.torch_trace import TraceKeeper
 from ..wire import ConfigEvent
 
 

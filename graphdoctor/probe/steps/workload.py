@@ -12,35 +12,31 @@ import torch
 
 from ..events import EventFile
 from ..measure import coverage
-from ..measure.guard_cost import CheckTimer, CompiledCode, kept_random_state, time_call
-from ..measure.search_cost import Searches, time_searches
-from ..measure.settling import Activity, Settling, settle
-from ..measure.timing import serve, steady_us
+from ..measure.guard_cost import CheckTimer, CompiledCode, Searches, kept_random_state, time_call, time_searches
+from ..measure.timing import Activity, Settling, serve, settle, steady_us
 from ..record.backend import GraphRuns, InstrumentedBackend
 from ..record.codegen import CodegenRecorder
+from ..record.compile_calls import block_root, target_root
 from ..record.cuda_graphs import CudaGraphWatch
 from ..record.describe import arguments_text
-from ..record.files import FileTexts, user_file_test
+from ..record.files import FileTexts, GeneratedFiles, user_file_test
 from ..record.gaps import hook_gap, unrecorded_gap
-from ..record.generated import GeneratedFiles
 from ..record.guards import RecompileRecorder
 from ..record.listener import TraceListener
-from ..record.roots import block_root, target_root
 from ..record.switches import CompileSwitches
-from ..replay.alike import AlikeCalls
+from ..replay.leaves import AlikeCalls
 from ..replay.trial import Trial, parameter_names
-from ..target.calling import backward, forget_gradients, forward, set_up
+from ..target.calling import backward, forget_gradients, forward, lacks_batch, set_up
 from ..target.errors import RequestError, TargetError
-from ..target.items import lacks_batch
 from ..target.options import check_compile_arguments
 from ..target.regions import Blocks, CompiledRegions, compile_regions, described, repeated_blocks
 from ..target.snapshot import seed_everything
 from ..target.targets import Call, Calls, Target
-from ..torch_private import torch_api, torch_inductor, torch_minifier, torch_parts, torch_trace
+from ..torch_private import torch_api, torch_inductor, torch_trace
 from ..torch_private.torch_codegen import CodegenWatch
 from ..torch_private.torch_cuda_graphs import asks_for_cuda_graphs
 from ..torch_private.torch_partition import PartitionWatch
-from ..torch_private.trace_keeper import TraceKeeper
+from ..torch_private.torch_trace import TraceKeeper
 from ..wire import (
     BlocksRecord,
     CallArtifact,
@@ -143,9 +139,9 @@ class Workload:
             set_up(trial.setup)
         try:
             if trial.without is not None:
-                torch_parts.leave_out(trial.without, self._report_part)
+                torch_inductor.leave_out(trial.without, self._report_part)
             if trial.minifier is not None:
-                torch_minifier.wait_for_graph(**trial.minifier)
+                torch_inductor.wait_for_graph(**trial.minifier)
         except (ImportError, AttributeError) as error:
             raise TargetError(f"this torch can't be asked where it fails: {error}") from error
 

@@ -16,10 +16,10 @@ from importlib import import_module
 from types import CodeType, FrameType
 from typing import Any
 
-from . import torch_api
+from ..torch_private import torch_api
 from .imports import hide_caller
 from .replacing import Undo, put_in_place
-from .torch_profiler import quick_range
+from .torch_kernels import quick_range
 
 Enter = Callable[[], Callable[[], object]]
 """Called before a call; returns what is called after it."""
@@ -205,3 +205,27 @@ def watch_profilers(callback: Callable[[], None]) -> Undo:
 def is_any_profiler_on() -> bool:
     """A ``torch.profiler`` runs in some thread."""
     return bool(getattr(import_module("torch.autograd.profiler"), "_is_profiler_enabled", False))
+
+
+def compile_inside_ddp() -> Undo:
+    """Have torch.compile of a DDP compile ``ddp.module``, and return the DDP.
+
+    ``OptimizeContext.__call__`` gets what torch.compile gets; ``Module.compile()`` compiles ``_call_impl``
+    (``torch/_dynamo/eval_frame.py`` and ``torch/nn/modules/module.py``, 2.11 to 2.15).
+    """
+    from torch.nn.parallel import DistributedDataParallel
+
+    kind = import_module("torch._dynamo.eval_frame").OptimizeContext
+    owner = next(base for base in kind.__mro__ if "__call__" in vars(base))
+    compile_function = owner.__call__
+
+    def call(context: Any, function: Any) -> Any:  # noqa: ANN401
+        called = getattr(function, "__self__", function)
+        if not isinstance(called, DistributedDataParallel):
+            return compile_function(context, function)
+        if function is called or getattr(function, "__name__", "") == "_call_impl":
+            called.module = compile_function(context, called.module)
+        return function
+
+    torch_api.keep_from_compiling(call)
+    return put_in_place(owner, "__call__", wraps(compile_function)(call))

@@ -1,6 +1,8 @@
-"""The private names of torch that its config needs: ``torch_api`` for the config modules.
+"""The private names of torch's config modules, and of its float32 precision on CUDA (TensorFloat32).
 
 ``torch/utils/_config_module.py``, seen on 2.11.0, 2.13.0 and 2.15.0; what ``changed_config`` needs on the last two.
+``fp32_precision``: ``torch/backends/__init__.py``, 2.13. The older names (``allow_tf32``) raise an error once a program
+has used the newer ones.
 """
 
 from __future__ import annotations
@@ -10,6 +12,10 @@ import importlib
 import sys
 from collections.abc import Iterator
 from typing import Any
+
+import torch
+
+from ..wire import Float32PrecisionEvent
 
 _CONFIG_MODULES = (
     "torch._dynamo.config",
@@ -126,3 +132,45 @@ def _printed(value: object) -> str:
     except Exception:  # noqa: BLE001 - any __repr__ of the program's
         text = f"<{type(value).__qualname__}>"
     return text if len(text) <= _MAX_CONFIG_TEXT else f"{text[: _MAX_CONFIG_TEXT - 1]}…"
+
+
+def float32_precision() -> Float32PrecisionEvent | None:
+    """What a program's float32 matmuls and convolutions compute with on CUDA, as it is set now.
+
+    Returns:
+        None if the program hasn't used CUDA, on ROCm, whose devices have other names, and if this torch doesn't say.
+    """
+    if torch.version.cuda is None or not torch.cuda.is_initialized():
+        return None
+    try:
+        matmul = torch.backends.cuda.matmul.fp32_precision
+        convolution = torch.backends.cudnn.conv.fp32_precision  # type: ignore[attr-defined]
+    except AttributeError:
+        return None
+    devices = range(torch.cuda.device_count())
+    return Float32PrecisionEvent(
+        event="float32_precision",
+        matmul_tf32=matmul == "tf32",
+        convolution_tf32=convolution == "tf32",
+        capabilities=[list(torch.cuda.get_device_capability(device)) for device in devices],
+    )
+
+
+def matmul_setting() -> str:
+    """The precision of float32 matmuls as the program set it, such as ``highest``."""
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:
+        # The program used the newer names.
+        return f"fp32_precision={torch.backends.cuda.matmul.fp32_precision}"
+
+
+@contextlib.contextmanager
+def tf32_matmuls() -> Iterator[None]:
+    """Matmuls of float32 in TensorFloat32, until it ends."""
+    before = torch.backends.cuda.matmul.fp32_precision
+    torch.backends.cuda.matmul.fp32_precision = "tf32"
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.fp32_precision = before

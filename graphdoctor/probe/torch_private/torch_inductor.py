@@ -1,19 +1,25 @@
-"""Where Inductor keeps what it compiles.
+"""What is changed in the compiler for a trial: its cache folder, parts that are left out, its minifier.
 
-``torch/_inductor/runtime/cache_dir_utils.py`` and ``cpu_vec_isa.py``, 2.11 to 2.15.
+``torch/_inductor/runtime/cache_dir_utils.py``, ``cpu_vec_isa.py`` and ``compiler_bisector.py``,
+``torch/_dynamo/repro/after_dynamo.py`` and ``after_aot.py``, 2.11 to 2.15.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
 import itertools
 import os
 import sys
 import time
+from collections.abc import Callable, Collection, Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
+from ..wire import CompilerPartKind
 from .imports import AfterImport
+from .replacing import Undo, put_in_place
+from .torch_config import set_config
 
 _FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 """Inductor reads it each time that it looks for a file, and sets it where nobody has."""
@@ -77,3 +83,87 @@ def _set(folder: str | None) -> None:
         os.environ.pop(_FOLDER, None)
     else:
         os.environ[_FOLDER] = folder
+
+
+_KINDS: Mapping[str, CompilerPartKind] = {
+    "decomposition": "decomposition",
+    "pre_grad_passes": "pass",
+    "joint_graph_passes": "pass",
+    "post_grad_passes": "pass",
+    "lowerings": "lowering",
+}
+"""torch's names for the kinds."""
+
+_NEEDED = ("decompose_", "fix_auto_functionalized_dtype_views", "stable_sort")
+"""Beginnings of the names of passes without which a graph can't be lowered (``post_grad_passes``,
+``torch/_inductor/fx_passes/post_grad.py``, 2.13)."""
+
+
+def leave_out(
+    parts: Mapping[CompilerPartKind, Collection[str] | None], on_use: Callable[[CompilerPartKind, str], None]
+) -> Undo:
+    """Leave parts of the compiler out, and turn its caches of graphs off: those return what was compiled with them.
+
+    Args:
+        parts: Names by kind; None for all of a kind.
+        on_use: Called with each part at its first use, or when it would have been used.
+
+    Raises:
+        AttributeError: This torch has no bisector.
+        ImportError: The same.
+    """
+    bisector = importlib.import_module("torch._inductor.compiler_bisector").CompilerBisector
+    seen: set[tuple[CompilerPartKind, str]] = set()
+
+    def disable_subsystem(
+        _cls: type, _backend: str, subsystem: str, debug_info: Callable[[], str] | None = None
+    ) -> bool:
+        kind, name = _KINDS.get(subsystem), _name(debug_info)
+        if kind is None or name is None or name.startswith(_NEEDED):
+            return False
+        if (kind, name) not in seen:
+            seen.add((kind, name))
+            on_use(kind, name)
+        names = parts.get(kind, ())
+        return names is None or name in names
+
+    undo = put_in_place(bisector, "disable_subsystem", classmethod(disable_subsystem))
+    # Not force_disable_caches, which makes a folder of its own (2.13), so that all that Inductor compiles for itself is
+    # compiled once more.
+    set_config("torch._inductor.config.fx_graph_cache", value=False)
+    set_config("torch._functorch.config.enable_autograd_cache", value=False)
+    return undo
+
+
+def _name(debug_info: Callable[[], str] | None) -> str | None:
+    """The operator or pass that torch asks about; the text alone would give a graph's own name for a node."""
+    for cell in getattr(debug_info, "__closure__", None) or ():
+        value = getattr(cell.cell_contents, "target", cell.cell_contents)
+        if hasattr(value, "_schema"):
+            return str(value)
+    return None if debug_info is None else debug_info()
+
+
+_RAISES, _IS_WRONG = 2, 4
+"""Levels: a graph raises; its results are wrong."""
+
+
+def wait_for_graph(after: Literal["dynamo", "aot"], folder: str, *, is_wrong: bool) -> Undo:
+    """Look at each graph, and write a script into a folder for the first that fails.
+
+    ``is_wrong``: its results are wrong; otherwise it raises.
+
+    Raises:
+        AttributeError: This torch lacks one of the names.
+        ImportError: The same.
+    """
+    set_config("torch._dynamo.config.repro_after", after)
+    set_config("torch._dynamo.config.repro_level", _IS_WRONG if is_wrong else _RAISES)
+    set_config("torch._dynamo.config.debug_dir_root", folder)
+    # It would write repro.py into the user's folder, over a file of that name.
+    repro = importlib.import_module("torch._dynamo.repro.after_aot")
+    return put_in_place(repro, "dump_compiler_graph_state", _write_nothing)
+
+
+def _write_nothing(*_arguments: object, **_options: object) -> None:
+    """Leave the current folder alone."""

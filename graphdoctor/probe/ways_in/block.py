@@ -28,7 +28,7 @@ from ..record.tracebacks import described_error
 from ..steps import reports
 from ..torch_private import torch_api, torch_hooks, torch_trace
 from ..torch_private.torch_loan import borrowed
-from ..torch_private.trace_keeper import TraceKeeper
+from ..torch_private.torch_trace import TraceKeeper
 from ..wire import EVENTS_FILE, TRACE_FOLDER, EndedEvent, GraphArtifact, ProcessEvent
 from .call import device_name
 

@@ -37,7 +37,7 @@ def _run(request: CatalogRequest, _folder: Path, events: EventFile, _complain: C
     events.phase("importing torch")
     import torch  # noqa: F401
 
-    from ..catalog.registry import imported
+    from ..catalog.library import imported
 
     events.phase("importing the library")
     library = imported(request["library"])

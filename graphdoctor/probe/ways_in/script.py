@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..measure.watched_calls import CallWatcher, CompiledAt
     from ..record.guards import RecompileRecorder
     from ..record.listener import TraceListener
-    from ..torch_private.trace_keeper import TraceKeeper
+    from ..torch_private.torch_trace import TraceKeeper
     from ..wire import (
         CalledArtifact,
         CompileCallArtifact,
@@ -172,7 +172,7 @@ class _Recorder:
     def on_eval_frame(self, _module: ModuleType) -> None:
         """Watch some of the calls of compiled functions."""
         if self._is_inside_ddp:
-            from ..torch_private.torch_ddp import compile_inside_ddp
+            from ..torch_private.torch_calls import compile_inside_ddp
 
             compile_inside_ddp()
         with self._surviving("coverage and the time of steady calls"):
@@ -222,7 +222,7 @@ class _Recorder:
         """Be the last of the trace logger's handlers, so that our records follow those they belong to."""
         from ..record.files import FileTexts
         from ..record.listener import TraceListener
-        from ..torch_private.trace_keeper import TraceKeeper
+        from ..torch_private.torch_trace import TraceKeeper
 
         if self._listener is None or self._keeper is None:
             self._listener = TraceListener(self._on_compile, FileTexts(), on_limit=self._on_limit)
@@ -410,7 +410,7 @@ class _Recorder:
 
                 self._write({"event": "config", "values": changed_config()})
             with self._surviving("what float32 computes with"):
-                from ..torch_private.torch_precision import float32_precision
+                from ..torch_private.torch_config import float32_precision
 
                 if (precision := float32_precision()) is not None:
                     self._write(precision)

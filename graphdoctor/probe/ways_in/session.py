@@ -224,7 +224,7 @@ def _kept_texts(workload: Workload) -> Iterator[Callable[[], Mapping[str, str]]]
     Yields:
         Returns the texts by kind of result, once the calls are over; none for a plain run.
     """
-    from ..replay.written import kept_texts
+    from ..record.streams import kept_texts
 
     if workload.trial is None:
         yield dict

@@ -44,7 +44,7 @@ _MODULES = (
 
 _OURS = (
     "..record.reads",
-    "..replay.written",
+    "..record.streams",
     "..steps.calls",
     "..steps.lanes",
     "..steps.measurements",

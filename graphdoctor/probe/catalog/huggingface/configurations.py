@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 from typing import Any
 
-from ..program import call_text
+from ..library import call_text
 from .shrinking import Settings
 
 _PLAIN = (bool, int, float, str, type(None))
