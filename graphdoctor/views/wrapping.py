@@ -10,9 +10,12 @@ import io
 import re
 import shlex
 import tokenize
+import warnings
 from collections.abc import Iterator
 
 from rich.cells import cell_len, set_cell_size
+
+from graphdoctor.views.printable import printable_lines
 
 CUT = "…"
 _WORD = re.compile(r"\s*\S+\s*")
@@ -20,6 +23,7 @@ _PARTS = re.compile(r"\w+[,;.]?(?=\s|$)|\w+|[^\w\s]+|\s+")
 """What stands together in a word; a comma stays with the name before it."""
 _PLAIN_TEXT = re.compile(r"""(["'])(?!\1\1)((?:(?!\1)[^\\])*)\1""")
 """A text without a prefix and without a backslash, in single quotes of either kind."""
+_BLANK = frozenset({"NEWLINE", "NL", "INDENT", "DEDENT", "ENDMARKER", "COMMENT"})
 _LEAST_TEXT = 12
 _CONTINUED = "    "
 _BACKSLASH = " \\"
@@ -75,11 +79,12 @@ def code_lines(code: str, width: int) -> list[str]:
         code: Whole statements; anything else is cut at the width.
         width: Cells for each line.
     """
-    lines = code.splitlines()
-    if all(cell_len(line) <= width for line in lines):
-        return lines
+    # The tokenizer ends lines where Python does, ``splitlines`` at separators and control characters too.
+    code = printable_lines(code).removesuffix("\n")
+    if all(cell_len(line) <= width for line in code.split("\n")):
+        return code.split("\n")
     code = _with_short_texts(code, width)
-    lines, breaks = code.splitlines(), _breaks(code)
+    lines, breaks = code.split("\n"), _breaks(code)
     return [part for number, line in enumerate(lines, start=1) for part in _broken(line, breaks.get(number, {}), width)]
 
 
@@ -105,15 +110,16 @@ def command_lines(command: str, width: int) -> list[str]:
 
 def _with_short_texts(code: str, width: int) -> str:
     """Code whose plain texts within brackets are written in parts that fit, side by side: Python joins them."""
-    lines = code.splitlines()
-    for token in reversed(_tokens(code)):
+    lines = code.split("\n")
+    for token, is_within in reversed(_tokens(code)):
         row, start = token.start
-        room = width - len(lines[row - 1]) + len(lines[row - 1].lstrip()) - len(_CONTINUED) - len(",")
-        is_text = token.type == tokenize.STRING and row == token.end[0] and cell_len(token.string) > room
-        is_in_the_way = is_text and room > _LEAST_TEXT and cell_len(lines[row - 1]) > width
+        line = lines[row - 1]
+        room = width - len(line) + len(line.lstrip()) - len(_CONTINUED) - len(",")
+        is_text = is_within and token.type == tokenize.STRING and row == token.end[0]
+        is_in_the_way = is_text and cell_len(token.string) > room > _LEAST_TEXT and cell_len(line) > width
         if is_in_the_way and (plain := _PLAIN_TEXT.fullmatch(token.string)):
             parts = " ".join(f"{plain[1]}{part}{plain[1]}" for part in _texts(plain[2], room - 2))
-            lines[row - 1] = lines[row - 1][:start] + parts + lines[row - 1][token.end[1] :]
+            lines[row - 1] = line[:start] + parts + line[token.end[1] :]
     return "\n".join(lines)
 
 
@@ -125,18 +131,22 @@ def _texts(text: str, room: int) -> Iterator[str]:
     yield text
 
 
-def _tokens(code: str) -> list[tokenize.TokenInfo]:
-    """The tokens within brackets; none if the code can't be read."""
-    depth, found = 0, []
+def _tokens(code: str) -> list[tuple[tokenize.TokenInfo, bool]]:
+    """The tokens, each with whether it is within brackets, f-strings whole; none if the code can't be read."""
+    found, depth, text_depth = [], 0, 0
     try:
-        for token in tokenize.generate_tokens(io.StringIO(code).readline):
-            if token.string in ("(", "[", "{") and token.type == tokenize.OP:
-                depth += 1
-            elif token.string in (")", "]", "}") and token.type == tokenize.OP:
-                depth -= 1
-            elif depth:
-                found.append(token)
-    except (tokenize.TokenError, SyntaxError):
+        with warnings.catch_warnings():
+            # From Python 3.12 on, the tokenizer warns about escapes in texts.
+            warnings.simplefilter("ignore")
+            for token in tokenize.generate_tokens(io.StringIO(code).readline):
+                name = tokenize.tok_name[token.type]
+                if name not in _BLANK and not text_depth:
+                    found.append((token, depth > 0))
+                text_depth += name.endswith("STRING_START") - name.endswith("STRING_END")
+                if name == "OP" and not text_depth:
+                    depth += (token.string in ("(", "[", "{")) - (token.string in (")", "]", "}"))
+    except (tokenize.TokenError, SyntaxError, UnicodeError, SystemError):
+        # The last two come from the tokenizer of 3.12, where a text that is no Python ends within a character.
         return []
     return found
 
@@ -144,24 +154,8 @@ def _tokens(code: str) -> list[tokenize.TokenInfo]:
 def _breaks(code: str) -> dict[int, dict[int, bool]]:
     """By line, the columns before which it can be broken, each with whether it is within brackets."""
     found: dict[int, dict[int, bool]] = {}
-    depth, text_depth = 0, 0
-    try:
-        for token in tokenize.generate_tokens(io.StringIO(code).readline):
-            row, column = token.start
-            name = tokenize.tok_name[token.type]
-            is_blank = name in ("NEWLINE", "NL", "INDENT", "DEDENT", "ENDMARKER", "COMMENT")
-            if not is_blank and not text_depth:
-                found.setdefault(row, {})[column] = depth > 0
-            if name.endswith("STRING_START"):
-                text_depth += 1
-            elif name.endswith("STRING_END"):
-                text_depth -= 1
-            elif not text_depth and token.string in ("(", "[", "{"):
-                depth += 1
-            elif not text_depth and token.string in (")", "]", "}"):
-                depth -= 1
-    except (tokenize.TokenError, SyntaxError):
-        return {}
+    for token, is_within in _tokens(code):
+        found.setdefault(token.start[0], {})[token.start[1]] = is_within
     return found
 
 

@@ -9,6 +9,9 @@ import shlex
 import textwrap
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from rich.cells import cell_len
 from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
@@ -58,6 +61,18 @@ def test_a_long_text_becomes_several_that_python_joins() -> None:
 def test_what_no_break_makes_fit_is_cut_visibly() -> None:
     assert code_lines('print("' + "a" * 60 + '")', 30) == ["print(", '    "aaaaaaaaaaaaaaaaaaaaaaaa…', "    )"]
     assert code_lines("not python (((" + "x" * 40, 20)[-1].endswith("…")
+
+
+@pytest.mark.filterwarnings("error")
+@given(
+    st.text(st.sampled_from("([{'\"\\\n\r\v\f\x1c\x85\u2028\x00\ud800\té# ") | st.characters(), max_size=40),
+    st.integers(1, 30),
+)
+@example("(\r'" + "a " * 20 + "'", 30)
+@example("f(\x0b\x1c'" + "a " * 20 + "')\\\n}\ud800", 30)
+def test_any_text_has_lines_that_fit(text: str, width: int) -> None:
+    lines = code_lines(f"x = f('{text}', {text})", width)
+    assert all(cell_len(line) <= width for line in lines)
 
 
 def test_prose_is_broken_between_words_and_beside_names() -> None:
