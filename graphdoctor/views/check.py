@@ -15,15 +15,17 @@ from graphdoctor.views.words import (
     budget_text,
     check_verdict,
     clusters,
+    finding_line,
     more_eager_texts,
     share_text,
+    unused_text,
     worse_text,
 )
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from graphdoctor.facts.check import BaselineEntry, CheckReport, TargetCheck, UnusedIgnore, WorseFinding
+    from graphdoctor.facts.check import BaselineEntry, CheckReport, TargetCheck, WorseFinding
     from graphdoctor.facts.diagnosis import Finding, Summary
 
 _STYLES = {"passed": "bold green", "failed": "bold red", "crashed": "bold magenta"}
@@ -130,9 +132,9 @@ def _rows(target: TargetCheck, *, has_baseline: bool, is_verbose: bool) -> Itera
     more = [_grown(finding) for finding in target.grown if finding.fingerprint not in worse]
     yield from _listed("more", more, is_verbose=is_verbose)
     if is_verbose:
-        yield from _listed("known", [_place(finding) for finding in target.known], is_verbose=True)
+        yield from _listed("known", [finding_line(finding) for finding in target.known], is_verbose=True)
         ignored = [
-            f"{_place(item.finding)}  by {item.by}{f': {item.reason}' if item.reason else ''}"
+            f"{finding_line(item.finding)}  by {item.by}{f': {item.reason}' if item.reason else ''}"
             for item in target.ignored
         ]
         yield from _listed("ignored", ignored, is_verbose=True)
@@ -155,17 +157,12 @@ def _entry(entry: BaselineEntry) -> str:
     return f"{entry.code} {entry.file} in {entry.function}  {entry.text or entry.message}"
 
 
-def _place(finding: Finding) -> str:
-    return f"{finding.code} {finding.location.shown_file}:{finding.location.line}  {finding.message}"
-
-
 def _worse(item: WorseFinding) -> str:
-    location = item.finding.location
-    return f"{item.finding.code} {location.shown_file}:{location.line}  {worse_text(item)}"
+    return finding_line(item.finding, worse_text(item))
 
 
 def _grown(finding: Finding) -> str:
-    return f"{_place(finding)}, now {times(finding.count)}"
+    return f"{finding_line(finding)}, now {times(finding.count)}"
 
 
 def _closing(report: CheckReport, *, is_verbose: bool) -> Iterator[RenderableType]:
@@ -185,13 +182,6 @@ def _closing(report: CheckReport, *, is_verbose: bool) -> Iterator[RenderableTyp
     yield _verdict(report)
     if next_step:
         yield Text(next_step, "dim")
-
-
-def unused_text(ignore: UnusedIgnore) -> str:
-    """An ignore that matches nothing, on one line."""
-    place = ignore.file if ignore.line is None else f"{ignore.file}:{ignore.line}"
-    what = f"ignore[{','.join(ignore.codes)}]" if ignore.codes else "ignore"
-    return f"{place}  {what} matches no finding{f': {ignore.why}' if ignore.why else ''}"
 
 
 def _verdict(report: CheckReport) -> Text:

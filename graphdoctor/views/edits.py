@@ -1,95 +1,96 @@
-"""A unified diff as regions of a file and the text that replaces them.
+"""Unified diffs as regions that replace others, and as rows to read.
 
-Comes in: a diff in the form of ``Fix.diff``. Goes out: regions with 1-based lines and columns, ends exclusive. A line
-ends with LF, as in a diff; a CR before it is part of the line.
+Comes in: a diff in the form of ``Fix.diff``. Goes out: regions with 1-based lines and columns, ends exclusive, or rows
+for a unified and a side-by-side view. A line ends with LF, as in a diff; a CR before it is part of the line.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import groupby, zip_longest
+from typing import Literal
 
-_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+\d+(?:,(\d+))? @@")
+_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(.*)")
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 @dataclass(frozen=True)
-class Replacement:
-    """One region and its new text.
+class _Hunk:
+    path: str
+    heading: str
+    old_line: int
+    new_line: int
+    lines: tuple[tuple[str, str], ...]
+    """Each line's mark and text, with its newline if it has one."""
 
-    Args:
-        line: First line; the region begins at its column 1.
-        end_line: Where it ends: the same line for an insertion, otherwise usually the line after the last deleted one.
-        end_column: 1, except at the end of a file whose last line has no newline.
-        text: The replacement; empty for a deletion.
-    """
+
+@dataclass(frozen=True)
+class Replacement:
+    """One region, which begins at the first column of a line, and its new text."""
 
     line: int
     end_line: int
+    """The same line for an insertion, otherwise usually the line after the last deleted one."""
     end_column: int
+    """1, except at the end of a file whose last line has no newline."""
     text: str
 
 
 @dataclass(frozen=True)
-class FileEdit:
-    """What a diff does to one file.
+class DiffRow:
+    """One row of a diff, for both views; ``file`` and ``hunk`` rows hold their text in ``old``."""
 
-    Args:
-        path: The diff's path without ``a/``.
-        replacements: In order, by the line numbers of the original file.
-    """
-
-    path: str
-    replacements: tuple[Replacement, ...]
+    kind: Literal["file", "hunk", "same", "changed"]
+    old: str | None = None
+    new: str | None = None
+    old_number: int | None = None
+    new_number: int | None = None
 
 
-def edits_of(diff: str) -> tuple[FileEdit, ...]:
-    """The edits of a diff, one for each file."""
-    edits: list[FileEdit] = []
-    lines = diff.split("\n")
-    at = 0
-    path = ""
-    found: list[Replacement] = []
+def edits_of(diff: str) -> dict[str, list[Replacement]]:
+    """What a diff does to each file, by its path without ``a/``, in the order of the original's lines."""
+    edits: dict[str, list[Replacement]] = {}
+    for hunk in _hunks(diff):
+        edits.setdefault(hunk.path, []).extend(_replacements(hunk))
+    return edits
+
+
+def diff_rows(diff: str) -> Iterator[DiffRow]:
+    """The rows, removed lines beside those that replace them."""
+    path = None
+    for hunk in _hunks(diff):
+        if hunk.path != path:
+            path = hunk.path
+            yield DiffRow("file", path)
+        yield DiffRow("hunk", hunk.heading)
+        old, new = hunk.old_line, hunk.new_line
+        for is_same, lines in groupby(hunk.lines, lambda line: line[0] not in ("-", "+")):
+            found = list(lines)
+            before, after = ([text.removesuffix("\n") for mark, text in found if mark != other] for other in "+-")
+            for number, (was, now) in enumerate(zip_longest(before, after)):
+                numbers = (None if was is None else old + number, None if now is None else new + number)
+                yield DiffRow("same" if is_same else "changed", was, now, *numbers)
+            old, new = old + len(before), new + len(after)
+
+
+def _hunks(diff: str) -> Iterator[_Hunk]:
+    lines, at, path = diff.split("\n"), 0, ""
     while at < len(lines):
-        line = lines[at]
-        if line.startswith("--- "):
-            if found:
-                edits.append(FileEdit(path, tuple(found)))
-            path, found = _path(line.removeprefix("--- ")), []
-        elif hunk := _HUNK.match(line):
-            at, body = _body(lines, at + 1, *(1 if count is None else int(count) for count in hunk.groups()[1:]))
+        if hunk := _HUNK.match(lines[at]):
+            old, old_count, new, new_count = (1 if found is None else int(found) for found in hunk.groups()[:4])
+            at, body = _body(lines, at + 1, old_count, new_count)
             # An empty range is given by the line before it.
-            start = int(hunk[1]) + (1 if hunk[2] == "0" else 0)
-            found += _replacements(body, start)
+            yield _Hunk(path, hunk[5].strip(), old + (not old_count), new + (not new_count), tuple(body))
             continue
+        if lines[at].startswith("--- "):
+            path = _path(lines[at].removeprefix("--- "))
         at += 1
-    if found:
-        edits.append(FileEdit(path, tuple(found)))
-    return tuple(edits)
-
-
-@dataclass
-class _Run:
-    """Adjacent changed lines."""
-
-    line: int
-    old: list[str] = field(default_factory=list)
-    new: list[str] = field(default_factory=list)
-
-    def replacement(self) -> Replacement:
-        end_line, end_column = self.line + len(self.old), 1
-        if self.old and not self.old[-1].endswith("\n"):
-            end_line, end_column = end_line - 1, len(self.old[-1]) + 1
-        return Replacement(self.line, end_line, end_column, "".join(self.new))
 
 
 def _body(lines: list[str], at: int, old_left: int, new_left: int) -> tuple[int, list[tuple[str, str]]]:
-    """A hunk's lines by its counts, since any of them can look like a header.
-
-    Returns:
-        The index after it, and each line's mark and text, with the newline if it has one.
-    """
+    """A hunk's lines by its counts, since any of them can look like a header, and the index after it."""
     body: list[tuple[str, str]] = []
     while at < len(lines):
         mark, text = lines[at][:1], lines[at][1:]
@@ -105,19 +106,17 @@ def _body(lines: list[str], at: int, old_left: int, new_left: int) -> tuple[int,
     return at, body
 
 
-def _replacements(body: list[tuple[str, str]], line: int) -> Iterator[Replacement]:
-    run = _Run(line)
-    for mark, text in body:
-        if mark == "-":
-            run.old.append(text)
-        elif mark == "+":
-            run.new.append(text)
-        else:
-            if run.old or run.new:
-                yield run.replacement()
-            run = _Run(run.line + len(run.old) + 1)
-    if run.old or run.new:
-        yield run.replacement()
+def _replacements(hunk: _Hunk) -> Iterator[Replacement]:
+    line = hunk.old_line
+    for is_changed, lines in groupby(hunk.lines, lambda each: each[0] in ("-", "+")):
+        found = list(lines)
+        old = [text for mark, text in found if mark != "+"]
+        end_line, end_column = line + len(old), 1
+        if is_changed:
+            if old and not old[-1].endswith("\n"):
+                end_line, end_column = end_line - 1, len(old[-1]) + 1
+            yield Replacement(line, end_line, end_column, "".join(text for mark, text in found if mark == "+"))
+        line += len(old)
 
 
 def _path(named: str) -> str:

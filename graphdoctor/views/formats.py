@@ -383,9 +383,10 @@ def _sarif(report: CheckReport, options: RenderOptions) -> str:
 
 
 def _github(report: CheckReport, options: RenderOptions) -> str:
+    from graphdoctor.views.annotations import annotations_of
     from graphdoctor.views.github import render_github
 
-    return render_github(_in_repository(report), root=_repository_root(report, options))
+    return render_github(annotations_of(_in_repository(report)), root=_repository_root(report, options))
 
 
 def _junit(report: CheckReport, _: RenderOptions) -> str:
@@ -601,24 +602,6 @@ def _survey_comparison_html(comparison: SurveyComparison, options: RenderOptions
     return render_survey_comparison_page(comparison, has_source=options.has_source)
 
 
-def _survey_comparison_sarif(comparison: SurveyComparison, options: RenderOptions) -> str:
-    from graphdoctor.views.survey_comparison_sarif import render_survey_comparison_sarif
-
-    return render_survey_comparison_sarif(comparison, root=options.root)
-
-
-def _survey_comparison_github(comparison: SurveyComparison, options: RenderOptions) -> str:
-    from graphdoctor.views.survey_comparison_github import render_survey_comparison_github
-
-    return render_survey_comparison_github(comparison, root=options.root)
-
-
-def _survey_comparison_junit(comparison: SurveyComparison, _: RenderOptions) -> str:
-    from graphdoctor.views.survey_comparison_junit import render_survey_comparison_junit
-
-    return render_survey_comparison_junit(comparison)
-
-
 def _survey_comparison_markdown(comparison: SurveyComparison, _: RenderOptions) -> str:
     from graphdoctor.views.survey_comparison_markdown import render_survey_comparison_markdown
 
@@ -632,9 +615,6 @@ SURVEY_COMPARISON: Document[SurveyComparison] = Document(
         Format("json", _json, (".json",)),
         Format("html", _survey_comparison_html, (".html", ".htm")),
         Format("markdown", _survey_comparison_markdown, (".md",)),
-        Format("sarif", _survey_comparison_sarif, (".sarif",)),
-        Format("github", _survey_comparison_github),
-        Format("junit", _survey_comparison_junit, (".xml",)),
     ),
 )
 """``diff`` of two surveys."""

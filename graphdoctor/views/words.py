@@ -29,7 +29,7 @@ from graphdoctor.facts.wording import (
 )
 
 if TYPE_CHECKING:
-    from graphdoctor.facts.check import BaselineRun, Budget, CheckReport, TargetCheck, WorseFinding
+    from graphdoctor.facts.check import BaselineRun, Budget, CheckReport, TargetCheck, UnusedIgnore, WorseFinding
     from graphdoctor.facts.comparison import CountPair, DiagnosisComparison, Numbers, SameFinding, Side, TimePair
     from graphdoctor.facts.coverage import Coverage
     from graphdoctor.facts.ddp import DdpSplit
@@ -563,6 +563,18 @@ def timed_rows(treatment: Treatment) -> Iterator[tuple[str, str, str, str]]:
 
 
 # The gate.
+
+
+def finding_line(finding: Finding, text: str | None = None) -> str:
+    """A finding on one line: code, place, and its message unless another text is given."""
+    return f"{finding.code} {finding.location.shown_file}:{finding.location.line}  {text or finding.message}"
+
+
+def unused_text(ignore: UnusedIgnore) -> str:
+    """An ignore that matches nothing, on one line."""
+    place = ignore.file if ignore.line is None else f"{ignore.file}:{ignore.line}"
+    what = f"ignore[{','.join(ignore.codes)}]" if ignore.codes else "ignore"
+    return f"{place}  {what} matches no finding{f': {ignore.why}' if ignore.why else ''}"
 
 
 def budget_text(budget: Budget) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 from graphdoctor.studies.survey.parquet import write_parquet
 from tests.conftest import RunCli
-from tests.survey_reports import cause, failed, report, row
+from tests.survey_reports import failed, report, row
 
 ITEM = Path(__file__).resolve().parents[1] / "recordings" / "2.13.0" / "item"
 
@@ -63,20 +63,9 @@ def test_it_exits_as_check_does(
 
 def test_a_result_is_written_though_it_fails(tmp_path: Path, run_here: RunCli) -> None:
     before, after = written(tmp_path, "a.parquet", [row()]), written(tmp_path, "b.parquet", [row(break_sites=1)])
-    found = run_here("diff", before, after, "-o", "diff.sarif")
-    assert (found.returncode, found.stdout, found.stderr) == (1, "", "Wrote diff.sarif\n")
-    (result,) = json.loads((tmp_path / "diff.sarif").read_text())["runs"][0]["results"]
-    assert result["ruleId"] == "survey-breaks"
-
-
-def test_paths_are_those_from_the_root_of_the_repository(tmp_path: Path, run_cli: RunCli) -> None:
-    (tmp_path / ".git").mkdir()
-    (tmp_path / "nightly").mkdir()
-    own = cause(file="models/net.py", package=None, fingerprint="own")
-    for name, rows in (("a", [row()]), ("b", [row(causes=(own,)), row("new")])):
-        written(tmp_path / "nightly", f"{name}.parquet", rows)
-    found = run_cli("diff", "a.parquet", "b.parquet", "--format", "github", cwd=tmp_path / "nightly")
-    assert found.stdout.startswith("::warning file=nightly/models/net.py,line=41,")
+    found = run_here("diff", before, after, "-o", "diff.md")
+    assert (found.returncode, found.stdout, found.stderr) == (1, "", "Wrote diff.md\n")
+    assert "break sites 0 → 1" in (tmp_path / "diff.md").read_text()
 
 
 def test_json_has_the_published_schema(tmp_path: Path, run_here: RunCli) -> None:

@@ -12,6 +12,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.check import CheckReport
 from graphdoctor.facts.diagnosis import Fix, Location
+from graphdoctor.views.annotations import annotations_of
 from graphdoctor.views.github import render_github
 from graphdoctor.views.printable import printable
 from tests.render.check_reports import DIFF, FIX, ROOT, failed_report, finding, placed, report, target
@@ -44,7 +45,7 @@ def read(output: str) -> list[tuple[str, dict[str, str], str]]:
 
 
 def commands_of(answer: CheckReport) -> list[tuple[str, dict[str, str], str]]:
-    return read(render_github(answer, root=ROOT))
+    return read(render_github(annotations_of(answer), root=ROOT))
 
 
 def only(**changes: Any) -> tuple[str, dict[str, str], str]:
@@ -53,11 +54,11 @@ def only(**changes: Any) -> tuple[str, dict[str, str], str]:
 
 
 def test_annotations_read_as_they_should(snapshot: SnapshotAssertion):
-    assert render_github(failed_report(), root=ROOT) == snapshot
+    assert render_github(annotations_of(failed_report()), root=ROOT) == snapshot
 
 
 def test_a_gate_that_passed_with_nothing_new_has_nothing_to_say():
-    assert render_github(report(target(known=(finding(),))), root=ROOT) == ""
+    assert render_github(annotations_of(report(target(known=(finding(),)))), root=ROOT) == ""
 
 
 @pytest.mark.parametrize(("severity", "level"), [("error", "error"), ("warning", "warning"), ("info", "notice")])
@@ -138,7 +139,7 @@ def test_a_target_that_crashed_is_an_error_without_a_file():
 @given(st.text(), st.text(), st.text(min_size=1))
 def test_whatever_is_in_them_is_read_back(message, name, file):
     found = placed(file, function="f").model_copy(update={"message": message, "rule": name})
-    output = render_github(report(target(new=(found,))), root=ROOT)
+    output = render_github(annotations_of(report(target(new=(found,)))), root=ROOT)
     # A line end of any other kind is none to the runner.
     assert re.fullmatch(r"::warning [^\r\n]*\n", output)
     ((_, properties, told),) = read(output)

@@ -9,6 +9,7 @@ import jsonschema
 from rich.console import Console
 
 from graphdoctor.facts.check import BaselineRun, CheckReport
+from graphdoctor.views.annotations import annotations_of
 from graphdoctor.views.check import render_check
 from graphdoctor.views.github import render_github
 from graphdoctor.views.json import json_schema
@@ -45,10 +46,9 @@ def test_on_the_terminal_what_is_worse_is_a_card_and_a_line():
 
 
 def test_on_github_each_is_an_annotation():
-    text = render_github(worse_report(), root=ROOT).replace("%25", "%")
+    text = render_github(annotations_of(worse_report()), root=ROOT).replace("%25", "%")
     assert f"::error title=train failed::{EMPTY}" in text
-    assert f"::error title=train%3A more runs eagerly::{EAGER}." in text
-    assert f"::error title=train%3A more runs eagerly::{COVERAGE}." in text
+    assert f"::error title=train%3A more runs eagerly::{EAGER}; {COVERAGE}." in text
     (annotation,) = (line for line in text.splitlines() if "GD111" in line)
     assert annotation.startswith("::error file=model.py,line=25,")
     assert f"Worse than in the baseline: {WORSE}." in annotation
@@ -72,8 +72,8 @@ def test_in_sarif_a_worse_finding_fails_and_the_target_is_a_notification():
     assert (result["baselineState"], result["properties"]["isFailing"]) == ("updated", True)
     assert WORSE in result["message"]["text"]
     told = [(note["level"], note["message"]["text"]) for note in run["invocations"][0]["toolExecutionNotifications"]]
-    assert [level for level, _ in told] == ["error", "error", "error", "note"]
-    assert told[0][1] == f"The target train failed: {EMPTY}"
+    assert [level for level, _ in told] == ["error", "error", "note"]
+    assert told[0][1] == f"train failed: {EMPTY}"
     assert json.loads(render_sarif(worse_report()))
 
 

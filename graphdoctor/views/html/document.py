@@ -20,7 +20,7 @@ from markupsafe import Markup, escape
 from graphdoctor.facts import wording
 from graphdoctor.views import words
 from graphdoctor.views.actions import worths
-from graphdoctor.views.html.diffs import diff_rows
+from graphdoctor.views.edits import diff_rows
 from graphdoctor.views.html.terms import explained
 from graphdoctor.views.outcome import outcome
 from graphdoctor.views.printable import printable_lines

@@ -1,0 +1,124 @@
+"""What a report says of lines and targets, as one list for the formats of other programs: SARIF, JUnit, GitHub.
+
+Comes in: a check, a lint report, a comparison or findings. Goes out: annotations in plain text. The writers turn them
+into their formats and decide which of them a format has room for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from graphdoctor.views.words import (
+    baseline_notes,
+    budget_text,
+    more_eager_texts,
+    suggested,
+    worse_text,
+    worth_trying,
+    written_lines,
+)
+
+if TYPE_CHECKING:
+    from graphdoctor.facts.check import CheckReport, Ignored, TargetCheck, UnusedIgnore
+    from graphdoctor.facts.diagnosis import Finding, Severity
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """One thing to say, at a finding's line, of a target or of the run as a whole."""
+
+    kind: Literal["finding", "run", "eager", "budget", "note", "ignore"]
+    level: Severity
+    title: str
+    message: str
+    """May have several lines."""
+    target: str | None = None
+    """The check's target that it is about; None outside a check, and for the run as a whole."""
+    finding: Finding | None = None
+    """The finding, for its place and its edits; None for another kind."""
+    details: tuple[str, ...] = ()
+    """Lines below a finding's message: how it is worse, what to try, where to read more."""
+    state: Literal["new", "unchanged", "updated"] = "new"
+    """Beside the baseline."""
+    worse: str | None = None
+    """How a known finding is worse than in the baseline; None if it isn't."""
+    is_failing: bool = False
+    ignored: Ignored | None = None
+    """Why it doesn't count; None if it does."""
+    unused: UnusedIgnore | None = None
+    """The ignore that matches nothing, for its place."""
+
+
+def annotations_of(report: CheckReport) -> Iterator[Annotation]:
+    """What a check says, target by target, then of the run as a whole."""
+    for target in report.targets:
+        yield from _of_target(target)
+    yield from (Annotation("note", "info", "graphdoctor", note) for note in report.notes)
+    for unused in report.unused_ignores:
+        what = f"ignore[{', '.join(unused.codes)}]" if unused.codes else "This ignore"
+        yield Annotation("ignore", "info", "Unused ignore", f"{what} matches no finding.", unused=unused)
+
+
+def of_findings(findings: Iterable[Finding]) -> Iterator[Annotation]:
+    """The findings of a report that has no baseline beside it."""
+    return map(_of_finding, findings)
+
+
+def _of_target(target: TargetCheck) -> Iterator[Annotation]:
+    name = target.name
+    if target.state == "crashed":
+        error = target.error or "It didn't run to the end."
+        yield Annotation("run", "error", f"{name} crashed", error, name, is_failing=True)
+    elif target.error is not None:
+        yield Annotation("run", "error", f"{name} failed", target.error, name, is_failing=True)
+    if target.is_more_eager:
+        words = "; ".join(more_eager_texts(target))
+        yield Annotation("eager", "error", f"{name}: more runs eagerly", f"{words}.", name, is_failing=True)
+    for budget in target.budgets:
+        if not budget.is_kept:
+            title = f"{name}: {budget.name} not met"
+            yield Annotation("budget", "error", title, f"{budget_text(budget)}.", name, is_failing=True)
+    yield from (Annotation("note", "info", name, note, name) for note in baseline_notes(target))
+    worse = {item.finding.fingerprint: worse_text(item) for item in target.worse}
+    changed = {finding.fingerprint for finding in target.grown} | set(worse)
+    failing = {finding.fingerprint for finding in target.failing}
+    failing |= {item.finding.fingerprint for item in target.failing_worse}
+    for finding in (*target.new, *target.known):
+        is_known, is_changed = finding in target.known, finding.fingerprint in changed
+        yield _of_finding(
+            finding,
+            target=name,
+            state=("updated" if is_changed else "unchanged") if is_known else "new",
+            worse=worse.get(finding.fingerprint),
+            is_failing=finding.fingerprint in failing,
+        )
+    yield from (_of_finding(each.finding, target=name, ignored=each) for each in target.ignored)
+
+
+def _of_finding(
+    finding: Finding,
+    *,
+    target: str | None = None,
+    state: Literal["new", "unchanged", "updated"] = "new",
+    worse: str | None = None,
+    is_failing: bool = False,
+    ignored: Ignored | None = None,
+) -> Annotation:
+    details = [f"Worse than in the baseline: {worse}."] if worse else []
+    for fix in worth_trying(finding.fixes)[:1]:
+        details += [f"Try: {suggested(fix)}", *written_lines(fix)]
+    return Annotation(
+        "finding",
+        finding.severity,
+        f"{finding.code} {finding.rule}",
+        finding.message,
+        target,
+        finding,
+        (*details, f"Read more: graphdoctor rule {finding.code}"),
+        state,
+        worse,
+        is_failing,
+        ignored,
+    )
