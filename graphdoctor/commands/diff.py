@@ -9,7 +9,7 @@ import typer
 
 from graphdoctor.commands.options import (
     NAMED_HELP,
-    EngineOptions,
+    ExecutorOptions,
     FailOnChoice,
     FailOnOption,
     Given,
@@ -39,7 +39,7 @@ _ONLY_RUNS = ("ranks", "select", "ignore", "own_code", "on", "reading_jobs")
 def diff(
     shown: ShownOptions,
     written: OutputOptions,
-    reading: EngineOptions,
+    reading: ExecutorOptions,
     given: Given,
     before: Annotated[
         str,
@@ -91,14 +91,14 @@ def diff(
     settings = project_settings(recordings)
     output = choose_page(COMPARISON, written, given, _PAGE, html=html, is_opened=is_opened)
     selection = shown.selection(settings)
-    engine = reading.engine()
+    executor = reading.executor()
     first = place_named(before, settings)
     if ranks is not None and len(ranks) == 2 and after is None:
         second = first
     else:
         second = _last_recording(settings, first) if after is None else place_named(after, settings)
     one_rank, other_rank = _chosen(ranks or (), first, second)
-    one, other = diagnoses_to_compare((first, second), (one_rank, other_rank), engine)
+    one, other = diagnoses_to_compare((first, second), (one_rank, other_rank), executor)
     names = (_name(first, one_rank), _name(second, other_rank))
     output.write(compare(one, other, names=names, selection=selection))
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from graphdoctor.commands.options import (
-    OF_ENGINE,
+    OF_EXECUTOR,
     RUN_OPTIONS,
-    EngineOptions,
+    ExecutorOptions,
     Given,
     OutputOptions,
     PythonOption,
@@ -27,7 +27,7 @@ def guards(
     spec: RunSpec,
     shown: ShownOptions,
     written: OutputOptions,
-    reading: EngineOptions,
+    reading: ExecutorOptions,
     given: Given,
     target: TargetOrRecordingArgument = None,
     rank: RankOption = None,
@@ -55,9 +55,9 @@ def guards(
         given.refuse((*RUN_OPTIONS, "timeout", "python"), without="a target")
         if rank is None and place.kind != "document":
             check_one_rank(place.location, "guards")
-        output.write(diagnose_place(place, selection, output.needs, rank=rank, engine=reading.engine()))
+        output.write(diagnose_place(place, selection, output.needs, rank=rank, executor=reading.executor()))
         return
-    given.refuse((*OF_ENGINE, "rank"), without="a recording")
+    given.refuse((*OF_EXECUTOR, "rank"), without="a recording")
     request = Request.of(replace(spec, target=target or ""), Measured(guard_cost=True))
     with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet) as setup:
         recorded = record_target(request, setup)

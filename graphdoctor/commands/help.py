@@ -48,7 +48,7 @@ _BY_PARAMETER = {
     "is_dynamic": "What to run",
     "reading_jobs": "What reads logs",
     "piece_jobs": "Where pieces run",
-    "piece_engine": "Where pieces run",
+    "piece_executor": "Where pieces run",
     "piece_timeout": "Where pieces run",
 }
 """Headings by parameter, where one flag means something else in another command."""

@@ -25,7 +25,7 @@ from graphdoctor.facts.spec import STAGES, RunSpec, Timing
 if TYPE_CHECKING:
     from graphdoctor.commands.settings import Settings
     from graphdoctor.commands.work.diagnose import StagesAsked
-    from graphdoctor.executors.work import Engine
+    from graphdoctor.executors.executor import Executor
     from graphdoctor.rules.diagnosis.selection import Selection
 
 
@@ -109,7 +109,7 @@ OnOption = Annotated[
     str | None,
     typer.Option(
         "--on",
-        metavar="ENGINE",
+        metavar="CLUSTER",
         help="Read logs on a Ray cluster: ray://HOST:PORT, or ray for that of RAY_ADDRESS, else one on this machine.",
         show_default=False,
     ),
@@ -320,7 +320,7 @@ class OutputOptions:
 
 
 @dataclass(frozen=True)
-class EngineOptions:
+class ExecutorOptions:
     """Where logs are read."""
 
     reading_jobs: Annotated[
@@ -335,18 +335,18 @@ class EngineOptions:
     ] = None
     on: OnOption = None
 
-    def engine(self) -> Engine:
+    def executor(self) -> Executor:
         """What reads logs.
 
         Raises:
-            GraphDoctorError: There is no such engine.
+            GraphDoctorError: There is no such executor.
         """
-        from graphdoctor.executors.choice import engine_for
+        from graphdoctor.executors.choice import executor_for
 
-        return engine_for(jobs=self.reading_jobs, on=self.on)
+        return executor_for(jobs=self.reading_jobs, on=self.on)
 
 
-OF_ENGINE = tuple(field.name for field in fields(EngineOptions))
+OF_EXECUTOR = tuple(field.name for field in fields(ExecutorOptions))
 """Parameters that have no effect where a target is run."""
 
 

@@ -64,7 +64,7 @@ def recompiles(
     from graphdoctor.commands.work.job import check_one_rank
     from graphdoctor.commands.work.named import place_or_target
     from graphdoctor.commands.work.record import record_target
-    from graphdoctor.executors.choice import engine_for
+    from graphdoctor.executors.choice import executor_for
     from graphdoctor.trials.launch.request import Request, Variation
 
     if what_if and vary:
@@ -77,7 +77,7 @@ def recompiles(
         given.refuse((*RUN_OPTIONS, "what_if", "vary", "timeout", "python"), without="a target")
         if rank is None and place.kind != "document":
             check_one_rank(place.location, "recompiles")
-        result = diagnose_place(place, selection, output.needs, rank=rank, engine=engine_for(jobs=jobs, on=on))
+        result = diagnose_place(place, selection, output.needs, rank=rank, executor=executor_for(jobs=jobs, on=on))
         if result.diagnosis.sensitivity is not None:
             output = choose_output(VARIATIONS, written, given)
         output.write(result)

@@ -10,7 +10,7 @@ import typer
 
 from graphdoctor.commands.options import (
     NAMED_HELP,
-    EngineOptions,
+    ExecutorOptions,
     Given,
     HtmlOption,
     OpenOption,
@@ -55,7 +55,7 @@ def report(
     shown: ShownOptions,
     written: OutputOptions,
     staged: StagesOptions,
-    reading: EngineOptions,
+    reading: ExecutorOptions,
     given: Given,
     recording: Annotated[
         str | None,
@@ -91,7 +91,7 @@ def report(
     if not output.needs.is_page:
         given.refuse(("compiles",), without="--html")
     needs = replace(output.needs, stages=staged.asked(given), compile_ids=tuple(compiles or ()))
-    engine = reading.engine()
+    executor = reading.executor()
     if is_followed:
         from graphdoctor.commands.following import follow
 
@@ -103,6 +103,6 @@ def report(
     if len(ranks) > 1:
         for flags in _of_one_rank(staged, compiles or (), output):
             raise several_ranks(place.location, ranks, "report", *flags)
-        output.showing(JOB).write(job_report(place.location, ranks, engine, selection))
+        output.showing(JOB).write(job_report(place.location, ranks, executor, selection))
     else:
-        output.write(diagnose_place(place, selection, needs, rank=rank, engine=engine))
+        output.write(diagnose_place(place, selection, needs, rank=rank, executor=executor))

@@ -110,9 +110,9 @@ def _tried(job: Job, recording: Path, *, script: Script, python: str | None, tim
     """The job with what its suggestions do when they're tried."""
     from graphdoctor.commands.terminal import say
     from graphdoctor.commands.work.job_trials import remedies_of, runner, try_remedies
-    from graphdoctor.executors.choice import engine_for
+    from graphdoctor.executors.choice import executor_for
 
-    again = runner(script, recording, python=python, timeout_s=timeout_s, engine=engine_for())
+    again = runner(script, recording, python=python, timeout_s=timeout_s, executor=executor_for())
     return job.model_copy(update={"trials": try_remedies(remedies_of(job), job, again, say)})
 
 
@@ -127,12 +127,12 @@ def _report(
     from graphdoctor.commands.streams import system_error_text
     from graphdoctor.commands.work.diagnose import diagnose_recording
     from graphdoctor.commands.work.job import job_report, ranks_at
-    from graphdoctor.executors.choice import engine_for
+    from graphdoctor.executors.choice import executor_for
 
     try:
         ranks = ranks_at(recording)
         if len(ranks) > 1:
-            job = job_report(recording, ranks, engine_for(), selection)
+            job = job_report(recording, ranks, executor_for(), selection)
             _show(job if tried is None else tried(job, recording), JOB, output.showing(JOB))
         elif tried is not None:
             raise GraphDoctorError(

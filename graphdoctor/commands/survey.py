@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from graphdoctor.commands.settings.survey_file import SurveyFile
     from graphdoctor.commands.work.survey import Surveyed, Working
     from graphdoctor.commands.work.survey_plan import SurveyAsked
-    from graphdoctor.executors.environment import Environment
+    from graphdoctor.executors.choice import Environment
     from graphdoctor.facts.result import Result
     from graphdoctor.facts.survey import SurveyReport
 
@@ -113,11 +113,11 @@ class WorkOptions:
             show_default=False,
         ),
     ] = None
-    piece_engine: Annotated[
+    piece_executor: Annotated[
         str | None,
         typer.Option(
             "--on",
-            metavar="ENGINE",
+            metavar="CLUSTER",
             help="Run pieces on a Ray cluster: ray://HOST:PORT, or ray for that of RAY_ADDRESS, else one on this "
             "machine.",
             show_default=False,
@@ -370,23 +370,23 @@ def _name(texts: Sequence[str], libraries: Sequence[str]) -> str:
 
 def _working(asked: SurveyAsked, options: SurveyOptions, work: WorkOptions, nodes: Nodes, *, resume: bool) -> Working:
     from graphdoctor.commands.work.survey import Working
-    from graphdoctor.executors.choice import engine_for
+    from graphdoctor.executors.choice import executor_for
+    from graphdoctor.executors.executor import Share
     from graphdoctor.executors.machine import cores, gpus
-    from graphdoctor.executors.work import Share
 
-    jobs = options.jobs or (1 if options.bench and work.piece_engine is None else None)
+    jobs = options.jobs or (1 if options.bench and work.piece_executor is None else None)
     cpus = options.cpus
-    if cpus is None and options.bench and work.piece_engine is None:
+    if cpus is None and options.bench and work.piece_executor is None:
         # Times are only worth something on cores that nobody else has.
         cpus = max(cores() // (jobs or 1), 1)
     memory = asked.measured.memory_bytes
     # Where there are none, what asks for CUDA says so in its row.
-    are_there = work.piece_engine is not None or gpus() != ()
+    are_there = work.piece_executor is not None or gpus() != ()
     share = Share(cpus, options.gpus if options.gpus is not None else int(are_there), memory)
     # Processes of this machine have what this one has.
-    environment = None if work.piece_engine is None else _environment(nodes)
+    environment = None if work.piece_executor is None else _environment(nodes)
     return Working(
-        engine=engine_for(jobs=jobs, on=work.piece_engine, runtime_env=environment),
+        executor=executor_for(jobs=jobs, on=work.piece_executor, runtime_env=environment),
         share=share,
         are_gpus_shared=options.gpus is not None,
         retries=1 if options.retries is None else options.retries,
@@ -397,7 +397,7 @@ def _working(asked: SurveyAsked, options: SurveyOptions, work: WorkOptions, node
 
 def _environment(nodes: Nodes) -> Environment | None:
     """What Ray gives the nodes; None for what they have."""
-    from graphdoctor.executors.environment import Environment
+    from graphdoctor.executors.choice import Environment
 
     if nodes == Nodes():
         return None

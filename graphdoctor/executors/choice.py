@@ -1,55 +1,89 @@
-"""Chooses the engine: what ``--jobs`` and ``--on`` ask for.
+"""Chooses the executor: what ``--jobs`` and ``--on`` ask for, and what the nodes of a cluster are given before.
 
-Comes in: options and environment variables. Goes out: an ``Engine``; nothing is started yet, and Ray isn't imported.
+Comes in: options and environment variables. Goes out: an ``Executor``; nothing is started yet, and Ray isn't imported.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.executors.environment import Environment
+from graphdoctor.executors.executor import Executor
 from graphdoctor.executors.local import Local
 from graphdoctor.executors.machine import cores
-from graphdoctor.executors.work import Engine
 
 RAY = "ray"
 RAY_CLIENT = "ray://"
-_ADDRESS_VARIABLE = "RAY_ADDRESS"
 
 
-def engine_for(
+@dataclass(frozen=True)
+class Environment:
+    """A runtime environment of Ray's.
+
+    Args:
+        working_dir: A folder that each node gets a copy of and works in, without what its ``.gitignore`` names; None
+            to work in the folder of the same path as here, where a node has it.
+        pip: Packages that are installed on nodes, as pip names them.
+        env_vars: Environment variables of the work.
+        py_modules: Folders of packages that nodes get a copy of and can import.
+    """
+
+    working_dir: Path | None = None
+    pip: tuple[str, ...] = ()
+    env_vars: Mapping[str, str] = field(default_factory=dict)
+    py_modules: tuple[Path, ...] = ()
+
+    def described(self) -> dict[str, object]:
+        """As ``ray.init`` takes it; empty for none.
+
+        Raises:
+            GraphDoctorError: A folder doesn't exist.
+        """
+        for folder in (*filter(None, [self.working_dir]), *self.py_modules):
+            if not folder.is_dir():
+                raise GraphDoctorError(f"{folder} can't be copied to the nodes of a cluster: it isn't a folder.")
+        fields = {
+            "working_dir": self.working_dir and str(self.working_dir.absolute()),
+            "pip": list(self.pip),
+            "env_vars": dict(self.env_vars),
+            "py_modules": [str(folder.absolute()) for folder in self.py_modules],
+        }
+        return {name: value for name, value in fields.items() if value}
+
+
+def executor_for(
     *,
     jobs: int | None = None,
     on: str | None = None,
     runtime_env: Environment | None = None,
-    environment: Mapping[str, str] | None = None,
-) -> Engine:
-    """The engine that options ask for.
+    environment: Mapping[str, str] = os.environ,
+) -> Executor:
+    """The executor that options ask for.
 
     Args:
         jobs: ``--jobs``: how many pieces at once; None for as many as there are cores.
         on: ``--on``: ``ray``, or ``ray://host:port``; None for this machine's processes.
         runtime_env: What the nodes of a cluster are given before; None for nothing.
-        environment: Environment variables; None for those of this process.
+        environment: Environment variables.
 
     Raises:
-        GraphDoctorError: ``on`` names no engine, or this machine is to have a runtime environment.
+        GraphDoctorError: ``on`` names no executor, or this machine is to have a runtime environment.
     """
     if on is None:
         if runtime_env is not None:
             raise GraphDoctorError("A runtime environment is for the nodes of a cluster.", hint="Use it with --on ray.")
         return Local(cores() if jobs is None else jobs)
-    environment = os.environ if environment is None else environment
     if on == RAY:
-        address = environment.get(_ADDRESS_VARIABLE) or None
-        address = None if address == "local" else address
+        named = environment.get("RAY_ADDRESS") or None
+        address = None if named == "local" else named
     elif on.startswith(RAY_CLIENT) and on != RAY_CLIENT:
         address = on
     else:
         raise GraphDoctorError(
-            f"--on {on} names no engine.", hint="Engines are ray and ray://HOST:PORT, such as ray://head:10001."
+            f"--on {on} names no executor.", hint="Executors are ray and ray://HOST:PORT, such as ray://head:10001."
         )
     from graphdoctor.executors.on_ray import OnRay
 

@@ -1,6 +1,7 @@
-"""What this machine has for pieces: cores, GPUs, memory.
+"""What this machine has for pieces, cores, GPUs and memory, and its division into slots with what one piece has.
 
-Comes in: what the system reports. Goes out: a ``Machine``. torch isn't imported; what is unknown is None.
+Comes in: what the system reports, and a share. Goes out: a ``Machine``, and slots that have nothing in common. torch
+isn't imported; what is unknown is None.
 """
 
 from __future__ import annotations
@@ -8,9 +9,14 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.executors.executor import Share
+from graphdoctor.facts.wording import bytes_text, counted
 
 GPU_VARIABLE = "CUDA_VISIBLE_DEVICES"
 _TOPOLOGY = Path("/sys/devices/system/cpu")
@@ -49,16 +55,9 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def gpus(environment: Mapping[str, str] | None = None) -> tuple[str, ...] | None:
-    """The GPUs that this process may use, as ``CUDA_VISIBLE_DEVICES`` lists them.
-
-    Args:
-        environment: Environment variables; None for those of this process.
-
-    Returns:
-        Their numbers, or what the variable names them if it is set; None if unknown.
-    """
-    named = (os.environ if environment is None else environment).get(GPU_VARIABLE)
+def gpus(environment: Mapping[str, str] = os.environ) -> tuple[str, ...] | None:
+    """The GPUs that this process may use: their numbers, or what ``CUDA_VISIBLE_DEVICES`` names; None if unknown."""
+    named = environment.get(GPU_VARIABLE)
     count = _gpu_count()
     if named is None:
         return None if count is None else tuple(map(str, range(count)))
@@ -73,12 +72,7 @@ def gpus(environment: Mapping[str, str] | None = None) -> tuple[str, ...] | None
 
 
 def memory(proc: Path = Path("/proc"), cgroups: Path = _CGROUPS) -> tuple[int | None, int | None]:
-    """The memory that this process may use, and what of it is available; None for what is unknown.
-
-    Args:
-        proc: Where Linux reports on processes.
-        cgroups: Where it reports on control groups, whose limits count.
-    """
+    """The bytes that this process may use, within limits of control groups, and that are free; None if unknown."""
     total, available = _system_memory(proc)
     for limit, used in _limits(proc, cgroups):
         total = limit if total is None else min(total, limit)
@@ -169,3 +163,106 @@ def _number(path: Path) -> int | None:
         return int(path.read_text())
     except (OSError, ValueError):
         return None
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where one piece after the other is worked on.
+
+    Args:
+        number: From 1.
+        cores: Its own, as the system numbers them; None if pieces have none of their own, or can't be held to them.
+        gpus: What ``CUDA_VISIBLE_DEVICES`` lists for it; empty for none, and None to leave that as it is.
+    """
+
+    number: int
+    cores: tuple[int, ...] | None
+    gpus: tuple[str, ...] | None
+
+    @property
+    def name(self) -> str:
+        """What to call it, such as ``cores 0-1, GPU 0``."""
+        parts = []
+        if self.cores is not None:
+            parts.append(f"core{'s' * (len(self.cores) > 1)} {in_ranges(self.cores)}")
+        if self.gpus:
+            parts.append(f"GPU{'s' * (len(self.gpus) > 1)} {', '.join(self.gpus)}")
+        return ", ".join(parts) or f"slot {self.number}"
+
+
+def slots_for(share: Share, machine: Machine, *, most: int) -> list[Slot]:
+    """As many slots as the machine has room for, from 1 to ``most``.
+
+    Raises:
+        GraphDoctorError: There is no room for one.
+    """
+    _check(share, machine)
+    count = most
+    cores = None
+    if share.cpus is not None:
+        cores = core_groups(machine.siblings, share.cpus)
+        count = min(count, len(cores))
+    if share.gpus and machine.gpus is not None:
+        count = min(count, len(machine.gpus) // share.gpus)
+    if share.memory_bytes and machine.available_bytes is not None:
+        # One piece may always begin: less may be needed than was asked for, and more may be available by then.
+        count = min(count, max(1, machine.available_bytes // share.memory_bytes))
+    gpus = machine.gpus or ()
+    return [
+        Slot(
+            number + 1,
+            None if cores is None or not machine.can_pin else cores[number],
+            gpus[number * share.gpus : (number + 1) * share.gpus],
+        )
+        for number in range(count)
+    ]
+
+
+def core_groups(siblings: Sequence[Sequence[int]], size: int) -> list[tuple[int, ...]]:
+    """Cores in groups of a size; first those that share no physical core with a group before them.
+
+    Args:
+        siblings: Cores, those of one physical core together, as they are in one group as far as that goes.
+        size: How many a group has.
+    """
+    cores = list(chain.from_iterable(siblings))
+    physical = {core: number for number, together in enumerate(siblings) for core in together}
+    groups = [tuple(cores[start : start + size]) for start in range(0, len(cores) - size + 1, size)]
+    apart: list[tuple[int, ...]] = []
+    beside: list[tuple[int, ...]] = []
+    used: set[int] = set()
+    for group in groups:
+        numbers = {physical[core] for core in group}
+        (beside if numbers & used else apart).append(group)
+        used |= numbers
+    return [tuple(sorted(group)) for group in (*apart, *beside)]
+
+
+def in_ranges(numbers: Sequence[int]) -> str:
+    """Numbers in short, such as ``0-2,5``, which is how Linux writes them."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def _check(share: Share, machine: Machine) -> None:
+    core_count = sum(map(len, machine.siblings))
+    if share.cpus is not None and share.cpus > core_count:
+        raise _no_room(counted(share.cpus, "core"), f"only {core_count}")
+    if share.gpus and machine.gpus is None:
+        raise GraphDoctorError(
+            "The number of GPUs on this machine is unknown, so none can be reserved.",
+            hint="Set CUDA_VISIBLE_DEVICES to those that may be used, such as 0,1.",
+        )
+    if share.gpus > len(machine.gpus or ()):
+        raise _no_room(counted(share.gpus, "GPU"), f"only {len(machine.gpus)}" if machine.gpus else "none")
+    if share.memory_bytes and machine.total_bytes is not None and share.memory_bytes > machine.total_bytes:
+        raise _no_room(f"{bytes_text(share.memory_bytes)} of memory", f"only {bytes_text(machine.total_bytes)}")
+
+
+def _no_room(wanted: str, found: str) -> GraphDoctorError:
+    return GraphDoctorError(f"Each piece needs {wanted}, but {found} can be used here.")

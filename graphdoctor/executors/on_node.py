@@ -16,11 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from graphdoctor.executors.keeper import Keepers
-from graphdoctor.executors.machine import GPU_VARIABLE, this_machine
-from graphdoctor.executors.slots import Slot, core_groups
-from graphdoctor.executors.work import Failed, Failure, Share, packed_attempt
-from graphdoctor.executors.workers import Workers
+from graphdoctor.executors.executor import Failed, Failure, Share, packed_attempt
+from graphdoctor.executors.machine import GPU_VARIABLE, Slot, core_groups, this_machine
+from graphdoctor.executors.supervisor import Supervisors
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ class Sent:
     """Work that was sent to a node.
 
     Args:
-        work: As for ``Engine.run``, and the next two.
+        work: As for ``Executor.run``, and the next two.
         share: What the cluster has reserved for each piece.
         attempts: How many processes may end over a piece.
     """
@@ -38,12 +36,7 @@ class Sent:
     attempts: int
 
     def packed_outcome(self, piece: object, on_begin: Callable[[str | None], None]) -> bytes:
-        """What ``packed_attempt`` gives for a piece.
-
-        Args:
-            piece: The piece.
-            on_begin: Called when it begins, with the name of what it has of the node.
-        """
+        """What ``packed_attempt`` gives for a piece; ``on_begin`` takes the name of what it has of the node."""
         if self.share is not None:
             with _slot(self.share) as slot:
                 return packed_attempt(lambda one: self._apart(one, slot, on_begin), piece)
@@ -51,13 +44,8 @@ class Sent:
         return packed_attempt(self.work, piece)
 
     def _apart(self, piece: object, slot: Slot, on_begin: Callable[[str | None], None]) -> object | Failure:
-        workers = Workers(
-            Keepers(self.work).hire, [piece], attempts=self.attempts, on_begin=lambda _, name: on_begin(name)
-        )
-        try:
-            (outcome,) = workers.outcomes([slot])
-        finally:
-            workers.end()
+        one = Supervisors(self.work, [piece], self.attempts, lambda _, name: on_begin(name), lambda: True)
+        (outcome,) = one.outcomes([slot])
         return outcome.failure if isinstance(outcome, Failed) else outcome.result
 
 
@@ -71,14 +59,10 @@ def _slot(share: Share) -> Iterator[Slot]:
 
 @contextlib.contextmanager
 def claimed_cores(count: int | None, folder: Path | None = None) -> Iterator[tuple[int, ...] | None]:
-    """Cores that nobody else who asks here has meanwhile.
-
-    Args:
-        count: How many; None for none.
-        folder: Where the locks are; None for one of this user's.
+    """So many cores that nobody else who asks here has meanwhile.
 
     Yields:
-        Their numbers; None if there are none left, or processes can't be held to cores.
+        Their numbers; None if there are none left, none are wanted, or processes can't be held to cores.
     """
     machine = this_machine()
     if count is None or not machine.can_pin:

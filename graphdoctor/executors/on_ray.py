@@ -1,7 +1,7 @@
 """Works on pieces on a Ray cluster, which places them, tries again when a worker or a node ends, and gives up.
 
-Comes in: an address. Goes out: an ``Engine``. The only module that imports ray, and only when it runs. Nodes run their
-own graphdoctor, which has to be of the same version: what comes back are its objects.
+Comes in: an address. Goes out: an ``Executor``. The only module that imports ray, and only when it runs. Nodes run
+their own graphdoctor, which has to be of the same version: what comes back are its objects.
 """
 
 from __future__ import annotations
@@ -22,11 +22,22 @@ from urllib.parse import urlsplit
 
 from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.executors.environment import Environment
+from graphdoctor.executors.choice import Environment
+from graphdoctor.executors.executor import (
+    ATTEMPTS,
+    Done,
+    Failed,
+    Failure,
+    OnBegin,
+    Outcome,
+    Piece,
+    Result,
+    Share,
+    unpacked,
+)
 from graphdoctor.executors.machine import cores
 from graphdoctor.executors.on_node import Sent
-from graphdoctor.executors.slots import counted, gibibytes
-from graphdoctor.executors.work import ATTEMPTS, Done, Failed, Failure, OnBegin, Outcome, Piece, Result, Share, unpacked
+from graphdoctor.facts.wording import bytes_text, counted
 
 _ANSWER_S = 5.0
 """How long a cluster may take to accept a connection."""
@@ -66,12 +77,12 @@ class OnRay:
 
     @property
     def jobs(self) -> int:
-        """See ``Engine.jobs``: what Ray runs isn't in this machine's processes."""
+        """See ``Executor.jobs``: what Ray runs isn't in this machine's processes."""
         return 1
 
     @property
     def elsewhere(self) -> str:
-        """See ``Engine.elsewhere``."""
+        """See ``Executor.elsewhere``."""
         return "a Ray cluster of this machine" if self.address is None else f"the Ray cluster at {self.address}"
 
     def run(
@@ -84,7 +95,7 @@ class OnRay:
         attempts: int = ATTEMPTS,
         on_begin: OnBegin | None = None,
     ) -> Iterator[Outcome[Result]]:
-        """See ``Engine.run``.
+        """See ``Executor.run``.
 
         A node reports that it begins a piece, so ``on_begin`` is called within a second after it does; if that report
         is lost with a node, before a result comes. The place is the node's address and what the piece has of it.
@@ -92,19 +103,15 @@ class OnRay:
         with self._cluster(share) as (ray, is_own):
             asked = {} if share is None else _asked(ray, share)
             there = ray.remote(_remote_work()).options(max_retries=_RETRIES, **asked)
-            folder = None if self._has_folder else str(Path.cwd())
-            sent = Sent(work, share, attempts)
-            pending = _Pending(ray, there, folder, sent, pieces, on_begin)
+            has_folder = self.runtime_env is not None and self.runtime_env.working_dir is not None
+            folder = None if has_folder else str(Path.cwd())
+            pending = _Pending(ray, there, folder, Sent(work, share, attempts), pieces, on_begin)
             try:
                 yield from pending.outcomes(at_once=self.at_once, ahead=ahead)
             finally:
                 # The end of an own connection ends what is at work through it.
                 if not is_own:
                     pending.cancel()
-
-    @property
-    def _has_folder(self) -> bool:
-        return self.runtime_env is not None and self.runtime_env.working_dir is not None
 
     @contextlib.contextmanager
     def _cluster(self, share: Share | None) -> Iterator[tuple[Any, bool]]:
@@ -145,7 +152,7 @@ class OnRay:
                 _begin_connection(ray, options)
         except Exception as error:
             hint = None if self.runtime_env is None else _ENVIRONMENT_HINT
-            raise GraphDoctorError(f"Can't use {self.elsewhere}: {_essence(error)}.", hint=hint) from error
+            raise GraphDoctorError(f"Can't use {self.elsewhere}: {error_summary(error)}.", hint=hint) from error
 
 
 def _begin_connection(ray: Any, options: dict[str, Any]) -> None:  # noqa: ANN401
@@ -207,16 +214,7 @@ def _no_answer(address: str, reason: str) -> GraphDoctorError:
 
 
 class _Pending:
-    """Pieces that were handed to Ray.
-
-    Args:
-        ray: The module.
-        there: The remote function.
-        folder: The working directory of the work; None for Ray's own.
-        sent: The work.
-        pieces: As for ``Engine.run``, and the next.
-        on_begin: Told when a piece begins, or None.
-    """
+    """Pieces that were handed to Ray, which calls ``there`` on a node, in ``folder`` or, for None, where it is."""
 
     def __init__(
         self,
@@ -300,7 +298,7 @@ class _Pending:
             is_environment = isinstance(error, self._ray.exceptions.RuntimeEnvSetupError)
             if is_environment and not self._has_succeeded:
                 raise GraphDoctorError(
-                    f"Ray can't set up the runtime environment: {_essence(error)}.", hint=_ENVIRONMENT_HINT
+                    f"Ray can't set up the runtime environment: {error_summary(error)}.", hint=_ENVIRONMENT_HINT
                 ) from error
             return Failed(index, _loss(self._ray, error))
         _check_version(version)
@@ -362,7 +360,7 @@ def _words(share: Share) -> str:
     if share.gpus:
         parts.append(counted(share.gpus, "GPU"))
     if share.memory_bytes:
-        parts.append(f"{gibibytes(share.memory_bytes)} of memory")
+        parts.append(f"{bytes_text(share.memory_bytes)} of memory")
     return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
 
 
@@ -387,11 +385,7 @@ def _beginnings(ray: Any) -> Any:  # noqa: ANN401
 
 
 def _remote_work() -> Callable[..., tuple[str | None, bytes]]:
-    """The function that Ray calls on a node.
-
-    Ray pickles a function of module level by name, which fails without a word of ours on a node without graphdoctor;
-    this one it pickles by its code.
-    """
+    """What Ray calls on a node: pickled by its code, as a node without graphdoctor couldn't find it by its name."""
 
     def work_there(
         version: str,
@@ -441,12 +435,12 @@ def _check_version(version: str | None) -> None:
 def _loss(ray: Any, error: Exception) -> Failure:  # noqa: ANN401
     if isinstance(error, ray.exceptions.RayTaskError):
         # Outside the work: what it needs can't be imported there.
-        return Failure("lost", f"its node can't work on it: {_essence(error)}")
+        return Failure("lost", f"its node can't work on it: {error_summary(error)}")
     is_memory = isinstance(error, ray.exceptions.OutOfMemoryError)
-    return Failure("memory" if is_memory else "lost", f"Ray gave it up: {_essence(error)}")
+    return Failure("memory" if is_memory else "lost", f"Ray gave it up: {error_summary(error)}")
 
 
-def _essence(error: Exception) -> str:
+def error_summary(error: Exception) -> str:
     """The line of an error of Ray's that says what is wrong: the last one where it is a traceback of a node's."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     return lines[-1 if any(line.startswith('File "') for line in lines) else 0].rstrip(".")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from graphdoctor.executors.work import Done, Engine, Outcome
+from graphdoctor.executors.executor import Done, Executor, Outcome
 from graphdoctor.facts.record_kinds import UNSHOWN_KINDS
 from graphdoctor.trace.grammar import LogDamage, Record, is_header, read_records
 from graphdoctor.trace.storage.compression import CutStreamError
@@ -61,25 +61,25 @@ class ChunkRecords:
     damage: LogDamage
 
 
-def records_of(log: LogFile, kinds: frozenset[str], damage: LogDamage, engine: Engine) -> Iterator[Record]:
+def records_of(log: LogFile, kinds: frozenset[str], damage: LogDamage, executor: Executor) -> Iterator[Record]:
     """The records of a log, as ``read_records`` gives them.
 
     Args:
         log: The log.
         kinds: Which records to keep.
         damage: Updated with what couldn't be read; complete when all records have been taken.
-        engine: Reads the parts of a large log if it works in several processes of this machine.
+        executor: Reads the parts of a large log if it works in several processes of this machine.
     """
     # Finding where to cut a log that lies elsewhere takes a request for each part.
     is_near = log.is_seekable and not log.is_remote
-    is_cut = engine.jobs > 1 and is_near and (log.size_bytes or 0) >= _LEAST_BYTES
+    is_cut = executor.jobs > 1 and is_near and (log.size_bytes or 0) >= _LEAST_BYTES
     starts = list(_starts(log, _CHUNK_BYTES)) if is_cut else [0]
     if len(starts) == 1:
         with log.open() as lines:
             yield from read_records(lines, kinds.__contains__, damage)
         return
     chunks = [Chunk(log, start, end, kinds) for start, end in zip(starts, [*starts[1:], None], strict=True)]
-    for index, outcome in enumerate(_in_order(engine.run(read_chunk, chunks, ahead=_AHEAD))):
+    for index, outcome in enumerate(_in_order(executor.run(read_chunk, chunks, ahead=_AHEAD))):
         # What a process couldn't do, such as for want of memory, this one does.
         found = outcome.result if isinstance(outcome, Done) else read_chunk(chunks[index])
         yield from found.records

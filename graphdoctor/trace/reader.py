@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.executors.executor import Executor
 from graphdoctor.executors.local import ALONE
-from graphdoctor.executors.work import Engine
 from graphdoctor.facts.base import InvalidFactError
 from graphdoctor.facts.coverage import Coverage
 from graphdoctor.facts.fixes import Treatment
@@ -51,7 +51,7 @@ from graphdoctor.trace.watched import call_watch
 
 
 def read_recording(
-    location: Location, *, guards: bool = False, picture: bool = False, engine: Engine = ALONE
+    location: Location, *, guards: bool = False, picture: bool = False, executor: Executor = ALONE
 ) -> Recording:
     """Read what was recorded.
 
@@ -59,25 +59,25 @@ def read_recording(
         location: A recording's folder, one with trace logs, or a log file, on this machine or elsewhere.
         guards: Read the guards too, which can be most of a log.
         picture: Read what only the picture of a run shows too, which takes all of a log.
-        engine: Reads large logs; by default, this process does.
+        executor: Reads large logs; by default, this process does.
 
     Raises:
         GraphDoctorError: There is no recording there, or it is from another version of graphdoctor.
     """
-    return read_wanted(location, Wanted(guards=guards, picture=picture), engine)
+    return read_wanted(location, Wanted(guards=guards, picture=picture), executor)
 
 
-def read_wanted(location: Location, wanted: Wanted, engine: Engine = ALONE) -> Recording:
+def read_wanted(location: Location, wanted: Wanted, executor: Executor = ALONE) -> Recording:
     """As ``read_recording``.
 
     Args:
         location: A recording's folder, one with trace logs, or a log file, on this machine or elsewhere.
         wanted: What to read beside what every recording needs.
-        engine: Reads large logs; by default, this process does.
+        executor: Reads large logs; by default, this process does.
     """
     folder = open_folder(location)
     with other_version(location):
-        return _with_trials(read_folder(folder, wanted, engine), folder)
+        return _with_trials(read_folder(folder, wanted, executor), folder)
 
 
 @contextmanager
@@ -97,13 +97,13 @@ def other_version(location: Location) -> Iterator[None]:
         ) from error
 
 
-def read_folder(folder: RecordingFolder, wanted: Wanted, engine: Engine = ALONE) -> Recording:
+def read_folder(folder: RecordingFolder, wanted: Wanted, executor: Executor = ALONE) -> Recording:
     """Read the files of a recording, or of one of its ranks.
 
     Args:
         folder: The files; see ``ranks.py`` for those of a rank.
         wanted: What to read beside what every recording needs.
-        engine: Reads large logs; by default, this process does.
+        executor: Reads large logs; by default, this process does.
 
     Raises:
         InvalidFactError: Something that graphdoctor wrote doesn't fit this version.
@@ -117,7 +117,7 @@ def read_folder(folder: RecordingFolder, wanted: Wanted, engine: Engine = ALONE)
     else:
         # No log at all means one process, in which torch wrote nothing.
         processes = find_processes(folder.logs, main_pid=main_pid) or [ProcessLogs((), main_pid, None)]
-    contents = read_logs(processes, lambda: wanted.first_section(environment), engine)
+    contents = read_logs(processes, lambda: wanted.first_section(environment), executor)
     _name_torch(contents)
     run = _run_facts(folder)
     parts = list(_parts(contents, run, main_pid, is_ours=bool(folder.meta)))

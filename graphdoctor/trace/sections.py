@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from graphdoctor.executors.work import Engine
+from graphdoctor.executors.executor import Executor
 from graphdoctor.facts.recording import Environment
 from graphdoctor.probe.wire import ARTIFACT_PREFIX
 from graphdoctor.trace.beginning import Beginning, has_lost_event
@@ -170,13 +170,13 @@ class Wanted:
         return section
 
 
-def read_logs(processes: Iterable[ProcessLogs], new_section: Callable[[], Section], engine: Engine) -> LogContents:
+def read_logs(processes: Iterable[ProcessLogs], new_section: Callable[[], Section], executor: Executor) -> LogContents:
     """Read all logs, each once.
 
     Args:
         processes: The main one first.
         new_section: Makes the first section of a process.
-        engine: Reads large logs.
+        executor: Reads large logs.
     """
     contents = LogContents([ProcessSections(process, [new_section()]) for process in processes])
     takers: dict[LogFile, list[ProcessSections]] = {}
@@ -184,7 +184,7 @@ def read_logs(processes: Iterable[ProcessLogs], new_section: Callable[[], Sectio
         for log in taken.process.logs:
             takers.setdefault(log, []).append(taken)
     for log, of_log in takers.items():
-        _read_log(log, _LogTakers(log, of_log, contents, new_section), contents, engine)
+        _read_log(log, _LogTakers(log, of_log, contents, new_section), contents, executor)
     return contents
 
 
@@ -246,11 +246,11 @@ class _LogTakers:
             taken.beginning.is_forked = True
 
 
-def _read_log(log: LogFile, takers: _LogTakers, into: LogContents, engine: Engine) -> None:
+def _read_log(log: LogFile, takers: _LogTakers, into: LogContents, executor: Executor) -> None:
     into.damage.is_last_broken = False
     taken: ProcessSections | None = takers.first
     takers.first.beginning.has_lost_event |= has_lost_event(log)
-    for record in records_of(log, takers.first.sections[0].kinds, into.damage, engine):
+    for record in records_of(log, takers.first.sections[0].kinds, into.damage, executor):
         taken = takers.of(record)
         if taken is None:
             continue

@@ -305,7 +305,7 @@ def test_bench_and_fix_and_export_fill_their_columns(folder):
         (("model.py", "--shard", "9/8"), "--shard 9/8 isn't a part of a survey."),
         (("model.py", "--only", "a"), "--only has no effect without --from."),
         (("--bench",), "--bench has no effect without a list."),
-        (("model.py", "--on", "spark"), "--on spark names no engine."),
+        (("model.py", "--on", "spark"), "--on spark names no executor."),
         (("model.py", "-o", "table.pdf"), "The ending of table.pdf isn't that of a format for a survey."),
         (("model.py", "-o", "a.json", "-o", "./a.json"), "a.json is named twice."),
         (("none.parquet",), "none.parquet"),

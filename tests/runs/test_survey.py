@@ -17,7 +17,7 @@ from graphdoctor.commands.work.survey_piece import Measuring, PieceResult, finge
 from graphdoctor.commands.work.survey_plan import SurveyAsked
 from graphdoctor.commands.work.survey_store import ROWS_FILE, file_digest
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.executors.work import Done, Failed, Failure, Share
+from graphdoctor.executors.executor import Done, Failed, Failure, Share
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.trials.launch.store import store_of
 from tests.survey_reports import row
@@ -27,7 +27,7 @@ NAMES = ("a", "b", "c")
 
 @dataclass
 class Answers:
-    """An engine that answers by a function."""
+    """An executor that answers by a function."""
 
     answer: Callable[[str, int], object]
     jobs: int = 2
@@ -76,7 +76,7 @@ def _here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def _run(answer, *, names=NAMES, resume=False, looks=None, engine=None, retries=1, shard=None, **measured):
+def _run(answer, *, names=NAMES, resume=False, looks=None, executor=None, retries=1, shard=None, **measured):
     asked = SurveyAsked(
         "mine",
         [ListedTargets(target=f"{name}.py", name=name) for name in names],
@@ -86,8 +86,8 @@ def _run(answer, *, names=NAMES, resume=False, looks=None, engine=None, retries=
         Measuring(**measured),
         shard=shard,
     )
-    engine = engine or Answers(answer)
-    working = Working(engine, Share(None), retries=retries, resume=resume)
+    executor = executor or Answers(answer)
+    working = Working(executor, Share(None), retries=retries, resume=resume)
     return run_survey(asked, Settings(), working, looks or Looks(), lambda _: None)
 
 
@@ -125,15 +125,15 @@ def test_a_piece_that_fails_again_is_not_flaky():
 
 @pytest.mark.parametrize("status", ["no_inputs", "load_failed", "skipped", "not_compiled"])
 def test_what_the_program_decides_is_not_run_again(status):
-    engine = Answers(lambda *_: {"status": status})
-    _run(None, engine=engine)
-    assert engine.worked == list(NAMES)
+    executor = Answers(lambda *_: {"status": status})
+    _run(None, executor=executor)
+    assert executor.worked == list(NAMES)
 
 
 def test_without_retries_each_piece_runs_once():
-    engine = Answers(lambda *_: {"status": "crashed"})
-    assert _run(None, engine=engine, retries=0).report.rows[0].attempts == 1
-    assert engine.worked == list(NAMES)
+    executor = Answers(lambda *_: {"status": "crashed"})
+    assert _run(None, executor=executor, retries=0).report.rows[0].attempts == 1
+    assert executor.worked == list(NAMES)
 
 
 def test_a_piece_that_nothing_comes_back_of_is_lost_and_costs_no_other():
@@ -152,9 +152,9 @@ def test_an_interrupted_survey_keeps_what_was_finished_and_goes_on():
     found = _run(answer)
     assert found.is_interrupted
     assert (_statuses(found.report), found.report.planned) == ({"a": "ok"}, 3)
-    engine = Answers(lambda *_: {"status": "ok"})
-    again = _run(None, engine=engine, resume=True)
-    assert engine.worked == ["b", "c"]
+    executor = Answers(lambda *_: {"status": "ok"})
+    again = _run(None, executor=executor, resume=True)
+    assert executor.worked == ["b", "c"]
     assert (again.folder, again.report.kept) == (found.folder, 1)
     assert _statuses(again.report) == dict.fromkeys(NAMES, "ok")
 
@@ -164,19 +164,19 @@ def test_half_a_line_is_a_piece_that_is_missing():
     rows = folder / ROWS_FILE
     rows.write_bytes(rows.read_bytes()[:-20])
     assert _statuses(report_of(folder)) == {"a": "ok", "b": "ok"}
-    engine = Answers(lambda *_: {"status": "ok"})
-    _run(None, engine=engine, resume=True)
-    assert engine.worked == ["c"]
+    executor = Answers(lambda *_: {"status": "ok"})
+    _run(None, executor=executor, resume=True)
+    assert executor.worked == ["c"]
     assert _statuses(report_of(folder)) == dict.fromkeys(NAMES, "ok")
 
 
 def test_resume_runs_what_would_come_out_otherwise():
     _run(lambda *_: {"status": "ok"})
-    engine = Answers(lambda *_: {"status": "ok"})
-    _run(None, engine=engine, resume=True, names=("a", "d"))
-    assert engine.worked == ["d"]
-    _run(None, engine=engine, resume=True, names=("a", "d"), bench=True)
-    assert engine.worked == ["d", "a", "d"]
+    executor = Answers(lambda *_: {"status": "ok"})
+    _run(None, executor=executor, resume=True, names=("a", "d"))
+    assert executor.worked == ["d"]
+    _run(None, executor=executor, resume=True, names=("a", "d"), bench=True)
+    assert executor.worked == ["d", "a", "d"]
 
 
 def test_resume_runs_a_piece_whose_file_changed(tmp_path):
@@ -189,30 +189,30 @@ def test_resume_runs_a_piece_whose_file_changed(tmp_path):
                 result = outcome.result
                 yield Done(outcome.index, PieceResult(result.row, result.plan, files={"net.py": file_digest(path)}))
 
-    _run(None, engine=WithFiles(lambda *_: {"status": "ok"}), names=("a",))
-    engine = Answers(lambda *_: {"status": "ok"})
-    _run(None, engine=engine, names=("a",), resume=True)
-    assert engine.worked == []
+    _run(None, executor=WithFiles(lambda *_: {"status": "ok"}), names=("a",))
+    executor = Answers(lambda *_: {"status": "ok"})
+    _run(None, executor=executor, names=("a",), resume=True)
+    assert executor.worked == []
     path.write_text("two")
-    _run(None, engine=engine, names=("a",), resume=True)
-    assert engine.worked == ["a"]
+    _run(None, executor=executor, names=("a",), resume=True)
+    assert executor.worked == ["a"]
 
 
 @pytest.mark.parametrize(("status", "worked"), [("timeout", True), ("out_of_memory", True), ("wrong", False)])
 def test_resume_with_another_limit_runs_what_reached_it(status, worked):
     _run(lambda *_: {"status": status}, names=("a",), retries=0, timeout_s=5.0)
-    engine = Answers(lambda *_: {"status": "ok"})
-    _run(None, engine=engine, names=("a",), resume=True, timeout_s=5.0)
-    assert engine.worked == []
-    _run(None, engine=engine, names=("a",), resume=True, timeout_s=50.0)
-    assert bool(engine.worked) is worked
+    executor = Answers(lambda *_: {"status": "ok"})
+    _run(None, executor=executor, names=("a",), resume=True, timeout_s=5.0)
+    assert executor.worked == []
+    _run(None, executor=executor, names=("a",), resume=True, timeout_s=50.0)
+    assert bool(executor.worked) is worked
 
 
 def test_resume_runs_what_was_lost():
     _run(lambda *_: Failure("lost", "the node ended"), names=("a",), retries=0)
-    engine = Answers(lambda *_: {"status": "ok"})
-    _run(None, engine=engine, names=("a",), resume=True)
-    assert engine.worked == ["a"]
+    executor = Answers(lambda *_: {"status": "ok"})
+    _run(None, executor=executor, names=("a",), resume=True)
+    assert executor.worked == ["a"]
 
 
 def test_nothing_to_resume_is_a_sentence():
@@ -223,9 +223,9 @@ def test_nothing_to_resume_is_a_sentence():
 def test_a_shard_goes_on_with_its_own_rows():
     first = _run(lambda *_: {"status": "ok"}, shard=(1, 2))
     other = _run(lambda *_: {"status": "ok"}, shard=(2, 2))
-    engine = Answers(lambda *_: {"status": "ok"})
-    again = _run(None, engine=engine, shard=(1, 2), resume=True)
-    assert (engine.worked, again.folder) == ([], first.folder)
+    executor = Answers(lambda *_: {"status": "ok"})
+    again = _run(None, executor=executor, shard=(1, 2), resume=True)
+    assert (executor.worked, again.folder) == ([], first.folder)
     assert _statuses(again.report) == {"a": "ok", "c": "ok"}
     assert _statuses(report_of(other.folder)) == {"b": "ok"}
     with pytest.raises(GraphDoctorError, match="There is no shard 1/3 of survey 'mine' to resume"):

@@ -14,12 +14,12 @@ from graphdoctor.commands.settings.survey_file import ListedTargets
 from graphdoctor.commands.work.survey import Working, run_survey
 from graphdoctor.commands.work.survey_piece import Measuring
 from graphdoctor.commands.work.survey_plan import SurveyAsked
+from graphdoctor.executors.executor import Share
 from graphdoctor.executors.local import Local
 from graphdoctor.executors.on_ray import OnRay
-from graphdoctor.executors.work import Share
 from graphdoctor.facts.spec import RunSpec
 from tests.cli.test_survey import BREAKS, EAGER_FAILS, GOOD, HELPER, SHARES
-from tests.engine.ports import free_port
+from tests.executors.ports import free_port
 from tests.runs.test_survey import Looks
 
 pytestmark = [
@@ -89,8 +89,8 @@ def test_a_killed_node_changes_nothing_of_the_table(cluster, client_port, tmp_pa
     targets.append(ListedTargets(target="none.py", name="none"))
     asked = SurveyAsked("table", targets, (), RunSpec(), None, Measuring(timeout_s=300.0))
 
-    def surveyed(engine, looks):
-        working = Working(engine, Share(1), retries=0)
+    def surveyed(executor, looks):
+        working = Working(executor, Share(1), retries=0)
         return run_survey(asked, Settings(), working, looks, lambda _: None).report
 
     here = surveyed(Local(1), Looks())

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from graphdoctor.executors.executor import Done, Failed, Failure
 from graphdoctor.executors.local import Local
-from graphdoctor.executors.work import Done, Failed, Failure
 from graphdoctor.facts.recording import Environment
 from graphdoctor.trace import chunks
 from graphdoctor.trace.chunks import read_chunk, records_of
@@ -39,9 +39,9 @@ class Here:
                 yield Done(index, work(pieces[index]))
 
 
-def read(path: Path, engine: Any, *, kinds: frozenset[str] = KINDS) -> tuple[list[Record], LogDamage]:
+def read(path: Path, executor: Any, *, kinds: frozenset[str] = KINDS) -> tuple[list[Record], LogDamage]:
     damage = LogDamage()
-    found = list(records_of(local_log(path), kinds, damage, engine))
+    found = list(records_of(local_log(path), kinds, damage, executor))
     return found, damage
 
 
@@ -120,7 +120,7 @@ def test_a_recording_is_the_same_with_several_jobs(cut: None, monkeypatch: pytes
     for name in ("print_in_helper", "print_in_helper.bare"):
         path = RECORDINGS / "2.13.0" / name
         alone = read_recording(path, guards=True, picture=True)
-        assert read_recording(path, guards=True, picture=True, engine=Local(2)) == alone
+        assert read_recording(path, guards=True, picture=True, executor=Local(2)) == alone
 
 
 def test_a_log_that_is_small_or_compressed_is_not_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +155,7 @@ def test_settings_of_torch_stay_in_the_process_that_read_them(cut: None, monkeyp
     monkeypatch.setattr(chunks, "_CHUNK_BYTES", 20_000)
     log = RECORDINGS / "2.13.0" / "print_in_helper.bare" / "dedicated_log_torch_trace_recorded.log"
     size = [
-        sum(len(record.payload or str(record.value)) for record in read(log, engine)[0] if "metrics" in record.kind)
-        for engine in (Local(1), Here())
+        sum(len(record.payload or str(record.value)) for record in read(log, executor)[0] if "metrics" in record.kind)
+        for executor in (Local(1), Here())
     ]
     assert size[1] * 5 < size[0]

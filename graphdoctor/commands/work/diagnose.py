@@ -13,7 +13,7 @@ from graphdoctor.errors import GraphDoctorError
 if TYPE_CHECKING:
     from graphdoctor.commands.settings import Settings
     from graphdoctor.commands.work.named import Place
-    from graphdoctor.executors.work import Engine
+    from graphdoctor.executors.executor import Executor
     from graphdoctor.facts.diagnosis import Diagnosis
     from graphdoctor.facts.kernels import KernelShare
     from graphdoctor.facts.picture import Picture
@@ -147,7 +147,7 @@ def diagnose_recording(
     root: Path | None = None,
     eager_kernels: KernelShare | None = None,
     rank: int | None = None,
-    engine: Engine | None = None,
+    executor: Executor | None = None,
 ) -> Result:
     """Read a recording or a trace log, with all that is needed, and say what it means.
 
@@ -158,7 +158,7 @@ def diagnose_recording(
         root: Paths under it are shown relative to it; the working directory by default.
         eager_kernels: Kernels of the same call in eager mode, to compare with; None for none.
         rank: Read this rank alone; None for all processes.
-        engine: Reads large logs, on this machine; None for this process.
+        executor: Reads large logs, on this machine; None for this process.
 
     Raises:
         GraphDoctorError: There is no such rank.
@@ -169,10 +169,10 @@ def diagnose_recording(
     from graphdoctor.rules.diagnosis.diagnose import diagnose
     from graphdoctor.trace.sections import Wanted
 
-    root, engine = root or Path.cwd(), engine or ALONE
+    root, executor = root or Path.cwd(), executor or ALONE
     is_cut = needs.is_page and needs.stages is None and (bool(needs.compile_ids) or _is_large(recording, rank))
     has_picture = (needs.picture or needs.stages is not None) and not is_cut
-    found = _read(recording, rank, Wanted(guards=needs.guards, picture=has_picture), engine)
+    found = _read(recording, rank, Wanted(guards=needs.guards, picture=has_picture), executor)
     found = found.model_copy(update={"eager_kernels": eager_kernels})
     diagnosis = diagnose(found, RULES, root=root, version=__version__, selection=selection)
     if needs.stages is not None:
@@ -181,7 +181,7 @@ def diagnose_recording(
     if needs.is_page:
         shown = _shown(diagnosis, needs.compile_ids)
         if is_cut:
-            picture = _details(recording, rank, needs, shown, engine)
+            picture = _details(recording, rank, needs, shown, executor)
         if picture is not None and len(shown) < len(diagnosis.compiles):
             picture = picture.model_copy(update={"shown": shown})
     return Result(diagnosis, picture)
@@ -207,14 +207,14 @@ def _shown(diagnosis: Diagnosis, asked: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _details(
-    location: Location, rank: int | None, needs: Needs, shown: tuple[str, ...], engine: Engine
+    location: Location, rank: int | None, needs: Needs, shown: tuple[str, ...], executor: Executor
 ) -> Picture | None:
     """The picture of a large log: it is read again for the compiles that are shown."""
     from graphdoctor.trace.details import Details
     from graphdoctor.trace.sections import Wanted
 
     details = Details(needs.compile_ids or shown, most_bytes=None if needs.compile_ids else _MOST_BYTES)
-    return _read(location, rank, Wanted(picture=True, details=details), engine).picture
+    return _read(location, rank, Wanted(picture=True, details=details), executor).picture
 
 
 def _is_large(location: Location, rank: int | None) -> bool:
@@ -232,13 +232,13 @@ def _folder(location: Location, rank: int | None) -> RecordingFolder:
     return only_rank(ranks_at(location), rank).folder
 
 
-def _read(location: Location, rank: int | None, wanted: Wanted, engine: Engine) -> Recording:
+def _read(location: Location, rank: int | None, wanted: Wanted, executor: Executor) -> Recording:
     from graphdoctor.trace.reader import other_version, read_folder, read_wanted
 
     if rank is None:
-        return read_wanted(location, wanted, engine)
+        return read_wanted(location, wanted, executor)
     with other_version(location):
-        return read_folder(_folder(location, rank), wanted, engine)
+        return read_folder(_folder(location, rank), wanted, executor)
 
 
 def _stages(recording: Recording, asked: StagesAsked, root: Path) -> tuple[GraphStages, ...]:
@@ -260,42 +260,42 @@ def _chosen(found: tuple[GraphStages, ...], asked: StagesAsked) -> tuple[GraphSt
     return selected(found, stages=asked.stages, compile_ids=asked.compile_ids)
 
 
-def diagnose_on(engine: Engine, pieces: Sequence[RecordingPiece]) -> list[Result]:
-    """Read and diagnose recordings where an engine does that.
+def diagnose_on(executor: Executor, pieces: Sequence[RecordingPiece]) -> list[Result]:
+    """Read and diagnose recordings where an executor does that.
 
     Args:
-        engine: Reads several side by side, and one in parts.
+        executor: Reads several side by side, and one in parts.
         pieces: Which ones.
 
     Raises:
         GraphDoctorError: One can't be read.
     """
-    from graphdoctor.executors.work import Done
+    from graphdoctor.executors.executor import Done
 
-    if engine.elsewhere is None and len(pieces) == 1:
-        return [diagnose_piece(pieces[0], engine)]
+    if executor.elsewhere is None and len(pieces) == 1:
+        return [diagnose_piece(pieces[0], executor)]
     found: dict[int, Result] = {}
-    for outcome in engine.run(diagnose_piece, pieces):
+    for outcome in executor.run(diagnose_piece, pieces):
         if isinstance(outcome, Done):
             found[outcome.index] = outcome.result
-        elif engine.elsewhere is None:
+        elif executor.elsewhere is None:
             # As if there had been one process: it may succeed, and raises what is wrong.
             found[outcome.index] = diagnose_piece(pieces[outcome.index])
         else:
-            where = f"{pieces[outcome.index].location} couldn't be read on {engine.elsewhere}"
+            where = f"{pieces[outcome.index].location} couldn't be read on {executor.elsewhere}"
             raise GraphDoctorError(f"{where}: {outcome.failure.reason.rstrip('.')}.")
     return [found[index] for index in range(len(pieces))]
 
 
-def diagnose_piece(piece: RecordingPiece, engine: Engine | None = None) -> Result:
+def diagnose_piece(piece: RecordingPiece, executor: Executor | None = None) -> Result:
     """Read and diagnose one recording; a pure function of its piece.
 
     Args:
         piece: Which one.
-        engine: Reads large logs, on this machine; None for this process.
+        executor: Reads large logs, on this machine; None for this process.
     """
     return diagnose_recording(
-        piece.location, piece.selection, piece.needs, root=piece.root, rank=piece.rank, engine=engine
+        piece.location, piece.selection, piece.needs, root=piece.root, rank=piece.rank, executor=executor
     )
 
 
@@ -304,7 +304,7 @@ def diagnose_place(
     selection: Selection | None = None,
     needs: Needs = Needs(),
     *,
-    engine: Engine,
+    executor: Executor,
     rank: int | None = None,
 ) -> Result:
     """The diagnosis of whatever an argument names.
@@ -313,7 +313,7 @@ def diagnose_place(
         place: What ``place_named`` gave.
         selection: Which findings to show; None for all.
         needs: What the result must hold.
-        engine: Reads logs.
+        executor: Reads logs.
         rank: Read this rank alone; None where there are no ranks.
 
     Raises:
@@ -322,7 +322,7 @@ def diagnose_place(
     from graphdoctor.facts.result import Result
 
     if place.kind != "document":
-        (result,) = diagnose_on(engine, [RecordingPiece(place.location, Path.cwd(), selection, needs, rank)])
+        (result,) = diagnose_on(executor, [RecordingPiece(place.location, Path.cwd(), selection, needs, rank)])
         return result
     if rank is not None:
         raise GraphDoctorError(f"{place.location} is a JSON document, which has no ranks.", hint="Leave out --rank.")
@@ -341,13 +341,13 @@ def diagnose_place(
     return Result(diagnosis if selection is None else _selected(diagnosis, selection))
 
 
-def diagnoses_to_compare(places: Sequence[Place], ranks: Sequence[int | None], engine: Engine) -> list[Diagnosis]:
+def diagnoses_to_compare(places: Sequence[Place], ranks: Sequence[int | None], executor: Executor) -> list[Diagnosis]:
     """The diagnosis of each place, with all of its findings.
 
     Args:
         places: What to compare.
         ranks: The rank to read of each; None where there are no ranks.
-        engine: Reads logs.
+        executor: Reads logs.
 
     Paths are as seen from where each recording was made, so that two checkouts of one project name files alike.
 
@@ -360,7 +360,7 @@ def diagnoses_to_compare(places: Sequence[Place], ranks: Sequence[int | None], e
     sides = list(zip(places, ranks, strict=True))
     read = [(place, rank) for place, rank in sides if place not in documents]
     pieces = [RecordingPiece(place.location, place.root or Path.cwd(), None, needs, rank) for place, rank in read]
-    results = dict(zip(read, diagnose_on(engine, pieces), strict=True))
+    results = dict(zip(read, diagnose_on(executor, pieces), strict=True))
     return [documents[place] if place in documents else results[place, rank].diagnosis for place, rank in sides]
 
 

@@ -1,4 +1,4 @@
-"""Recordings of several ranks: each is read and diagnosed by itself, on an engine, and all are put side by side."""
+"""Recordings of several ranks: each is read and diagnosed by itself, on an executor, and all are put side by side."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
 
 if TYPE_CHECKING:
-    from graphdoctor.executors.work import Engine
+    from graphdoctor.executors.executor import Executor
     from graphdoctor.facts.job import Divergence, Job, RankReport
     from graphdoctor.rules.diagnosis.selection import Selection
     from graphdoctor.trace.ranks import RankFolder
@@ -135,7 +135,7 @@ def read_texts(piece: TextPiece) -> tuple[str, str]:
 def job_report(
     location: Location,
     ranks: tuple[RankFolder, ...],
-    engine: Engine,
+    executor: Executor,
     selection: Selection | None = None,
     *,
     root: Path | None = None,
@@ -145,14 +145,14 @@ def job_report(
     Args:
         location: The recording.
         ranks: What ``ranks_at`` gave: at least two.
-        engine: Reads them.
+        executor: Reads them.
         selection: Which findings to show; None for all.
         root: Paths under it are shown relative to it; the working directory by default.
 
     Raises:
         GraphDoctorError: No rank could be read.
     """
-    from graphdoctor.executors.work import Done
+    from graphdoctor.executors.executor import Done
     from graphdoctor.facts.recording import CaptureGap, TargetInfo
     from graphdoctor.facts.run import ProbeExit
     from graphdoctor.facts.stack import relative
@@ -163,7 +163,7 @@ def job_report(
     pieces = [RankPiece(files, root or Path.cwd(), selection, location) for files in ranks]
     reports: list[RankReport] = []
     gaps: dict[int, CaptureGap] = {}
-    for outcome in engine.run(read_rank, pieces):
+    for outcome in executor.run(read_rank, pieces):
         if isinstance(outcome, Done):
             reports.append(outcome.result)
         else:
@@ -189,13 +189,13 @@ def job_report(
     found = finding_of_job(job)
     is_shown = found is not None and (selection is None or selection.keeps(found))
     findings = (found, *job.findings) if found is not None and is_shown else job.findings
-    with_texts = _with_texts(job, divergence, ranks, engine)
+    with_texts = _with_texts(job, divergence, ranks, executor)
     return job.model_copy(update={"first_divergence": with_texts, "findings": findings})
 
 
-def _with_texts(job: Job, divergence: Divergence, ranks: tuple[RankFolder, ...], engine: Engine) -> Divergence:
+def _with_texts(job: Job, divergence: Divergence, ranks: tuple[RankFolder, ...], executor: Executor) -> Divergence:
     """A divergence with the lines that differ, for which the logs of one rank of each group are read again."""
-    from graphdoctor.executors.work import Done
+    from graphdoctor.executors.executor import Done
     from graphdoctor.studies.ranks.agreement import needs_texts, with_texts
 
     if not needs_texts(divergence):
@@ -206,7 +206,7 @@ def _with_texts(job: Job, divergence: Divergence, ranks: tuple[RankFolder, ...],
     files = {found.rank: found for found in ranks}
     pieces = [TextPiece(files[value.ranks[0]], ids[value.ranks[0]] or "") for value in divergence.values]
     found: dict[int, tuple[str, str]] = {}
-    for outcome in engine.run(read_texts, pieces):
+    for outcome in executor.run(read_texts, pieces):
         if not isinstance(outcome, Done):
             return divergence
         found[outcome.index] = outcome.result

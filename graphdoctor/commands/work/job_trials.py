@@ -18,7 +18,7 @@ from graphdoctor.trials.launch.child import interpreter
 from graphdoctor.trials.launch.script import Script, run_script
 
 if TYPE_CHECKING:
-    from graphdoctor.executors.work import Engine
+    from graphdoctor.executors.executor import Executor
     from graphdoctor.facts.job import Job, JobFinding
 
 UNTOUCHED = RunChange(settings=[], compile_inside_ddp=False)
@@ -227,7 +227,7 @@ def _difference(one: Job, other: Job) -> float | None:
 
 
 def runner(
-    script: Script, recording: Path, *, python: str | None, timeout_s: float, engine: Engine
+    script: Script, recording: Path, *, python: str | None, timeout_s: float, executor: Executor
 ) -> Callable[[RunChange, str], Ran]:
     """What runs the script again, in the folder of the first recording.
 
@@ -236,7 +236,7 @@ def runner(
         recording: The recording that the findings are of.
         python: The interpreter asked for, or None for ours.
         timeout_s: Seconds until a run is stopped: ranks that disagree can wait for each other forever.
-        engine: Reads the ranks.
+        executor: Reads the ranks.
     """
     from graphdoctor.commands.work.job import job_report, ranks_at
     from graphdoctor.errors import GraphDoctorError
@@ -248,7 +248,7 @@ def runner(
         ended = run_script(script, folder, python=interpreter(python), timeout_s=timeout_s, apart=apart, change=change)
         try:
             ranks = ranks_at(folder)
-            return Ran(ended.status, job_report(folder, ranks, engine) if len(ranks) > 1 else None, ended.reason)
+            return Ran(ended.status, job_report(folder, ranks, executor) if len(ranks) > 1 else None, ended.reason)
         except GraphDoctorError:
             return Ran(ended.status, None, ended.reason)
 

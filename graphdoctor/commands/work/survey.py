@@ -1,4 +1,4 @@
-"""Runs a survey: pieces that are missing go to an engine, and what comes back is kept at once."""
+"""Runs a survey: pieces that are missing go to an executor, and what comes back is kept at once."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from graphdoctor.commands.work.survey_piece import PieceResult, SurveyPiece, fin
 from graphdoctor.commands.work.survey_plan import Plan, SurveyAsked, plan_survey
 from graphdoctor.commands.work.survey_store import SURVEY_FILE, KeptRow, SurveyStore, described, kept_rows
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.executors.work import Done, Failure, Outcome, Share
+from graphdoctor.executors.executor import Done, Failure, Outcome, Share
 from graphdoctor.facts.survey import SurveyReport, SurveyRow, SurveyStatus, SurveyVariant
 from graphdoctor.studies.survey.summary import summarize
 from graphdoctor.trials.launch.store import NewRecording, store_of
 
 if TYPE_CHECKING:
     from graphdoctor.commands.settings import Settings
-    from graphdoctor.executors.work import Engine
+    from graphdoctor.executors.executor import Executor
     from graphdoctor.facts.result import Result
 
 _TRIED_AGAIN: frozenset[SurveyStatus] = frozenset(
@@ -56,7 +56,7 @@ class Working:
     """How pieces are worked on.
 
     Args:
-        engine: What works on them.
+        executor: What works on them.
         share: What each has for itself; GPUs only if there are any to share.
         are_gpus_shared: Each piece has the GPUs of ``share``; otherwise only those do that ask for CUDA.
         retries: How often one that failed is run again.
@@ -64,7 +64,7 @@ class Working:
         draw: Makes a page of each; None for none.
     """
 
-    engine: Engine
+    executor: Executor
     share: Share
     are_gpus_shared: bool = True
     retries: int = 1
@@ -195,7 +195,7 @@ class _Run:
             "cpus": share.cpus,
             "gpus": share.gpus,
         }
-        engine = self._working.engine
+        executor = self._working.executor
         with contextlib.suppress(GraphDoctorError) if seconds is not None else contextlib.nullcontext():
             self.store.describe(
                 {
@@ -206,7 +206,8 @@ class _Run:
                     "kept": kept,
                     "options": {name: value for name, value in options.items() if value not in (None, False)},
                     "shard": _shard_text(self._asked),
-                    "engine": engine.elsewhere or (f"{engine.jobs} processes" if engine.jobs > 1 else "1 process"),
+                    "engine": executor.elsewhere
+                    or ("1 process" if executor.jobs == 1 else f"{executor.jobs} processes"),
                     "variants": self._plan.variants,
                     "pieces": [_key(piece) for piece in self._plan.pieces],
                     "notes": self._plan.notes,
@@ -230,12 +231,12 @@ class _Run:
             return []
         again: list[SurveyPiece] = []
 
-        has_own_place = bool(share.cpus or share.gpus) or self._working.engine.elsewhere is not None
+        has_own_place = bool(share.cpus or share.gpus) or self._working.executor.elsewhere is not None
 
         def begin(index: int, place: str | None) -> None:
             self._onlooker.began(_key(pieces[index]), place if has_own_place else None)
 
-        outcomes = self._working.engine.run(work_on, pieces, share=share, attempts=1, on_begin=begin)
+        outcomes = self._working.executor.run(work_on, pieces, share=share, attempts=1, on_begin=begin)
         # Closed at once if a row can't be kept: the workers end then.
         with contextlib.closing(cast("Generator[Outcome[PieceResult]]", outcomes)):
             for outcome in outcomes:

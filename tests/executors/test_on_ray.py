@@ -16,13 +16,13 @@ import pytest
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors import on_ray
-from graphdoctor.executors.environment import Environment
+from graphdoctor.executors.choice import Environment
+from graphdoctor.executors.executor import Done, Failed, Outcome, Share
 from graphdoctor.executors.local import Local
 from graphdoctor.executors.on_ray import OnRay
-from graphdoctor.executors.work import Done, Failed, Outcome, Share
-from tests.engine import pieces
-from tests.engine.ports import free_port
-from tests.engine.test_local import _is_running, _until
+from tests.executors import pieces
+from tests.executors.ports import free_port
+from tests.executors.test_local import _is_running, _until
 
 pytestmark = [
     pytest.mark.slow,
@@ -170,7 +170,7 @@ def test_a_share_is_worked_on_as_on_this_machine(cluster: Any, tmp_path: Path) -
 
 
 def test_a_share_that_no_node_has_is_one_sentence(cluster: Any) -> None:
-    words = "Each piece needs 1 core, 3 GPUs and 1048576.0 GiB of memory, but no node of the Ray cluster has that."
+    words = "Each piece needs 1 core, 3 GPUs and 1,048,576 GiB of memory, but no node of the Ray cluster has that."
     with pytest.raises(GraphDoctorError, match=words):
         list(OnRay(cluster.address).run(pieces.square, [1], share=Share(1, gpus=3, memory_bytes=2**50)))
 

@@ -12,11 +12,11 @@ import pytest
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors import machine
+from graphdoctor.executors.executor import Done, Failed, Share
 from graphdoctor.executors.local import Local
 from graphdoctor.executors.machine import cores
-from graphdoctor.executors.work import Done, Failed, Share
-from tests.engine import pieces
-from tests.engine.test_local import _is_running, _until, in_order
+from tests.executors import pieces
+from tests.executors.test_local import _is_running, _until, in_order
 
 pytestmark = [
     pytest.mark.slow,
@@ -144,8 +144,8 @@ _SLEEPERS = """
 import sys
 from pathlib import Path
 from graphdoctor.executors.local import Local
-from graphdoctor.executors.work import Share
-from tests.engine.pieces import leave_running_and_sleep
+from graphdoctor.executors.executor import Share
+from tests.executors.pieces import leave_running_and_sleep
 if __name__ == "__main__":
     markers = [Path(sys.argv[1]) / "0", Path(sys.argv[1]) / "1"]
     list(Local(2).run(leave_running_and_sleep, markers, share=Share(None)))

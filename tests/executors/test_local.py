@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.executors import workers
+from graphdoctor.executors import local
+from graphdoctor.executors.executor import Done, Failed, Failure, Outcome
 from graphdoctor.executors.local import Local
-from graphdoctor.executors.work import Done, Failed, Failure, Outcome
-from tests.engine import pieces
+from tests.executors import pieces
 
 
 @pytest.fixture(params=["fork", "spawn"])
 def start_method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     import multiprocessing
 
-    monkeypatch.setattr(workers, "_context", lambda: multiprocessing.get_context(request.param))
+    monkeypatch.setattr(local, "_context", lambda: multiprocessing.get_context(request.param))
     return request.param
 
 
@@ -30,7 +30,7 @@ def start_method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 def forks(monkeypatch: pytest.MonkeyPatch) -> None:
     import multiprocessing
 
-    monkeypatch.setattr(workers, "_context", lambda: multiprocessing.get_context("fork"))
+    monkeypatch.setattr(local, "_context", lambda: multiprocessing.get_context("fork"))
 
 
 def in_order(outcomes: object) -> list[Outcome]:
@@ -122,19 +122,19 @@ def test_workers_are_forked_only_from_a_process_that_is_alone(monkeypatch: pytes
     monkeypatch.setattr(threading, "active_count", lambda: 1)
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     expected = "fork" if sys.platform == "linux" else "spawn"
-    assert workers._context().get_start_method() == expected
+    assert local._context().get_start_method() == expected
     monkeypatch.setattr(threading, "active_count", lambda: 2)
-    assert workers._context().get_start_method() == "spawn"
+    assert local._context().get_start_method() == "spawn"
     monkeypatch.setattr(threading, "active_count", lambda: 1)
     monkeypatch.setitem(sys.modules, "torch", sys)
-    assert workers._context().get_start_method() == "spawn"
+    assert local._context().get_start_method() == "spawn"
 
 
 _SLEEPERS = """
 import sys
 from pathlib import Path
 from graphdoctor.executors.local import Local
-from tests.engine.pieces import write_and_sleep
+from tests.executors.pieces import write_and_sleep
 if __name__ == "__main__":
     list(Local(2).run(write_and_sleep, [Path(sys.argv[1]) / "0", Path(sys.argv[1]) / "1"]))
 """

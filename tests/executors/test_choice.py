@@ -1,4 +1,4 @@
-"""Which engine the options ask for."""
+"""Which executor the options ask for."""
 
 from __future__ import annotations
 
@@ -13,21 +13,20 @@ import pytest
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors import on_ray
-from graphdoctor.executors.choice import cores, engine_for
-from graphdoctor.executors.environment import Environment
+from graphdoctor.executors.choice import Environment, cores, executor_for
+from graphdoctor.executors.executor import Failed, Failure, Share
 from graphdoctor.executors.local import Local
 from graphdoctor.executors.on_node import Sent
 from graphdoctor.executors.on_ray import OnRay
-from graphdoctor.executors.work import Failed, Failure, Share
-from tests.engine import pieces
+from tests.executors import pieces
 
 
 def test_by_default_it_is_this_machine_with_a_job_for_each_core() -> None:
-    assert engine_for(environment={"RAY_ADDRESS": "head:6379"}) == Local(cores())
+    assert executor_for(environment={"RAY_ADDRESS": "head:6379"}) == Local(cores())
 
 
 def test_jobs_are_taken() -> None:
-    assert engine_for(jobs=3) == Local(3)
+    assert executor_for(jobs=3) == Local(3)
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no affinity here")
@@ -51,13 +50,13 @@ def test_cores_are_those_that_this_process_may_use() -> None:
     ],
 )
 def test_ray_is_at_its_address(on: str, environment: dict[str, str], address: str | None) -> None:
-    assert engine_for(on=on, environment=environment) == OnRay(address)
-    assert engine_for(on=on, jobs=2, environment=environment) == OnRay(address, 2)
+    assert executor_for(on=on, environment=environment) == OnRay(address)
+    assert executor_for(on=on, jobs=2, environment=environment) == OnRay(address, 2)
 
 
 def test_a_runtime_environment_goes_to_ray(tmp_path: Path) -> None:
     given = Environment(tmp_path, ("einops==0.8",), {"A": "b"}, (tmp_path,))
-    assert engine_for(on="ray", runtime_env=given, environment={}) == OnRay(None, runtime_env=given)
+    assert executor_for(on="ray", runtime_env=given, environment={}) == OnRay(None, runtime_env=given)
     assert given.described() == {
         "working_dir": str(tmp_path),
         "pip": ["einops==0.8"],
@@ -69,7 +68,7 @@ def test_a_runtime_environment_goes_to_ray(tmp_path: Path) -> None:
 
 def test_a_runtime_environment_without_a_cluster_is_refused() -> None:
     with pytest.raises(GraphDoctorError, match="is for the nodes of a cluster"):
-        engine_for(runtime_env=Environment(), environment={})
+        executor_for(runtime_env=Environment(), environment={})
 
 
 def test_a_folder_that_nodes_cannot_have_is_one_sentence(tmp_path: Path) -> None:
@@ -110,7 +109,7 @@ class _Stalled:
     ],
 )
 def test_an_error_of_rays_is_one_line(text: str, essence: str) -> None:
-    assert on_ray._essence(RuntimeError(text)) == essence
+    assert on_ray.error_summary(RuntimeError(text)) == essence
 
 
 def test_pieces_that_no_node_can_take_any_more_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,12 +124,12 @@ def test_pieces_that_no_node_can_take_any_more_are_given_up(monkeypatch: pytest.
 
 @pytest.mark.parametrize("on", ["dask", "ray://", "", "RAY"])
 def test_another_name_is_refused(on: str) -> None:
-    with pytest.raises(GraphDoctorError, match="names no engine"):
-        engine_for(on=on, environment={})
+    with pytest.raises(GraphDoctorError, match="names no executor"):
+        executor_for(on=on, environment={})
 
 
 def test_choosing_imports_neither_ray_nor_processes_of_torch() -> None:
-    code = "import sys; from graphdoctor.executors.choice import engine_for; engine_for(on='ray'); engine_for()\n"
+    code = "import sys; from graphdoctor.executors.choice import executor_for; executor_for(on='ray'); executor_for()\n"
     code += "print(sorted({'ray', 'torch', 'pydantic', 'rich'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"

@@ -14,7 +14,7 @@ import pytest
 from graphdoctor.commands.work.diagnose import diagnose_place
 from graphdoctor.commands.work.named import Place
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.executors.work import Failed, Failure, Outcome
+from graphdoctor.executors.executor import Failed, Failure, Outcome
 from graphdoctor.trace import chunks
 from tests.conftest import RunCli
 
@@ -79,7 +79,7 @@ def test_an_unknown_engine_is_refused(run_here: RunCli) -> None:
     for command in (["report", ITEM], ["diff", ITEM, BARE], ["recompiles", ITEM], ["guards", ITEM]):
         done = run_here(*command, "--on", "dask")
         assert done.returncode == 2
-        assert "--on dask names no engine." in done.stderr
+        assert "--on dask names no executor." in done.stderr
 
 
 def test_a_cluster_that_does_not_answer_is_one_sentence(run_here: RunCli, job: Path) -> None:
@@ -106,7 +106,7 @@ def test_they_have_no_effect_where_a_target_is_run(run_here: RunCli, arguments: 
 
 
 class Lost:
-    """An engine elsewhere that gives up every piece."""
+    """An executor elsewhere that gives up every piece."""
 
     jobs = 1
     elsewhere = "the Ray cluster at ray://head:10001"
@@ -118,7 +118,7 @@ class Lost:
 
 def test_a_recording_that_the_cluster_gives_up_is_one_sentence() -> None:
     with pytest.raises(GraphDoctorError) as raised:
-        diagnose_place(Place(ITEM, "folder"), engine=Lost())
+        diagnose_place(Place(ITEM, "folder"), executor=Lost())
     assert raised.value.message == (
         f"{ITEM} couldn't be read on the Ray cluster at ray://head:10001: Ray gave it up: the worker died."
     )

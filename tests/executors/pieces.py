@@ -1,4 +1,4 @@
-"""Work for engines: functions of module level, as they have to be."""
+"""Work for executors: functions of module level, as they have to be."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def close_everything(_piece: int) -> None:
 
 
 def side_by_side(number: int) -> int:
-    """A function of another engine's, inside a piece."""
+    """A function of another executor's, inside a piece."""
     from graphdoctor.executors.local import Local
 
     return sum(done.result for done in Local(2).run(square, list(range(number))))

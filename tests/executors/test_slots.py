@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors import machine
-from graphdoctor.executors.machine import Machine, cores, gpus, memory
+from graphdoctor.executors.executor import Share
+from graphdoctor.executors.machine import Machine, Slot, core_groups, cores, gpus, in_ranges, memory, slots_for
 from graphdoctor.executors.on_node import claimed_cores
-from graphdoctor.executors.slots import Slot, core_groups, in_ranges, slots_for
-from graphdoctor.executors.work import Share
 
 GIB = 2**30
 EIGHT = Machine(((0, 4), (1, 5), (2, 6), (3, 7)), True, ("0", "1", "2"), 64 * GIB, 40 * GIB)
@@ -112,7 +111,7 @@ def test_a_slot_is_called_what_it_has(share: Share, names: list[str]) -> None:
         (Share(1, gpus=4), EIGHT, "Each piece needs 4 GPUs, but only 3 can be used here."),
         (Share(1, gpus=1), replace(EIGHT, gpus=()), "Each piece needs 1 GPU, but none can be used here."),
         (Share(1, gpus=1), replace(EIGHT, gpus=None), "The number of GPUs on this machine is unknown"),
-        (Share(1, 0, 65 * GIB), EIGHT, "Each piece needs 65.0 GiB of memory, but only 64.0 GiB can be used here."),
+        (Share(1, 0, 65 * GIB), EIGHT, "Each piece needs 65 GiB of memory, but only 64 GiB can be used here."),
     ],
 )
 def test_a_share_that_cannot_be_given_is_one_sentence(share: Share, there: Machine, words: str) -> None:

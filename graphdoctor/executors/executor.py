@@ -1,4 +1,4 @@
-"""What an engine is, and how a piece of work can come out.
+"""What an executor is, and how a piece of work can come out.
 
 Comes in: a function of module level and pieces of work, all picklable. Goes out: one outcome for each piece, in any
 order. A piece that fails is an outcome too, so that it costs no other piece.
@@ -21,8 +21,6 @@ Result = TypeVar("Result")
 ATTEMPTS = 2
 """How many processes may end over one piece, unless the caller says otherwise."""
 
-FailureKind = Literal["raised", "memory", "ended", "lost"]
-
 
 @dataclass(frozen=True)
 class Failure:
@@ -36,7 +34,7 @@ class Failure:
         status: The exit status of the process that ended, negative for a signal; None for other kinds, and if unknown.
     """
 
-    kind: FailureKind
+    kind: Literal["raised", "memory", "ended", "lost"]
     reason: str
     details: str | None = None
     status: int | None = None
@@ -44,12 +42,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Done(Generic[Result]):
-    """A piece that was worked on.
-
-    Args:
-        index: Its place among the pieces, from 0.
-        result: What the work returned.
-    """
+    """What the work returned for a piece; ``index`` is the piece's place among all, from 0."""
 
     index: int
     result: Result
@@ -57,12 +50,7 @@ class Done(Generic[Result]):
 
 @dataclass(frozen=True)
 class Failed:
-    """A piece that failed for good.
-
-    Args:
-        index: Its place among the pieces, from 0.
-        failure: Why.
-    """
+    """A piece that failed for good."""
 
     index: int
     failure: Failure
@@ -91,7 +79,7 @@ class Share:
     memory_bytes: int | None = None
 
 
-class Engine(Protocol):
+class Executor(Protocol):
     """Something that works on pieces."""
 
     @property
@@ -118,17 +106,17 @@ class Engine(Protocol):
             work: A function of module level that depends on its piece alone.
             pieces: What it is called with, once each.
             ahead: How far a piece may be from the first one without an outcome to be begun, for a caller that puts
-                outcomes in order and holds those that come too early; None for any distance.
+                outcomes in order and holds those that come too early; None for any distance. Not for a share.
             share: What each piece has for itself. Each is then worked on in a process of its own, in the main thread,
                 and whatever it leaves running is ended before its outcome comes. None for pieces that disturb nobody.
-            attempts: How many processes may end over a piece, from 1. It says nothing of nodes of a cluster that end.
+            attempts: How many processes of a share may end over a piece, from 1. It says nothing of nodes that end.
             on_begin: Called here when a piece begins, each time that it does, and before its outcome comes.
 
         Yields:
             One outcome for each piece, as they come. Work stops when the iterator is closed.
 
         Raises:
-            GraphDoctorError: The engine itself can't be used.
+            GraphDoctorError: The executor itself can't be used.
         """
 
 
@@ -141,13 +129,8 @@ def attempt(work: Callable[[Piece], Result], piece: Piece) -> Result | Failure:
     except GraphDoctorError as error:
         return Failure("raised", error.message)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, the other pieces go on
-        return failure_of(error)
-
-
-def failure_of(error: BaseException) -> Failure:
-    """An exception that nobody expected, as a failure."""
-    words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return Failure("raised", words, "".join(traceback.format_exception(error)))
+        words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        return Failure("raised", words, "".join(traceback.format_exception(error)))
 
 
 def failure_of_end(status: int | None, count: int) -> Failure:
@@ -161,29 +144,17 @@ def failure_of_end(status: int | None, count: int) -> Failure:
     if status == -signal.SIGKILL:
         words = f"its process was killed{times} (SIGKILL), as the system does when memory runs out"
     elif status is not None and status < 0:
-        words = f"its process ended{times} ({_signal_name(-status)})"
+        known = {each.value: each.name for each in signal.Signals}
+        words = f"its process ended{times} ({known.get(-status, f'signal {-status}')})"
     else:
         words = f"its process ended{times} (exit status {'unknown' if status is None else status})"
     return Failure("ended", words, status=status)
 
 
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal
-        return f"signal {number}"
-
-
 def packed_attempt(work: Callable[[Any], object], piece: object) -> bytes:
     """As ``attempt``, for another process to unpack."""
-    found = attempt(work, piece)
-    try:
-        return pickle.dumps(found, pickle.HIGHEST_PROTOCOL)
-    except MemoryError:
-        found = Failure("memory", "it ran out of memory")
-    except Exception as error:  # noqa: BLE001 - pickling raises whatever an object's own methods raise
-        found = failure_of(error)
-    return pickle.dumps(found, pickle.HIGHEST_PROTOCOL)
+    packed = attempt(lambda one: pickle.dumps(attempt(work, one), pickle.HIGHEST_PROTOCOL), piece)
+    return packed if isinstance(packed, bytes) else pickle.dumps(packed, pickle.HIGHEST_PROTOCOL)
 
 
 def outcome_of(index: int, found: Result | Failure) -> Outcome[Result]:

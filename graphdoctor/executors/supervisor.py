@@ -1,10 +1,11 @@
-"""Works on one piece after the other in a slot, each in a process of its own, and ends what it leaves running.
+"""Works on pieces in slots, each in a process of its own, and ends what pieces leave running.
 
-``Keepers`` starts them, ``keep`` is what one does. A keeper is an interpreter of its own, without threads and with
-nothing but the work imported, so it forks a process for each piece. On Linux it adopts what pieces start
-(``PR_SET_CHILD_SUBREAPER`` of ``prctl(2)``), whatever sessions and groups those are in, and ends all of it with the
-piece. It ends when its pipe closes, which the system sees to when its parent is gone, SIGKILL included; a piece ends
-with its keeper (``PR_SET_PDEATHSIG``). Elsewhere what stays in the piece's process group is ended.
+Comes in: work, pieces and slots. Goes out: outcomes, as they come. ``Supervisors`` starts one process for each slot;
+``supervise`` is what that does. A supervisor is an interpreter of its own, without threads and with nothing but the
+work imported, so it forks a process for each piece. On Linux it adopts what pieces start (``PR_SET_CHILD_SUBREAPER`` of
+``prctl(2)``), whatever sessions and groups those are in, and ends all of it with the piece. It ends when its pipe
+closes, which the system sees to when its parent is gone, SIGKILL included; a piece ends with its supervisor
+(``PR_SET_PDEATHSIG``). Elsewhere what stays in the piece's process group is ended.
 """
 
 from __future__ import annotations
@@ -17,16 +18,27 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
-from graphdoctor.executors.machine import GPU_VARIABLE
-from graphdoctor.executors.slots import Slot
-from graphdoctor.executors.work import Failure, attempt, failure_of_end, packed_attempt
+from graphdoctor.executors.executor import (
+    Failed,
+    Failure,
+    OnBegin,
+    Outcome,
+    attempt,
+    failure_of_end,
+    packed_attempt,
+    unpacked,
+)
+from graphdoctor.executors.machine import GPU_VARIABLE, Slot
+
+_Work: TypeAlias = Callable[[Any], object]
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -45,53 +57,18 @@ _REAP_S = 10.0
 """How long to wait for processes that were killed: a driver may hold them."""
 
 
-@dataclass(frozen=True)
-class Keepers:
-    """Starts keepers.
-
-    Args:
-        work: What they do with a piece.
-    """
-
-    work: Callable[[Any], object]
-
-    def hire(self, slot: Slot | None, _others: Sequence[Connection] = ()) -> tuple[KeeperProcess, Connection]:
-        """See ``Hire`` of ``workers.py``; without a slot, a piece has what this process has."""
-        here, there = Pipe()
-        environment = dict(os.environ)
-        if slot is not None and slot.gpus is not None:
-            environment[GPU_VARIABLE] = ",".join(slot.gpus)
-        with there:
-            # It imports from where this process does, whatever its working directory and environment.
-            call = f"from graphdoctor.executors.keeper import keep; keep({there.fileno()}, {os.getpid()})"
-            process = subprocess.Popen(
-                [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; {call}"],
-                stdin=subprocess.DEVNULL,
-                env=environment,
-                # A group of its own: Ctrl-C reaches it through us.
-                process_group=0,
-                pass_fds=(there.fileno(),),
-            )
-        with contextlib.suppress(OSError):  # it has ended, as will be seen
-            here.send((None if slot is None else slot.cores, pickle.dumps(self.work, pickle.HIGHEST_PROTOCOL)))
-        return KeeperProcess(process), here
-
-
-@dataclass(frozen=True)
-class KeeperProcess:
-    """A keeper, as ``Workers`` sees it.
-
-    Args:
-        process: Its process.
-    """
+@dataclass
+class _Supervisor:
+    """A process with a pipe to it, its slot, and the index of the piece that it has."""
 
     process: subprocess.Popen[bytes]
+    pipe: Connection
+    slot: Slot
+    index: int | None = None
 
-    def ask_to_end(self) -> None:
-        """See ``WorkerProcess``: the end of its pipe tells it."""
-
-    def end(self) -> int | None:
-        """See ``WorkerProcess``."""
+    def end(self) -> int:
+        """Have it end, which the end of its pipe tells it; its exit status, negative for a signal."""
+        self.pipe.close()
         try:
             return self.process.wait(_GRACE_S + _REAP_S)
         except subprocess.TimeoutExpired:
@@ -99,7 +76,113 @@ class KeeperProcess:
             return self.process.wait()
 
 
-def keep(descriptor: int, parent: int) -> None:
+class Supervisors:
+    """Processes that work on pieces.
+
+    Args:
+        work: As for ``Executor.run``, and the next two.
+        pieces: What it is called with.
+        attempts: How many processes may end over one piece.
+        on_begin: Told when a piece begins, and in which slot.
+        has_room: Whether one more piece may begin while others are worked on.
+    """
+
+    def __init__(
+        self,
+        work: _Work,
+        pieces: Sequence[Any],
+        attempts: int,
+        on_begin: OnBegin,
+        has_room: Callable[[], bool],
+    ) -> None:
+        self._work = work
+        self._pieces = pieces
+        self._most_attempts = attempts
+        self._on_begin = on_begin
+        self._has_room = has_room
+        self._waiting = deque(range(len(pieces)))
+        self._ends: Counter[int] = Counter()
+        self._at_work: dict[Connection, _Supervisor] = {}
+
+    def outcomes(self, slots: Sequence[Slot]) -> Iterator[Outcome[Any]]:
+        """All outcomes, with one process for each slot; all of them have ended when the iterator has."""
+        try:
+            for slot in slots[: len(self._pieces)]:
+                self._start(slot)
+            while busy := [each.pipe for each in self._at_work.values() if each.index is not None]:
+                for pipe in wait(busy):
+                    assert isinstance(pipe, Connection)
+                    if (outcome := self._outcome(self._at_work[pipe])) is not None:
+                        yield outcome
+                for idle in [each for each in self._at_work.values() if each.index is None]:
+                    self._give(idle)
+        finally:
+            for each in self._at_work.values():
+                each.pipe.close()
+            for each in self._at_work.values():
+                each.end()
+
+    def _start(self, slot: Slot) -> None:
+        here, there = Pipe()
+        gpus = {} if slot.gpus is None else {GPU_VARIABLE: ",".join(slot.gpus)}
+        with there:
+            # It imports from where this process does, whatever its working directory and environment.
+            call = f"from graphdoctor.executors.supervisor import supervise; supervise({there.fileno()}, {os.getpid()})"
+            process = subprocess.Popen(
+                [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; {call}"],
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **gpus},
+                # A group of its own: Ctrl-C reaches it through us.
+                process_group=0,
+                pass_fds=(there.fileno(),),
+            )
+        self._at_work[here] = started = _Supervisor(process, here, slot)
+        with contextlib.suppress(OSError):  # it has ended, as will be seen
+            here.send((slot.cores, pickle.dumps(self._work, pickle.HIGHEST_PROTOCOL)))
+        self._give(started)
+
+    def _give(self, idle: _Supervisor) -> None:
+        is_first = all(each.index is None for each in self._at_work.values())
+        if not self._waiting or not (is_first or self._has_room()):
+            return
+        idle.index = self._waiting.popleft()
+        self._on_begin(idle.index, idle.slot.name)
+        # One that has ended says so when it is waited for.
+        with contextlib.suppress(OSError):
+            idle.pipe.send_bytes(pickle.dumps(self._pieces[idle.index], pickle.HIGHEST_PROTOCOL))
+
+    def _outcome(self, one: _Supervisor) -> Outcome[Any] | None:
+        """What came of its piece; None if that is to be tried again."""
+        index = one.index
+        assert index is not None
+        try:
+            outcome: Outcome[Any] | None = unpacked(index, one.pipe.recv_bytes())
+        except (EOFError, OSError):
+            del self._at_work[one.pipe]
+            outcome = self._after_end(index, one.end())
+            self._start(one.slot)
+            return outcome
+        if isinstance(outcome, Failed) and outcome.failure.kind == "ended":
+            outcome = self._after_end(index, outcome.failure.status)
+        # It works on while the caller takes this outcome.
+        one.index = None
+        self._give(one)
+        return outcome
+
+    def _after_end(self, index: int, status: int | None) -> Failed | None:
+        """The end of a process that had this piece; None if another one is to try it."""
+        self._ends[index] += 1
+        if self._ends[index] < self._most_attempts:
+            # Behind the others: by then less memory may be in use.
+            self._waiting.append(index)
+            return None
+        return Failed(index, failure_of_end(status, self._ends[index]))
+
+
+# What a supervisor does.
+
+
+def supervise(descriptor: int, parent: int) -> None:
     """Work on pieces until the pipe closes.
 
     Args:
@@ -137,20 +220,20 @@ def _ignore_endings() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def _worked(work: Callable[[Any], object] | Failure, piece: bytes, pipe: Connection, parent: int) -> bytes:
+def _worked(work: _Work | Failure, piece: bytes, pipe: Connection, parent: int) -> bytes:
     """The outcome of a piece, packed.
 
     Raises:
         EOFError: This process is to end.
     """
     receiving, sending = Pipe(duplex=False)
-    keeper = os.getpid()
+    supervisor = os.getpid()
     process = os.fork()
     if process == 0:
-        # The parent learns from this pipe that the keeper has ended.
+        # The parent learns from this pipe that the supervisor has ended.
         pipe.close()
         receiving.close()
-        _work_and_exit(work, piece, sending, keeper)
+        _work_and_exit(work, piece, sending, supervisor)
     sending.close()
     try:
         with receiving:
@@ -164,7 +247,9 @@ def _worked(work: Callable[[Any], object] | Failure, piece: bytes, pipe: Connect
     return answer or pickle.dumps(failure_of_end(status, 1), pickle.HIGHEST_PROTOCOL)
 
 
-def _work_and_exit(work: Callable[[Any], object] | Failure, piece: bytes, sending: Connection, keeper: int) -> NoReturn:
+def _work_and_exit(
+    work: Callable[[Any], object] | Failure, piece: bytes, sending: Connection, supervisor: int
+) -> NoReturn:
     """The process of a piece."""
     received: list[int] = []
 
@@ -179,7 +264,7 @@ def _work_and_exit(work: Callable[[Any], object] | Failure, piece: bytes, sendin
     try:
         os.setpgid(0, 0)
         _set_for_process(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != keeper:
+        if os.getppid() != supervisor:
             os._exit(1)
         # If memory runs out, the system ends a piece, not the one that waits for all of them.
         with contextlib.suppress(OSError):
@@ -247,11 +332,7 @@ def _ask_to_end(process: int) -> None:
 
 
 def _end_children(process: int | None = None) -> None:
-    """End all that a piece left running.
-
-    Args:
-        process: The piece's process, which may have ended; None if there is none.
-    """
+    """End all that a piece left running; ``process`` is its own, which may have ended."""
     end = time.monotonic() + _REAP_S
     while time.monotonic() < end:
         if sys.platform != "linux" and process is not None:
