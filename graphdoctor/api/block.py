@@ -41,7 +41,7 @@ class BlockRecording:
         self._is_used = False
 
     def __enter__(self) -> Self:
-        from graphdoctor.probe.ways_in.block import recorded
+        from graphdoctor.probe.ways_in.in_process import recorded
         from graphdoctor.probe.ways_in.uncompiled import uncompiled
 
         if self._is_used:

@@ -36,8 +36,7 @@ if __name__ == "__main__":
         warm = importlib.import_module(f"{_PACKAGE}.ways_in.warm")
         request = warm.serve(int(sys.argv[2]))
     elif len(sys.argv) > 2:
-        importlib.import_module(f"{_PACKAGE}.ways_in.lifeline").end_with(int(sys.argv[2]))
+        importlib.import_module(f"{_PACKAGE}.ways_in.process").end_with(int(sys.argv[2]))
     is_catalog = Path(request).name == importlib.import_module(f"{_PACKAGE}.file_names").CATALOG_REQUEST_FILE
     way_in = importlib.import_module(f"{_PACKAGE}.ways_in.{'catalog' if is_catalog else 'session'}")
-    leave = importlib.import_module(f"{_PACKAGE}.ways_in.leave")
-    leave.leave(way_in.main(Path(request)))
+    importlib.import_module(f"{_PACKAGE}.ways_in.process").leave(way_in.main(Path(request)))

@@ -136,7 +136,7 @@ def test_what_a_program_left_running_goes_on_after_the_end(tmp_path, stand_in):
 
 WAITING = """
 import sys, time
-from graphdoctor.probe.ways_in.lifeline import end_with
+from graphdoctor.probe.ways_in.process import end_with
 
 end_with(int(sys.argv[1]))
 print("waits", flush=True)

@@ -65,7 +65,7 @@ def test_a_recording_that_is_being_made_stays(tmp_path):
 HOLDER = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from graphdoctor.probe.record.lock import hold
+from graphdoctor.probe.ways_in.process import hold
 hold(sys.argv[2])
 print("held", flush=True)
 sys.stdin.read()

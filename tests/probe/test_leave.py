@@ -9,7 +9,7 @@ from pathlib import Path
 
 PROGRAM = """
 import atexit, gzip, tempfile, threading, time
-from graphdoctor.probe.ways_in.leave import leave
+from graphdoctor.probe.ways_in.process import leave
 
 plain = open("plain.txt", "w")
 plain.write("buffered")

@@ -1,6 +1,6 @@
 """The user's calls, made one after the other until one fails.
 
-A child process makes them, and so does a process of the user's that asked for it (``ways_in/call.py``).
+A child process makes them, and so does a process of the user's that asked for it (``ways_in/in_process.py``).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from ..measure.guard_cost import kept_random_state
 from ..measure.kernels import MeasuredKernels, Repeated, is_disturbed, measure_kernels, seen_call
 from ..measure.memory import PeakMemory, kept_bytes
 from ..measure.timing import Settling, settle
-from ..record.gaps import hook_gap
+from ..record.reports import hook_gap
 from ..record.streams import silence
 from ..record.tracebacks import type_name
 from ..target.snapshot import State

@@ -20,10 +20,9 @@ from ..record.compile_calls import block_root, target_root
 from ..record.cuda_graphs import CudaGraphWatch
 from ..record.describe import arguments_text
 from ..record.files import FileTexts, GeneratedFiles, user_file_test
-from ..record.gaps import hook_gap, unrecorded_gap
 from ..record.guards import RecompileRecorder
 from ..record.listener import TraceListener
-from ..record.switches import CompileSwitches
+from ..record.reports import CompileSwitches, hook_gap, unrecorded_gap
 from ..replay.leaves import AlikeCalls
 from ..replay.trial import Trial, parameter_names
 from ..target.calling import backward, forget_gradients, forward, lacks_batch, set_up

@@ -13,8 +13,8 @@ import os
 import sys
 
 from ..file_names import EVENTS_FILE, RUN_CHANGE_VARIABLE, TRACE_FOLDER
-from ..record.lock import hold
 from ..torch_private.imports import AfterImport
+from .process import hold
 
 TYPE_CHECKING = False  # typing would be most of what a program without torch waits for
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class _Recorder:
     def on_torch(self, _torch: ModuleType) -> None:
         """Listen from torch's import on."""
         with self._surviving("listening to the trace"):
-            from ..record.environment import describe_environment
+            from ..record.reports import describe_environment
             from ..torch_private import torch_hooks
 
             self._write(describe_environment(None))
@@ -214,7 +214,7 @@ class _Recorder:
         try:
             yield
         except Exception as error:  # noqa: BLE001 - see the docstring
-            from ..record.gaps import hook_gap
+            from ..record.reports import hook_gap
 
             self._write(hook_gap(what, error))
 
@@ -391,8 +391,7 @@ class _Recorder:
     def _write_last_facts(self) -> None:
         import torch
 
-        from ..record.environment import describe_environment
-        from ..record.gaps import failure_gaps, unrecorded_gap
+        from ..record.reports import describe_environment, failure_gaps, unrecorded_gap
         from ..torch_private import torch_api
 
         if torch.cuda.is_initialized():

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from ..events import EventFile
-from ..record.lock import hold
 from ..record.streams import flush, silence
 from ..record.tracebacks import formatted, message_of, text_of, traceback_text, type_name, without_probe
 from ..target.errors import RequestError, TargetError
@@ -37,6 +36,7 @@ from ..wire import (
     ProbeRequest,
     ProcessEvent,
 )
+from .process import hold
 
 if TYPE_CHECKING:
     from ..replay.trial import Trial
@@ -109,7 +109,7 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile, complain: _Comp
     events.phase("importing torch")
     import torch
 
-    from ..steps import reports
+    from ..record import reports
     from ..steps.calls import make_calls
     from ..steps.lanes import Lanes
     from ..steps.measurements import measure
@@ -177,7 +177,7 @@ def _looks_at_kernels(request: ProbeRequest) -> bool:
 
 def _export(workload: Workload, request: ProbeRequest, trial: Trial, events: EventFile, complain: _Complain) -> int:
     """Export the target, make the calls with the result, and compare what they returned and wrote."""
-    from ..steps import reports
+    from ..record import reports
     from ..steps.calls import make_calls
     from ..steps.exporting import Exporting
 

@@ -49,9 +49,9 @@ _OURS = (
     "..steps.lanes",
     "..steps.measurements",
     "..steps.preparation",
-    "..steps.reports",
+    "..record.reports",
     "..steps.vary",
-    ".leave",
+    ".process",
     ".session",
 )
 """What a probe imports of ours."""

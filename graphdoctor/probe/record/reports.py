@@ -1,0 +1,201 @@
+"""What every way in reports around the calls: where it runs, torch's config and switches, what isn't recorded."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import sys
+import sysconfig
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+from ..events import EventFile
+from ..torch_private import torch_api
+from ..torch_private.torch_config import changed_config, float32_precision
+from ..torch_private.torch_kernels import SHOWN_BY
+from ..wire import CompileSwitchEvent, ConfigEvent, EnvironmentEvent, GapEvent
+from .tracebacks import type_name
+
+if TYPE_CHECKING:
+    from ..torch_private.torch_trace import TraceKeeper
+    from .guards import RecompileRecorder
+    from .listener import TraceListener
+
+_PACKAGES = (
+    "accelerate",
+    "deepspeed",
+    "diffusers",
+    "flash-attn",
+    "lightning",
+    "numpy",
+    "optree",
+    "peft",
+    "pytorch-lightning",
+    "pytorch-triton",
+    "timm",
+    "torch-geometric",
+    "torchao",
+    "torchaudio",
+    "torchrec",
+    "torchvision",
+    "transformers",
+    "triton",
+    "vllm",
+    "xformers",
+)
+"""Packages whose version an issue for torch should name, by the names that they are installed under."""
+
+
+def describe_environment(device_name: str | None) -> EnvironmentEvent:
+    """The event that describes the environment.
+
+    Args:
+        device_name: Name of the first CUDA device, or None. Asking for it starts CUDA, after which a process can't
+            fork, so only the caller knows whether it may.
+    """
+    paths = sysconfig.get_paths()
+    return EnvironmentEvent(
+        event="environment",
+        python=platform.python_version(),
+        torch=str(torch.__version__),
+        torch_build=_torch_build(),
+        platform=platform.platform(terse=True) + f" {platform.machine()}",
+        executable=sys.executable,
+        device_name=device_name,
+        torch_root=str(torch_api.torch_root()),
+        stdlib_root=paths["stdlib"],
+        site_roots=sorted({paths["purelib"], paths["platlib"]}),
+        packages=_package_versions(),
+    )
+
+
+def _torch_build() -> str:
+    for name, version in (("CUDA", torch.version.cuda), ("ROCm", getattr(torch.version, "hip", None))):
+        if version is not None:
+            return f"{name} {version}"
+    return "CPU"
+
+
+def _package_versions() -> dict[str, str]:
+    """Versions of the installed packages, read without importing any."""
+    versions = {}
+    for name in _PACKAGES:
+        try:
+            version = importlib.metadata.version(name)
+        except Exception:  # noqa: BLE001 - not installed, or half of it is missing
+            continue
+        # A package whose metadata lacks the version gives None.
+        if isinstance(version, str):
+            versions[name] = version
+    return versions
+
+
+def unrecorded_gap(reasons: Sequence[str]) -> GapEvent:
+    """Torch left a function to eager mode without a record of it."""
+    message = f"torch.compile left a function to eager mode and wrote no record of it. {'; '.join(reasons)}"
+    return GapEvent(event="gap", kind="unrecorded_compile", message=message)
+
+
+def hook_gap(what: str, error: Exception) -> GapEvent:
+    """A hook can't be installed in this torch."""
+    message = f"graphdoctor can't record {what} with this torch ({type(error).__name__}: {error})."
+    return GapEvent(event="gap", kind="missing_torch_name", message=message)
+
+
+def failure_gaps(
+    listener: TraceListener, recompiles: RecompileRecorder | None, keeper: TraceKeeper | None
+) -> Iterator[GapEvent]:
+    """What raised in our own handlers and what never reached them, usually nothing."""
+    if keeper is not None and keeper.write_error is not None:
+        reason = keeper.write_error.strerror or str(keeper.write_error)
+        message = f"The trace log could not be written: {reason}. What torch did afterwards is missing."
+        yield GapEvent(event="gap", kind="log_removed", message=message)
+    elif keeper is not None and (lost := keeper.lost_count(listener.finished_compiles)):
+        compiles = "1 compile" if lost == 1 else f"{lost} compiles"
+        message = (
+            f"The program changed torch's trace logger (torch.__trace) while torch compiled: records of {compiles} "
+            "are missing."
+        )
+        yield GapEvent(event="gap", kind="log_removed", message=message)
+    for name, count in listener.failures.items():
+        message = f"{count} of torch's records could not be read during the run ({name})."
+        yield GapEvent(event="gap", kind="stacks", message=message)
+    for name, count in (recompiles.failures if recompiles else {}).items():
+        message = f"{count} sets of guards could not be read during the run ({name})."
+        yield GapEvent(event="gap", kind="recompile_causes", message=message)
+
+
+class CompileSwitches:
+    """Reports each switch once."""
+
+    def __init__(self, events: EventFile) -> None:
+        self._events = events
+        self._seen: set[tuple[str, str]] = set()
+
+    @property
+    def are_found(self) -> bool:
+        """Whether one was reported."""
+        return bool(self._seen)
+
+    def look(self, call: int | None = None) -> None:
+        """Report those that are in effect now and weren't before.
+
+        Args:
+            call: The call that is made now; None outside the calls.
+        """
+        for kind, value in torch_api.compile_switches():
+            if (kind, value) not in self._seen:
+                self._seen.add((kind, value))
+                event = CompileSwitchEvent(event="compile_switch", kind=kind, value=value, call=call)
+                self._events.write(event)
+
+
+def report_environment(events: EventFile, device_name: str | None) -> None:
+    """Report where the target runs, and what this torch lacks."""
+    missing = torch_api.missing()
+    events.write(describe_environment(device_name))
+    for name, purpose in missing.items():
+        events.gap("missing_torch_name", f"This torch has no {name}: {purpose} is not available.")
+
+
+def report_config(
+    events: EventFile, reported: dict[str, str] | None = None, *, has_kernels: bool = False
+) -> dict[str, str]:
+    """Report which of torch's config values differ from their defaults.
+
+    Called before the calls, since they may never end, and after them, since they may set some.
+
+    ``reported``: the values that were reported before, which aren't reported again; None for none.
+    ``has_kernels``: we changed settings to see Inductor's kernels, which aren't the program's.
+
+    Returns:
+        The values.
+    """
+    try:
+        values = changed_config()
+    except Exception as error:  # noqa: BLE001 - an extra; its failure must not lose the report
+        events.gap("config", f"torch's config could not be read ({type_name(error)}).")
+        return {}
+    if has_kernels:
+        for name in SHOWN_BY:
+            values.pop(name, None)
+    if values != reported:
+        events.write(ConfigEvent(event="config", values=values))
+    return values
+
+
+def report_float32_precision(events: EventFile) -> None:
+    """Report what float32 computes with on CUDA. Called after the calls, since they may set it."""
+    found = float32_precision()
+    if found is not None:
+        events.write(found)
+
+
+def report_failures(
+    listener: TraceListener, recompiles: RecompileRecorder, keeper: TraceKeeper, events: EventFile
+) -> None:
+    """Report what raised in our own handlers and what never reached them, usually nothing."""
+    for gap in failure_gaps(listener, recompiles, keeper):
+        events.write(gap)

@@ -1,0 +1,219 @@
+"""Records in the process that asks for it, a call or a block of code, and leaves nothing behind.
+
+``explain`` makes one call of a live function, as a child process would. What the call changes is restored: the target's
+state and the arguments (``snapshot.State``), random numbers, torch and Dynamo (``torch_loan``).
+
+``recorded`` watches a block's own calls of ``torch.compile``, as ``script.py`` does for a whole program: they and their
+arguments stay as they are, and nothing of ours runs in a call that is compiled already. What the program compiled stays
+compiled; every hook is removed again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import os
+import sys
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+
+from ..events import EventFile
+from ..record import reports
+from ..record.backend import describe_graph, files_of_graph
+from ..record.compile_calls import compile_call, compiled_root
+from ..record.files import FileTexts, user_file_test
+from ..record.guards import RecompileRecorder
+from ..record.listener import TraceListener
+from ..record.reports import CompileSwitches, hook_gap, unrecorded_gap
+from ..record.tracebacks import described_error
+from ..steps.calls import make_calls
+from ..steps.lanes import Lanes
+from ..steps.measurements import measure
+from ..steps.workload import Workload
+from ..target.errors import TargetError
+from ..target.snapshot import RandomState, State
+from ..target.targets import Call, Calls, Target, plain_function, refuse_unfinished
+from ..torch_private import torch_api, torch_hooks, torch_trace
+from ..torch_private.torch_loan import borrowed, fresh_dynamo
+from ..torch_private.torch_trace import TraceKeeper
+from ..wire import EVENTS_FILE, TRACE_FOLDER, EndedEvent, FinishedEvent, GraphArtifact, ProbeRequest, ProcessEvent
+
+
+def live_target(function: Any) -> Target:  # noqa: ANN401
+    """A module or function as a target; the original, where torch.compile has compiled it already.
+
+    Raises:
+        TargetError: There is nothing to compile in it.
+    """
+    function = torch_api.original_callable(function)
+    if isinstance(function, type):
+        raise TargetError(f"{function.__qualname__} is a class", f"Make one first: {function.__name__}(...).")
+    if not callable(function):
+        raise TargetError(
+            f"An object of type {type(function).__qualname__} can't be called", "Pass a torch module or a function."
+        )
+    is_module = isinstance(function, torch.nn.Module)
+    named = type(function) if is_module else plain_function(function) or type(function)
+    name = str(getattr(named, "__qualname__", type(function).__qualname__))
+    if not is_module:
+        refuse_unfinished(name, function)
+    module = sys.modules.get(getattr(named, "__module__", None) or "")
+    return Target(function, name, "module" if is_module else "function", module, None)
+
+
+def explain(
+    request: ProbeRequest, target: Target, call: Call, recording: Path, *, complain: Callable[[str], object]
+) -> None:
+    """Compile a target and make its call; the recording is complete when this returns.
+
+    Raises:
+        TargetError: The request doesn't fit the target.
+        BusyError: A recorder of ours already works in this process.
+    """
+    with contextlib.ExitStack() as left_behind:
+        left_behind.enter_context(borrowed(recording / TRACE_FOLDER))
+        events = left_behind.enter_context(contextlib.closing(EventFile(recording / EVENTS_FILE)))
+        events.write(ProcessEvent(event="process", pid=os.getpid()))
+        # Files may have been edited and imported again since they were read.
+        linecache.checkcache()
+        state = State(target.function, call)
+        left_behind.callback(_put_back, state, RandomState(), events)
+        if isinstance(target.function, torch.nn.Module):
+            torch_api.as_not_compiled_in_place(target.function)
+        left_behind.enter_context(fresh_dynamo())
+        reports.report_environment(events, device_name())
+        workload = Workload(request, events, target, Calls(lambda: iter((call,)), "the caller"))
+        left_behind.callback(workload.close)
+        events.write(workload.description)
+        lanes: Lanes | None = None
+        if request["lanes"]:
+            lanes = Lanes(workload, events)
+            left_behind.callback(lanes.close)
+        reports.report_config(events)
+        is_complete = make_calls(workload, events, complain=complain, lanes=lanes)
+        if (unrecorded := workload.unrecorded()) is not None:
+            events.write(unrecorded)
+        if is_complete:
+            measure(workload, request, events, lanes=lanes)
+        workload.report_cuda_graphs()
+        reports.report_float32_precision(events)
+        reports.report_failures(workload.listener, workload.recompiles, workload.keeper, events)
+        events.write(FinishedEvent(event="finished", is_complete=is_complete))
+
+
+def device_name() -> str | None:
+    """The first CUDA device's name where the process uses CUDA already: asking starts it."""
+    with contextlib.suppress(RuntimeError):  # a device that was lost has no name
+        if torch.cuda.is_initialized():
+            return str(torch.cuda.get_device_name(0))
+    return None
+
+
+def _put_back(state: State, random: RandomState, events: EventFile) -> None:
+    state.restore()
+    random.restore()
+    if state.refusals:
+        events.gap("not_put_back", f"The calls changed {state.refusals} tensors that could not be restored.")
+    if state.is_cut:
+        message = "The target holds too many objects to restore everything that the calls changed in them."
+        events.gap("not_put_back", message)
+    if state.used_up:
+        kinds = ", ".join(sorted(set(state.used_up)))
+        events.gap("not_put_back", f"The target holds objects that can't be restored after the calls: {kinds}.")
+
+
+@contextlib.contextmanager
+def recorded(recording: Path, *, outside: Collection[FrameType], is_reset: bool) -> Iterator[None]:
+    """Record while the context lasts.
+
+    ``is_reset``: have torch forget what it has compiled, so that everything is compiled again.
+
+    Raises:
+        BusyError: A recorder of ours already works in this process.
+    """
+    with contextlib.ExitStack() as left_behind:
+        left_behind.enter_context(borrowed(recording / TRACE_FOLDER))
+        events = left_behind.enter_context(contextlib.closing(EventFile(recording / EVENTS_FILE)))
+        events.write(ProcessEvent(event="process", pid=os.getpid()))
+        linecache.checkcache()
+        if is_reset:
+            torch.compiler.reset()
+        recorder = _BlockRecorder(events, outside, left_behind)
+        try:
+            yield
+        except BaseException as error:
+            events.write(EndedEvent(event="ended", error=described_error(error)))
+            raise
+        finally:
+            recorder.end()
+
+
+class _BlockRecorder:
+    def __init__(self, events: EventFile, outside: Collection[FrameType], left_behind: contextlib.ExitStack) -> None:
+        self._events = events
+        self._graph_count = 0
+        self._listener = TraceListener(self._on_compile, FileTexts(), outside)
+        torch_trace.listen(self._listener)
+        left_behind.callback(torch_api.trace_logger().removeHandler, self._listener)
+        self._keeper = TraceKeeper(self._listener)
+        with self._surviving("compiles after a change of torch's trace logger"):
+            self._keeper.install()
+        left_behind.callback(self._keeper.uninstall)
+        self._recompiles = RecompileRecorder(
+            user_file_test(), self._listener.want_source, self._listener.want_file, outside
+        )
+        if (lost := self._recompiles.install()) is not None:
+            events.gap("recompile_causes", lost)
+        left_behind.callback(self._recompiles.uninstall)
+        with self._surviving("the operations and inputs of graphs"):
+            left_behind.callback(torch_hooks.watch_graphs(before=self._describe_graph, after=self._write_graph))
+        with self._surviving("where torch.compile was called"):
+            left_behind.callback(torch_hooks.watch_compile_calls(self._write_compile_call))
+        self._switches = CompileSwitches(events)
+        self._switches.look()
+        self._counted = dict(torch_api.counters().get("unimplemented", {}))
+
+    @contextlib.contextmanager
+    def _surviving(self, what: str) -> Iterator[None]:
+        """A torch without the place of a hook becomes a gap."""
+        try:
+            yield
+        except (ImportError, AttributeError, KeyError) as error:
+            self._events.write(hook_gap(what, error))
+
+    def _on_compile(self, compile_id: str | None) -> None:
+        if compile_id is None:
+            self._listener.write_sources()
+
+    def _describe_graph(self, gm: Any) -> GraphArtifact:  # noqa: ANN401
+        for file in files_of_graph(gm):
+            self._listener.want_file(file)
+        index = self._graph_count
+        self._graph_count += 1
+        return describe_graph(gm, index)
+
+    @staticmethod
+    def _write_graph(artifact: GraphArtifact) -> None:
+        torch_api.write_artifact("graphdoctor_graph", artifact)
+
+    def _write_compile_call(self, frame: FrameType) -> None:
+        call = compile_call(frame)
+        self._listener.roots.add(compiled_root(frame, call))
+        self._keeper.restore()
+        torch_api.write_artifact("graphdoctor_compile_call", call)
+        self._listener.want_file(call["file"])
+
+    def end(self) -> None:
+        """Write what is only known at the end."""
+        self._listener.write_sources()
+        self._switches.look()
+        reports.report_environment(self._events, device_name())
+        reports.report_config(self._events)
+        reports.report_float32_precision(self._events)
+        reports.report_failures(self._listener, self._recompiles, self._keeper, self._events)
+        if reasons := torch_api.unrecorded_breaks(self._counted):
+            self._events.write(unrecorded_gap(reasons))
