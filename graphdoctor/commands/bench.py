@@ -69,14 +69,14 @@ def bench(
 
     Each way to run the target has a process of its own; their calls are timed in turns.
     """
+    from graphdoctor.commands.named import place_or_target
     from graphdoctor.commands.output import choose_output
     from graphdoctor.commands.running import EXIT_FAILED, finish, project_settings, set_up, tell_place
     from graphdoctor.commands.work.bench import Benching, bench_target, kept_bench, quick
-    from graphdoctor.commands.work.diagnose import diagnose_recording
-    from graphdoctor.commands.work.named import place_or_target
-    from graphdoctor.commands.work.record import record_target
+    from graphdoctor.rules.diagnosed import diagnose_recording
     from graphdoctor.studies.bench.sweep import parse_sweep
     from graphdoctor.studies.bench.variants import variants_of
+    from graphdoctor.trials.launch.recorded import record_target
     from graphdoctor.trials.launch.request import Measured, Request
 
     settings = project_settings(recordings)
@@ -90,7 +90,7 @@ def bench(
     ways = partial(variants_of, variant or (), request.spec, is_all=is_every_mode)
     asked = Benching(ways(), None if sweep is None else parse_sweep(sweep), is_minified=is_minified)
     with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet, is_warm=True) as setup:
-        recorded = record_target(quick(request), setup)
+        recorded = record_target(quick(request), settings.store, setup)
         diagnosis = diagnose_recording(recorded.folder).diagnosis
         if recorded.exit.reason != "finished":
             finish(recorded, diagnosis)

@@ -11,7 +11,7 @@ from graphdoctor.commands.options import Given, QuietOption, RecordingsOption, T
 from graphdoctor.commands.terminal import say
 
 if TYPE_CHECKING:
-    from graphdoctor.commands.work.named import Place
+    from graphdoctor.commands.named import Place
     from graphdoctor.studies.bundle.contents import Bundle
 
 _ATTACHMENT_BYTES = 25 * 2**20
@@ -58,10 +58,10 @@ def bundle(
     that makes the same calls, if one can be made from the recording.
     """
     from graphdoctor import __version__
+    from graphdoctor.commands.named import place_named
     from graphdoctor.commands.output import check_writable
     from graphdoctor.commands.progress import Progress
     from graphdoctor.commands.running import project_settings
-    from graphdoctor.commands.work.named import place_named
     from graphdoctor.errors import GraphDoctorError
     from graphdoctor.studies.bundle.archive import zipped
     from graphdoctor.studies.bundle.contents import Wanted, bundle_of
@@ -103,9 +103,9 @@ def _refuse_several_ranks(place: Place) -> None:
     """A bundle has one diagnosis, and counts are never added up over ranks."""
     import shlex
 
-    from graphdoctor.commands.work.job import ranks_at
     from graphdoctor.errors import GraphDoctorError
     from graphdoctor.facts.wording import ranks_text
+    from graphdoctor.trace.ranks import ranks_at
 
     ranks = ranks_at(place.path)
     if len(ranks) < 2:

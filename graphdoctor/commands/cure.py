@@ -59,9 +59,9 @@ def cure(
     from graphdoctor.commands.running import EXIT_FAILED, finish, project_settings, set_up, tell_place
     from graphdoctor.commands.work.bench import quick
     from graphdoctor.commands.work.cure import Curing, cure_target
-    from graphdoctor.commands.work.diagnose import diagnose_recording
-    from graphdoctor.commands.work.record import record_target
     from graphdoctor.fixes.writing import check, write
+    from graphdoctor.rules.diagnosed import diagnose_recording
+    from graphdoctor.trials.launch.recorded import record_target
     from graphdoctor.trials.launch.request import Measured, Request
 
     settings = project_settings(recordings)
@@ -79,7 +79,7 @@ def cure(
         check=partial(check, force=written.force) if is_applied else None,
     )
     with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet, is_warm=True) as setup:
-        recorded = record_target(quick(request), setup)
+        recorded = record_target(quick(request), settings.store, setup)
         diagnosis = diagnose_recording(recorded.folder, selection).diagnosis
         if recorded.exit.reason != "finished":
             finish(recorded, diagnosis)

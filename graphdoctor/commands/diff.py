@@ -26,8 +26,8 @@ from graphdoctor.views.formats import COMPARISON, SURVEY_COMPARISON
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from graphdoctor.commands.named import Place
     from graphdoctor.commands.settings import Settings
-    from graphdoctor.commands.work.named import Place
     from graphdoctor.facts.survey_comparison import SurveyComparison
 
 _PAGE = Path("graphdoctor-diff.html")
@@ -73,10 +73,9 @@ def diff(
     Two surveys are compared piece by piece. Exits with 0 if nothing got worse, 1 if something did, and 2 if something
     can't be told any more; of two runs, always with 0.
     """
+    from graphdoctor.commands.named import diagnoses_to_compare, place_named
     from graphdoctor.commands.output import choose_page
     from graphdoctor.commands.running import project_settings
-    from graphdoctor.commands.work.diagnose import diagnoses_to_compare
-    from graphdoctor.commands.work.named import place_named
     from graphdoctor.rules.diagnosis.comparison import compare
 
     if (surveys := _surveys(before, after)) is not None:
@@ -153,7 +152,7 @@ def _compared(
 
 def _chosen(ranks: Sequence[int], first: Place, second: Place) -> tuple[int | None, int | None]:
     """The rank to read of each side."""
-    from graphdoctor.commands.work.job import ranks_at
+    from graphdoctor.trace.ranks import ranks_at
 
     if len(ranks) > 2:
         raise GraphDoctorError("--rank was given more than twice.", hint="diff compares two ranks.")
@@ -176,7 +175,7 @@ def _name(place: Place, rank: int | None) -> str:
 
 def _last_recording(settings: Settings, first: Place) -> Place:
     """The last recording, which has to be another than the first argument."""
-    from graphdoctor.commands.work.named import last_recording
+    from graphdoctor.commands.named import last_recording
 
     last = last_recording(settings)
     if isinstance(first.location, Path) and last.path.resolve() == first.location.resolve():

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from graphdoctor.commands.output import Output
-    from graphdoctor.commands.work.record import Setup
     from graphdoctor.facts.bench import BenchReport
     from graphdoctor.facts.result import Result
+    from graphdoctor.trials.launch.recorded import Setup
     from graphdoctor.trials.launch.request import Request
 
 
@@ -61,8 +61,8 @@ def explain(
     """Compile a model, call it, and report its graphs and graph breaks."""
     from graphdoctor.commands.output import choose_output
     from graphdoctor.commands.running import finish, project_settings, set_up, trials_of
-    from graphdoctor.commands.work.diagnose import diagnose_recording
-    from graphdoctor.commands.work.record import record_target
+    from graphdoctor.rules.diagnosed import diagnose_recording
+    from graphdoctor.trials.launch.recorded import record_target
     from graphdoctor.trials.launch.request import Measured, Request
 
     if not is_tried:
@@ -83,7 +83,7 @@ def explain(
     with set_up(
         settings, python=python, timeout_s=timeout, is_quiet=written.quiet, is_warm=is_tried or is_benched
     ) as setup:
-        recorded = record_target(request, setup)
+        recorded = record_target(request, settings.store, setup)
         if is_tried:
             from graphdoctor.commands.work.fix import try_fixes
 
@@ -103,7 +103,7 @@ def explain(
 def _benched(request: Request, recording: Path, setup: Setup) -> BenchReport:
     """What the recorded target is worth under torch.compile."""
     from graphdoctor.commands.work.bench import Benching, bench_target
-    from graphdoctor.commands.work.diagnose import diagnose_recording
+    from graphdoctor.rules.diagnosed import diagnose_recording
     from graphdoctor.studies.bench.variants import variants_of
 
     ways = variants_of((), request.spec, is_all=False)

@@ -49,16 +49,16 @@ def export(
     """
     from graphdoctor.commands.output import choose_output
     from graphdoctor.commands.running import finish, project_settings, set_up, tell_place
-    from graphdoctor.commands.work.diagnose import diagnose_recording
     from graphdoctor.commands.work.export import Exporting, export_target
-    from graphdoctor.commands.work.record import record_target
+    from graphdoctor.rules.diagnosed import diagnose_recording
+    from graphdoctor.trials.launch.recorded import record_target
     from graphdoctor.trials.launch.request import Measured, Request
 
     settings = project_settings(recordings)
     output = choose_output(EXPORT, written, given)
     request = Request.of(replace(spec, target=target), Measured(reads=is_tried))
     with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet, is_warm=True) as setup:
-        recorded = record_target(request, setup)
+        recorded = record_target(request, settings.store, setup)
         diagnosis = diagnose_recording(recorded.folder).diagnosis
         if not recorded.is_explained(diagnosis):
             finish(recorded, diagnosis)

@@ -70,12 +70,12 @@ def fix(
     """
     from graphdoctor.commands.output import choose_output
     from graphdoctor.commands.running import finish, project_settings, set_up, trials_of
-    from graphdoctor.commands.work.diagnose import diagnose_recording
     from graphdoctor.commands.work.fix import try_fixes
     from graphdoctor.commands.work.kept import KeptFixes, kept_fixes
-    from graphdoctor.commands.work.record import record_target
     from graphdoctor.fixes.writing import check
+    from graphdoctor.rules.diagnosed import diagnose_recording
     from graphdoctor.trials.launch.child import interpreter
+    from graphdoctor.trials.launch.recorded import record_target
     from graphdoctor.trials.launch.request import Measured, Request
 
     if is_applied and not is_tried:
@@ -94,7 +94,7 @@ def fix(
     asked = trials_of(trials, given, is_unsafe_tried=is_unsafe_tried, is_tried=is_tried)
     before = None
     if is_tried and not is_again:
-        before = kept_fixes(request, asked.choices(selection), settings, interpreter(python))
+        before = kept_fixes(request, asked.choices(selection), settings.store, interpreter(python))
     if before is not None and not written.quiet:
         say(_said_before(before))
     if isinstance(before, KeptFixes):
@@ -103,7 +103,7 @@ def fix(
             check(treated.changes, force=written.force)
     else:
         with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet, is_warm=is_tried) as setup:
-            recorded = record_target(request, setup)
+            recorded = record_target(request, settings.store, setup)
             folder = recorded.folder
             treated = try_fixes(
                 request,

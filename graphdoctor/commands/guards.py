@@ -39,12 +39,12 @@ def guards(
 
     The cost is measured in a steady call, one that compiles nothing anymore.
     """
+    from graphdoctor.commands.named import diagnose_place, place_or_target
     from graphdoctor.commands.output import choose_output
     from graphdoctor.commands.running import finish, project_settings, set_up
-    from graphdoctor.commands.work.diagnose import diagnose_place, diagnose_recording
     from graphdoctor.commands.work.job import check_one_rank
-    from graphdoctor.commands.work.named import place_or_target
-    from graphdoctor.commands.work.record import record_target
+    from graphdoctor.rules.diagnosed import diagnose_recording
+    from graphdoctor.trials.launch.recorded import record_target
     from graphdoctor.trials.launch.request import Measured, Request
 
     settings = project_settings(recordings)
@@ -60,7 +60,7 @@ def guards(
     given.refuse((*OF_EXECUTOR, "rank"), without="a recording")
     request = Request.of(replace(spec, target=target or ""), Measured(guard_cost=True))
     with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet) as setup:
-        recorded = record_target(request, setup)
+        recorded = record_target(request, settings.store, setup)
     result = diagnose_recording(recorded.folder, selection, output.needs)
     output.write(result)
     finish(recorded, result.diagnosis)

@@ -24,8 +24,8 @@ from graphdoctor.facts.spec import STAGES, RunSpec, Timing
 
 if TYPE_CHECKING:
     from graphdoctor.commands.settings import Settings
-    from graphdoctor.commands.work.diagnose import StagesAsked
     from graphdoctor.executors.executor import Executor
+    from graphdoctor.rules.diagnosed import StagesAsked
     from graphdoctor.rules.diagnosis.selection import Selection
 
 
@@ -119,7 +119,7 @@ NAMED_HELP = (
     "recording or its name under .graphdoctor/, a folder or file of trace logs, also at an address (s3://bucket/job), "
     "or a JSON document that --format json wrote"
 )
-"""What ``graphdoctor.commands.work.named`` finds, after its article."""
+"""What ``graphdoctor.commands.named`` finds, after its article."""
 TargetArgument = Annotated[str, typer.Argument(help=TARGET_HELP, show_default=False)]
 TargetOrRecordingArgument = Annotated[
     str | None,
@@ -243,9 +243,7 @@ class ShownOptions:
         Raises:
             GraphDoctorError: No rule's code begins with one of the prefixes.
         """
-        from graphdoctor.commands.work.diagnose import selection_of
-
-        return selection_of(settings, select=self.select, ignore=self.ignore, is_own_code_only=self.own_code)
+        return settings.selection(select=self.select, ignore=self.ignore, is_own_code_only=self.own_code)
 
 
 @dataclass(frozen=True)
@@ -282,7 +280,7 @@ class StagesOptions:
         """
         import difflib
 
-        from graphdoctor.commands.work.diagnose import StagesAsked
+        from graphdoctor.rules.diagnosed import StagesAsked
 
         if not self.stages:
             given.refuse(("stage", "graph"), without="--stages")

@@ -12,8 +12,8 @@ from typing import Generic, TypeVar
 from graphdoctor.commands.options import Color, Given, OutputOptions
 from graphdoctor.commands.streams import is_closed
 from graphdoctor.commands.terminal import file_console, say, stdout_console
-from graphdoctor.commands.work.diagnose import Needs
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.rules.diagnosed import Needs
 from graphdoctor.views.file import write_file
 from graphdoctor.views.formats import BytesFormat, ConsoleFormat, Document, Format, RenderOptions
 

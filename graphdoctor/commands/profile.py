@@ -53,9 +53,9 @@ def profile(
 
     By line of the program and by kernel, with what the call is bound by.
     """
+    from graphdoctor.commands.named import place_or_target
     from graphdoctor.commands.output import choose_output
     from graphdoctor.commands.running import finish, project_settings, set_up
-    from graphdoctor.commands.work.named import place_or_target
     from graphdoctor.commands.work.profile import kept_profile, profile_target
     from graphdoctor.trials.launch.request import Request
 
@@ -69,7 +69,7 @@ def profile(
         return
     request = Request.of(replace(spec, target=target or ""))
     with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet, is_warm=is_tried) as setup:
-        profile = profile_target(request, setup, selection, is_restarted=restart, is_tried=is_tried)
+        profile = profile_target(request, settings.store, setup, selection, is_restarted=restart, is_tried=is_tried)
     if profile.recorded.exit.reason == "finished":
         output.write(profile.result)
     finish(profile.recorded, profile.diagnosis)

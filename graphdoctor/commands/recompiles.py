@@ -58,13 +58,13 @@ def recompiles(
 
     Of a target, which is run, or of a recording, by default the last one.
     """
+    from graphdoctor.commands.named import diagnose_place, place_or_target
     from graphdoctor.commands.output import choose_output
     from graphdoctor.commands.running import finish, project_settings, set_up
-    from graphdoctor.commands.work.diagnose import diagnose_place, diagnose_recording
     from graphdoctor.commands.work.job import check_one_rank
-    from graphdoctor.commands.work.named import place_or_target
-    from graphdoctor.commands.work.record import record_target
     from graphdoctor.executors.choice import executor_for
+    from graphdoctor.rules.diagnosed import diagnose_recording
+    from graphdoctor.trials.launch.recorded import record_target
     from graphdoctor.trials.launch.request import Request, Variation
 
     if what_if and vary:
@@ -88,7 +88,7 @@ def recompiles(
     variation = Variation(settings.vary_count, settings.vary_seconds) if vary else None
     request = Request.of(replace(spec, target=target or ""), vary=variation)
     with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet) as setup:
-        recorded = record_target(request, setup)
+        recorded = record_target(request, settings.store, setup)
         if what_if and recorded.exit.reason == "finished":
             from graphdoctor.commands.work.recompile import replay_under_remedies
 

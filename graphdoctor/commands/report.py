@@ -79,11 +79,11 @@ def report(
     """
     from dataclasses import replace
 
+    from graphdoctor.commands.named import diagnose_place, location_named, place_named
     from graphdoctor.commands.output import choose_page
     from graphdoctor.commands.running import project_settings
-    from graphdoctor.commands.work.diagnose import diagnose_place
-    from graphdoctor.commands.work.job import job_report, ranks_at, several_ranks
-    from graphdoctor.commands.work.named import location_named, place_named
+    from graphdoctor.commands.work.job import job_report, several_ranks
+    from graphdoctor.trace.ranks import ranks_at
 
     settings = project_settings(recordings)
     output = choose_page(DIAGNOSIS, written, given, _PAGE, html=html, is_opened=is_opened)

@@ -76,8 +76,9 @@ def run(
     from graphdoctor.commands.output import choose_output
     from graphdoctor.commands.running import import_report_meanwhile, project_settings, tell_place
     from graphdoctor.commands.work.job_trials import UNTOUCHED
-    from graphdoctor.commands.work.record import record_script
-    from graphdoctor.trials.launch.script import find_script
+    from graphdoctor.trials.launch.child import interpreter
+    from graphdoctor.trials.launch.ownership import sign
+    from graphdoctor.trials.launch.script import find_script, run_script
 
     if str(report) == "-":
         raise GraphDoctorError("Standard output belongs to the script.", hint="Name a file: --report out.json.")
@@ -88,14 +89,11 @@ def run(
     output = choose_output(DIAGNOSIS, asked, Given(), is_on_stdout=False)
     selection = shown.selection(settings)
     found = find_script(script, arguments or [], is_module=module)
-    recording, ended = record_script(
-        found,
-        settings,
-        python=python,
-        timeout_s=timeout,
-        meanwhile=import_report_meanwhile,
-        change=UNTOUCHED if is_trying else None,
-    )
+    recording = settings.store.create(found.label)
+    import_report_meanwhile()
+    change = UNTOUCHED if is_trying else None
+    ended = run_script(found, recording.path, python=interpreter(python), timeout_s=timeout, change=change)
+    sign(recording.path)
     if ended.unwritten is not None:
         complain(ended.unwritten.message, ended.unwritten.hint)
     elif report is not None or not quiet:
@@ -125,9 +123,10 @@ def _report(
     """
     from graphdoctor.commands.crash_log import report_trouble
     from graphdoctor.commands.streams import system_error_text
-    from graphdoctor.commands.work.diagnose import diagnose_recording
-    from graphdoctor.commands.work.job import job_report, ranks_at
+    from graphdoctor.commands.work.job import job_report
     from graphdoctor.executors.choice import executor_for
+    from graphdoctor.rules.diagnosed import diagnose_recording
+    from graphdoctor.trace.ranks import ranks_at
 
     try:
         ranks = ranks_at(recording)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from graphdoctor.commands.options import Given, TrialOptions
     from graphdoctor.commands.settings import Project, Settings
     from graphdoctor.commands.work.fix import Trials
-    from graphdoctor.commands.work.record import Recorded, Setup
     from graphdoctor.facts.diagnosis import Diagnosis
+    from graphdoctor.trials.launch.recorded import Recorded, Setup
     from graphdoctor.trials.launch.store import NewRecording
 
 EXIT_FAILED = 2
@@ -90,15 +90,16 @@ def set_up(
         is_warm: Fixes will be tried: start runs from one process that has imported torch.
     """
     from graphdoctor.commands.progress import Progress
-    from graphdoctor.commands.work.record import Setup
     from graphdoctor.trials.launch.child import probe_command
+    from graphdoctor.trials.launch.recorded import Setup
     from graphdoctor.trials.launch.warm import WarmProbes
 
     import_report_meanwhile()
     if is_warm:
         threading.Thread(target=_import_trials, daemon=True).start()
     with Progress(is_quiet=is_quiet) as progress, contextlib.ExitStack() as stack:
-        setup = Setup(settings, progress.watching, python, timeout_s, progress.show_trial)
+        limit_s = settings.timeout if timeout_s is None else timeout_s
+        setup = Setup(progress.watching, python, limit_s, progress.show_trial)
         if is_warm:
             warm = WarmProbes(probe_command(setup.interpreter))
             setup = replace(setup, warm=stack.enter_context(contextlib.closing(warm)))
@@ -164,6 +165,6 @@ def _import_report() -> None:
     # Only a head start: whatever goes wrong here comes up again where the import is needed.
     with contextlib.suppress(Exception):
         import graphdoctor.views.console  # noqa: F401
-        from graphdoctor.commands.work.diagnose import import_ahead
+        from graphdoctor.rules.diagnosed import import_ahead
 
         import_ahead()

@@ -34,9 +34,9 @@ def unpack(
     of their own say.
     """
     from graphdoctor import __version__
+    from graphdoctor.commands.named import place_named
     from graphdoctor.commands.progress import Progress
     from graphdoctor.commands.running import project_settings
-    from graphdoctor.commands.work.named import place_named
     from graphdoctor.errors import GraphDoctorError
     from graphdoctor.facts.wording import counted
     from graphdoctor.trace.unpack.folder import INDEX

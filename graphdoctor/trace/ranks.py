@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from graphdoctor.trace.folder import RecordingFolder
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.wording import ranks_text
+from graphdoctor.trace.folder import RecordingFolder, open_folder
 from graphdoctor.trace.processes import ProcessLogs, find_processes
+from graphdoctor.trace.storage.places import Location
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,28 @@ def find_ranks(folder: RecordingFolder) -> tuple[RankFolder, ...]:
         if process.rank is not None:
             ranks.setdefault(process.rank, []).append(process)
     return tuple(RankFolder(rank, replace(folder, processes=tuple(ranks[rank]))) for rank in sorted(ranks))
+
+
+def ranks_at(location: Location) -> tuple[RankFolder, ...]:
+    """The ranks of a recording, ascending; a recording of a job has at least two.
+
+    Raises:
+        GraphDoctorError: There is no recording there.
+    """
+    return find_ranks(open_folder(location))
+
+
+def only_rank(ranks: tuple[RankFolder, ...], number: int) -> RankFolder:
+    """The rank with a number.
+
+    Raises:
+        GraphDoctorError: There is none.
+    """
+    for found in ranks:
+        if found.rank == number:
+            return found
+    known = f"It has {ranks_text([found.rank for found in ranks])}." if ranks else "No record in it has a rank."
+    raise GraphDoctorError(f"The recording has no rank {number}.", hint=known)
 
 
 def world_size(folder: RecordingFolder) -> int | None:

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.commands.work.diagnose import diagnose_place
-from graphdoctor.commands.work.named import Place
+from graphdoctor.commands.named import Place, diagnose_place
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Failed, Failure, Outcome
 from graphdoctor.trace import chunks
@@ -125,8 +124,9 @@ def test_a_recording_that_the_cluster_gives_up_is_one_sentence() -> None:
 
 
 def test_a_rank_that_a_worker_could_not_read_is_named(monkeypatch: pytest.MonkeyPatch, job: Path) -> None:
-    from graphdoctor.commands.work.job import job_report, ranks_at
+    from graphdoctor.commands.work.job import job_report
     from graphdoctor.executors.local import Local
+    from graphdoctor.trace.ranks import ranks_at
 
     class LosesOne(Local):
         def run(self, work: Any, pieces: Sequence[Any], *, ahead: int | None = None) -> Iterator[Outcome[Any]]:

@@ -18,13 +18,13 @@ import pytest
 
 from benchmarks.large_log import write_log
 from benchmarks.report_page import made_up
-from graphdoctor.commands.work.diagnose import Needs, diagnose_recording
-from graphdoctor.commands.work.job import job_report, ranks_at
+from graphdoctor.commands.work.job import job_report
 from graphdoctor.executors.local import ALONE
 from graphdoctor.facts.expressions import expression, is_own_state
 from graphdoctor.facts.recording import Environment, Frame, Recording
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosed import Needs, diagnose_recording
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.breaks import exception_words, parse_break
 from graphdoctor.trace.causes import cause_of_reasons
@@ -32,6 +32,7 @@ from graphdoctor.trace.guards.sets import guards_of
 from graphdoctor.trace.guards.tree import parse_tree
 from graphdoctor.trace.origin import Origins
 from graphdoctor.trace.printed_graph import parse_graph
+from graphdoctor.trace.ranks import ranks_at
 from graphdoctor.views.html.page import render_page
 from tests.factories import change, compiled, entry, frame, graph, recompiled, record, recording
 

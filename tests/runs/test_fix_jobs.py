@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.commands.work import fix, memory
+from graphdoctor.commands.work import fix
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.spec import RunSpec
+from graphdoctor.trials.launch import recorded
 from graphdoctor.trials.launch.request import Request, TargetText
 from tests.factories import recording
 
@@ -18,7 +19,7 @@ GIB = 2**30
 
 def jobs(monkeypatch: pytest.MonkeyPatch, *, cores: int, free: int | None, peak: int | None, device: str | None) -> int:
     monkeypatch.setattr(os, "cpu_count", lambda: cores)
-    monkeypatch.setattr(memory, "_free_bytes", lambda: free)
+    monkeypatch.setattr(recorded, "_free_bytes", lambda: free)
     spec = RunSpec(target="model.py", device=device)
     request = Request(spec, TargetText("model.py", "model.py", None, None, is_call=False))
     ended = ProbeExit(status=0, reason="finished", peak_memory_bytes=peak)
@@ -40,6 +41,6 @@ def test_as_many_as_there_are_cores_and_memory(
 
 @pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="Linux only")
 def test_free_memory_is_known() -> None:
-    found = memory._free_bytes()
+    found = recorded._free_bytes()
     assert found is not None
     assert found > 2**20

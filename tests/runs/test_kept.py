@@ -15,7 +15,6 @@ import pytest
 
 from graphdoctor.commands.settings import load_settings
 from graphdoctor.commands.work.kept import KeptFixes, OutdatedFixes, keep, kept_fixes
-from graphdoctor.commands.work.record import Setup
 from graphdoctor.facts.fixes import Measures, Treatment, TrialChoices
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.fixes.patch import FileChange
@@ -24,6 +23,7 @@ from graphdoctor.fixes.trial_log import diff_text
 from graphdoctor.probe.wire import FIXES_FILE, FORMAT, META_FILE, READS_FILE, REQUEST_FILE, TRACE_FOLDER
 from graphdoctor.trials.launch.child import Watching
 from graphdoctor.trials.launch.ownership import sign
+from graphdoctor.trials.launch.recorded import Setup
 from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.trials.launch.unchanged import Change
 
@@ -45,7 +45,7 @@ class Project:
         self.program.write_bytes(BEFORE)
         time.sleep(0.02)
         self.request = Request.of(RunSpec(target="model.py"), Measured(coverage=True, reads=True))
-        self.setup = Setup(load_settings(folder), Watching(lambda _phase: None, lambda _output: None), sys.executable)
+        self.setup = Setup(Watching(lambda _phase: None, lambda _output: None), sys.executable)
         self.recording = folder / ".graphdoctor" / "20261122-101112-000001-model"
         self.recording.joinpath(TRACE_FOLDER).mkdir(parents=True)
         self.recording.joinpath("fixes").mkdir()
@@ -65,7 +65,7 @@ class Project:
 
     def found(self, **choices: Any) -> KeptFixes | OutdatedFixes | None:
         choices_now = CHOICES.model_copy(update=choices)
-        return kept_fixes(self.request, choices_now, self.setup.settings, self.setup.interpreter)
+        return kept_fixes(self.request, choices_now, load_settings(self.folder).store, self.setup.interpreter)
 
     def rewrite(self, **changes: Any) -> None:
         """Change what was kept, as somebody without the key would."""

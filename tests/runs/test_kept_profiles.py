@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.commands.work.diagnose import Needs
-from graphdoctor.commands.work.named import Place
+from graphdoctor.commands.named import Place
 from graphdoctor.commands.work.profile import kept_profile
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.probe.wire import PROFILE_FILE
+from graphdoctor.rules.diagnosed import Needs
 from tests.profile_reports import profiled
 
 RECORDING = Path(__file__).parents[1] / "recordings" / "2.13.0" / "break_in_try"

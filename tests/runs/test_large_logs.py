@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.large_log import write_log
-from graphdoctor.commands.work import diagnose
-from graphdoctor.commands.work.diagnose import Needs, diagnose_recording
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.result import Result
+from graphdoctor.rules import diagnosed
+from graphdoctor.rules.diagnosed import Needs, diagnose_recording
 from graphdoctor.rules.diagnosis.compile_selection import most_telling
 from graphdoctor.trace.details import Details, Text
 from graphdoctor.views.html.page import render_page
@@ -32,9 +32,9 @@ def log(tmp_path: Path) -> Path:
 @pytest.fixture
 def small_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """A page that has room for little."""
-    monkeypatch.setattr(diagnose, "_LARGE_BYTES", 1)
-    monkeypatch.setattr(diagnose, "_MOST_BYTES", 1_000)
-    monkeypatch.setattr(diagnose, "_MOST_ROWS", 6)
+    monkeypatch.setattr(diagnosed, "_LARGE_BYTES", 1)
+    monkeypatch.setattr(diagnosed, "_MOST_BYTES", 1_000)
+    monkeypatch.setattr(diagnosed, "_MOST_ROWS", 6)
 
 
 def page_of(result: Result) -> str:
@@ -74,7 +74,7 @@ def test_a_page_keeps_the_graphs_of_findings_and_says_what_it_leaves_out(log: Pa
 @pytest.mark.usefixtures("small_page")
 def test_a_log_is_read_as_a_whole_whatever_the_page_shows(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cut = diagnose_recording(log, needs=PAGE)
-    monkeypatch.setattr(diagnose, "_LARGE_BYTES", 10**9)
+    monkeypatch.setattr(diagnosed, "_LARGE_BYTES", 10**9)
     whole = diagnose_recording(log, needs=PAGE)
     assert cut.diagnosis == whole.diagnosis
     assert cut.picture is not None

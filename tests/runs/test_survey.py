@@ -19,7 +19,6 @@ from graphdoctor.commands.work.survey_store import ROWS_FILE, file_digest
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Done, Failed, Failure, Share
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.trials.launch.store import store_of
 from tests.survey_reports import row
 
 NAMES = ("a", "b", "c")
@@ -270,7 +269,7 @@ def test_a_full_disk_is_a_sentence_and_finished_pieces_are_kept(monkeypatch):
 
 def test_the_last_survey_is_no_recording_and_the_other_way_round():
     folder = _run(lambda *_: {"status": "ok"}).folder
-    store = store_of(Settings())
+    store = Settings().store
     time.sleep(0.01)
     made = store.create("model")
     assert store.last() == made.path

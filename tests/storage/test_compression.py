@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from graphdoctor.commands.named import place_named
 from graphdoctor.commands.settings import Settings
-from graphdoctor.commands.work.named import place_named
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.wording import partial_text
 from graphdoctor.rules.catalog import RULES

@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 from s3fs import S3FileSystem
 
+from graphdoctor.commands.named import place_named
 from graphdoctor.commands.settings import Settings
-from graphdoctor.commands.work.named import place_named
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.following import BreakSeen, LogBegun, RecompileSeen
 from graphdoctor.trace.folder import open_folder

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from graphdoctor.commands.named import place_named, place_or_target
 from graphdoctor.commands.settings import Settings
-from graphdoctor.commands.work.named import place_named, place_or_target
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.trace.logs import find_logs
 from graphdoctor.trace.processes import find_processes

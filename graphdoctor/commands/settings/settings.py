@@ -5,13 +5,17 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from graphdoctor.commands.settings.values import Values, unknown
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.trials.launch.store import Store
+
+if TYPE_CHECKING:
+    from graphdoctor.rules.diagnosis.selection import Selection
 
 TABLE = "graphdoctor"
 PYPROJECT = "pyproject.toml"
@@ -49,6 +53,36 @@ class Settings:
     fail_on: Literal["error", "warning", "info", "never"] = "warning"
     baseline: Path | None = None
     per_path_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @property
+    def store(self) -> Store:
+        """Where the working directory's recordings are."""
+        return Store(Path.cwd(), keep_count=self.keep_recordings, folder=self.recordings)
+
+    def selection(
+        self,
+        *,
+        select: Sequence[str] | None = None,
+        ignore: Sequence[str] | None = None,
+        is_own_code_only: bool | None = None,
+    ) -> Selection:
+        """Which findings to show: what was asked for, else these settings.
+
+        Args:
+            select: Code prefixes; None or empty for those of the settings, as for the next.
+            ignore: Code prefixes to leave out.
+            is_own_code_only: Findings in the user's own code only; None for the setting.
+
+        Raises:
+            GraphDoctorError: No rule's code begins with one of the prefixes.
+        """
+        from graphdoctor.rules.diagnosis.selection import Selection, code_prefixes
+
+        return Selection(
+            select=code_prefixes(select or self.select),
+            ignore=code_prefixes(ignore or self.ignore),
+            is_own_code_only=self.own_code if is_own_code_only is None else is_own_code_only,
+        )
 
 
 def load_settings(start: Path, environment: Mapping[str, str] | None = None) -> Settings:

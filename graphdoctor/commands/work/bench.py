@@ -6,21 +6,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from graphdoctor import __version__
-from graphdoctor.commands.work.diagnose import Needs, diagnose_recording
-from graphdoctor.commands.work.memory import fitting
 from graphdoctor.probe.wire import BENCH_FILE
+from graphdoctor.rules.diagnosed import Needs, diagnose_recording
+from graphdoctor.trials.launch.recorded import fitting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from graphdoctor.commands.work.named import Place
-    from graphdoctor.commands.work.record import Setup
+    from graphdoctor.commands.named import Place
     from graphdoctor.facts.bench import BenchReport
     from graphdoctor.facts.diagnosis import Diagnosis
     from graphdoctor.facts.kernels import KernelShare
     from graphdoctor.studies.bench.sweep import Sizes
     from graphdoctor.studies.bench.variants import VariantSpec
+    from graphdoctor.trials.launch.recorded import Setup
     from graphdoctor.trials.launch.request import Request
     from graphdoctor.trials.replays import Replays
 
@@ -116,7 +116,7 @@ def kept_bench(place: Place) -> BenchReport:
     Raises:
         GraphDoctorError: There is none there, or it can't be read.
     """
-    from graphdoctor.commands.work.documents import kept_report
+    from graphdoctor.commands.named import kept_report
     from graphdoctor.facts.bench import BenchReport
 
     return kept_report(place, BenchReport, file=BENCH_FILE, command="bench", has=("variants", "verdict"))

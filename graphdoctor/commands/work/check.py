@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING
 
 from graphdoctor import __version__
 from graphdoctor.commands.settings import GateTarget, Project, Settings, project_folder, projects_below, repository_of
-from graphdoctor.commands.work.diagnose import code_prefixes, diagnose_recording, selection_of
-from graphdoctor.commands.work.record import Setup, record_target
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.check import BudgetName, CheckReport, FailOn, TargetCheck, UnusedIgnore
 from graphdoctor.facts.hints import CONFIGURATION, worded_exit
 from graphdoctor.facts.rebasing import rebased
 from graphdoctor.facts.spec import RunSpec
+from graphdoctor.rules.diagnosed import diagnose_recording
+from graphdoctor.rules.diagnosis.selection import code_prefixes
 from graphdoctor.rules.gate.baseline import Baseline, read_baseline
 from graphdoctor.rules.gate.check import Policy, check_target, crashed
 from graphdoctor.rules.gate.ignores import Comments, PathIgnore, read_comments, unused_ignores
+from graphdoctor.trials.launch.recorded import Setup, record_target
 from graphdoctor.trials.launch.request import Measured, Request
 
 if TYPE_CHECKING:
@@ -239,7 +240,7 @@ def run_targets(
     ran = []
     for number, target in enumerate(targets, start=1):
         on_target(target.name, number)
-        setup = Setup(project.settings, watching, python or target.python, timeout_s or target.timeout)
+        setup = Setup(watching, python or target.python, timeout_s or target.timeout or project.settings.timeout)
         try:
             with contextlib.chdir(target.folder or project.root):
                 ran.append(_run(target, project, setup))
@@ -258,7 +259,9 @@ def _absolute(python: str | None) -> str | None:
 
 
 def _run(target: GateTarget, project: Project, setup: Setup) -> Ran:
-    recorded = record_target(Request.of(target.spec, Measured(coverage=True)), setup, pool="@check")
+    recorded = record_target(
+        Request.of(target.spec, Measured(coverage=True)), project.settings.store, setup, pool="@check"
+    )
     if recorded.is_interrupted:
         raise KeyboardInterrupt
     diagnosis = diagnose_recording(recorded.folder, root=project.root).diagnosis
@@ -345,7 +348,7 @@ def _selection(target: GateTarget, settings: Settings, demands: Demands) -> Sele
         select=settings.select if target.select is None else target.select,
         ignore=settings.ignore if target.ignore is None else target.ignore,
     )
-    return selection_of(own, select=demands.select, ignore=demands.ignore, is_own_code_only=demands.is_own_code_only)
+    return own.selection(select=demands.select, ignore=demands.ignore, is_own_code_only=demands.is_own_code_only)
 
 
 def _limits(target: GateTarget, asked: Mapping[BudgetName, float | None]) -> dict[BudgetName, float]:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from graphdoctor.commands.work.record import Setup
     from graphdoctor.facts.cure import CureReport
     from graphdoctor.facts.diagnosis import Diagnosis
     from graphdoctor.facts.progress import TrialEvent
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from graphdoctor.fixes.treatment import TreatmentResult
     from graphdoctor.rules.diagnosis.selection import Selection
     from graphdoctor.studies.cure.cure import Candidate, Way
+    from graphdoctor.trials.launch.recorded import Setup
     from graphdoctor.trials.launch.request import Request
 
 CURE_FOLDER = "cure"

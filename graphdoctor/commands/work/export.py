@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from graphdoctor import __version__
 from graphdoctor.commands.work.bench import PROCESS_TIMEOUT_S
-from graphdoctor.commands.work.memory import fitting
 from graphdoctor.probe.wire import EXPORT_FILE
+from graphdoctor.trials.launch.recorded import fitting
 
 if TYPE_CHECKING:
-    from graphdoctor.commands.work.record import Setup
     from graphdoctor.facts.diagnosis import Diagnosis
     from graphdoctor.facts.export import ExportReport
     from graphdoctor.facts.recording import Recording
+    from graphdoctor.trials.launch.recorded import Setup
     from graphdoctor.trials.launch.request import Request
 
 EXPORT_FOLDER = "export"
@@ -58,7 +58,7 @@ def export_target(
         request,
         recording / EXPORT_FOLDER,
         python=setup.interpreter,
-        limits=Limits(setup.limit_s or PROCESS_TIMEOUT_S, setup.memory_bytes),
+        limits=Limits(setup.timeout_s or PROCESS_TIMEOUT_S, setup.memory_bytes),
         warm=setup.warm,
     )
     choices = Choices(

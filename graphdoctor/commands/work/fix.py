@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphdoctor.commands.work.kept import keep
-from graphdoctor.commands.work.memory import fitting
 from graphdoctor.facts.fixes import TrialChoices
 from graphdoctor.facts.spec import Timing
 from graphdoctor.trace.reader import read_recording
+from graphdoctor.trials.launch.recorded import fitting
 
 if TYPE_CHECKING:
-    from graphdoctor.commands.work.record import Setup
     from graphdoctor.facts.recording import Recording
     from graphdoctor.fixes.patch import FileChange
     from graphdoctor.fixes.treatment import TreatmentResult
     from graphdoctor.rules.diagnosis.selection import Selection
+    from graphdoctor.trials.launch.recorded import Setup
     from graphdoctor.trials.launch.request import Request
 
 _MAX_JOBS = 4

@@ -47,33 +47,6 @@ class TextPiece:
     compile_id: str
 
 
-def ranks_at(location: Location) -> tuple[RankFolder, ...]:
-    """The ranks of a recording, ascending; a recording of a job has at least two.
-
-    Raises:
-        GraphDoctorError: There is no recording there.
-    """
-    from graphdoctor.trace.folder import open_folder
-    from graphdoctor.trace.ranks import find_ranks
-
-    return find_ranks(open_folder(location))
-
-
-def only_rank(ranks: tuple[RankFolder, ...], number: int) -> RankFolder:
-    """The rank with a number.
-
-    Raises:
-        GraphDoctorError: There is none.
-    """
-    for found in ranks:
-        if found.rank == number:
-            return found
-    from graphdoctor.facts.wording import ranks_text
-
-    known = f"It has {ranks_text([found.rank for found in ranks])}." if ranks else "No record in it has a rank."
-    raise GraphDoctorError(f"The recording has no rank {number}.", hint=known)
-
-
 def check_one_rank(location: Location, *command: str) -> None:
     """Refuse a recording of several ranks where only one can be shown.
 
@@ -84,6 +57,8 @@ def check_one_rank(location: Location, *command: str) -> None:
     Raises:
         GraphDoctorError: It has several ranks.
     """
+    from graphdoctor.trace.ranks import ranks_at
+
     ranks = ranks_at(location)
     if len(ranks) > 1:
         raise several_ranks(location, ranks, *command)

@@ -238,8 +238,9 @@ def runner(
         timeout_s: Seconds until a run is stopped: ranks that disagree can wait for each other forever.
         executor: Reads the ranks.
     """
-    from graphdoctor.commands.work.job import job_report, ranks_at
+    from graphdoctor.commands.work.job import job_report
     from graphdoctor.errors import GraphDoctorError
+    from graphdoctor.trace.ranks import ranks_at
 
     def run_again(change: RunChange, name: str) -> Ran:
         folder = recording / _FOLDER / name

@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from graphdoctor.commands.work.record import Setup
     from graphdoctor.facts.profile import MemoryTrial, MemoryUse
     from graphdoctor.facts.recording import Recording
     from graphdoctor.facts.run import Setting
     from graphdoctor.studies.profile.keeping_less import Replayed
     from graphdoctor.trials.judge import Verdict
+    from graphdoctor.trials.launch.recorded import Setup
     from graphdoctor.trials.launch.request import Request
     from graphdoctor.trials.program import RunChange
     from graphdoctor.trials.replays import Replays
@@ -43,7 +43,7 @@ def try_keeping_less(
     from graphdoctor.studies.profile.keeping_less import memory_trial
     from graphdoctor.trials.replays import Limits, Replays
 
-    limits = Limits(timeout_s=setup.limit_s or PROCESS_TIMEOUT_S)
+    limits = Limits(timeout_s=setup.timeout_s or PROCESS_TIMEOUT_S)
     replays = Replays(request, recording / MEMORY_FOLDER, python=setup.interpreter, limits=limits, warm=setup.warm)
     try:
         found = _replayed(replays, request, before, setting, setup, draws_random=draws_random)

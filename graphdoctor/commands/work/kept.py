@@ -19,15 +19,14 @@ from typing import TYPE_CHECKING, Any
 from graphdoctor.probe.wire import FIXES_FILE
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trials.launch.ownership import is_own, signature_of
-from graphdoctor.trials.launch.store import store_of
 from graphdoctor.trials.launch.unchanged import Change, Surroundings, first_change, surroundings_of
 
 if TYPE_CHECKING:
-    from graphdoctor.commands.settings import Settings
-    from graphdoctor.commands.work.record import Setup
     from graphdoctor.facts.fixes import TrialChoices
     from graphdoctor.fixes.treatment import TreatmentResult
+    from graphdoctor.trials.launch.recorded import Setup
     from graphdoctor.trials.launch.request import Request
+    from graphdoctor.trials.launch.store import Store
 
 _FILE = "verified.json"
 _FORMAT = 2
@@ -112,14 +111,14 @@ def _described(asked: dict[str, Any], recording: Path, result: TreatmentResult, 
 
 
 def kept_fixes(
-    request: Request, choices: TrialChoices, settings: Settings, interpreter: str
+    request: Request, choices: TrialChoices, store: Store, interpreter: str
 ) -> KeptFixes | OutdatedFixes | None:
     """Verified fixes for the same request, if there are any.
 
     Args:
         request: What a run would be asked to do.
         choices: What would be tried.
-        settings: The project's settings.
+        store: Where recordings are.
         interpreter: The interpreter that would run it.
 
     Returns:
@@ -127,7 +126,7 @@ def kept_fixes(
     """
     asked = _asked(request, choices)
     otherwise: OutdatedFixes | None = None
-    for recording in store_of(settings).newest()[:_MAX_LOOKED_AT]:
+    for recording in store.newest()[:_MAX_LOOKED_AT]:
         content = _content(recording)
         if content is None or any(content["asked"][name] != asked[name] for name in _TARGET):
             continue

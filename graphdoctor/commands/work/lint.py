@@ -118,7 +118,7 @@ def _merged(reports: Sequence[LintReport]) -> LintReport:
 
 def _last_recording(settings: Settings) -> tuple[str | None, Recorded]:
     """The last recording and what it saw, where there is one that can be read: lint doesn't need it."""
-    from graphdoctor.commands.work.named import last_recording
+    from graphdoctor.commands.named import last_recording
     from graphdoctor.facts.stack import relative
     from graphdoctor.trace.reader import read_recording
 

@@ -11,15 +11,16 @@ from graphdoctor import __version__
 from graphdoctor.probe.wire import PROFILE_FILE
 
 if TYPE_CHECKING:
-    from graphdoctor.commands.work.diagnose import Needs
-    from graphdoctor.commands.work.named import Place
-    from graphdoctor.commands.work.record import Recorded, Setup
+    from graphdoctor.commands.named import Place
     from graphdoctor.facts.diagnosis import Diagnosis
     from graphdoctor.facts.profile import ProfileReport
     from graphdoctor.facts.recording import Recording
     from graphdoctor.facts.result import ProfileResult
+    from graphdoctor.rules.diagnosed import Needs
     from graphdoctor.rules.diagnosis.selection import Selection
+    from graphdoctor.trials.launch.recorded import Recorded, Setup
     from graphdoctor.trials.launch.request import Request
+    from graphdoctor.trials.launch.store import Store
 
 
 _RESTART = "restart"
@@ -42,18 +43,24 @@ class Profile:
 
 
 def profile_target(
-    request: Request, setup: Setup, selection: Selection, *, is_restarted: bool = False, is_tried: bool = False
+    request: Request,
+    store: Store,
+    setup: Setup,
+    selection: Selection,
+    *,
+    is_restarted: bool = False,
+    is_tried: bool = False,
 ) -> Profile:
     """Record a target's calls and profile the last one; the recording holds the report.
 
     Args:
         request: What the user asked for, with the backend to profile.
+        store: Where the recording goes.
         setup: How to run processes.
         selection: Findings to show.
         is_restarted: Start the program once more, to see what torch's caches on disk save.
         is_tried: Try to keep less for the backward pass.
     """
-    from graphdoctor.commands.work.record import record_target
     from graphdoctor.facts.result import ProfileResult
     from graphdoctor.rules.catalog import RULES
     from graphdoctor.rules.diagnosis.diagnose import diagnose
@@ -61,12 +68,13 @@ def profile_target(
     from graphdoctor.trace.cache_keys import key_changes
     from graphdoctor.trace.reader import read_recording
     from graphdoctor.trials.launch.calibrations import keep_calibration, kept_calibrations
+    from graphdoctor.trials.launch.recorded import record_target
 
     with tempfile.TemporaryDirectory(prefix="graphdoctor-", ignore_cleanup_errors=True) as caches:
         measured = replace(
             request.measured, kernels=True, memory=True, profile=caches, calibrations=kept_calibrations()
         )
-        recorded = record_target(replace(request, measured=measured), setup)
+        recorded = record_target(replace(request, measured=measured), store, setup)
         again = _restarted(request, setup, caches, recorded) if is_restarted else None
     # The lines' text is in the picture.
     found = read_recording(recorded.folder, picture=True)
@@ -114,7 +122,7 @@ def _restarted(request: Request, setup: Setup, caches: str, recorded: Recorded) 
         replace(request, measured=Measured(profile=caches)),
         folder,
         python=setup.interpreter,
-        timeout_s=setup.limit_s,
+        timeout_s=setup.timeout_s,
         # The first start has already shown what the program prints.
         watching=Watching(on_phase=_ignore, on_output=_ignore),
         warm=setup.warm,
@@ -136,7 +144,7 @@ def kept_profile(place: Place, needs: Needs) -> ProfileResult:
     Raises:
         GraphDoctorError: There is none there, or it can't be read.
     """
-    from graphdoctor.commands.work.documents import kept_report
+    from graphdoctor.commands.named import kept_report
     from graphdoctor.facts.profile import ProfileReport
     from graphdoctor.facts.result import ProfileResult
     from graphdoctor.trace.reader import read_recording

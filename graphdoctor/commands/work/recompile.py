@@ -9,7 +9,7 @@ from graphdoctor.fixes.what_if import what_if
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from graphdoctor.commands.work.record import Setup
+    from graphdoctor.trials.launch.recorded import Setup
     from graphdoctor.trials.launch.request import Request
 
 
@@ -26,7 +26,7 @@ def replay_under_remedies(request: Request, recording: Path, setup: Setup, *, jo
         request,
         recording,
         python=setup.interpreter,
-        timeout_s=setup.limit_s,
+        timeout_s=setup.timeout_s,
         jobs=jobs,
         on_phase=setup.watching.on_phase,
     )

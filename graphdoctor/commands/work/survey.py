@@ -19,7 +19,7 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Done, Failure, Outcome, Share
 from graphdoctor.facts.survey import SurveyReport, SurveyRow, SurveyStatus, SurveyVariant
 from graphdoctor.studies.survey.summary import summarize
-from graphdoctor.trials.launch.store import NewRecording, store_of
+from graphdoctor.trials.launch.store import NewRecording
 
 if TYPE_CHECKING:
     from graphdoctor.commands.settings import Settings
@@ -102,7 +102,7 @@ def run_survey(
     Raises:
         GraphDoctorError: It can't be planned, or not be kept; pieces that were finished are.
     """
-    store = store_of(settings)
+    store = settings.store
     plan = plan_survey(asked, store.programs.absolute(), working.draw, on_phase)
     with _folder(asked, settings, resume=working.resume) as folder:
         run = _Run(plan, asked, working, SurveyStore(folder), onlooker)
@@ -116,7 +116,7 @@ def run_survey(
 
 @contextlib.contextmanager
 def _folder(asked: SurveyAsked, settings: Settings, *, resume: bool) -> Iterator[Path]:
-    store = store_of(settings)
+    store = settings.store
     if resume:
         surveys = (path for path in store.surveys(asked.name) if (path / SURVEY_FILE).is_file())
         # Rows of another shard aren't in this one's table.
@@ -355,7 +355,7 @@ def last_survey(settings: Settings) -> Path:
     Raises:
         GraphDoctorError: There is none.
     """
-    found = [path for path in store_of(settings).surveys() if (path / SURVEY_FILE).is_file()]
+    found = [path for path in settings.store.surveys() if (path / SURVEY_FILE).is_file()]
     if not found:
         raise GraphDoctorError("There is no survey here.", hint="Run graphdoctor survey 'models/*.py' first.")
     return found[0]

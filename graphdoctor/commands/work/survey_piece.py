@@ -24,14 +24,13 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 import graphdoctor
-from graphdoctor.commands.settings import Settings
-from graphdoctor.commands.work.record import Setup
 from graphdoctor.commands.work.survey_outcome import OK, PieceOutcome, cut, ended_early, outcome_of, outcome_of_bench
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.survey import SurveyCause, SurveyRow, SurveyStatus
 from graphdoctor.probe.wire import READS_FILE, ReadsRecord
 from graphdoctor.rules.gate.gaps import missing_records
 from graphdoctor.trials.launch.child import Watching, interpreter, record
+from graphdoctor.trials.launch.recorded import Setup
 from graphdoctor.trials.launch.request import Measured, Request, parse_target
 
 if TYPE_CHECKING:
@@ -271,7 +270,7 @@ class _Worker:
         watching = Watching(on_phase=_ignore, on_output=_ignore)
         memory = self._piece.measured.memory_bytes
         limit = self._deadline.left_s
-        return Setup(Settings(), watching, self._piece.python, limit, warm=warm, memory_bytes=memory)
+        return Setup(watching, self._piece.python, limit, warm=warm, memory_bytes=memory)
 
     def _prepare(self, warm: WarmProbes | None) -> PieceOutcome | None:
         """Write the target's program where a catalog has it; why there is none."""
@@ -325,7 +324,7 @@ class _Worker:
         return outcome_of(self._diagnosis)
 
     def _diagnosed(self, *, is_page: bool = False) -> Result:
-        from graphdoctor.commands.work.diagnose import Needs, diagnose_recording
+        from graphdoctor.rules.diagnosed import Needs, diagnose_recording
 
         needs = Needs(guards=True, picture=True, is_page=True) if is_page else Needs()
         return diagnose_recording(self._recording, needs=needs)

@@ -14,14 +14,11 @@ import os
 import re
 import shutil
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Literal
+from typing import IO, Literal
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.probe.wire import LOCK_FILE
 from graphdoctor.trials.launch.state import state_folder
-
-if TYPE_CHECKING:
-    from graphdoctor.commands.settings import Settings
 
 FOLDER = ".graphdoctor"
 _LAST = "last"
@@ -194,15 +191,6 @@ class Store:
 
 def _plain(label: str) -> str:
     return re.sub(r"[^\w.-]+", "_", label).strip("_.")[:60] or "target"
-
-
-def store_of(settings: Settings) -> Store:
-    """Where the working directory's recordings are.
-
-    Args:
-        settings: The project's settings.
-    """
-    return Store(Path.cwd(), keep_count=settings.keep_recordings, folder=settings.recordings)
 
 
 def _fallback(root: Path) -> Path | None:

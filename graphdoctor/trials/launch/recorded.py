@@ -1,4 +1,4 @@
-"""Runs a target or a script in a new recording, which becomes the last one."""
+"""Runs a target in a new recording, which becomes the last one."""
 
 from __future__ import annotations
 
@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING
 
 from graphdoctor.trials.launch.child import Watching, interpreter, record
 from graphdoctor.trials.launch.ownership import sign
-from graphdoctor.trials.launch.script import Script, ScriptEnd, run_script
-from graphdoctor.trials.launch.store import NewRecording, Pool, store_of
+from graphdoctor.trials.launch.store import NewRecording, Pool, Store
 
 if TYPE_CHECKING:
-    from graphdoctor.commands.settings import Settings
     from graphdoctor.facts.diagnosis import Diagnosis
     from graphdoctor.facts.progress import TrialEvent
     from graphdoctor.facts.run import ProbeExit
-    from graphdoctor.probe.wire import RunChange
     from graphdoctor.trials.launch.request import Request
     from graphdoctor.trials.launch.warm import WarmProbes
 
@@ -27,16 +24,14 @@ class Setup:
     """How processes are run.
 
     Args:
-        settings: The project's settings.
-        python: The interpreter asked for; None for ours.
-        timeout_s: Seconds until a run is stopped; None for the setting.
         watching: What to do meanwhile.
+        python: The interpreter asked for; None for ours.
+        timeout_s: Seconds until a run is stopped; None for no limit.
         on_trial: Called with how far trials of fixes are, from several threads.
         warm: Where runs of targets start sooner; None to start an interpreter for each.
         memory_bytes: Resident memory above which a process is stopped; None for no limit.
     """
 
-    settings: Settings
     watching: Watching
     python: str | None = None
     timeout_s: float | None = None
@@ -48,11 +43,6 @@ class Setup:
     def interpreter(self) -> str:
         """The interpreter to run with."""
         return interpreter(self.python)
-
-    @property
-    def limit_s(self) -> float | None:
-        """Seconds until a run is stopped, or None."""
-        return self.timeout_s if self.timeout_s is not None else self.settings.timeout
 
 
 @dataclass(frozen=True)
@@ -102,60 +92,49 @@ class Recorded:
         return next((gap.message for gap in diagnosis.gaps if gap.kind == "log_removed"), None)
 
 
-def record_target(request: Request, setup: Setup, pool: Pool = "") -> Recorded:
-    """Run the probe.
+def record_target(request: Request, store: Store, setup: Setup, pool: Pool = "") -> Recorded:
+    """Run the probe, in a new recording.
 
     Args:
         request: What to do.
+        store: Where the recording goes.
         setup: How.
         pool: Which recordings this one may replace.
     """
     place = request.target.file or request.target.module or ""
-    made = _new_recording(Path(place).stem, setup.settings, pool)
-    folder = made.path
+    made = store.create(Path(place).stem, pool)
     ended = record(
         request,
-        folder,
+        made.path,
         python=setup.interpreter,
-        timeout_s=setup.limit_s,
+        timeout_s=setup.timeout_s,
         watching=setup.watching,
         memory_bytes=setup.memory_bytes,
         warm=setup.warm,
     )
-    sign(folder)
+    sign(made.path)
     return Recorded(made, ended)
 
 
-def record_script(
-    script: Script,
-    settings: Settings,
-    *,
-    python: str | None,
-    timeout_s: float | None,
-    meanwhile: Callable[[], None] | None = None,
-    change: RunChange | None = None,
-) -> tuple[NewRecording, ScriptEnd]:
-    """Run a script as ``python`` would.
+def fitting(peak_bytes: int | None, *, most: int) -> int:
+    """How many processes fit into half the free memory of this machine, at least one.
 
     Args:
-        script: What to run.
-        settings: The project's settings.
-        python: The interpreter asked for, or None for ours.
-        timeout_s: Seconds until the script is stopped, or None.
-        meanwhile: Called once the recording's folder is there, before the script starts.
-        change: What is other in this run; None to leave it as it is.
-
-    Returns:
-        The recording, which stays as long as the object, and how the script ended.
+        peak_bytes: What one of them takes at most; None if unknown.
+        most: More than these are never wanted.
     """
-    made = _new_recording(script.label, settings)
-    folder = made.path
-    if meanwhile is not None:
-        meanwhile()
-    ended = run_script(script, folder, python=interpreter(python), timeout_s=timeout_s, change=change)
-    sign(folder)
-    return made, ended
+    free = _free_bytes()
+    if peak_bytes and free is not None:
+        most = min(most, free // 2 // peak_bytes)
+    return max(most, 1)
 
 
-def _new_recording(label: str, settings: Settings, pool: Pool = "") -> NewRecording:
-    return store_of(settings).create(label, pool)
+def _free_bytes() -> int | None:
+    """Memory that new processes can have; None where the system doesn't report it."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    found = dict(line.split(":", 1) for line in lines if ":" in line)
+    kibibytes = found.get("MemAvailable", "").removesuffix("kB").strip()
+    return int(kibibytes) * 1024 if kibibytes.isdigit() else None

@@ -1,4 +1,4 @@
-"""A recording, log or JSON document to a diagnosis."""
+"""A recording or log, wherever it lies, to a ``Result``: a diagnosis, with the picture that some formats need."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
 
 if TYPE_CHECKING:
-    from graphdoctor.commands.settings import Settings
-    from graphdoctor.commands.work.named import Place
     from graphdoctor.executors.executor import Executor
     from graphdoctor.facts.diagnosis import Diagnosis
     from graphdoctor.facts.kernels import KernelShare
@@ -67,6 +65,9 @@ class StagesAsked:
     compile_ids: tuple[str, ...] = ()
 
 
+NOTHING_ELSE = Needs()
+
+
 @dataclass(frozen=True)
 class RecordingPiece:
     """The work for one recording.
@@ -93,56 +94,10 @@ def import_ahead() -> None:
     import graphdoctor.trace.reader  # noqa: F401
 
 
-def selection_of(
-    settings: Settings,
-    *,
-    select: Sequence[str] | None = None,
-    ignore: Sequence[str] | None = None,
-    is_own_code_only: bool | None = None,
-) -> Selection:
-    """Which findings to show: what was asked for, else the settings.
-
-    Args:
-        settings: The project's settings.
-        select: Code prefixes asked for; None or empty for those of the settings, as for the next.
-        ignore: Code prefixes to leave out.
-        is_own_code_only: Findings in the user's own code only; None for the setting.
-
-    Raises:
-        GraphDoctorError: No rule's code begins with one of the prefixes.
-    """
-    from graphdoctor.rules.diagnosis.selection import Selection
-
-    return Selection(
-        select=code_prefixes(select or settings.select),
-        ignore=code_prefixes(ignore or settings.ignore),
-        is_own_code_only=settings.own_code if is_own_code_only is None else is_own_code_only,
-    )
-
-
-def code_prefixes(texts: Sequence[str]) -> tuple[str, ...]:
-    """Code prefixes, comma-separated ones too; rules are imported only when there are any.
-
-    Raises:
-        GraphDoctorError: No rule's code begins with one of them.
-    """
-    chosen = tuple(part.strip().upper() for text in texts for part in text.split(",") if part.strip())
-    if not chosen:
-        return ()
-    from graphdoctor.rules.catalog import ALL_RULES
-
-    for prefix in chosen:
-        if not any(code.startswith(prefix) for code in ALL_RULES):
-            raise GraphDoctorError(
-                f"No rule's code begins with {prefix!r}.", hint="graphdoctor rule --all lists the rules."
-            )
-    return chosen
-
-
 def diagnose_recording(
     recording: Location,
     selection: Selection | None = None,
-    needs: Needs = Needs(),
+    needs: Needs = NOTHING_ELSE,
     *,
     root: Path | None = None,
     eager_kernels: KernelShare | None = None,
@@ -227,7 +182,7 @@ def _folder(location: Location, rank: int | None) -> RecordingFolder:
         from graphdoctor.trace.folder import open_folder
 
         return open_folder(location)
-    from graphdoctor.commands.work.job import only_rank, ranks_at
+    from graphdoctor.trace.ranks import only_rank, ranks_at
 
     return only_rank(ranks_at(location), rank).folder
 
@@ -244,10 +199,16 @@ def _read(location: Location, rank: int | None, wanted: Wanted, executor: Execut
 def _stages(recording: Recording, asked: StagesAsked, root: Path) -> tuple[GraphStages, ...]:
     from graphdoctor.rules.diagnosis.stages import graph_stages
 
-    return _chosen(graph_stages(recording, recording.picture, root) if recording.picture is not None else (), asked)
+    found = () if recording.picture is None else graph_stages(recording, recording.picture, root)
+    return chosen_stages(found, asked)
 
 
-def _chosen(found: tuple[GraphStages, ...], asked: StagesAsked) -> tuple[GraphStages, ...]:
+def chosen_stages(found: tuple[GraphStages, ...], asked: StagesAsked) -> tuple[GraphStages, ...]:
+    """Those of the graphs that are asked for.
+
+    Raises:
+        GraphDoctorError: There is no such graph.
+    """
     from graphdoctor.rules.diagnosis.stages import selected
 
     known = {graph.compile_id for graph in found}
@@ -297,92 +258,3 @@ def diagnose_piece(piece: RecordingPiece, executor: Executor | None = None) -> R
     return diagnose_recording(
         piece.location, piece.selection, piece.needs, root=piece.root, rank=piece.rank, executor=executor
     )
-
-
-def diagnose_place(
-    place: Place,
-    selection: Selection | None = None,
-    needs: Needs = Needs(),
-    *,
-    executor: Executor,
-    rank: int | None = None,
-) -> Result:
-    """The diagnosis of whatever an argument names.
-
-    Args:
-        place: What ``place_named`` gave.
-        selection: Which findings to show; None for all.
-        needs: What the result must hold.
-        executor: Reads logs.
-        rank: Read this rank alone; None where there are no ranks.
-
-    Raises:
-        GraphDoctorError: A JSON document is no diagnosis, or lacks what is needed; or there is no such rank.
-    """
-    from graphdoctor.facts.result import Result
-
-    if place.kind != "document":
-        (result,) = diagnose_on(executor, [RecordingPiece(place.location, Path.cwd(), selection, needs, rank)])
-        return result
-    if rank is not None:
-        raise GraphDoctorError(f"{place.location} is a JSON document, which has no ranks.", hint="Leave out --rank.")
-    diagnosis = _read_document(place.location)
-    if needs.picture:
-        raise GraphDoctorError(
-            f"{place.location} is a JSON document, which holds counts and findings but no pictures.",
-            hint="Name the recording itself.",
-        )
-    if needs.guards and diagnosis.guards is None:
-        raise GraphDoctorError(f"{place.location} was written without guards.", hint="Name the recording itself.")
-    if needs.stages is not None:
-        if diagnosis.stages is None:
-            raise GraphDoctorError(f"{place.location} was written without stages.", hint="Name the recording itself.")
-        diagnosis = diagnosis.model_copy(update={"stages": _chosen(diagnosis.stages, needs.stages)})
-    return Result(diagnosis if selection is None else _selected(diagnosis, selection))
-
-
-def diagnoses_to_compare(places: Sequence[Place], ranks: Sequence[int | None], executor: Executor) -> list[Diagnosis]:
-    """The diagnosis of each place, with all of its findings.
-
-    Args:
-        places: What to compare.
-        ranks: The rank to read of each; None where there are no ranks.
-        executor: Reads logs.
-
-    Paths are as seen from where each recording was made, so that two checkouts of one project name files alike.
-
-    Raises:
-        GraphDoctorError: One can't be read.
-    """
-    documents = {place: _read_document(place.location) for place in places if place.kind == "document"}
-    # Rules about guards need guards: they are read on all sides or on none.
-    needs = Needs(guards=any(document.guards is not None for document in documents.values()))
-    sides = list(zip(places, ranks, strict=True))
-    read = [(place, rank) for place, rank in sides if place not in documents]
-    pieces = [RecordingPiece(place.location, place.root or Path.cwd(), None, needs, rank) for place, rank in read]
-    results = dict(zip(read, diagnose_on(executor, pieces), strict=True))
-    return [documents[place] if place in documents else results[place, rank].diagnosis for place, rank in sides]
-
-
-def _selected(diagnosis: Diagnosis, selection: Selection) -> Diagnosis:
-    kept = tuple(finding for finding in diagnosis.findings if selection.keeps(finding))
-    hidden = diagnosis.summary.hidden_findings + len(diagnosis.findings) - len(kept)
-    summary = diagnosis.summary.model_copy(update={"hidden_findings": hidden})
-    return diagnosis.model_copy(update={"findings": kept, "summary": summary})
-
-
-def _read_document(location: Location) -> Diagnosis:
-    from graphdoctor.rules.gate.documents import read_diagnosis
-    from graphdoctor.trace.storage.compression import CutStreamError
-    from graphdoctor.trace.storage.log_file import LogFile
-    from graphdoctor.trace.storage.places import place_at
-
-    file = place_at(location)
-    if not isinstance(file, LogFile):
-        raise GraphDoctorError(f"{location} can't be read: it isn't there any more.")
-    try:
-        with file.open() as stream:
-            content = stream.read()
-    except CutStreamError as error:
-        raise GraphDoctorError(f"{location} can't be read: {error.reason}.") from error
-    return read_diagnosis(content, str(location))

@@ -1,0 +1,314 @@
+"""What a RECORDING argument names: a recording, a trace log, a JSON document. The same for every command.
+
+Goes out: a ``Place``, and what is read from there: diagnoses, or the report that an earlier command left.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from graphdoctor.commands.settings import Settings
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.rules.diagnosed import NOTHING_ELSE, Needs, RecordingPiece, chosen_stages, diagnose_on
+from graphdoctor.trace.storage.log_file import LogFile
+from graphdoctor.trace.storage.places import Location, Url, location_of, place_at
+from graphdoctor.trials.launch.store import FOLDER
+
+if TYPE_CHECKING:
+    from graphdoctor.executors.executor import Executor
+    from graphdoctor.facts.base import Fact
+    from graphdoctor.facts.diagnosis import Diagnosis
+    from graphdoctor.facts.result import Result
+    from graphdoctor.rules.diagnosis.selection import Selection
+
+_Report = TypeVar("_Report", bound="Fact")
+
+Kind = Literal["folder", "log", "document"]
+
+_TARGET_SUFFIXES = (*importlib.machinery.all_suffixes(), ".ipynb")
+"""Of files that are a target, or that the target's own error message is about."""
+
+_BOM = b"\xef\xbb\xbf"
+_START_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run can be read from.
+
+    Args:
+        location: The folder or file, on this machine or elsewhere.
+        kind: ``folder``: a recording, or a folder with trace logs; ``log``: a trace log; ``document``: a diagnosis as
+            JSON.
+    """
+
+    location: Location
+    kind: Kind
+
+    @property
+    def path(self) -> Path:
+        """The folder or file, for what can only be done with one of this machine.
+
+        Raises:
+            GraphDoctorError: It's elsewhere.
+        """
+        if isinstance(self.location, Url):
+            raise GraphDoctorError(
+                f"{self.location} isn't on this machine, and only report, diff, recompiles, guards and unpack read "
+                "what is elsewhere.",
+                hint="Copy it to this machine first.",
+            )
+        return self.location
+
+    @property
+    def root(self) -> Path | None:
+        """The folder that a recording was made in; None where its own folder doesn't tell."""
+        if isinstance(self.location, Url):
+            return None
+        whole = self.location.resolve()
+        return whole.parent.parent if whole.parent.name == FOLDER else None
+
+
+def last_recording(settings: Settings) -> Place:
+    """The last recording of the working directory.
+
+    Raises:
+        GraphDoctorError: There is none.
+    """
+    return Place(settings.store.last(), "folder")
+
+
+def place_named(text: str | None, settings: Settings) -> Place:
+    """The place that an argument names; without an argument, the last recording.
+
+    Args:
+        text: The argument.
+        settings: The project's settings.
+
+    Raises:
+        GraphDoctorError: There is nothing there, or something else.
+    """
+    if text is None:
+        return last_recording(settings)
+    location = _existing(text, settings)
+    if location is None:
+        raise GraphDoctorError(
+            f"There is no recording, log or JSON document at {text}.",
+            hint=f"Name a recording under {FOLDER}/, a TORCH_TRACE folder or log, or a file that --format json wrote.",
+        )
+    return _place(location)
+
+
+def location_named(text: str | None, settings: Settings) -> Location:
+    """Where something lies that may become a recording or log: as ``place_named``, without a look into it.
+
+    Args:
+        text: The argument; without one, it is the last recording.
+        settings: The project's settings.
+
+    Raises:
+        GraphDoctorError: There is nothing there.
+    """
+    if text is None:
+        return last_recording(settings).location
+    location = _existing(text, settings)
+    if location is None:
+        raise GraphDoctorError(f"There is nothing at {text}.", hint="Name a folder or file that is there.")
+    if location.endswith(".json") if isinstance(location, Url) else location.suffix == ".json":
+        raise GraphDoctorError(f"{text} is a JSON document, to which nothing is added.", hint="Leave out --follow.")
+    return location
+
+
+def place_or_target(text: str | None, settings: Settings) -> Place | None:
+    """As ``place_named``, for commands that take a target too: None where the argument is one.
+
+    Args:
+        text: The argument; without one, it is the last recording.
+        settings: The project's settings.
+
+    Raises:
+        GraphDoctorError: There is no last recording, or a file is neither a target nor any of those.
+    """
+    if text is None:
+        return last_recording(settings)
+    location = _existing(text, settings)
+    if location is None or (isinstance(location, Path) and location.suffix in _TARGET_SUFFIXES):
+        return None
+    return _place(location)
+
+
+def _place(location: Location) -> Place:
+    if isinstance(location, Path) and location.is_symlink() and location.absolute().parent.name == FOLDER:
+        raise GraphDoctorError(f"{location} is a symbolic link, and recordings don't go through links.")
+    found = place_at(location)
+    if found is None:
+        raise GraphDoctorError(f"There is nothing at {location}.", hint="Name a folder or file that is there.")
+    if not isinstance(found, LogFile):
+        return Place(location, "folder")
+    kind, what = _kind_of(found)
+    if kind is not None:
+        return Place(location, kind)
+    from graphdoctor.trace.logs import hindrance
+
+    raise GraphDoctorError(
+        f"{location} {what}: it is neither a torch trace log nor a JSON document that graphdoctor wrote.",
+        hint=f"graphdoctor explain {location} records a run."
+        if found.path.suffix == ".py"
+        else hindrance(found) or "graphdoctor report --format json writes one.",
+    )
+
+
+def _existing(text: str, settings: Settings) -> Location | None:
+    try:
+        location = location_of(text)
+        if not text or isinstance(location, Url) or location.exists():
+            return location if text else None
+        return settings.store.find(text)
+    except (OSError, ValueError):
+        return None  # a name that no file can have
+
+
+def _kind_of(file: LogFile) -> tuple[Kind | None, str]:
+    """What a file holds; where it is none of the kinds, a clause that says what it is instead."""
+    from graphdoctor.trace.logs import logs_of
+    from graphdoctor.trace.storage.compression import CutStreamError
+
+    try:
+        # The first record decides: a program's own output can come before it.
+        if logs_of(file):
+            return "log", ""
+        with file.open() as stream:
+            start = stream.read(_START_BYTES).removeprefix(_BOM).lstrip()[:1]
+    except CutStreamError as error:
+        raise GraphDoctorError(f"{file.location} can't be read: {error.reason}.") from error
+    if start in (b"{", b"["):
+        return "document", ""
+    return None, "is empty" if not start else "is HTML or XML" if start == b"<" else "holds no trace record"
+
+
+def diagnose_place(
+    place: Place,
+    selection: Selection | None = None,
+    needs: Needs = NOTHING_ELSE,
+    *,
+    executor: Executor,
+    rank: int | None = None,
+) -> Result:
+    """The diagnosis of whatever an argument names.
+
+    Args:
+        place: What ``place_named`` gave.
+        selection: Which findings to show; None for all.
+        needs: What the result must hold.
+        executor: Reads logs.
+        rank: Read this rank alone; None where there are no ranks.
+
+    Raises:
+        GraphDoctorError: A JSON document is no diagnosis, or lacks what is needed; or there is no such rank.
+    """
+    from graphdoctor.facts.result import Result
+
+    if place.kind != "document":
+        (result,) = diagnose_on(executor, [RecordingPiece(place.location, Path.cwd(), selection, needs, rank)])
+        return result
+    if rank is not None:
+        raise GraphDoctorError(f"{place.location} is a JSON document, which has no ranks.", hint="Leave out --rank.")
+    diagnosis = _read_document(place.location)
+    if needs.picture:
+        raise GraphDoctorError(
+            f"{place.location} is a JSON document, which holds counts and findings but no pictures.",
+            hint="Name the recording itself.",
+        )
+    if needs.guards and diagnosis.guards is None:
+        raise GraphDoctorError(f"{place.location} was written without guards.", hint="Name the recording itself.")
+    if needs.stages is not None:
+        if diagnosis.stages is None:
+            raise GraphDoctorError(f"{place.location} was written without stages.", hint="Name the recording itself.")
+        diagnosis = diagnosis.model_copy(update={"stages": chosen_stages(diagnosis.stages, needs.stages)})
+    return Result(diagnosis if selection is None else _selected(diagnosis, selection))
+
+
+def diagnoses_to_compare(places: Sequence[Place], ranks: Sequence[int | None], executor: Executor) -> list[Diagnosis]:
+    """The diagnosis of each place, with all of its findings.
+
+    Args:
+        places: What to compare.
+        ranks: The rank to read of each; None where there are no ranks.
+        executor: Reads logs.
+
+    Paths are as seen from where each recording was made, so that two checkouts of one project name files alike.
+
+    Raises:
+        GraphDoctorError: One can't be read.
+    """
+    documents = {place: _read_document(place.location) for place in places if place.kind == "document"}
+    # Rules about guards need guards: they are read on all sides or on none.
+    needs = Needs(guards=any(document.guards is not None for document in documents.values()))
+    sides = list(zip(places, ranks, strict=True))
+    read = [(place, rank) for place, rank in sides if place not in documents]
+    pieces = [RecordingPiece(place.location, place.root or Path.cwd(), None, needs, rank) for place, rank in read]
+    results = dict(zip(read, diagnose_on(executor, pieces), strict=True))
+    return [documents[place] if place in documents else results[place, rank].diagnosis for place, rank in sides]
+
+
+def _selected(diagnosis: Diagnosis, selection: Selection) -> Diagnosis:
+    kept = tuple(finding for finding in diagnosis.findings if selection.keeps(finding))
+    hidden = diagnosis.summary.hidden_findings + len(diagnosis.findings) - len(kept)
+    summary = diagnosis.summary.model_copy(update={"hidden_findings": hidden})
+    return diagnosis.model_copy(update={"findings": kept, "summary": summary})
+
+
+def _read_document(location: Location) -> Diagnosis:
+    from graphdoctor.rules.gate.documents import read_diagnosis
+    from graphdoctor.trace.storage.compression import CutStreamError
+    from graphdoctor.trace.storage.log_file import LogFile
+    from graphdoctor.trace.storage.places import place_at
+
+    file = place_at(location)
+    if not isinstance(file, LogFile):
+        raise GraphDoctorError(f"{location} can't be read: it isn't there any more.")
+    try:
+        with file.open() as stream:
+            content = stream.read()
+    except CutStreamError as error:
+        raise GraphDoctorError(f"{location} can't be read: {error.reason}.") from error
+    return read_diagnosis(content, str(location))
+
+
+def kept_report(place: Place, kind: type[_Report], *, file: str, command: str, has: Collection[str]) -> _Report:
+    """What an earlier command found.
+
+    Args:
+        place: Its recording, or the JSON document that it wrote.
+        kind: The model.
+        file: What it is called in a recording.
+        command: The command, which is what the report is called, too.
+        has: Fields that tell it from other documents.
+
+    Raises:
+        GraphDoctorError: There is none there, or it can't be read.
+    """
+    from graphdoctor.facts.base import InvalidFactError
+    from graphdoctor.facts.diagnosis import SCHEMA_VERSION
+    from graphdoctor.rules.gate.parsing import check_schema, parsed_json
+
+    hint = f"graphdoctor {command} model.py makes one."
+    path = place.path / file if place.kind == "folder" else place.path
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise GraphDoctorError(f"{place.path} holds no {command}.", hint=hint) from None
+    except OSError as error:
+        raise GraphDoctorError(f"{path} can't be read: {error.strerror}.") from error
+    document = parsed_json(content, str(path), hint=hint)
+    if not isinstance(document, dict) or not {"schema_version", *has} <= document.keys():
+        raise GraphDoctorError(f"{path} isn't a {command}.", hint=hint)
+    check_schema(str(document["schema_version"]), str(path), reads=SCHEMA_VERSION, hint="Run it again.")
+    try:
+        return kind.model_validate(document, skips_unknown=True)
+    except InvalidFactError as error:
+        raise GraphDoctorError(f"{path} isn't a valid {command}: {error}.", hint="Run it again.") from error
