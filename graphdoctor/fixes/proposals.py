@@ -21,9 +21,8 @@ from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.recipes import recipes_for
 from graphdoctor.fixes.remedies import Candidate, candidates
 from graphdoctor.fixes.rule_codes import BREAK, CUDA_GRAPHS, RECOMPILE, RECOMPILE_LIMIT, SIZE_CHANGES, SKIPPED_FRAME
-from graphdoctor.fixes.syntax.declined import DeclinedError
-from graphdoctor.fixes.syntax.place import Place
-from graphdoctor.fixes.syntax.source import SourceFile, UnreadableError
+from graphdoctor.fixes.source.place import Place
+from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trials.judge import Observed
 from graphdoctor.trials.program import Program, RunChange
@@ -129,7 +128,7 @@ class Sources:
         try:
             known = self._program.content.get(path, self._originals.get(path))
             source = SourceFile.read(path) if known is None else SourceFile.parse(path, known)
-        except UnreadableError as error:
+        except DeclinedError as error:
             return error.reason
         if known is None:
             self._originals[path] = source.content

@@ -2,18 +2,16 @@
 
 A recipe reads only the concrete syntax tree: it sees no values and imports nothing of the user's. It may be wrong about
 what the program means, because each edit is tried on that very program before anyone calls it verified. It must still
-be careful: if it isn't sure of an edit, it declines and gives the reason.
+be careful: if it isn't sure of an edit, it declines and gives the reason, by ``DeclinedError``.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
-from graphdoctor.fixes.syntax.declined import DeclinedError
-from graphdoctor.fixes.syntax.place import Place
+from graphdoctor.fixes.source.place import Place
+from graphdoctor.fixes.source.tree import DeclinedError
 
 
 @dataclass(frozen=True)
@@ -33,34 +31,38 @@ class Edit:
     drops_output: bool = False
 
 
-class Recipe(ABC):
-    """One way to edit source."""
+@dataclass(frozen=True)
+class Recipe:
+    """One way to edit source.
 
-    name: ClassVar[str]
-    """Unique, in kebab case; the module and the class have the same name: ``guard-output``."""
-    codes: ClassVar[frozenset[str]]
-    """Codes of the rules whose findings it may fix."""
-    removes: ClassVar[bool] = True
-    """Whether the finding goes away; if not, it stays and less code runs eagerly because of it."""
+    Args:
+        name: Unique, in kebab case.
+        codes: Codes of the rules whose findings it may fix.
+        edit: Writes the edit for a finding, or declines.
+        removes: Whether the finding goes away; if not, it stays and less code runs eagerly because of it.
+    """
 
-    @abstractmethod
-    def edit(self, place: Place) -> Edit:
-        """The edit for a finding.
+    name: str
+    codes: frozenset[str]
+    edit: Callable[[Place], Edit]
+    removes: bool = True
 
-        Args:
-            place: Where the finding is.
 
-        Raises:
-            DeclinedError: The recipe doesn't apply, or can't be sure.
-        """
+def recipe(*codes: str, removes: bool = True) -> Callable[[Callable[[Place], Edit]], Recipe]:
+    """Make a recipe of the function that writes its edit; its name is the function's."""
+
+    def made(edit: Callable[[Place], Edit]) -> Recipe:
+        return Recipe(edit.__name__.replace("_", "-"), frozenset(codes), edit, removes)
+
+    return made
 
 
 def first_edit(recipes: Sequence[Recipe], place: Place) -> Edit | tuple[str, ...]:
     """What the first recipe writes that doesn't decline; if all do, their reasons."""
     reasons: list[str] = []
-    for recipe in recipes:
+    for one in recipes:
         try:
-            return recipe.edit(place)
+            return one.edit(place)
         except DeclinedError as error:
             reasons.append(error.reason)
     return tuple(reasons)

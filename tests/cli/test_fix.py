@@ -265,8 +265,7 @@ def example_inputs():
 def test_dropping_a_read_that_cut_gradients_changes_results(tmp_path, monkeypatch):
     from graphdoctor.facts.spec import RunSpec, Timing
     from graphdoctor.fixes import proposals
-    from graphdoctor.fixes.recipes.drop_item import DropItem
-    from graphdoctor.fixes.recipes.keep_tensor import KeepTensor
+    from graphdoctor.fixes.recipes import drop_item, keep_tensor
     from graphdoctor.fixes.treatment import TreatmentOptions, treat
     from graphdoctor.rules.diagnosis.selection import Selection
     from graphdoctor.trace.reader import read_recording
@@ -278,7 +277,7 @@ def test_dropping_a_read_that_cut_gradients_changes_results(tmp_path, monkeypatc
     recording = tmp_path / ".graphdoctor" / (tmp_path / ".graphdoctor" / "last").read_text().strip()
     monkeypatch.chdir(tmp_path)
     # The product tries the one that keeps gradients first, and then never needs the other.
-    monkeypatch.setattr(proposals, "recipes_for", lambda _code: (DropItem(), KeepTensor()))
+    monkeypatch.setattr(proposals, "recipes_for", lambda _code: (drop_item, keep_tensor))
     treatment = treat(
         Request.of(RunSpec(target="model.py")), recording,
         read_recording(recording), python=probe_python(), root=tmp_path,

@@ -8,7 +8,7 @@ import pytest
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.fixes import SnippetPlace, Where
-from graphdoctor.fixes.syntax.source import SourceFile
+from graphdoctor.fixes.source.tree import SourceFile
 from graphdoctor.studies.export.snippets import written
 
 PROGRAM = """def f(x, n):

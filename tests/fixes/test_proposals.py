@@ -143,12 +143,12 @@ def test_a_file_without_readable_source_is_left_alone(
 
 
 def test_an_edit_that_the_file_s_encoding_cannot_hold_is_declined(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from graphdoctor.fixes.recipes.guard_output import GuardOutput
+    from graphdoctor.fixes.recipes import guard_output
 
-    def edit(_recipe: GuardOutput, _place: object) -> Any:
+    def edit(_recipe: guard_output, _place: object) -> Any:
         return "→".encode("latin-1")
 
-    monkeypatch.setattr(GuardOutput, "edit", edit)
+    monkeypatch.setattr(guard_output, "edit", edit)
     model.write_bytes(b"# -*- coding: latin-1 -*-\n" + TEXT.encode("latin-1"))
     [found] = options(model.parent, entry(LINE + 1, file=str(model)))
     assert found.declined[0] == "model.py is encoded in iso-8859-1, which can't encode the edit"

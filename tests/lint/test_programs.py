@@ -84,7 +84,7 @@ def test_torch_does_not_break_in_a_good_program(program: Program, compiled: dict
 
 def test_every_check_has_a_program() -> None:
     """A code that lint can give without a program that was compiled would be a guess."""
-    source = "".join(path.read_text() for path in Path("graphdoctor/fixes/lint/checks").glob("*.py"))
+    source = Path("graphdoctor/fixes/lint/checks.py").read_text()
     told = {code for code in ALL_RULES if f'"{code}"' in source}
     assert told == set().union(*(program.codes for program in BAD))
 

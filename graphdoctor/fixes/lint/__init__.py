@@ -7,7 +7,6 @@ torch, rich or the command line.
 from __future__ import annotations
 
 from graphdoctor.facts.lint import LintReport
-from graphdoctor.fixes.lint.recorded import Recorded, recorded_in
-from graphdoctor.fixes.lint.run import lint_files, python_files
+from graphdoctor.fixes.lint.run import Recorded, lint_files, python_files, recorded_in
 
 __all__ = ["lint_files", "python_files", "LintReport", "Recorded", "recorded_in"]

@@ -11,7 +11,7 @@ from graphdoctor.facts.diagnosis import Effects, Finding, Fix, Severity
 from graphdoctor.facts.recording import BreakReason, BreakRecord, Enclosing, SourceContext
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.fixes.lint.checks import Site, Spot
-from graphdoctor.fixes.lint.flow import Place
+from graphdoctor.fixes.source.flow import Surrounding
 from graphdoctor.rules.catalog import ALL_RULES
 from graphdoctor.rules.diagnosis.findings import location_of
 from graphdoctor.rules.diagnosis.fingerprints import fingerprint
@@ -32,7 +32,7 @@ _SKIPPING = (ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar)
 """Statements that torch can't resume in after a break; for a ``with`` it depends on the context manager."""
 
 
-def finding_of(spot: Spot, place: Place, site: Site, *, file: Path, lines: list[str], root: Path) -> Finding:
+def finding_of(spot: Spot, place: Surrounding, site: Site, *, file: Path, lines: list[str], root: Path) -> Finding:
     """The finding at a spot.
 
     Args:
@@ -96,7 +96,7 @@ def _characters(text: str, offset: int) -> int:
     return len(text.encode()[:offset].decode(errors="replace"))
 
 
-def _break_site(spot: Spot, place: Place, entry: StackEntry, lines: list[str], site: Site) -> BreakSite:
+def _break_site(spot: Spot, place: Surrounding, entry: StackEntry, lines: list[str], site: Site) -> BreakSite:
     """The break as rules see it, with what is known without a run."""
     statement = place.statement
     last = min(statement.end_lineno or statement.lineno, statement.lineno + _MAX_STATEMENT_LINES - 1)
@@ -118,7 +118,7 @@ def _break_site(spot: Spot, place: Place, entry: StackEntry, lines: list[str], s
     return BreakSite(entry=entry, records=(record,), effects=Effects(), context=context)
 
 
-def _severity(rule: Rule, spot: Spot, place: Place, site: Site) -> Severity:
+def _severity(rule: Rule, spot: Spot, place: Surrounding, site: Site) -> Severity:
     is_lost = any(isinstance(one, _SKIPPING) for one in place.around)
     if isinstance(rule, BreakRule) and (site.region.is_fullgraph or is_lost or spot.is_frame_lost):
         return "error"

@@ -10,10 +10,10 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from graphdoctor.fixes.lint.compilers import is_fullgraph, is_off
-from graphdoctor.fixes.lint.flow import certain_nodes
-from graphdoctor.fixes.lint.program import ClassInfo, Program, Scope
-from graphdoctor.fixes.lint.values import Value, Values
+from graphdoctor.fixes.source.compilers import is_fullgraph, is_off
+from graphdoctor.fixes.source.flow import certain_nodes
+from graphdoctor.fixes.source.program import ClassInfo, Program, Scope
+from graphdoctor.fixes.source.values import Value, Values
 
 _Method = tuple[Scope, ClassInfo | None]
 """A function, and the class of the object that it's called on."""

@@ -1,4 +1,4 @@
-"""Lints files. Comes in: paths. Goes out: a ``LintReport``. Nothing is imported or run."""
+"""Lints files. Comes in: paths, and what a recording saw. Goes out: a ``LintReport``. Nothing is imported or run."""
 
 from __future__ import annotations
 
@@ -7,27 +7,59 @@ import io
 import os
 import tokenize
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.lint import LintReport, UnreadableFile
+from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.stack import relative
 from graphdoctor.facts.wording import counted
 from graphdoctor.fixes.lint.checks import CHECKS, Site
 from graphdoctor.fixes.lint.findings import finding_of
-from graphdoctor.fixes.lint.flow import certain_nodes
-from graphdoctor.fixes.lint.hidden import Event, seen_by_torch
-from graphdoctor.fixes.lint.judging import judged
-from graphdoctor.fixes.lint.program import Program
-from graphdoctor.fixes.lint.recorded import Recorded
+from graphdoctor.fixes.lint.left_out import Event, judged, seen_by_torch, switches_in, switches_of
 from graphdoctor.fixes.lint.regions import Regions, regions
-from graphdoctor.fixes.lint.switches import switches_in, switches_of
-from graphdoctor.fixes.lint.values import Values
+from graphdoctor.fixes.source.flow import certain_nodes
+from graphdoctor.fixes.source.program import Program
+from graphdoctor.fixes.source.values import Values
 from graphdoctor.rules.diagnosis.fingerprints import with_distinct_fingerprints
 from graphdoctor.rules.gate.check import Policy
 from graphdoctor.rules.gate.ignores import comments_in
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What lint takes from a recording.
+
+    Args:
+        functions: Qualified names of the functions that torch traced, by file.
+        settings: Names of the torch settings that the run changed.
+    """
+
+    functions: Mapping[Path, frozenset[str]] = field(default_factory=dict)
+    settings: frozenset[str] = frozenset()
+
+
+def recorded_in(recording: Recording) -> Recorded:
+    """What a recording knows about the user's files.
+
+    Names only, because lines may have moved since. An inlined function is known by the line of a graph's node, or of a
+    break in it, if the recording has that line's source.
+    """
+    names: dict[Path, set[str]] = {}
+    for frame in recording.frames:
+        if frame.origin == "user" and frame.qualname:
+            names.setdefault(Path(frame.file), set()).add(frame.qualname)
+    traced = {(node.file, node.line) for graph in recording.graphs for node in graph.nodes or ()}
+    traced |= {(entry.file, entry.line) for one in recording.breaks for entry in one.stack if entry.origin == "user"}
+    for context in recording.sources:
+        if (context.file, context.line) in traced:
+            names.setdefault(Path(context.file), set()).add(context.qualname)
+    return Recorded(
+        functions={file: frozenset(found) for file, found in names.items()},
+        settings=frozenset(name.rpartition(".")[2] for name in recording.target.config),
+    )
 
 
 def python_files(path: Path) -> list[Path]:

@@ -3,77 +3,60 @@
 from __future__ import annotations
 
 from graphdoctor.fixes.recipe import Recipe
-from graphdoctor.fixes.recipes.backward_out_of_region import BackwardOutOfRegion
-from graphdoctor.fixes.recipes.bincount_to_scatter import BincountToScatter
-from graphdoctor.fixes.recipes.branch_where import BranchWhere
-from graphdoctor.fixes.recipes.check_instead_of_raise import CheckInsteadOfRaise
-from graphdoctor.fixes.recipes.choose_at_return import ChooseAtReturn
-from graphdoctor.fixes.recipes.clone_instead_of_deepcopy import CloneInsteadOfDeepcopy
-from graphdoctor.fixes.recipes.condition_without_read import ConditionWithoutRead
-from graphdoctor.fixes.recipes.create_on_device import CreateOnDevice
-from graphdoctor.fixes.recipes.drop_empty_check import DropEmptyCheck
-from graphdoctor.fixes.recipes.drop_item import DropItem
-from graphdoctor.fixes.recipes.guard_output import GuardOutput
-from graphdoctor.fixes.recipes.guard_report import GuardReport
-from graphdoctor.fixes.recipes.hoist_read import HoistRead
-from graphdoctor.fixes.recipes.in_place_where import InPlaceWhere
-from graphdoctor.fixes.recipes.iterable_to_list import IterableToList
-from graphdoctor.fixes.recipes.keep_tensor import KeepTensor
-from graphdoctor.fixes.recipes.list_argument import ListArgument
-from graphdoctor.fixes.recipes.local_parameter_to_tensor import LocalParameterToTensor
-from graphdoctor.fixes.recipes.mask_without_indexing import MaskWithoutIndexing
-from graphdoctor.fixes.recipes.module_number_to_buffer import ModuleNumberToBuffer
-from graphdoctor.fixes.recipes.narrow_lock import NarrowLock
-from graphdoctor.fixes.recipes.no_grad_for_inference_mode import NoGradForInferenceMode
-from graphdoctor.fixes.recipes.numpy_to_torch import NumpyToTorch
-from graphdoctor.fixes.recipes.one_hot_classes import OneHotClasses
-from graphdoctor.fixes.recipes.own_function import OwnFunction
-from graphdoctor.fixes.recipes.record_outside import RecordOutside
-from graphdoctor.fixes.recipes.remove_disable import RemoveDisable
-from graphdoctor.fixes.recipes.remove_graph_break import RemoveGraphBreak
-from graphdoctor.fixes.recipes.report_apart import ReportApart
-from graphdoctor.fixes.recipes.sort_in_graph import SortInGraph
-from graphdoctor.fixes.recipes.statistics_outside import StatisticsOutside
-from graphdoctor.fixes.recipes.tuple_where import TupleWhere
+from graphdoctor.fixes.recipes.choices import branch_where, choose_at_return, tuple_where
+from graphdoctor.fixes.recipes.copies import clone_instead_of_deepcopy, create_on_device
+from graphdoctor.fixes.recipes.guarded_lines import check_instead_of_raise, drop_empty_check, in_place_where
+from graphdoctor.fixes.recipes.hoist_read import hoist_read
+from graphdoctor.fixes.recipes.lists import iterable_to_list, list_argument, sort_in_graph
+from graphdoctor.fixes.recipes.masks import mask_without_indexing
+from graphdoctor.fixes.recipes.module_state import local_parameter_to_tensor, module_number_to_buffer
+from graphdoctor.fixes.recipes.numpy_to_torch import numpy_to_torch
+from graphdoctor.fixes.recipes.outlined import backward_out_of_region, narrow_lock, own_function, statistics_outside
+from graphdoctor.fixes.recipes.record_outside import record_outside
+from graphdoctor.fixes.recipes.removals import no_grad_for_inference_mode, remove_disable, remove_graph_break
+from graphdoctor.fixes.recipes.reports import condition_without_read, guard_output, guard_report, report_apart
+from graphdoctor.fixes.recipes.scalar_reads import drop_item, keep_tensor
+from graphdoctor.fixes.recipes.sizes import bincount_to_scatter, one_hot_classes
 
-_OF_ONE_PLACE: tuple[Recipe, ...] = (
-    GuardOutput(),
-    BranchWhere(),
-    TupleWhere(),
-    DropEmptyCheck(),
-    InPlaceWhere(),
-    ChooseAtReturn(),
-    GuardReport(),
-    CheckInsteadOfRaise(),
-    RemoveGraphBreak(),
-    RemoveDisable(),
-    NoGradForInferenceMode(),
-    KeepTensor(),
-    DropItem(),
-    MaskWithoutIndexing(),
-    BincountToScatter(),
-    OneHotClasses(),
-    CloneInsteadOfDeepcopy(),
-    NumpyToTorch(),
-    HoistRead(),
-    RecordOutside(),
-    BackwardOutOfRegion(),
-    IterableToList(),
-    ListArgument(),
-    LocalParameterToTensor(),
-    ModuleNumberToBuffer(),
-    NarrowLock(),
-    OwnFunction(),
-    SortInGraph(),
-    StatisticsOutside(),
-    CreateOnDevice(),
+_BRANCHES = (
+    branch_where,
+    tuple_where,
+    drop_empty_check,
+    in_place_where,
+    choose_at_return,
+    guard_report,
+    check_instead_of_raise,
 )
+_REPORT_APART = report_apart(_BRANCHES)
 
-_BRANCHES = tuple(recipe for recipe in _OF_ONE_PLACE if "GD102" in recipe.codes and "GD103" not in recipe.codes)
-
-_REPORT_APART = ReportApart(_BRANCHES)
-
-RECIPES: tuple[Recipe, ...] = (*_OF_ONE_PLACE, _REPORT_APART, ConditionWithoutRead((*_BRANCHES, _REPORT_APART)))
+RECIPES: tuple[Recipe, ...] = (
+    guard_output,
+    *_BRANCHES,
+    remove_graph_break,
+    remove_disable,
+    no_grad_for_inference_mode,
+    keep_tensor,
+    drop_item,
+    mask_without_indexing,
+    bincount_to_scatter,
+    one_hot_classes,
+    clone_instead_of_deepcopy,
+    numpy_to_torch,
+    hoist_read,
+    record_outside,
+    backward_out_of_region,
+    iterable_to_list,
+    list_argument,
+    local_parameter_to_tensor,
+    module_number_to_buffer,
+    narrow_lock,
+    own_function,
+    sort_in_graph,
+    statistics_outside,
+    create_on_device,
+    _REPORT_APART,
+    condition_without_read((*_BRANCHES, _REPORT_APART)),
+)
 
 
 def recipes_for(code: str) -> tuple[Recipe, ...]:

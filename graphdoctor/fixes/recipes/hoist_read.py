@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
 
 import libcst as cst
 
-from graphdoctor.fixes.recipe import Edit, Recipe
-from graphdoctor.fixes.syntax.bindings import (
+from graphdoctor.fixes.recipe import Edit, recipe
+from graphdoctor.fixes.source.effects import is_report
+from graphdoctor.fixes.source.names import (
     dotted_name,
     has_comment,
     is_local,
@@ -17,10 +17,8 @@ from graphdoctor.fixes.syntax.bindings import (
     reads,
     values,
 )
-from graphdoctor.fixes.syntax.declined import DeclinedError
-from graphdoctor.fixes.syntax.place import Place, pointed
-from graphdoctor.fixes.syntax.records import is_report
-from graphdoctor.fixes.syntax.source import Change, SourceFile, walk
+from graphdoctor.fixes.source.place import Place, pointed
+from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, walk
 
 _CLOCKS = frozenset(
     {f"time.{name}{unit}" for name in ("time", "perf_counter", "monotonic", "process_time") for unit in ("", "_ns")}
@@ -39,50 +37,41 @@ _OUTPUT = frozenset({"debug", "info", "warning", "error", "log", "exception", "c
 """Methods of a logger that only log."""
 
 
-class HoistRead(Recipe):
+@recipe("GD105", "GD109", "GD100")
+def hoist_read(place: Place) -> Edit:
     """Skips clocks that only feed output, or are only kept, while compiling, and reads facts once, at import.
 
     ``random.random()`` becomes ``random.uniform(0.0, 1.0)``, which torch traces and which draws the same number. All
     others are unsafe: the program prints less, or no longer notices a change.
     """
-
-    name: ClassVar = "hoist-read"
-    codes: ClassVar = frozenset({"GD105", "GD109", "GD100"})
-
-    def edit(self, place: Place) -> Edit:
-        """The read elsewhere, or one that torch traces.
-
-        Raises:
-            DeclinedError: Results depend on the value.
-        """
-        source = place.source
-        call = pointed(place, lambda node: isinstance(node, cst.Call), "a call")
-        assert isinstance(call, cst.Call)
-        name, words = dotted_name(source, call.func), f"`{source.code(call.func)}()`"
-        if name == "random.random" and not call.args:
-            uniform = cst.parse_expression(_beside(source, call, "uniform") + "(0.0, 1.0)")
-            return Edit(
-                title=f"Use `random.uniform`, which torch traces, in place of {words}",
-                content=source.replaced((call, uniform), imports=_imports(call)),
-                is_safe=True,
-            )
-        if name in _FACTS:
-            return Edit(
-                title=f"Call {words} once, when the module is imported",
-                content=_at_import(source, call),
-                is_safe=False,
-            )
-        if name in _CLOCKS:
-            lines = _output_lines(source, call)
-            is_used = any(_is_output(source, line) or _is_kept(line) for line in lines)
-            what = "the lines that keep it" if any(map(_is_kept, lines)) else "the output that uses it"
-            return Edit(
-                title=f"Skip {words} and {what} while compiling",
-                content=_guarded(source, lines),
-                is_safe=False,
-                drops_output=is_used,
-            )
-        raise DeclinedError(f"{words} can't be moved")
+    source = place.source
+    call = pointed(place, lambda node: isinstance(node, cst.Call), "a call")
+    assert isinstance(call, cst.Call)
+    name, words = dotted_name(source, call.func), f"`{source.code(call.func)}()`"
+    if name == "random.random" and not call.args:
+        uniform = cst.parse_expression(_beside(source, call, "uniform") + "(0.0, 1.0)")
+        return Edit(
+            title=f"Use `random.uniform`, which torch traces, in place of {words}",
+            content=source.replaced((call, uniform), imports=_imports(call)),
+            is_safe=True,
+        )
+    if name in _FACTS:
+        return Edit(
+            title=f"Call {words} once, when the module is imported",
+            content=_at_import(source, call),
+            is_safe=False,
+        )
+    if name in _CLOCKS:
+        lines = _output_lines(source, call)
+        is_used = any(_is_output(source, line) or _is_kept(line) for line in lines)
+        what = "the lines that keep it" if any(map(_is_kept, lines)) else "the output that uses it"
+        return Edit(
+            title=f"Skip {words} and {what} while compiling",
+            content=_guarded(source, lines),
+            is_safe=False,
+            drops_output=is_used,
+        )
+    raise DeclinedError(f"{words} can't be moved")
 
 
 def _beside(source: SourceFile, call: cst.Call, name: str) -> str:

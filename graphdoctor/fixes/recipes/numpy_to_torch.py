@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import libcst as cst
 from libcst.helpers import parse_template_expression
 
-from graphdoctor.fixes.recipe import Edit, Recipe
-from graphdoctor.fixes.syntax.bindings import dotted_name, has_comment
-from graphdoctor.fixes.syntax.declined import DeclinedError
-from graphdoctor.fixes.syntax.place import Place, pointed
-from graphdoctor.fixes.syntax.source import Change, SourceFile, walk
+from graphdoctor.fixes.recipe import Edit, recipe
+from graphdoctor.fixes.source.names import dotted_name, has_comment
+from graphdoctor.fixes.source.place import Place, pointed
+from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, walk
 
 _PARAMETERS = {
     "interp": ("x", "xp", "fp"),
@@ -46,44 +43,35 @@ def _interp(x, xp, fp):
 """NumPy always interpolates in double precision, and so does this."""
 
 
-class NumpyToTorch(Recipe):
+@recipe("GD109")
+def numpy_to_torch(place: Place) -> Edit:
     """``np.interp(x, xp, fp)`` becomes a call to a new function that computes the same with torch.
 
     Others become one call: ``torch.from_numpy(np.nanmean(x.numpy(), axis=0))`` becomes ``torch.nanmean(x, dim=0)``, and
     ``np.digitize(x, bins)`` becomes an ``np.searchsorted``, which torch traces. Unsafe: for lists and numbers, dtypes
     may differ, and the last bits always may.
     """
-
-    name: ClassVar = "numpy-to-torch"
-    codes: ClassVar = frozenset({"GD109"})
-
-    def edit(self, place: Place) -> Edit:
-        """A call that torch traces.
-
-        Raises:
-            DeclinedError: There is no known translation for the function or its arguments.
-        """
-        source = place.source
-        call = pointed(place, lambda node: bool(_function(source, node)), "a call to a NumPy function")
-        assert isinstance(call, cst.Call)  # _function says so
-        name = _function(source, call)
-        if name not in _PARAMETERS:
-            raise DeclinedError(f"there is no known torch version of `{source.code(call.func)}`")
-        if has_comment(call):
-            raise DeclinedError("a comment inside it would be lost")
-        given = _given(call, name)
-        if name == "interp":
-            if isinstance(given["x"], cst.BaseNumber):
-                raise DeclinedError("it interpolates a single number")
-            title, content = "`_interp`, which uses torch operations,", _with_interp(source, call, given)
-        elif name in ("digitize", "nanmax", "nanmin", "select", "ediff1d"):
-            new, imports = _in_numpy(source, call, name, given)
-            title, content = f"`{_head(source, new)}`", source.replaced((call, new), imports=imports)
-        else:
-            result = _in_torch(name, given)
-            whole, new = _taken(source, call, result)
-            title, content = f"`{_head(source, result)}`", source.replaced((whole, new), imports=("torch",))
-        return Edit(title=f"Use {title} in place of `{source.code(call.func)}`", content=content, is_safe=False)
+    source = place.source
+    call = pointed(place, lambda node: bool(_function(source, node)), "a call to a NumPy function")
+    assert isinstance(call, cst.Call)  # _function says so
+    name = _function(source, call)
+    if name not in _PARAMETERS:
+        raise DeclinedError(f"there is no known torch version of `{source.code(call.func)}`")
+    if has_comment(call):
+        raise DeclinedError("a comment inside it would be lost")
+    given = _given(call, name)
+    if name == "interp":
+        if isinstance(given["x"], cst.BaseNumber):
+            raise DeclinedError("it interpolates a single number")
+        title, content = "`_interp`, which uses torch operations,", _with_interp(source, call, given)
+    elif name in ("digitize", "nanmax", "nanmin", "select", "ediff1d"):
+        new, imports = _in_numpy(source, call, name, given)
+        title, content = f"`{_head(source, new)}`", source.replaced((call, new), imports=imports)
+    else:
+        result = _in_torch(name, given)
+        whole, new = _taken(source, call, result)
+        title, content = f"`{_head(source, result)}`", source.replaced((whole, new), imports=("torch",))
+    return Edit(title=f"Use {title} in place of `{source.code(call.func)}`", content=content, is_safe=False)
 
 
 def _function(source: SourceFile, node: cst.BaseExpression) -> str:

@@ -6,17 +6,11 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
-from typing import ClassVar
 
 import libcst as cst
 
-from graphdoctor.fixes.recipe import Edit, Recipe
-from graphdoctor.fixes.syntax.bindings import dotted_name, method_call
-from graphdoctor.fixes.syntax.declined import DeclinedError
-from graphdoctor.fixes.syntax.local_names import Flow, captured, flow, jumps, parsed
-from graphdoctor.fixes.syntax.names import Names, called, is_in_place, names_in
-from graphdoctor.fixes.syntax.place import Place
-from graphdoctor.fixes.syntax.records import (
+from graphdoctor.fixes.recipe import Edit, recipe
+from graphdoctor.fixes.source.effects import (
     Touched,
     conversions,
     is_output,
@@ -25,17 +19,21 @@ from graphdoctor.fixes.syntax.records import (
     is_report,
     reads_clock,
     reads_tensor,
+    sharing,
     touched,
 )
-from graphdoctor.fixes.syntax.sharing import sharing
-from graphdoctor.fixes.syntax.source import Change, SourceFile, walk, with_replaced
+from graphdoctor.fixes.source.flow import Flow, captured, flow, jumps
+from graphdoctor.fixes.source.names import Names, called, dotted_name, is_in_place, method_call, names_in
+from graphdoctor.fixes.source.place import Place
+from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, parsed, walk, with_replaced
 
 _TESTS = frozenset({"all", "any", "isfinite", "isinf", "isnan"})
 _REDUCTIONS = frozenset({"amax", "amin", "max", "mean", "median", "min", "norm", "prod", "std", "sum", "var"})
 """Return one tensor if they are called without arguments."""
 
 
-class RecordOutside(Recipe):
+@recipe("GD101", "GD102", "GD103", "GD105", "GD109")
+def record_outside(place: Place) -> Edit:
     """Moves lines that log, print, warn or keep numbers behind the part of ``forward`` that torch compiles.
 
     ``forward`` becomes two methods: one computes and is compiled, and ``forward`` calls it, records, and runs eagerly.
@@ -43,31 +41,21 @@ class RecordOutside(Recipe):
     Only for the method that torch.compile is given, because Dynamo breaks before a function that it may not trace.
     Unsafe: if the computation raises, the lines before it weren't run, and a check comes after all of it.
     """
-
-    name: ClassVar = "record-outside"
-    codes: ClassVar = frozenset({"GD101", "GD102", "GD103", "GD105", "GD109"})
-
-    def edit(self, place: Place) -> Edit:
-        """The two methods.
-
-        Raises:
-            DeclinedError: The line computes something that is needed later, or the function isn't the compiled one.
-        """
-        function = place.source.function_of(place.statement)
-        if not isinstance(function, cst.FunctionDef):
-            raise DeclinedError("the line isn't in a function")
-        if not place.is_outermost:
-            raise DeclinedError("it isn't in the function that torch.compile was given, and Dynamo would break there")
-        try:
-            split = _Split.of(place, function)
-            content = split.edited()
-        except (SyntaxError, RecursionError):
-            raise DeclinedError("this version of Python can't parse it") from None
-        return Edit(
-            title=f"Run the lines of `{function.name.value}` that record or report after its compiled part",
-            content=content,
-            is_safe=False,
-        )
+    function = place.source.function_of(place.statement)
+    if not isinstance(function, cst.FunctionDef):
+        raise DeclinedError("the line isn't in a function")
+    if not place.is_outermost:
+        raise DeclinedError("it isn't in the function that torch.compile was given, and Dynamo would break there")
+    try:
+        split = _Split.of(place, function)
+        content = split.edited()
+    except (SyntaxError, RecursionError):
+        raise DeclinedError("this version of Python can't parse it") from None
+    return Edit(
+        title=f"Run the lines of `{function.name.value}` that record or report after its compiled part",
+        content=content,
+        is_safe=False,
+    )
 
 
 @dataclass

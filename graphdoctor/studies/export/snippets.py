@@ -10,7 +10,7 @@ import ast
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.fixes.patch import FileChange
-from graphdoctor.fixes.syntax.source import SourceFile
+from graphdoctor.fixes.source.tree import SourceFile
 
 
 def written(fix: Fix, source: SourceFile) -> FileChange | None:

@@ -15,7 +15,7 @@ from graphdoctor.facts.export import ExportBlocker
 from graphdoctor.facts.fixes import TriedFix, Verdict
 from graphdoctor.fixes.patch import FileChange, LineMap
 from graphdoctor.fixes.proposals import Proposal, Sources, options_for
-from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.source.tree import DeclinedError
 from graphdoctor.fixes.trial_log import diff_text
 from graphdoctor.fixes.trials import with_proposals
 from graphdoctor.rules.diagnosis.selection import Selection

@@ -10,8 +10,8 @@ from graphdoctor.facts.diagnosis import Finding, Location
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import BreakReason
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.fixes.syntax.place import Place
-from graphdoctor.fixes.syntax.source import SourceFile
+from graphdoctor.fixes.source.place import Place
+from graphdoctor.fixes.source.tree import SourceFile
 
 CASES = Path(__file__).parent / "cases"
 _HEAD = re.compile(r'^"""(?P<code>GD\d+) (?P<line>\d+)(?::(?P<column>\d+)-(?P<end>\d*))?(?P<context> .*)?"""$')

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from graphdoctor.fixes.recipe import Edit
-from graphdoctor.fixes.recipes.backward_out_of_region import BackwardOutOfRegion
-from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.recipes import backward_out_of_region
+from graphdoctor.fixes.source.tree import DeclinedError
 from tests.fixes.recipes.places import place_in
 
 
 def edit(text: str) -> Edit:
     line = next(number for number, line in enumerate(text.splitlines(), 1) if "backward" in line or "step" in line)
-    return BackwardOutOfRegion().edit(place_in(text, "GD112", line))
+    return backward_out_of_region.edit(place_in(text, "GD112", line))
 
 
 @pytest.mark.parametrize(

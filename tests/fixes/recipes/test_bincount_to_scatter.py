@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.fixes.recipes.bincount_to_scatter import BincountToScatter
-from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.recipes import bincount_to_scatter
+from graphdoctor.fixes.source.tree import DeclinedError
 from tests.fixes.recipes.places import place_in
 
 
 def edited(line: str) -> str:
     text = f"import torch\n\n\ndef f(x, w, n):\n    {line}\n"
-    return BincountToScatter().edit(place_in(text, "GD104", 5)).content.decode().partition("n):\n")[2]
+    return bincount_to_scatter.edit(place_in(text, "GD104", 5)).content.decode().partition("n):\n")[2]
 
 
 @pytest.mark.parametrize(

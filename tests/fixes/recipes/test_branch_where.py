@@ -9,10 +9,9 @@ from textwrap import dedent, indent
 import pytest
 
 from graphdoctor.fixes.recipe import Edit
-from graphdoctor.fixes.recipes.branch_where import BranchWhere
-from graphdoctor.fixes.syntax.declined import DeclinedError
-from graphdoctor.fixes.syntax.place import Place
-from graphdoctor.fixes.syntax.source import SourceFile
+from graphdoctor.fixes.recipes import branch_where
+from graphdoctor.fixes.source.place import Place
+from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from tests.fixes.recipes.places import finding, place_in
 
 
@@ -22,12 +21,12 @@ def edit(text: str, part: str | None = None) -> Edit:
     lines = text.split("\n")
     if part is None:
         line = next(number for number, line in enumerate(lines) if "if " in line or "if(" in line or "while" in line)
-        return BranchWhere().edit(place_in(text, "GD102", line + 1))
+        return branch_where.edit(place_in(text, "GD102", line + 1))
     first = part.split("\n")[0]
     line = next(number for number, line in enumerate(lines) if first in line)
     column = lines[line].index(first)
     end = None if "\n" in part else column + len(part) + 1
-    return BranchWhere().edit(place_in(text, "GD102", line + 1, (column + 1, end)))
+    return branch_where.edit(place_in(text, "GD102", line + 1, (column + 1, end)))
 
 
 def written(text: str, part: str | None = None) -> str:
@@ -236,7 +235,7 @@ def test_expressions(before: str, after: str) -> None:
 def test_tabs_and_carriage_returns_stay() -> None:
     text = "import torch\r\ndef f(x):\r\n\tif x.sum() > 0:\r\n\t\t# why\r\n\t\tx = -x\r\n\treturn x\r\n"
     place = Place(SourceFile.parse(Path("model.py"), text.encode()), finding("GD102", 3))
-    assert BranchWhere().edit(place).content.decode() == (
+    assert branch_where.edit(place).content.decode() == (
         "import torch\r\ndef f(x):\r\n\t# why\r\n\tx = torch.where(x.sum() > 0, -x, x)\r\n\treturn x\r\n"
     )
 
@@ -256,7 +255,7 @@ def test_decorated_and_nested_functions() -> None:
 
 def test_torch_is_imported_where_it_was_not() -> None:
     text = "import torch.nn as nn\n\ndef f(x):\n    return x if x.sum() > 0 else -x\n"
-    content = BranchWhere().edit(place_in(text, "GD102", 4)).content.decode()
+    content = branch_where.edit(place_in(text, "GD102", 4)).content.decode()
     assert content.startswith("import torch.nn as nn\nimport torch\n")
 
 

@@ -9,8 +9,8 @@ import torch
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from graphdoctor.fixes.recipes.branch_where import BranchWhere
-from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.recipes import branch_where
+from graphdoctor.fixes.source.tree import DeclinedError
 from tests.fixes.recipes.places import place_in
 
 NAMES = st.sampled_from(["x", "y", "z"])
@@ -91,7 +91,7 @@ def test_what_is_written_computes_the_same(text: str, before: list[str], returne
     lines = ["import torch", "def f(x, y, z):", *(f"    {step}" for step in before)]
     code = "\n".join([*lines, text, f"    return {' - '.join(returned)}"]) + "\n"
     try:
-        edit = BranchWhere().edit(place_in(code, "GD102", len(lines) + 1))
+        edit = branch_where.edit(place_in(code, "GD102", len(lines) + 1))
     except DeclinedError:
         assume(False)
         return

@@ -16,7 +16,7 @@ import pytest
 
 from graphdoctor.fixes.recipe import Recipe
 from graphdoctor.fixes.recipes import RECIPES
-from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.source.tree import DeclinedError
 from tests.conftest import clean_environment, run_command
 from tests.fixes.recipes.places import cases, place_of
 

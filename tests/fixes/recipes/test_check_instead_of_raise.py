@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 import torch
 
-from graphdoctor.fixes.recipes.check_instead_of_raise import CheckInsteadOfRaise
-from graphdoctor.fixes.syntax.declined import DeclinedError
-from graphdoctor.fixes.syntax.place import Place
-from graphdoctor.fixes.syntax.source import SourceFile
+from graphdoctor.fixes.recipes import check_instead_of_raise
+from graphdoctor.fixes.source.place import Place
+from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from tests.fixes.recipes.places import cases, finding, place_in
 
 
@@ -24,7 +23,7 @@ def body(text: str) -> str:
     """What becomes of a function's body where torch points to the line of its first test."""
     whole = "import torch\ndef f(x, y):\n    z = x\n" + indent(dedent(text).strip("\n"), "    ") + "\n"
     line = next(number for number, line in enumerate(whole.split("\n"), 1) if re.search(r"if |if\(|assert|while", line))
-    code = CheckInsteadOfRaise().edit(place_in(whole, "GD102", line)).content.decode()
+    code = check_instead_of_raise.edit(place_in(whole, "GD102", line)).content.decode()
     ast.parse(code)
     return dedent(code.removeprefix("import torch\ndef f(x, y):\n    z = x\n")).strip("\n")
 
@@ -81,7 +80,7 @@ def test_comments_stay() -> None:
 def test_tabs_and_carriage_returns_stay() -> None:
     text = "import torch\r\ndef f(x):\r\n\tif x > 0:\r\n\t\traise E('why')\r\n\treturn x\r\n"
     place = Place(SourceFile.parse(Path("model.py"), text.encode()), finding("GD102", 3))
-    assert CheckInsteadOfRaise().edit(place).content.decode() == (
+    assert check_instead_of_raise.edit(place).content.decode() == (
         "import torch\r\ndef f(x):\r\n\ttorch._assert_async(~(x > 0), 'why')\r\n\treturn x\r\n"
     )
 
@@ -113,19 +112,19 @@ def test_declined(text: str, reason: str) -> None:
 
 def test_a_raise_in_a_handler_is_not_caught_by_its_own_try() -> None:
     text = "import torch\ndef f(x):\n    try: x = 1\n    except E:\n        if x > 0: raise E\n"
-    assert b"_assert_async" in CheckInsteadOfRaise().edit(place_in(text, "GD102", 5)).content
+    assert b"_assert_async" in check_instead_of_raise.edit(place_in(text, "GD102", 5)).content
 
 
 def test_outside_a_function_it_is_declined() -> None:
     with pytest.raises(DeclinedError, match="isn't in a function"):
-        CheckInsteadOfRaise().edit(place_in("assert x > 0\n", "GD102", 1))
+        check_instead_of_raise.edit(place_in("assert x > 0\n", "GD102", 1))
 
 
 def test_it_is_never_safe() -> None:
-    assert not CheckInsteadOfRaise().edit(place_in("def f(x):\n    assert x > 0\n", "GD102", 2)).is_safe
+    assert not check_instead_of_raise.edit(place_in("def f(x):\n    assert x > 0\n", "GD102", 2)).is_safe
 
 
-PROGRAMS = [pytest.param(path, id=path.stem) for path in cases(CheckInsteadOfRaise.name)]
+PROGRAMS = [pytest.param(path, id=path.stem) for path in cases(check_instead_of_raise.name)]
 
 
 def _program(path: Path) -> Callable[..., Any]:

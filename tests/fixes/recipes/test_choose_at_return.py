@@ -6,8 +6,8 @@ from textwrap import dedent, indent
 
 import pytest
 
-from graphdoctor.fixes.recipes.choose_at_return import ChooseAtReturn
-from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.recipes import choose_at_return
+from graphdoctor.fixes.source.tree import DeclinedError
 from tests.fixes.recipes.places import place_in
 
 HEAD = "import torch\nclass Net:\n    def forward(self, x, y):\n"
@@ -16,7 +16,7 @@ HEAD = "import torch\nclass Net:\n    def forward(self, x, y):\n"
 def body(text: str) -> str:
     """What becomes of the method's body, whose first line torch points to."""
     whole = HEAD + indent(dedent(text).strip("\n"), " " * 8) + "\n"
-    edited = ChooseAtReturn().edit(place_in(whole, "GD102", 4)).content.decode()
+    edited = choose_at_return.edit(place_in(whole, "GD102", 4)).content.decode()
     return dedent(edited.removeprefix(HEAD)).strip("\n")
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from graphdoctor.fixes.recipe import Edit
-from graphdoctor.fixes.recipes.clone_instead_of_deepcopy import CloneInsteadOfDeepcopy
-from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.recipes import clone_instead_of_deepcopy
+from graphdoctor.fixes.source.tree import DeclinedError
 from tests.fixes.recipes.behaviour import same_in_eager
 from tests.fixes.recipes.places import cases, place_in
 
@@ -17,7 +17,7 @@ def edit(text: str) -> Edit:
     """The edit of the line that calls ``deepcopy``."""
     text = HEAD + text
     line = next(number for number, found in enumerate(text.splitlines(), 1) if "deepcopy(" in found)
-    return CloneInsteadOfDeepcopy().edit(place_in(text, "GD108", line))
+    return clone_instead_of_deepcopy.edit(place_in(text, "GD108", line))
 
 
 def in_class(init: str, copied: str = "self.state") -> str:
@@ -65,7 +65,7 @@ def test_what_may_be_no_tensor_is_left(text: str, reason: str) -> None:
 def test_a_comment_within_the_call_is_not_lost() -> None:
     text = HEAD + "def f(x):\n    return copy.deepcopy(  # why\n        x\n    )\n"
     with pytest.raises(DeclinedError, match="a comment inside it would be lost"):
-        CloneInsteadOfDeepcopy().edit(place_in(text, "GD108", 5, (12, None)))
+        clone_instead_of_deepcopy.edit(place_in(text, "GD108", 5, (12, None)))
 
 
 @pytest.mark.parametrize(

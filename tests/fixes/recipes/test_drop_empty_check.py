@@ -7,8 +7,8 @@ import textwrap
 import pytest
 
 from graphdoctor.fixes.recipe import Edit
-from graphdoctor.fixes.recipes.drop_empty_check import DropEmptyCheck
-from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.recipes import drop_empty_check
+from graphdoctor.fixes.source.tree import DeclinedError
 from tests.fixes.recipes.places import place_in
 
 
@@ -22,7 +22,7 @@ def program(body: str) -> str:
 
 def edit(text: str) -> Edit:
     line = next(number for number, line in enumerate(text.splitlines(), 1) if line.lstrip().startswith(("if", "elif")))
-    return DropEmptyCheck().edit(place_in(text, "GD102", line))
+    return drop_empty_check.edit(place_in(text, "GD102", line))
 
 
 EXPERTS = """

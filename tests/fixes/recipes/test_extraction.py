@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.fixes.recipes.own_function import OwnFunction
-from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.recipes import own_function
+from graphdoctor.fixes.source.tree import DeclinedError
 from tests.fixes.recipes.places import place_in
 
 pytestmark = pytest.mark.slow
@@ -109,7 +109,7 @@ def test_what_moves_does_the_same(seed: int) -> None:
         program = Author(seed * 1000 + number).program()
         line = program[: program.index("marked()")].count("\n") + 1
         try:
-            edit = OwnFunction().edit(place_in(program, "GD111", line))
+            edit = own_function.edit(place_in(program, "GD111", line))
         except DeclinedError:
             continue
         moved += 1

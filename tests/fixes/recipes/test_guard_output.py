@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.fixes.recipes.guard_output import GuardOutput
-from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.recipes import guard_output
+from graphdoctor.fixes.source.tree import DeclinedError
 from tests.fixes.recipes.places import place_in
 
 
@@ -24,11 +24,11 @@ def program(line: str) -> str:
     ],
 )
 def test_output_whose_arguments_change_something_is_unsafe(line: str, is_safe: bool) -> None:
-    assert GuardOutput().edit(place_in(program(line), "GD101", 4)).is_safe == is_safe
+    assert guard_output.edit(place_in(program(line), "GD101", 4)).is_safe == is_safe
 
 
 def test_another_function_s_call_is_unsafe() -> None:
-    assert not GuardOutput().edit(place_in(program("it.save(x)"), "GD105", 4)).is_safe
+    assert not guard_output.edit(place_in(program("it.save(x)"), "GD105", 4)).is_safe
 
 
 @pytest.mark.parametrize(
@@ -42,5 +42,5 @@ def test_another_function_s_call_is_unsafe() -> None:
 )
 def test_what_does_more_than_speak_is_declined(line: str, reason: str) -> None:
     with pytest.raises(DeclinedError) as declined:
-        GuardOutput().edit(place_in(program(line), "GD101", 4))
+        guard_output.edit(place_in(program(line), "GD101", 4))
     assert declined.value.reason == reason

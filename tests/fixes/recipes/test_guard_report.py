@@ -6,8 +6,8 @@ from textwrap import dedent, indent
 
 import pytest
 
-from graphdoctor.fixes.recipes.guard_report import GuardReport
-from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.recipes import guard_report
+from graphdoctor.fixes.source.tree import DeclinedError
 from tests.fixes.recipes.places import place_in
 
 HEAD = "import torch\nimport warnings\ndef f(x, y):\n    y = x\n"
@@ -16,7 +16,7 @@ HEAD = "import torch\nimport warnings\ndef f(x, y):\n    y = x\n"
 def body(text: str, line: int = 5) -> str:
     """What becomes of the function's body."""
     whole = HEAD + indent(dedent(text).strip("\n"), "    ") + "\n"
-    edited = GuardReport().edit(place_in(whole, "GD102", line)).content.decode()
+    edited = guard_report.edit(place_in(whole, "GD102", line)).content.decode()
     return dedent(edited.removeprefix(HEAD)).strip("\n")
 
 

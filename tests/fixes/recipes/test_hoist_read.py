@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from graphdoctor.fixes.recipe import Edit
-from graphdoctor.fixes.recipes.hoist_read import HoistRead
-from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.recipes import hoist_read
+from graphdoctor.fixes.source.tree import DeclinedError
 from tests.fixes.recipes.behaviour import same_in_eager
 from tests.fixes.recipes.places import cases, place_in
 
@@ -21,7 +21,7 @@ def edit(body: str, head: str = HEAD) -> Edit:
     line = next(number for number, found in enumerate(text.splitlines(), 1) if "«" in found)
     marked = text.splitlines()[line - 1]
     columns = (marked.index("«") + 1, marked.index("»") if "»" in marked else None)
-    return HoistRead().edit(place_in(text.replace("«", "").replace("»", ""), "GD105", line, columns))
+    return hoist_read.edit(place_in(text.replace("«", "").replace("»", ""), "GD105", line, columns))
 
 
 def written(body: str) -> str:
@@ -113,7 +113,7 @@ def test_random_is_drawn_as_torch_traces_it() -> None:
     assert found.is_safe
     assert "    return x * random.uniform(0.0, 1.0) + random.random()  # two\n" in found.content.decode()
     text = "from random import random as draw\ndef f(x):\n    return x * draw()\n"
-    edited = HoistRead().edit(place_in(text, "GD105", 3)).content.decode()
+    edited = hoist_read.edit(place_in(text, "GD105", 3)).content.decode()
     assert edited == (
         "from random import random as draw\nimport random\ndef f(x):\n    return x * random.uniform(0.0, 1.0)\n"
     )
@@ -130,7 +130,7 @@ def test_a_fact_is_read_above_the_class() -> None:
 
 def test_tabs_and_crlf_stay() -> None:
     text = "import time, torch\r\ndef f(x):\r\n\tt = time.time()\t# why\r\n\tprint(t)\r\n\treturn x\r\n"
-    edited = HoistRead().edit(place_in(text, "GD105", 3, (6, 17))).content.decode()
+    edited = hoist_read.edit(place_in(text, "GD105", 3, (6, 17))).content.decode()
     assert edited == (
         f"import time, torch\r\ndef f(x):\r\n\t{GUARD}\r\n\t\tt = time.time()\t# why\r\n\t\tprint(t)\r\n\treturn x\r\n"
     )

@@ -7,8 +7,8 @@ import textwrap
 import pytest
 
 from graphdoctor.fixes.recipe import Edit
-from graphdoctor.fixes.recipes.in_place_where import InPlaceWhere
-from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.recipes import in_place_where
+from graphdoctor.fixes.source.tree import DeclinedError
 from tests.fixes.recipes.places import place_in
 
 
@@ -19,7 +19,7 @@ def program(body: str) -> str:
 
 def edit(text: str) -> Edit:
     line = next(number for number, line in enumerate(text.splitlines(), 1) if line.lstrip().startswith("if"))
-    return InPlaceWhere().edit(place_in(text, "GD102", line))
+    return in_place_where.edit(place_in(text, "GD102", line))
 
 
 @pytest.mark.parametrize(

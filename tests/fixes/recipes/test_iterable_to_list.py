@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from graphdoctor.fixes.recipe import Edit
-from graphdoctor.fixes.recipes.iterable_to_list import IterableToList
-from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.recipes import iterable_to_list
+from graphdoctor.fixes.source.tree import DeclinedError
 from tests.fixes.recipes.places import place_in
 
 LOOP = "\n\ndef f(x):\n    for part in parts:\n        x = x + part\n    return x\n"
@@ -14,7 +14,7 @@ LOOP = "\n\ndef f(x):\n    for part in parts:\n        x = x + part\n    return 
 
 def edit(text: str) -> Edit:
     line = next(number for number, line in enumerate(text.splitlines(), 1) if "for part in" in line or "next(" in line)
-    return IterableToList().edit(place_in(text, "GD122", line))
+    return iterable_to_list.edit(place_in(text, "GD122", line))
 
 
 @pytest.mark.parametrize(

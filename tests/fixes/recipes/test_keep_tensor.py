@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.fixes.recipe import Edit
-from graphdoctor.fixes.recipes.drop_item import DropItem
-from graphdoctor.fixes.recipes.keep_tensor import KeepTensor
-from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.recipe import Edit, Recipe
+from graphdoctor.fixes.recipes import drop_item, keep_tensor
+from graphdoctor.fixes.source.tree import DeclinedError
 from tests.fixes.recipes.behaviour import same_in_eager
 from tests.fixes.recipes.places import cases, place_in
 
 HEAD = "import math\nimport torch\n\ndef forward(self, x, y, items):\n"
 
 
-def edit(body: str, recipe: type[KeepTensor] | type[DropItem] = KeepTensor) -> Edit:
+def edit(body: str, recipe: Recipe = keep_tensor) -> Edit:
     """The edit of the ``.item()``, cast or root that the first line of a body has between two marks."""
     line = next(number for number, text in enumerate(body.splitlines(), 5) if "«" in text)
     text = body.splitlines()[line - 5]
     columns = (text.index("«") + 1, text.index("»"))
-    return recipe().edit(place_in(HEAD + body.replace("«", "").replace("»", ""), "GD103", line, columns))
+    return recipe.edit(place_in(HEAD + body.replace("«", "").replace("»", ""), "GD103", line, columns))
 
 
-def written(body: str, recipe: type[KeepTensor] | type[DropItem] = KeepTensor) -> str:
+def written(body: str, recipe: Recipe = keep_tensor) -> str:
     return edit(body, recipe).content.decode().removeprefix(HEAD)
 
 
@@ -74,7 +73,7 @@ def written(body: str, recipe: type[KeepTensor] | type[DropItem] = KeepTensor) -
     ],
 )
 def test_a_number_that_is_needed_is_left(body: str, reason: str) -> None:
-    for recipe in (KeepTensor, DropItem):
+    for recipe in (keep_tensor, drop_item):
         with pytest.raises(DeclinedError) as declined:
             edit(body, recipe)
         assert declined.value.reason == reason
@@ -123,31 +122,31 @@ def test_a_number_that_is_computed_with_becomes_a_tensor(body: str, text: str) -
 
 def test_without_columns_the_only_read_of_the_line_is_meant() -> None:
     text = HEAD + "    return y * float(x.item())\n"
-    assert b"y * x.detach()" in KeepTensor().edit(place_in(text, "GD103", 5)).content
+    assert b"y * x.detach()" in keep_tensor.edit(place_in(text, "GD103", 5)).content
     for line, reason in (
         ("    return y * x.item() * y.item()\n", "the line has several such expressions"),
         ("    return y * x\n", "the line doesn't contain "),
     ):
         with pytest.raises(DeclinedError, match=reason):
-            KeepTensor().edit(place_in(HEAD + line, "GD103", 5))
+            keep_tensor.edit(place_in(HEAD + line, "GD103", 5))
 
 
 def test_tabs_and_crlf_stay() -> None:
     text = "def forward(x, y):\r\n\tn = x.max().item()\t# why\r\n\treturn y * n\r\n"
-    edited = KeepTensor().edit(place_in(text, "GD103", 2, (6, 20))).content
+    edited = keep_tensor.edit(place_in(text, "GD103", 2, (6, 20))).content
     assert edited == b"def forward(x, y):\r\n\tn = x.max().detach()\t# why\r\n\treturn y * n\r\n"
 
 
 def test_a_comment_within_the_read_is_not_lost() -> None:
     text = "def forward(x, y):\n    return y * float(  # why\n        x\n    )\n"
     with pytest.raises(DeclinedError, match="a comment inside it would be lost"):
-        KeepTensor().edit(place_in(text, "GD103", 2, (16, None)))
+        keep_tensor.edit(place_in(text, "GD103", 2, (16, None)))
 
 
 def test_a_name_that_hides_the_builtin_is_no_cast() -> None:
     text = "from mine import float\ndef forward(x, y):\n    return y * float(x)\n"
     with pytest.raises(DeclinedError, match="torch doesn't point to"):
-        KeepTensor().edit(place_in(text, "GD103", 3, (16, 24)))
+        keep_tensor.edit(place_in(text, "GD103", 3, (16, 24)))
 
 
 @pytest.mark.parametrize(
@@ -166,12 +165,12 @@ def test_a_name_that_hides_the_builtin_is_no_cast() -> None:
 def test_only_a_reduction_of_the_very_tensor_is_safe(body: str, is_safe: bool) -> None:
     assert edit(body).is_safe is is_safe
     if b".detach()" in edit(body).content:
-        assert not edit(body, DropItem).is_safe
+        assert not edit(body, drop_item).is_safe
 
 
 def test_dropping_is_declined_where_no_gradient_can_flow() -> None:
     with pytest.raises(DeclinedError, match="no gradient can flow"):
-        edit("    return y * «x.argmax().item()»\n", DropItem)
+        edit("    return y * «x.argmax().item()»\n", drop_item)
 
 
 @pytest.mark.slow

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.fixes.recipes.list_argument import ListArgument
-from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.recipes import list_argument
+from graphdoctor.fixes.source.tree import DeclinedError
 from tests.fixes.recipes.places import place_in
 
 CLIP = "def clip(parts, limit=1):\n    found = [part for part in parts]\n    return found\n\n\n"
@@ -13,7 +13,7 @@ CLIP = "def clip(parts, limit=1):\n    found = [part for part in parts]\n    ret
 
 def edited(text: str) -> str:
     line = next(number for number, line in enumerate(text.splitlines(), 1) if "for part in" in line)
-    return ListArgument().edit(place_in(text, "GD121", line)).content.decode()
+    return list_argument.edit(place_in(text, "GD121", line)).content.decode()
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from graphdoctor.fixes.recipe import Edit
-from graphdoctor.fixes.recipes.local_parameter_to_tensor import LocalParameterToTensor
-from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.recipes import local_parameter_to_tensor
+from graphdoctor.fixes.source.tree import DeclinedError
 from tests.fixes.recipes.places import place_in
 
 
 def edit(body: str, columns: tuple[int, int] | None = None) -> Edit:
     text = "import torch\ndef f(self, x):\n" + "".join(f"    {line}\n" for line in body.splitlines())
-    return LocalParameterToTensor().edit(place_in(text, "GD115", 3, columns))
+    return local_parameter_to_tensor.edit(place_in(text, "GD115", 3, columns))
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_it_declines(body: str, reason: str) -> None:
 
 def test_it_declines_outside_of_a_function() -> None:
     with pytest.raises(DeclinedError, match="outlives the call"):
-        LocalParameterToTensor().edit(place_in("p = Parameter(x)\n", "GD115", 1))
+        local_parameter_to_tensor.edit(place_in("p = Parameter(x)\n", "GD115", 1))
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_torchs_columns_tell_which_parameter_is_meant() -> None:
 
 def test_newlines_and_tabs_stay() -> None:
     place = place_in("import torch\r\ndef f(x):\r\n\treturn x * Parameter(x)\r\n", "GD115", 3)
-    assert LocalParameterToTensor().edit(place).content.decode() == (
+    assert local_parameter_to_tensor.edit(place).content.decode() == (
         "import torch\r\ndef f(x):\r\n\treturn x * x.detach()\r\n"
     )
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from graphdoctor.fixes.recipe import Edit
-from graphdoctor.fixes.recipes.mask_without_indexing import MaskWithoutIndexing
-from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.recipes import mask_without_indexing
+from graphdoctor.fixes.source.tree import DeclinedError
 from tests.fixes.recipes.behaviour import same_in_eager
 from tests.fixes.recipes.places import cases, place_in
 
@@ -20,7 +20,7 @@ def edit(body: str) -> Edit:
     line = next(number for number, text in enumerate(body.splitlines(), 4) if "«" in text)
     text = body.splitlines()[line - 4]
     columns = (text.index("«") + 1, text.index("»") if "»" in text else None)
-    return MaskWithoutIndexing().edit(place_in(HEAD + body.replace("«", "").replace("»", ""), "GD104", line, columns))
+    return mask_without_indexing.edit(place_in(HEAD + body.replace("«", "").replace("»", ""), "GD104", line, columns))
 
 
 def written(body: str) -> str:
@@ -145,29 +145,29 @@ def test_torch_where_picks(body: str, text: str) -> None:
 
 def test_tabs_and_crlf_stay() -> None:
     text = "import torch\r\ndef forward(x, m):\r\n\ty = x[m].sum()\t# why\r\n\treturn y\r\n"
-    edited = MaskWithoutIndexing().edit(place_in(text, "GD104", 3, (6, 10))).content
+    edited = mask_without_indexing.edit(place_in(text, "GD104", 3, (6, 10))).content
     assert edited == b"import torch\r\ndef forward(x, m):\r\n\ty = torch.where(m, x, 0).sum()\t# why\r\n\treturn y\r\n"
 
 
 def test_a_comment_within_the_selection_is_not_lost() -> None:
     text = HEAD + "    return (x[m]  # why\n        .sum())\n"
     with pytest.raises(DeclinedError, match="a comment inside it would be lost"):
-        MaskWithoutIndexing().edit(place_in(text, "GD104", 4, (13, 17)))
+        mask_without_indexing.edit(place_in(text, "GD104", 4, (13, 17)))
 
 
 def test_a_mask_over_several_lines_stays_within_brackets() -> None:
     text = HEAD + "    n = torch.nonzero(\n        m\n        > 0\n    ).squeeze(-1)\n    return x[n].sum(0)\n"
-    edited = MaskWithoutIndexing().edit(place_in(text, "GD104", 4, (9, None))).content.decode()
+    edited = mask_without_indexing.edit(place_in(text, "GD104", 4, (9, None))).content.decode()
     compile(edited, "model.py", "exec")
 
 
 def test_without_columns_the_only_selection_of_the_line_is_meant() -> None:
     assert (
         b"torch.where(m, x, 0).sum()"
-        in MaskWithoutIndexing().edit(place_in(HEAD + "    return x[m].sum()\n", "GD104", 4)).content
+        in mask_without_indexing.edit(place_in(HEAD + "    return x[m].sum()\n", "GD104", 4)).content
     )
     with pytest.raises(DeclinedError, match="several such expressions"):
-        MaskWithoutIndexing().edit(place_in(HEAD + "    return x[m].sum() + y[m].sum()\n", "GD104", 4))
+        mask_without_indexing.edit(place_in(HEAD + "    return x[m].sum() + y[m].sum()\n", "GD104", 4))
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,9 @@ import pytest
 
 from graphdoctor.facts.recompiles import ChangeKind, GuardChange
 from graphdoctor.fixes.recipe import Edit
-from graphdoctor.fixes.recipes.module_number_to_buffer import ModuleNumberToBuffer
-from graphdoctor.fixes.syntax.declined import DeclinedError
-from graphdoctor.fixes.syntax.place import Place
-from graphdoctor.fixes.syntax.source import SourceFile
+from graphdoctor.fixes.recipes import module_number_to_buffer
+from graphdoctor.fixes.source.place import Place
+from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from tests.fixes.recipes.places import finding
 
 HEAD = """\
@@ -32,7 +31,7 @@ def edit(
 ) -> Edit:
     text = head + "".join(f"        {line}\n" for line in body.splitlines())
     change = GuardChange(kind=kind, expression=expression, old="0", new=new)
-    return ModuleNumberToBuffer().edit(
+    return module_number_to_buffer.edit(
         Place(SourceFile.parse(Path("model.py"), text.encode()), finding("GD205", 1, changes=(change,)))
     )
 
@@ -124,7 +123,7 @@ def test_tabs_newlines_and_neighbours_on_the_line_stay() -> None:
     text = head + "\t\tself.step = 1; x = x + self.step  # now\r\n\t\treturn x\r\n"
     change = GuardChange(kind="module_number", expression="self.step")
     place = Place(SourceFile.parse(Path("model.py"), text.encode()), finding("GD205", 1, changes=(change,)))
-    result = ModuleNumberToBuffer().edit(place).content.decode()
+    result = module_number_to_buffer.edit(place).content.decode()
     assert "\t\tself.step.fill_(1); x = x + self.step  # now\r\n" in result
     assert '\t\tself.register_buffer("step", torch.tensor(0), persistent=False)\r\n' in result
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from graphdoctor.fixes.recipe import Edit
-from graphdoctor.fixes.recipes.narrow_lock import NarrowLock
-from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.recipes import narrow_lock
+from graphdoctor.fixes.source.tree import DeclinedError
 from tests.fixes.recipes.places import place_in
 
 HEAD = "from threading import Lock\nlock = Lock()\n\n\ndef f(self, x):\n"
@@ -15,7 +15,7 @@ HEAD = "from threading import Lock\nlock = Lock()\n\n\ndef f(self, x):\n"
 def edit(body: str, head: str = HEAD, **more: str) -> Edit:
     text = head + "".join(f"    {line}\n" for line in body.splitlines())
     line = next(number for number, line in enumerate(text.splitlines(), 1) if "with" in line or "for" in line)
-    return NarrowLock().edit(place_in(text, "GD110", line, **more))
+    return narrow_lock.edit(place_in(text, "GD110", line, **more))
 
 
 @pytest.mark.parametrize(

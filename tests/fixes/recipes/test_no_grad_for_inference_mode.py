@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from graphdoctor.facts.recompiles import GuardChange
-from graphdoctor.fixes.recipes.no_grad_for_inference_mode import NoGradForInferenceMode
-from graphdoctor.fixes.syntax.declined import DeclinedError
-from graphdoctor.fixes.syntax.place import Place
-from graphdoctor.fixes.syntax.source import SourceFile
+from graphdoctor.fixes.recipes import no_grad_for_inference_mode
+from graphdoctor.fixes.source.place import Place
+from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from tests.fixes.recipes.places import finding, place_in
 
 FLIP = (GuardChange(kind="inference_mode", expression="x"),)
@@ -22,7 +21,7 @@ FLIP = (GuardChange(kind="inference_mode", expression="x"),)
 
 def unflipped(text: str) -> str:
     """The file where a mode flip in its first line is to go."""
-    code = NoGradForInferenceMode().edit(place_in(text, "GD212", 1, changes=FLIP)).content.decode()
+    code = no_grad_for_inference_mode.edit(place_in(text, "GD212", 1, changes=FLIP)).content.decode()
     ast.parse(code)
     return code
 
@@ -31,7 +30,7 @@ def body(text: str) -> str:
     """What becomes of a function's body where torch points to the line of its only question."""
     whole = "def f(x, y):\n" + indent(text, "    ") + "\n"
     line = next(number for number, line in enumerate(whole.split("\n"), 1) if "is_inference" in line)
-    code = NoGradForInferenceMode().edit(place_in(whole, "GD118", line)).content.decode()
+    code = no_grad_for_inference_mode.edit(place_in(whole, "GD118", line)).content.decode()
     ast.parse(code)
     return "\n".join(line.removeprefix("    ") for line in code.removeprefix("def f(x, y):\n").splitlines())
 
@@ -78,7 +77,7 @@ def test_tabs_and_carriage_returns_stay() -> None:
     text = "def f(x):\r\n\tif not x.is_inference():\r\n\t\tif x:\r\n\t\t\tx = 1\r\n\treturn x\r\n"
     place = Place(SourceFile.parse(Path("model.py"), text.encode()), finding("GD118", 2))
     assert (
-        NoGradForInferenceMode().edit(place).content.decode() == "def f(x):\r\n\tif x:\r\n\t\tx = 1\r\n\treturn x\r\n"
+        no_grad_for_inference_mode.edit(place).content.decode() == "def f(x):\r\n\tif x:\r\n\t\tx = 1\r\n\treturn x\r\n"
     )
 
 
@@ -99,7 +98,7 @@ def test_modes_that_are_declined(text: str, reason: str) -> None:
 def test_other_flips_are_declined() -> None:
     place = place_in("import torch\nwith torch.inference_mode(): pass\n", "GD212", 1)
     with pytest.raises(DeclinedError, match="isn't what changed"):
-        NoGradForInferenceMode().edit(place)
+        no_grad_for_inference_mode.edit(place)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +115,7 @@ def test_questions_that_are_declined(text: str, reason: str) -> None:
 
 
 def test_it_is_never_safe() -> None:
-    assert not NoGradForInferenceMode().edit(place_in("def f(x):\n    return x.is_inference()\n", "GD118", 2)).is_safe
+    assert not no_grad_for_inference_mode.edit(place_in("def f(x):\n    return x.is_inference()\n", "GD118", 2)).is_safe
 
 
 TENSOR = """\

@@ -7,8 +7,8 @@ import runpy
 import pytest
 
 from graphdoctor.fixes.recipe import Edit
-from graphdoctor.fixes.recipes.numpy_to_torch import NumpyToTorch
-from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.recipes import numpy_to_torch
+from graphdoctor.fixes.source.tree import DeclinedError
 from tests.fixes.recipes.behaviour import same_in_eager
 from tests.fixes.recipes.places import cases, place_in
 
@@ -21,7 +21,7 @@ def edit(call: str, body: str = "def forward(v, t):\n    return {}\n") -> Edit:
     line = next(number for number, found in enumerate(text.splitlines(), 1) if "np." in found)
     column = text.splitlines()[line - 1].index("np.") + 1
     end = None if "\n" in call else column + len(call)
-    return NumpyToTorch().edit(place_in(text, "GD109", line, (column, end)))
+    return numpy_to_torch.edit(place_in(text, "GD109", line, (column, end)))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_unknown_functions_and_arguments_are_left(call: str, reason: str) -> Non
 def test_what_is_no_call_of_numpy_is_left() -> None:
     text = "from mine import np\ndef f(v):\n    return np.interp(v, v, v)\n"
     with pytest.raises(DeclinedError, match="torch doesn't point to a call to a NumPy function"):
-        NumpyToTorch().edit(place_in(text, "GD109", 3, (12, 30)))
+        numpy_to_torch.edit(place_in(text, "GD109", 3, (12, 30)))
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_one_array_function_is_put_above_what_calls_it_and_used_again() -> None:
     assert first.index("def _interp(") < first.index("# Kept.\nclass A:") < first.index("return _interp(v, t, t)")
     again = first + "\n\ndef g(v, t):\n    return np.interp(v, t, t)\n"
     line = len(again.splitlines())
-    second = NumpyToTorch().edit(place_in(again, "GD109", line, (12, 30))).content.decode()
+    second = numpy_to_torch.edit(place_in(again, "GD109", line, (12, 30))).content.decode()
     assert second == again.replace("np.interp(v, t, t)", "_interp(v, t, t)")
 
 
@@ -103,7 +103,7 @@ def test_a_taken_name_is_not_hidden() -> None:
 def test_tabs_crlf_lambdas_and_nested_functions(body: str) -> None:
     text = (HEAD + body.format("np.interp(v, t, t)")).replace("\n", "\r\n")
     line = next(number for number, found in enumerate(text.splitlines(), 1) if "np." in found)
-    edited = NumpyToTorch().edit(place_in(text, "GD109", line)).content.decode()
+    edited = numpy_to_torch.edit(place_in(text, "GD109", line)).content.decode()
     assert edited.count("\n") == edited.count("\r\n")
     assert "\t# why\r\n" in edited or "lambda v, t: _interp(v, t, t)\r\n" in edited
     compile(edited, "model.py", "exec")
@@ -112,7 +112,7 @@ def test_tabs_crlf_lambdas_and_nested_functions(body: str) -> None:
 def test_without_columns_the_only_call_of_the_line_is_meant() -> None:
     text = HEAD + "def f(v):\n    return np.nanmean(v) + np.nansum(v)\n"
     with pytest.raises(DeclinedError, match="several such expressions"):
-        NumpyToTorch().edit(place_in(text, "GD109", 6))
+        numpy_to_torch.edit(place_in(text, "GD109", 6))
 
 
 @pytest.mark.slow

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from graphdoctor.fixes.recipe import Edit
-from graphdoctor.fixes.recipes.one_hot_classes import OneHotClasses
-from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.recipes import one_hot_classes
+from graphdoctor.fixes.source.tree import DeclinedError
 from tests.fixes.recipes.behaviour import same_in_eager
 from tests.fixes.recipes.places import cases, place_in
 
@@ -17,7 +17,7 @@ def edit(text: str) -> Edit:
     """The edit of the line that calls ``one_hot``."""
     text = HEAD + text
     line = next(number for number, found in enumerate(text.splitlines(), 1) if "one_hot" in found)
-    return OneHotClasses().edit(place_in(text, "GD104", line))
+    return one_hot_classes.edit(place_in(text, "GD104", line))
 
 
 def in_class(init: str, call: str = "F.one_hot(labels)", parameters: str = "self, labels") -> str:
@@ -102,7 +102,7 @@ def test_the_only_number_of_classes_is_passed(text: str, call: str) -> None:
 
 def test_of_several_calls_on_a_line_the_one_that_torch_points_to_is_meant() -> None:
     text = HEAD + "def f(x, num_classes):\n    return F.one_hot(x) + F.one_hot(x + 1)\n"
-    edited = OneHotClasses().edit(place_in(text, "GD104", 4, (27, 43))).content.decode()
+    edited = one_hot_classes.edit(place_in(text, "GD104", 4, (27, 43))).content.decode()
     assert "F.one_hot(x) + F.one_hot(x + 1, num_classes=num_classes)" in edited
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from graphdoctor.facts.diagnosis import Location
-from graphdoctor.fixes.recipes.own_function import OwnFunction
-from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.recipes import own_function
+from graphdoctor.fixes.source.tree import DeclinedError
 from tests.fixes.recipes.places import place_in
 
 
 def edited(text: str, code: str = "GD111") -> str:
     """The text after the edit for the line with ``print`` or, without one, ``with``."""
-    return OwnFunction().edit(place_in(text, code, line_of(text))).content.decode()
+    return own_function.edit(place_in(text, code, line_of(text))).content.decode()
 
 
 def line_of(text: str) -> int:
@@ -158,11 +158,11 @@ def test_a_break_in_a_called_function_is_found_by_the_block_that_the_rule_names(
     place = place_in(text, "GD111", 2)
     block = Location(file="model.py", line=6, function="f", note="the `for` that the break lies in")
     object.__setattr__(place, "finding", place.finding.model_copy(update={"related": (block,)}))
-    assert "x = _f_step(x, i)" in OwnFunction().edit(place).content.decode()
+    assert "x = _f_step(x, i)" in own_function.edit(place).content.decode()
 
 
 def test_moving_is_safe_and_drops_no_output() -> None:
-    edit = OwnFunction().edit(
+    edit = own_function.edit(
         place_in("def f(x, n):\n    for i in n:\n        x = x + i\n        print(x)\n", "GD111", 4)
     )
     assert (edit.is_safe, edit.drops_output) == (True, False)

@@ -21,9 +21,8 @@ from hypothesis import strategies as st
 from graphdoctor.facts.recompiles import ChangeKind, GuardChange
 from graphdoctor.fixes.recipe import Edit, Recipe
 from graphdoctor.fixes.recipes import RECIPES
-from graphdoctor.fixes.syntax.declined import DeclinedError
-from graphdoctor.fixes.syntax.place import Place
-from graphdoctor.fixes.syntax.source import SourceFile
+from graphdoctor.fixes.source.place import Place
+from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from tests.fixes.recipes.places import cases, finding, place_of
 from tests.fixes.recipes.programs import programs
 

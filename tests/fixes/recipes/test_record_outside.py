@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphdoctor.fixes.recipes.record_outside import RecordOutside
-from graphdoctor.fixes.syntax.declined import DeclinedError
-from graphdoctor.fixes.syntax.place import Place
-from graphdoctor.fixes.syntax.source import SourceFile
+from graphdoctor.fixes.recipes import record_outside
+from graphdoctor.fixes.source.place import Place
+from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from tests.fixes.recipes.places import finding, place_in
 
 HEAD = '''\
@@ -174,7 +173,7 @@ def test_every_line_runs_with_the_values_that_it_had(lines: list[str], result: s
         if line.strip().startswith("#") or not line:
             continue
         with contextlib.suppress(DeclinedError):
-            edited = RecordOutside().edit(Place(source, finding("GD103", number))).content.decode()
+            edited = record_outside.edit(Place(source, finding("GD103", number))).content.decode()
             expected = expected or outcome(text)
             assert outcome(edited) == expected, edited
 
@@ -216,7 +215,7 @@ def method(body: str, head: str = "def forward(self, x):") -> str:
 def test_what_cannot_be_moved_is_left(body: str, line: int, reason: str) -> None:
     place = place_in(method(body), "GD101", line)
     with pytest.raises(DeclinedError) as declined:
-        RecordOutside().edit(place)
+        record_outside.edit(place)
     assert declined.value.reason.startswith(reason)
 
 
@@ -232,7 +231,7 @@ def test_what_cannot_be_moved_is_left(body: str, line: int, reason: str) -> None
 def test_only_a_plain_forward_is_split(head: str, reason: str) -> None:
     line = 8 if head.startswith("@") else 7
     with pytest.raises(DeclinedError) as declined:
-        RecordOutside().edit(place_in(method("print(x)\nreturn x.sin()", head), "GD101", line))
+        record_outside.edit(place_in(method("print(x)\nreturn x.sin()", head), "GD101", line))
     assert declined.value.reason.startswith(reason)
 
 
@@ -241,7 +240,7 @@ def test_a_function_that_another_one_calls_is_left() -> None:
     callers = (*place.finding.user_stack, *place.finding.user_stack)
     inner = place.finding.model_copy(update={"user_stack": callers})
     with pytest.raises(DeclinedError) as declined:
-        RecordOutside().edit(type(place)(place.source, inner))
+        record_outside.edit(type(place)(place.source, inner))
     assert declined.value.reason.startswith("it isn't in the function that torch.compile was given")
 
 
@@ -258,6 +257,6 @@ def test_a_function_that_another_one_calls_is_left() -> None:
 )
 def test_a_logger_gets_numbers_and_text_so_that_torch_leaves_it_alone(message: str, given: str) -> None:
     text = method(f"y = x.max()\nn = x.argmax()\nlogger.info({message})\nreturn y, n")
-    edited = RecordOutside().edit(place_in(text, "GD101", 9)).content.decode()
+    edited = record_outside.edit(place_in(text, "GD101", 9)).content.decode()
     assert f"logger.info({message.rpartition(chr(34))[0]}" in edited
     assert f", {given})" in edited

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.fixes.recipes.remove_disable import RemoveDisable
-from graphdoctor.fixes.syntax.declined import DeclinedError
-from graphdoctor.fixes.syntax.place import Place
-from graphdoctor.fixes.syntax.source import SourceFile
+from graphdoctor.fixes.recipes import remove_disable
+from graphdoctor.fixes.source.place import Place
+from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from tests.fixes.recipes.places import finding, place_in
 
 
@@ -20,7 +19,7 @@ def written(text: str, call: str = "g(x)", *, has_columns: bool = True) -> str:
     number = max(number for number, line in enumerate(lines, 1) if call in line)
     start = lines[number - 1].index(call) + 1
     columns = (start, start + len(call)) if has_columns else None
-    code = RemoveDisable().edit(place_in(text, "GD106", number, columns)).content.decode()
+    code = remove_disable.edit(place_in(text, "GD106", number, columns)).content.decode()
     ast.parse(code)
     return code
 
@@ -73,7 +72,7 @@ def test_tabs_and_carriage_returns_stay() -> None:
     text = "class A:\n\t@disable\n\tdef g(self, x):\n\t\treturn x\n\tdef f(self, x):\n\t\treturn self.g(x)\n"
     text = text.replace("\n", "\r\n")
     place = Place(SourceFile.parse(Path("model.py"), text.encode()), finding("GD106", 6))
-    assert RemoveDisable().edit(place).content.decode() == text.replace("\t@disable\r\n", "")
+    assert remove_disable.edit(place).content.decode() == text.replace("\t@disable\r\n", "")
 
 
 @pytest.mark.parametrize(
@@ -111,4 +110,4 @@ def test_two_disabled_calls_in_a_line_need_columns() -> None:
 
 def test_it_is_never_safe() -> None:
     text = f"@disable\ndef g(x): return x\n{CALLER}"
-    assert not RemoveDisable().edit(place_in(text, "GD106", 4)).is_safe
+    assert not remove_disable.edit(place_in(text, "GD106", 4)).is_safe

@@ -8,10 +8,9 @@ from textwrap import dedent
 
 import pytest
 
-from graphdoctor.fixes.recipes.remove_graph_break import RemoveGraphBreak
-from graphdoctor.fixes.syntax.declined import DeclinedError
-from graphdoctor.fixes.syntax.place import Place
-from graphdoctor.fixes.syntax.source import SourceFile
+from graphdoctor.fixes.recipes import remove_graph_break
+from graphdoctor.fixes.source.place import Place
+from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from tests.fixes.recipes.places import finding, place_in
 
 CALL = "torch._dynamo.graph_break()"
@@ -23,7 +22,7 @@ def written(text: str, *, has_columns: bool = True) -> str:
     number, line = next((number, line) for number, line in enumerate(text.split("\n"), 1) if "graph_break" in line)
     start = line.index(CALL) + 1 if CALL in line else None
     columns = (start, start + len(CALL)) if start and has_columns else None
-    code = RemoveGraphBreak().edit(place_in(text, "GD107", number, columns)).content.decode()
+    code = remove_graph_break.edit(place_in(text, "GD107", number, columns)).content.decode()
     ast.parse(code)
     return code
 
@@ -70,7 +69,7 @@ def test_one_line_with_several_statements(before: str, after: str) -> None:
 def test_tabs_and_carriage_returns_stay() -> None:
     text = f"def f(x):\r\n\tif x:\r\n\t\t# why\r\n\t\t{CALL}\r\n\t\tx = 1\r\n"
     place = Place(SourceFile.parse(Path("model.py"), text.encode()), finding("GD107", 4))
-    assert RemoveGraphBreak().edit(place).content.decode() == "def f(x):\r\n\tif x:\r\n\t\t# why\r\n\t\tx = 1\r\n"
+    assert remove_graph_break.edit(place).content.decode() == "def f(x):\r\n\tif x:\r\n\t\t# why\r\n\t\tx = 1\r\n"
 
 
 @pytest.mark.parametrize(
@@ -90,4 +89,4 @@ def test_declined(text: str, reason: str) -> None:
 
 
 def test_it_is_never_safe() -> None:
-    assert not RemoveGraphBreak().edit(place_in(f"def f(x):\n    {CALL}\n", "GD107", 2)).is_safe
+    assert not remove_graph_break.edit(place_in(f"def f(x):\n    {CALL}\n", "GD107", 2)).is_safe

@@ -8,7 +8,7 @@ import pytest
 
 from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import RECIPES
-from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.source.tree import DeclinedError
 from tests.fixes.recipes.places import place_in
 
 (RECIPE,) = (recipe for recipe in RECIPES if recipe.name == "report-apart")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from graphdoctor.fixes.recipe import Edit
-from graphdoctor.fixes.recipes.sort_in_graph import SortInGraph
-from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.recipes import sort_in_graph
+from graphdoctor.fixes.source.tree import DeclinedError
 from tests.fixes.recipes.places import place_in
 
 
 def edit(line: str, columns: tuple[int, int] | None = None) -> Edit:
-    return SortInGraph().edit(place_in(f"import torch\n{line}\n", "GD123", 2, columns))
+    return sort_in_graph.edit(place_in(f"import torch\n{line}\n", "GD123", 2, columns))
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_torchs_columns_tell_which_sort_is_meant() -> None:
 
 def test_newlines_and_tabs_stay_and_torch_is_imported() -> None:
     place = place_in("def f(x):\r\n\ta, b = sorted(x)\r\n\treturn a\r\n", "GD123", 2)
-    assert SortInGraph().edit(place).content.decode() == (
+    assert sort_in_graph.edit(place).content.decode() == (
         "import torch\r\ndef f(x):\r\n\ta, b = torch.stack(x).sort().values\r\n\treturn a\r\n"
     )
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.fixes.recipes.statistics_outside import StatisticsOutside
-from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.recipes import statistics_outside
+from graphdoctor.fixes.source.tree import DeclinedError
 from tests.fixes.recipes.places import place_in
 
 NET = '''import torch
@@ -23,7 +23,7 @@ class Net(torch.nn.Module):
 
 def edited(text: str, pointed: str = ".item()") -> str:
     line = next(number for number, line in enumerate(text.splitlines(), 1) if pointed in line)
-    return StatisticsOutside().edit(place_in(text, "GD103", line)).content.decode()
+    return statistics_outside.edit(place_in(text, "GD103", line)).content.decode()
 
 
 def test_what_comes_before_is_a_method() -> None:

@@ -6,8 +6,8 @@ import textwrap
 
 import pytest
 
-from graphdoctor.fixes.recipes.tuple_where import TupleWhere
-from graphdoctor.fixes.syntax.declined import DeclinedError
+from graphdoctor.fixes.recipes import tuple_where
+from graphdoctor.fixes.source.tree import DeclinedError
 from tests.fixes.recipes.places import place_in
 
 
@@ -15,7 +15,7 @@ def edited(body: str) -> str:
     lines = textwrap.indent(body, "    ")
     text = f"import torch\n\n\ndef f(a, b, c):\n{lines}\n"
     line = next(number for number, line in enumerate(text.splitlines(), 1) if line.lstrip().startswith("if"))
-    content = TupleWhere().edit(place_in(text, "GD102", line)).content.decode()
+    content = tuple_where.edit(place_in(text, "GD102", line)).content.decode()
     return textwrap.dedent(content.partition("c):\n")[2]).strip()
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import libcst as cst
 import pytest
 
-from graphdoctor.fixes.syntax.sharing import sharing
-from graphdoctor.fixes.syntax.source import SourceFile
+from graphdoctor.fixes.source.effects import sharing
+from graphdoctor.fixes.source.tree import SourceFile
 
 
 def names_with(name: str, *lines: str) -> set[str]:

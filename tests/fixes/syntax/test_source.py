@@ -9,7 +9,7 @@ from pathlib import Path
 import libcst as cst
 import pytest
 
-from graphdoctor.fixes.syntax.source import SourceFile, UnreadableError
+from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 
 
 def source_of(text: str | bytes) -> SourceFile:
@@ -278,7 +278,7 @@ class TestReplaced:
 
 class TestUnreadable:
     def reason(self, path: Path) -> str:
-        with pytest.raises(UnreadableError) as caught:
+        with pytest.raises(DeclinedError) as caught:
             SourceFile.read(path)
         assert not caught.value.reason.endswith(".")
         return caught.value.reason

@@ -1,0 +1,492 @@
+"""What breaks a graph or makes torch recompile.
+
+A check looks at one node of a traced function and yields a ``Spot`` where torch 2.13 certainly breaks. ``tests/lint``
+compiles a program for each.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from graphdoctor.fixes.lint.regions import Region
+from graphdoctor.fixes.source import torch_names
+from graphdoctor.fixes.source.flow import Surrounding
+from graphdoctor.fixes.source.program import Program
+from graphdoctor.fixes.source.values import Kind, Values
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A place where torch certainly breaks or recompiles.
+
+    Args:
+        code: The rule's code.
+        node: The expression or statement that torch points to.
+        torch_id: torch 2.13's id of the break; None for a recompile.
+        gb_type: torch's type of the break.
+        context: As much of torch's developer context as the rule needs.
+        subject: For a recompile, the value that changes.
+        is_frame_lost: The function runs eagerly from there on, or as a whole, wherever the spot is.
+    """
+
+    code: str
+    node: ast.expr | ast.stmt
+    torch_id: str | None = None
+    gb_type: str = ""
+    context: str | None = None
+    subject: str = ""
+    is_frame_lost: bool = False
+
+
+@dataclass(frozen=True)
+class Site:
+    """The function that a check looks at.
+
+    Args:
+        region: The function.
+        program: Its file.
+        values: Says what expressions are.
+    """
+
+    region: Region
+    program: Program
+    values: Values
+
+    def dotted(self, node: ast.expr) -> str | None:
+        """The full name that an expression refers to, or None."""
+        return self.program.dotted(node, self.region.scope)
+
+    def is_tensor(self, node: ast.expr) -> bool:
+        """Whether an expression is certainly a tensor."""
+        return self.values.is_tensor(node, self.region.scope)
+
+    def has_tensor_methods(self, node: ast.expr) -> bool:
+        """Whether an expression is certainly a tensor if one of a tensor's methods is called on it."""
+        return self.kind(node) in ("tensor", "compared")
+
+    def kind(self, node: ast.expr) -> Kind | None:
+        """What an expression certainly is, or None."""
+        value = self.values.of(node, self.region.scope)
+        return None if value is None else value.kind
+
+    def is_integer(self, node: ast.expr) -> bool:
+        """Whether an expression is certainly a tensor of integers."""
+        value = self.values.of(node, self.region.scope)
+        return value is not None and value.kind == "tensor" and value.dtype == "int"
+
+    def is_mask(self, node: ast.expr) -> bool:
+        """Whether an expression is certainly a boolean tensor."""
+        value = self.values.of(node, self.region.scope)
+        return value is not None and value.kind == "tensor" and value.dtype == "bool"
+
+
+Check = Callable[[ast.AST, Surrounding, Site], Iterator[Spot]]
+"""Looks at one node that certainly runs, and at what surrounds it."""
+
+
+_BRANCHING = "Data-dependent branching"
+_JUMP = "attempted to jump with TensorVariable()"
+
+
+def branches(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
+    """``if``, ``while``, a conditional expression, and an ``assert`` with a computed message.
+
+    An ``assert`` with a constant message, or none, becomes a check in the graph.
+    """
+    match node:
+        case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
+            if _decides(test, site):
+                yield Spot("GD102", _pointed(test), "GB0170", _BRANCHING, _JUMP)
+        case ast.Assert(test=test, msg=ast.expr() as message):
+            is_plain = isinstance(message, ast.Constant) and isinstance(message.value, str)
+            if not is_plain and _decides(test, site):
+                yield Spot("GD102", node, "GB0170", _BRANCHING, _JUMP)
+        case ast.BoolOp(values=[first, *_]):
+            # As a value; a branch reports its own test.
+            if not place.is_test and site.is_tensor(first):
+                yield Spot("GD102", node, "GB0170", _BRANCHING, _JUMP)
+        case _:
+            return
+
+
+def _decides(test: ast.expr, site: Site) -> bool:
+    """Whether the first thing evaluated is a tensor."""
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return _decides(operand, site)
+        case ast.BoolOp(values=[first, *_]):
+            return _decides(first, site)
+        case ast.Compare(left=left, ops=[op, _, *_], comparators=[right, *_]):
+            return site.is_tensor(ast.Compare(left, [op], [right]))
+        case _:
+            return site.is_tensor(test)
+
+
+def _pointed(test: ast.expr) -> ast.expr:
+    return test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else test
+
+
+_BUILTIN = "Failed to trace builtin operator"
+_METHOD = "Unsupported method call"
+_SKIPPED = "Attempted to call function marked as skipped"
+_INLINED = "Attempted to inline function marked as skipped"
+_NUMPY = "attempted to trace numpy function unsupported by PyTorch"
+_LOGGER = "logging.Logger method not supported for non-export cases"
+_LOG_METHODS = frozenset(("debug", "info", "warning", "error", "critical", "exception", "log"))
+_WARNED = "module: _warnings, qualname: warn, skip reason"
+
+
+def _named(
+    names: str, code: str, torch_id: str, gb_type: str, context: str | None = None
+) -> dict[str, tuple[str, ...]]:
+    return dict.fromkeys(names.split(), (code, torch_id, gb_type, context or ""))
+
+
+_CALLS: dict[str, tuple[str, ...]] = {
+    **_named("warnings.warn", "GD101", "GB0007", _SKIPPED, _WARNED),
+    **_named(
+        "logging.debug logging.info logging.warning logging.error", "GD101", "GB4841", "Unsupported python_type() call"
+    ),
+    **_named("pprint.pprint sys.stdout.write sys.stderr.write sys.stdout.flush", "GD101", "GB0156", _METHOD),
+    **_named(
+        "time.time time.perf_counter time.monotonic time.process_time time.time_ns time.perf_counter_ns time.sleep "
+        "time.strftime os.getcwd os.getpid os.listdir os.makedirs os.system os.urandom os.path.exists uuid.uuid4 "
+        "subprocess.run subprocess.check_output subprocess.check_call pickle.dumps pickle.loads gc.collect "
+        "random.choice random.gauss inspect.stack "
+        "traceback.print_stack torch.save torch.load torch.manual_seed torch.get_rng_state torch.set_num_threads "
+        "torch.autograd.backward hashlib.md5 hashlib.sha256 tqdm.tqdm tqdm.trange tqdm.auto.tqdm",
+        "GD105",
+        "GB0007",
+        _SKIPPED,
+    ),
+    **_named("secrets.token_hex", "GD105", "GB0008", _INLINED),
+    **_named("builtins.open", "GD105", "GB0059", _BUILTIN, "builtin open []"),
+    **_named("torch._dynamo.graph_break", "GD107", "GB0025", "Call to `torch._dynamo.graph_break()`"),
+    **_named("builtins.input builtins.exec builtins.globals builtins.compile", "GD109", "GB0059", _BUILTIN),
+    **_named("datetime.datetime.now json.dumps json.loads", "GD109", "GB0156", _METHOD),
+    **_named("numpy.interp numpy.save numpy.random.default_rng", "GD109", "GB0294", _NUMPY),
+    **_named("torch.sparse_coo_tensor", "GD117", "GB0007", _SKIPPED),
+    **_named(
+        "torch.is_inference_mode_enabled",
+        "GD118",
+        "GB0046",
+        "Encountered torch.is_inference_mode_enabled during tracing",
+    ),
+}
+"""Rule code, torch's id, type and context by function. Leaves out what 2.15 traces, such as ``random.random``."""
+
+
+def calls(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
+    """Calls that break whatever their arguments are."""
+    if isinstance(node, ast.ClassDef):
+        yield Spot("GD100", node, "GB8977", "Invalid call to __build_class__")
+        return
+    if not isinstance(node, ast.Call):
+        return
+    dotted = site.dotted(node.func)
+    if dotted == "builtins.print":
+        yield _printed(node, site)
+    elif dotted in _CALLS and not _is_entered(node, place):
+        code, torch_id, gb_type, context = _CALLS[dotted]
+        yield Spot(code, node, torch_id, gb_type, context or None)
+    elif dotted == "torch._dynamo.skip_frame":
+        yield Spot("GD107", node, "GB4297", "Call to `torch._dynamo.skip_frame()`", is_frame_lost=True)
+    elif isinstance(node.func, ast.Attribute):
+        if node.func.attr in _LOG_METHODS and site.kind(node.func.value) == "logger":
+            yield Spot("GD101", node, "GB0291", _LOGGER)
+        elif node.func.attr in ("acquire", "release") and site.kind(node.func.value) == "lock":
+            yield Spot("GD109", node, "GB0156", _METHOD)
+    if dotted in ("copy.deepcopy", "copy.copy") and len(node.args) == 1:
+        yield from _copied(node, dotted, site)
+
+
+def _printed(node: ast.Call, site: Site) -> Spot:
+    """A ``print``. torch can defer it only if it prints nothing but tensors, strings and numbers."""
+    is_reorderable = not node.keywords and all(
+        isinstance(one, (ast.Constant, ast.JoinedStr)) or site.is_tensor(one) for one in node.args
+    )
+    return Spot("GD101", node, "GB0059", _BUILTIN, f"builtin print [] {not is_reorderable}")
+
+
+def _copied(node: ast.Call, dotted: str, site: Site) -> Iterator[Spot]:
+    copied = node.args[0]
+    if dotted == "copy.copy":
+        if site.is_tensor(copied):
+            yield Spot("GD108", node, "GB0208", "torch.* op returned non-Tensor")
+        return
+    parts = copied.elts if isinstance(copied, (ast.List, ast.Tuple)) else [copied]
+    if any(site.kind(part) in ("tensor", "layer") for part in parts):
+        yield Spot("GD108", node, "GB4198", "Attempted to copy.deepcopy a tensor")
+
+
+def _is_entered(node: ast.Call, place: Surrounding) -> bool:
+    """Whether a ``with`` enters the result; then the ``with`` is the break."""
+    statement = place.statement
+    return isinstance(statement, (ast.With, ast.AsyncWith)) and any(
+        item.context_expr is node for item in statement.items
+    )
+
+
+_ITEM = "Unsupported Tensor.item() call with capture_scalar_outputs=False"
+_DEPENDS = "Data dependent operator"
+_VARIABLE = "TensorVariable()"
+_MATH = frozenset(
+    f"math.{name}" for name in ("sqrt", "isnan", "isinf", "isfinite", "exp", "log", "floor", "ceil", "sin", "cos")
+)
+
+
+def reads(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
+    """``item()``, ``tolist()``, ``float(t)``, ``math.sqrt(t)``, ``torch.equal``, ``range(t)``, ``not t``."""
+    if isinstance(node, ast.UnaryOp):
+        if isinstance(node.op, ast.Not) and not place.is_test and site.is_tensor(node.operand):
+            yield Spot("GD103", node, "GB0033", _DEPENDS, is_frame_lost=True)
+    elif isinstance(node, ast.Subscript):
+        is_list = isinstance(node.value, (ast.List, ast.Tuple)) and isinstance(node.ctx, ast.Load)
+        if is_list and site.is_tensor(node.slice):
+            yield _item(node)
+    elif (
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and site.has_tensor_methods(node.func.value)
+    ):
+        yield from _read_by_method(node, node.func, site)
+    elif isinstance(node, ast.Call) and node.args and site.is_tensor(node.args[0]):
+        yield from _taken(node, site.dotted(node.func))
+    elif isinstance(node, ast.Call) and site.dotted(node.func) == "builtins.sorted" and node.args:
+        first = node.args[0]
+        is_list = isinstance(first, (ast.List, ast.Tuple)) and len(first.elts) > 1
+        if is_list and not node.keywords and all(site.is_tensor(one) for one in first.elts):  # type: ignore[attr-defined]
+            yield Spot("GD123", node, "GB0207", "sort with non-constant keys", _VARIABLE)
+
+
+def _item(node: ast.expr) -> Spot:
+    return Spot("GD103", node, "GB0124", _ITEM, "call_method TensorVariable() item () {}")
+
+
+def _read_by_method(node: ast.Call, func: ast.Attribute, site: Site) -> Iterator[Spot]:
+    name = func.attr
+    if name == "item" and not node.args:
+        yield _item(node)
+    elif name == "tolist":
+        if site.is_integer(func.value):
+            yield Spot("GD103", node, "GB0033", _DEPENDS)
+        else:
+            yield Spot("GD103", node, "GB0109", "Tensor.tolist() with non-integer tensor")
+    elif name in ("equal", "allclose"):
+        yield Spot("GD103", node, "GB0033", _DEPENDS, f"aten.{name}.default")
+
+
+def _taken(node: ast.Call, dotted: str | None) -> Iterator[Spot]:
+    match dotted:
+        case "builtins.float" | "builtins.int" | "builtins.bool":
+            yield _item(node)
+        case "builtins.range":
+            yield Spot("GD103", node, "GB0059", _BUILTIN, f"builtin range [{_VARIABLE}]")
+        case "builtins.str":
+            yield Spot("GD109", node, "GB0059", _BUILTIN, f"builtin str [{_VARIABLE}]")
+        case "builtins.repr":
+            yield Spot("GD109", node, "GB0569", "repr() on tensor")
+        case "torch.equal" | "torch.allclose":
+            yield Spot("GD103", node, "GB0033", _DEPENDS)
+        case str() if dotted in _MATH:
+            yield Spot("GD103", node, "GB0033", _DEPENDS)
+        case _:
+            return
+
+
+_SHAPE = "Dynamic shape operator"
+_OPERATORS = {
+    "nonzero": "nonzero",
+    "argwhere": "nonzero",
+    "masked_select": "masked_select",
+    "unique": "_unique2",
+    "unique_consecutive": "unique_consecutive",
+    "bincount": "bincount",
+}
+
+
+def shapes(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
+    """``nonzero``, ``x[mask]``, ``unique``, ``bincount``, ``repeat_interleave`` with a tensor, ``one_hot``."""
+    if isinstance(node, ast.Subscript):
+        if _is_read(node, place) and site.is_tensor(node.value) and any(site.is_mask(one) for one in _indices(node)):
+            yield _spot(node, "nonzero")
+        return
+    if not isinstance(node, ast.Call):
+        return
+    dotted = site.dotted(node.func) or ""
+    if dotted == "torch.nn.functional.one_hot":
+        is_given = len(node.args) > 1 or any(keyword.arg == "num_classes" for keyword in node.keywords)
+        if not is_given and len(node.args) == 1:
+            yield Spot(
+                "GD104", node, "GB0246", "Attempted to use `torch.nn.functional.one_hot` with total classes unset"
+            )
+        return
+    if dotted.startswith("torch."):
+        name, arguments = dotted.removeprefix("torch."), node.args
+    elif isinstance(node.func, ast.Attribute) and site.has_tensor_methods(node.func.value):
+        name, arguments = node.func.attr, [node.func.value, *node.args]
+    else:
+        return
+    if name in _OPERATORS or (name == "where" and len(arguments) == 1 and not node.keywords):
+        yield _spot(node, _OPERATORS.get(name, "nonzero"))
+    elif name == "repeat_interleave" and len(arguments) > 1:
+        is_sized = any(keyword.arg == "output_size" for keyword in node.keywords)
+        if not is_sized and site.is_tensor(arguments[1]):
+            yield _spot(node, "repeat_interleave")
+
+
+def _spot(node: ast.expr, operator: str) -> Spot:
+    return Spot("GD104", node, "GB0036", _SHAPE, f"aten.{operator}.default")
+
+
+def _is_read(node: ast.Subscript, place: Surrounding) -> bool:
+    """Whether the subscript is read: ``x[mask] += 1`` reads too, ``x[mask] = 1`` doesn't."""
+    if isinstance(node.ctx, ast.Load):
+        return True
+    return isinstance(place.statement, ast.AugAssign) and place.statement.target is node
+
+
+def _indices(node: ast.Subscript) -> list[ast.expr]:
+    return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+
+
+_MAKERS = torch_names.LOCKS | {
+    "builtins.open",
+    "contextlib.redirect_stdout",
+    "tempfile.TemporaryDirectory",
+    "torch.device",
+    "torch.autograd.detect_anomaly",
+    "torch.autograd.set_detect_anomaly",
+    "torch.autograd.graph.save_on_cpu",
+    "torch.random.fork_rng",
+}
+
+
+def managers(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:  # noqa: ARG001 - a check's interface
+    """``with`` on a lock, a file, ``torch.device``, anomaly detection and a few others."""
+    if not isinstance(node, ast.With):
+        return
+    for item in node.items:
+        entered = item.context_expr
+        made = site.dotted(entered.func) if isinstance(entered, ast.Call) else None
+        if made in _MAKERS or site.kind(entered) == "lock":
+            yield Spot("GD110", node, "GB0142", "Unsupported context manager", is_frame_lost=True)
+            return
+
+
+_PARAMETER = "Attempted to use `torch.nn.Parameter()` constructor with Dynamo"
+_WITH_PARAMETERS = frozenset(f"torch.nn.{name}" for name in ("Linear", "Bilinear", "Conv1d", "Conv2d", "Embedding"))
+"""Modules that always have a parameter; a norm may not."""
+_CREATORS = frozenset(f"torch.{name}" for name in ("ones", "zeros", "full", "rand", "randn", "empty", "tensor"))
+_BY_METHOD = {
+    "to_sparse": ("GD117", "GB0277", "Attempted to wrap sparse Tensor with VariableTracker"),
+    "to_sparse_csr": ("GD117", "GB0277", "Attempted to wrap sparse Tensor with VariableTracker"),
+    "is_inference": ("GD118", "GB0045", "Encountered tensor.is_inference() during tracing"),
+    "random_": ("GD100", "GB0107", "Tensor.random_ op"),
+}
+
+
+def gradients(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:  # noqa: ARG001 - a check's interface
+    """``backward()``, optimizer methods, ``requires_grad``, parameters created while tracing, sparse tensors."""
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            if not isinstance(target, ast.Attribute) or target.attr != "requires_grad":
+                continue
+            if site.is_tensor(target.value):
+                yield Spot("GD114", target, "GB0206", "setattr() on Tensor.requires_grad")
+    if not isinstance(node, ast.Call):
+        return
+    dotted = site.dotted(node.func)
+    if dotted == "torch.autograd.grad":
+        yield Spot(
+            "GD112", node, "GB9186", "using `torch.autograd.grad` with `torch._dynamo.config.trace_autograd_ops`"
+        )
+    elif dotted == "torch.nn.Parameter" or dotted in _WITH_PARAMETERS:
+        yield Spot("GD115", node, "GB0264", _PARAMETER)
+    elif dotted in _CREATORS and any(
+        keyword.arg == "requires_grad" and _is_true(keyword.value) for keyword in node.keywords
+    ):
+        yield Spot("GD114", node, "GB0225", "Attempted to use tensor creation function with requires_grad=True")
+    elif isinstance(node.func, ast.Attribute):
+        yield from _gradient_methods(node, node.func, site)
+
+
+def _gradient_methods(node: ast.Call, func: ast.Attribute, site: Site) -> Iterator[Spot]:
+    kind = site.kind(func.value)
+    if kind == "optimizer" and func.attr in ("step", "zero_grad"):
+        is_step = func.attr == "step"
+        yield Spot(
+            "GD112",
+            node,
+            "GB0025" if is_step else "GB0008",
+            "Call to `torch._dynamo.graph_break()`" if is_step else "Attempted to inline function marked as skipped",
+            "qualname: Optimizer.",
+        )
+    if func.attr == "backward" and (kind == "tensor" or _is_backward_of_unknown(node, func.value, site)):
+        yield Spot("GD112", node, "GB0123", "Unsupported Tensor.backward() call")
+    if kind != "tensor":
+        return
+    if func.attr in _BY_METHOD and site.is_tensor(_root(func.value, site)):
+        yield Spot(_BY_METHOD[func.attr][0], node, *_BY_METHOD[func.attr][1:])
+    elif func.attr == "requires_grad_" and _is_parameter(func.value, site) and not node.args and not node.keywords:
+        yield Spot("GD114", node, "GB0125", "Unsupported Tensor.requires_grad_() call")
+
+
+def _root(node: ast.expr, site: Site) -> ast.expr:
+    """What a chain of methods and subscripts begins with: it may be sparse already if it comes from elsewhere."""
+    while True:
+        if isinstance(node, ast.Subscript):
+            node = node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and site.dotted(node.func) is None:
+            node = node.func.value
+        else:
+            return node
+
+
+def _is_backward_of_unknown(node: ast.Call, receiver: ast.expr, site: Site) -> bool:
+    """Whether it's ``loss.backward()`` of a local name: other ``backward`` methods take the loss as an argument."""
+    is_local = isinstance(receiver, ast.Name) and site.dotted(receiver) is None
+    is_own = site.values.owner(receiver, site.region.scope) is not None
+    is_defined = any("backward" in info.methods for info in site.program.classes.values())
+    return is_local and not is_own and not is_defined and not node.args and not node.keywords
+
+
+def _is_true(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True
+
+
+def _is_parameter(node: ast.expr, site: Site) -> bool:
+    """Whether a tensor comes in from outside; for one created in the graph, torch breaks only if it's returned."""
+    if not isinstance(node, ast.Name):
+        return False
+    bindings = site.region.scope.bindings.get(node.id, ())
+    return len(bindings) == 1 and bindings[0].kind == "parameter"
+
+
+def modules(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:  # noqa: ARG001 - a check's interface
+    """An RNN, GRU or LSTM, which torch refuses where it is read, called or not; ``self.step += 1``."""
+    is_read = isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load)
+    if is_read and isinstance(node, ast.expr) and site.kind(node) == "recurrent":
+        yield Spot("GD116", node, "GB0014", "Attempted to wrap RNN, GRU, or LSTM", is_frame_lost=True)
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Attribute):
+        yield from _counter(node, node.target, site)
+
+
+def _counter(node: ast.AugAssign, target: ast.Attribute, site: Site) -> Iterator[Spot]:
+    owner = site.values.owner(target.value, site.region.scope)
+    if owner is None or not site.program.is_module_class(owner) or not _is_step(node.op, node.value):
+        return
+    bindings = [binding for one in site.program.ancestors(owner) for _, binding in one.attributes.get(target.attr, ())]
+    starts = [one for one in bindings if isinstance(one.node, ast.Constant) and isinstance(one.node.value, int | float)]
+    steps = [one for one in bindings if isinstance(one.node, ast.BinOp) and _is_step(one.node.op, one.node.right)]
+    if starts and len(starts) + len(steps) == len(bindings):
+        yield Spot("GD205", node, subject=f"self.{target.attr}")
+
+
+def _is_step(op: ast.operator, value: ast.expr) -> bool:
+    is_number = isinstance(value, ast.Constant) and type(value.value) in (int, float) and value.value != 0
+    return is_number and isinstance(op, (ast.Add, ast.Sub))
+
+
+CHECKS: tuple[Check, ...] = (calls, branches, reads, shapes, managers, gradients, modules)
+"""Every check."""

@@ -1,0 +1,418 @@
+"""Code that Dynamo can't compile, or compile well, beside code that it can: move one of them into its own function."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import libcst as cst
+from libcst import matchers
+
+from graphdoctor.fixes.recipe import Edit, recipe
+from graphdoctor.fixes.source.extraction import Run, call_of
+from graphdoctor.fixes.source.names import dotted_name
+from graphdoctor.fixes.source.place import Place
+from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, Statement, parsed, walk
+
+_Block = cst.For | cst.While | cst.Try | cst.TryStar | cst.With
+
+_RESUMED = re.compile(
+    r"torch\.(no_grad|enable_grad|set_grad_enabled|inference_mode|autocast|(amp|cuda\.amp|cpu\.amp)\.autocast)\b"
+)
+"""Context managers in which Dynamo can resume after a break (``torch/_dynamo/variables/ctx_manager.py``, 2.13)."""
+
+_KEYWORDS: tuple[tuple[type[cst.CSTNode], str], ...] = (
+    (cst.For, "for"),
+    (cst.While, "while"),
+    (cst.Try, "try"),
+    (cst.TryStar, "try"),
+    (cst.With, "with"),
+)
+_PARTS = {"for": ("loop", "step"), "while": ("loop", "step"), "try": ("try", "attempt"), "with": ("with", "body")}
+
+
+@recipe("GD110", "GD111", removes=False)
+def own_function(place: Place) -> Edit:
+    """Moves the body of a loop, ``try`` or ``with`` that contains a break, and the block itself, into functions.
+
+    Dynamo skips a function if it can't resume after a break in it; the functions that call it break there and resume.
+    In its own function, the body is compiled before and after the break; without the block, so is the code around it.
+    The break stays, in the smallest possible function. Safe: the same statements run in the same order.
+    """
+    statement, block = _start(place)
+    keyword, line = _keyword(block), place.source.position(block).start.line
+    source, moved, reason = place.source, set[str](), ""
+    around: _Block | None = block
+    while around is not None:
+        whole, part = _PARTS[_keyword(around)]
+        suite = _suite_around(source, statement, around)
+        statement = around
+        if _is_worth_compiling(suite):
+            try:
+                source, call = _moved(source, Run.of_suite(source, suite), part)
+                statement = _block_around(source, call) or call
+                moved.add("its body")
+            except DeclinedError as error:
+                reason = reason or error.reason
+        if _has_company(source, statement):
+            try:
+                source, statement = _moved(source, Run.of_statement(source, statement), whole)
+                moved.add("itself")
+            except DeclinedError as error:
+                reason = reason or error.reason
+        around = _block_around(source, statement)
+    if not moved:
+        raise DeclinedError(reason or f"there is nothing to compile in or around the `{keyword}`")
+    return Edit(title=_title(keyword, line, moved), content=source.content, is_safe=True)
+
+
+def _title(keyword: str, line: int, moved: set[str]) -> str:
+    if len(moved) == 2:
+        return f"Move the `{keyword}` at line {line} and its body into their own functions"
+    what = f"the body of the `{keyword}`" if "its body" in moved else f"the `{keyword}`"
+    return f"Move {what} at line {line} into its own function"
+
+
+def _start(place: Place) -> tuple[Statement, _Block]:
+    """The statement that breaks, and the block that keeps torch from resuming after it."""
+    statement = place.statement
+    if isinstance(statement, _Block) and not _is_resumed(place.source, statement):
+        return statement, statement
+    block = _block_around(place.source, statement)
+    if block is not None:
+        return statement, block
+    # The break is in a function that the block calls: the rule names the block's line.
+    for location in place.finding.related:
+        related = place.source.statement_at(location.line) if location.file == place.finding.location.file else None
+        if isinstance(related, _Block):
+            return related, related
+    raise DeclinedError("no loop, `try` or `with` is around the line")
+
+
+def _block_around(source: SourceFile, statement: cst.CSTNode) -> _Block | None:
+    """The innermost block around a statement in which Dynamo can't resume."""
+    for node in source.parents(statement):
+        if isinstance(node, cst.FunctionDef | cst.Lambda | cst.ClassDef):
+            return None
+        if isinstance(node, _Block) and not _is_resumed(source, node):
+            return node
+    return None
+
+
+def _is_resumed(source: SourceFile, block: _Block) -> bool:
+    return isinstance(block, cst.With) and all(_RESUMED.match(source.code(item.item)) for item in block.items)
+
+
+def _keyword(block: _Block) -> str:
+    return next(keyword for kind, keyword in _KEYWORDS if isinstance(block, kind))
+
+
+def _suite_around(source: SourceFile, statement: Statement, block: _Block) -> cst.BaseSuite:
+    """The body of the block that contains the statement; its first one for the block itself."""
+    suite = block.body
+    for node in source.parents(statement):
+        if node is block:
+            return suite
+        if isinstance(node, cst.BaseSuite):
+            suite = node
+    return block.body
+
+
+def _is_worth_compiling(suite: cst.BaseSuite) -> bool:
+    """Whether the body contains more than what breaks.
+
+    With a counter on an object, torch would recompile the new function at every call.
+    """
+    if any(isinstance(node, cst.AugAssign) and isinstance(node.target, cst.Attribute) for node in walk(suite)):
+        return False
+    if len(suite.body) > 1:
+        return True
+    node = suite.body[0]
+    if isinstance(node, cst.SimpleStatementLine) and len(node.body) == 1:
+        node = node.body[0]
+    return not isinstance(node, cst.Pass | cst.Expr | cst.Raise) and not _is_plain_call(node)
+
+
+def _is_plain_call(node: cst.CSTNode) -> bool:
+    """``x = f(a, b)``: if the block isn't compiled, torch compiles ``f`` anyway."""
+    value = node.value if isinstance(node, cst.Assign | cst.Return) else None
+    return isinstance(value, cst.Call) and all(
+        isinstance(argument.value, cst.Name | cst.Attribute | cst.BaseNumber | cst.SimpleString)
+        for argument in value.args
+    )
+
+
+def _has_company(source: SourceFile, block: Statement) -> bool:
+    """Whether there is code beside the block that torch could compile."""
+    suite = next(source.parents(block))
+    return isinstance(suite, cst.IndentedBlock) and any(
+        node is not block and not _is_empty(node) for node in suite.body
+    )
+
+
+def _is_empty(node: cst.CSTNode) -> bool:
+    """A docstring, ``pass``, or ``return x``."""
+    if not isinstance(node, cst.SimpleStatementLine):
+        return False
+    for small in node.body:
+        match small:
+            case cst.Pass() | cst.Expr(cst.SimpleString()) | cst.Return(None | cst.Name() | cst.Tuple()):
+                continue
+            case _:
+                return False
+    return True
+
+
+def _moved(source: SourceFile, run: Run, part: str) -> tuple[SourceFile, Statement]:
+    """The file with the run in its own function, and the statement that calls it."""
+    name = source.free_name(f"_{run.function.name.value.strip('_')}_{part}")
+    changed = run.moved(name)
+    return changed, call_of(changed, name)
+
+
+_KINDS = r"(?:Lock|RLock|Condition|Semaphore|BoundedSemaphore)"
+_IN_CONTEXT = re.compile(rf"UserDefinedObjectVariable\((?:lock|{_KINDS})\)")
+_LIBRARIES = {"torch", "nn", "F"}
+_OPERATIONS = (ast.BinOp, ast.UnaryOp, ast.Constant, ast.Tuple)
+
+
+@recipe("GD110", "GD111", removes=False)
+def narrow_lock(place: Place) -> Edit:
+    """Moves statements that compute only with local variables out of ``with self.lock:``.
+
+    Dynamo can't enter a lock. With the ``with`` in its own function, everything around it can be compiled, and the
+    statements that need no lock are around it. Unsafe: another thread may write into a tensor that the variables hold.
+    """
+    block, source = place.statement, place.source
+    if not isinstance(block, cst.With) or not isinstance(block.body, cst.IndentedBlock):
+        raise DeclinedError("the line doesn't begin a `with`")
+    function = source.function_of(block)
+    if not isinstance(function, cst.FunctionDef):
+        raise DeclinedError("the line isn't in a function")
+    lock = _lock(place, block)
+    narrowed = _narrowed(source, block, block.body)
+    # What moved out contains no `with`, so the narrowed one has the same number among them.
+    number = next(at for at, found in enumerate(matchers.findall(source.tree, matchers.With())) if found is block)
+    found = matchers.findall(narrowed.tree, matchers.With())[number]
+    assert isinstance(found, cst.With)  # the matcher says so
+    name = narrowed.free_name(f"_{function.name.value.strip('_')}_with")
+    content = Run.of_statement(narrowed, found).moved(name).content
+    return Edit(title=f"Hold `{lock}` only around shared state", content=content, is_safe=False)
+
+
+def _lock(place: Place, block: cst.With) -> str:
+    if len(block.items) != 1 or block.items[0].asname is not None:
+        raise DeclinedError("the `with` enters more than a lock")
+    lock = place.source.code(block.items[0].item)
+    made = re.compile(rf"\b{re.escape(lock)}\s*(?::[^=\n]+)?=\s*(?:threading\.)?{_KINDS}\(")
+    if not _IN_CONTEXT.search(place.context) and not made.search(place.source.tree.code):
+        raise DeclinedError(f"nothing shows that `{lock}` is a lock")
+    return lock
+
+
+def _narrowed(source: SourceFile, block: cst.With, suite: cst.IndentedBlock) -> SourceFile:
+    """The file with the computations at both ends of the body moved out of the ``with``."""
+    try:
+        is_free = [_is_computation(statement) for statement in suite.body]
+    except (SyntaxError, RecursionError):
+        raise DeclinedError("this version of Python can't parse it") from None
+    if all(is_free):
+        raise DeclinedError("the code under the lock only computes")
+    start, stop = is_free.index(False), len(is_free) - is_free[::-1].index(False)
+    if stop - start == len(suite.body):
+        raise DeclinedError("the code under the lock neither begins nor ends with a computation on local variables")
+    kept = block.with_changes(body=suite.with_changes(body=suite.body[start:stop]))
+    lines = [*suite.body[:start], kept, *suite.body[stop:]]
+    return SourceFile.parse(source.path, source.replaced((block, cst.FlattenSentinel(lines))))
+
+
+def _is_computation(statement: cst.BaseStatement | cst.BaseSmallStatement) -> bool:
+    """``y = torch.relu(x) * 2``, or a ``return`` of it: local variables, torch's functions and tensor methods only."""
+    if not isinstance(statement, cst.SimpleStatementLine):
+        return False
+    return all(
+        isinstance(small, ast.Return | ast.Assign)
+        and small.value is not None
+        and all(isinstance(target, ast.Name) for target in (small.targets if isinstance(small, ast.Assign) else ()))
+        and _is_pure(small.value)
+        for small in parsed([statement])
+    )
+
+
+def _is_pure(node: ast.expr) -> bool:
+    if isinstance(node, ast.Call):
+        function = node.func
+        if not isinstance(function, ast.Attribute) or function.attr.endswith("_"):
+            return False
+        arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+        return (_is_library(function.value) or _is_pure(function.value)) and all(map(_is_pure, arguments))
+    if isinstance(node, ast.Name):
+        return node.id not in ("self", "cls")
+    return isinstance(node, _OPERATIONS) and all(
+        _is_pure(child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)
+    )
+
+
+def _is_library(node: ast.expr) -> bool:
+    """``torch``, ``torch.nn.functional``, ``F``."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name) and node.id in _LIBRARIES
+
+
+_OFF = frozenset({"torch.no_grad", "torch.inference_mode"})
+
+
+@recipe("GD102", "GD103", "GD104", "GD105", "GD109")
+def statistics_outside(place: Place) -> Edit:
+    """Moves what comes before a closing ``with torch.no_grad():`` block into a method, the part that torch compiles.
+
+    Nothing that is returned depends on gradients there, so the block usually collects metrics, with shapes and numbers
+    that depend on values. Only for the method that torch.compile is given, because Dynamo breaks before a function that
+    it may not trace. Safe: the same statements run in the same order.
+    """
+    source, function = place.source, place.source.function_of(place.statement)
+    if not isinstance(function, cst.FunctionDef) or function.name.value != "forward" or function.decorators:
+        raise DeclinedError("it isn't in the `forward` of a module")
+    if not place.is_outermost:
+        raise DeclinedError("it isn't in the function that torch.compile was given")
+    block = _no_grad_block(source, place.statement, function)
+    body = list(function.body.body)
+    at = next(number for number, line in enumerate(body) if line is block)
+    if not all(_is_return_of_names(line) for line in body[at + 1 :]):
+        raise DeclinedError("more than a `return` of names comes after the `with torch.no_grad()`")
+    start = int(_is_docstring(body[0]))
+    if start == at:
+        raise DeclinedError("nothing comes before the `with torch.no_grad()`")
+    moved = Run(source, function, function.body, start, at).moved(source.free_name("_compute"))
+    line = source.position(block).start.line
+    return Edit(
+        title=f"Run the `with torch.no_grad()` at line {line} after the compiled part of `forward`",
+        content=_eager(moved, _functions(source).index(function)),
+        is_safe=True,
+    )
+
+
+def _functions(source: SourceFile) -> list[cst.CSTNode]:
+    return [node for node in walk(source.tree) if isinstance(node, cst.FunctionDef)]
+
+
+def _no_grad_block(source: SourceFile, statement: cst.CSTNode, function: cst.FunctionDef) -> cst.With:
+    """The outermost block around a statement, if gradients are off in it."""
+    around = [statement, *source.parents(statement)]
+    top = around[next(number for number, node in enumerate(around) if node is function.body) - 1]
+    if not isinstance(top, cst.With) or top.asynchronous is not None or not all(_is_off(source, i) for i in top.items):
+        raise DeclinedError("the line isn't inside a `with torch.no_grad()` of the function")
+    return top
+
+
+def _is_off(source: SourceFile, item: cst.WithItem) -> bool:
+    return isinstance(item.item, cst.Call) and dotted_name(source, item.item.func) in _OFF
+
+
+def _is_return_of_names(line: cst.CSTNode) -> bool:
+    if not isinstance(line, cst.SimpleStatementLine):
+        return False
+    small = line.body[0]
+    value = small.value if isinstance(small, cst.Return) else None
+    values = [element.value for element in value.elements] if isinstance(value, cst.Tuple) else [value]
+    return len(line.body) == 1 and all(isinstance(part, cst.Name) for part in values)
+
+
+def _is_docstring(line: cst.CSTNode) -> bool:
+    small = line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
+    return isinstance(small, cst.Expr) and isinstance(small.value, cst.SimpleString | cst.ConcatenatedString)
+
+
+def _eager(source: SourceFile, number: int) -> bytes:
+    """The file with a function that Dynamo doesn't trace, while it compiles what the function calls."""
+    function = _functions(source)[number]
+    assert isinstance(function, cst.FunctionDef)  # _functions() says so
+    decorator = cst.Decorator(cst.parse_expression("torch.compiler.disable(recursive=False)"))
+    return source.replaced((function, function.with_changes(decorators=[decorator])), imports=("torch",))
+
+
+_TRAINING = ("zero_grad", "backward", "step", "update", "train", "eval")
+"""Methods of optimizers, schedulers, gradient scalers, losses and models that a training step calls."""
+
+_IS_TRAINING = matchers.Call(func=matchers.Attribute(attr=matchers.OneOf(*map(matchers.Name, _TRAINING))))
+_IS_STEP = matchers.Expr(matchers.Call(func=matchers.Attribute(attr=matchers.Name("step"))))
+_IS_BACKWARD = matchers.Expr(matchers.Call(func=matchers.Attribute(attr=matchers.Name("backward"))))
+
+
+@recipe("GD112")
+def backward_out_of_region(place: Place) -> Edit:
+    """Moves the code before ``loss.backward()`` into its own function and lets Dynamo skip the rest.
+
+    Dynamo then compiles the new function, and AOTAutograd its backward pass; ``backward()`` and the optimizer's step
+    run eagerly, without a break. ``torch.compile`` looks through ``torch.compiler.disable`` on the function that it is
+    given (``innermost_fn`` in ``torch/_dynamo/eval_frame.py``, 2.13), but not on a module's ``forward``; any other
+    function gets ``torch._dynamo.decorators.skip``. Unsafe: the optimizer's step is no longer compiled, which the user
+    has to decide.
+    """
+    function = place.source.function_of(place.statement)
+    if not isinstance(function, cst.FunctionDef):
+        raise DeclinedError("the line isn't in a function")
+    if any("disable" in place.source.code(decorator) for decorator in function.decorators):
+        raise DeclinedError("Dynamo is already disabled for the function")
+    run = _forward(place.source, function)
+    name = place.source.free_name(f"_{function.name.value.strip('_')}_loss")
+    # The new function comes after the old one, which keeps its number.
+    number = _functions(place.source).index(function)
+    moved = run.moved(name)
+    content = _skipped(moved, _functions(moved)[number])
+    return Edit(
+        title=f"Compile only the forward pass and the loss of `{function.name.value}`",
+        content=content,
+        is_safe=False,
+    )
+
+
+def _forward(source: SourceFile, function: cst.FunctionDef) -> Run:
+    """The statements before the first ``backward()``, without the training calls around them."""
+    body = function.body.body
+    backward = next((at for at, statement in enumerate(body) if _is_line_of(statement, _IS_BACKWARD)), None)
+    if backward is None:
+        raise DeclinedError("the function's body has no `backward()` on its own line")
+    stop = backward
+    while stop and _is_between(body[stop - 1]):
+        stop -= 1
+    start = stop
+    while start and not _is_between(body[start - 1]):
+        start -= 1
+    if start == stop:
+        raise DeclinedError("there is no forward pass and loss before `backward()` on their own lines")
+    run = Run(source, function, function.body, start, stop)
+    if any(matchers.findall(statement, _IS_TRAINING) for statement in run.statements):
+        raise DeclinedError("there are calls of the training step between the forward pass and the loss")
+    return run
+
+
+def _is_line_of(statement: cst.CSTNode, matcher: matchers.Expr) -> bool:
+    return isinstance(statement, cst.SimpleStatementLine) and all(
+        matchers.matches(small, matcher) for small in statement.body
+    )
+
+
+def _is_between(statement: cst.CSTNode) -> bool:
+    """Whether it is a docstring, or a call of the training step around the forward pass and the loss."""
+    return _is_line_of(statement, matchers.Expr(_IS_TRAINING | matchers.SimpleString()))
+
+
+def _skipped(source: SourceFile, function: cst.CSTNode) -> bytes:
+    """The file with a function that Dynamo skips, and with the optimizers' steps in it disabled."""
+    assert isinstance(function, cst.FunctionDef)  # the matcher says so
+    changed = function
+    for step in matchers.findall(function, _IS_STEP):
+        assert isinstance(step, cst.Expr) and isinstance(step.value, cst.Call)  # the matcher says so
+        # Otherwise Dynamo would compile the step's own frame, which contains an explicit graph break.
+        disabled = cst.Call(cst.parse_expression("torch.compiler.disable"), [cst.Arg(step.value.func)])
+        replaced = changed.deep_replace(step.value, step.value.with_changes(func=disabled))
+        assert isinstance(replaced, cst.FunctionDef)
+        changed = replaced
+    suite = next(source.parents(function))
+    is_method = isinstance(next(source.parents(suite), None), cst.ClassDef)
+    is_forward = is_method and function.name.value == "forward"
+    skip = "torch.compiler.disable(recursive=False)" if is_forward else "torch._dynamo.decorators.skip"
+    decorated = changed.with_changes(decorators=[*changed.decorators, cst.Decorator(cst.parse_expression(skip))])
+    return source.replaced((function, decorated), imports=("torch",))

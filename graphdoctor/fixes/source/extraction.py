@@ -1,0 +1,408 @@
+"""Moves a run of statements into its own function or method.
+
+Comes in: a file and the position of the run. Goes out: the file with the new function after the old one and a call in
+place of the run, or ``DeclinedError`` if that could change what the program does.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import libcst as cst
+
+from graphdoctor.fixes.source.flow import (
+    Flow,
+    captured,
+    flow,
+    flow_of,
+    jumps,
+    names,
+    parameter_names,
+    swallows,
+    targets,
+)
+from graphdoctor.fixes.source.names import called
+from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, Statement, parsed, walk
+
+_LOOKS_AT_LOCALS = {"locals", "vars", "dir", "eval", "exec"}
+
+_Around = list[tuple[cst.CSTNode, cst.BaseSuite]]
+"""The compound statements around a run, innermost first, each with its body that contains the run."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Consecutive statements of a body.
+
+    Args:
+        source: The file.
+        function: The function that contains them.
+        suite: The body that contains them.
+        start: Index of the first statement.
+        stop: Index after the last statement.
+    """
+
+    source: SourceFile
+    function: cst.FunctionDef
+    suite: cst.BaseSuite
+    start: int
+    stop: int
+
+    @classmethod
+    def of_suite(cls, source: SourceFile, suite: cst.BaseSuite) -> Run:
+        """A whole body."""
+        return cls(source, _function_around(source, suite), suite, 0, len(suite.body))
+
+    @classmethod
+    def of_statement(cls, source: SourceFile, statement: Statement) -> Run:
+        """One statement."""
+        suite = next(source.parents(statement))
+        if not isinstance(suite, cst.IndentedBlock):
+            raise DeclinedError("the statement shares its line with other statements")
+        at = next(index for index, node in enumerate(suite.body) if node is statement)
+        return cls(source, _function_around(source, suite), suite, at, at + 1)
+
+    @cached_property
+    def statements(self) -> list[cst.BaseStatement]:
+        """The statements, each on its own line."""
+        return [
+            node
+            if isinstance(node, cst.BaseStatement)
+            else cst.SimpleStatementLine([node.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)])
+            for node in self.suite.body[self.start : self.stop]
+        ]
+
+    @cached_property
+    def parsed(self) -> list[ast.stmt]:
+        """The same as Python's own syntax tree."""
+        return parsed(self.statements)
+
+    @cached_property
+    def flow(self) -> Flow:
+        """What it does with names."""
+        return flow(self.parsed)
+
+    @cached_property
+    def _around(self) -> _Around:
+        found: _Around = []
+        suite = self.suite
+        for node in self.source.parents(self.suite):
+            if node is self.function:
+                break
+            if isinstance(node, cst.BaseSuite):
+                suite = node
+            elif isinstance(node, cst.BaseCompoundStatement):
+                found.append((node, suite))
+        return found
+
+    @cached_property
+    def _tree(self) -> ast.FunctionDef | ast.AsyncFunctionDef:
+        tree = parsed([self.function])[0]
+        assert isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef)  # it was parsed from one
+        return tree
+
+    @cached_property
+    def local_names(self) -> set[str]:
+        """All local variables of the function."""
+        return (flow(self._tree.body).assigned | parameter_names(self._tree.args)) - self._foreign
+
+    @cached_property
+    def _foreign(self) -> set[str]:
+        """Variables that the function declares as global or nonlocal."""
+        declared = [node for node in ast.walk(self._tree) if isinstance(node, ast.Global | ast.Nonlocal)]
+        return {name for node in declared for name in node.names}
+
+    @cached_property
+    def bound_before(self) -> set[str]:
+        """Names that are always bound when the run begins."""
+        bound = parameter_names(self._tree.args)
+        # From the function's body inward: what comes before in each body, and what entering the next one binds.
+        outwards = list(reversed(self._around))
+        bodies = [self.function.body, *(suite for _, suite in outwards)]
+        for body, step in zip(bodies, [*outwards, None], strict=True):
+            bound |= self._bound_by(_before(body, step[0], 0) if step else _before(body, None, self.start))
+            bound |= _entered(*step) if step else set()
+        return bound
+
+    @staticmethod
+    def _bound_by(statements: Sequence[cst.BaseStatement | cst.BaseSmallStatement]) -> set[str]:
+        bound = flow(parsed(statements)).bound
+        if bound is None:
+            raise DeclinedError("it's never reached")
+        return bound
+
+    @cached_property
+    def read_after(self) -> set[str]:
+        """Names that may be read once the run has ended."""
+        found = flow(parsed(self.suite.body[self.stop :])).read_first
+        for node, _ in self._around:
+            found |= _read_next(node)
+            found |= self._read_below(node)
+        return found
+
+    def _read_below(self, node: cst.CSTNode) -> set[str]:
+        """Names read by the code after a statement in its body."""
+        suite = next(self.source.parents(node))
+        if not isinstance(suite, cst.BaseSuite):
+            return set()  # an elif: the code after its if is looked at
+        at = next(index for index, other in enumerate(suite.body) if other is node)
+        return flow(parsed(suite.body[at + 1 :])).read_first
+
+    def check(self) -> None:
+        """Decline if the run can't be moved.
+
+        Raises:
+            DeclinedError: It can't.
+        """
+        for node in jumps(self.parsed):
+            if isinstance(node, ast.Return):
+                if self.flow.ends:
+                    raise DeclinedError("it returns from the function only in some cases")
+            elif isinstance(node, ast.Break | ast.Continue):
+                raise DeclinedError(f"it has a `{type(node).__name__.lower()}` of the loop around it")
+            else:
+                raise DeclinedError("it yields or awaits")
+        for statement in self.parsed:
+            for inner in ast.walk(statement):
+                if isinstance(inner, ast.Delete):
+                    raise DeclinedError("it deletes something")
+                if isinstance(inner, ast.Name) and inner.id in _LOOKS_AT_LOCALS:
+                    raise DeclinedError(f"it calls `{inner.id}`, which reads the variables around it")
+        if foreign := sorted(self.flow.assigned & self._foreign):
+            raise DeclinedError(f"it binds `{foreign[0]}`, which is global or nonlocal")
+        if shared := sorted(self.flow.assigned & captured(self._tree.body)):
+            raise DeclinedError(f"an inner function shares `{shared[0]}` with it")
+        if shared := sorted(captured(self.parsed) & self.local_names & flow(self._tree.body).assigned):
+            raise DeclinedError(f"one of its inner functions shares `{shared[0]}` with the code around it")
+        if stale := sorted(self._stale()):
+            raise DeclinedError(f"if it raises halfway, `{stale[0]}` would have a different value afterwards")
+
+    def _stale(self) -> set[str]:
+        """Names that something reads after the run raised, and that would lack what the run had assigned to them."""
+        read: set[str] = set()
+        for node, suite in self._around:
+            read |= _read_when_raised(node, suite, later=self._read_below(node) | self._read_after_of(node))
+        if isinstance(self.parsed[-1], ast.Assign | ast.AnnAssign | ast.AugAssign):
+            return read & flow(self.parsed[:-1]).assigned
+        return read & self.flow.assigned
+
+    def _read_after_of(self, node: cst.CSTNode) -> set[str]:
+        around = [outer for outer, _ in self._around]
+        return set().union(*(_read_next(o) | self._read_below(o) for o in around[around.index(node) + 1 :]))
+
+    @cached_property
+    def returns(self) -> list[str]:
+        """Names that it binds and that are read after it."""
+        read = self.read_after & self.local_names
+        found = sorted((self.flow.assigned & read), key=self._order)
+        for name in found:
+            if not self.flow.has(name) and name not in self.bound_before:
+                raise DeclinedError(f"`{name}` may be unset after it")
+        return found if self.flow.ends else []
+
+    @cached_property
+    def parameters(self) -> list[str]:
+        """Names that it needs from the function around it."""
+        needed = self.flow.read_first & self.local_names
+        for name in sorted(needed):
+            if name not in self.bound_before:
+                raise DeclinedError(f"`{name}` may be unset before it")
+        needed |= {name for name in self.returns if not self.flow.has(name)}
+        return sorted(needed, key=self._order)
+
+    def _order(self, name: str) -> tuple[int, int, str]:
+        """Sort key for the order in which the run names them."""
+        places = [
+            (node.lineno, node.col_offset)
+            for statement in self.parsed
+            for node in ast.walk(statement)
+            if isinstance(node, ast.Name) and node.id == name
+        ]
+        return (*min(places, default=(0, 0)), name)
+
+    def moved(self, name: str) -> SourceFile:
+        """The file with the run in its own function.
+
+        Args:
+            name: The name of the new function.
+
+        Raises:
+            DeclinedError: That could change what the program does.
+        """
+        try:
+            self.check()
+            owner = self._owner()
+            parameters = [parameter for parameter in self.parameters if parameter != owner]
+            returns = self.returns
+        except (SyntaxError, RecursionError):
+            raise DeclinedError("this version of Python can't parse it") from None
+        function = _definition(name, [owner, *parameters] if owner else parameters, self.statements, returns)
+        if owner is None and isinstance(next(self.source.parents(self.function)), cst.Module):
+            function = function.with_changes(leading_lines=[cst.EmptyLine(indent=False)] * 2)
+        called = cst.Attribute(cst.Name(owner), cst.Name(name)) if owner else cst.Name(name)
+        call = _call(called, parameters, returns, is_last=not self.flow.ends and self._has_return())
+        caller = self.function.deep_replace(self.suite, self._with(call))
+        content = self.source.replaced((self.function, cst.FlattenSentinel([caller, function])))
+        return SourceFile.parse(self.source.path, content)
+
+    def _has_return(self) -> bool:
+        return any(isinstance(jump, ast.Return) for jump in jumps(self.parsed))
+
+    def _owner(self) -> str | None:
+        """The name of a method's object, such as ``self``; None for a function."""
+        suite = next(self.source.parents(self.function))
+        if not isinstance(next(self.source.parents(suite), None), cst.ClassDef):
+            if any(names(statement) & {"super", "__class__"} for statement in self.parsed):
+                raise DeclinedError("it calls `super`")
+            return None
+        decorators = [self.source.code(decorator.decorator) for decorator in self.function.decorators]
+        if any(decorator in ("staticmethod", "classmethod") for decorator in decorators):
+            raise DeclinedError("a static or class method has no object whose methods it could call")
+        parameters = [*self._tree.args.posonlyargs, *self._tree.args.args]
+        if not parameters:
+            raise DeclinedError("the method has no parameter for its object")
+        owner = parameters[0].arg
+        if owner in flow(self._tree.body).assigned:
+            raise DeclinedError(f"the method binds `{owner}` anew")
+        return owner
+
+    def _with(self, call: cst.SimpleStatementLine) -> cst.BaseSuite:
+        """The body with the call in place of the run; blank lines before it stay."""
+        first = self.statements[0]
+        blank = _blank(getattr(first, "leading_lines", ()))
+        body = [*self.suite.body[: self.start], call.with_changes(leading_lines=blank), *self.suite.body[self.stop :]]
+        if isinstance(self.suite, cst.IndentedBlock):
+            # Comments after its last line stay: they could be about any of the lines.
+            return self.suite.with_changes(body=body)
+        return cst.IndentedBlock(body)
+
+
+def call_of(source: SourceFile, name: str) -> Statement:
+    """The statement that calls a function that ``moved`` created."""
+    for node in walk(source.tree):
+        if isinstance(node, cst.Call) and called(node) == name:
+            return next(outer for outer in source.parents(node) if isinstance(outer, cst.SimpleStatementLine))
+    raise AssertionError(f"{name} is not called")
+
+
+def _function_around(source: SourceFile, node: cst.CSTNode) -> cst.FunctionDef:
+    function = source.function_of(node)
+    if not isinstance(function, cst.FunctionDef):
+        raise DeclinedError("the line isn't in a function")
+    return function
+
+
+def _before(
+    suite: cst.BaseSuite, node: cst.CSTNode | None, start: int
+) -> Sequence[cst.BaseStatement | cst.BaseSmallStatement]:
+    """The statements of a body before one of them, or before an index."""
+    return suite.body[: next((index for index, other in enumerate(suite.body) if other is node), start)]
+
+
+def _entered(node: cst.CSTNode, suite: cst.BaseSuite) -> set[str]:
+    """Names that are bound when a compound statement enters one of its bodies."""
+    match node:
+        case cst.For() if suite is node.body:
+            return _targets_of(node.target)
+        case cst.With() if suite is node.body:
+            return set().union(*(_targets_of(item.asname.name) for item in node.items if item.asname is not None))
+        case cst.Try() | cst.TryStar():
+            for handler in node.handlers:
+                if handler.body is suite and handler.name is not None:
+                    return _targets_of(handler.name.name)
+            if node.orelse is not None and node.orelse.body is suite:
+                return flow(parsed(node.body.body)).bound or set()
+    return set()
+
+
+def _targets_of(target: cst.BaseExpression) -> set[str]:
+    return targets(parsed([cst.Assign([cst.AssignTarget(target)], cst.Name("_"))])[0])  # type: ignore[arg-type]
+
+
+def _tree_of(node: cst.CSTNode) -> ast.stmt:
+    assert isinstance(node, cst.BaseStatement)
+    return parsed([node])[0]
+
+
+def _read_next(node: cst.CSTNode) -> set[str]:
+    """Names that a compound statement reads when one of its bodies has ended."""
+    match tree := _tree_of(node):
+        case ast.For() | ast.AsyncFor() | ast.While():
+            return flow([tree]).read_first
+        case ast.Try() | ast.TryStar():
+            later = [*(statement for handler in tree.handlers for statement in handler.body)]
+            types = set().union(*(flow_of(handler.type).read_first for handler in tree.handlers))
+            return types | set().union(*(flow([s]).read_first for s in [*later, *tree.orelse, *tree.finalbody]))
+    return set()
+
+
+def _read_when_raised(node: cst.CSTNode, suite: cst.BaseSuite, *, later: set[str]) -> set[str]:
+    """Names that may be read after a body of a compound statement raised."""
+    match node:
+        case cst.With():
+            tree = _tree_of(node)
+            assert isinstance(tree, ast.With | ast.AsyncWith)
+            return later if any(map(swallows, tree.items)) else set()
+        case cst.Try() | cst.TryStar() if suite is node.body:
+            tree = _tree_of(node)
+            assert isinstance(tree, ast.Try | ast.TryStar)
+            found = flow(tree.finalbody).read_first
+            for handler in tree.handlers:
+                caught = flow(handler.body)
+                found |= caught.read_first | (later if caught.ends else set())
+            return found
+        case cst.Try() | cst.TryStar() if node.finalbody is not None and node.finalbody.body is not suite:
+            return flow(parsed(node.finalbody.body.body)).read_first
+    return set()
+
+
+def _blank(lines: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
+    """The blank lines at the beginning of lines."""
+    found = []
+    for line in lines:
+        if line.comment is not None:
+            break
+        found.append(line)
+    return found
+
+
+def _definition(
+    name: str, parameters: Sequence[str], statements: Sequence[cst.BaseStatement], returns: Sequence[str]
+) -> cst.FunctionDef:
+    first = statements[0]
+    leading = getattr(first, "leading_lines", ())
+    body = [
+        first.with_changes(leading_lines=[line.deep_clone() for line in leading[len(_blank(leading)) :]]),
+        *statements[1:],
+    ]
+    if returns:
+        body.append(cst.SimpleStatementLine([cst.Return(_joined(returns))]))
+    return cst.FunctionDef(
+        cst.Name(name),
+        cst.Parameters([cst.Param(cst.Name(parameter)) for parameter in parameters]),
+        cst.IndentedBlock(body),
+        leading_lines=[cst.EmptyLine(indent=False)],
+    )
+
+
+def _call(
+    called: cst.BaseExpression, arguments: Sequence[str], returns: Sequence[str], *, is_last: bool
+) -> cst.SimpleStatementLine:
+    call = cst.Call(called, [cst.Arg(cst.Name(argument)) for argument in arguments])
+    small: cst.BaseSmallStatement
+    if is_last:
+        small = cst.Return(call)
+    elif returns:
+        small = cst.Assign([cst.AssignTarget(_joined(returns))], call)  # type: ignore[arg-type]
+    else:
+        small = cst.Expr(call)
+    return cst.SimpleStatementLine([small])
+
+
+def _joined(listed: Sequence[str]) -> cst.BaseExpression:
+    if len(listed) == 1:
+        return cst.Name(listed[0])
+    return cst.Tuple([cst.Element(cst.Name(name)) for name in listed], lpar=[], rpar=[])

@@ -1,0 +1,445 @@
+"""Which parts of a function certainly run while torch traces it, and which names statements read and bind in order.
+
+Leaves out code under a condition, in an exception handler, after a conditional ``return``, in the second operand of an
+``and``, and code that ``torch.compiler.is_compiling()`` excludes. A loop's body counts as run. If the order of reads
+and bindings is uncertain, a name counts as read, and as possibly unbound.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from graphdoctor.fixes.source.program import Program, Scope
+
+_TRUE_WHILE_TRACING = (
+    "torch.compiler.is_compiling",
+    "torch.compiler.is_dynamo_compiling",
+    "torch._dynamo.is_compiling",
+    "torch._dynamo.external_utils.is_compiling",
+    "torch._utils.is_compiling",
+)
+_FALSE_WHILE_TRACING = (
+    "torch.jit.is_scripting",
+    "torch.jit.is_tracing",
+    "torch.compiler.is_exporting",
+    "typing.TYPE_CHECKING",
+    "typing_extensions.TYPE_CHECKING",
+)
+_COMPILING_ENDS = ("is_torchdynamo_compiling", "is_dynamo_compiling", "is_compiling")
+"""Names of libraries' own checks, such as those in diffusers and transformers."""
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
+
+@dataclass(frozen=True)
+class Surrounding:
+    """What surrounds a node within its function.
+
+    Args:
+        statement: The innermost statement.
+        around: The enclosing compound statements, innermost first.
+        is_test: Whether the node decides a branch.
+    """
+
+    statement: ast.stmt
+    around: tuple[ast.stmt, ...] = ()
+    is_test: bool = False
+
+
+def certain_nodes(scope: Scope, program: Program) -> Iterator[tuple[ast.AST, Surrounding]]:
+    """The statements and expressions that certainly run when a function is called, as Python gets to them.
+
+    An expression comes after its parts, a statement after its expressions and before the statements in it.
+    """
+    if isinstance(scope.node, ast.Lambda):
+        statement = ast.copy_location(ast.Expr(scope.node.body), scope.node)
+        yield from _expressions(scope.node.body, Surrounding(statement), scope, program)
+    elif not isinstance(scope.node, ast.Module):
+        yield from _Walk(scope, program).block(scope.node.body, ())
+
+
+def truth(test: ast.expr, scope: Scope, program: Program) -> bool | None:
+    """A condition's value while torch traces; None if it's unknown."""
+    match test:
+        case ast.Constant(value=value):
+            return bool(value)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            inner = truth(operand, scope, program)
+            return None if inner is None else not inner
+        case ast.BoolOp(op=op, values=values):
+            known = [truth(value, scope, program) for value in values]
+            decisive = isinstance(op, ast.Or)
+            if decisive in known:
+                return decisive
+            return (not decisive) if all(value is not None for value in known) else None
+        case ast.Call(func=func):
+            dotted = program.dotted(func, scope) or ""
+            name = func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
+            if dotted in _TRUE_WHILE_TRACING or name in _COMPILING_ENDS:
+                return True
+            return False if dotted in _FALSE_WHILE_TRACING else None
+        case ast.Name() | ast.Attribute():
+            return False if program.dotted(test, scope) in _FALSE_WHILE_TRACING else None
+        case _:
+            return None
+
+
+class _Walk:
+    """Walks a function's statements."""
+
+    def __init__(self, scope: Scope, program: Program) -> None:
+        self._scope = scope
+        self._program = program
+
+    def block(self, body: list[ast.stmt], around: tuple[ast.stmt, ...]) -> Iterator[tuple[ast.AST, Surrounding]]:
+        for statement in body:
+            yield from self._statement(statement, around)
+            if self._ends(statement):
+                return
+
+    def _statement(self, node: ast.stmt, around: tuple[ast.stmt, ...]) -> Iterator[tuple[ast.AST, Surrounding]]:
+        place = Surrounding(node, around)
+        inside = (node, *around)
+        if isinstance(node, _SCOPES):
+            yield node, place
+            return
+        match node:
+            case ast.If(test=test, body=body, orelse=orelse):
+                yield from self._read(test, replace(place, is_test=True))
+                yield node, place
+                known = truth(test, self._scope, self._program)
+                if known is not None:
+                    yield from self.block(body if known else orelse, around)
+            case ast.For(iter=iterated, body=body) | ast.AsyncFor(iter=iterated, body=body):
+                yield from self._read(iterated, place)
+                yield node, place
+                yield from self.block(body, inside)
+            case ast.While(test=test, body=body):
+                yield from self._read(test, replace(place, is_test=True))
+                yield node, place
+                if truth(test, self._scope, self._program) is not False:
+                    yield from self.block(body, inside)
+            case ast.Try(body=body, finalbody=finalbody) | ast.TryStar(body=body, finalbody=finalbody):
+                yield node, place
+                yield from self.block(body, inside)
+                yield from self.block(finalbody, inside)
+            case ast.With(items=items, body=body) | ast.AsyncWith(items=items, body=body):
+                for item in items:
+                    yield from self._read(item.context_expr, place)
+                yield node, place
+                yield from self.block(body, inside)
+            case ast.Match(subject=subject):
+                yield from self._read(subject, place)
+                yield node, place
+            case ast.Assert(test=test):
+                yield from self._read(test, replace(place, is_test=True))
+                yield node, place
+            case ast.Assign(targets=targets, value=value):
+                for part in (value, *targets):
+                    yield from self._read(part, place)
+                yield node, place
+            case _:
+                for child in ast.iter_child_nodes(node):
+                    if isinstance(child, ast.expr):
+                        yield from self._read(child, place)
+                yield node, place
+
+    def _read(self, node: ast.expr, place: Surrounding) -> Iterator[tuple[ast.AST, Surrounding]]:
+        yield from _expressions(node, place, self._scope, self._program)
+
+    def _ends(self, node: ast.stmt) -> bool:
+        """Whether the rest of the block may not run."""
+        if isinstance(node, (ast.Return, ast.Raise, ast.Break, ast.Continue)):
+            return True
+        if isinstance(node, ast.If):
+            known = truth(node.test, self._scope, self._program)
+            if known is not None:
+                return any(self._ends(one) for one in (node.body if known else node.orelse))
+        # An exception raised under a condition is a check: the program usually goes on.
+        return _leaves(node, in_loop=False)
+
+
+def _leaves(node: ast.AST, *, in_loop: bool) -> bool:
+    """Whether a node contains a ``return``, or a ``break`` or ``continue`` of an enclosing loop."""
+    if isinstance(node, ast.Return) or (isinstance(node, (ast.Break, ast.Continue)) and not in_loop):
+        return True
+    if isinstance(node, (*_SCOPES, ast.expr)):
+        return False
+    deeper = in_loop or isinstance(node, (ast.For, ast.AsyncFor, ast.While))
+    return any(_leaves(child, in_loop=deeper) for child in ast.iter_child_nodes(node))
+
+
+def _expressions(
+    node: ast.expr, place: Surrounding, scope: Scope, program: Program
+) -> Iterator[tuple[ast.AST, Surrounding]]:
+    """The parts of an expression that are certainly evaluated, and the expression."""
+    match node:
+        case ast.BoolOp(values=[first, *_]):
+            parts = [first]
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            known = truth(test, scope, program)
+            parts = [test] if known is None else [test, body if known else orelse]
+        case ast.Lambda() | ast.GeneratorExp():
+            parts = [node.generators[0].iter] if isinstance(node, ast.GeneratorExp) else []
+        case ast.ListComp() | ast.SetComp() | ast.DictComp():
+            parts = [node.generators[0].iter]
+            if len(node.generators) == 1 and not node.generators[0].ifs:
+                parts += [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        case ast.Compare(left=left, comparators=[first, *_]):
+            parts = [left, first]
+        case ast.Call(func=func, args=args, keywords=keywords):
+            parts = [func, *args, *(keyword.value for keyword in keywords)]
+        case _:
+            parts = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+    keeps = isinstance(node, ast.BoolOp) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not))
+    for part in parts:
+        is_test = (place.is_test and keeps) or (isinstance(node, ast.IfExp) and part is node.test)
+        yield from _expressions(part, replace(place, is_test=is_test), scope, program)
+    yield node, place
+
+
+_SWALLOWS = re.compile(r"suppress|raises", re.IGNORECASE)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+@dataclass
+class Flow:
+    """What a run of statements does with names.
+
+    Args:
+        read_first: Names that may be read before the run binds them.
+        bound: Names that are always bound when the run ends normally; None if it never does.
+        assigned: Names that are bound anywhere in the run.
+    """
+
+    read_first: set[str] = field(default_factory=set)
+    bound: set[str] | None = field(default_factory=set)
+    assigned: set[str] = field(default_factory=set)
+
+    @property
+    def ends(self) -> bool:
+        """Whether the code after the run can be reached."""
+        return self.bound is not None
+
+    def has(self, name: str) -> bool:
+        """Whether a name is bound after the run."""
+        return self.bound is None or name in self.bound
+
+    def then(self, other: Flow) -> Flow:
+        """This run followed by the other."""
+        if self.bound is None:
+            return Flow(self.read_first, None, self.assigned | other.assigned)
+        return Flow(
+            self.read_first | (other.read_first - self.bound),
+            None if other.bound is None else self.bound | other.bound,
+            self.assigned | other.assigned,
+        )
+
+    def either(self, other: Flow) -> Flow:
+        """This run or the other."""
+        if self.bound is None or other.bound is None:
+            bound = other.bound if self.bound is None else self.bound
+        else:
+            bound = self.bound & other.bound
+        return Flow(self.read_first | other.read_first, bound, self.assigned | other.assigned)
+
+    def perhaps(self) -> Flow:
+        """This run or nothing."""
+        return self.either(Flow())
+
+
+def flow(statements: Sequence[ast.stmt]) -> Flow:
+    """What a run of statements does with names."""
+    whole = Flow()
+    for statement in statements:
+        whole = whole.then(_statement(statement))
+    return whole
+
+
+def flow_of(node: ast.expr | None) -> Flow:
+    """What an expression does with names."""
+    return _reading(node) if node is not None else Flow()
+
+
+def captured(nodes: Iterable[ast.AST]) -> set[str]:
+    """Names that inner functions, classes and generator expressions may read later."""
+    found: set[str] = set()
+    for node in nodes:
+        for inner in ast.walk(node):
+            if isinstance(inner, (*_SCOPES, ast.GeneratorExp)) and not _is_used_up(inner, node):
+                found |= names(inner) - _own_parameters(inner)
+    return found
+
+
+def names(node: ast.AST) -> set[str]:
+    """Every name in a node, read or bound."""
+    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+
+
+def targets(node: ast.AST) -> set[str]:
+    """Names that an assignment's target, an import or a pattern binds."""
+    found: set[str] = set()
+    for inner in ast.walk(node):
+        match inner:
+            case ast.Name(ctx=ast.Store()):
+                found.add(inner.id)
+            case ast.alias():
+                found.add((inner.asname or inner.name).partition(".")[0])
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+                found.add(name)
+    return found
+
+
+def parameter_names(parameters: ast.arguments) -> set[str]:
+    """Names of a function's parameters."""
+    every = [*parameters.posonlyargs, *parameters.args, *parameters.kwonlyargs, parameters.vararg, parameters.kwarg]
+    return {parameter.arg for parameter in every if parameter is not None}
+
+
+def swallows(item: ast.withitem) -> bool:
+    """Whether a context manager suppresses exceptions, judging by its name."""
+    return _SWALLOWS.search(ast.unparse(item.context_expr)) is not None
+
+
+def jumps(statements: Iterable[ast.stmt]) -> Iterator[ast.AST]:
+    """Returns, yields, awaits, and the breaks and continues of loops around the statements."""
+    for statement in statements:
+        yield from _jumps(statement, in_loop=False)
+
+
+def _jumps(node: ast.AST, *, in_loop: bool) -> Iterator[ast.AST]:
+    if isinstance(node, _SCOPES):
+        return
+    if isinstance(node, ast.Return | ast.Yield | ast.YieldFrom | ast.Await | ast.AsyncFor | ast.AsyncWith):
+        yield node
+    if isinstance(node, ast.Break | ast.Continue) and not in_loop:
+        yield node
+    is_loop = isinstance(node, ast.For | ast.While)
+    for name, value in ast.iter_fields(node):
+        for child in value if isinstance(value, list) else (value,):
+            if isinstance(child, ast.AST):
+                yield from _jumps(child, in_loop=in_loop or (is_loop and name == "body"))
+
+
+def _is_used_up(scope: ast.AST, around: ast.AST) -> bool:
+    """Whether a generator expression is the only argument of a call, which reads it at once: ``sum(x for x in xs)``."""
+    return isinstance(scope, ast.GeneratorExp) and any(
+        isinstance(call, ast.Call) and call.args == [scope] and isinstance(call.func, ast.Name)
+        for call in ast.walk(around)
+    )
+
+
+def _own_parameters(scope: ast.AST) -> set[str]:
+    if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        return parameter_names(scope.args)
+    if isinstance(scope, ast.GeneratorExp):
+        return set().union(*(targets(generator.target) for generator in scope.generators))
+    return set()
+
+
+def _reading(node: ast.AST) -> Flow:
+    """An expression: everything it reads counts as read first, and what a ``:=`` in it binds as possibly unbound."""
+    read: set[str] = set()
+    assigned: set[str] = set()
+    _read(node, frozenset(), read, assigned)
+    return Flow(read, set(), assigned)
+
+
+def _read(node: ast.AST, hidden: frozenset[str], read: set[str], assigned: set[str]) -> None:
+    if isinstance(node, _COMPREHENSIONS):
+        hidden = hidden.union(*(targets(generator.target) for generator in node.generators))
+    elif isinstance(node, ast.Lambda):
+        hidden = hidden | parameter_names(node.args)
+    elif isinstance(node, ast.NamedExpr):
+        assigned.add(node.target.id)
+        _read(node.value, hidden, read, assigned)
+        return
+    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in hidden:
+        read.add(node.id)
+    for child in ast.iter_child_nodes(node):
+        _read(child, hidden, read, assigned)
+
+
+def _binding(node: ast.AST) -> Flow:
+    """A target: ``a, b[i]`` binds ``a`` and reads ``b`` and ``i``."""
+    bound = targets(node)
+    return Flow(_reading(node).read_first, set(bound), set(bound))
+
+
+def _statement(node: ast.stmt) -> Flow:
+    match node:
+        case ast.Assign():
+            whole = _reading(node.value)
+            for target in node.targets:
+                whole = whole.then(_binding(target))
+            return whole
+        case ast.AugAssign():
+            binding = _binding(node.target)
+            return Flow(set(binding.assigned)).then(_reading(node.value)).then(binding)
+        case ast.AnnAssign():
+            value = flow_of(node.value)
+            return value.then(_binding(node.target)) if node.value is not None else value
+        case ast.Import() | ast.ImportFrom():
+            return _binding(node)
+        case ast.Return() | ast.Raise():
+            return Flow(_reading(node).read_first, None, _reading(node).assigned)
+        case ast.Break() | ast.Continue():
+            return Flow(set(), None, set())
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return Flow(names(node), {node.name}, {node.name})
+        case ast.If():
+            return _reading(node.test).then(flow(node.body).either(flow(node.orelse)))
+        case ast.For() | ast.AsyncFor():
+            body = _binding(node.target).then(_without_end(node.body))
+            return _reading(node.iter).then(body.perhaps()).then(flow(node.orelse).perhaps())
+        case ast.While():
+            forever = isinstance(node.test, ast.Constant) and bool(node.test.value)
+            has_break = any(isinstance(jump, ast.Break) for jump in jumps(node.body))
+            body = _reading(node.test).then(_without_end(node.body).perhaps())
+            return (
+                Flow(body.read_first, None, body.assigned)
+                if forever and not has_break
+                else body.then(flow(node.orelse).perhaps())
+            )
+        case ast.With() | ast.AsyncWith():
+            whole = Flow()
+            for item in node.items:
+                whole = whole.then(_reading(item.context_expr))
+                whole = whole.then(_binding(item.optional_vars)) if item.optional_vars is not None else whole
+            body = flow(node.body)
+            return whole.then(body.perhaps() if any(map(swallows, node.items)) else body)
+        case ast.Try() | ast.TryStar():
+            return _try(node)
+        case ast.Match():
+            whole = _reading(node.subject)
+            cases = Flow()
+            for case in node.cases:
+                cases = cases.either(_binding(case.pattern).then(flow_of(case.guard)).then(flow(case.body)))
+            return whole.then(cases)
+        case _:
+            return _reading(node)
+
+
+def _without_end(body: Sequence[ast.stmt]) -> Flow:
+    """A loop's body: after a ``break`` or ``continue``, names further down aren't bound."""
+    found = flow(body)
+    return Flow(found.read_first, set(), found.assigned)
+
+
+def _try(node: ast.Try | ast.TryStar) -> Flow:
+    body = flow(node.body)
+    ended = body.then(flow(node.orelse))
+    for handler in node.handlers:
+        begun = Flow(set(), set(), set(body.assigned)).then(flow_of(handler.type))
+        caught = flow(handler.body)
+        inside = Flow(caught.read_first - {handler.name or ""}, caught.bound, caught.assigned)
+        handled = begun.then(inside)
+        if handler.name is not None and handled.bound is not None:
+            handled = Flow(handled.read_first, handled.bound - {handler.name}, handled.assigned | {handler.name})
+        ended = ended.either(handled)
+    last = flow(node.finalbody)
+    # What the last part reads may be unbound: it also runs if the body raised.
+    whole = ended.then(last)
+    return Flow(whole.read_first | last.read_first, whole.bound, whole.assigned)

@@ -1,0 +1,755 @@
+"""What an expression certainly is: a tensor, a layer, an object of a class, a function. Unknown if there is any doubt.
+
+The analysis ignores the order of statements: a name is a tensor if everything that is ever bound to it in its scope is
+one. A name that is reused for something else is unknown everywhere. What a function of the file returns is everything
+that it may return, whoever calls it. A parameter that doesn't show what it is by its use is what the calls in the file
+pass: a finding holds for these calls.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from graphdoctor.fixes.source import torch_names
+from graphdoctor.fixes.source.compilers import UNWRAPPED, Compilers, own_nodes
+from graphdoctor.fixes.source.flow import certain_nodes
+from graphdoctor.fixes.source.program import Binding, ClassInfo, Program, Scope
+from graphdoctor.fixes.source.solving import Solver
+
+Kind = Literal[
+    "bottom", "tensor", "tensors", "layer", "layers", "recurrent", "lock", "logger", "optimizer", "instance", "number",
+    "compared", "function", "class", "tuple", "items",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Value:
+    """What is known about a value.
+
+    Args:
+        kind: What it is; ``bottom`` only while names that depend on each other are being resolved. ``compared`` is a
+            tensor's ``==`` with anything: a mask, or False.
+        dtype: A tensor's dtype, if certain.
+        classes: The file's classes that it's one of, an instance of, or holds instances of (``layers``).
+        functions: The file's functions that it's one of.
+        parts: What a tuple, list or dictionary holds; of a list or dictionary only objects, classes and functions.
+        keys: A dictionary's constant keys, as many as ``parts``.
+    """
+
+    kind: Kind
+    dtype: Literal["bool", "int"] | None = None
+    classes: tuple[ClassInfo, ...] = ()
+    functions: tuple[Scope, ...] = ()
+    parts: tuple[Value | None, ...] = ()
+    keys: tuple[object, ...] = ()
+
+
+TENSOR = Value("tensor")
+MASK = Value("tensor", "bool")
+INTEGERS = Value("tensor", "int")
+TENSORS = Value("tensors")
+LAYER = Value("layer")
+NUMBER = Value("number")
+OPTIMIZER = Value("optimizer")
+COMPARED = Value("compared")
+_BOTTOM = Value("bottom")
+_ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+_EQUAL = (ast.Eq, ast.NotEq)
+_SEQUENTIAL = "torch.nn.Sequential"
+_MODULE_LIST = "torch.nn.ModuleList"
+_FOLLOWED = ("instance", "function", "class", "items", "bottom")
+
+
+class Values:
+    """Says what expressions of a file are.
+
+    Args:
+        program: The file.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self.compilers = Compilers(program)
+        self._solver: Solver[Any] = Solver()
+        self._registered: dict[ClassInfo, frozenset[str]] = {}
+        self._returns: dict[Scope, list[ast.Return]] = {}
+        self._calls: dict[Scope, list[tuple[ast.Call, Scope]]] = {}
+        own = {name for info in program.classes.values() for name in info.methods}
+        self._only_tensors = torch_names.ONLY_TENSOR_METHODS - own
+        self._reductions = torch_names.REDUCTIONS - own
+        self._index_calls()
+
+    def of(self, node: ast.expr, scope: Scope) -> Value | None:
+        """What an expression certainly is, or None."""
+        value = self._of(node, scope)
+        return None if value == _BOTTOM else value
+
+    def is_tensor(self, node: ast.expr, scope: Scope) -> bool:
+        """Whether an expression is certainly a tensor."""
+        value = self.of(node, scope)
+        return value is not None and value.kind == "tensor"
+
+    def owner(self, node: ast.expr, scope: Scope) -> ClassInfo | None:
+        """The class of the method, if an expression is the method's own object (``self``)."""
+        found = scope.lookup(node.id) if isinstance(node, ast.Name) else None
+        if found is None or not isinstance(node, ast.Name):
+            return None
+        holder, bindings = found
+        info = holder.owner if holder.self_name == node.id and len(bindings) == 1 else None
+        return info if info is not None and self._program.is_certain(info) else None
+
+    def attribute(self, info: ClassInfo, name: str) -> Value | None:
+        """What an attribute of an object of a class, or of one derived from it, certainly is."""
+        return self._once((info, name), lambda: self._attribute(info, name))
+
+    def method(self, info: ClassInfo, name: str) -> Scope | None:
+        """The method that a class's objects certainly have, inherited or not; None if something is assigned over it."""
+        is_kept = not self._assigned(info, name)
+        return self._program.method(info, name) if is_kept else None
+
+    def methods_of_family(self, info: ClassInfo, name: str) -> list[tuple[Scope, ClassInfo]]:
+        """The methods that an object of a class, or of one derived from it in the file, may have under a name."""
+        found: dict[Scope, ClassInfo] = {}
+        for one in (info, *self._program.descendants(info)):
+            method = self.method(one, name)
+            if method is None:
+                return []
+            found.setdefault(method, one)
+        return list(found.items())
+
+    def returned(self, scope: Scope) -> Value | None:
+        """What calling a function certainly returns."""
+        return self._once(("returned", scope), lambda: self._returned(scope))
+
+    def passed(self, name: str, scope: Scope) -> list[Value | None]:
+        """What each call of a function in the file passes for a parameter."""
+        if not isinstance(scope.node, ast.FunctionDef):
+            return []
+        found: list[Value | None] = []
+        for call, caller in self._calls.get(scope, ()):
+            argument = _argument(call, name, scope)
+            default = _default(name, scope)
+            if argument is not None:
+                found.append(self._of(argument, caller))
+            else:
+                found.append(None if default is None or _is_unpacked(call) else self._of(default, scope))
+        return found
+
+    def _index_calls(self) -> None:
+        """Note who calls each function of the file. What is found on the way is forgotten: no parameter was known."""
+        calls: dict[Scope, list[tuple[ast.Call, Scope]]] = {}
+        for call, caller in self._program.calls:
+            for callee in self._callees(call, caller):
+                calls.setdefault(callee, []).append((call, caller))
+        self._solver = Solver()
+        self._calls = calls
+
+    def _callees(self, call: ast.Call, caller: Scope) -> list[Scope]:
+        """The functions of the file that a call may run, as far as they are known."""
+        func = call.func
+        owner = self.owner(func.value, caller) if isinstance(func, ast.Attribute) else None
+        if owner is not None and isinstance(func, ast.Attribute):
+            methods = self.methods_of_family(owner, func.attr)
+            if methods:
+                return [method for method, _ in methods]
+        elif isinstance(func, ast.Attribute):
+            value = self._of(func.value, caller)
+            classes = value.classes if value is not None and value.kind == "instance" else ()
+            found = [self.method(info, func.attr) for info in classes]
+            if any(found):
+                return [one for one in found if one is not None]
+        itself = self.owner(func, caller)
+        value = Value("instance", classes=(itself,)) if itself is not None else self._of(func, caller)
+        if value is None:
+            return []
+        if value.kind == "class":
+            return [one for info in value.classes if (one := self._program.method(info, "__init__")) is not None]
+        if value.kind == "instance":
+            return [one for info in value.classes if (one := self._runs(info)) is not None]
+        return list(value.functions)
+
+    def _once(self, key: object, evaluate: Callable[[], Value | None]) -> Value | None:
+        """A value that may depend on itself."""
+
+        def step(assumed: Value | None) -> tuple[Value | None, bool]:
+            found = evaluate()
+            return found, found != assumed
+
+        value: Value | None = self._solver.value(key, _BOTTOM, step, unknown=None)
+        return value
+
+    def _may_be(self, node: ast.expr, scope: Scope, family: list[ClassInfo]) -> bool:
+        """Whether an expression may be an object of one of these classes, or one of them."""
+        if isinstance(node, ast.Name):
+            definition = self._program.definition(node.id, scope)
+            if isinstance(definition, ClassInfo):
+                return definition in family
+        owner = self.owner(node, scope)
+        if owner is not None:
+            return owner in family
+        value = self._of(node, scope)
+        if value is None or value == _BOTTOM:
+            return True
+        return any(one in family for one in value.classes)
+
+    def _attribute(self, info: ClassInfo, name: str) -> Value | None:
+        values = [self._bound(binding, scope) for binding, scope in self._assigned(info, name)]
+        for one in self._family(info):
+            values += [None] if name in one.methods else []
+            values += [TENSOR] if name in self._buffers(one) else []
+        return _joined(values)
+
+    def _buffers(self, info: ClassInfo) -> frozenset[str]:
+        if info not in self._registered:
+            self._registered[info] = _registered(info)
+        return self._registered[info]
+
+    def _family(self, info: ClassInfo) -> list[ClassInfo]:
+        """The classes of the file that may have assigned an attribute of an object of a class."""
+        return [*self._program.ancestors(info), *self._program.descendants(info)]
+
+    def _assigned(self, info: ClassInfo, name: str) -> list[tuple[Binding, Scope]]:
+        """What is assigned to an attribute of a class's objects in the file, but for its own compiled value."""
+        family = self._family(info)
+        found: list[tuple[Binding, Scope]] = []
+        for one in family:
+            for scope, binding in one.attributes.get(name, ()):
+                target = ast.Attribute(ast.Name(scope.self_name or ""), name)
+                if not self.compilers.is_wrapping(binding.node, target, scope):
+                    found.append((binding, scope))
+        for store in self._program.stores.get(name, ()):
+            is_kept = self.compilers.is_wrapping(store.binding.node, store.target, store.scope)
+            if is_kept or _is_self(store.target.value, store.scope):
+                continue
+            if self._may_be(store.target.value, store.scope, family):
+                found.append((store.binding, store.scope))
+        return found
+
+    def _returned(self, scope: Scope) -> Value | None:
+        if isinstance(scope.node, ast.Lambda):
+            return self._of(scope.node.body, scope)
+        if not isinstance(scope.node, ast.FunctionDef) or not self.compilers.is_plain(scope):
+            return None
+        if not _always_returns(scope.node.body):
+            return None
+        if scope not in self._returns:
+            self._returns[scope] = [node for node in own_nodes(scope.node) if isinstance(node, ast.Return)]
+        values = [None if one.value is None else self._of(one.value, scope) for one in self._returns[scope]]
+        return _joined(values)
+
+    def _of(self, node: ast.expr, scope: Scope) -> Value | None:
+        match node:
+            case ast.Name(id=name):
+                return self._named(name, scope)
+            case ast.Attribute():
+                return self._attribute_of(node, scope)
+            case ast.Call():
+                return self._called(node, scope)
+            case ast.BinOp(left=left, right=right):
+                return self._operation(left, right, node.op, scope)
+            case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Invert(), operand=operand):
+                value = self._of(operand, scope)
+                return value if value in (_BOTTOM, NUMBER, COMPARED) or _is(value, "tensor") else None
+            case ast.Compare(left=left, ops=[op], comparators=[right]):
+                return self._comparison(left, right, op, scope)
+            case ast.Subscript(value=inner):
+                return self._part(self._of(inner, scope), node.slice)
+            case ast.Tuple(elts=elts) if not any(isinstance(one, ast.Starred) for one in elts):
+                return Value("tuple", parts=tuple(self._of(one, scope) for one in elts))
+            case ast.List(elts=elts):
+                return self._items(elts, scope)
+            case ast.Dict(keys=keys, values=values):
+                keys_ = tuple(one.value if isinstance(one, ast.Constant) else None for one in keys)
+                return replace(self._items(values, scope), keys=keys_)
+            case ast.ListComp(elt=elt, generators=[_]) | ast.DictComp(value=elt, generators=[_]):
+                return self._items([elt], scope)
+            case ast.IfExp(body=body, orelse=orelse):
+                return _joined([self._of(body, scope), self._of(orelse, scope)])
+            case ast.NamedExpr(value=inner):
+                return self._of(inner, scope)
+            case ast.Constant(value=bool()):
+                return None
+            case ast.Constant(value=int() | float()):
+                return NUMBER
+            case _:
+                return None
+
+    def _items(self, elts: list[ast.expr], scope: Scope) -> Value:
+        """A list or dictionary. It may hold other things later, so only what is followed is known of it."""
+        values = [None if isinstance(one, ast.Starred) else self._of(one, scope) for one in elts]
+        return Value("items", parts=tuple(one if one is not None and one.kind in _FOLLOWED else None for one in values))
+
+    @staticmethod
+    def _part(value: Value | None, index: ast.expr) -> Value | None:
+        """What subscripting a value gives."""
+        if value is None or value == _BOTTOM:
+            return value
+        constant = index.value if isinstance(index, ast.Constant) else None
+        if value.kind == "tensors":
+            return TENSOR if isinstance(index, ast.Constant) else None
+        if value.kind == "tuple":
+            is_inside = type(constant) is int and 0 <= constant < len(value.parts)
+            return value.parts[constant] if is_inside else None  # type: ignore[index]
+        if value.kind == "items":
+            if value.keys and constant in value.keys:
+                return value.parts[value.keys.index(constant)]
+            if not value.keys and type(constant) is int and 0 <= constant < len(value.parts):
+                return value.parts[constant]
+            return _joined(list(value.parts))
+        if value.kind == "layers":
+            return value if isinstance(index, ast.Slice) else _held(value)
+        if value.kind == "compared":
+            return MASK  # False can't be subscripted
+        return TENSOR if value.kind == "tensor" else None
+
+    def _named(self, name: str, scope: Scope) -> Value | None:
+        found = scope.lookup(name)
+        if found is None:
+            return None
+        holder, bindings = found
+        if any(one.is_comprehension for one in bindings) and holder.parent and holder.parent.lookup(name):
+            return None  # which of the two a use means depends on where it stands
+        if len(bindings) == 1 and bindings[0].kind in ("function", "class"):
+            return self._bound(bindings[0], holder)
+        if isinstance(holder.node, ast.Module):
+            return self._once((holder, name), lambda: self._module_name(name, bindings, holder))
+        return self._names_of(holder).get(name)
+
+    def _module_name(self, name: str, bindings: list[Binding], scope: Scope) -> Value | None:
+        others = [one for one in bindings if not self.compilers.is_wrapping(one.node, ast.Name(name), scope)]
+        return _joined([self._bound(binding, scope) for binding in others])
+
+    def _names_of(self, scope: Scope) -> dict[str, Value | None]:
+        """Every name that a function binds."""
+
+        def step(names: dict[str, Value | None]) -> tuple[dict[str, Value | None], bool]:
+            is_changed = False
+            for name, bindings in scope.bindings.items():
+                value = _joined([self._bound_name(name, binding, scope) for binding in bindings])
+                is_changed |= value != names[name]
+                names[name] = value
+            return names, is_changed
+
+        bottom: dict[str, Value | None] = dict.fromkeys(scope.bindings, _BOTTOM)
+        found: dict[str, Value | None] = self._solver.value(scope, bottom, step, unknown=dict.fromkeys(bottom))
+        return found
+
+    def _bound_name(self, name: str, binding: Binding, scope: Scope) -> Value | None:
+        if binding.kind != "parameter":
+            return self._bound(binding, scope)
+        annotation = binding.node.annotation if isinstance(binding.node, ast.arg) else None
+        dotted = None if annotation is None else self._annotated(annotation, scope)
+        if dotted in torch_names.TENSOR_TYPES and not _may_be_none(name, scope):
+            return TENSOR
+        if dotted is not None and dotted.startswith("torch.optim."):
+            return OPTIMIZER
+        if dotted in ("builtins.int", "builtins.float") and not _may_be_none(name, scope):
+            return NUMBER
+        if name in self._tensors_demanded(scope):
+            return TENSOR
+        return self._argument(name, scope)
+
+    def _argument(self, name: str, scope: Scope) -> Value | None:
+        """What all calls in the file pass; an object or a function only if there is one call."""
+        passed = self.passed(name, scope)
+        value = _joined(passed)
+        is_followed = value is not None and value.kind in _FOLLOWED
+        return None if is_followed and len(passed) > 1 else value
+
+    def _bound(self, binding: Binding, scope: Scope) -> Value | None:
+        node = binding.node
+        if binding.kind == "function" and node is not None:
+            return Value("function", functions=(self._program.scopes[node],))
+        if isinstance(node, ast.ClassDef):
+            info = self._program.classes[node]
+            return Value("class", classes=(info,)) if self._program.is_certain(info) else None
+        if binding.kind == "rest" and isinstance(node, ast.arg):
+            return self._rest(scope)
+        if not isinstance(node, ast.expr):
+            return None
+        value = self._of(node, scope)
+        if binding.kind == "value" or value is None or value == _BOTTOM:
+            return value
+        if binding.kind == "element":
+            return self._part(value, ast.Constant(binding.index))
+        if value.kind == "layers":
+            return _held(value)
+        if value.kind in ("items", "tuple") and not value.keys:
+            return _joined(list(value.parts))
+        return None
+
+    def _rest(self, scope: Scope) -> Value | None:
+        """What the only call in the file passes for ``*args``."""
+        calls = self._calls.get(scope, ())
+        if len(calls) != 1 or not isinstance(scope.node, ast.FunctionDef):
+            return None
+        call, caller = calls[0]
+        count = len(scope.node.args.args) - (scope.self_name is not None)
+        return self._items(call.args[count:], caller)
+
+    def _annotated(self, annotation: ast.expr, scope: Scope) -> str | None:
+        if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+            try:
+                annotation = ast.parse(annotation.value, mode="eval").body
+            except SyntaxError:
+                return None
+        return self._program.dotted(annotation, scope)
+
+    def _tensors_demanded(self, scope: Scope) -> frozenset[str]:
+        """The parameters that a function certainly uses in a way that fails for anything but a tensor.
+
+        Only code before a name's first other binding counts, because the name is the parameter until then.
+        """
+        if isinstance(scope.node, (ast.Module, ast.Lambda)):
+            return frozenset()
+
+        def step(assumed: frozenset[str]) -> tuple[frozenset[str], bool]:
+            found = frozenset(self._demanded_in(scope))
+            return found, found != assumed
+
+        empty: frozenset[str] = frozenset()
+        found: frozenset[str] = self._solver.value(("demands", scope), empty, step, unknown=empty)
+        return found
+
+    def _demanded_in(self, scope: Scope) -> Iterator[str]:
+        limits = {
+            name: min((one.end for one in bindings if one.kind != "parameter"), default=(1 << 30, 0))
+            for name, bindings in scope.bindings.items()
+            if any(one.kind == "parameter" for one in bindings)
+        }
+        for node, _ in certain_nodes(scope, self._program):
+            if isinstance(node, ast.Call):
+                place = (node.lineno, node.col_offset)
+                yield from (name for name in self._demanded(node, scope) if place < limits.get(name, (0, 0)))
+
+    def _demanded(self, call: ast.Call, scope: Scope) -> Iterator[str]:
+        """The names that a call requires to be tensors."""
+        first = call.args[0].id if call.args and isinstance(call.args[0], ast.Name) else None
+        if isinstance(call.func, ast.Attribute):
+            receiver = call.func.value
+            is_proof = call.func.attr in self._only_tensors or self._has_dim(call)
+            if isinstance(receiver, ast.Name) and is_proof and self._program.dotted(receiver, scope) is None:
+                yield receiver.id
+                return
+            owner = self.owner(receiver, scope)
+            if owner is not None:
+                value = self.attribute(owner, call.func.attr)
+                if first and value is not None and value.kind == "layer":
+                    yield first
+                return
+        if first and self._program.dotted(call.func, scope) in torch_names.TENSOR_TAKERS:
+            yield first
+
+    def _has_dim(self, call: ast.Call) -> bool:
+        """Whether it's a method call with a dimension as only torch has it: ``x.sum(dim=-1)``; NumPy calls it axis."""
+        assert isinstance(call.func, ast.Attribute)
+        return call.func.attr in self._reductions and any(
+            keyword.arg == "dim" and _is_dimension(keyword.value) for keyword in call.keywords
+        )
+
+    def _attribute_of(self, node: ast.Attribute, scope: Scope) -> Value | None:
+        owner = self.owner(node.value, scope)
+        if owner is not None:
+            return self._bound_method([owner], node.attr) or self.attribute(owner, node.attr)
+        value = self._of(node.value, scope)
+        if value == _BOTTOM:
+            return _BOTTOM
+        if _is(value, "tensors") and node.attr in ("values", "indices"):
+            return TENSOR
+        if _is(value, "tensor") and node.attr in ("T", "mT", "H", "mH", "data", "real", "imag"):
+            return TENSOR
+        if value is not None and value.kind == "instance":
+            found = _joined([self.attribute(info, node.attr) for info in value.classes])
+            return self._bound_method(value.classes, node.attr) or found
+        return None
+
+    def _bound_method(self, classes: Sequence[ClassInfo], name: str) -> Value | None:
+        """A method of objects of these classes, where it's the same for all of them."""
+        found = {method for info in classes for method, _ in self.methods_of_family(info, name)}
+        method = found.pop() if len(found) == 1 else None
+        is_method = method is not None and self.compilers.is_plain(method)
+        return Value("function", functions=(method,)) if method is not None and is_method else None
+
+    def _called(self, node: ast.Call, scope: Scope) -> Value | None:
+        compiled = self.compilers.compiled(node, scope)
+        if compiled is not None:
+            return self._of(compiled[0], scope)
+        dotted = self._program.dotted(node.func, scope)
+        if dotted is not None:
+            return self._made(dotted, node, scope)
+        itself = self.owner(node.func, scope)
+        if itself is not None:
+            return self._run(itself)
+        if isinstance(node.func, ast.Attribute):
+            value = self._method_called(node, node.func, scope)
+            if value is not None:
+                return value
+        return self._result(self._of(node.func, scope))
+
+    def _result(self, value: Value | None) -> Value | None:
+        """What calling a value gives."""
+        if value is None or value == _BOTTOM:
+            return value
+        if value.kind == "layer":
+            return TENSOR
+        if value.kind == "class":
+            return Value("instance", classes=value.classes)
+        if value.kind == "function":
+            return _joined([self.returned(one) for one in value.functions])
+        if value.kind == "instance":
+            return _joined([self._run(info) for info in value.classes])
+        return None
+
+    def _run(self, info: ClassInfo) -> Value | None:
+        """What calling an object of a class gives."""
+        method = self._runs(info)
+        return None if method is None else self.returned(method)
+
+    def _runs(self, info: ClassInfo) -> Scope | None:
+        """What runs when an object of a class is called."""
+        is_own = self._program.method(info, "__call__") is not None or not self._program.is_module_class(info)
+        return self.method(info, "__call__" if is_own else "forward")
+
+    def _method_called(self, node: ast.Call, func: ast.Attribute, scope: Scope) -> Value | None:
+        owner = self.owner(func.value, scope)
+        if owner is not None:
+            methods = self.methods_of_family(owner, func.attr)
+            return _joined([self.returned(method) for method, _ in methods])
+        value = self._of(func.value, scope)
+        if value is not None and value.kind == "instance":
+            methods_ = [self.method(info, func.attr) for info in value.classes]
+            if any(methods_):
+                return _joined([None if method is None else self.returned(method) for method in methods_])
+        return self._method(node, scope)
+
+    def _made(self, dotted: str, node: ast.Call, scope: Scope) -> Value | None:
+        """What an imported function or class returns."""
+        if dotted in torch_names.BOOLEAN_FUNCTIONS:
+            return MASK
+        if dotted in torch_names.TENSOR_FUNCTIONS or dotted in ("torch.nn.Parameter", "torch.nn.Buffer"):
+            return TENSOR if not any(keyword.arg == "out" for keyword in node.keywords) else None
+        if dotted in torch_names.TENSOR_RESULTS:
+            return TENSOR
+        root, _, name = dotted.rpartition(".")
+        if dotted in ("copy.deepcopy", "copy.copy") and len(node.args) == 1:
+            return self._of(node.args[0], scope)
+        if dotted in ("builtins.list", "builtins.tuple") and len(node.args) == 1:
+            value = self._of(node.args[0], scope)
+            return value if value is not None and value.kind in ("items", "layers") else None
+        if root == "torch" and name in ("max", "min") and len(node.args) == 1 and not node.keywords:
+            return TENSOR
+        if root == "torch" and name == "where" and len(node.args) == 3:
+            return TENSOR
+        if root == "torch" and name in torch_names.TUPLE_METHODS:
+            return TENSORS
+        if dotted in (_SEQUENTIAL, _MODULE_LIST):
+            return self._container(dotted, node, scope)
+        if dotted in torch_names.LAYERS:
+            return LAYER
+        if dotted in torch_names.RECURRENT:
+            return Value("recurrent")
+        if dotted in torch_names.LOCKS:
+            return Value("lock")
+        if dotted == "logging.getLogger":
+            return Value("logger")
+        if dotted.startswith("torch.optim.") and dotted.count(".") == 2:
+            return OPTIMIZER
+        return None
+
+    def _container(self, dotted: str, node: ast.Call, scope: Scope) -> Value | None:
+        parts: list[ast.expr] = []
+        for argument in node.args:
+            if isinstance(argument, ast.Starred):
+                argument = argument.value  # noqa: PLW2901 - what is unpacked
+            if isinstance(argument, (ast.List, ast.Tuple)):
+                parts += argument.elts
+            elif isinstance(argument, (ast.ListComp, ast.GeneratorExp)):
+                parts.append(argument.elt)
+            else:
+                parts.append(argument)
+        values: list[Value | None] = []
+        for part in parts:
+            value = self._of(part, scope)
+            values += value.parts if value is not None and value.kind == "items" else [value]
+        classes = tuple(dict.fromkeys(one for value in values if value for one in value.classes))
+        if dotted == _SEQUENTIAL:
+            is_plain = bool(values) and all(_is(value, "layer") for value in values)
+            return LAYER if is_plain else Value("instance", classes=classes) if classes else None
+        if values and all(_is(value, "layer") for value in values):
+            return Value("layers", parts=(LAYER,))
+        return Value("layers", classes=classes) if classes else None
+
+    def _method(self, node: ast.Call, scope: Scope) -> Value | None:
+        assert isinstance(node.func, ast.Attribute)
+        name, receiver = node.func.attr, node.func.value
+        value = self._of(receiver, scope)
+        if value == _BOTTOM:
+            return _BOTTOM
+        if value is not None and value.kind in ("instance", "layer", "recurrent") and name in UNWRAPPED:
+            return value
+        if value is not None and value.kind == "items" and name == "values" and not node.args:
+            return replace(value, keys=())
+        is_only = name in self._only_tensors or self._has_dim(node)
+        is_only = is_only and self._program.dotted(receiver, scope) is None and self.owner(receiver, scope) is None
+        is_cast = isinstance(receiver, ast.Compare) and name in ("bool", "float", "int", "long", "double", "half")
+        is_proved = value == COMPARED or (value is None and (is_cast or is_only))
+        if not _is(value, "tensor") and not is_proved:
+            return None
+        if name in ("all", "any", "logical_not") and not node.args and not node.keywords:
+            return MASK if name == "logical_not" else TENSOR
+        if name in torch_names.BOOLEAN_METHODS:
+            return MASK
+        if name == "to" and any(self._program.dotted(one, scope) == "torch.bool" for one in node.args):
+            return MASK
+        if name in torch_names.INTEGER_METHODS:
+            return INTEGERS
+        if name in ("max", "min"):
+            return TENSOR if not node.args and not node.keywords else TENSORS if _is_dim(node) else None
+        if name in torch_names.TUPLE_METHODS:
+            return TENSORS
+        return TENSOR if name in torch_names.TENSOR_METHODS else None
+
+    def _operation(self, left: ast.expr, right: ast.expr, op: ast.operator, scope: Scope) -> Value | None:
+        one, other = self._of(left, scope), self._of(right, scope)
+        if _BOTTOM in (one, other):
+            return _BOTTOM
+        if one == other == NUMBER:
+            return NUMBER
+        # With a tensor on the left, the result is a tensor or the line fails.
+        if isinstance(op, (ast.BitAnd, ast.BitOr, ast.BitXor)) and one == COMPARED:
+            return COMPARED
+        is_tensor = _is(one, "tensor") or (_is(other, "tensor") and one == NUMBER)
+        if not is_tensor:
+            return None
+        return MASK if one == other == MASK and isinstance(op, (ast.BitAnd, ast.BitOr, ast.BitXor)) else TENSOR
+
+    def _comparison(self, left: ast.expr, right: ast.expr, op: ast.cmpop, scope: Scope) -> Value | None:
+        one, other = self._of(left, scope), self._of(right, scope)
+        if _BOTTOM in (one, other):
+            return _BOTTOM
+        known = (_is(one, "tensor"), _is(other, "tensor"))
+        if isinstance(op, _ORDER):
+            return MASK if any(known) else None
+        # Comparing a tensor with None, a string or a list by == is just False.
+        if isinstance(op, _EQUAL) and any(known):
+            are_plain = all(_is(value, "tensor") or value == NUMBER for value in (one, other))
+            return MASK if are_plain else COMPARED
+        return None
+
+
+def _held(value: Value) -> Value:
+    """What a list of modules holds."""
+    return value.parts[0] if value.parts and value.parts[0] else Value("instance", classes=value.classes)
+
+
+def _may_be_none(name: str, scope: Scope) -> bool:
+    """Whether a parameter has None as its default, as in ``x: Tensor = None``, whatever its annotation."""
+    default = _default(name, scope)
+    return isinstance(default, ast.Constant) and default.value is None
+
+
+def _is(value: Value | None, kind: Kind) -> bool:
+    return value is not None and value.kind == kind
+
+
+def _is_dim(node: ast.Call) -> bool:
+    """Whether it's ``x.max(1)`` or ``x.max(dim=1)``, which return values and indices; ``x.max(other)`` doesn't."""
+    if node.args:
+        return isinstance(node.args[0], (ast.Constant, ast.UnaryOp))
+    return any(keyword.arg == "dim" for keyword in node.keywords)
+
+
+def _joined(values: Sequence[Value | None]) -> Value | None:
+    """What all of them are; None if they differ in more than a tensor's dtype or an instance's class."""
+    known = [value for value in values if value != _BOTTOM]
+    if not known:
+        return _BOTTOM if values else None
+    first = known[0]
+    if first is None or any(value is None or value.kind != first.kind for value in known):
+        return None
+    same = [value for value in known if value is not None]
+    dtype = first.dtype if all(value.dtype == first.dtype for value in same) else None
+    classes = tuple(dict.fromkeys(one for value in same for one in value.classes))
+    functions = tuple(dict.fromkeys(one for value in same for one in value.functions))
+    if first.kind == "tuple":
+        if any(len(value.parts) != len(first.parts) for value in same):
+            return None
+        parts = tuple(_joined(column) for column in zip(*(value.parts for value in same), strict=True))
+        return Value("tuple", parts=parts)
+    if len(same) == 1:
+        return first
+    held = tuple(dict.fromkeys(part for value in same for part in value.parts))
+    return Value(first.kind, dtype, classes, functions, held)
+
+
+def _always_returns(body: list[ast.stmt]) -> bool:
+    """Whether a block can't be left at its end."""
+    match body[-1]:
+        case ast.Return() | ast.Raise():
+            return True
+        case ast.If(body=then, orelse=orelse):
+            return bool(orelse) and _always_returns(then) and _always_returns(orelse)
+        case ast.With(body=inner):
+            return _always_returns(inner)
+        case _:
+            return False
+
+
+def _argument(call: ast.Call, name: str, scope: Scope) -> ast.expr | None:
+    """What a call passes for a parameter of a function or method; None if that isn't plain."""
+    assert isinstance(scope.node, ast.FunctionDef)
+    names = [one.arg for one in (*scope.node.args.posonlyargs, *scope.node.args.args)][scope.self_name is not None :]
+    given = dict(zip(names, call.args, strict=False))
+    given |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
+    return None if any(isinstance(one, ast.Starred) for one in call.args) else given.get(name)
+
+
+def _is_unpacked(call: ast.Call) -> bool:
+    return any(isinstance(one, ast.Starred) for one in call.args) or any(one.arg is None for one in call.keywords)
+
+
+def _default(name: str, scope: Scope) -> ast.expr | None:
+    """A parameter's default, or None."""
+    if isinstance(scope.node, ast.Module):
+        return None
+    arguments = scope.node.args
+    plain = [*arguments.posonlyargs, *arguments.args]
+    defaults: dict[str, ast.expr | None] = dict(
+        zip((one.arg for one in reversed(plain)), reversed(arguments.defaults), strict=False)
+    )
+    defaults |= {one.arg: value for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)}
+    return defaults.get(name)
+
+
+def _is_dimension(node: ast.expr) -> bool:
+    """Whether it's a constant dimension or a tuple of them."""
+    try:
+        value = ast.literal_eval(node)
+    except ValueError:
+        return False
+    return type(value) is int or (isinstance(value, tuple | list) and all(type(one) is int for one in value))
+
+
+def _registered(info: ClassInfo) -> frozenset[str]:
+    """The names of buffers: ``self.register_buffer(name, …)`` with something other than ``None``."""
+    return frozenset(
+        node.args[0].value
+        for method in info.methods.values()
+        for node in ast.walk(method.node)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "register_buffer"
+        and len(node.args) >= 2
+        and isinstance(node.args[0], ast.Constant)
+        and isinstance(node.args[0].value, str)
+        and not (isinstance(node.args[1], ast.Constant) and node.args[1].value is None)
+    )
+
+
+def _is_self(node: ast.expr, scope: Scope) -> bool:
+    """Whether an expression is the object of the method that it stands in."""
+    found = scope.lookup(node.id) if isinstance(node, ast.Name) else None
+    return found is not None and isinstance(node, ast.Name) and found[0].self_name == node.id

@@ -1,1 +1,0 @@
-"""Source as a concrete syntax tree: what recipes share. Knows no recipe."""
