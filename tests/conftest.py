@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, Literal
 from unittest import mock
@@ -74,8 +74,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     _options.is_slow = item.get_closest_marker("slow") is not None
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
+    for item in items:
+        if item.get_closest_marker("nightly") is not None:
+            item.add_marker("slow")
+    yield
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
