@@ -9,7 +9,7 @@ from graphdoctor.facts.job import Job, RankCompile, RankReport
 from graphdoctor.facts.marks import CompileMark
 from graphdoctor.facts.recording import Environment, TargetInfo
 from graphdoctor.facts.run import ProbeExit
-from graphdoctor.studies.ranks.merge import job_of
+from graphdoctor.studies.ranks.job import job_of
 
 NO_COUNTS = dict.fromkeys(
     (

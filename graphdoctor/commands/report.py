@@ -82,7 +82,8 @@ def report(
     from graphdoctor.commands.named import diagnose_place, location_named, place_named
     from graphdoctor.commands.output import choose_page
     from graphdoctor.commands.running import project_settings
-    from graphdoctor.commands.work.job import job_report, several_ranks
+    from graphdoctor.studies.ranks.job import job_report
+    from graphdoctor.studies.ranks.rank import several_ranks
     from graphdoctor.trace.ranks import ranks_at
 
     settings = project_settings(recordings)

@@ -75,7 +75,7 @@ def run(
     """
     from graphdoctor.commands.output import choose_output
     from graphdoctor.commands.running import import_report_meanwhile, project_settings, tell_place
-    from graphdoctor.commands.work.job_trials import UNTOUCHED
+    from graphdoctor.studies.ranks.trials import UNTOUCHED
     from graphdoctor.trials.launch.child import interpreter
     from graphdoctor.trials.launch.ownership import sign
     from graphdoctor.trials.launch.script import find_script, run_script
@@ -107,8 +107,8 @@ def run(
 def _tried(job: Job, recording: Path, *, script: Script, python: str | None, timeout_s: float) -> Job:
     """The job with what its suggestions do when they're tried."""
     from graphdoctor.commands.terminal import say
-    from graphdoctor.commands.work.job_trials import remedies_of, runner, try_remedies
     from graphdoctor.executors.choice import executor_for
+    from graphdoctor.studies.ranks.trials import remedies_of, runner, try_remedies
 
     again = runner(script, recording, python=python, timeout_s=timeout_s, executor=executor_for())
     return job.model_copy(update={"trials": try_remedies(remedies_of(job), job, again, say)})
@@ -123,9 +123,9 @@ def _report(
     """
     from graphdoctor.commands.crash_log import report_trouble
     from graphdoctor.commands.streams import system_error_text
-    from graphdoctor.commands.work.job import job_report
     from graphdoctor.executors.choice import executor_for
     from graphdoctor.rules.diagnosed import diagnose_recording
+    from graphdoctor.studies.ranks.job import job_report
     from graphdoctor.trace.ranks import ranks_at
 
     try:

@@ -11,10 +11,9 @@ from typing import Literal
 from graphdoctor.facts.base import Fact
 from graphdoctor.facts.diagnosis import SCHEMA_VERSION, Finding, Location, Summary
 from graphdoctor.facts.evidence import RecordCount
-from graphdoctor.facts.job_trials import JobTrial
 from graphdoctor.facts.marks import CacheAnswer, CompileMark
 from graphdoctor.facts.recording import CaptureGap, CompileOutcome, Environment, TargetInfo
-from graphdoctor.facts.run import ProbeExit
+from graphdoctor.facts.run import ProbeExit, Setting
 from graphdoctor.facts.steps import Steps
 
 Aspect = Literal["presence", "outcome", "operations", "sizes", "collectives", "causes", "guards", "estimates", "cache"]
@@ -24,17 +23,22 @@ scheduled; ``causes``: why it recompiled; ``guards``: what is checked before eac
 Inductor expects at run time; ``cache``: whether torch's caches had it, which changes nothing but the time."""
 
 
-class RankCompile(Fact):
-    """One compile on one rank."""
+class CompiledFunction(Fact):
+    """What a compile is of."""
 
-    compile_id: str
-    """Its id there, such as ``0/1``."""
     function: str
     """Qualified name of the function."""
     location: Location
     """Where the function begins."""
     resumes_at: int | None = None
     """For a resume function, the line that it continues from; None for other functions."""
+
+
+class RankCompile(CompiledFunction):
+    """One compile on one rank."""
+
+    compile_id: str
+    """Its id there, such as ``0/1``."""
     occurrence: int = 0
     """How many frames of the same function began before its own frame, as after a reset or for another instance."""
     outcome: CompileOutcome
@@ -51,8 +55,8 @@ class RankCompile(Fact):
     """What can be compared."""
 
 
-class RankReport(Fact):
-    """One rank by itself."""
+class OfRank(Fact):
+    """What is known of a rank by itself, and is shown."""
 
     rank: int
     """Its number."""
@@ -63,6 +67,15 @@ class RankReport(Fact):
     complete: bool | None
     """Whether it ran to its end and its log is whole. False if the log is cut, a compile in it never ended, or the
     process ended before Python did; None if a log that graphdoctor didn't record doesn't tell."""
+    records: tuple[RecordCount, ...] = ()
+    """Kinds of records in its logs, in a log of several ranks of all of them; of a ``Rank``, the largest first."""
+    steps: Steps | None = None
+    """The steps of its training loop; None unless the job was run with ``--try``."""
+
+
+class RankReport(OfRank):
+    """One rank, as others can be compared with it."""
+
     environment: Environment
     """Where it ran."""
     compiles: tuple[RankCompile, ...]
@@ -77,36 +90,20 @@ class RankReport(Fact):
     """When it wrote its last one."""
     executed: tuple[str, ...] | None = None
     """Compile ids of the graphs that ran, in order; None if torch didn't log it."""
-    records: tuple[RecordCount, ...] = ()
-    """Kinds of records in its logs, whatever process wrote them."""
-    steps: Steps | None = None
-    """The steps of its training loop; None unless the job was run again under a change."""
 
 
-class Rank(Fact):
-    """One rank, as the report of a job shows it."""
+class Rank(OfRank):
+    """One rank beside the others."""
 
-    rank: int
-    """Its number."""
-    process: int | None
-    """Its process id; None if no record has it."""
-    summary: Summary
-    """Its counts."""
-    complete: bool | None
-    """As in ``RankReport``."""
     compile_s: float | None
     """Seconds it compiled, as torch measured them; None if unknown."""
     waits_s: float | None
     """Seconds that it waits for compiles of slower ranks, if ranks wait for each other after each compile, as a
     collective makes them do: the sum over compiles of the longest time of any rank less its own; None if unknown."""
-    steps: Steps | None = None
-    """The steps of its training loop; None unless the job was run with ``--try``."""
     last_record_s: float | None
     """Seconds from the job's first record to its last one, by the clocks of their machines; None if unknown."""
     missed: int
     """Compiles that other ranks began after its last record, by those clocks, and that it doesn't have."""
-    records: tuple[RecordCount, ...] = ()
-    """Kinds of records in its logs by size, largest first; in a log of several ranks, of all of them."""
 
 
 class RankGroup(Fact):
@@ -139,17 +136,11 @@ class CacheGroup(Fact):
     """The answer; None if the caches weren't asked."""
 
 
-class CompileAgreement(Fact):
+class CompileAgreement(CompiledFunction):
     """One compile on all ranks: a row of the matrix."""
 
     compile: str
     """Its id on the first rank that has it."""
-    function: str
-    """Qualified name of the function."""
-    location: Location
-    """Where the function begins."""
-    resumes_at: int | None = None
-    """For a resume function, the line that it continues from; None for other functions."""
     groups: tuple[RankGroup, ...]
     """Ranks that did the same, the largest group first; ranks without the compile are one group."""
     agree: bool
@@ -173,17 +164,11 @@ class DivergentValue(Fact):
     """The value: a line of the graph, a guard, a cause, collectives, an outcome; ``-`` if they lack the compile."""
 
 
-class Divergence(Fact):
+class Divergence(CompiledFunction):
     """The first place where ranks part."""
 
     compile: str
     """The compile, as in ``agreement``."""
-    function: str
-    """Qualified name of the function."""
-    location: Location
-    """Where the function begins."""
-    resumes_at: int | None = None
-    """For a resume function, the line that it continues from; None for other functions."""
     ranks: tuple[int, ...]
     """The ranks that differ from the largest group."""
     what: Aspect
@@ -259,6 +244,74 @@ class JobFinding(Finding):
     """Their numbers."""
     most: int
     """The highest ``count`` of a rank; ``count`` is the least."""
+
+
+_LEAST = 1.05
+"""A job is timed twice beside each trial, not in turns."""
+
+JobRemedyKind = Literal["setting", "dynamic", "compile_inside_ddp"]
+"""What is changed. ``setting``: a torch setting; ``dynamic``: the setting that ``dynamic=True`` stands for, in all
+calls of torch.compile that don't say otherwise; ``compile_inside_ddp``: torch.compile of a DistributedDataParallel
+compiles the module inside."""
+
+JobVerdict = Literal["verified", "unproven", "no effect", "makes it worse", "changes results", "failed"]
+"""``verified``: what it is for is gone on all ranks, nothing came in its place, and the first losses are the same;
+``unproven``: the same, but the losses couldn't be compared; ``no effect``: it isn't gone; ``makes it worse``: other
+errors or warnings came; ``changes results``: the losses differ; ``failed``: the job ended otherwise."""
+
+
+class JobTrial(Fact):
+    """One suggestion, tried on the whole job."""
+
+    kind: JobRemedyKind
+    """What was changed."""
+    title: str
+    """The suggestion."""
+    setting: Setting | None = None
+    """The torch setting; None for another kind."""
+    codes: tuple[str, ...]
+    """Codes of the findings that it is for."""
+    verdict: JobVerdict
+    """What it showed."""
+    status: int
+    """The job's exit status."""
+    reason: str | None = None
+    """Why it failed; None if it didn't."""
+    agree: bool | None = None
+    """Whether all ranks compiled the same; None if the job failed."""
+    gone: tuple[str, ...] = ()
+    """Codes of findings, of any kind, that no rank has any more."""
+    new: tuple[str, ...] = ()
+    """Codes of errors and warnings that the job didn't have."""
+    graphs: tuple[int, int] | None = None
+    """Graphs of a rank, the least and the most; None if the job failed."""
+    break_sites: tuple[int, int] | None = None
+    """Break sites of a rank, the least and the most; None if the job failed."""
+    compiles: tuple[int, int] | None = None
+    """Compiles of a rank, the least and the most; None if the job failed."""
+    step_us: float | None = None
+    """Microseconds of a step on the slowest rank; None if it made too few."""
+    step_us_around: tuple[float, float] | None = None
+    """The same of the untouched job, right before and right after; None if it made too few."""
+    loss_count: int = 0
+    """Losses that were compared: those of the first backward passes of each rank. 0 if two runs of the untouched job
+    don't agree, as without a seed."""
+    loss_difference: float | None = None
+    """The largest difference of two of them, relative to the larger; None if none were compared."""
+
+    @property
+    def notable(self) -> float:
+        """How many times faster or slower a step must be to say so: more than two runs of the untouched job differ."""
+        around = self.step_us_around
+        return _LEAST if around is None else max(_LEAST, max(around) / min(around))
+
+    @property
+    def speedup(self) -> tuple[float, float] | None:
+        """How many times faster a step is, compared with either run of the untouched job, the smaller factor first."""
+        if self.step_us is None or self.step_us_around is None:
+            return None
+        low, high = sorted(around / self.step_us for around in self.step_us_around)
+        return low, high
 
 
 class Job(Fact):

@@ -15,10 +15,10 @@ from graphdoctor.facts.job import (
     HangCandidate,
     Job,
     JobFinding,
+    JobTrial,
     Rank,
     Straggler,
 )
-from graphdoctor.facts.job_trials import JobTrial
 from graphdoctor.facts.wording import counted, duration, ranks_text
 from graphdoctor.views.actions import actions
 from graphdoctor.views.words import Tone, base_name, clusters, first_sentence

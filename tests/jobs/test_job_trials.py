@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.commands.work.job_trials import Ran, Remedy, judged, remedies_of
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.job import Job
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.steps import Steps
 from graphdoctor.rules.diagnosis.suggestions import compile_argument
+from graphdoctor.studies.ranks.trials import Ran, Remedy, judged, remedies_of
 from tests.job_reports import compiled, found, job, rank
 
 SETTING = Setting(name="torch._dynamo.config.optimize_ddp", value=False)

@@ -18,7 +18,6 @@ import pytest
 
 from benchmarks.large_log import write_log
 from benchmarks.report_page import made_up
-from graphdoctor.commands.work.job import job_report
 from graphdoctor.executors.local import ALONE
 from graphdoctor.facts.expressions import expression, is_own_state
 from graphdoctor.facts.recording import Environment, Frame, Recording
@@ -26,6 +25,7 @@ from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosed import Needs, diagnose_recording
 from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.studies.ranks.job import job_report
 from graphdoctor.trace.breaks import exception_words, parse_break
 from graphdoctor.trace.causes import cause_of_reasons
 from graphdoctor.trace.guards.sets import guards_of

@@ -33,12 +33,7 @@ MISSING = "-"
 
 @dataclass(frozen=True)
 class Row:
-    """One compile on the ranks that have it.
-
-    Args:
-        key: What the ranks' compiles have in common.
-        found: The compile on each rank that has it.
-    """
+    """One compile, on each rank that has it."""
 
     key: Key
     found: Mapping[int, RankCompile]
@@ -93,12 +88,7 @@ def _merged(orders: Sequence[Sequence[Key]]) -> Iterator[Key]:
 
 
 def agreement_of(row: Row, ranks: Sequence[int]) -> CompileAgreement:
-    """One row of the matrix.
-
-    Args:
-        row: The compile.
-        ranks: All ranks.
-    """
+    """One compile on all ranks."""
     made = _made(row)
     groups: dict[Hashable, list[int]] = defaultdict(list)
     for rank in ranks:
@@ -196,12 +186,7 @@ def _aspects(row: Row, ranks: Sequence[int]) -> Iterator[Aspect]:
 
 
 def first_divergence(rows: Sequence[Row], agreement: Sequence[CompileAgreement]) -> Divergence | None:
-    """The first row on which ranks don't agree; None if they agree on all.
-
-    Args:
-        rows: All compiles.
-        agreement: What came of each.
-    """
+    """The first compile on which ranks don't agree; None if they agree on all."""
     for row, found in zip(rows, agreement, strict=True):
         if not found.agree:
             what = found.differs_in[0]

@@ -12,12 +12,7 @@ from graphdoctor.studies.ranks.agreement import Row
 
 
 def hang_candidates(rows: Sequence[Row], ranks: Sequence[RankReport]) -> tuple[HangCandidate, ...]:
-    """Places where ranks can wait for others forever, each kind at its first place.
-
-    Args:
-        rows: All compiles.
-        ranks: All ranks.
-    """
+    """Places where ranks can wait for others forever, each kind at its first place."""
     numbers = [report.rank for report in ranks]
     found = (_schedules(rows), _mismatches(rows), _orders(rows, ranks), _absences(rows, numbers), _stops(rows, ranks))
     return tuple(candidate for each in found if (candidate := next(each, None)) is not None)

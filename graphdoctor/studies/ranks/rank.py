@@ -1,34 +1,105 @@
-"""One rank by itself: its recording and diagnosis in, a ``RankReport`` out, small enough to be sent elsewhere."""
+"""One rank by itself: its files in, a ``RankReport`` out, small enough to be sent elsewhere."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from graphdoctor import __version__
+from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.diagnosis import Diagnosis, Location
 from graphdoctor.facts.job import RankCompile, RankReport
 from graphdoctor.facts.marks import CompileMark, LogSpan
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import Compile, Frame, Recording
 from graphdoctor.facts.stack import relative
+from graphdoctor.facts.wording import ranks_text
+from graphdoctor.trace.ranks import ranks_at
+
+if TYPE_CHECKING:
+    from graphdoctor.rules.diagnosis.selection import Selection
+    from graphdoctor.trace.ranks import RankFolder
+    from graphdoctor.trace.storage.places import Location as Place
 
 _NUMBER = re.compile(r"\d+")
+
+
+def check_one_rank(location: Place, *command: str) -> None:
+    """Refuse a recording of several ranks where ``command``, with its options, shows one.
+
+    Raises:
+        GraphDoctorError: It has several ranks.
+    """
+    ranks = ranks_at(location)
+    if len(ranks) > 1:
+        raise several_ranks(location, ranks, *command)
+
+
+def several_ranks(location: Place, ranks: tuple[RankFolder, ...], *command: str) -> GraphDoctorError:
+    """The error for a recording of several ranks where only one can be shown."""
+    name, *options = command
+    numbers = [found.rank for found in ranks]
+    again = shlex.join(["graphdoctor", name, str(location), "--rank", str(numbers[0]), *options])
+    return GraphDoctorError(
+        f"{location} has {ranks_text(numbers)}, and {' '.join(command)} shows one rank.", hint=f"Choose one: {again}"
+    )
+
+
+@dataclass(frozen=True)
+class RankPiece:
+    """The work for one rank: ``location`` is what errors call its recording, and paths below ``root`` are relative."""
+
+    files: RankFolder
+    root: Path
+    selection: Selection | None
+    location: Place
+
+
+def read_rank(piece: RankPiece) -> RankReport:
+    """Read and diagnose one rank; a pure function of its piece."""
+    from graphdoctor.rules.catalog import RULES
+    from graphdoctor.rules.diagnosis.diagnose import diagnose
+    from graphdoctor.trace.reader import other_version, read_folder
+    from graphdoctor.trace.sections import Wanted
+
+    folder = piece.files.folder
+    with other_version(piece.location):
+        recording = read_folder(folder, Wanted(marks=True))
+    diagnosis = diagnose(recording, RULES, root=piece.root, version=__version__, selection=piece.selection)
+    process = folder.processes[0].pid if folder.processes else None
+    return rank_report(recording, diagnosis, rank=piece.files.rank, process=process, root=piece.root)
+
+
+@dataclass(frozen=True)
+class TextPiece:
+    """The work of reading the texts of one compile of one rank."""
+
+    files: RankFolder
+    compile_id: str
+
+
+def read_texts(piece: TextPiece) -> tuple[str, str]:
+    """The printed graph and guards of one compile; a pure function of its piece."""
+    from graphdoctor.trace.reader import read_folder
+    from graphdoctor.trace.sections import Wanted
+
+    wanted = Wanted(marks=True, texts_of=frozenset({piece.compile_id.rpartition(":")[2]}))
+    span = read_folder(piece.files.folder, wanted).span
+    for mark in span.marks if span is not None else ():
+        if mark.compile_id == piece.compile_id:
+            return mark.graph_text or "", mark.guards_text or ""
+    return "", ""
 
 
 def rank_report(
     recording: Recording, diagnosis: Diagnosis, *, rank: int, process: int | None, root: Path
 ) -> RankReport:
-    """What other ranks can be compared with.
-
-    Args:
-        recording: The rank's, read with its marks.
-        diagnosis: What it means.
-        rank: The rank's number.
-        process: Its process id; None if unknown.
-        root: Paths below it are shown relative to it.
-    """
+    """What other ranks can be compared with, of a recording that was read with its marks."""
     span = recording.span or LogSpan()
     return RankReport(
         rank=rank,

@@ -18,12 +18,7 @@ seconds."""
 
 
 def skew_of(rows: Sequence[Row], ranks: Sequence[RankReport]) -> Skew:
-    """How unevenly ranks compile.
-
-    Args:
-        rows: All compiles.
-        ranks: All ranks.
-    """
+    """How unevenly ranks compile."""
     totals = [report.summary.compile_time_s for report in ranks]
     known = [total for total in totals if total is not None]
     job_s = job_seconds(rows)

@@ -9,17 +9,16 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from graphdoctor.facts.job_trials import JobRemedyKind, JobTrial, JobVerdict
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.executors.executor import Executor
+from graphdoctor.facts.job import Job, JobFinding, JobRemedyKind, JobTrial, JobVerdict
 from graphdoctor.facts.run import Setting
 from graphdoctor.probe.wire import RunChange
+from graphdoctor.studies.ranks.job import job_report
+from graphdoctor.trace.ranks import ranks_at
 from graphdoctor.trials.launch.child import interpreter
 from graphdoctor.trials.launch.script import Script, run_script
-
-if TYPE_CHECKING:
-    from graphdoctor.executors.executor import Executor
-    from graphdoctor.facts.job import Job, JobFinding
 
 UNTOUCHED = RunChange(settings=[], compile_inside_ddp=False)
 """The script as it is, whose steps are timed."""
@@ -36,14 +35,7 @@ _SERIOUS = ("error", "warning")
 
 @dataclass(frozen=True)
 class Remedy:
-    """Something to try.
-
-    Args:
-        kind: What it changes.
-        title: The suggestion.
-        codes: Codes of the findings that it is for.
-        setting: The torch setting; None for another kind.
-    """
+    """Something to try, for findings of these codes."""
 
     kind: JobRemedyKind
     title: str
@@ -60,13 +52,7 @@ class Remedy:
 
 @dataclass(frozen=True)
 class Ran:
-    """One more run of the script.
-
-    Args:
-        status: Its exit status.
-        job: What its ranks did; None if there is no report.
-        reason: Why it failed; None if it didn't.
-    """
+    """One more run of the script; ``job`` is None if there is no report, ``reason`` if it didn't fail."""
 
     status: int
     job: Job | None
@@ -122,14 +108,7 @@ def try_remedies(
 
 
 def judged(remedy: Remedy, ran: Ran, before: Job, after: Job) -> JobTrial:
-    """What one trial showed.
-
-    Args:
-        remedy: What was tried.
-        ran: The run with it.
-        before: The untouched script, run before it.
-        after: The untouched script, run after it.
-    """
+    """What one trial showed, between two runs of the untouched script."""
     trial = JobTrial(
         kind=remedy.kind,
         title=remedy.title,
@@ -238,9 +217,6 @@ def runner(
         timeout_s: Seconds until a run is stopped: ranks that disagree can wait for each other forever.
         executor: Reads the ranks.
     """
-    from graphdoctor.commands.work.job import job_report
-    from graphdoctor.errors import GraphDoctorError
-    from graphdoctor.trace.ranks import ranks_at
 
     def run_again(change: RunChange, name: str) -> Ran:
         folder = recording / _FOLDER / name

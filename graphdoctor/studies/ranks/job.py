@@ -1,0 +1,192 @@
+"""The report of a job: recordings of several ranks in, a ``Job`` out.
+
+Each rank is read and diagnosed by itself, on an executor, and all are put side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from graphdoctor import __version__
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.executors.executor import Done
+from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.job import Job, JobFinding, OfRank, Rank, RankReport
+from graphdoctor.facts.recording import CaptureGap, TargetInfo
+from graphdoctor.facts.run import ProbeExit
+from graphdoctor.facts.wording import ranks_text
+from graphdoctor.studies.ranks.agreement import Row, agreement_of, first_divergence, needs_texts, rows_of, with_texts
+from graphdoctor.studies.ranks.hangs import hang_candidates
+from graphdoctor.studies.ranks.rank import RankPiece, TextPiece, read_rank, read_texts
+from graphdoctor.studies.ranks.skew import skew_of, waits_of
+
+if TYPE_CHECKING:
+    from graphdoctor.executors.executor import Executor
+    from graphdoctor.facts.job import Divergence
+    from graphdoctor.rules.diagnosis.selection import Selection
+    from graphdoctor.trace.ranks import RankFolder
+    from graphdoctor.trace.storage.places import Location as Place
+
+_SEVERITY = ("error", "warning", "info")
+
+
+def job_report(
+    location: Place,
+    ranks: tuple[RankFolder, ...],
+    executor: Executor,
+    selection: Selection | None = None,
+    *,
+    root: Path | None = None,
+) -> Job:
+    """What the ranks of a recording did, side by side.
+
+    Args:
+        location: The recording.
+        ranks: What ``ranks_at`` gave: at least two.
+        executor: Reads them.
+        selection: Which findings to show; None for all.
+        root: As for ``RankPiece``; the working directory by default.
+
+    Raises:
+        GraphDoctorError: No rank could be read.
+    """
+    from graphdoctor.facts.stack import relative
+    from graphdoctor.rules.gd209_ranks_disagree import finding_of_job
+    from graphdoctor.trace.ranks import world_size
+
+    pieces = [RankPiece(files, root or Path.cwd(), selection, location) for files in ranks]
+    reports: list[RankReport] = []
+    gaps: dict[int, CaptureGap] = {}
+    for outcome in executor.run(read_rank, pieces):
+        if isinstance(outcome, Done):
+            reports.append(outcome.result)
+        else:
+            rank, reason = ranks[outcome.index].rank, outcome.failure.reason
+            message = f"Rank {rank} couldn't be read, so it is left out: {reason}."
+            gaps[rank] = CaptureGap(code="GD907", kind="rank_unread", message=message)
+    if not reports:
+        raise GraphDoctorError(f"No rank of {location} could be read: {gaps[min(gaps)].message}")
+    folder = ranks[0].folder
+    job = job_of(
+        reports,
+        target=TargetInfo.model_validate((folder.meta.get("target") or {}) | folder.events.fields("target")),
+        ended=ProbeExit.model_validate(folder.meta["exit"]) if folder.meta.get("exit") else ProbeExit(status=None),
+        world_size=world_size(folder),
+        unread=tuple(gaps),
+        gaps=tuple(gaps[rank] for rank in sorted(gaps)),
+        recording=relative(str(location), Path.cwd()),
+        version=__version__,
+    )
+    divergence = job.first_divergence
+    if divergence is None:
+        return job
+    found = finding_of_job(job)
+    is_shown = found is not None and (selection is None or selection.keeps(found))
+    findings = (found, *job.findings) if found is not None and is_shown else job.findings
+    told = _with_texts(job, divergence, ranks, executor)
+    return job.model_copy(update={"first_divergence": told, "findings": findings})
+
+
+def _with_texts(job: Job, divergence: Divergence, ranks: tuple[RankFolder, ...], executor: Executor) -> Divergence:
+    """A divergence with the lines that differ, for which the logs of one rank of each group are read again."""
+    if not needs_texts(divergence):
+        return divergence
+    place = (divergence.compile, divergence.function, divergence.resumes_at)
+    row = next(found for found in job.agreement if (found.compile, found.function, found.resumes_at) == place)
+    ids = {rank: group.compile_id for group in row.groups for rank in group.ranks}
+    files = {found.rank: found for found in ranks}
+    pieces = [TextPiece(files[value.ranks[0]], ids[value.ranks[0]] or "") for value in divergence.values]
+    found: dict[int, tuple[str, str]] = {}
+    for outcome in executor.run(read_texts, pieces):
+        if not isinstance(outcome, Done):
+            return divergence
+        found[outcome.index] = outcome.result
+    return with_texts(divergence, [found[index][divergence.what == "guards"] for index in range(len(pieces))])
+
+
+def job_of(
+    reports: Iterable[RankReport],
+    *,
+    target: TargetInfo,
+    ended: ProbeExit,
+    world_size: int | None,
+    unread: Sequence[int] = (),
+    gaps: Sequence[CaptureGap] = (),
+    recording: str | None = None,
+    version: str,
+) -> Job:
+    """What the ranks of a job did, side by side: at least one, in any order; for ``unread`` ones, ``gaps`` say why."""
+    ranks = sorted(reports, key=lambda report: report.rank)
+    numbers = [report.rank for report in ranks]
+    rows = rows_of(ranks)
+    agreement = tuple(agreement_of(row, numbers) for row in rows)
+    waits = waits_of(rows, numbers)
+    begin_s = min((report.first_s for report in ranks if report.first_s is not None), default=None)
+    return Job(
+        graphdoctor_version=version,
+        recording=recording,
+        target=target,
+        exit=ended,
+        environment=ranks[0].environment,
+        ranks=tuple(
+            Rank(
+                **{each.name: getattr(report, each.name) for each in fields(OfRank)},
+                compile_s=report.summary.compile_time_s,
+                waits_s=waits[report.rank],
+                last_record_s=None if begin_s is None or report.last_s is None else report.last_s - begin_s,
+                missed=_missed(report, rows),
+            )
+            for report in ranks
+        ),
+        absent=tuple(sorted(set(range(world_size or max(numbers) + 1)) - {*numbers, *unread})),
+        unread=tuple(sorted(unread)),
+        agreement=agreement,
+        first_divergence=first_divergence(rows, agreement),
+        skew=skew_of(rows, ranks),
+        hangs=hang_candidates(rows, ranks),
+        findings=tuple(_findings(ranks)),
+        hidden_findings=max(report.summary.hidden_findings for report in ranks),
+        gaps=(*gaps, *_gaps(ranks)),
+    )
+
+
+def _missed(report: RankReport, rows: Sequence[Row]) -> int:
+    if report.last_s is None:
+        return 0
+    lacking = (row for row in rows if report.rank not in row.found)
+    return sum(any((found.mark.began_s or 0.0) > report.last_s for found in row.found.values()) for row in lacking)
+
+
+def _findings(ranks: Sequence[RankReport]) -> list[JobFinding]:
+    """Findings of all ranks, each once, in the order of the first rank that has each."""
+    found: dict[str, list[tuple[int, Finding]]] = {}
+    for report in ranks:
+        for finding in report.findings:
+            found.setdefault(finding.fingerprint, []).append((report.rank, finding))
+    merged = [_merged(each) for each in found.values()]
+    return sorted(merged, key=lambda finding: _SEVERITY.index(finding.severity))
+
+
+def _merged(found: Sequence[tuple[int, Finding]]) -> JobFinding:
+    counts = [finding.count for _, finding in found]
+    return JobFinding(
+        **vars(found[0][1]) | {"count": min(counts)}, ranks=tuple(rank for rank, _ in found), most=max(counts)
+    )
+
+
+def _gaps(ranks: Sequence[RankReport]) -> Iterable[CaptureGap]:
+    """Each gap once, with the ranks that have it where not all do."""
+    found: dict[tuple[str, str], list[tuple[int, CaptureGap]]] = {}
+    for report in ranks:
+        for gap in report.gaps:
+            found.setdefault((gap.code, gap.message), []).append((report.rank, gap))
+    for each in found.values():
+        gap = each[0][1]
+        if len(each) == len(ranks):
+            yield gap
+        else:
+            which = ranks_text([rank for rank, _ in each])
+            yield gap.model_copy(update={"message": f"{which[0].upper()}{which[1:]}: {gap.message}"})
