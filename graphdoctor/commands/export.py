@@ -17,7 +17,7 @@ from graphdoctor.commands.options import (
     with_options,
 )
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.views.formats import EXPORT
+from graphdoctor.studies.documents import EXPORT
 
 
 @with_options(

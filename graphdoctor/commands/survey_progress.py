@@ -233,7 +233,7 @@ def _clock(seconds: float) -> str:
 
 
 def _line(text: str, style: str = "") -> RenderableType:
-    from graphdoctor.views.cards import clean
+    from graphdoctor.views.terminal_lines import clean
 
     line = clean(text, style)
     line.no_wrap, line.overflow = True, "ellipsis"

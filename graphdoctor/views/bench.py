@@ -10,8 +10,18 @@ from rich.text import Text
 
 from graphdoctor.facts.bench import EAGER
 from graphdoctor.views import bench_words as words
-from graphdoctor.views.cards import Code, Prose, clean, labeled_rows, write_report
-from graphdoctor.views.figures import CELL_TONES, ONE_LINE, Figure, Folded, grid
+from graphdoctor.views.terminal_lines import (
+    CELL_TONES,
+    ONE_LINE,
+    Code,
+    Folded,
+    Prose,
+    cell_figure,
+    clean,
+    grid,
+    labeled_rows,
+    write_report,
+)
 from graphdoctor.views.words import place_text, worth_trying
 
 if TYPE_CHECKING:
@@ -20,7 +30,7 @@ if TYPE_CHECKING:
 
     from graphdoctor.facts.bench import BenchReport, SweepPoint, Variant
     from graphdoctor.facts.diagnosis import Finding
-    from graphdoctor.views.words import Tone
+    from graphdoctor.views.parts import Tone
 
 _TONES: dict[Tone, str] = {"good": "bold green", "warning": "bold yellow", "bad": "bold red"}
 
@@ -74,7 +84,7 @@ def _table(shown: words.Table, *, best: str | None, width: int) -> Table:
         table.add_column(Folded(Text(heading)))
     for variant, cells in shown.rows:
         style = "bold green" if variant.name == best and best != EAGER else "bold"
-        table.add_row(_name(variant, style), *(Figure(cell, is_wide=width >= ONE_LINE) for cell in cells))
+        table.add_row(_name(variant, style), *(cell_figure(cell, is_wide=width >= ONE_LINE) for cell in cells))
     return table
 
 
@@ -94,7 +104,7 @@ def _sweep_table(points: Sequence[SweepPoint], name: str, *, width: int) -> Tabl
     for point in points:
         found = {variant.name: variant for variant in point.variants}
         cells = [words.size_cell(found.get(one)) for one in named]
-        table.add_row(f"{point.size:,}", *(Figure(cell, is_wide=width >= ONE_LINE) for cell in cells))
+        table.add_row(f"{point.size:,}", *(cell_figure(cell, is_wide=width >= ONE_LINE) for cell in cells))
     return table
 
 

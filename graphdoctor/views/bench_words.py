@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from graphdoctor.facts.kernels import CacheUse, CudaGraphSkip, KernelShare
     from graphdoctor.facts.profile import ProfileReport
     from graphdoctor.facts.trials import ResultError
-    from graphdoctor.views.words import Tone
+    from graphdoctor.views.parts import Tone
 
 _REASON = 300
 """Characters of a reason that is shortened."""

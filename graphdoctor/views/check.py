@@ -9,7 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from graphdoctor.facts.wording import counted, times
-from graphdoctor.views.cards import clean, finding_card, labeled_rows, write
+from graphdoctor.views.cards import finding_card
+from graphdoctor.views.terminal_lines import clean, labeled_rows, write
 from graphdoctor.views.words import (
     baseline_notes,
     budget_text,

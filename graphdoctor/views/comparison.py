@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from graphdoctor.facts.wording import counted
-from graphdoctor.views.cards import clean, finding_card, labeled_rows, write
+from graphdoctor.views.cards import finding_card
+from graphdoctor.views.terminal_lines import clean, labeled_rows, write
 from graphdoctor.views.words import changed_text, clusters, compared_rows, comparison_verdict, moved_place, side_parts
 
 if TYPE_CHECKING:

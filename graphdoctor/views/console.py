@@ -13,27 +13,13 @@ from rich.text import Text
 
 from graphdoctor.facts.wording import counted
 from graphdoctor.views.actions import Action, actions, code_line, mends_text, saves_text
-from graphdoctor.views.cards import (
-    Code,
-    Prose,
-    Trimmed,
-    clean,
-    clean_lines,
-    closing,
-    finding_card,
-    labeled_rows,
-    partial,
-    short_card,
-    title_line,
-    unknown_rows,
-    write,
-    write_report,
-)
+from graphdoctor.views.cards import closing, finding_card, partial, short_card, title_line, unknown_rows
 from graphdoctor.views.fixes import ending, treatment_sections
 from graphdoctor.views.log_words import log_rows, unshown_text
 from graphdoctor.views.outcome import outcome
+from graphdoctor.views.parts import Tone
+from graphdoctor.views.terminal_lines import Code, Prose, Trimmed, clean, clean_lines, labeled_rows, write, write_report
 from graphdoctor.views.words import (
-    Tone,
     base_name,
     clusters,
     compile_calls_text,

@@ -12,7 +12,7 @@ from graphdoctor.facts.command import command_line
 from graphdoctor.facts.cure import AS_IT_WAS, CURED
 from graphdoctor.facts.wording import factor_text
 from graphdoctor.views.bench_words import interval_text, noise_text, seconds_text
-from graphdoctor.views.cards import Code, Command, Prose, clean, diff_text, labeled_rows, write
+from graphdoctor.views.terminal_lines import Code, Command, Prose, clean, diff_text, labeled_rows, write
 from graphdoctor.views.words import applied_snippets, changes, first_sentence
 
 if TYPE_CHECKING:

@@ -11,21 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from graphdoctor.facts.wording import kind_text
-from graphdoctor.views.cards import (
-    Code,
-    Command,
-    clean,
-    closing,
-    finding_card,
-    fix_text,
-    labeled_rows,
-    partial,
-    title_line,
-    unknown_rows,
-    verdict_label,
-    write,
-)
+from graphdoctor.views.cards import closing, finding_card, fix_text, partial, title_line, unknown_rows, verdict_label
 from graphdoctor.views.outcome import applied_fixes, distinct_fixes, outcome
+from graphdoctor.views.terminal_lines import Code, Command, clean, labeled_rows, write
 from graphdoctor.views.words import (
     applied_snippets,
     apply_command,

@@ -19,11 +19,11 @@ from graphdoctor.errors import GraphDoctorError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from graphdoctor.facts.base import Fact
     from graphdoctor.facts.bench import BenchReport
     from graphdoctor.facts.check import CheckReport
     from graphdoctor.facts.comparison import DiagnosisComparison
     from graphdoctor.facts.cure import CureReport
-    from graphdoctor.facts.export import ExportReport
     from graphdoctor.facts.job import Job
     from graphdoctor.facts.lint import LintReport
     from graphdoctor.facts.picture import Picture
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from graphdoctor.facts.survey import SurveyReport
     from graphdoctor.facts.survey_comparison import SurveyComparison
     from graphdoctor.rules.diagnosis.rule import Page
+    from graphdoctor.views.parts import View
 
 C = TypeVar("C")
 """What is rendered."""
@@ -168,6 +169,59 @@ class Document(Generic[C]):
             f"The ending of {path} isn't that of a format for {self.label}.",
             hint=f"Use {_either(self.endings)}, or choose the format by name.",
         )
+
+
+def document(
+    label: str,
+    view: Callable[[C, RenderOptions], View],
+    *more: Format[C] | ConsoleFormat[C] | BytesFormat[C],
+    facts: Callable[[C], Fact] | None = None,
+    needs_guards: bool = False,
+    needs_picture: bool = False,
+) -> Document[C]:
+    """A document that is a tree, so that it has every format that shows trees, and its facts as JSON.
+
+    Args:
+        label: What error messages call it, with its article.
+        view: Makes the tree; it is shown without the program's lines if its facts have none.
+        more: Formats of its own.
+        facts: What of the content is written as JSON; None for the whole.
+        needs_guards: The recording must be read with its guards.
+        needs_picture: A page needs the recording's picture.
+    """
+
+    def show(content: C, console: Console, options: RenderOptions) -> None:
+        from graphdoctor.views.terminal import write_view
+
+        write_view(view(content, options), console, is_verbose=options.is_verbose)
+
+    def markdown(content: C, options: RenderOptions) -> str:
+        from graphdoctor.views.markdown_text import render_view_markdown
+
+        return render_view_markdown(view(content, options))
+
+    def html(content: C, options: RenderOptions) -> str:
+        from graphdoctor.views.html.document import render_view_page
+        from graphdoctor.views.html.sourceless import without_source
+
+        shown = content if options.has_source else without_source(content)
+        return render_view_page(view(shown, options), has_source=options.has_source)
+
+    def json(content: C, _: RenderOptions) -> str:
+        from graphdoctor.views.json import json_text
+
+        return json_text(content if facts is None else facts(content))
+
+    return Document(
+        label,
+        (
+            ConsoleFormat("text", show, (".txt", ".text"), needs_guards=needs_guards),
+            Format("json", json, (".json",), needs_guards=needs_guards),
+            Format("html", html, (".html", ".htm"), needs_guards=needs_guards, needs_picture=needs_picture),
+            Format("markdown", markdown, (".md",), needs_guards=needs_guards),
+            *more,
+        ),
+    )
 
 
 def _either(names: Sequence[str]) -> str:
@@ -345,7 +399,6 @@ def _json(
     | LintReport
     | BenchReport
     | CureReport
-    | ExportReport
     | SurveyReport
     | SurveyComparison,
     _: RenderOptions,
@@ -512,32 +565,6 @@ PROFILE: Document[ProfileResult] = Document(
     ),
 )
 """``profile``."""
-
-
-# Whether torch.export takes a program.
-
-
-def _export(report: ExportReport, console: Console, options: RenderOptions) -> None:
-    from graphdoctor.views.export import render_export
-
-    render_export(report, console, is_verbose=options.is_verbose)
-
-
-def _export_markdown(report: ExportReport, _: RenderOptions) -> str:
-    from graphdoctor.views.export_markdown import render_export_markdown
-
-    return render_export_markdown(report)
-
-
-EXPORT: Document[ExportReport] = Document(
-    "an export",
-    (
-        ConsoleFormat("text", _export, (".txt", ".text")),
-        Format("json", _json, (".json",)),
-        Format("markdown", _export_markdown, (".md",)),
-    ),
-)
-"""``export``."""
 
 
 # Many targets, each compiled in several ways.

@@ -14,17 +14,9 @@ from rich.text import Text
 from graphdoctor.facts.guards import GuardNode, Guards, GuardSet
 from graphdoctor.facts.stack import PROGRAM_ORIGINS
 from graphdoctor.facts.wording import counted, percent
-from graphdoctor.views.cards import (
-    clean,
-    closing,
-    finding_card,
-    labeled_rows,
-    partial,
-    title_line,
-    unknown_rows,
-    write,
-)
+from graphdoctor.views.cards import closing, finding_card, partial, title_line, unknown_rows
 from graphdoctor.views.guard_parts import STATE, VARIES, Part, parts_of, walk
+from graphdoctor.views.terminal_lines import clean, labeled_rows, write
 from graphdoctor.views.words import base_name, clusters
 
 if TYPE_CHECKING:

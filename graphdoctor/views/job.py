@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from graphdoctor.facts.wording import counted, ranks_text
-from graphdoctor.views.cards import Command, Prose, clean, finding_card, labeled_rows, short_card, write
+from graphdoctor.views.cards import finding_card, short_card
 from graphdoctor.views.job_matrix import Matrix, MatrixRow, cell_state, cell_text, matrix_of
 from graphdoctor.views.job_words import (
     absent_text,
@@ -33,7 +33,8 @@ from graphdoctor.views.job_words import (
     verdict,
 )
 from graphdoctor.views.log_words import unshown_in_job
-from graphdoctor.views.words import Tone
+from graphdoctor.views.parts import Tone
+from graphdoctor.views.terminal_lines import Command, Prose, clean, labeled_rows, write
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -21,7 +21,8 @@ from graphdoctor.facts.job import (
 )
 from graphdoctor.facts.wording import counted, duration, ranks_text
 from graphdoctor.views.actions import actions
-from graphdoctor.views.words import Tone, base_name, clusters, first_sentence
+from graphdoctor.views.parts import Tone
+from graphdoctor.views.words import base_name, clusters, first_sentence
 
 _MOST_GROUPS = 4
 """Groups of ranks whose values are shown."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from graphdoctor.facts.wording import counted
-from graphdoctor.views.cards import clean
+from graphdoctor.views.terminal_lines import clean
 
 if TYPE_CHECKING:
     from rich.console import Console

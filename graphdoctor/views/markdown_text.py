@@ -1,16 +1,28 @@
-"""Text from outside as GitHub's Markdown, shown as it is: no markup, no links, no mentions.
+"""A view, and text from outside, as GitHub's Markdown.
 
-Comes in: any text. Goes out: Markdown for one line of a paragraph, a list or a table; code
-blocks.
+Comes in: a ``View``, or any text. Goes out: Markdown in which text from outside is shown as it is: no markup, no links,
+no mentions.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
+from textwrap import indent
 
+from graphdoctor.facts.wording import counted
+from graphdoctor.views import parts
+from graphdoctor.views.parts import Block, Blocks, Inline, Part, Place, Span, View, blocks, plain_text, spans
 from graphdoctor.views.printable import printable, printable_lines
+
+MAX_CHARACTERS = 60_000
+"""GitHub rejects comments of more than 65,536; a workflow may add some text of its own."""
+MOST_OF_A_TEXT = 2000
+"""Characters of one line of text."""
+_ROOM_FOR_CUT = 300
+"""Characters reserved to report what was cut, in a part and at the end."""
+_LEFT_OUT = "left out to keep the comment short enough."
 
 _ACTIVE = re.compile(r"[\\`*_\[\]~$!]")
 # GitHub turns names after @, numbers after # or GH-, and addresses into links, and :words: into pictures. Escapes don't
@@ -47,8 +59,13 @@ def code(text: str, limit: int = 200) -> str:
 
 def html_code(text: str, limit: int = 200) -> str:
     """Like ``code``, for places where Markdown isn't read, such as a ``<summary>``."""
+    return f"<code>{html_text(text, limit)}</code>"
+
+
+def html_text(text: str, limit: int = 200) -> str:
+    """Like ``plain``, for places where Markdown isn't read."""
     line = escape(one_line(text, limit), quote=False)
-    return f"<code>{_ACTIVE.sub(_entity, line).replace('|', '&#124;')}</code>"
+    return _ACTIVE.sub(_entity, line).replace("|", "&#124;")
 
 
 def fenced(text: str, language: str = "") -> Iterator[str]:
@@ -69,3 +86,187 @@ def _plain(line: str) -> str:
 
 def _entity(found: re.Match[str]) -> str:
     return f"&#{ord(found[0])};"
+
+
+def render_view_markdown(view: View) -> str:
+    """A view as GitHub's Markdown, of at most ``MAX_CHARACTERS``; a note says what was cut.
+
+    Returns:
+        Markdown with a newline at the end.
+    """
+    first, *rest = view.title
+    writer = _Writer()
+    writer.add("## graphdoctor\n\n" + " · ".join([code(first), *map(plain, rest)]))
+    writer.blocks(view.parts)
+    return writer.text()
+
+
+def inline(text: Inline) -> str:
+    """A line with its marks."""
+    return "".join(_marked(piece) for piece in spans(text)).strip()
+
+
+def _marked(piece: str | Span | Place) -> str:
+    if isinstance(piece, Place):
+        return code(piece.shown)
+    if isinstance(piece, str):
+        # What joins two pieces begins or ends with a space.
+        left = " " if piece[:1].isspace() else ""
+        right = " " if piece.strip() and piece[-1:].isspace() else ""
+        return f"{left}{sentence(piece, MOST_OF_A_TEXT)}{right}"
+    if piece.mark == "code":
+        return code(piece.text, MOST_OF_A_TEXT)
+    text = plain(piece.text, MOST_OF_A_TEXT)
+    return f"**{text}**" if text and (piece.mark == "strong" or piece.tone == "bad") else text
+
+
+class _Writer:
+    """Markdown as long as there is room for it."""
+
+    def __init__(self) -> None:
+        self._out: list[str] = []
+        self._room = MAX_CHARACTERS - _ROOM_FOR_CUT
+        self._left_out = 0
+        self._level = 2
+
+    def text(self) -> str:
+        """Everything that fit."""
+        if self._left_out:
+            self._out.append(f"_{counted(self._left_out, 'more line')}, {_LEFT_OUT}_")
+        return "\n\n".join(self._out) + "\n"
+
+    def add(self, text: str) -> bool:
+        """A paragraph or a block, if there is room."""
+        if len(text) + 2 > self._room:
+            self._left_out += text.count("\n") + 1
+            return False
+        self._room -= len(text) + 2
+        self._out.append(text)
+        return True
+
+    def blocks(self, body: Block | Blocks) -> None:
+        for part in blocks(body):
+            if part.show != "short":
+                self._part(part)
+
+    def _part(self, part: Part) -> None:
+        match part:
+            case parts.Section():
+                self._section(part)
+            case parts.Table(rows=rows) if rows:
+                self._table(part)
+            case parts.Rows():
+                self._items([_row(row) for row in part.rows if row.show != "short"], part.noun)
+            case _ if text := _block(part):
+                self.add(text)
+
+    def _section(self, section: parts.Section) -> None:
+        title = inline(section.title)
+        if section.show == "long":
+            opening, closing = f"<details><summary>{_html(section.title)}</summary>", "</details>"
+        else:
+            opening, closing = f"{'#' * (self._level + 1)} {title}", ""
+        before, room = len(self._out), self._room
+        self._room -= len(opening) + len(closing) + 4
+        self._out.append(opening)
+        self._level += 1
+        self.blocks(section.parts)
+        self._level -= 1
+        if len(self._out) == before + 1:
+            self._out.pop()
+            self._room = room
+        elif closing:
+            self._out.append(closing)
+
+    def _table(self, table: parts.Table) -> None:
+        head = "\n".join((_cells(column.heading for column in table.columns), _rules(table.columns)))
+        rows = [_cells(map(_cell, row)) for row in table.rows]
+        self._items(rows, table.noun, head)
+
+    def _items(self, items: Sequence[str], noun: str, head: str = "") -> None:
+        """Lines that belong together, as many as there is room for."""
+        room = self._room - len(head) - _ROOM_FOR_CUT
+        shown: list[str] = []
+        for item in items:
+            room -= len(item) + 1
+            if room < 0:
+                break
+            shown.append(item)
+        left = len(items) - len(shown)
+        if not shown:
+            self._left_out += left
+            return
+        self.add("\n".join([head, *shown] if head else shown))
+        if left:
+            self.add(f"_{counted(left, f'more {noun}')}, {_LEFT_OUT}_")
+
+
+def _cells(cells: Iterable[Inline]) -> str:
+    return f"| {' | '.join(inline(cell) for cell in cells)} |"
+
+
+def _cell(cell: parts.Cell) -> Inline:
+    text: Inline = Span(plain_text(cell.text), "strong") if cell.tone == "bad" else cell.text
+    return (text, " (", cell.detail, ")") if cell.detail else text
+
+
+def _rules(columns: Sequence[parts.Column]) -> str:
+    rules = ("---:" if number and column.is_number else "---" for number, column in enumerate(columns))
+    return f"| {' | '.join(rules)} |"
+
+
+def _row(row: parts.Row) -> str:
+    """A labeled row as an item of a list; what belongs to it is indented."""
+    label = row.label
+    mark = Span(label, "strong") if isinstance(label, str) and label else label
+    first, *rest = [text for part in blocks(row.body) if part.show != "short" and (text := _block(part))] or [""]
+    if first.startswith("```"):
+        first, rest = "", [first, *rest]
+    text = f"- {' '.join(filter(None, (inline(mark), first)))}"
+    for more in rest:
+        is_line = "\n" not in more and not more.startswith("- ")
+        text += ("  \n" if is_line else "\n\n" if more.startswith("```") else "\n") + indent(more, "  ")
+    return text
+
+
+def _block(part: Part) -> str:
+    """A part that is shown whole or not at all."""
+    match part:
+        case parts.Verdict(text):
+            return f"**{inline(text)}**"
+        case parts.Note(text):
+            return inline(text)
+        case parts.Code(text, language):
+            return "\n".join(fenced(text.rstrip(), "" if language == "text" else language))
+        case parts.Diff(text):
+            return "\n".join(fenced(text.rstrip(), "diff"))
+        case parts.Figures(figures):
+            shown = (f"{plain(one.label)} **{plain(one.value)}**{_noted(one.note)}" for one in figures)
+            return " · ".join(shown)
+        case parts.Card():
+            return _card(part)
+        case parts.Rows(rows):
+            return "\n".join(_row(row) for row in rows if row.show != "short")
+        case _:
+            return ""
+
+
+def _noted(note: str) -> str:
+    return f" ({plain(note)})" if note else ""
+
+
+def _card(card: parts.Card) -> str:
+    rows = [f"- **{plain(one.code)}** {sentence(one.message, MOST_OF_A_TEXT)}" for one in card.headings]
+    where = f"  {code(card.place.shown)} in {code(card.function)}"
+    body = [text for part in blocks(card.parts) if part.show != "short" and (text := _block(part))]
+    return "  \n".join([*rows, where]) + "".join("\n" + indent(text, "  ") for text in body)
+
+
+def _html(text: Inline) -> str:
+    """A line for a ``<summary>``, in which Markdown isn't read."""
+    out = ""
+    for piece in spans(text):
+        shown = plain_text(piece)
+        made = html_code(shown) if isinstance(piece, Span) and piece.mark == "code" else html_text(shown)
+        out += f"{' ' if shown[:1].isspace() else ''}{made}{' ' if shown[-1:].isspace() else ''}"
+    return out.strip()

@@ -16,8 +16,8 @@ from graphdoctor.facts.wording import counted
 from graphdoctor.views import bench_words
 from graphdoctor.views import profile_words as words
 from graphdoctor.views.bench_words import time_text
-from graphdoctor.views.cards import Code, Prose, clean, labeled_rows, write
 from graphdoctor.views.printable import printable
+from graphdoctor.views.terminal_lines import Code, Prose, clean, labeled_rows, write
 from graphdoctor.views.words import place_text, worth_trying
 from graphdoctor.views.wrapping import cut
 

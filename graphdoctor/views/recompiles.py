@@ -12,18 +12,8 @@ from rich.text import Text
 
 from graphdoctor.facts.stack import PROGRAM_ORIGINS
 from graphdoctor.facts.wording import counted, duration
-from graphdoctor.views.cards import (
-    Code,
-    Prose,
-    clean,
-    closing,
-    finding_card,
-    labeled_rows,
-    partial,
-    title_line,
-    unknown_rows,
-    write,
-)
+from graphdoctor.views.cards import closing, finding_card, partial, title_line, unknown_rows
+from graphdoctor.views.terminal_lines import Code, Prose, clean, labeled_rows, write
 from graphdoctor.views.words import base_name, clusters, step
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from graphdoctor.facts.links import rule_url
-from graphdoctor.views.cards import Code, Prose, Trimmed
 from graphdoctor.views.json import json_text
+from graphdoctor.views.terminal_lines import Code, Prose, Trimmed
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.wording import counted
-from graphdoctor.views.cards import Prose, clean, clean_lines, write
+from graphdoctor.views.terminal_lines import Prose, clean, clean_lines, write
 from graphdoctor.views.words import base_name, inputs_text
 from graphdoctor.views.wrapping import cut
 

@@ -11,9 +11,17 @@ from rich.text import Text
 
 from graphdoctor.facts.wording import shortened
 from graphdoctor.views import survey_words as words
-from graphdoctor.views.cards import Prose, clean, labeled_rows, write_report
-from graphdoctor.views.figures import CELL_TONES, ONE_LINE, Figure, grid
 from graphdoctor.views.survey_failures import Failure, failures
+from graphdoctor.views.terminal_lines import (
+    CELL_TONES,
+    ONE_LINE,
+    Prose,
+    cell_figure,
+    clean,
+    grid,
+    labeled_rows,
+    write_report,
+)
 from graphdoctor.views.wrapping import cut, longest_name, prose_breaks
 
 if TYPE_CHECKING:
@@ -21,8 +29,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from graphdoctor.facts.survey import SharedCause, SurveyReport, SurveyRow
+    from graphdoctor.views.parts import Tone
     from graphdoctor.views.survey_words import RowColumn
-    from graphdoctor.views.words import Tone
 
 _TONES: dict[Tone, str] = {"good": "bold green", "warning": "bold yellow", "bad": "bold red"}
 _SEVERITIES = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
@@ -118,7 +126,7 @@ def _table(shown: words.Grid, width: int, most: int) -> Table:
     for heading in headings:
         table.add_column(Prose(heading), justify="right", no_wrap=True)
     for name, cells in rows:
-        table.add_row(Prose(clean(name, "bold")), *(Figure(cell, is_wide=width >= ONE_LINE) for cell in cells))
+        table.add_row(Prose(clean(name, "bold")), *(cell_figure(cell, is_wide=width >= ONE_LINE) for cell in cells))
     return table
 
 
@@ -139,7 +147,7 @@ def _widest(shown: words.Grid, width: int) -> list[int]:
     """Cells of the widest figure of each column."""
     is_wide = width >= ONE_LINE
     columns = zip(*(cells for _, cells in shown.rows), strict=True)
-    lines = ([line for cell in column for line in Figure(cell, is_wide=is_wide).lines] for column in columns)
+    lines = ([line for cell in column for line in cell_figure(cell, is_wide=is_wide).lines] for column in columns)
     return [max(cell_len(line.plain) for line in column) for column in lines]
 
 

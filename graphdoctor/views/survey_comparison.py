@@ -11,16 +11,15 @@ from rich.text import Text
 
 from graphdoctor.facts.wording import counted, shortened
 from graphdoctor.views import survey_comparison_words as words
-from graphdoctor.views.cards import Prose, clean, labeled_rows, write
-from graphdoctor.views.figures import ONE_LINE, Figure, grid
 from graphdoctor.views.survey_words import cause_fix, cause_place, some_names
+from graphdoctor.views.terminal_lines import ONE_LINE, Prose, cell_figure, clean, grid, labeled_rows, write
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from graphdoctor.facts.survey import SharedCause, SurveyRow
     from graphdoctor.facts.survey_comparison import ComparedPiece, SurveyComparison, SurveySide, SurveyVerdict
-    from graphdoctor.views.words import Tone
+    from graphdoctor.views.parts import Tone
 
 _TONES: dict[Tone, str] = {"good": "bold green", "warning": "bold yellow", "bad": "bold red"}
 _SEVERITIES = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
@@ -89,7 +88,7 @@ def _variants(comparison: SurveyComparison, width: int) -> Iterator[RenderableTy
     for number, heading in enumerate(shown.headings):
         table.add_column(Prose(clean(heading)), justify="right" if number else "left")
     for name, cells in shown.rows:
-        table.add_row(Prose(clean(name, "bold")), *(Figure(cell, is_wide=width >= ONE_LINE) for cell in cells))
+        table.add_row(Prose(clean(name, "bold")), *(cell_figure(cell, is_wide=width >= ONE_LINE) for cell in cells))
     yield Text()
     yield table
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         SurveySide,
         SurveyVerdict,
     )
-    from graphdoctor.views.words import Tone
+    from graphdoctor.views.parts import Tone
 
 SINGLE = "Times of compiling, times of calls and peak memory are single measurements: noted, but never a regression."
 """What to know about what is noted."""

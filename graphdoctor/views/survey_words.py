@@ -28,8 +28,8 @@ if TYPE_CHECKING:
         SurveyStatus,
         SurveyVariant,
     )
+    from graphdoctor.views.parts import Tone
     from graphdoctor.views.survey_failures import Failure
-    from graphdoctor.views.words import Tone
 
 STATUS_TEXTS: dict[SurveyStatus, str] = {
     "ok": "ok",

@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from graphdoctor.facts.wording import counted
-from graphdoctor.views.cards import clean, partial, title_line, unknown_rows, write
+from graphdoctor.views.cards import partial, title_line, unknown_rows
+from graphdoctor.views.terminal_lines import clean, write
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from graphdoctor.facts.command import command_line
 from graphdoctor.facts.expressions import expression
@@ -27,19 +27,21 @@ from graphdoctor.facts.wording import (
     times,
     without_middle,
 )
+from graphdoctor.views.parts import Note, Row, Rows, Section, Span, Tone
 
 if TYPE_CHECKING:
+    from graphdoctor.facts.bench import BenchReport
     from graphdoctor.facts.check import BaselineRun, Budget, CheckReport, TargetCheck, UnusedIgnore, WorseFinding
     from graphdoctor.facts.comparison import CountPair, DiagnosisComparison, Numbers, SameFinding, Side, TimePair
     from graphdoctor.facts.coverage import Coverage
+    from graphdoctor.facts.cure import CureReport
     from graphdoctor.facts.ddp import DdpSplit
     from graphdoctor.facts.diagnosis import Cost, Diagnosis, Finding, Fix, GraphReport, Steadiness, Summary
+    from graphdoctor.facts.export import ExportReport
     from graphdoctor.facts.fixes import Measures, PairedTime, SnippetPlace, Treatment
+    from graphdoctor.facts.profile import ProfileReport
     from graphdoctor.facts.recompiles import GuardChange
     from graphdoctor.facts.recording import BreakEffect, CaptureGap, CompileCall, GraphInput, TargetInfo
-
-Tone = Literal["good", "warning", "bad"]
-"""Whether a sentence is good news."""
 
 UNKNOWN = "unknown"
 """What stands in place of a number."""
@@ -94,6 +96,25 @@ def title_parts(diagnosis: Diagnosis) -> list[str]:
         if arguments.get(name) not in (None, False)
     ]
     return [*parts, *changes(target), *_regions(target)]
+
+
+def run_title(report: BenchReport | CureReport | ExportReport | ProfileReport) -> tuple[str, ...]:
+    """What a study ran, and where."""
+    torch = report.environment.torch if report.environment else UNKNOWN
+    device = report.environment.device_name if report.environment else None
+    return (report.target.text or "a program", f"torch {torch}", device or "CPU", *changes(report.target))
+
+
+def unknown_section(gaps: Sequence[CaptureGap]) -> Section:
+    """What torch or the recording couldn't tell."""
+    rows = tuple(Row(gap.code, Note(gap.message, "dim")) for gap in gaps)
+    return Section("Unknown", (Rows(rows, "gap"),))
+
+
+def read_more(codes: Iterable[str]) -> Iterator[Note]:
+    """Where the first of the rules is explained."""
+    if found := sorted(set(codes)):
+        yield Note(("Read more: ", Span(f"graphdoctor rule {found[0]}", "code")), "dim")
 
 
 def changes(target: TargetInfo) -> Iterator[str]:

@@ -13,6 +13,7 @@ from graphdoctor.commands.commands import NAMES
 from graphdoctor.commands.options import RUN_OPTIONS, run_spec
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import RunSpec
+from graphdoctor.studies import documents
 from graphdoctor.views import formats
 from tests.conftest import RunCli, clean_environment
 
@@ -112,7 +113,7 @@ DOCUMENTS = {
     "lint": formats.LINT,
     "bench": formats.BENCH,
     "cure": formats.CURE,
-    "export": formats.EXPORT,
+    "export": documents.EXPORT,
     "survey": formats.SURVEY,
     "profile": formats.PROFILE,
     "rule": formats.RULES,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from graphdoctor.facts.export import ExportWay
 from graphdoctor.studies.export.verdict import answer, best_of
-from graphdoctor.views.export_markdown import render_export_markdown
-from graphdoctor.views.export_words import blocked_groups, cured_groups, dim_text, left_out_texts, to_paste
-from tests.export_reports import EDIT, blocked, dims, exported, made, refused
+from graphdoctor.studies.export.view import blocked_groups, cured_groups, dim_text, left_out_texts, to_paste
+from tests.export_reports import EDIT, dims, exported, made, refused
 
 
 def said(*ways: ExportWay) -> tuple[str | None, str]:
@@ -96,16 +95,6 @@ def test_what_a_program_leaves_out_is_said():
         "The program doesn't update `a`, `b`, `c`, `d` and 2 more: of what modules keep, it changes only buffers.",
         "One call doesn't show whether later results depend on that; --calls 2 does.",
     ]
-
-
-def test_markdown_has_the_answer_the_blockers_and_what_to_paste():
-    text = render_export_markdown(blocked())
-    assert text.startswith("## graphdoctor\n\n")
-    assert "- **GD102** `model.py:7` the branch depends on a tensor's value: `y.sum() > 0`" in text
-    assert "### With this, strict=True works\n\n```diff\n" in text
-    assert "- `x.shape[0]` dynamic, 2 to 4 (exported with 3; run with 4)\n" in text
-    assert f"```python\n{dims().line}\n```" in text
-    assert "<summary>torch.compile also breaks at 1 line</summary>" in text
 
 
 def test_sizes_are_described_as_torch_left_them():

@@ -21,6 +21,7 @@ from graphdoctor.fixes.lint import lint_files
 from graphdoctor.rules.catalog import ALL_RULES, RULES
 from graphdoctor.rules.diagnosis.comparison import compare
 from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.studies import documents
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.views import formats
 from graphdoctor.views.formats import BytesFormat, ConsoleFormat, Document, Format, RenderOptions
@@ -35,7 +36,9 @@ from tests.survey_reports import report as survey_report
 
 RECORDING = Path(__file__).parents[1] / "recordings" / "2.13.0" / "break_in_try"
 OPTIONS = RenderOptions(root=Path("/project"), is_verbose=True)
-DOCUMENTS: dict[str, Document[Any]] = {name: found for name, found in vars(formats).items() if type(found) is Document}
+DOCUMENTS: dict[str, Document[Any]] = {
+    name: found for room in (formats, documents) for name, found in vars(room).items() if type(found) is Document
+}
 EVERY_FORMAT = [
     pytest.param(document, each, id=f"{name.lower()}-{each.name}")
     for name, document in DOCUMENTS.items()

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
-from graphdoctor.views import bench_words, export_words, words
+from graphdoctor.views import bench_words, words
 from graphdoctor.views.cure import render_cure
 from tests.bench_reports import mobilenet
 from tests.cure_reports import cured
@@ -31,7 +31,7 @@ def changed(report: Any) -> Any:
         (words.title_parts, diagnose(recording(), RULES, root=Path("/project"), version="0")),
         (bench_words.title_parts, mobilenet()),
         (bench_words.title_parts, profiled()),
-        (export_words.title_parts, exported()),
+        (lambda report: list(words.run_title(report)), exported()),
     ],
 )
 def test_a_dtype_and_a_batch_size_are_in_the_title(title_parts: Any, report: Any) -> None:

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from graphdoctor.views.cards import Code, Command, Prose, labeled_rows, write
+from graphdoctor.views.terminal_lines import Code, Command, Prose, labeled_rows, write
 from graphdoctor.views.wrapping import code_lines, prose_breaks
 
 STATEMENTS = """\

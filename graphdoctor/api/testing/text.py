@@ -9,7 +9,8 @@ from rich.text import Text
 
 from graphdoctor.facts.wording import counted
 from graphdoctor.rules.gate.expectations import Broken
-from graphdoctor.views.cards import clean, finding_card, write
+from graphdoctor.views.cards import finding_card
+from graphdoctor.views.terminal_lines import clean, write
 from graphdoctor.views.words import clusters
 
 _MAX_CARDS = 4

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -21,11 +22,52 @@ from graphdoctor.facts import wording
 from graphdoctor.views import words
 from graphdoctor.views.actions import worths
 from graphdoctor.views.edits import diff_rows
+from graphdoctor.views.html.packed import packed
 from graphdoctor.views.html.terms import explained
 from graphdoctor.views.outcome import outcome
+from graphdoctor.views.parts import Blocks, Card, Drawing, Section, View, blocks, plain_text, spans, statements
 from graphdoctor.views.printable import printable_lines
 
 _ASSETS = files("graphdoctor.views.html") / "assets"
+
+
+def render_view_page(view: View, *, has_source: bool = True) -> str:
+    """A view as a page.
+
+    Args:
+        view: The view.
+        has_source: Whether its facts have the program's lines; otherwise the page says that they were left out.
+    """
+    drawings = list(_drawings(view.parts))
+    shown = [part for part in blocks(view.parts) if not isinstance(part, Section) or _has_parts(part.parts)]
+    first = next((number for number, part in enumerate(shown) if isinstance(part, Section)), len(shown))
+    context = {
+        "view": view,
+        "links": view.links,
+        "has_source": has_source,
+        "opening": tuple(shown[:first]),
+        "rest": [part for part in shown[first:] if part.show != "short"],
+    }
+    return write_document(
+        "view.html.j2",
+        context,
+        blobs={name: packed(blob) for part in drawings for name, blob in part.blobs.items()},
+        scripts=list(dict.fromkeys(script for part in drawings for script in part.scripts)),
+        styles=list(dict.fromkeys(style for part in drawings for style in part.styles)),
+    )
+
+
+def _drawings(body: Blocks) -> Iterator[Drawing]:
+    for part in body:
+        if isinstance(part, Drawing):
+            yield part
+        elif isinstance(part, (Section, Card)):
+            yield from _drawings(part.parts)
+
+
+def _has_parts(body: Blocks) -> bool:
+    """Whether anything would be shown."""
+    return any(True for _ in statements(body)) or any(True for _ in _drawings(body))
 
 
 def write_document(
@@ -90,6 +132,11 @@ def _environment() -> Environment:
         "diff_rows": diff_rows,
         "ticks": _ticks,
         "explained": explained,
+        "spans": spans,
+        "blocks": blocks,
+        "kind": lambda part: type(part).__name__,
+        "anchor": _anchor,
+        "drawn": _drawn,
     }
     environment.globals |= {
         "applied_snippets": words.applied_snippets,
@@ -105,6 +152,14 @@ def _environment() -> Environment:
         "watching_text": words.watching_text,
     }
     return environment
+
+
+def _drawn(drawing: Drawing) -> Markup:
+    return Markup(_environment().get_template(drawing.template).render(drawing.facts))
+
+
+def _anchor(section: Section) -> str:
+    return re.sub(r"\W+", "-", section.short or plain_text(section.title)).strip("-").lower()
 
 
 def _printable(value: object) -> object:

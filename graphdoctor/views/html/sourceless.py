@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from typing import TypeVar, get_args
 
 from graphdoctor.facts.base import Fact, field_types
 from graphdoctor.facts.diagnosis import Fix
 
-_Model = TypeVar("_Model", bound=Fact)
+_Model = TypeVar("_Model")
+_Fact = TypeVar("_Fact", bound=Fact)
 
 _OF_PROGRAM = frozenset({"text", "diff", "statement", "traceback"})
 """Fields that hold the program's own lines, in any model."""
@@ -28,8 +30,16 @@ def without_source(model: _Model) -> _Model:
     Names of files, functions and values stay.
 
     Args:
-        model: A diagnosis, its picture, or a comparison.
+        model: A fact, or a result that holds facts.
     """
+    if isinstance(model, Fact):
+        return _of_fact(model)
+    # A result holds facts.
+    kept = {field.name: getattr(model, field.name) for field in fields(model)}  # type: ignore[arg-type]
+    return type(model)(**{name: without_source(value) if value else value for name, value in kept.items()})
+
+
+def _of_fact(model: _Fact) -> _Fact:
     changed: dict[str, object] = {}
     for name, kind in field_types(type(model)).items():
         value = getattr(model, name)
@@ -50,7 +60,7 @@ def _without(name: str, value: object) -> object:
         kept = _without_quoted_lines(value)
         return _QUOTED.sub(_name_alone, kept) if name in _SENTENCES else kept
     if isinstance(value, Fact):
-        return without_source(value)
+        return _of_fact(value)
     if isinstance(value, tuple) and any(isinstance(item, (Fact, str)) for item in value):
         return tuple(_without(name, item) for item in value)
     return value

@@ -21,7 +21,7 @@ from graphdoctor.views.survey_failures import failures
 if TYPE_CHECKING:
     from graphdoctor.facts.survey import SharedCause, SurveyReport, SurveyRow
     from graphdoctor.views.html.survey_rows import TableRow
-    from graphdoctor.views.words import Tone
+    from graphdoctor.views.parts import Tone
 
 _MAX_NAMES = 8
 """Names that are shown without unfolding."""

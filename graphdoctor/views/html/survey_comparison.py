@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         SurveySide,
         SurveyVerdict,
     )
-    from graphdoctor.views.words import Tone
+    from graphdoctor.views.parts import Tone
 
 _IN_FULL: tuple[SurveyVerdict, ...] = ("unknown", "failing", "worse", "flaky", "fixed", "better")
 _MAX_WHOLE = 60

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from graphdoctor.facts.wording import counted, duration, times
-from graphdoctor.views.words import UNKNOWN, Tone, measured_rows, measured_speed
+from graphdoctor.views.parts import Tone
+from graphdoctor.views.words import UNKNOWN, measured_rows, measured_speed
 
 if TYPE_CHECKING:
     from graphdoctor.facts.diagnosis import Summary

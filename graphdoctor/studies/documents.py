@@ -1,0 +1,21 @@
+"""The documents of the studies. What shows one is imported when it is used, so importing this module is cheap."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from graphdoctor.views.formats import Document, RenderOptions, document
+
+if TYPE_CHECKING:
+    from graphdoctor.facts.export import ExportReport
+    from graphdoctor.views.parts import View
+
+
+def _export(report: ExportReport, _: RenderOptions) -> View:
+    from graphdoctor.studies.export.view import export_view
+
+    return export_view(report)
+
+
+EXPORT: Document[ExportReport] = document("an export", _export)
+"""``export``."""

@@ -1,0 +1,201 @@
+"""Findings as cards: what was found, where, torch's words, what it caused, what was tried.
+
+Comes in: findings. Goes out: parts of a view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from graphdoctor.facts.fixes import WORKING
+from graphdoctor.facts.stack import PROGRAM_ORIGINS
+from graphdoctor.facts.wording import counted
+from graphdoctor.views.parts import (
+    Block,
+    Card,
+    Code,
+    Diff,
+    Heading,
+    Inline,
+    Note,
+    Part,
+    Place,
+    Row,
+    Rows,
+    Show,
+    Source,
+    Span,
+    joined,
+)
+from graphdoctor.views.words import (
+    base_name,
+    bucket_texts,
+    caused_text,
+    cost_text,
+    first_sentence,
+    place_text,
+    snippet_place,
+)
+
+if TYPE_CHECKING:
+    from graphdoctor.facts.diagnosis import Finding, Fix, Location
+    from graphdoctor.facts.fixes import TriedFix, Verdict
+    from graphdoctor.facts.stack import StackEntry
+
+_MAX_COMPILE_IDS = 6
+_MAX_TRIED = 4
+_MAX_OTHERS = 3
+_LABELS: dict[Verdict, str] = {"changes results": "changes", "makes it worse": "worse", "not tried": "untried"}
+
+
+def card_of(cluster: Sequence[Finding], *, has_path: bool = True, others: Sequence[Finding] = ()) -> Card:
+    """A card.
+
+    Args:
+        cluster: Findings that ``clusters`` grouped.
+        has_path: Show the whole call path, and the calls in which it recompiled, in the short form too; otherwise the
+            user's own line.
+        others: More findings that the same suggestion is for, named in a line each.
+    """
+    first = cluster[0]
+    where = first.location
+    rows = [*_torch_rows(cluster), *_effects(cluster), *_way(cluster, has_path=has_path)]
+    rows += [Row("cost", text) for finding in cluster if finding.cost and (text := cost_text(finding.cost))][:1]
+    rows += [*_fix_rows(cluster), *_other_rows(others)]
+    return Card(
+        tuple(
+            Heading(one.code, one.message, one.severity, f"finding-{one.fingerprint}" if one.fingerprint else None)
+            for one in cluster
+        ),
+        Place(where.file, where.line, where.shown_file, where.column),
+        where.function,
+        where.package,
+        (*_source(where), Rows(tuple(rows))),
+    )
+
+
+def _source(where: Location) -> Iterator[Part]:
+    if where.text is None:
+        return
+    start = -1 if where.column is None else where.column - 1 - (where.indent or 0)
+    # An expression of several lines is marked to the end of its first.
+    end = where.end_column - 1 - (where.indent or 0) if where.end_column else len(where.text)
+    yield Source(where.line, where.text, *((start, end) if 0 <= start < end else ()))
+
+
+def _torch_rows(cluster: Sequence[Finding]) -> Iterator[Row]:
+    first = cluster[0]
+    if first.torch_reason:
+        said = first_sentence(first.torch_reason)
+        is_known = not first.reasons
+        if said == first.torch_reason:
+            body: tuple[Block, ...] = (Span(said),)
+        else:
+            body = (Note(Span(said), show="short"), Code(first.torch_reason, "text", show="long"))
+        yield Row(first.torch_id or "torch", body, show="long" if is_known else "always")
+    is_hint_hidden = any(finding.fixes for finding in cluster)
+    for number, hint in enumerate(first.hints):
+        yield Row("hint", Code(hint, "text"), show="long" if number or is_hint_hidden else "always")
+
+
+def _effects(cluster: Sequence[Finding]) -> Iterator[Row]:
+    first = cluster[0]
+    if first.break_effects or first.compile_ids:
+        caused = caused_text(first)
+        shown = first.compile_ids[:_MAX_COMPILE_IDS]
+        more = len(first.compile_ids) - len(shown)
+        ids = " ".join(shown) + (f" and {more} more" if more else "")
+        listed = f"  [{ids}]" if caused and ids else ids
+        yield Row("caused" if first.break_effects else "seen in", Note((caused, Span(listed, tone="dim"))))
+    for finding in cluster:
+        if finding.ddp_split is not None:
+            yield from (Row("part", text) for text in bucket_texts(finding.ddp_split))
+
+
+def _way(cluster: Sequence[Finding], *, has_path: bool) -> Iterator[Row]:
+    """How a finding was reached, and the other lines that have to do with it."""
+    first = cluster[0]
+    long: Show = "always" if has_path else "long"
+    if (path := _call_path(first)) is not None:
+        yield Row("path", Note(path), show=long)
+    own = [entry for entry in first.user_stack if entry.origin == "user"]
+    if not has_path and first.location.origin != "user" and own:
+        function = own[-1].qualname or own[-1].function
+        called = (_entry_place(own[-1]), Span(f"  in {function}", tone="dim"))
+        yield Row("called at", Note(called), show="short" if path is not None else "always")
+    # A recompile's are the calls that it happened in.
+    for finding in cluster:
+        for found in finding.related:
+            note = Span(f"  {found.note}", tone="dim") if found.note else ""
+            place = Place(found.file, found.line, found.shown_file)
+            yield Row("see also", Note((place, note)), show="always" if first.break_effects else long)
+
+
+def _call_path(finding: Finding) -> Inline | None:
+    """The call path through the user's and packages' code; torch's own lines are only counted."""
+    if len([entry for entry in finding.user_stack if entry.origin in PROGRAM_ORIGINS]) < 2:
+        return None
+    steps: list[Inline] = []
+    for is_torch, group in groupby(finding.user_stack, lambda entry: entry.origin in ("torch", "stdlib")):
+        if not is_torch:
+            steps += [(Span(entry.qualname or entry.function), " ", _entry_place(entry)) for entry in group]
+    folded = sum(entry.origin in ("torch", "stdlib") for entry in finding.user_stack)
+    hidden = f"  ({counted(folded, 'line')} of torch and Python hidden)" if folded else ""
+    return (joined(steps, " → "), Span(hidden, tone="dim"))
+
+
+def _entry_place(entry: StackEntry) -> Place:
+    return Place(entry.file, entry.line, base_name(entry.file))
+
+
+def _other_rows(others: Sequence[Finding]) -> Iterator[Row]:
+    """More findings that the same suggestion is for."""
+    for number, finding in enumerate(others[:_MAX_OTHERS]):
+        where = finding.location
+        place = Place(where.file, where.line, base_name(where.file))
+        text = (finding.code, " ", place, Span(f" in {where.function}", tone="dim"))
+        yield Row("also for" if number == 0 else "", Note(text))
+    if len(others) > _MAX_OTHERS:
+        yield Row("", Note(f"and {counted(len(others) - _MAX_OTHERS, 'more finding')}", "dim"))
+
+
+def _fix_rows(cluster: Sequence[Finding]) -> Iterator[Row]:
+    """Suggestions: those tried with their verdicts, then the others; a few of each in the short form."""
+    fixes = list(dict.fromkeys(fix for finding in cluster for fix in finding.fixes))
+    tried = [fix for fix in fixes if fix.verdict != "not tried" or fix.diff]
+    rest = [fix for fix in fixes if fix not in tried]
+    is_fixed = any(fix.verdict in WORKING for fix in tried)
+    is_gone = not is_fixed and all(finding.is_mended for finding in cluster)
+    if is_gone:
+        yield Row("gone", Note("with the verified fixes of other findings", "good"))
+    most = 0 if is_gone else _MAX_TRIED
+    most_rest = 0 if is_gone or is_fixed or len(tried) > _MAX_TRIED else max(2 - len(tried), 0)
+    for number, fix in enumerate(tried):
+        yield Row(verdict_label(fix.verdict), fix_parts(fix), show="always" if number < most else "long")
+    for number, fix in enumerate(rest):
+        label = "try" if number == 0 and not tried else "or"
+        yield Row(label, fix_parts(fix), show="always" if number < most_rest else "long")
+
+
+def verdict_label(verdict: Verdict) -> str:
+    """A verdict as a row's label."""
+    return _LABELS.get(verdict, verdict)
+
+
+def fix_parts(fix: Fix | TriedFix) -> tuple[Block, ...]:
+    """A suggestion with the reason for its verdict, and its edit, or its snippet and where that goes."""
+    found: list[Block] = [Note(fix.title, "good" if fix.verdict in WORKING or fix.verdict == "not tried" else None)]
+    if fix.verdict == "changes results":
+        found.append(Note(f"results differ: {fix.reason}", "bad"))
+    elif fix.reason:
+        found.append(Note(fix.reason, "dim"))
+    show: Show = "always" if fix.verdict in WORKING or fix.verdict in ("not tried", "unproven") else "long"
+    if fix.diff:
+        found.append(Diff(fix.diff, show=show))
+    elif fix.snippet:
+        if (place := snippet_place(fix)) is not None:
+            found.append(Note(f"{place_text(place)}:", "dim", show=show))
+        found.append(Code(fix.snippet, show=show))
+    return tuple(found)

@@ -1,0 +1,387 @@
+"""A report as a tree of a few parts. Each backend (terminal, Markdown, HTML) shows all of them; no part knows of one.
+
+A document has one function that makes its ``View`` from facts, and words each statement there, once::
+
+    def export_view(report: ExportReport) -> View:
+        rows = [Row(Span(flag(way), "code"), way_text(way)) for way in report.ways]
+        return View(("model.py:Net", "torch 2.13"), "export", (
+            Verdict(report.text, "good"),
+            Note("The target was wrapped in a module.", "dim"),
+            Section("Ways", (Rows(tuple(rows)),)),
+            Section("Inputs", (Rows(inputs),), show="long"),
+        ))
+
+Text: a ``str`` is a sentence of graphdoctor's, in which ``code`` may stand between backticks; a ``Span`` is shown
+letter by letter, such as a name from outside; a tuple of both is one line. Nothing is escaped here: backends make text
+safe to show. Where parts are listed, a ``str`` or a ``Span`` stands for a ``Note`` of it.
+
+``show`` says how much has to be asked for: a terminal shows ``long`` parts with ``-v`` and ``short`` ones without it.
+Markdown and HTML show what is ``long`` too, a section folded, and never what is ``short``. So a statement that has two
+forms is two parts, and every statement but a short form is in all outputs, which ``statements`` lists for a test.
+Imports the standard library only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Tone = Literal["good", "warning", "bad", "dim"]
+"""Whether something is good news; ``dim`` is of less weight."""
+
+Mark = Literal["code", "strong"]
+Show = Literal["always", "long", "short"]
+
+
+@dataclass(frozen=True)
+class Span:
+    """Text that is shown letter by letter.
+
+    Args:
+        text: One line.
+        mark: How it is set apart.
+        tone: Its color.
+        link: An anchor in the page, after ``#``, or an address.
+    """
+
+    text: str
+    mark: Mark | None = None
+    tone: Tone | None = None
+    link: str | None = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of a file; a page that shows the line links it.
+
+    Args:
+        file: As the facts have it.
+        line: From 1.
+        text: The file as it is shown; None for ``file``.
+        column: From 1.
+    """
+
+    file: str
+    line: int
+    text: str | None = None
+    column: int | None = None
+
+    @property
+    def shown(self) -> str:
+        """``file:line``, with the column if it is known."""
+        column = "" if self.column is None else f":{self.column}"
+        return f"{self.file if self.text is None else self.text}:{self.line}{column}"
+
+
+Inline = str | Span | Place | tuple["Inline", ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """What every part has."""
+
+    show: Show = "always"
+
+
+Block = str | Span | Place | Part
+"""A part, or a line of text that stands for a note."""
+
+Blocks = tuple[Block, ...]
+
+
+@dataclass(frozen=True)
+class Verdict(Part):
+    """The answer. A terminal repeats it at the end of a long report."""
+
+    text: Inline
+    tone: Tone | None = None
+
+
+@dataclass(frozen=True)
+class Note(Part):
+    """A paragraph."""
+
+    text: Inline
+    tone: Tone | None = None
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A key figure.
+
+    Args:
+        label: What it is.
+        value: The number with its unit, or ``unknown``.
+        note: A detail about it.
+        tone: Whether it is good.
+        link: The anchor of the section with the details.
+    """
+
+    label: str
+    value: str
+    note: str = ""
+    tone: Tone | None = None
+    link: str | None = None
+
+
+@dataclass(frozen=True)
+class Figures(Part):
+    """Key figures, side by side."""
+
+    figures: tuple[Figure, ...]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Args:
+        heading: Its name.
+        is_number: Aligned at the right, and sorted by value.
+        meaning: What it says, for a reader who asks.
+    """
+
+    heading: Inline
+    is_number: bool = True
+    meaning: str = ""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table.
+
+    Args:
+        text: The figure.
+        detail: What belongs to it, such as its interval.
+        tone: Whether it is good.
+        value: What rows are sorted by; None for the text.
+    """
+
+    text: Inline
+    detail: Inline = ""
+    tone: Tone | None = None
+    value: float | None = None
+
+
+@dataclass(frozen=True)
+class Table(Part):
+    """Rows of cells; the first cell names the row.
+
+    Args:
+        columns: One for each cell.
+        rows: The rows.
+        noun: What a row is, for how many are left out.
+        most: Rows that a terminal shows without ``-v``; None for all.
+        label: What the table shows, for a screen reader.
+    """
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    noun: str = "row"
+    most: int | None = None
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Row(Part):
+    """A labeled row. A row without a label belongs to the one before it."""
+
+    label: Inline
+    body: Block | Blocks
+
+
+@dataclass(frozen=True)
+class Rows(Part):
+    """Labeled rows.
+
+    Args:
+        rows: The rows.
+        noun: What a row is, for how many are left out.
+        most: Rows that a terminal shows without ``-v``; None for all.
+    """
+
+    rows: tuple[Row, ...]
+    noun: str = "row"
+    most: int | None = None
+
+
+@dataclass(frozen=True)
+class Source(Part):
+    """A line of the program, with an expression marked.
+
+    Args:
+        number: The line's number.
+        text: The line.
+        start: Where the expression starts in the text; None if nothing is marked.
+        end: Where it ends.
+    """
+
+    number: int
+    text: str
+    start: int | None = None
+    end: int = 0
+
+
+@dataclass(frozen=True)
+class Heading:
+    """What a card is about.
+
+    Args:
+        code: The rule.
+        message: One sentence.
+        severity: How bad it is.
+        anchor: Its anchor in the page; None if nothing links to it.
+    """
+
+    code: str
+    message: str
+    severity: Literal["error", "warning", "info"]
+    anchor: str | None = None
+
+
+@dataclass(frozen=True)
+class Card(Part):
+    """Findings about one line: what they are, where, and what belongs to them.
+
+    Args:
+        headings: One for each finding.
+        place: Where it is.
+        function: In which function.
+        package: Whose file it is; None for the user's own.
+        parts: The line, and rows of what is known about it.
+    """
+
+    headings: tuple[Heading, ...]
+    place: Place
+    function: str
+    package: str | None = None
+    parts: Blocks = ()
+
+
+@dataclass(frozen=True)
+class Code(Part):
+    """Code to paste."""
+
+    text: str
+    language: Literal["python", "shell", "text"] = "python"
+
+
+@dataclass(frozen=True)
+class Diff(Part):
+    """A unified diff; a terminal shows its changed lines alone without ``-v``."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Section(Part):
+    """Parts under a heading; one without parts isn't shown.
+
+    Args:
+        title: The heading.
+        parts: What is below it.
+        short: Its name in the page's navigation, which its anchor is made of; None for the title.
+        count: How many things it lists, for the page's navigation.
+        tone: The heading's.
+    """
+
+    title: Inline
+    parts: Blocks
+    short: str | None = None
+    count: int | None = None
+    tone: Tone | None = None
+
+
+@dataclass(frozen=True)
+class Drawing(Part):
+    """What only a page can show; it makes no statement that isn't elsewhere in the tree.
+
+    Args:
+        template: The file that draws it, below ``html/templates``.
+        facts: The template's variables.
+        blobs: Data of its scripts, by name.
+        scripts: Its scripts, and ``styles`` its style sheets, below ``html/assets``.
+    """
+
+    template: str
+    facts: Mapping[str, Any]
+    blobs: Mapping[str, Any] = field(default_factory=dict)
+    scripts: tuple[str, ...] = ()
+    styles: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class View:
+    """A whole document.
+
+    Args:
+        title: What it is about, then details such as versions.
+        kind: What the document is, for the title of a page.
+        parts: The answer first.
+        version: The graphdoctor that wrote the facts.
+        links: Anchors of lines that the page shows, by file and line.
+    """
+
+    title: tuple[str, ...]
+    kind: str
+    parts: Blocks
+    version: str = ""
+    links: Mapping[tuple[str, int], str] = field(default_factory=dict)
+
+
+def blocks(body: Block | Blocks) -> Iterator[Part]:
+    """The parts of a row or a section, lines of text as notes."""
+    for block in body if isinstance(body, tuple) else (body,):
+        yield block if isinstance(block, Part) else Note(block)
+
+
+def spans(text: Inline) -> Iterator[str | Span | Place]:
+    """The pieces of a line."""
+    if isinstance(text, tuple):
+        for piece in text:
+            yield from spans(piece)
+    else:
+        yield text
+
+
+def plain_text(text: Inline) -> str:
+    """A line without its marks."""
+    return "".join(
+        piece if isinstance(piece, str) else piece.text if isinstance(piece, Span) else piece.shown
+        for piece in spans(text)
+    )
+
+
+def joined(pieces: tuple[Inline, ...] | list[Inline], between: str = ", ") -> Inline:
+    """Pieces as one line."""
+    return tuple(part for number, piece in enumerate(pieces) for part in ((between, piece) if number else (piece,)))
+
+
+def statements(parts: Blocks) -> Iterator[str]:
+    """Every text of a tree that has to be in all outputs: all but short forms, lines of the program and drawings."""
+    for part in blocks(parts):
+        match part:
+            case Part(show="short") | Source() | Drawing():
+                pass
+            case Verdict(text) | Note(text):
+                yield plain_text(text)
+            case Figures(figures):
+                yield from (text for one in figures for text in (one.label, one.value, one.note) if text)
+            case Table(columns, rows):
+                yield from (plain_text(column.heading) for column in columns)
+                yield from (plain_text(text) for row in rows for cell in row for text in (cell.text, cell.detail))
+            case Rows(rows):
+                for row in rows:
+                    if row.show != "short":
+                        yield plain_text(row.label)
+                        yield from statements(row.body if isinstance(row.body, tuple) else (row.body,))
+            case Card():
+                yield from (text for heading in part.headings for text in (heading.code, heading.message))
+                yield part.place.shown
+                yield from statements(part.parts)
+            case Code(text) | Diff(text):
+                yield from text.splitlines()
+            case Section(title, parts) if any(True for _ in statements(parts)):
+                yield plain_text(title)
+                yield from statements(parts)

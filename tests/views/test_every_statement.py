@@ -1,0 +1,76 @@
+"""Every statement of a document is in all of its outputs: terminal, Markdown and HTML.
+
+To add a document, add its view of a report that says much to ``VIEWS``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+
+import pytest
+
+from graphdoctor.studies.export.view import export_view
+from graphdoctor.views.html.document import render_view_page
+from graphdoctor.views.markdown_text import render_view_markdown
+from graphdoctor.views.parts import View, statements
+from tests.export_reports import blocked
+from tests.views.outputs import on_terminal
+
+VIEWS: dict[str, Callable[[], View]] = {
+    "export": lambda: export_view(blocked()),
+}
+
+
+class _Text(HTMLParser):
+    """The text of a page, without its scripts and styles."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.text = ""
+        self._is_hidden = False
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self._is_hidden = tag in ("script", "style")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._is_hidden = False
+
+    def handle_data(self, data: str) -> None:
+        self.text += "" if self._is_hidden else data
+
+
+def terminal(view: View) -> str:
+    return on_terminal(view, width=5000, is_verbose=True)
+
+
+def markdown(view: View) -> str:
+    text = re.sub(r"<details><summary>|</?code>", "", render_view_markdown(view))
+    return re.sub(r"\\([\\`*_\[\]~$!])", r"\1", text).replace("**", "").replace("&#8203;", "").replace("&#124;", "|")
+
+
+def html(view: View) -> str:
+    return _Text(render_view_page(view)).text
+
+
+def letters(text: str) -> str:
+    """Text without spaces, marks of code, and what Markdown and HTML escape."""
+    for escaped, letter in (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&")):
+        text = text.replace(escaped, letter)
+    return re.sub(r"[\s`]+", "", text)
+
+
+@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("backend", [terminal, markdown, html])
+def test_every_statement_is_in_every_output(backend: Callable[[View], str], name: str) -> None:
+    view = VIEWS[name]()
+    said = [text for text in (*view.title, *statements(view.parts)) if text.strip()]
+    shown = letters(backend(view))
+    assert len(said) > 10
+    missing = [text for text in said if letters(text) not in shown]
+    # A diff in two columns has no signs before its lines, and names a file once.
+    if backend is html:
+        missing = [text for text in missing if not text.startswith(("--- ", "+++ ", "@@ ", "-", "+", " "))]
+    assert missing == []
