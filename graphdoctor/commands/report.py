@@ -21,7 +21,8 @@ from graphdoctor.commands.options import (
     StagesOptions,
     with_options,
 )
-from graphdoctor.views.formats import DIAGNOSIS, JOB
+from graphdoctor.studies.documents import JOB
+from graphdoctor.views.formats import DIAGNOSIS
 
 if TYPE_CHECKING:
     from graphdoctor.commands.output import Output

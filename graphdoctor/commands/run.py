@@ -23,7 +23,8 @@ from graphdoctor.commands.options import (
 )
 from graphdoctor.commands.terminal import complain
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.views.formats import DIAGNOSIS, JOB
+from graphdoctor.studies.documents import JOB
+from graphdoctor.views.formats import DIAGNOSIS
 
 C = TypeVar("C")
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from graphdoctor.facts.check import CheckReport
     from graphdoctor.facts.comparison import DiagnosisComparison
     from graphdoctor.facts.cure import CureReport
-    from graphdoctor.facts.job import Job
     from graphdoctor.facts.lint import LintReport
     from graphdoctor.facts.picture import Picture
     from graphdoctor.facts.result import ProfileResult, Result
@@ -331,45 +330,6 @@ GUARDS: Document[Result] = _view(_guards, needs_guards=True)
 
 FIXES: Document[Result] = _view(_fixes, Format("markdown", _fixes_markdown, (".md",)))
 """The fixes tried and what they did: ``fix``."""
-
-
-# The ranks of a job side by side.
-
-
-def _job(job: Job, console: Console, options: RenderOptions) -> None:
-    from graphdoctor.views.job import render_job
-
-    render_job(job, console, is_verbose=options.is_verbose)
-
-
-def _job_json(job: Job, _: RenderOptions) -> str:
-    from graphdoctor.views.json import render_json
-
-    return render_json(job)
-
-
-def _job_html(job: Job, options: RenderOptions) -> str:
-    from graphdoctor.views.html.job import render_job_page
-
-    return render_job_page(job, has_source=options.has_source)
-
-
-def _job_markdown(job: Job, _: RenderOptions) -> str:
-    from graphdoctor.views.job_markdown import render_job_markdown
-
-    return render_job_markdown(job)
-
-
-JOB: Document[Job] = Document(
-    "a report of several ranks",
-    (
-        ConsoleFormat("text", _job, (".txt", ".text")),
-        Format("json", _job_json, (".json",)),
-        Format("html", _job_html, (".html", ".htm")),
-        Format("markdown", _job_markdown, (".md",)),
-    ),
-)
-"""What the ranks of a job did: ``report`` and ``run`` of several ranks."""
 
 
 # Two diagnoses side by side.

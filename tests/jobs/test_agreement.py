@@ -3,7 +3,7 @@ from itertools import permutations
 import pytest
 
 from graphdoctor.studies.ranks.agreement import with_texts
-from graphdoctor.views.job_words import verdict
+from graphdoctor.studies.ranks.view import verdict
 from tests.job_reports import compiled, job, rank
 from tests.job_reports import found as finding
 

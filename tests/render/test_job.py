@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from io import StringIO
 
 import pytest
-from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.job import Divergence, DivergentValue, HangCandidate, Job
 from graphdoctor.facts.recording import CaptureGap
-from graphdoctor.views.job import render_job
-from graphdoctor.views.job_markdown import render_job_markdown
-from graphdoctor.views.markdown import MAX_CHARACTERS
+from graphdoctor.studies.ranks.view import job_view
+from graphdoctor.views.markdown_text import MAX_CHARACTERS, render_view_markdown
 from tests.job_reports import compiled, found, job, rank, uneven
+from tests.views.outputs import on_terminal
 
 SCHEDULE = (
     "torch.ops._c10d_functional.all_reduce_.default",
@@ -60,10 +58,7 @@ JOBS = {"two": two, "eight": eight, "many": many, "scattered": scattered, "agree
 
 
 def shown(made: Job, width: int, *, is_verbose: bool = False) -> str:
-    console = Console(file=StringIO(), width=width, color_system=None)
-    render_job(made, console, is_verbose=is_verbose)
-    assert isinstance(console.file, StringIO)
-    return console.file.getvalue()
+    return on_terminal(job_view(made), width=width, is_verbose=is_verbose)
 
 
 @pytest.mark.parametrize("width", [80, 140])
@@ -76,16 +71,16 @@ def test_a_job_reads_well(snapshot: SnapshotAssertion, name: str, width: int) ->
 
 @pytest.mark.parametrize("name", ["two", "many", "agreed"])
 def test_a_job_reads_well_as_markdown(snapshot: SnapshotAssertion, name: str) -> None:
-    assert render_job_markdown(JOBS[name]()) == snapshot
+    assert render_view_markdown(job_view(JOBS[name]())) == snapshot
 
 
 @pytest.mark.slow
 def test_markdown_of_many_ranks_that_all_differ_is_short_enough_for_a_comment() -> None:
     made = job(*(rank(n, *(compiled(f"{c}/0", f"f{c}", graph=f"{n}") for c in range(2000))) for n in range(8)))
-    text = render_job_markdown(made)
+    text = render_view_markdown(job_view(made))
     assert len(text) <= MAX_CHARACTERS
     assert "left out" in text
-    assert "8 | sizes differ |" in text
+    assert "8 groups | sizes differ |" in text
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -97,7 +92,7 @@ def test_all_but_the_findings_is_on_the_first_screen(name: str) -> None:
 def test_everything_is_there_when_asked_for() -> None:
     text = shown(many(), 80, is_verbose=True)
     assert all(f"0/{n} " in text for n in range(1, 21))
-    assert all(f"\n{n:>4} " in text for n in range(64))
+    assert all(f"\n{n:<5}" in text for n in range(64))
     assert "-v shows" not in text
 
 

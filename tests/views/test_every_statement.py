@@ -12,14 +12,17 @@ from html.parser import HTMLParser
 import pytest
 
 from graphdoctor.studies.export.view import export_view
+from graphdoctor.studies.ranks.view import job_view
 from graphdoctor.views.html.document import render_view_page
 from graphdoctor.views.markdown_text import render_view_markdown
 from graphdoctor.views.parts import View, statements
 from tests.export_reports import blocked
+from tests.render.test_job import two
 from tests.views.outputs import on_terminal
 
 VIEWS: dict[str, Callable[[], View]] = {
     "export": lambda: export_view(blocked()),
+    "ranks": lambda: job_view(two()),
 }
 
 
