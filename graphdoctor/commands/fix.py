@@ -33,7 +33,7 @@ from graphdoctor.views.words import applied_snippets
 if TYPE_CHECKING:
     from graphdoctor.commands.work.kept import KeptFixes, OutdatedFixes
     from graphdoctor.facts.fixes import Treatment
-    from graphdoctor.fixes.treatment import TreatmentResult
+    from graphdoctor.fixes.search import SearchResult
     from graphdoctor.trials.launch.unchanged import ChangeKind
 
 
@@ -129,7 +129,7 @@ def fix(
         finish(recorded, result.diagnosis)
 
 
-def _write_patch(treated: TreatmentResult) -> None:
+def _write_patch(treated: SearchResult) -> None:
     """The edits byte for byte, whatever the files' encodings."""
     from graphdoctor.facts.stack import relative
     from graphdoctor.fixes.patch import unified_bytes
@@ -185,7 +185,7 @@ def _age(seconds: float) -> str:
     return f"{seconds / 86_400:.0f} days"
 
 
-def _write_edits(treated: TreatmentResult, written: OutputOptions, *, is_rest_shown: bool) -> None:
+def _write_edits(treated: SearchResult, written: OutputOptions, *, is_rest_shown: bool) -> None:
     from graphdoctor.fixes.writing import write
 
     write(treated.changes, force=written.force)
@@ -193,7 +193,7 @@ def _write_edits(treated: TreatmentResult, written: OutputOptions, *, is_rest_sh
         say(*_wrote(treated, is_rest_shown=is_rest_shown))
 
 
-def _wrote(treated: TreatmentResult, *, is_rest_shown: bool) -> Iterator[str]:
+def _wrote(treated: SearchResult, *, is_rest_shown: bool) -> Iterator[str]:
     """What was written, and what is left to do by hand, unless that has been shown."""
     yield from (f"Wrote {change.path}" for change in treated.changes)
     if not treated.changes:

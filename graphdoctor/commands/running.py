@@ -158,7 +158,7 @@ def tell_place(made: NewRecording) -> None:
 def _import_trials() -> None:
     # Only a head start, as for the report.
     with contextlib.suppress(Exception):
-        import graphdoctor.fixes.treatment  # noqa: F401
+        import graphdoctor.fixes.search  # noqa: F401
 
 
 def _import_report() -> None:

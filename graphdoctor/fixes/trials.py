@@ -8,17 +8,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from graphdoctor.facts.diagnosis import Finding, Location
-from graphdoctor.facts.fixes import PairedTime, SnippetPlace
+from graphdoctor.facts.fixes import Measures, PairedTime, SnippetPlace, Verdict
 from graphdoctor.facts.progress import TimedPrograms
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
+from graphdoctor.facts.trials import Comparison
 from graphdoctor.facts.wording import kind_text
+from graphdoctor.fixes.candidates import Candidate, with_fixes
 from graphdoctor.fixes.eta import Pace
-from graphdoctor.fixes.patch import FileChange, LineMap, merged
-from graphdoctor.fixes.proposals import Proposal
-from graphdoctor.fixes.scores import Score, score
-from graphdoctor.fixes.sites import SiteChange
-from graphdoctor.fixes.verdicts import Judgment, judge, lost
+from graphdoctor.fixes.patch import LineMap
+from graphdoctor.fixes.verdicts import Judgment, Score, SiteChange, judge, lost, score
+from graphdoctor.probe.wire import Judged
 from graphdoctor.trials.judge import Observed, Untouched, clause
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import EAGER, Replays, RoundingNames
@@ -51,18 +51,18 @@ class State:
 
     program: Program
     observed: Observed
-    applied: tuple[tuple[Proposal, Program], ...] = ()
+    applied: tuple[tuple[Candidate, Program], ...] = ()
     mended_count: int = 0
     is_outweighed: bool = False
 
     def joined(
-        self, proposals: Sequence[Proposal], observed: Observed, *, mended_count: int, is_outweighed: bool
+        self, fixes: Sequence[Candidate], observed: Observed, *, mended_count: int, is_outweighed: bool
     ) -> State:
         """This state with more fixes, and what the replay of that program showed."""
         return State(
-            with_proposals(self.program, proposals),
+            with_fixes(self.program, fixes),
             observed,
-            (*self.applied, *((proposal, self.program) for proposal in proposals)),
+            (*self.applied, *((fix, self.program) for fix in fixes)),
             self.mended_count + mended_count,
             self.is_outweighed or is_outweighed,
         )
@@ -75,7 +75,7 @@ class State:
     @property
     def drops_output(self) -> bool:
         """Whether one of its fixes makes the program print less on purpose."""
-        return any(proposal.drops_output for proposal, _ in self.applied)
+        return any(fix.drops_output for fix, _ in self.applied)
 
 
 @dataclass
@@ -229,7 +229,7 @@ class Trials:
 
     def run_each(
         self,
-        proposals: Sequence[Proposal],
+        fixes: Sequence[Candidate],
         state: State,
         label: str,
         on_done: Callable[[int, int, Observed], None] | None = None,
@@ -237,40 +237,40 @@ class Trials:
         """Run the program of a state with each of several fixes alone, in parallel.
 
         Args:
-            proposals: The fixes.
+            fixes: The fixes.
             state: The state.
             label: What the replays' names begin with.
             on_done: Called with the index of each fix as soon as its trial is over, the trial's number and what it
                 showed; from several threads.
         """
-        first = self.pace.plan_trials(len(proposals))
+        first = self.pace.plan_trials(len(fixes))
 
         def run(index: int) -> Observed:
-            proposal = proposals[index]
-            drops_output = proposal.drops_output or state.drops_output
-            program = with_proposals(state.program, (proposal,))
+            fix = fixes[index]
+            drops_output = fix.drops_output or state.drops_output
+            program = with_fixes(state.program, (fix,))
             with self.pace.trial():
                 observed = self._run(program, f"{label}-{index + 1}", drops_output=drops_output)
             if on_done is not None:
                 on_done(index, first + index, observed)
             return observed
 
-        return self.replays.in_parallel(run, range(len(proposals)), jobs=self.jobs)
+        return self.replays.in_parallel(run, range(len(fixes)), jobs=self.jobs)
 
     def run_together(
-        self, proposals: Sequence[Proposal], state: State, name: str, *, is_outweighed: bool
+        self, fixes: Sequence[Candidate], state: State, name: str, *, is_outweighed: bool
     ) -> Observed | None:
         """Run the program of a state with several fixes; None if they don't work together.
 
         Args:
-            proposals: The fixes.
+            fixes: The fixes.
             state: The state.
             name: The replay's name.
             is_outweighed: Whether one of the fixes makes the call faster although less of it is compiled.
         """
-        self.on_phase(f"trying {len(proposals)} verified fixes together")
-        drops_output = state.drops_output or any(proposal.drops_output for proposal in proposals)
-        observed = self._run(with_proposals(state.program, proposals), name, drops_output=drops_output)
+        self.on_phase(f"trying {len(fixes)} verified fixes together")
+        drops_output = state.drops_output or any(fix.drops_output for fix in fixes)
+        observed = self._run(with_fixes(state.program, fixes), name, drops_output=drops_output)
         if observed.recording.exit.reason != "finished":
             return None
         verdict, _ = self.reference.judge(observed.recording, drops_output=drops_output)
@@ -308,14 +308,14 @@ class Trials:
             decisive=self.reference.decisive,
         )
 
-    def judge(self, finding: Finding, proposal: Proposal, state: State, after: Observed) -> Judgment:
+    def judge(self, finding: Finding, fix: Candidate, state: State, after: Observed) -> Judgment:
         """Judge what a fix did to a finding of a state's program."""
-        edit = proposal.edit
+        edit = fix.edit
         sites = SiteChange.between(
             state.observed.diagnosis,
             after.diagnosis,
             maps={} if edit is None else {edit.path: LineMap(edit.before, edit.after)},
-            texts=self._texts(with_proposals(state.program, (proposal,))),
+            texts=self._texts(with_fixes(state.program, (fix,))),
             root=self.root,
         )
         return judge(
@@ -324,8 +324,8 @@ class Trials:
             after,
             self.reference,
             sites=sites,
-            contains=proposal.contains,
-            drops_output=proposal.drops_output or state.drops_output,
+            contains=fix.contains,
+            drops_output=fix.drops_output or state.drops_output,
         )
 
     def sites(self, untouched: State, state: State) -> SiteChange:
@@ -390,36 +390,116 @@ class Trials:
         return next((known for one, other, known in self._timed if (one, other) == (before, after)), None)
 
 
-def compatible(proposals: Sequence[Proposal]) -> list[Proposal]:
-    """The proposals for one program whose edits of a file don't overlap; of those that do, the first."""
-    left_out: list[Proposal] = []
-    for editing in _by_file(proposals):
-        _, chosen = _merged([edit for _, edit in editing])
-        left_out += [proposal for at, (proposal, _) in enumerate(editing) if at not in chosen]
-    return [proposal for proposal in proposals if not any(proposal is other for other in left_out)]
+@dataclass(frozen=True)
+class Check:
+    """What a program does under the user's backend.
+
+    Args:
+        verdict: ``verified``, ``changes results``, ``unproven`` or ``failed``.
+        reason: Why, as a clause; None if the verdict says it all.
+        compared: Its results compared with those without torch.compile; None if it failed.
+        measures: Its counts; None if it failed.
+    """
+
+    verdict: Verdict
+    reason: str | None
+    compared: Comparison | None = None
+    measures: Measures | None = None
 
 
-def with_proposals(program: Program, proposals: Sequence[Proposal]) -> Program:
-    """A program with fixes that were proposed for it; of edits that overlap, the first."""
-    content = dict(program.content)
-    for editing in _by_file(proposals):
-        edits = [edit for _, edit in editing]
-        content[edits[0].path] = edits[0].after if len(edits) == 1 else _merged(edits)[0]
-    change = program.change
-    for proposal in proposals:
-        change = change.joined(proposal.change)
-    return Program(content, change)
+class UserBackend:
+    """The user's backend in one treatment.
 
+    Args:
+        trials: Know which backend trials compile with.
+    """
 
-def _by_file(proposals: Sequence[Proposal]) -> list[list[tuple[Proposal, FileChange]]]:
-    """The proposals that edit source, each with its edit, grouped by file."""
-    found: dict[Path, list[tuple[Proposal, FileChange]]] = {}
-    for proposal in proposals:
-        if proposal.edit is not None:
-            found.setdefault(proposal.edit.path, []).append((proposal, proposal.edit))
-    return list(found.values())
+    def __init__(self, trials: Trials) -> None:
+        self._trials = trials
+        self._name = f"{UNTOUCHED}-{trials.backend}"
+        self._untouched: Recording | None = None
+        self._others: tuple[str, ...] = ()
+        self._known: list[tuple[Program, Check]] = []
 
+    @property
+    def name(self) -> str:
+        """The backend's name."""
+        return self._trials.backend
 
-def _merged(edits: Sequence[FileChange]) -> tuple[bytes, tuple[int, ...]]:
-    """Edits of one file merged into one text, and the indices of those that are in it."""
-    return merged(edits[0].before, [edit.after for edit in edits])
+    @property
+    def is_another(self) -> bool:
+        """Whether trials compile with another one."""
+        return self._trials.trial_backend != self.name
+
+    @property
+    def untouched_measures(self) -> Measures | None:
+        """The counts of the untouched program; None if it wasn't run there."""
+        return None if self._untouched is None else self._measures(self._untouched)
+
+    def known(self, program: Program) -> Check | None:
+        """What a program does there, if that was looked at."""
+        return next((check for other, check in self._known if other == program), None)
+
+    def check(self, program: Program, *, drops_output: bool) -> Check:
+        """Run a program there, and the untouched one if it hasn't been; if results differ, both once more.
+
+        Args:
+            program: The program.
+            drops_output: Whether it writes less on purpose.
+        """
+        known = self.known(program)
+        if known is not None:
+            return known
+        self._trials.on_phase(f"comparing under {self.name}")
+        if self._untouched is None:
+            self._untouched = self._replay(Program(), self._name)
+        name = f"{self.name}-{len(self._known) + 1}"
+        found = self._judged(self._replay(program, name), drops_output=drops_output)
+        if found.verdict in ("changes results", "unproven"):
+            self._settle()
+            again = self._replay(program, f"{name}{AGAIN}", earlier=name)
+            if again.exit.reason == "finished":
+                found = self._judged(again, drops_output=drops_output)
+        self._known.append((program, found))
+        return found
+
+    def _settle(self) -> None:
+        """Find out what rounding is, and run the untouched program there once more; once."""
+        self._trials.settle()
+        if not self._others:
+            again = f"{self._name}{AGAIN}"
+            self._others = (self._name, again)
+            self._untouched = self._replay(Program(), again, earlier=self._name)
+
+    def _replay(self, program: Program, name: str, *, earlier: str | None = None) -> Recording:
+        rounding = self._trials.rounding
+        if rounding is not None:
+            judged: Judged = "untouched" if program == Program() else "changed"
+            rounding = replace(rounding, others=(*rounding.others, *self._others), judged=judged)
+        return self._trials.replays.replay(
+            program,
+            name,
+            references={EAGER: EAGER, UNTOUCHED: self._name},
+            rounding=rounding,
+            earlier=earlier,
+            coverage=True,
+            backend=self.name,
+            is_counted=False,
+            decisive=() if self._untouched is None else self._trials.reference_beside(self._untouched).decisive,
+        )
+
+    def _judged(self, recording: Recording, *, drops_output: bool) -> Check:
+        untouched = self._untouched
+        if untouched is None or untouched.exit.reason != "finished":
+            message = clause(untouched.exit.message if untouched is not None else None)
+            return Check("unproven", f"the program fails there without fixes: {message}")
+        if recording.exit.reason != "finished":
+            return Check("failed", clause(recording.exit.message))
+        reference = self._trials.reference_beside(untouched)
+        verdict, reason = reference.judge(recording, drops_output=drops_output)
+        compared = recording.replay.compared.get("eager") if recording.replay else None
+        return Check(verdict, reason, compared, self._measures(recording))
+
+    def _measures(self, recording: Recording) -> Measures:
+        # Inductor may have found what it compiled before.
+        return self._trials.observe(recording).measures.model_copy(update={"compile_time_s": None})

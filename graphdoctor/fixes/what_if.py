@@ -10,20 +10,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from graphdoctor.facts.recording import Recording
-from graphdoctor.facts.trials import TrialResult, WhatIf
+from graphdoctor.facts.trials import Remedy, TrialResult, WhatIf
 from graphdoctor.facts.wording import counted
-from graphdoctor.fixes.remedies import Candidate, Candidates, candidates
+from graphdoctor.fixes.candidates import Candidate
+from graphdoctor.fixes.run_changes import RecompileFixes, Together, joined_change, recompile_fixes
 from graphdoctor.probe.wire import WHAT_IF_FILE
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trials.launch.request import Request
-from graphdoctor.trials.program import Program, RunChange
+from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import EAGER, Limits, Replays
 
 FOLDER = "what-if"
 _MAX_TRIALS = 12
 _MAX_NAMED = 3
 
-_Trial = tuple[Candidate, TrialResult]
+_Trial = tuple[Together, TrialResult]
 _Score = tuple[int, int]
 """Functions over the recompile limit, then compiles; lower is better."""
 
@@ -50,17 +51,17 @@ def what_if(
     Returns:
         The results, also written to the recording; None if nothing recompiled.
     """
-    found = candidates(read_recording(folder))
+    found = recompile_fixes(read_recording(folder))
     if found is None:
         return None
     combined, skipped = found.combined(_MAX_TRIALS)
     replays = Replays(request, folder / FOLDER, python=python, limits=Limits(timeout_s))
-    trials = [Candidate((), RunChange()), *combined]
+    trials: list[Together] = [(), *combined]
 
     def run(number: int) -> TrialResult:
         trial = trials[number]
         on_phase(f"trial {number + 1} of {len(trials)}: {_name(trial)}")
-        program, references = Program(change=trial.change), {EAGER: EAGER}
+        program, references = Program(change=joined_change(trial)), {EAGER: EAGER}
         return _result(trial, replays.replay(program, str(number), references=references, is_timed=True))
 
     with contextlib.closing(replays):
@@ -72,7 +73,7 @@ def what_if(
     return answer
 
 
-def _result(trial: Candidate, recording: Recording) -> TrialResult:
+def _result(trial: Together, recording: Recording) -> TrialResult:
     is_whole = recording.exit.reason == "finished"
     compiled = [compile_ for compile_ in recording.compiles if compile_.outcome == "compiled"]
     limits = {compile_.frame_id for compile_ in recording.compiles if compile_.outcome == "limit"}
@@ -81,9 +82,9 @@ def _result(trial: Candidate, recording: Recording) -> TrialResult:
     replay = recording.replay
     eager = replay.compared.get("eager") if replay else None
     worst = eager.results[0] if eager and eager.results else None
-    uncounted = replay.warm_up_frames_over_limit if replay and trial.change.warm_up else 0
+    uncounted = replay.warm_up_frames_over_limit if replay and joined_change(trial).warm_up else 0
     return TrialResult(
-        remedies=trial.remedies,
+        remedies=tuple(map(_described, trial)),
         compiles=len(compiled) if is_whole else None,
         frames_over_limit=len(limits) + uncounted if is_whole else None,
         compile_s=sum(times) if is_whole and (times or not recording.compiles) else None,
@@ -96,8 +97,19 @@ def _result(trial: Candidate, recording: Recording) -> TrialResult:
     )
 
 
-def _name(trial: Candidate) -> str:
-    return " with ".join(remedy.name for remedy in trial.remedies) or "unchanged"
+def _described(fix: Candidate) -> Remedy:
+    return Remedy(
+        name=fix.name,
+        title=fix.title,
+        snippet=fix.snippet,
+        kind="config" if fix.kind == "config" else "call",
+        addresses=fix.addresses,
+        keeps_results=fix.is_safe,
+    )
+
+
+def _name(trial: Together) -> str:
+    return " with ".join(fix.name for fix in trial) or "unchanged"
 
 
 def _rank(trial: _Trial) -> tuple[bool, bool, int, bool, int, int, float]:
@@ -105,19 +117,19 @@ def _rank(trial: _Trial) -> tuple[bool, bool, int, bool, int, int, float]:
 
     Warming up moves compiles to where they aren't counted, so it comes after remedies that save them.
     """
-    candidate, result = trial
+    fixes, result = trial
     return (
         result.compiles is None,
         result.outputs == "different",
         result.frames_over_limit or 0,
-        candidate.change.warm_up,
+        joined_change(fixes).warm_up,
         result.compiles or 0,
         len(result.remedies),
         result.calls_s or 0.0,
     )
 
 
-def _answer(trials: Sequence[_Trial], found: Candidates, skipped: int) -> WhatIf:
+def _answer(trials: Sequence[_Trial], found: RecompileFixes, skipped: int) -> WhatIf:
     ranked = sorted(trials, key=_rank)
     results = tuple(result for _, result in ranked)
     fewest = min((_score(result) for trial, result in ranked if _is_comparable(trial, result)), default=None)
@@ -160,9 +172,9 @@ def _is_for_one_cause(result: TrialResult) -> bool:
     return len(result.remedies) == 1 and bool(result.remedies[0].addresses)
 
 
-def _is_comparable(trial: Candidate, result: TrialResult) -> bool:
+def _is_comparable(trial: Together, result: TrialResult) -> bool:
     """It keeps results, and counts every compile: warming up doesn't."""
-    return result.compiles is not None and result.outputs != "different" and not trial.change.warm_up
+    return result.compiles is not None and result.outputs != "different" and not joined_change(trial).warm_up
 
 
 def _score(result: TrialResult) -> _Score:

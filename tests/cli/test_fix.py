@@ -264,9 +264,9 @@ def example_inputs():
 
 def test_dropping_a_read_that_cut_gradients_changes_results(tmp_path, monkeypatch):
     from graphdoctor.facts.spec import RunSpec, Timing
-    from graphdoctor.fixes import proposals
+    from graphdoctor.fixes import options
     from graphdoctor.fixes.recipes import drop_item, keep_tensor
-    from graphdoctor.fixes.treatment import TreatmentOptions, treat
+    from graphdoctor.fixes.search import SearchOptions, search
     from graphdoctor.rules.diagnosis.selection import Selection
     from graphdoctor.trace.reader import read_recording
     from graphdoctor.trials.launch.request import Request
@@ -277,11 +277,11 @@ def test_dropping_a_read_that_cut_gradients_changes_results(tmp_path, monkeypatc
     recording = tmp_path / ".graphdoctor" / (tmp_path / ".graphdoctor" / "last").read_text().strip()
     monkeypatch.chdir(tmp_path)
     # The product tries the one that keeps gradients first, and then never needs the other.
-    monkeypatch.setattr(proposals, "recipes_for", lambda _code: (drop_item, keep_tensor))
-    treatment = treat(
+    monkeypatch.setattr(options, "recipes_for", lambda _code: (drop_item, keep_tensor))
+    treatment = search(
         Request.of(RunSpec(target="model.py")), recording,
         read_recording(recording), python=probe_python(), root=tmp_path,
-        options=TreatmentOptions(Selection(), timing=Timing.none, jobs=2), on_phase=lambda _text: None,
+        options=SearchOptions(Selection(), timing=Timing.none, jobs=2), on_phase=lambda _text: None,
     ).treatment  # fmt: skip
     dropped, kept = treatment.tried
     assert (dropped.verdict, kept.verdict) == ("changes results", "verified")

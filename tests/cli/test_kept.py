@@ -9,7 +9,7 @@ import pytest
 from graphdoctor.commands.fix import _said_before
 from graphdoctor.commands.work.kept import KeptFixes, OutdatedFixes
 from graphdoctor.facts.fixes import Measures, Treatment
-from graphdoctor.fixes.treatment import TreatmentResult
+from graphdoctor.fixes.search import SearchResult
 from graphdoctor.trials.launch.unchanged import Change
 
 COUNTS = Measures(break_sites=1, skipped_frames=0, graphs=2, compiles=2, recompiles=0, frames_over_limit=0)
@@ -20,7 +20,7 @@ COUNTS = Measures(break_sites=1, skipped_frames=0, graphs=2, compiles=2, recompi
     [(0.2, "0 s"), (40.4, "40 s"), (119.0, "119 s"), (600.0, "10 min"), (9000.0, "2 h"), (260_000.0, "3 days")],
 )
 def test_what_is_taken_again_says_how_old_it_is(age_s: float, says: str) -> None:
-    result = TreatmentResult(Treatment(tried=(), before=COUNTS))
+    result = SearchResult(Treatment(tried=(), before=COUNTS))
     said = _said_before(KeptFixes(Path("/project/.graphdoctor/20261122-1-model"), age_s, result))
     assert said == f"Verified {says} ago, and nothing changed since: 20261122-1-model (--again tries anew)."
 

@@ -14,7 +14,9 @@ from graphdoctor.facts.kernels import CudaGraphFunction, CudaGraphs, CudaGraphSk
 from graphdoctor.facts.recording import GraphInput, Recording
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.fixes.proposals import FindingOptions, Proposal, Sources, options_for
+from graphdoctor.fixes.candidates import Candidate, Options
+from graphdoctor.fixes.options import Sources, options_for
+from graphdoctor.fixes.recipe import Edit, Recipe
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.rules.diagnosis.selection import Selection
@@ -41,12 +43,12 @@ def seen(facts: Recording, root: Path) -> Observed:
 
 def options(
     root: Path, *stack: StackEntry, facts: Recording | None = None, program: Program | None = None
-) -> list[FindingOptions]:
+) -> list[Options]:
     known = facts or recording(breaks=(record(*stack),))
     return options_for(seen(known, root), Sources(program or Program(), root, {}), Selection())
 
 
-def titles(found: Sequence[Proposal]) -> list[str]:
+def titles(found: Sequence[Candidate]) -> list[str]:
     return [proposal.title for proposal in found]
 
 
@@ -64,14 +66,14 @@ def third_party(**values: Any) -> StackEntry:
     return entry(14, **{**known, **values})
 
 
-def with_fixes(path: Path, *fixes: Fix) -> list[Proposal]:
+def with_fixes(path: Path, *fixes: Fix) -> list[Fix]:
     """The proposals of settings for a finding whose rule suggests some fixes."""
     found = seen(recording(breaks=(record(entry(LINE, file=str(path))),)), path.parent)
     [finding] = found.diagnosis.findings
     finding = finding.model_copy(update={"fixes": fixes})
     diagnosis = found.diagnosis.model_copy(update={"findings": (finding,)})
     [told] = options_for(replace(found, diagnosis=diagnosis), Sources(Program(), path.parent, {}), Selection())
-    return [proposal for proposal in told.proposals if proposal.kind == "config"]
+    return [proposal for proposal in told.fixes if proposal.kind == "config"]
 
 
 # Edits.
@@ -79,7 +81,7 @@ def with_fixes(path: Path, *fixes: Fix) -> list[Proposal]:
 
 def test_an_edit_is_of_the_file_as_the_program_has_it(model: Path) -> None:
     [found] = options(model.parent, entry(LINE, file=str(model)))
-    [first] = [proposal for proposal in found.proposals if proposal.edit is not None and proposal.drops_output]
+    [first] = [proposal for proposal in found.fixes if proposal.edit is not None and proposal.drops_output]
     assert first.is_safe
     assert first.drops_output
     assert first.targets == (found.finding.fingerprint,)
@@ -88,7 +90,7 @@ def test_an_edit_is_of_the_file_as_the_program_has_it(model: Path) -> None:
     assert b"is_compiling" in first.edit.after
     edited = Program({model: b"# one line more\n" + TEXT.encode()})
     [found] = options(model.parent, entry(LINE + 1, file=str(model)), program=edited)
-    [edit] = [proposal.edit for proposal in found.proposals if proposal.edit is not None and proposal.drops_output]
+    [edit] = [proposal.edit for proposal in found.fixes if proposal.edit is not None and proposal.drops_output]
     assert edit.before == edited.content[model]
     assert edit.after.startswith(b"# one line more\n")
 
@@ -101,13 +103,13 @@ def test_the_untouched_bytes_of_a_file_are_kept_from_the_first_reading(model: Pa
     again = options_for(seen(facts, model.parent), Sources(Program(), model.parent, originals), Selection())
     assert originals == {model: TEXT.encode()}
     assert again == found
-    assert any(proposal.edit is not None for proposal in again[0].proposals)
+    assert any(proposal.edit is not None for proposal in again[0].fixes)
 
 
 def test_a_file_that_changed_since_the_run_is_left_alone(model: Path) -> None:
     model.write_text(TEXT.replace('print("x")', "pass"))
     [found] = options(model.parent, entry(LINE, file=str(model)))
-    assert not [proposal for proposal in found.proposals if proposal.kind == "code"]
+    assert not [proposal for proposal in found.fixes if proposal.kind == "code"]
     assert found.declined == ("model.py changed since the run",)
 
 
@@ -118,7 +120,7 @@ def test_lines_end_where_python_says(model: Path, character: str, ending: str) -
     model.write_bytes(text.replace("\n", ending).encode())
     [found] = options(model.parent, entry(LINE + 1, file=str(model)))
     assert "model.py changed since the run" not in found.declined
-    [edit] = [proposal.edit for proposal in found.proposals if proposal.edit is not None and proposal.drops_output]
+    [edit] = [proposal.edit for proposal in found.fixes if proposal.edit is not None and proposal.drops_output]
     assert b"is_compiling" in edit.after
 
 
@@ -137,18 +139,14 @@ def test_a_file_without_readable_source_is_left_alone(
     if content is not None:
         (tmp_path / name).write_bytes(content)
     [found] = options(tmp_path, entry(LINE, file=str(tmp_path / name) if name != "<string>" else name))
-    assert not [proposal for proposal in found.proposals if proposal.kind == "code"]
+    assert not [proposal for proposal in found.fixes if proposal.kind == "code"]
     [reason] = found.declined
     assert words in reason
 
 
 def test_an_edit_that_the_file_s_encoding_cannot_hold_is_declined(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from graphdoctor.fixes.recipes import guard_output
-
-    def edit(_recipe: guard_output, _place: object) -> Any:
-        return "→".encode("latin-1")
-
-    monkeypatch.setattr(guard_output, "edit", edit)
+    recipe = Recipe("any", frozenset({"GD101"}), lambda _place: Edit("→", "→".encode("latin-1"), is_safe=True))
+    monkeypatch.setattr("graphdoctor.fixes.options.recipes_for", lambda _code: (recipe,))
     model.write_bytes(b"# -*- coding: latin-1 -*-\n" + TEXT.encode("latin-1"))
     [found] = options(model.parent, entry(LINE + 1, file=str(model)))
     assert found.declined[0] == "model.py is encoded in iso-8859-1, which can't encode the edit"
@@ -162,18 +160,18 @@ def test_third_party_lines_are_never_edited(tmp_path: Path) -> None:
     path.parent.mkdir(parents=True)
     path.write_text(TEXT)
     [found] = options(tmp_path, third_party(file=str(path)).model_copy(update={"line": LINE}))
-    assert all(proposal.edit is None for proposal in found.proposals)
+    assert all(proposal.edit is None for proposal in found.fixes)
     assert found.declined == ("the line belongs to lib, whose files aren't edited",)
 
 
 def test_a_line_of_python_itself_is_never_edited(tmp_path: Path) -> None:
     [found] = options(tmp_path, entry(3, file="/usr/lib/python3.11/copy.py", origin="stdlib"))
-    assert all(proposal.edit is None for proposal in found.proposals)
+    assert all(proposal.edit is None for proposal in found.fixes)
     assert found.declined == ("the line belongs to Python itself, whose files aren't edited",)
 
 
-def wrappers(found: FindingOptions) -> list[Proposal]:
-    return [proposal for proposal in found.proposals if proposal.title.startswith("Keep `")]
+def wrappers(found: Options) -> list[Fix]:
+    return [proposal for proposal in found.fixes if proposal.title.startswith("Keep `")]
 
 
 @pytest.mark.parametrize(
@@ -194,7 +192,7 @@ def test_a_package_s_function_can_be_kept_outside(tmp_path: Path, file: str, qua
     assert wrapper.snippet == f"import {module}\n{name} = torch.compiler.disable({name})"
     assert wrapper.change.lines == (wrapper.snippet,)
     assert (wrapper.kind, wrapper.contains, wrapper.edit) == ("call", True, None)
-    assert found.proposals[-1] == wrapper
+    assert found.fixes[-1] == wrapper
 
 
 @pytest.mark.parametrize("qualname", ["outer.<locals>.inner", "<lambda>", "<listcomp>", "Op.<lambda>"])
@@ -237,7 +235,7 @@ def test_the_user_s_own_function_gets_no_wrapper(model: Path) -> None:
 # Config lines.
 
 
-def with_settings(path: Path, *settings: Setting) -> list[Proposal]:
+def with_settings(path: Path, *settings: Setting) -> list[Fix]:
     return with_fixes(
         path,
         *(Fix(title=f"Set {number}", kind="config", setting=setting) for number, setting in enumerate(settings)),
@@ -301,8 +299,8 @@ def test_equal_proposals_are_one(model: Path) -> None:
 # Breaks that stay.
 
 
-def nested(found: FindingOptions) -> list[Proposal]:
-    return [proposal for proposal in found.proposals if "without breaking its callers" in proposal.title]
+def nested(found: Options) -> list[Fix]:
+    return [proposal for proposal in found.fixes if "without breaking its callers" in proposal.title]
 
 
 def test_a_nested_break_is_offered_where_the_function_has_callers(model: Path) -> None:
@@ -341,8 +339,8 @@ def test_a_remedy_for_a_recompile_is_none_for_a_break_that_names_the_same_value(
     assert "Pass" not in " ".join(by_code(found)["GD101"])
 
 
-def by_code(found: list[FindingOptions]) -> dict[str, list[str]]:
-    return {one.finding.code: [p.title for p in one.proposals] for one in found}
+def by_code(found: list[Options]) -> dict[str, list[str]]:
+    return {one.finding.code: [p.title for p in one.fixes] for one in found}
 
 
 def test_a_remedy_goes_to_the_finding_that_names_its_value(tmp_path: Path) -> None:
@@ -352,7 +350,7 @@ def test_a_remedy_goes_to_the_finding_that_names_its_value(tmp_path: Path) -> No
         "GD202": ["Mark the dim as dynamic before the call", "Compile with dynamic shapes"],
         "GD203": ["Pass `scale` as a tensor"],
     }
-    number = next(one for one in found if one.finding.code == "GD203").proposals[0]
+    number = next(one for one in found if one.finding.code == "GD203").fixes[0]
     assert (number.is_safe, number.kind, number.change.tensors) == (False, "call", ("L['scale']",))
     assert number.snippet == "scale = torch.tensor(scale)"
 
@@ -363,17 +361,17 @@ def test_every_value_of_a_finding_has_its_remedy(tmp_path: Path) -> None:
     facts = facts.model_copy(update={"target": facts.target.model_copy(update={"parameters": names})})
     [found] = options(tmp_path, facts=facts)
     assert found.finding.code == "GD203"
-    assert titles(found.proposals) == [f"Pass `{name}` as a tensor" for name in names]
+    assert titles(found.fixes) == [f"Pass `{name}` as a tensor" for name in names]
 
 
 def test_a_remedy_depends_on_the_changed_values_and_not_on_words(tmp_path: Path) -> None:
     facts = seen(recompiling(change("number", "scale", "1.0", "2.0", source="L['scale']")), tmp_path)
     [finding] = facts.diagnosis.findings
 
-    def proposals(**update: object) -> tuple[Proposal, ...]:
+    def proposals(**update: object) -> tuple[Fix, ...]:
         diagnosis = facts.diagnosis.model_copy(update={"findings": (finding.model_copy(update=update),)})
         [found] = options_for(replace(facts, diagnosis=diagnosis), Sources(Program(), tmp_path, {}), Selection())
-        return found.proposals
+        return found.fixes
 
     assert titles(proposals(message="")) == ["Pass `scale` as a tensor"]
     assert proposals(changes=()) == ()
@@ -399,11 +397,11 @@ def test_nothing_is_offered_for_other_findings(tmp_path: Path) -> None:
 def test_what_keeps_every_line_comes_first_and_what_keeps_the_break_last(model: Path) -> None:
     inner = entry(LINE, file=str(model))
     [found] = options(model.parent, entry(3, "y = body(x)", file=str(model)), inner)
-    removing = [proposal for proposal in found.proposals if not proposal.contains]
+    removing = [proposal for proposal in found.fixes if not proposal.contains]
     assert [proposal.drops_output for proposal in removing] == [False, True]
     assert "reorderable" in (removing[0].snippet or "")
-    assert found.proposals[-1].contains
-    contains = [proposal.contains for proposal in found.proposals]
+    assert found.fixes[-1].contains
+    contains = [proposal.contains for proposal in found.fixes]
     assert contains == sorted(contains)
 
 
@@ -433,30 +431,30 @@ def skip_of(kind: str) -> CudaGraphSkip:
 
 def test_an_input_that_a_cuda_graph_writes_to_can_stay_where_it_is(tmp_path):
     (found,) = options(tmp_path, facts=not_recorded(skip_of("mutation"), mutated=("L['seen']", "L['self'].cache")))
-    static, buffer = found.proposals
+    static, buffer = found.fixes
     assert (static.change.static, buffer.change.buffers) == (("L['seen']",), ("L['seen']",))
     assert static.snippet == "torch._dynamo.mark_static_address(seen)"
     assert buffer.snippet == "seen = seen.clone()\ntorch._dynamo.mark_static_address(seen)"
     # What the function writes to a copy, the caller of it doesn't see.
     assert (static.is_safe, buffer.is_safe) == (True, False)
-    assert [each.place and each.place.where for each in found.proposals] == ["first_call", "first_call"]
+    assert [each.place and each.place.where for each in found.fixes] == ["first_call", "first_call"]
 
 
 def test_an_argument_on_the_cpu_can_be_moved(tmp_path):
     (found,) = options(tmp_path, facts=not_recorded(skip_of("cpu_device"), is_part=True))
-    (moved,) = found.proposals
+    (moved,) = found.fixes
     assert (moved.change.on_device, moved.snippet) == (("L['scale']",), 'scale = scale.to("cuda")')
 
 
 def test_a_graph_that_torch_could_split_has_a_setting(tmp_path):
     (found,) = options(tmp_path, facts=not_recorded(skip_of("incompatible_op")))
-    (split,) = found.proposals
+    (split,) = found.fixes
     assert split.snippet == "torch._inductor.config.graph_partition = True"
 
 
 def test_a_graph_with_dynamic_sizes_can_be_recorded_for_each_size(tmp_path):
     (found,) = options(tmp_path, facts=not_recorded(skip_of("dynamic_shapes")))
-    static, each_size = found.proposals
+    static, each_size = found.fixes
     assert static.change.dynamic is False
     assert each_size.snippet == "torch._inductor.config.triton.cudagraph_skip_dynamic_graphs = False"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import Recording
-from graphdoctor.fixes.remedies import Candidates, candidates
+from graphdoctor.fixes.run_changes import RecompileFixes, recompile_fixes
 from tests.factories import change, compiled, entry, frame, recompiled, recording
 
 SIZE = change()
@@ -12,20 +12,22 @@ STEP = change("module_number", "self.step", "1", "2", source="L['self'].step")
 SCALE = change("number", "scale", "1.0", "2.0", source="L['scale']")
 
 
-def found(*changes: GuardChange, parameters: tuple[str, ...] = ("x", "scale"), has_limit: bool = False) -> Candidates:
+def found(
+    *changes: GuardChange, parameters: tuple[str, ...] = ("x", "scale"), has_limit: bool = False
+) -> RecompileFixes:
     over = (recompiled("0/2", *changes, outcome="limit"),) if has_limit else ()
     return of(recording(frames=(frame(),), compiles=(compiled(), recompiled("0/1", *changes), *over)), parameters)
 
 
-def of(facts: Recording, parameters: tuple[str, ...] | None) -> Candidates:
+def of(facts: Recording, parameters: tuple[str, ...] | None) -> RecompileFixes:
     target = facts.target.model_copy(update={"parameters": parameters})
-    tried = candidates(facts.model_copy(update={"target": target}))
+    tried = recompile_fixes(facts.model_copy(update={"target": target}))
     assert tried is not None
     return tried
 
 
-def names(candidates: Candidates) -> list[str]:
-    return [trial.remedies[0].name for trial in (*candidates.singles, *candidates.general)]
+def names(tried: RecompileFixes) -> list[str]:
+    return [fix.name for (fix,) in tried.combined(0)[0]]
 
 
 def test_a_changing_size_is_marked_and_tried_with_dynamic_shapes() -> None:
@@ -33,7 +35,7 @@ def test_a_changing_size_is_marked_and_tried_with_dynamic_shapes() -> None:
     tried = found(SIZE, other)
     assert names(tried) == ["mark_dynamic x 0, x 1", "dynamic=True", "warm-up"]
     assert tried.singles[0].change.plan()["marks"] == [{"source": "L['x']", "dim": 0}, {"source": "L['x']", "dim": 1}]
-    assert tried.singles[0].remedies[0].addresses == ("x.shape[0]", "x.shape[1]")
+    assert tried.singles[0].addresses == ("x.shape[0]", "x.shape[1]")
 
 
 def test_numbers_become_tensors_and_those_of_modules_dynamic() -> None:
@@ -67,7 +69,7 @@ def test_no_argument_is_changed_where_the_target_s_parameters_are_not_known() ->
 
 
 def test_where_nothing_was_compiled_again_there_is_nothing_to_try() -> None:
-    assert candidates(recording()) is None
+    assert recompile_fixes(recording()) is None
 
 
 def test_another_object_with_each_call_has_no_remedy_that_a_replay_can_try() -> None:
@@ -84,7 +86,7 @@ def test_combinations_are_bounded_all_together_first() -> None:
     tried = found(*scales, parameters=tuple(f"s{n}" for n in range(5)))
     trials, skipped = tried.combined(12)
     assert len(trials) == 12
-    assert [len(trial.remedies) for trial in trials] == [1] * 6 + [5] + [2] * 5
+    assert [len(trial) for trial in trials] == [1] * 6 + [5] + [2] * 5
     assert skipped == 26 - 6
 
 
@@ -94,7 +96,7 @@ def test_combinations_of_many_remedies_are_counted_and_not_made() -> None:
         *(change("number", name, "1", "2", source=f"L['{name}']") for name in parameters), parameters=parameters
     )
     trials, skipped = tried.combined(70)
-    assert [len(trial.remedies) for trial in trials] == [1] * 65 + [64] + [2] * 4
+    assert [len(trial) for trial in trials] == [1] * 65 + [64] + [2] * 4
     assert skipped == 2**64 - 64 - 1 - 5
 
 

@@ -8,10 +8,9 @@ import pytest
 
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.spec import RunSpec
+from graphdoctor.fixes.candidates import Candidate, with_fixes
 from graphdoctor.fixes.eta import Pace
-from graphdoctor.fixes.proposals import Proposal
-from graphdoctor.fixes.trials import Trials, with_proposals
-from graphdoctor.fixes.user_backend import Check, UserBackend
+from graphdoctor.fixes.trials import Check, Trials, UserBackend
 from graphdoctor.fixes.verdicts import Judgment
 from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.program import Program, RunChange
@@ -80,9 +79,9 @@ def judged(folder: Path) -> tuple[Judgment, Check, Trials]:
         assert trials.trial_backend == "eager"
         [finding] = [found for found in state.observed.diagnosis.findings if found.code == "GD101"]
         change = RunChange(settings=(SETTING,))
-        proposal = Proposal("Print later", "config", is_safe=True, targets=(finding.fingerprint,), change=change)
+        proposal = Candidate("Print later", "config", is_safe=True, targets=(finding.fingerprint,), change=change)
         [observed] = trials.run_each([proposal], state, "1")
-        check = UserBackend(trials).check(with_proposals(Program(), [proposal]), drops_output=False)
+        check = UserBackend(trials).check(with_fixes(Program(), [proposal]), drops_output=False)
         return trials.judge(finding, proposal, state, observed), check, trials
     finally:
         replays._compiled = ours

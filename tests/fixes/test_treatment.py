@@ -18,10 +18,11 @@ from graphdoctor.facts.recording import BreakEffect, BreakReason, Recording
 from graphdoctor.facts.run import ProbeExit, Setting
 from graphdoctor.facts.spec import RunSpec, Timing
 from graphdoctor.facts.trials import Comparison, Difference, Replay, ResultKind
-from graphdoctor.fixes import treatment as engine
+from graphdoctor.fixes import search as engine
+from graphdoctor.fixes.candidates import Candidate, Options
+from graphdoctor.fixes.options import Sources
 from graphdoctor.fixes.patch import FileChange
-from graphdoctor.fixes.proposals import FindingOptions, Proposal, Sources
-from graphdoctor.fixes.treatment import TreatmentOptions, TreatmentResult, treat
+from graphdoctor.fixes.search import SearchOptions, SearchResult, search
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trials.judge import Observed
 from graphdoctor.trials.launch.request import Request, TargetText
@@ -116,8 +117,8 @@ def fixes_in(program: Program) -> Fixes:
     return frozenset([*program.change.config, *(word[1:] for word in edited)])
 
 
-def fix(name: str, **values: Any) -> Proposal:
-    return Proposal(
+def fix(name: str, **values: Any) -> Candidate:
+    return Candidate(
         **{
             "title": f"Do {name}", "kind": "config", "is_safe": True, "targets": (),
             "change": RunChange(settings=(Setting(name=name, value=True),)), "snippet": f"{name} = True", **values,
@@ -138,7 +139,7 @@ class Patient:
     folder: Path
     monkeypatch: pytest.MonkeyPatch
     world: World
-    known: Mapping[str, Iterable[Proposal]] = field(default_factory=dict)
+    known: Mapping[str, Iterable[Candidate]] = field(default_factory=dict)
     declined: Mapping[str, str] = field(default_factory=dict)
     special: Mapping[str, Recording] = field(default_factory=dict)
     recorded: Recording | None = None
@@ -147,9 +148,7 @@ class Patient:
     script: Script = field(init=False)
     events: list[TrialEvent] = field(init=False)
 
-    def treated(
-        self, check: Callable[[Sequence[FileChange]], None] = lambda _edits: None, **more: Any
-    ) -> TreatmentResult:
+    def treated(self, check: Callable[[Sequence[FileChange]], None] = lambda _edits: None, **more: Any) -> SearchResult:
         self.events = list[TrialEvent]()
         self.script = self.script_type(self.world, self.special)
         self.monkeypatch.setattr(engine, "Replays", lambda *_args, **_options: self.script)
@@ -159,13 +158,13 @@ class Patient:
         request = Request(spec, TargetText("model.py", "model.py", None, None, is_call=False))
         options: dict[str, Any] = {"selection": Selection(), "timing": Timing.none, **more}
         self.folder.joinpath("recording").mkdir(exist_ok=True)
-        return treat(
+        return search(
             request, self.folder / "recording", self.recorded or self.world(frozenset()), python="python",
-            root=self.folder, options=TreatmentOptions(**options), on_phase=lambda _text: None,
+            root=self.folder, options=SearchOptions(**options), on_phase=lambda _text: None,
             on_event=self.events.append, check=check,
         )  # fmt: skip
 
-    def _options(self, observed: Observed, sources: Sources, selection: Selection) -> list[FindingOptions]:
+    def _options(self, observed: Observed, sources: Sources, selection: Selection) -> list[Options]:
         found = []
         for proposal in (one for proposals in self.known.values() for one in proposals):
             if proposal.edit is not None:
@@ -175,7 +174,7 @@ class Patient:
             key = next((key for key in keys if key in self.known), None)
             proposals = tuple(replace(one, targets=(finding.fingerprint,)) for one in self.known.get(key or "", ()))
             declined = next((self.declined[key] for key in keys if key in self.declined), None)
-            found.append(FindingOptions(finding, proposals, (declined,) if declined else ()))
+            found.append(Options(finding, proposals, (declined,) if declined else ()))
         return found
 
 
@@ -184,7 +183,7 @@ Make = Callable[..., Patient]
 
 @pytest.fixture
 def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
-    def make(world: World, known: Mapping[str, Iterable[Proposal]] | None = None, **values: Any) -> Patient:
+    def make(world: World, known: Mapping[str, Iterable[Candidate]] | None = None, **values: Any) -> Patient:
         return Patient(tmp_path, monkeypatch, world, known or {}, **values)
 
     return make
@@ -286,7 +285,7 @@ def test_equal_fixes_of_several_findings_are_one_trial(patient: Make) -> None:
     assert treatment.settings == ("both = True", "other = True")
 
 
-def edit(name: str, path: Path, *lines: int) -> Proposal:
+def edit(name: str, path: Path, *lines: int) -> Candidate:
     """An edit that marks lines of a file as it is on disk."""
     texts = path.read_text().splitlines()
     for line in lines:
@@ -313,14 +312,14 @@ def test_edits_that_meet_are_tried_one_after_the_other(tmp_path: Path, patient: 
     found = patient(world, {"GD101": []})
     original = path.read_bytes()
 
-    def options(observed: Observed, sources: Sources, _selection: Selection) -> list[FindingOptions]:
+    def options(observed: Observed, sources: Sources, _selection: Selection) -> list[Options]:
         sources._originals.setdefault(path, original)
         base = sources._program.content.get(path, original)
         path.write_bytes(base)
         makers = {3: lambda: edit("a", path, 3, 4), 4: lambda: edit("b", path, 4)}
         made = [(finding, makers[finding.location.line]()) for finding in observed.diagnosis.findings]
         path.write_bytes(original)
-        return [FindingOptions(finding, (replace(one, targets=(finding.fingerprint,)),), ()) for finding, one in made]
+        return [Options(finding, (replace(one, targets=(finding.fingerprint,)),), ()) for finding, one in made]
 
     found._options = options  # type: ignore[method-assign]
     treated = found.treated()

@@ -7,25 +7,24 @@ from pathlib import Path
 import pytest
 
 from graphdoctor.facts.run import Setting
+from graphdoctor.fixes.candidates import Candidate, compatible, with_fixes
 from graphdoctor.fixes.patch import FileChange
-from graphdoctor.fixes.proposals import Proposal
-from graphdoctor.fixes.trials import compatible, with_proposals
 from graphdoctor.trials.program import Program, RunChange
 
 BASE = b"".join(b"a%d = %d\n" % (number, number) for number in range(1, 10))
 
 
-def edit(path: Path, *lines: int, base: bytes = BASE) -> Proposal:
+def edit(path: Path, *lines: int, base: bytes = BASE) -> Candidate:
     """An edit that doubles what lines assign."""
     texts = base.splitlines(keepends=True)
     for line in lines:
         texts[line - 1] = texts[line - 1].replace(b"\n", b" * 2\n")
     change = FileChange(path, base, b"".join(texts))
-    return Proposal(title=f"Double {lines}", kind="code", is_safe=True, targets=(), edit=change)
+    return Candidate(title=f"Double {lines}", kind="code", is_safe=True, targets=(), edit=change)
 
 
-def setting(name: str) -> Proposal:
-    return Proposal(
+def setting(name: str) -> Candidate:
+    return Candidate(
         title=name,
         kind="config",
         is_safe=True,
@@ -40,7 +39,7 @@ def test_edits_are_put_together_as_they_were_read(tmp_path: Path, on_disk: bytes
     if on_disk is not None:
         path.write_bytes(on_disk)
     program = Program({other: b"kept = 1\n"})
-    found = with_proposals(program, (edit(path, 2), setting("x"), edit(path, 7), setting("y")))
+    found = with_fixes(program, (edit(path, 2), setting("x"), edit(path, 7), setting("y")))
     assert found.content == {
         other: b"kept = 1\n",
         path: BASE.replace(b"= 2\n", b"= 2 * 2\n").replace(b"= 7\n", b"= 7 * 2\n"),
@@ -51,15 +50,15 @@ def test_edits_are_put_together_as_they_were_read(tmp_path: Path, on_disk: bytes
 
 def test_an_edit_on_top_of_another_stands_for_both(tmp_path: Path) -> None:
     path = tmp_path / "model.py"
-    first = with_proposals(Program(), (edit(path, 2),))
-    second = with_proposals(first, (edit(path, 2, 3, base=first.content[path]),))
+    first = with_fixes(Program(), (edit(path, 2),))
+    second = with_fixes(first, (edit(path, 2, 3, base=first.content[path]),))
     assert second.content[path].splitlines()[1:3] == [b"a2 = 2 * 2 * 2", b"a3 = 3 * 2"]
 
 
 def test_one_edit_alone_is_tried_even_if_it_is_no_python(tmp_path: Path) -> None:
     broken = FileChange(tmp_path / "model.py", BASE, b"def (")
-    proposal = Proposal(title="Break", kind="code", is_safe=True, targets=(), edit=broken)
-    assert with_proposals(Program(), (proposal,)).content == {broken.path: broken.after}
+    proposal = Candidate(title="Break", kind="code", is_safe=True, targets=(), edit=broken)
+    assert with_fixes(Program(), (proposal,)).content == {broken.path: broken.after}
 
 
 def test_of_edits_that_meet_the_first_is_kept_and_other_files_are_no_matter(tmp_path: Path) -> None:

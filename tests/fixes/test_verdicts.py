@@ -12,8 +12,7 @@ from graphdoctor.facts.kernels import CudaGraphFunction, CudaGraphs, CudaGraphSk
 from graphdoctor.facts.recording import BreakEffect, Recording
 from graphdoctor.facts.trials import Comparison, Difference, Replay
 from graphdoctor.fixes.patch import LineMap
-from graphdoctor.fixes.sites import SiteChange, reads_from
-from graphdoctor.fixes.verdicts import Judgment, judge
+from graphdoctor.fixes.verdicts import Judgment, SiteChange, judge, reads_from
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trials.judge import Observed, Untouched

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from graphdoctor.facts.trials import Remedy, TrialResult
-from graphdoctor.fixes.remedies import Candidate, Candidates
+from graphdoctor.fixes.candidates import Candidate
+from graphdoctor.fixes.run_changes import RecompileFixes
 from graphdoctor.fixes.what_if import _answer, _result
 from graphdoctor.trials.program import RunChange
 from tests.conftest import RunCli, clean_environment, run_script
@@ -46,11 +47,11 @@ def trial(name: str | None, compiles: int | None, *, limit: int = 0, outputs: st
             Remedy(name=name, title=name, snippet=name, kind="config", addresses=(f"of {name}",), keeps_results=True),
         )
     result = TrialResult(remedies=remedies, compiles=compiles, frames_over_limit=limit, outputs=outputs)
-    return Candidate(remedies, RunChange()), result
+    return (), result
 
 
 def test_the_remedy_that_saves_most_alone_names_what_binds() -> None:
-    answer = _answer([trial(None, 8, limit=1), trial("size", 8, limit=1), trial("attribute", 2)], Candidates(), 0)
+    answer = _answer([trial(None, 8, limit=1), trial("size", 8, limit=1), trial("attribute", 2)], RecompileFixes(), 0)
     assert answer.binding == ("of attribute",)
     assert answer.conclusion == (
         "Fixing `of attribute` alone is enough: 8 compiles → 2, no longer over the recompile limit. "
@@ -64,7 +65,7 @@ def test_the_remedy_that_saves_most_alone_names_what_binds() -> None:
 
 
 def test_two_remedies_that_save_as_much_leave_it_open() -> None:
-    answer = _answer([trial(None, 8), trial("a", 3), trial("b", 3)], Candidates(), 0)
+    answer = _answer([trial(None, 8), trial("a", 3), trial("b", 3)], RecompileFixes(), 0)
     assert answer.binding == ()
     assert answer.conclusion == (
         "No single cause stands out. Fixing one alone: `of a`: 8 compiles → 3; `of b`: 8 compiles → 3."
@@ -75,7 +76,9 @@ def test_a_remedy_that_others_add_to_is_not_enough() -> None:
     both = trial("a", 1)[1]
     both = both.model_copy(update={"remedies": (*both.remedies, *trial("b", 1)[1].remedies)})
     answer = _answer(
-        [trial(None, 8), trial("a", 3), trial("b", 5), (Candidate(both.remedies, RunChange()), both)], Candidates(), 0
+        [trial(None, 8), trial("a", 3), trial("b", 5), ((), both)],
+        RecompileFixes(),
+        0,
     )
     assert answer.binding == ("of a",)
     assert answer.conclusion == ("Fixing `of a` alone helps most: 8 compiles → 3. Fixing `of b` alone: 8 compiles → 5.")
@@ -84,29 +87,27 @@ def test_a_remedy_that_others_add_to_is_not_enough() -> None:
 def test_warming_up_saves_nothing_and_comes_after_what_does() -> None:
     _, result = trial("warm-up", 0)
     result = result.model_copy(update={"remedies": (result.remedies[0].model_copy(update={"addresses": ()}),)})
-    warmed_up = Candidate(result.remedies, RunChange(warm_up=True))
-    answer = _answer([trial(None, 8), (warmed_up, result), trial("a", 2)], Candidates(), 0)
+    warmed_up = (Candidate("Warm up", "call", is_safe=True, change=RunChange(warm_up=True)),)
+    answer = _answer([trial(None, 8), (warmed_up, result), trial("a", 2)], RecompileFixes(), 0)
     assert answer.results[0].remedies[0].name == "a"
     assert answer.conclusion == "Fixing `of a` alone is enough: 8 compiles → 2."
 
 
 def test_a_remedy_that_changes_results_is_never_the_answer() -> None:
-    answer = _answer([trial(None, 8), trial("a", 1, outputs="different"), trial("b", 5)], Candidates(), 0)
+    answer = _answer([trial(None, 8), trial("a", 1, outputs="different"), trial("b", 5)], RecompileFixes(), 0)
     assert answer.binding == ("of b",)
     assert answer.results[-1].outputs == "different"
 
 
 def test_a_replay_that_failed_comes_last_and_is_no_zero() -> None:
-    answer = _answer([trial(None, 8), trial("a", None)], Candidates(), 0)
+    answer = _answer([trial(None, 8), trial("a", None)], RecompileFixes(), 0)
     assert answer.results[-1].compiles is None
     assert answer.conclusion == "No remedy for a single cause saves a compile."
 
 
 def test_compile_times_that_torch_did_not_tell_are_not_0() -> None:
     untold = compiled().model_copy(update={"duration_s": None})
-    found = [
-        _result(Candidate((), RunChange()), recording(compiles=compiles)) for compiles in ((untold,), (compiled(),), ())
-    ]
+    found = [_result((), recording(compiles=compiles)) for compiles in ((untold,), (compiled(),), ())]
     assert [result.compile_s for result in found] == [None, 0.25, 0.0]
     assert [result.compiles for result in found] == [1, 1, 0]
 

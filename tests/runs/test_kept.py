@@ -17,9 +17,9 @@ from graphdoctor.commands.settings import load_settings
 from graphdoctor.commands.work.kept import KeptFixes, OutdatedFixes, keep, kept_fixes
 from graphdoctor.facts.fixes import Measures, Treatment, TrialChoices
 from graphdoctor.facts.spec import RunSpec
+from graphdoctor.fixes.log import diff_text
 from graphdoctor.fixes.patch import FileChange
-from graphdoctor.fixes.treatment import TreatmentResult
-from graphdoctor.fixes.trial_log import diff_text
+from graphdoctor.fixes.search import SearchResult
 from graphdoctor.probe.wire import FIXES_FILE, FORMAT, META_FILE, READS_FILE, REQUEST_FILE, TRACE_FOLDER
 from graphdoctor.trials.launch.child import Watching
 from graphdoctor.trials.launch.ownership import sign
@@ -61,7 +61,7 @@ class Project:
         values: dict[str, Any] = {"tried": (), "before": COUNTS, "after": COUNTS, "choices": CHOICES}
         treatment = Treatment(**{**values, "diff": diff_text(self.change, self.folder), **more})
         (self.recording / FIXES_FILE).write_text(treatment.model_dump_json())
-        keep(self.request, self.recording, TreatmentResult(treatment, (self.change,)), self.setup)
+        keep(self.request, self.recording, SearchResult(treatment, (self.change,)), self.setup)
 
     def found(self, **choices: Any) -> KeptFixes | OutdatedFixes | None:
         choices_now = CHOICES.model_copy(update=choices)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from graphdoctor.facts.diagnosis import Diagnosis
     from graphdoctor.facts.progress import TrialEvent
     from graphdoctor.fixes.patch import FileChange
-    from graphdoctor.fixes.treatment import TreatmentResult
+    from graphdoctor.fixes.search import SearchResult
     from graphdoctor.rules.diagnosis.selection import Selection
     from graphdoctor.studies.cure.cure import Candidate, Way
     from graphdoctor.trials.launch.recorded import Setup
@@ -131,12 +131,12 @@ def cure_target(request: Request, recording: Path, diagnosis: Diagnosis, asked: 
     return Cure(report, needed.changes if needed else ())
 
 
-def _treated(request: Request, recording: Path, asked: Curing, setup: Setup, began: float) -> TreatmentResult:
+def _treated(request: Request, recording: Path, asked: Curing, setup: Setup, began: float) -> SearchResult:
     """Fixes that were verified; what they do to the call's time is measured beside everything else.
 
     Compiling each block by itself is a candidate of its own.
     """
-    from graphdoctor.fixes.rule_codes import REPEATED_BLOCKS
+    from graphdoctor.fixes.verdicts import REPEATED_BLOCKS
 
     selection = replace(asked.selection, ignore=(*asked.selection.ignore, REPEATED_BLOCKS))
     trials = Trials(is_unsafe_tried=asked.is_unsafe_tried, timing=Timing.none)
@@ -144,12 +144,12 @@ def _treated(request: Request, recording: Path, asked: Curing, setup: Setup, beg
     return try_fixes(request, recording, trials, selection, setup, asked.check, deadline=deadline)
 
 
-def _has_fixes(treated: TreatmentResult, way: Way | None = None) -> bool:
+def _has_fixes(treated: SearchResult, way: Way | None = None) -> bool:
     """Whether fixes were verified, and a way has them."""
     return treated.treatment.after is not None and (way is None or way.program == treated.program)
 
 
-def _candidates(request: Request, diagnosis: Diagnosis, treated: TreatmentResult | None) -> Iterator[Candidate]:
+def _candidates(request: Request, diagnosis: Diagnosis, treated: SearchResult | None) -> Iterator[Candidate]:
     """What to try, in order: the program's own trouble first, because every mode suffers from it."""
     from graphdoctor.studies.bench.variants import variants_of
     from graphdoctor.studies.cure.cure import Candidate

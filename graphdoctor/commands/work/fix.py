@@ -17,7 +17,7 @@ from graphdoctor.trials.launch.recorded import fitting
 if TYPE_CHECKING:
     from graphdoctor.facts.recording import Recording
     from graphdoctor.fixes.patch import FileChange
-    from graphdoctor.fixes.treatment import TreatmentResult
+    from graphdoctor.fixes.search import SearchResult
     from graphdoctor.rules.diagnosis.selection import Selection
     from graphdoctor.trials.launch.recorded import Setup
     from graphdoctor.trials.launch.request import Request
@@ -69,7 +69,7 @@ def try_fixes(
     check: Callable[[Sequence[FileChange]], None] | None = None,
     *,
     deadline: float | None = None,
-) -> TreatmentResult:
+) -> SearchResult:
     """Try fixes; the recording holds the answer.
 
     Args:
@@ -82,10 +82,10 @@ def try_fixes(
         deadline: ``time.monotonic()`` after which no further round of trials begins; None for none.
     """
     # Not earlier: the recipes take longer to import than the recorded run takes to begin.
-    from graphdoctor.fixes.treatment import TreatmentOptions, treat
+    from graphdoctor.fixes.search import SearchOptions, search
 
     recorded = read_recording(recording)
-    options = TreatmentOptions(
+    options = SearchOptions(
         selection,
         is_unsafe_tried=trials.is_unsafe_tried,
         is_tried=trials.is_tried,
@@ -96,7 +96,7 @@ def try_fixes(
         choices=trials.choices(selection),
         deadline=deadline,
     )
-    treated = treat(
+    treated = search(
         request,
         recording,
         recorded,

@@ -23,7 +23,7 @@ from graphdoctor.trials.launch.unchanged import Change, Surroundings, first_chan
 
 if TYPE_CHECKING:
     from graphdoctor.facts.fixes import TrialChoices
-    from graphdoctor.fixes.treatment import TreatmentResult
+    from graphdoctor.fixes.search import SearchResult
     from graphdoctor.trials.launch.recorded import Setup
     from graphdoctor.trials.launch.request import Request
     from graphdoctor.trials.launch.store import Store
@@ -48,7 +48,7 @@ class KeptFixes:
 
     recording: Path
     age_s: float
-    result: TreatmentResult
+    result: SearchResult
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class OutdatedFixes:
     change: Change | None
 
 
-def keep(request: Request, recording: Path, result: TreatmentResult, setup: Setup) -> None:
+def keep(request: Request, recording: Path, result: SearchResult, setup: Setup) -> None:
     """Keep verified fixes in their recording; nothing is kept without a key to sign it with, or on a full disk.
 
     Args:
@@ -73,7 +73,7 @@ def keep(request: Request, recording: Path, result: TreatmentResult, setup: Setu
         result: The fixes.
         setup: How the trials were run.
     """
-    from graphdoctor.fixes.treatment import FOLDER
+    from graphdoctor.fixes.search import FOLDER
 
     treatment = result.treatment
     if treatment.after is None or treatment.choices is None or treatment.is_interrupted:
@@ -87,7 +87,7 @@ def keep(request: Request, recording: Path, result: TreatmentResult, setup: Setu
             (recording / _FILE).write_text(json.dumps({"content": content, "signature": signature}), encoding="utf-8")
 
 
-def _described(asked: dict[str, Any], recording: Path, result: TreatmentResult, found: Surroundings | Change) -> str:
+def _described(asked: dict[str, Any], recording: Path, result: SearchResult, found: Surroundings | Change) -> str:
     """What is kept, as JSON."""
     if isinstance(found, Surroundings):
         for change in result.changes:
@@ -139,9 +139,9 @@ def kept_fixes(
 
 def _checked(recording: Path, content: dict[str, Any], interpreter: str) -> KeptFixes | OutdatedFixes:
     # Not earlier: without anything that was kept, they would only delay the run.
+    from graphdoctor.fixes.log import diff_text
     from graphdoctor.fixes.patch import FileChange
-    from graphdoctor.fixes.treatment import TreatmentResult
-    from graphdoctor.fixes.trial_log import diff_text
+    from graphdoctor.fixes.search import SearchResult
 
     age_s = time.time() - content["time_s"]
     if content["hindrance"] is not None:
@@ -157,7 +157,7 @@ def _checked(recording: Path, content: dict[str, Any], interpreter: str) -> Kept
     # What is written must be what was shown.
     if treatment is None or "".join(diff_text(change, Path.cwd()) for change in changes) != treatment.diff:
         return OutdatedFixes(age_s, None)
-    return KeptFixes(recording, age_s, TreatmentResult(treatment, changes))
+    return KeptFixes(recording, age_s, SearchResult(treatment, changes))
 
 
 def _asked(request: Request, choices: TrialChoices) -> dict[str, Any]:

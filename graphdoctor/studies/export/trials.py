@@ -13,11 +13,11 @@ from pathlib import Path
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.export import ExportBlocker
 from graphdoctor.facts.fixes import TriedFix, Verdict
+from graphdoctor.fixes.candidates import Candidate, with_fixes
+from graphdoctor.fixes.log import diff_text
+from graphdoctor.fixes.options import Sources, options_for
 from graphdoctor.fixes.patch import FileChange, LineMap
-from graphdoctor.fixes.proposals import Proposal, Sources, options_for
 from graphdoctor.fixes.source.tree import DeclinedError
-from graphdoctor.fixes.trial_log import diff_text
-from graphdoctor.fixes.trials import with_proposals
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.diagnosis.verdicts import fixes_with
 from graphdoctor.studies.export.attempts import Attempt, Exporter
@@ -55,7 +55,7 @@ class EagerRuns:
 class _Trial:
     """One fix and what its trial showed."""
 
-    proposal: Proposal
+    proposal: Candidate
     attempt: Attempt
     verdict: Verdict
     reason: str | None
@@ -120,7 +120,7 @@ class ExportTrials:
         """
         cure = Cure(program=program)
         now, applied = untouched, program
-        kept: list[Proposal] = []
+        kept: list[Candidate] = []
         while (finding := now.blocker) is not None and len(cure.blockers) < _MAX_BLOCKERS:
             trials = self._try_each(finding, now, applied, len(cure.blockers) + 1)
             best = next((one for verdict in ("verified", "moved") for one in trials if one.verdict == verdict), None)
@@ -128,7 +128,7 @@ class ExportTrials:
             if best is None:
                 break
             kept.append(best.proposal)
-            applied = with_proposals(applied, (best.proposal,))
+            applied = with_fixes(applied, (best.proposal,))
             now = best.attempt
         if now.status != "exported" or not kept:
             return cure
@@ -157,11 +157,11 @@ class ExportTrials:
             self._on_phase(f"trying fixes for {_place(finding)}, trial {wave[-1][0]} of {len(proposals)}")
 
             for _, proposal in wave:
-                self._eager.reference(with_proposals(program, (proposal,)).change)
+                self._eager.reference(with_fixes(program, (proposal,)).change)
 
-            def run(numbered: tuple[int, Proposal]) -> _Trial:
+            def run(numbered: tuple[int, Candidate]) -> _Trial:
                 at, proposal = numbered
-                edited = with_proposals(program, (proposal,))
+                edited = with_fixes(program, (proposal,))
                 reference = self._eager.reference(edited.change)
                 attempt = self._exporter.attempt(edited, self._plan, f"{name}-fix-{at}", reference)
                 return _Trial(proposal, attempt, *self._judged(finding, attempt, edited))
@@ -171,15 +171,13 @@ class ExportTrials:
                 break
         return found
 
-    def _proposals(self, finding: Finding, now: Attempt, program: Program) -> list[Proposal]:
+    def _proposals(self, finding: Finding, now: Attempt, program: Program) -> list[Candidate]:
         """What can be tried for a blocker: whatever removes it, but nothing that only contains a break."""
         sources = Sources(program, self._root, self._originals)
         options = options_for(now.observed, sources, Selection())
-        edits = [
-            one for found in options if found.finding.fingerprint == finding.fingerprint for one in found.proposals
-        ]
+        edits = [one for found in options if found.finding.fingerprint == finding.fingerprint for one in found.fixes]
         calls = [
-            Proposal(
+            Candidate(
                 title=fix.title,
                 kind=fix.kind,
                 is_safe=fix.is_safe,
@@ -196,7 +194,7 @@ class ExportTrials:
         return found or self._snippets(finding, sources)
 
     @staticmethod
-    def _snippets(finding: Finding, sources: Sources) -> list[Proposal]:
+    def _snippets(finding: Finding, sources: Sources) -> list[Candidate]:
         """What the rule suggests for the line, as it stands."""
         if finding.location.origin != "user":
             return []
@@ -205,7 +203,7 @@ class ExportTrials:
         except DeclinedError:
             return []
         return [
-            Proposal(title=fix.title, kind="code", is_safe=False, targets=(finding.fingerprint,), edit=edit)
+            Candidate(title=fix.title, kind="code", is_safe=False, targets=(finding.fingerprint,), edit=edit)
             for fix in finding.fixes
             if (edit := written(fix, source)) is not None
         ]
@@ -273,7 +271,7 @@ class ExportTrials:
         return "moved", f"torch then stops at {_place(self._original(left, program))}"
 
     @staticmethod
-    def _settled(blocker: ExportBlocker, kept: Proposal) -> ExportBlocker:
+    def _settled(blocker: ExportBlocker, kept: Candidate) -> ExportBlocker:
         """A blocker once the export succeeds: what was kept on the way is verified too."""
         tried = tuple(
             fix.model_copy(update={"verdict": "verified", "reason": None})

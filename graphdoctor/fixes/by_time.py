@@ -1,26 +1,106 @@
-"""Tries to compile each of the modules that repeat by itself, once nothing else is left to try.
+"""What only time tells of fixes: which one makes the steady call slower, and whether to compile repeated modules apart.
 
-It removes no break and no recompile, so counts don't judge it: it is worth having if results stay the same, compiling
-takes less time, under the user's backend and with an empty cache, and the call doesn't take longer.
+Compiling each of the modules that repeat by itself removes no break and no recompile, so counts don't judge it: it is
+worth having if results stay the same, compiling takes less time, under the user's backend and with an empty cache, and
+the call doesn't take longer. It is tried once nothing else is left to try.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graphdoctor.facts.fixes import ColdCompile, Verdict
+from graphdoctor.facts.fixes import ColdCompile, Verdict, deciding
 from graphdoctor.facts.progress import DecidedTrial
 from graphdoctor.facts.recording import Recording
-from graphdoctor.fixes.proposals import FindingOptions, Proposal
-from graphdoctor.fixes.rule_codes import REPEATED_BLOCKS
-from graphdoctor.fixes.trial_log import TrialLog
-from graphdoctor.fixes.trials import State, Trials, with_proposals
-from graphdoctor.fixes.user_backend import UserBackend
-from graphdoctor.fixes.verdicts import Judgment
+from graphdoctor.fixes.candidates import Candidate, Options, with_fixes
+from graphdoctor.fixes.log import TrialLog
+from graphdoctor.fixes.trials import State, Trials, UserBackend
+from graphdoctor.fixes.verdicts import REPEATED_BLOCKS, Judgment
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trials.judge import Observed, clause
 from graphdoctor.trials.program import Program, RunChange
 from graphdoctor.trials.timing import slower
+
+_MAX_TIMED = 6
+"""How many fixes are timed one by one; all together are always timed."""
+
+
+class Slowness:
+    """Times the fixes of a treatment.
+
+    Args:
+        trials: Makes trials.
+        log: What is known of each fix; times are added to it.
+        is_each: Whether each fix is timed by itself, not only to find one to blame.
+    """
+
+    def __init__(self, trials: Trials, log: TrialLog, *, is_each: bool) -> None:
+        self._trials = trials
+        self._log = log
+        self._is_each = is_each
+
+    def blamed(self, untouched: State, best: State) -> tuple[Candidate, str] | None:
+        """The fix to take back, and why; None if no fix makes the call longer, by itself or with the others.
+
+        Args:
+            untouched: The program without fixes.
+            best: The program with those that work.
+        """
+        self._trials.time(Program(), best.program)
+        found = self._slow_alone(best) if self._is_each else None
+        found = found or self._slow(untouched, best)
+        self._note_times(best)
+        return found
+
+    def _slow(self, untouched: State, best: State) -> tuple[Candidate, str] | None:
+        """The fix to blame if all of them make the call longer, and why; None if the call takes no longer."""
+        change = self._confirmed_slower(untouched.program, best.program)
+        if change is None:
+            return None
+        if len(best.applied) == 1:
+            return best.applied[0][0], f"with it, the steady call is {change}"
+        alone = self._slow_alone(best)
+        if alone is not None:
+            return alone
+        slowest, _ = max(best.applied[:_MAX_TIMED], key=lambda pair: self._ratio(*_added(*pair)))
+        return slowest, f"all verified fixes together make the steady call {change}, and it slows the call most"
+
+    def _slow_alone(self, best: State) -> tuple[Candidate, str] | None:
+        """The first fix that makes the call longer by itself, and why; None if none does."""
+        timed = best.applied[:_MAX_TIMED]
+        if self._is_each:
+            for pair in timed:
+                self._trials.time(*_added(*pair))
+        for fix, before in timed:
+            # A step counts together with what follows it.
+            if not self._log.is_step(fix):
+                change = self._confirmed_slower(*_added(fix, before))
+                if change is not None:
+                    return fix, f"with it, the steady call is {change}"
+        return None
+
+    def _confirmed_slower(self, before: Program, after: Program) -> str | None:
+        """How much longer the second program's call takes, if two pairs of processes say so."""
+        if slower(self._trials.time(before, after)) is None:
+            return None
+        return slower(self._trials.time(before, after, is_again=True))
+
+    def _ratio(self, before: Program, after: Program) -> float:
+        pair = deciding(self._trials.time(before, after))
+        return pair.ratio if pair else 1.0
+
+    def _note_times(self, best: State) -> None:
+        """Note the times of the applied fixes that were timed by themselves."""
+        for pair in best.applied:
+            self._log.add_times(pair[0], self._trials.times_of(*_added(*pair)) or ())
+        if self._is_each and len(best.applied) > _MAX_TIMED:
+            self._trials.notes.append(f"only the first {_MAX_TIMED} fixes are timed one by one")
+
+
+def _added(fix: Candidate, before: Program) -> tuple[Program, Program]:
+    """A program without a fix and with it."""
+    return before, with_fixes(before, (fix,))
+
 
 _PAIRS = 2
 """How many pairs of processes must agree."""
@@ -29,7 +109,7 @@ _LESS = 0.9
 """The most that compiling may take, beside what it takes without the fix."""
 
 
-def regional_options(observed: Observed, selection: Selection) -> FindingOptions | None:
+def regional_options(observed: Observed, selection: Selection) -> Options | None:
     """What can be tried for modules that repeat in one graph; None if none do.
 
     Args:
@@ -38,17 +118,17 @@ def regional_options(observed: Observed, selection: Selection) -> FindingOptions
     """
     for finding in observed.diagnosis.findings:
         if finding.code == REPEATED_BLOCKS and selection.keeps(finding):
-            (fix,) = finding.fixes
-            proposal = Proposal(
-                title=fix.title,
+            (suggested,) = finding.fixes
+            fix = Candidate(
+                title=suggested.title,
                 kind="call",
-                is_safe=fix.is_safe,
+                is_safe=suggested.is_safe,
                 targets=(finding.fingerprint,),
                 change=RunChange(regional=True),
-                snippet=fix.snippet,
-                place=fix.place,
+                snippet=suggested.snippet,
+                place=suggested.place,
             )
-            return FindingOptions(finding, (proposal,), ())
+            return Options(finding, (fix,))
     return None
 
 
@@ -85,7 +165,7 @@ class Regional:
         self._backend = backend
         self._is_timed = is_timed
 
-    def tried(self, options: FindingOptions, best: State, number: int) -> State | None:
+    def tried(self, options: Options, best: State, number: int) -> State | None:
         """Try it on the best program so far.
 
         Args:
@@ -96,26 +176,26 @@ class Regional:
         Returns:
             The program with it; None if it isn't worth having.
         """
-        (proposal,) = options.proposals
+        (fix,) = options.fixes
         numbers: list[int] = []
         [observed] = self._trials.run_each(
-            [proposal], best, f"{number}.regional", lambda _index, trial, _observed: numbers.append(trial)
+            [fix], best, f"{number}.regional", lambda _index, trial, _observed: numbers.append(trial)
         )
-        judged, cold = self._judged(proposal, best, observed)
-        self._log.note(options.finding, proposal, best, number, judged=judged, after=observed, cold_compile=cold)
+        judged, cold = self._judged(fix, best, observed)
+        self._log.note(options.finding, fix, best, number, judged=judged, after=observed, cold_compile=cold)
         place = self._log.shown_place(options.finding, best.program)
-        self._trials.pace.report(DecidedTrial(numbers[0], proposal.title, ((place, judged.verdict),)))
+        self._trials.pace.report(DecidedTrial(numbers[0], fix.title, ((place, judged.verdict),)))
         if judged.verdict != "verified":
             return None
-        self._log.apply([proposal], number)
+        self._log.apply([fix], number)
         # Less of it is in graphs, on purpose.
-        return best.joined([proposal], observed, mended_count=1, is_outweighed=True)
+        return best.joined([fix], observed, mended_count=1, is_outweighed=True)
 
-    def _judged(self, proposal: Proposal, best: State, observed: Observed) -> tuple[Judgment, ColdCompile | None]:
-        verdict, reason = self._results(best, proposal, observed)
+    def _judged(self, fix: Candidate, best: State, observed: Observed) -> tuple[Judgment, ColdCompile | None]:
+        verdict, reason = self._results(best, fix, observed)
         if verdict != "verified":
             return Judgment(verdict, reason), None
-        before, after, name = best.program, with_proposals(best.program, (proposal,)), self._trials.backend
+        before, after, name = best.program, with_fixes(best.program, (fix,)), self._trials.backend
         pairs: list[tuple[_Start, _Start]] = []
         for number in range(1, _PAIRS + 1):
             found = self._started(before, after, f"cold-{number}")
@@ -131,7 +211,7 @@ class Regional:
             return Judgment("makes it worse", f"{took}, but the steady call is {change}"), cold
         return Judgment("verified", took), cold
 
-    def _results(self, best: State, proposal: Proposal, observed: Observed) -> tuple[Verdict, str | None]:
+    def _results(self, best: State, fix: Candidate, observed: Observed) -> tuple[Verdict, str | None]:
         """Whether it computes the same in its trial, and under the user's backend."""
         recording = observed.recording
         if recording.exit.reason != "finished":
@@ -140,7 +220,7 @@ class Regional:
         if verdict == "verified" and observed.measures.frames_over_limit > best.observed.measures.frames_over_limit:
             return "makes it worse", "a block hits its recompile limit with it"
         if verdict == "verified" and self._backend.is_another:
-            check = self._backend.check(with_proposals(best.program, (proposal,)), drops_output=best.drops_output)
+            check = self._backend.check(with_fixes(best.program, (fix,)), drops_output=best.drops_output)
             return check.verdict, check.reason and f"under {self._backend.name}: {check.reason}"
         return verdict, reason
 

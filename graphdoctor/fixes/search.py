@@ -1,7 +1,7 @@
 """Tries fixes until no more can be verified, then reports what all verified ones do together.
 
 A fix can uncover the next break, so each round starts from the program with the verified fixes of earlier rounds. A
-round tries the first proposal for each finding, all in parallel; for findings where it doesn't help, the next one. If
+round tries the first fix for each finding, all in parallel; for findings where it doesn't help, the next one. If
 the rounds end with a program that is worse than an earlier one, because nothing fixes what a fix uncovered, that fix is
 taken back and the rounds continue from there.
 """
@@ -19,19 +19,23 @@ from graphdoctor.facts.progress import TrialEvent
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.spec import Timing
 from graphdoctor.facts.wording import counted
-from graphdoctor.fixes.announcing import Announcing
-from graphdoctor.fixes.blame_regression import Slowness
+from graphdoctor.fixes.by_time import Regional, Slowness, regional_options
+from graphdoctor.fixes.candidates import Candidate, Options, compatible, with_fixes
 from graphdoctor.fixes.eta import Pace
+from graphdoctor.fixes.log import Announcing, TrialLog, diff_text, gone
+from graphdoctor.fixes.options import Sources, options_for
 from graphdoctor.fixes.patch import FileChange
-from graphdoctor.fixes.proposals import FindingOptions, Proposal, Sources, options_for
-from graphdoctor.fixes.regional import Regional, regional_options
-from graphdoctor.fixes.removed_findings import gone
-from graphdoctor.fixes.rule_codes import BREAK, REPEATED_BLOCKS, SKIPPED_FRAME
-from graphdoctor.fixes.scores import Score, is_less_compiled, made_worse, score
-from graphdoctor.fixes.trial_log import TrialLog, diff_text
-from graphdoctor.fixes.trials import State, Trials, compatible, with_proposals
-from graphdoctor.fixes.user_backend import UserBackend
-from graphdoctor.fixes.verdicts import Judgment
+from graphdoctor.fixes.trials import State, Trials, UserBackend
+from graphdoctor.fixes.verdicts import (
+    BREAK,
+    REPEATED_BLOCKS,
+    SKIPPED_FRAME,
+    Judgment,
+    Score,
+    is_less_compiled,
+    made_worse,
+    score,
+)
 from graphdoctor.probe.wire import FIXES_FILE
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trials.judge import Observed
@@ -47,7 +51,7 @@ _MAX_REPLAYS = 100
 
 
 @dataclass(frozen=True)
-class TreatmentOptions:
+class SearchOptions:
     """What to try and how.
 
     Args:
@@ -83,12 +87,12 @@ class _Tried:
     """One fix that a round can go on with.
 
     Args:
-        proposal: The fix.
+        fix: The fix.
         observed: Its replay.
         verdicts: Its verdicts for the findings that it is for.
     """
 
-    proposal: Proposal
+    fix: Candidate
     observed: Observed
     verdicts: list[Verdict]
 
@@ -99,7 +103,7 @@ class _Tried:
 
 
 @dataclass(frozen=True)
-class TreatmentResult:
+class SearchResult:
     """The results.
 
     Args:
@@ -115,19 +119,19 @@ class TreatmentResult:
     program: Program = field(default_factory=Program)
 
 
-def treat(
+def search(
     request: Request,
     folder: Path,
     recording: Recording,
     *,
     python: str,
     root: Path,
-    options: TreatmentOptions,
+    options: SearchOptions,
     on_phase: Callable[[str], None],
     on_event: Callable[[TrialEvent], None] | None = None,
     check: Callable[[Sequence[FileChange]], None] | None = None,
     warm: WarmProbes | None = None,
-) -> TreatmentResult:
+) -> SearchResult:
     """Try fixes for the findings of a recorded run.
 
     Args:
@@ -167,21 +171,21 @@ class _Rounds:
         options: What to try and how.
     """
 
-    def __init__(self, trials: Trials, options: TreatmentOptions) -> None:
+    def __init__(self, trials: Trials, options: SearchOptions) -> None:
         self._trials = trials
         self._options = options
         self._log = TrialLog(trials, options.selection)
         self._backend = UserBackend(trials)
         self._slowness = Slowness(trials, self._log, is_each=options.timing is Timing.each)
         self._regional = Regional(trials, self._log, self._backend, is_timed=options.is_timed)
-        self._repeated: FindingOptions | None = None
+        self._repeated: Options | None = None
         self._number = 0
         self._last: State | None = None
-        self._outweighed: list[Proposal] = []
+        self._outweighed: list[Candidate] = []
         self._known: list[State] = []
-        self.so_far: TreatmentResult | None = None
+        self.so_far: SearchResult | None = None
 
-    def run(self, recording: Recording, check: Callable[[Sequence[FileChange]], None] | None) -> TreatmentResult:
+    def run(self, recording: Recording, check: Callable[[Sequence[FileChange]], None] | None) -> SearchResult:
         """Run the rounds; if an interrupt ends them, ``so_far`` holds the results until then."""
         base = State(Program(), self._trials.observe(recording))
         self._repeated = regional_options(base.observed, self._options.selection)
@@ -196,8 +200,8 @@ class _Rounds:
         if not found and self._repeated is None:
             return self._treated(base, base)
         if check is not None:
-            proposals = [proposal for options in found for proposal in options.proposals]
-            check([proposal.edit for proposal in proposals if proposal.edit is not None])
+            fixes = [fix for options in found for fix in options.fixes]
+            check([fix.edit for fix in fixes if fix.edit is not None])
         wanted = {options.finding.fingerprint for options in found}
         untouched = self._trials.run_untouched(base.observed, wanted)
         if untouched is None:
@@ -261,25 +265,25 @@ class _Rounds:
 
     def _take_back(self, best: State, worse: State, last: State) -> None:
         """Take back the fix that led from the best state to a worse one; others may be tried again."""
-        first = [proposal for proposal, _ in worse.applied[len(best.applied) :]]
-        blamed = max(first, key=lambda proposal: self._score_alone(proposal, best))
-        rest = [proposal for proposal, _ in last.applied[len(best.applied) :] if proposal is not blamed]
+        first = [fix for fix, _ in worse.applied[len(best.applied) :]]
+        blamed = max(first, key=lambda fix: self._score_alone(fix, best))
+        rest = [fix for fix, _ in last.applied[len(best.applied) :] if fix is not blamed]
         reason = f"with it, {made_worse(best.observed, last.observed)}, and no fix that was tried helps"
         is_worse = is_less_compiled(last.score, best.score)
         self._log.take_back([blamed], "makes it worse" if is_worse else "moved", reason)
         self._log.take_back(rest)
 
-    def _options_for(self, state: State) -> list[FindingOptions]:
+    def _options_for(self, state: State) -> list[Options]:
         sources = Sources(state.program, self._trials.root, self._trials.originals)
         return options_for(state.observed, sources, self._options.selection)
 
-    def _open(self, state: State) -> list[FindingOptions]:
+    def _open(self, state: State) -> list[Options]:
         """What can still be tried on a state's program."""
         is_unsafe_tried = self._options.is_unsafe_tried
         return [
-            replace(options, proposals=proposals)
+            replace(options, fixes=fixes)
             for options in self._options_for(state)
-            if (proposals := self._log.open(options, state, self._number + 1, is_unsafe_tried=is_unsafe_tried))
+            if (fixes := self._log.open(options, state, self._number + 1, is_unsafe_tried=is_unsafe_tried))
         ]
 
     @property
@@ -292,17 +296,17 @@ class _Rounds:
         is_late = self._options.deadline is not None and time.monotonic() > self._options.deadline
         return is_late or self._trials.replays.count >= _MAX_REPLAYS
 
-    def _score_alone(self, proposal: Proposal, state: State) -> Score:
+    def _score_alone(self, fix: Candidate, state: State) -> Score:
         """How good a state's program is with one more fix."""
-        measures = self._log.measures_with(proposal) or state.observed.measures
-        is_outweighed = state.is_outweighed or self._is_outweighed([proposal])
+        measures = self._log.measures_with(fix) or state.observed.measures
+        is_outweighed = state.is_outweighed or self._is_outweighed([fix])
         return score(measures, mended_count=state.mended_count, is_outweighed=is_outweighed)
 
-    def _is_outweighed(self, proposals: Sequence[Proposal]) -> bool:
+    def _is_outweighed(self, fixes: Sequence[Candidate]) -> bool:
         """Whether one of several fixes makes the call faster although less of it is compiled."""
-        return any(proposal is other for proposal in proposals for other in self._outweighed)
+        return any(fix is other for fix in fixes for other in self._outweighed)
 
-    def _round(self, state: State, found: Sequence[FindingOptions]) -> State | None:
+    def _round(self, state: State, found: Sequence[Options]) -> State | None:
         """Try what can be tried on a state's program.
 
         Returns:
@@ -320,8 +324,8 @@ class _Rounds:
             steps += tried
         return self._join(state, steps[:1]) if steps else None
 
-    def _waves(self, waiting: list[FindingOptions], state: State, label: str) -> list[_Tried]:
-        """Try each finding's first proposal, then the next one for findings where it didn't help, and so on.
+    def _waves(self, waiting: list[Options], state: State, label: str) -> list[_Tried]:
+        """Try each finding's first fix, then the next one for findings where it didn't help, and so on.
 
         Returns:
             The fixes that work, and those that only move their break.
@@ -331,7 +335,7 @@ class _Rounds:
         while waiting and not self._is_exhausted:
             wave += 1
             now = [options for options in waiting if not _is_deferred(options, waiting)]
-            trials = _shared([options.proposals[0] for options in now])
+            trials = _shared([options.fixes[0] for options in now])
             announcing = Announcing(
                 self._trials, state, trials, now, lambda finding: self._log.shown_place(finding, state.program)
             )
@@ -344,38 +348,38 @@ class _Rounds:
                 verdicts[at, options.finding.fingerprint] = judged.verdict
                 self._log.note(options.finding, trials[at], state, self._number, judged=judged, after=observed[at])
                 if judged.verdict in WORKING or judged.instead:
-                    same = next((tried for tried in found if tried.proposal is trials[at]), None)
+                    same = next((tried for tried in found if tried.fix is trials[at]), None)
                     if same is None:
                         found.append(_Tried(trials[at], observed[at], [judged.verdict]))
                     else:
                         same.verdicts.append(judged.verdict)
-                if judged.verdict not in WORKING and options.proposals[1:]:
-                    still.append(replace(options, proposals=options.proposals[1:]))
+                if judged.verdict not in WORKING and options.fixes[1:]:
+                    still.append(replace(options, fixes=options.fixes[1:]))
             announcing.settle(verdicts)
-            resolved = {target for tried in found if tried.is_working for target in tried.proposal.targets}
+            resolved = {target for tried in found if tried.is_working for target in tried.fix.targets}
             waiting = [options for options in still if not _is_resolved(options, now, resolved)]
         return found
 
-    def _judged(self, finding: Finding, proposal: Proposal, state: State, observed: Observed) -> Judgment:
+    def _judged(self, finding: Finding, fix: Candidate, state: State, observed: Observed) -> Judgment:
         """Judge a trial; if less is compiled with the fix, time decides where there are times."""
-        judged = self._trials.judge(finding, proposal, state, observed)
+        judged = self._trials.judge(finding, fix, state, observed)
         if judged.if_faster is None or not self._options.is_timed:
             return judged
-        after = with_proposals(state.program, (proposal,))
+        after = with_fixes(state.program, (fix,))
         if faster(self._trials.time(state.program, after)) is None:
             return judged
         # As for a longer call, two pairs of processes must agree.
         gain = faster(self._trials.time(state.program, after, is_again=True))
         if gain is None:
             return judged
-        if not self._is_outweighed([proposal]):
-            self._outweighed.append(proposal)
+        if not self._is_outweighed([fix]):
+            self._outweighed.append(fix)
         return replace(judged, verdict=judged.if_faster, reason=f"{judged.reason}; the call is {gain} all the same")
 
     def _join(self, state: State, chosen: Sequence[_Tried]) -> State:
         """The state with the fixes of a round; those that don't work together wait for the next round."""
-        proposals = [tried.proposal for tried in chosen]
-        together = compatible(proposals)
+        fixes = [tried.fix for tried in chosen]
+        together = compatible(fixes)
         observed = None
         if len(together) > 1:
             name = f"{self._number}-together"
@@ -383,15 +387,13 @@ class _Rounds:
             observed = self._trials.run_together(together, state, name, is_outweighed=is_outweighed)
         if observed is None:
             # One alone is sure to work; the others are tried again beside it.
-            together, observed = proposals[:1], chosen[0].observed
+            together, observed = fixes[:1], chosen[0].observed
         self._log.apply(together, self._number)
         return state.joined(
             together,
             observed,
             mended_count=sum(
-                tried.verdicts.count("verified")
-                for tried in chosen
-                if any(tried.proposal is proposal for proposal in together)
+                tried.verdicts.count("verified") for tried in chosen if any(tried.fix is fix for fix in together)
             ),
             is_outweighed=self._is_outweighed(together),
         )
@@ -414,8 +416,8 @@ class _Rounds:
 
     def _unproven(self, best: State, reason: str) -> None:
         name = self._backend.name
-        proposals = [proposal for proposal, _ in best.applied]
-        self._log.take_back(proposals, "unproven", f"under {name}: {reason}", backend=name)
+        fixes = [fix for fix, _ in best.applied]
+        self._log.take_back(fixes, "unproven", f"under {name}: {reason}", backend=name)
 
     def _without_failing(self, untouched: State, best: State) -> State | None:
         """Take back a fix that fails or changes results under the user's backend.
@@ -430,26 +432,32 @@ class _Rounds:
         if check.verdict == "verified":
             return None
         blamed, together = best.applied[-1][0], "with the others, " if len(best.applied) > 1 else ""
-        for proposal, before in best.applied if together else ():
+        for fix, before in best.applied if together else ():
             # Each is run beside the fixes of earlier rounds, so the first that fails is the one.
-            alone = self._backend.check(with_proposals(before, (proposal,)), drops_output=drops_output)
+            alone = self._backend.check(with_fixes(before, (fix,)), drops_output=drops_output)
             if alone.verdict != "verified":
-                blamed, check, together = proposal, alone, ""
+                blamed, check, together = fix, alone, ""
                 break
         name = self._backend.name
         return self._back(untouched, best, blamed, check.verdict, f"{together}under {name}: {check.reason}", name)
 
     def _back(
-        self, untouched: State, best: State, blamed: Proposal, verdict: Verdict, reason: str, backend: str | None = None
+        self,
+        untouched: State,
+        best: State,
+        blamed: Candidate,
+        verdict: Verdict,
+        reason: str,
+        backend: str | None = None,
     ) -> State:
         """Take back a fix, and those that were applied after the state to go on from, which is returned."""
-        at = next(index for index, (proposal, _) in enumerate(best.applied) if proposal is blamed)
+        at = next(index for index, (fix, _) in enumerate(best.applied) if fix is blamed)
         start = max(
             (state for state in [untouched, *self._known] if _is_before(state, best, at)),
             key=lambda state: len(state.applied),
         )
         self._log.take_back([blamed], verdict, reason, backend=backend)
-        self._log.take_back([proposal for proposal, _ in best.applied[len(start.applied) :] if proposal is not blamed])
+        self._log.take_back([fix for fix, _ in best.applied[len(start.applied) :] if fix is not blamed])
         return start
 
     def _without_slow(self, untouched: State, best: State) -> State | None:
@@ -469,20 +477,20 @@ class _Rounds:
 
     # Results.
 
-    def _suggested(self, base: State, cause: UntriedCause) -> TreatmentResult:
-        """Note every proposal for the untouched program; the first edit for each finding goes into the patch."""
-        edits: list[Proposal] = []
+    def _suggested(self, base: State, cause: UntriedCause) -> SearchResult:
+        """Note every fix for the untouched program; the first edit for each finding goes into the patch."""
+        edits: list[Candidate] = []
         for options in self._options_for(base):
-            proposals = self._log.open(options, base, 1, is_unsafe_tried=self._options.is_unsafe_tried)
-            for proposal in proposals:
-                self._log.note_untried(options.finding, proposal, base, 1, cause)
-            edits += [proposal for proposal in proposals if proposal.edit is not None][:1]
+            fixes = self._log.open(options, base, 1, is_unsafe_tried=self._options.is_unsafe_tried)
+            for fix in fixes:
+                self._log.note_untried(options.finding, fix, base, 1, cause)
+            edits += [fix for fix in fixes if fix.edit is not None][:1]
         if self._repeated is not None:
-            for proposal in self._repeated.proposals:
-                self._log.note_untried(self._repeated.finding, proposal, base, 1, cause)
-        suggested = self._changes(with_proposals(base.program, edits))
+            for fix in self._repeated.fixes:
+                self._log.note_untried(self._repeated.finding, fix, base, 1, cause)
+        suggested = self._changes(with_fixes(base.program, edits))
         treatment = self._treated(base, base).treatment.model_copy(update={"diff": self._diff(suggested)})
-        return TreatmentResult(treatment, suggested=suggested)
+        return SearchResult(treatment, suggested=suggested)
 
     def _changes(self, program: Program) -> tuple[FileChange, ...]:
         originals = self._trials.originals
@@ -491,9 +499,9 @@ class _Rounds:
     def _diff(self, changes: Sequence[FileChange]) -> str:
         return "".join(diff_text(change, self._trials.root) for change in changes)
 
-    def _treated(self, untouched: State, best: State) -> TreatmentResult:
+    def _treated(self, untouched: State, best: State) -> SearchResult:
         changes = self._changes(best.program)
-        applied = [proposal for proposal, _ in best.applied]
+        applied = [fix for fix, _ in best.applied]
         findings = [found for found in untouched.observed.diagnosis.findings if found.code != REPEATED_BLOCKS]
         kept = list(filter(self._options.selection.keeps, findings))
         times = self._trials.times_of(Program(), best.program) or ()
@@ -508,8 +516,8 @@ class _Rounds:
             before, after = self._backend.untouched_measures or before, check.measures or after
         if self._backend.is_another:
             self._log.doubt_unapplied(self._backend.name)
-        settings = [proposal.snippet for proposal in applied if proposal.kind == "config" and proposal.snippet]
-        calls = [proposal.snippet for proposal in applied if proposal.kind == "call" and proposal.snippet]
+        settings = [fix.snippet for fix in applied if fix.kind == "config" and fix.snippet]
+        calls = [fix.snippet for fix in applied if fix.kind == "call" and fix.snippet]
         treatment = Treatment(
             tried=self._log.tried,
             before=before,
@@ -528,7 +536,7 @@ class _Rounds:
             trial_count=self._trials.replays.count,
             notes=tuple(dict.fromkeys(self._trials.notes)),
         )
-        return TreatmentResult(treatment, changes, program=best.program)
+        return SearchResult(treatment, changes, program=best.program)
 
     def _shared(self, best: State) -> tuple[str, ...]:
         """The fingerprint of the modules that repeat, if each of them is compiled by itself at last."""
@@ -549,31 +557,31 @@ def _is_before(state: State, best: State, at: int) -> bool:
     )
 
 
-def _place(options: FindingOptions) -> tuple[str, int]:
+def _place(options: Options) -> tuple[str, int]:
     return options.finding.location.file, options.finding.location.line
 
 
-def _is_deferred(options: FindingOptions, waiting: Sequence[FindingOptions]) -> bool:
+def _is_deferred(options: Options, waiting: Sequence[Options]) -> bool:
     """Whether a skipped frame waits for the trials of the break that makes torch skip it."""
     return options.finding.code == SKIPPED_FRAME and any(
         other.finding.code != SKIPPED_FRAME and _place(other) == _place(options) for other in waiting
     )
 
 
-def _is_resolved(options: FindingOptions, tried: Sequence[FindingOptions], resolved: set[str]) -> bool:
+def _is_resolved(options: Options, tried: Sequence[Options], resolved: set[str]) -> bool:
     """Whether the break that made torch skip the frame is gone already."""
     return options.finding.code == SKIPPED_FRAME and any(
         other.finding.fingerprint in resolved and _place(other) == _place(options) for other in tried
     )
 
 
-def _shared(proposals: Sequence[Proposal]) -> list[Proposal]:
-    """The trials to make; proposals that do the same are one trial for all their findings."""
-    found: list[Proposal] = []
-    for proposal in proposals:
-        at = next((index for index, other in enumerate(found) if other.is_same(proposal)), None)
+def _shared(fixes: Sequence[Candidate]) -> list[Candidate]:
+    """The trials to make; fixes that do the same are one trial for all their findings."""
+    found: list[Candidate] = []
+    for fix in fixes:
+        at = next((index for index, other in enumerate(found) if other.is_same(fix)), None)
         if at is None:
-            found.append(proposal)
+            found.append(fix)
         else:
-            found[at] = replace(found[at], targets=(*found[at].targets, *proposal.targets))
+            found[at] = replace(found[at], targets=(*found[at].targets, *fix.targets))
     return found

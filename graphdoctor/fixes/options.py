@@ -9,59 +9,24 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.facts.fixes import FixKind, SnippetPlace
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.stack import PROGRAM_ORIGINS
-from graphdoctor.fixes.cuda_graphs import cuda_graph_remedies
+from graphdoctor.fixes.candidates import Candidate, Options
 from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.recipes import recipes_for
-from graphdoctor.fixes.remedies import Candidate, candidates
-from graphdoctor.fixes.rule_codes import BREAK, CUDA_GRAPHS, RECOMPILE, RECOMPILE_LIMIT, SIZE_CHANGES, SKIPPED_FRAME
+from graphdoctor.fixes.run_changes import START, cuda_graph_fixes, recompile_fixes
 from graphdoctor.fixes.source.place import Place
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
+from graphdoctor.fixes.verdicts import BREAK, CUDA_GRAPHS, RECOMPILE, RECOMPILE_LIMIT, SIZE_CHANGES, SKIPPED_FRAME
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trials.judge import Observed
 from graphdoctor.trials.program import Program, RunChange
 
 _NESTED_BREAKS = Setting(name="torch._dynamo.config.nested_graph_breaks", value=True)
-_START = SnippetPlace(where="start")
-
-
-@dataclass(frozen=True)
-class Proposal:
-    """One fix that can be tried.
-
-    Args:
-        title: One imperative sentence.
-        kind: What it changes.
-        is_safe: Whether results stay the same for every input.
-        targets: Fingerprints of the findings that it is for.
-        edit: An edit of a file as the program has it; None if source doesn't change.
-        change: What it changes about the run, such as torch settings and calls.
-        snippet: What to write, for people; None for an edit of source.
-        place: Where ``snippet`` goes; None without one.
-        contains: Whether it contains a break rather than removing it.
-        drops_output: Whether the program prints less with it.
-    """
-
-    title: str
-    kind: FixKind
-    is_safe: bool
-    targets: tuple[str, ...]
-    edit: FileChange | None = None
-    change: RunChange = field(default_factory=RunChange)
-    snippet: str | None = None
-    place: SnippetPlace | None = None
-    contains: bool = False
-    drops_output: bool = False
-
-    def is_same(self, other: Proposal) -> bool:
-        """Whether both do the same to the program."""
-        return (self.edit, self.change) == (other.edit, other.change)
 
 
 def treated_findings(observed: Observed, selection: Selection) -> list[Finding]:
@@ -76,21 +41,6 @@ def treated_findings(observed: Observed, selection: Selection) -> list[Finding]:
 def _is_graph_to_record(finding: Finding) -> bool:
     skip = finding.cuda_graph_skip
     return finding.code == CUDA_GRAPHS and skip is not None and skip.is_on_gpu
-
-
-@dataclass(frozen=True)
-class FindingOptions:
-    """What can be tried for one finding.
-
-    Args:
-        finding: The finding.
-        proposals: What can be tried, best first.
-        declined: Why recipes leave the source unchanged, each reason once.
-    """
-
-    finding: Finding
-    proposals: tuple[Proposal, ...]
-    declined: tuple[str, ...]
 
 
 class Sources:
@@ -144,7 +94,7 @@ def _is_line(source: SourceFile, finding: Finding) -> bool:
     return text is None or (number <= len(lines) and lines[number - 1].strip() == text.strip())
 
 
-def options_for(observed: Observed, sources: Sources, selection: Selection) -> list[FindingOptions]:
+def options_for(observed: Observed, sources: Sources, selection: Selection) -> list[Options]:
     """What can be tried for each finding about breaks, recompiles and CUDA graphs.
 
     Args:
@@ -153,7 +103,7 @@ def options_for(observed: Observed, sources: Sources, selection: Selection) -> l
         selection: Findings to treat.
     """
     findings = treated_findings(observed, selection)
-    remedies = _remedies(observed, findings)
+    changes = _changes_of_run(observed, findings)
     found = []
     for finding in findings:
         edits, declined = _edits(finding, sources)
@@ -162,24 +112,24 @@ def options_for(observed: Observed, sources: Sources, selection: Selection) -> l
             for fix in finding.fixes
             if fix.setting is not None
         ]
-        proposals = [*(edit for edit in edits if edit.is_safe), *remedies.get(finding.fingerprint, [])]
-        proposals += [*(edit for edit in edits if not edit.is_safe), *settings]
+        fixes = [*(edit for edit in edits if edit.is_safe), *changes.get(finding.fingerprint, [])]
+        fixes += [*(edit for edit in edits if not edit.is_safe), *settings]
         # What keeps every line comes before what drops some.
-        proposals.sort(key=lambda proposal: (proposal.drops_output, not proposal.is_safe))
-        proposals += _containing(finding, sources.root)
-        found.append(FindingOptions(finding, tuple(_distinct(proposals)), tuple(dict.fromkeys(declined))))
+        fixes.sort(key=lambda fix: (fix.drops_output, not fix.is_safe))
+        fixes += _containing(finding, sources.root)
+        found.append(Options(finding, tuple(_distinct(fixes)), tuple(dict.fromkeys(declined))))
     return found
 
 
-def _distinct(proposals: Sequence[Proposal]) -> list[Proposal]:
-    kept: list[Proposal] = []
-    for proposal in proposals:
-        if not any(proposal.is_same(other) for other in kept):
-            kept.append(proposal)
+def _distinct(fixes: Sequence[Candidate]) -> list[Candidate]:
+    kept: list[Candidate] = []
+    for fix in fixes:
+        if not any(fix.is_same(other) for other in kept):
+            kept.append(fix)
     return kept
 
 
-def _edits(finding: Finding, sources: Sources) -> tuple[list[Proposal], list[str]]:
+def _edits(finding: Finding, sources: Sources) -> tuple[list[Candidate], list[str]]:
     """The edits that recipes write for a finding, and why others decline."""
     finding = _in_own_code(finding)
     if finding.location.origin != "user":
@@ -200,7 +150,7 @@ def _edits(finding: Finding, sources: Sources) -> tuple[list[Proposal], list[str
             declined.append(f"{source.path.name} is encoded in {source.tree.encoding}, which can't encode the edit")
             continue
         found.append(
-            Proposal(
+            Candidate(
                 title=edit.title,
                 kind="code",
                 is_safe=edit.is_safe,
@@ -225,21 +175,21 @@ def _in_own_code(finding: Finding) -> Finding:
     return finding if block is None else finding.model_copy(update={"location": block})
 
 
-def _setting(finding: Finding, title: str, setting: Setting, *, is_safe: bool, contains: bool = False) -> Proposal:
-    return Proposal(
+def _setting(finding: Finding, title: str, setting: Setting, *, is_safe: bool, contains: bool = False) -> Candidate:
+    return Candidate(
         title=title,
         kind="config",
         is_safe=is_safe,
         targets=(finding.fingerprint,),
         change=RunChange(settings=(setting,)),
         snippet=setting.code,
-        place=_START,
+        place=START,
         contains=contains,
         drops_output=setting.drops_output,
     )
 
 
-def _containing(finding: Finding, root: Path) -> list[Proposal]:
+def _containing(finding: Finding, root: Path) -> list[Candidate]:
     """What contains a break that stays: torch's nested breaks, and a package's function kept outside."""
     found = []
     has_callers = sum(entry.origin in PROGRAM_ORIGINS for entry in finding.user_stack) > 1
@@ -252,7 +202,7 @@ def _containing(finding: Finding, root: Path) -> list[Proposal]:
     return found
 
 
-def _wrapper(finding: Finding, root: Path) -> Proposal | None:
+def _wrapper(finding: Finding, root: Path) -> Candidate | None:
     location = finding.location
     if not finding.code.startswith(BREAK) or location.origin != "third_party" or not location.package:
         return None
@@ -266,14 +216,14 @@ def _wrapper(finding: Finding, root: Path) -> Proposal | None:
     module = ".".join(parts)
     name = f"{module}.{location.function}"
     lines = f"import {module}\n{name} = torch.compiler.disable({name})"
-    return Proposal(
+    return Candidate(
         title=f"Keep `{location.function}` of {location.package} outside the compiled function",
         kind="call",
         is_safe=True,
         targets=(finding.fingerprint,),
         change=RunChange(setup=(lines,)),
         snippet=lines,
-        place=_START,
+        place=START,
         contains=True,
     )
 
@@ -293,49 +243,22 @@ def _is_attribute(path: Path, name: str) -> bool:
     return any(isinstance(node, ast.FunctionDef) and node.name == function and not node.decorator_list for node in body)
 
 
-def _remedies(observed: Observed, findings: Sequence[Finding]) -> dict[str, list[Proposal]]:
-    """Remedies that change the call or a setting, by the finding's fingerprint."""
+def _changes_of_run(observed: Observed, findings: Sequence[Finding]) -> dict[str, list[Candidate]]:
+    """Fixes that change the call or a setting, by the finding's fingerprint."""
     found = {
-        finding.fingerprint: [
-            _remedy(each, finding) for each in cuda_graph_remedies(finding.cuda_graph_skip, observed.recording)
-        ]
+        finding.fingerprint: list(cuda_graph_fixes(finding.cuda_graph_skip, observed.recording))
         for finding in findings
         if finding.cuda_graph_skip is not None
     }
-    tried = candidates(observed.recording)
-    if tried is None:
-        return found
+    tried = recompile_fixes(observed.recording)
     for finding in findings:
-        if not finding.code.startswith(RECOMPILE):
+        if tried is None or not finding.code.startswith(RECOMPILE):
             continue
         names = {change.expression for change in finding.changes}
-        fitting = [candidate for candidate in tried.singles if names.intersection(candidate.remedies[0].addresses)]
+        fitting = [fix for fix in tried.singles if names.intersection(fix.addresses)]
         if tried.dynamic is not None and finding.code in SIZE_CHANGES:
             fitting.append(tried.dynamic)
         if tried.higher_limit is not None and finding.code == RECOMPILE_LIMIT:
             fitting.append(tried.higher_limit)
-        found[finding.fingerprint] = [_remedy(candidate, finding) for candidate in fitting]
-    return found
-
-
-def _remedy(candidate: Candidate, finding: Finding) -> Proposal:
-    remedy = candidate.remedies[0]
-    return Proposal(
-        title=remedy.title,
-        kind=remedy.kind,
-        is_safe=remedy.keeps_results,
-        targets=(finding.fingerprint,),
-        change=candidate.change,
-        snippet=remedy.snippet,
-        place=_place_of(candidate.change),
-    )
-
-
-def _place_of(change: RunChange) -> SnippetPlace:
-    """Where a person makes the change of a remedy."""
-    if change.dynamic is not None:
-        return SnippetPlace(where="compile")
-    if change.marks or change.static or change.buffers:
-        return SnippetPlace(where="first_call")
-    is_each = change.tensors or change.contiguous or change.on_device
-    return SnippetPlace(where="each_call") if is_each else _START
+        found[finding.fingerprint] = fitting
+    return {name: [replace(fix, targets=(name,)) for fix in fixes] for name, fixes in found.items()}

@@ -1,0 +1,435 @@
+"""Keeps what was tried and says it as soon as it is known; knows what not to try again and why findings remain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.fixes import (
+    WORKING,
+    ColdCompile,
+    LeftFinding,
+    Measures,
+    PairedTime,
+    TriedFix,
+    UntriedCause,
+    Verdict,
+)
+from graphdoctor.facts.progress import DecidedTrial
+from graphdoctor.facts.stack import relative
+from graphdoctor.fixes.candidates import Candidate, Options
+from graphdoctor.fixes.options import treated_findings
+from graphdoctor.fixes.patch import FileChange, unified
+from graphdoctor.fixes.trials import State, Trials
+from graphdoctor.fixes.verdicts import SKIPPED_FRAME, Judgment
+from graphdoctor.rules.diagnosis.selection import Selection
+from graphdoctor.trials.judge import Observed
+from graphdoctor.trials.program import Program
+
+_NO_FIX = "no fix is known"
+_UNTRIED: dict[UntriedCause, str] = {
+    "unsafe": "it's unsafe; --unsafe-fixes tries it",
+    "unfinished_run": "the run didn't finish",
+    "not_requested": "trials are off",
+    "not_repeatable": "the run couldn't be repeated",
+}
+"""Why a fix wasn't tried, in words."""
+
+_APPLICABLE = WORKING | {"moved"}
+"""Verdicts on fixes that more fixes can build on."""
+
+_REPEATABLE = WORKING | {"no effect", "moved"}
+"""Verdicts on fixes that may do better beside other fixes."""
+
+_Place = tuple[str, int]
+"""A finding's fingerprint and its line in the untouched program. The fingerprint alone isn't enough: once a fix removes
+the first of two equal lines, the second has its fingerprint."""
+
+
+@dataclass
+class _Entry:
+    """One fix for one finding.
+
+    Args:
+        tried: What the report says about it.
+        fix: The fix.
+        place: The finding.
+        instead: Fingerprints of the breaks that took the place of the finding's.
+    """
+
+    tried: TriedFix
+    fix: Candidate
+    place: _Place
+    instead: tuple[str, ...] = ()
+
+    @property
+    def mark(self) -> tuple[_Place, str]:
+        """What identifies it, so that it isn't tried again."""
+        return self.place, self.fix.title
+
+    def is_about(self, fixes: Sequence[Candidate]) -> bool:
+        """Whether it is about one of several fixes."""
+        return any(self.fix is fix for fix in fixes)
+
+
+class TrialLog:
+    """The trials of one treatment.
+
+    Args:
+        trials: Knows files and their root.
+        selection: Findings to treat.
+
+    Attributes:
+        declined: Why there is no edit for a finding of the untouched program, by its fingerprint.
+    """
+
+    def __init__(self, trials: Trials, selection: Selection) -> None:
+        self._trials = trials
+        self._selection = selection
+        self._entries: list[_Entry] = []
+        self._settled: set[tuple[_Place, str]] = set()
+        self._repeated: set[tuple[_Place, str]] = set()
+        self._reasons: dict[_Place, str] = {}
+        self._declined: dict[_Place, str] = {}
+        self.declined: dict[str, str] = {}
+
+    @property
+    def tried(self) -> tuple[TriedFix, ...]:
+        """Every fix that was tried or left out, in order."""
+        return tuple(entry.tried for entry in self._entries)
+
+    def open(self, options: Options, state: State, number: int, *, is_unsafe_tried: bool) -> tuple[Candidate, ...]:
+        """What is still to be tried for a finding; an unsafe fix that isn't wanted is noted once."""
+        finding = options.finding
+        place = self._place(finding, state.program)
+        for reason in options.declined[:1]:
+            self._declined[place] = reason
+            if not state.applied and not any(fix.edit for fix in options.fixes):
+                self.declined.setdefault(finding.fingerprint, reason)
+        found = []
+        for fix in options.fixes:
+            mark = (place, fix.title)
+            if mark in self._settled:
+                continue
+            if fix.is_safe or is_unsafe_tried:
+                found.append(fix)
+            else:
+                self._settled.add(mark)
+                self.note_untried(finding, fix, state, number, "unsafe")
+        return tuple(found)
+
+    def note_untried(self, finding: Finding, fix: Candidate, state: State, number: int, cause: UntriedCause) -> None:
+        """Note a fix that wasn't tried, and why."""
+        reason = _UNTRIED[cause]
+        self._add(finding, fix, state, number, {"untried_cause": cause, "reason": reason})
+        self._reasons[self._place(finding, state.program)] = f'"{fix.title}" wasn\'t tried: {reason}'
+
+    def note(
+        self,
+        finding: Finding,
+        fix: Candidate,
+        state: State,
+        number: int,
+        *,
+        judged: Judgment,
+        after: Observed,
+        cold_compile: ColdCompile | None = None,
+    ) -> None:
+        """Note a fix that was tried.
+
+        Args:
+            finding: What it is for.
+            fix: The fix.
+            state: The program that it was tried on.
+            number: The round.
+            judged: What the trial means.
+            after: What it showed.
+            cold_compile: What compiling takes, if the fix is about that.
+        """
+        replay = after.recording.replay
+        is_whole = after.recording.exit.reason == "finished" and not after.is_stopped
+        entry = self._add(
+            finding,
+            fix,
+            state,
+            number,
+            {
+                "verdict": judged.verdict,
+                "reason": judged.reason,
+                "before": state.observed.measures,
+                "after": after.measures if is_whole else None,
+                "sites_gone": judged.gone,
+                "sites_new": judged.new,
+                "recording": after.name,
+                "backend": self._trials.trial_backend if cold_compile is None else cold_compile.backend,
+                "cold_compile": cold_compile,
+                "compared": replay.compared.get("eager") if replay else None,
+            },
+        )
+        entry.instead = judged.instead
+        self._settled.add(entry.mark)
+        self._reasons[entry.place] = _outcome(entry.tried)
+
+    def _add(self, finding: Finding, fix: Candidate, state: State, number: int, more: dict[str, object]) -> _Entry:
+        told = TriedFix(
+            title=fix.title,
+            kind=fix.kind,
+            snippet=fix.snippet,
+            snippet_place=fix.place and self._trials.original_place(state.program, fix.place),
+            setting=next(iter(fix.change.settings), None) if fix.kind == "config" else None,
+            diff=None if fix.edit is None else diff_text(fix.edit, self._trials.root) or None,
+            is_safe=fix.is_safe,
+            code=finding.code,
+            fingerprint=finding.fingerprint,
+            place=self.shown_place(finding, state.program),
+            round=number,
+            is_on_untouched=not state.applied,
+            verdict="not tried",
+        )
+        self._entries.append(_Entry(told.model_copy(update=more), fix, self._place(finding, state.program)))
+        return self._entries[-1]
+
+    def _place(self, finding: Finding, program: Program) -> _Place:
+        return finding.fingerprint, self._trials.original_line(program, finding.location)
+
+    def shown_place(self, finding: Finding, program: Program) -> str:
+        """The line in the file on disk, whatever edits the program has."""
+        return f"{finding.location.shown_file}:{self._trials.original_line(program, finding.location)}"
+
+    def apply(self, fixes: Sequence[Candidate], number: int) -> None:
+        """Note that fixes were applied; those of the round that weren't may be tried once more beside them.
+
+        Args:
+            fixes: The fixes.
+            number: The round.
+        """
+        for entry in self._entries:
+            if entry.tried.round != number:
+                continue
+            if entry.tried.verdict in _APPLICABLE and entry.is_about(fixes):
+                entry.tried = entry.tried.model_copy(update={"is_applied": True})
+            elif entry.tried.verdict in _REPEATABLE and entry.mark not in self._repeated:
+                self._settled.discard(entry.mark)
+                self._repeated.add(entry.mark)
+
+    def measures_with(self, fix: Candidate) -> Measures | None:
+        """What the trial of a fix alone counted; None if it wasn't tried."""
+        return next((entry.tried.after for entry in self._entries if entry.is_about([fix])), None)
+
+    def settle_moved(self, state: State) -> None:
+        """Note which applied fixes that moved a break are good after all: other fixes removed the new one."""
+        left = {finding.fingerprint for finding in state.observed.diagnosis.findings}
+        for entry in self._entries:
+            if entry.tried.is_applied and entry.tried.verdict == "moved" and not left.intersection(entry.instead):
+                reason = f"{entry.tried.reason}, until other fixes are applied too"
+                entry.tried = entry.tried.model_copy(update={"verdict": "verified", "reason": reason})
+
+    def has_moved_break(self, state: State) -> bool:
+        """Whether a program has a break that one of its fixes only moved there."""
+        left = {finding.fingerprint for finding in state.observed.diagnosis.findings}
+        applied = [fix for fix, _ in state.applied]
+        return any(entry.is_about(applied) and left.intersection(entry.instead) for entry in self._entries)
+
+    def is_step(self, fix: Candidate) -> bool:
+        """Whether a fix is only good together with later ones."""
+        return any(entry.instead and entry.is_about([fix]) for entry in self._entries)
+
+    def is_unresolved(self, finding: Finding) -> bool:
+        """Whether the fixes that are applied for a finding of the untouched program contain or move its break."""
+        place = (finding.fingerprint, finding.location.line)
+        applied = [entry.tried.verdict for entry in self._entries if entry.place == place and entry.tried.is_applied]
+        return bool(applied) and "verified" not in applied
+
+    def take_back(
+        self,
+        fixes: Sequence[Candidate],
+        verdict: Verdict | None = None,
+        reason: str = "",
+        *,
+        backend: str | None = None,
+    ) -> None:
+        """Note that fixes are no longer applied.
+
+        Args:
+            fixes: The fixes.
+            verdict: The verdict if the fixes are to blame; None if not: then they may be tried again.
+            reason: Why, as a clause.
+            backend: The backend under which that showed; None for the trial's.
+        """
+        for entry in self._entries:
+            if not entry.tried.is_applied or not entry.is_about(fixes):
+                continue
+            entry.tried = entry.tried.model_copy(update={"is_applied": False})
+            if verdict is None:
+                self._settled.discard(entry.mark)
+                continue
+            if entry.tried.verdict != verdict:
+                more = {"verdict": verdict, "reason": reason, "backend": backend or entry.tried.backend}
+                entry.tried = entry.tried.model_copy(update=more)
+            self._reasons[entry.place] = _outcome(entry.tried)
+
+    def doubt_unapplied(self, backend: str) -> None:
+        """Note that fixes which worked in their trials, but aren't applied, were never run under the user's backend."""
+        applied = {entry.mark for entry in self._entries if entry.tried.is_applied}
+        for entry in self._entries:
+            if entry.mark not in applied and entry.tried.verdict in WORKING:
+                reason = f"it works under {entry.tried.backend}, but wasn't run under {backend}"
+                entry.tried = entry.tried.model_copy(update={"verdict": "unproven", "reason": reason})
+                self._reasons[entry.place] = _outcome(entry.tried)
+
+    def add_times(self, fix: Candidate, times: tuple[PairedTime, ...]) -> None:
+        """Note the times of an applied fix."""
+        for entry in self._entries:
+            if entry.tried.is_applied and entry.is_about([fix]):
+                entry.tried = entry.tried.model_copy(update={"times": times})
+
+    def left(self, state: State) -> Iterator[LeftFinding]:
+        """The findings that a program still has, each with the reason."""
+        for finding in treated_findings(state.observed, self._selection):
+            yield self.left_finding(finding, state.program)
+
+    def left_finding(self, finding: Finding, program: Program) -> LeftFinding:
+        """A finding that a program still has, with the reason."""
+        return LeftFinding(
+            code=finding.code,
+            place=self.shown_place(finding, program),
+            message=finding.message,
+            reason=self._reason(self._place(finding, program)),
+        )
+
+    def _reason(self, place: _Place) -> str:
+        declined = self._declined.get(place)
+        # A fix that contains the break says more than what didn't help.
+        applied = (entry.tried for entry in self._entries if entry.place == place and entry.tried.is_applied)
+        tried = next(map(_outcome, applied), self._reasons.get(place))
+        parts = [f"no edit: {declined}"] if declined else []
+        return "; ".join([*parts, *([tried] if tried else [])]) or _NO_FIX
+
+
+def _outcome(fix: TriedFix) -> str:
+    because = f", {fix.reason}" if fix.reason else ""
+    return f'"{fix.title}": {fix.verdict}{because}'
+
+
+def diff_text(change: FileChange, root: Path) -> str:
+    """An edit as a diff for people and for JSON, which can't hold bytes that aren't text."""
+    text = unified(change.before, change.after, relative(str(change.path), root))
+    return text.encode("utf-8", "replace").decode()
+
+
+def gone(trials: Trials, log: TrialLog, untouched: State, best: State, findings: Sequence[Finding]) -> tuple[str, ...]:
+    """Fingerprints of findings that the best program no longer has.
+
+    Args:
+        trials: Know which lines of both programs are the same.
+        log: Knows which findings were left open.
+        untouched: The program without fixes.
+        best: The program with those that work.
+        findings: Findings of the untouched program.
+    """
+    sites = trials.sites(untouched, best)
+    rest = list(findings)
+    for finding in best.observed.diagnosis.findings:
+        line = trials.original_line(best.program, finding.location)
+        same = [other for other in rest if _is_same_cause(other, finding)]
+        if same:
+            # Of equal lines, the one that is still there; the fingerprint says only which of them comes first.
+            rest.remove(min(same, key=lambda other: _distance(other, finding, line)))
+    return tuple(
+        finding.fingerprint
+        for finding in rest
+        if not (sites.replacements(finding) or log.is_unresolved(finding) or _is_still_skipped(finding, best))
+    )
+
+
+def _is_still_skipped(finding: Finding, state: State) -> bool:
+    """Whether a finding says that torch skips a function, and it still skips it, if because of another line."""
+    skipped = {name for found in state.observed.diagnosis.findings for name in found.effects.skipped_frames}
+    return finding.code == SKIPPED_FRAME and not skipped.isdisjoint(finding.effects.skipped_frames)
+
+
+def _is_same_cause(one: Finding, other: Finding) -> bool:
+    """Whether two findings differ in nothing but the line; a fingerprint numbers them."""
+    return one.fingerprint == other.fingerprint or _cause(one) == _cause(other)
+
+
+def _cause(finding: Finding) -> tuple[str, str, str, str | None, str | None]:
+    return (
+        finding.code,
+        finding.location.file,
+        finding.location.function,
+        finding.location.text,
+        finding.torch_id,
+    )
+
+
+def _distance(one: Finding, other: Finding, line: int) -> tuple[int, bool]:
+    return abs(one.location.line - line), one.fingerprint != other.fingerprint
+
+
+class Announcing:
+    """Reports the trials of one wave.
+
+    Args:
+        trials: Judges them.
+        state: What they build on.
+        fixes: The fixes that are tried.
+        found: The findings that they are for.
+        place: Gives a finding's ``file:line``.
+    """
+
+    def __init__(
+        self,
+        trials: Trials,
+        state: State,
+        fixes: Sequence[Candidate],
+        found: Sequence[Options],
+        place: Callable[[Finding], str],
+    ) -> None:
+        self._trials = trials
+        self._state = state
+        self._proposals = fixes
+        self._findings: list[list[Finding]] = [[] for _ in fixes]
+        for options in found:
+            self._findings[self.index_of(options.finding)].append(options.finding)
+        self._place = place
+        self._numbers: dict[int, int] = {}
+        self._announced: dict[int, list[Verdict]] = {}
+
+    def index_of(self, finding: Finding) -> int:
+        """Which of the fixes is tried for a finding."""
+        return next(i for i, fix in enumerate(self._proposals) if finding.fingerprint in fix.targets)
+
+    def announce(self, index: int, number: int, observed: Observed) -> None:
+        """Report what a trial showed, unless timing has to decide first.
+
+        Args:
+            index: The fix.
+            number: The trial's number.
+            observed: Its replay.
+        """
+        self._numbers[index] = number
+        fix = self._proposals[index]
+        judged = [self._trials.judge(finding, fix, self._state, observed) for finding in self._findings[index]]
+        if judged and all(one.if_faster is None for one in judged):
+            self._report(index, [one.verdict for one in judged])
+
+    def settle(self, verdicts: dict[tuple[int, str], Verdict]) -> None:
+        """Report the trials whose verdicts weren't reported, or have changed: a later trial can show what is noise.
+
+        Args:
+            verdicts: What counts, by fix and fingerprint of the finding.
+        """
+        for index, findings in enumerate(self._findings):
+            final = [verdicts[index, finding.fingerprint] for finding in findings]
+            if final and self._announced.get(index) != final:
+                self._report(index, final)
+
+    def _report(self, index: int, verdicts: list[Verdict]) -> None:
+        self._announced[index] = verdicts
+        places = [self._place(finding) for finding in self._findings[index]]
+        pairs = tuple(zip(places, verdicts, strict=True))
+        backend = None if self._trials.trial_backend == self._trials.backend else self._trials.trial_backend
+        self._trials.pace.report(DecidedTrial(self._numbers[index], self._proposals[index].title, pairs, backend))

@@ -1,0 +1,289 @@
+"""Fixes that change how the target is run and not its source, for recompiles and for CUDA graphs that aren't recorded.
+
+Comes in: a recording. Goes out: fixes; causes that no replay can remove, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from itertools import combinations, islice
+
+from graphdoctor.facts.expressions import (
+    argument_source,
+    expression,
+    is_attribute,
+    is_carried,
+    is_module_tensor,
+    is_own_state,
+    size_dim,
+)
+from graphdoctor.facts.fixes import SnippetPlace
+from graphdoctor.facts.kernels import CudaGraphSkip
+from graphdoctor.facts.recompiles import ChangeKind, GuardChange
+from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.run import Setting
+from graphdoctor.facts.trials import UntriedChange
+from graphdoctor.facts.wording import names
+from graphdoctor.fixes.candidates import Candidate
+from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, can_be_dynamic, recompile_events
+from graphdoctor.trials.program import RunChange
+
+START = SnippetPlace(where="start")
+_RECOMPILE_LIMIT = Setting(name="torch._dynamo.config.recompile_limit", value=64)
+_DYNAMIC_MODULE_INTS = Setting(name="torch._dynamo.config.allow_unspec_int_on_nn_module", value=True)
+_SCALARS_IN_GRAPH = Setting(name="torch._dynamo.config.capture_scalar_outputs", value=True)
+_DYNAMIC_PARAMETERS = Setting(name="torch._dynamo.config.force_parameter_static_shapes", value=False)
+_WARMED_UP: frozenset[ChangeKind] = frozenset(
+    {
+        "dtype", "device", "requires_grad", "rank", "training", "grad_mode", "inference_mode", "autocast", "flag",
+        "text", "none", "value", "keys", "length", "type", "default_dtype", "threads", "relation", "aliasing",
+    }
+)  # fmt: skip
+"""Changes between a few states: after each state has been seen once, nothing is compiled anymore."""
+
+_UNTRIED: dict[ChangeKind, str] = {
+    "identity": "each call brings another object; the program must keep one",
+    "entry_gone": "an object was freed and its compiled code with it; the program must keep the object",
+    "size": "it's in no argument of the target, so a replay can't mark it",
+    "number": "it isn't an argument of the target or in a container of one, so a replay can't pass it as a tensor",
+    "stride": "it isn't an argument of the target or in a container of one, so a replay can't make it contiguous",
+}
+"""Why no replay tries a change."""
+
+_MAX_NAMED = 3
+"""Marks that the name of a fix lists."""
+
+Together = tuple[Candidate, ...]
+"""Fixes that are tried together; empty for the untouched program."""
+
+
+def joined_change(fixes: Together) -> RunChange:
+    """What several fixes change about the run."""
+    return reduce(RunChange.joined, (fix.change for fix in fixes), RunChange())
+
+
+@dataclass
+class RecompileFixes:
+    """What can be tried for recompiles.
+
+    Args:
+        singles: Fixes for one cause each.
+        dynamic: Dynamic shapes for the whole target, if sizes changed.
+        warm_up: Every kind of call once before the calls that count, if values changed.
+        higher_limit: A higher recompile limit, if a function hit it.
+        untried: Causes without a fix that a replay can try.
+    """
+
+    singles: list[Candidate] = field(default_factory=list)
+    dynamic: Candidate | None = None
+    warm_up: Candidate | None = None
+    higher_limit: Candidate | None = None
+    untried: list[UntriedChange] = field(default_factory=list)
+
+    def combined(self, limit: int) -> tuple[list[Together], int]:
+        """At most so many trials: each fix alone, then those for single causes together, then pairs and so on.
+
+        Returns:
+            The trials, and how many combinations were left out.
+        """
+        general = [found for found in (self.dynamic, self.warm_up, self.higher_limit) if found is not None]
+        trials: list[Together] = [(fix,) for fix in (*self.singles, *general)]
+        count = len(self.singles)
+        # All of them first, then pairs: the sizes in between are the ones to leave out.
+        sizes = [count, *range(2, count)] if count > 1 else []
+        chosen = (members for size in sizes for members in combinations(self.singles, size))
+        together = list(islice(chosen, max(limit - len(trials), 0)))
+        return trials + together, 2**count - count - 1 - len(together)
+
+
+def recompile_fixes(recording: Recording) -> RecompileFixes | None:
+    """The fixes for what changed; None if nothing recompiled."""
+    events = recompile_events(recording)
+    if not events:
+        return None
+    # Without the names of the target's parameters, no argument is changed.
+    changes = _distinct(events, recording.target.parameters or ())
+    found = RecompileFixes()
+    resized = {change.expression for event in events for change in event.changes if can_be_dynamic(change)}
+    sizes = [
+        change
+        for change, is_argument in changes
+        if change.expression in resized and change.kind == "size" and (is_argument or is_own_state(change.source or ""))
+    ]
+    if sizes:
+        found.singles.append(_mark_dynamic(sizes))
+    for change, is_argument in changes:
+        fix = _for_change(change, is_argument=is_argument)
+        if fix is not None:
+            _add(found.singles, fix)
+        elif change.kind not in _WARMED_UP and change not in sizes:
+            reason = _UNTRIED.get(change.kind, "no remedy can be tried without editing source")
+            if change.kind == "size" and change.expression not in resized:
+                reason = "torch compiles sizes 0 and 1 on their own, whatever is marked"
+            found.untried.append(UntriedChange(expression=change.expression, reason=reason))
+    if any(change.kind in ("size", "relation", "rank") for change, _ in changes):
+        found.dynamic = _call(
+            "dynamic=True", "Compile with dynamic shapes", RunChange(dynamic=True), snippet="dynamic=True"
+        )
+    if changes:
+        found.warm_up = _call("warm-up", "Make each kind of call once before it counts", RunChange(warm_up=True))
+    if any(compile_.outcome == "limit" for compile_ in recording.compiles):
+        found.higher_limit = _setting(_RECOMPILE_LIMIT, "Raise the recompile limit")
+    return found
+
+
+def _distinct(events: Iterable[RecompileEvent], parameters: Sequence[str]) -> list[tuple[GuardChange, bool]]:
+    """Each changed value once, and whether it is an argument of the target's call, or in one.
+
+    A resume function has the target's arguments among its own.
+    """
+    found: dict[tuple[str, str], tuple[GuardChange, bool]] = {}
+    for event in events:
+        for change in event.changes:
+            source = argument_source(change.source or "", parameters) if event.call_site is None else None
+            known = found.get((change.kind, change.expression))
+            if source is not None:
+                found[change.kind, change.expression] = change.model_copy(update={"source": source}), True
+            elif known is None:
+                found[change.kind, change.expression] = change, False
+    return list(found.values())
+
+
+def _add(singles: list[Candidate], fix: Candidate) -> None:
+    """Add a fix; one that several values share is one trial."""
+    for index, known in enumerate(singles):
+        if known.change == fix.change:
+            singles[index] = replace(known, addresses=tuple(dict.fromkeys((*known.addresses, *fix.addresses))))
+            return
+    singles.append(fix)
+
+
+def _for_change(change: GuardChange, *, is_argument: bool) -> Candidate | None:
+    source, value = change.source or "", change.expression
+    name = expression(source)
+    match change.kind:
+        case "module_number":
+            return _setting(_DYNAMIC_MODULE_INTS, "Let torch make ints of modules dynamic", value)
+        case "number" if is_carried(source):
+            return _setting(_SCALARS_IN_GRAPH, "Let torch capture numbers read from tensors", value)
+        # Replacing an attribute would take a copy of its object, which the call may change.
+        case "number" if is_argument and not is_attribute(source):
+            code = f"{name} = torch.tensor({name})"
+            fix = _call(
+                f"tensor {name}", f"Pass `{name}` as a tensor", RunChange(tensors=(source,)), value, snippet=code
+            )
+            return replace(fix, is_safe=False)
+        case "stride" if is_argument and not is_attribute(source):
+            title, code = f"Make `{name}` contiguous before the call", f"{name} = {name}.contiguous()"
+            return _call(f"contiguous {name}", title, RunChange(contiguous=(source,)), value, snippet=code)
+        case "size" if is_module_tensor(source):
+            return _setting(_DYNAMIC_PARAMETERS, "Let torch make sizes of parameters dynamic", value)
+        case _:
+            return None
+
+
+def _setting(setting: Setting, title: str, *addresses: str) -> Candidate:
+    return Candidate(
+        title=title,
+        kind="config",
+        is_safe=True,
+        change=RunChange(settings=(setting,)),
+        snippet=setting.code,
+        place=START,
+        name=setting.name.rpartition(".")[2],
+        addresses=addresses,
+    )
+
+
+def _call(name: str, title: str, change: RunChange, *addresses: str, snippet: str | None = None) -> Candidate:
+    return Candidate(
+        title=title,
+        kind="call",
+        is_safe=True,
+        change=change,
+        snippet=snippet,
+        place=_place_of(change),
+        name=name,
+        addresses=addresses,
+    )
+
+
+def _place_of(change: RunChange) -> SnippetPlace:
+    """Where a person makes a change of the run."""
+    if change.dynamic is not None:
+        return SnippetPlace(where="compile")
+    if change.marks or change.static or change.buffers:
+        return SnippetPlace(where="first_call")
+    is_each = change.tensors or change.contiguous or change.on_device
+    return SnippetPlace(where="each_call") if is_each else START
+
+
+def _mark_dynamic(sizes: Sequence[GuardChange]) -> Candidate:
+    marks: list[tuple[str, int]] = []
+    for change in sizes:
+        dim = size_dim(change.expression)
+        if dim is not None and change.source is not None:
+            marks.append((change.source, dim))
+    places = [f"{expression(source)} {dim}" for source, dim in marks]
+    more = len(places) - _MAX_NAMED
+    return _call(
+        "mark_dynamic " + ", ".join(places[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else ""),
+        f"Mark the {'dim' if len(marks) == 1 else 'dims'} as dynamic before the call",
+        RunChange(marks=tuple(marks)),
+        *(change.expression for change in sizes),
+        snippet="\n".join(f"torch._dynamo.mark_dynamic({expression(source)}, {dim})" for source, dim in marks),
+    )
+
+
+def cuda_graph_fixes(skip: CudaGraphSkip, recording: Recording) -> Iterator[Candidate]:
+    """Changes of the call with which torch may record a CUDA graph, best first."""
+    if skip.kind == "mutation":
+        yield from _for_mutation(recording)
+    elif skip.kind == "cpu_device":
+        yield from _for_cpu_tensors(recording)
+    elif skip.kind == "dynamic_shapes":
+        yield _call(
+            "dynamic=False", "Compile without dynamic shapes", RunChange(dynamic=False), snippet="dynamic=False"
+        )
+
+
+def _for_mutation(recording: Recording) -> Iterator[Candidate]:
+    """Inputs that the graph writes to, at an address that never changes: then it need not work on a copy."""
+    graphs = recording.cuda_graphs
+    functions = (graphs.functions or ()) if graphs is not None else ()
+    sources = _arguments((source for function in functions for source in function.mutated), recording)
+    if not sources:
+        return
+    written = [expression(source) for source in sources]
+    marks = [f"torch._dynamo.mark_static_address({name})" for name in written]
+    pronoun, tensors = ("it", "a tensor") if len(written) == 1 else ("them", "tensors")
+    title = f"Mark {names(written)} as static, and pass the same {tensors.removeprefix('a ')} in each call"
+    yield _call("mark_static_address", title, RunChange(static=sources), *written, snippet="\n".join(marks))
+    title = f"Write {names(written)} into {tensors} that you keep, and pass {pronoun} in each call"
+    copies = [f"{name} = {name}.clone()" for name in written]
+    fix = _call("buffer", title, RunChange(buffers=sources), *written, snippet="\n".join([*copies, *marks]))
+    yield replace(fix, is_safe=False)
+
+
+def _for_cpu_tensors(recording: Recording) -> Iterator[Candidate]:
+    """Arguments on the CPU, of graphs that have others on a GPU."""
+    found: list[str] = []
+    for graph in recording.graphs:
+        tensors = [each for each in graph.inputs or () if each.kind == "tensor" and each.device is not None]
+        if any(str(each.device).startswith("cuda") for each in tensors):
+            found += [each.source for each in tensors if each.device == "cpu" and each.source is not None]
+    sources = _arguments(found, recording)
+    if sources:
+        moved = [expression(source) for source in sources]
+        code = "\n".join(f'{name} = {name}.to("cuda")' for name in moved)
+        title = f"Move {names(moved)} to the GPU before the call"
+        yield _call("on the GPU", title, RunChange(on_device=sources), *moved, snippet=code)
+
+
+def _arguments(sources: Iterable[str], recording: Recording) -> tuple[str, ...]:
+    """Those that are arguments of the target, or items of one, by the names of its own parameters."""
+    parameters = recording.target.parameters or ()
+    found = (argument_source(source, parameters) for source in sources)
+    return tuple(dict.fromkeys(source for source in found if source is not None and not is_attribute(source)))
