@@ -1,199 +1,200 @@
-"""A check on the terminal: one line for each target, then what failed it."""
+"""A check: how many targets passed, a row for each, then what failed it.
+
+Comes in: a ``CheckReport``. Goes out: a view.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
-from rich.table import Table
-from rich.text import Text
-
-from graphdoctor.facts.wording import counted, times
-from graphdoctor.views.cards import finding_card
-from graphdoctor.views.terminal_lines import clean, labeled_rows, write
+from graphdoctor.facts.wording import times
+from graphdoctor.views.finding_cards import card_of, place_of
+from graphdoctor.views.parts import (
+    Block,
+    Card,
+    Cell,
+    Column,
+    Inline,
+    Note,
+    Row,
+    Rows,
+    Section,
+    Show,
+    Span,
+    Table,
+    Tone,
+    Verdict,
+    View,
+)
 from graphdoctor.views.words import (
+    UNKNOWN,
     baseline_notes,
-    budget_text,
+    budget_limit,
+    budget_value,
     check_verdict,
     clusters,
-    finding_line,
     more_eager_texts,
     share_text,
-    unused_text,
     worse_text,
 )
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-
-    from graphdoctor.facts.check import BaselineEntry, CheckReport, TargetCheck, WorseFinding
+    from graphdoctor.facts.check import BudgetName, CheckReport, TargetCheck
     from graphdoctor.facts.diagnosis import Finding, Summary
 
-_STYLES = {"passed": "bold green", "failed": "bold red", "crashed": "bold magenta"}
-_MAX_LINES = 20
-_Label = Literal["worse", "eager", "note", "fixed", "more", "known", "ignored"]
-_UPDATE = "graphdoctor baseline --update"
+_TONES: dict[str, Tone] = {"passed": "good", "failed": "bad", "crashed": "bad"}
+_MOST_ROWS = 20
+_UPDATE = Span("graphdoctor baseline --update", "code")
+_MEASURED: tuple[tuple[str, BudgetName, Callable[[Summary], str]], ...] = (
+    ("break sites", "max-breaks", lambda found: str(found.break_sites)),
+    ("recompiles", "max-recompiles", lambda found: str(found.recompiles)),
+    ("graphs", "max-graphs", lambda found: str(found.graphs)),
+    ("coverage", "min-coverage", lambda found: share_text(found.coverage)),
+)
 
 
-def render_check(report: CheckReport, console: Console, *, is_verbose: bool = False) -> None:
-    """Write a check to a terminal.
+def check_view(report: CheckReport) -> View:
+    """The report as a tree."""
+    baseline = () if report.baseline is None else (f"baseline {report.baseline}",)
+    return View(("check", *baseline), "check", tuple(_parts(report)), report.graphdoctor_version)
 
-    Args:
-        report: What to show.
-        console: Where to.
-        is_verbose: Add torch's full messages, findings below ``fail_on``, and known and ignored ones.
-    """
-    if report.targets:
-        write(console, _table(report.targets))
+
+def _parts(report: CheckReport) -> Iterator[Block]:
+    states = {target.state for target in report.targets}
+    yield Verdict(f"{check_verdict(report)}.", "good" if states == {"passed"} else "bad" if states else None)
+    yield _table(report)
+    yield from (_about(target, has_baseline=report.baseline is not None) for target in report.targets)
     for target in report.targets:
-        for renderable in _details(target, has_baseline=report.baseline is not None, is_verbose=is_verbose):
-            write(console, renderable)
-    for renderable in _closing(report, is_verbose=is_verbose):
-        write(console, renderable)
+        yield from _findings(target)
+    unused = (
+        Row(
+            "unused",
+            Note(
+                (
+                    Span(f"{each.file if each.line is None else f'{each.file}:{each.line}'} "),
+                    Span(f"ignore[{','.join(each.codes)}]" if each.codes else "ignore", "code"),
+                    f" matches no finding{f': {each.why}' if each.why else ''}",
+                )
+            ),
+        )
+        for each in report.unused_ignores
+    )
+    yield Section("Unused ignores", (Rows(tuple(unused), "entry", _MOST_ROWS),))
+    reason = "doesn't reach any of the given files"
+    yield Section("Skipped", (Rows(tuple(Row(Span(name), reason) for name in report.skipped), "target"),))
+    yield Section("Notes", tuple(Span(note) for note in report.notes))
+    if any(target.fixed for target in report.targets if not target.is_other_torch):
+        yield Note((_UPDATE, " removes the fixed findings."), "dim")
+    if report.baseline is None and any(target.failing for target in report.targets):
+        accepts = " accepts the current findings, so that only new ones fail."
+        yield Note((Span("graphdoctor baseline", "code"), accepts), "dim")
 
 
-def _table(targets: Sequence[TargetCheck]) -> Table:
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
-    grid.add_column(overflow="fold")
-    for target in targets:
-        grid.add_row(Text(target.state, _STYLES[target.state]), clean(target.name, "bold"), _outcome(target))
-    return grid
+def _table(report: CheckReport) -> Table:
+    """A row for each target."""
+    rows = (
+        (
+            Cell(Span(target.name)),
+            Cell(target.state, tone=_TONES[target.state]),
+            _new(target),
+            *(_measured(target, budget, shown) for _, budget, shown in _MEASURED),
+            Cell(_also(target)),
+        )
+        for target in report.targets
+    )
+    columns = (Column("target"), Column("state", is_number=False), Column("new"))
+    measured = (Column(name) for name, *_ in _MEASURED)
+    return Table((*columns, *measured, Column("also", is_number=False)), tuple(rows), "target", label="Targets")
 
 
-def _outcome(target: TargetCheck) -> Text:
+def _also(target: TargetCheck) -> str:
+    counts = {
+        "worse": len(target.failing_worse),
+        "known": len(target.known),
+        "ignored": len(target.ignored),
+        "fixed": len(target.fixed),
+    }
+    return ", ".join(f"{number} {name}" for name, number in counts.items() if number)
+
+
+def _new(target: TargetCheck) -> Cell:
     if target.state == "crashed":
-        return clean(target.error or "", "magenta")
-    parts = []
-    if target.error:
-        parts.append(target.error.rstrip("."))
-    if target.failing:
-        parts.append(counted(len(target.failing), "new finding"))
-    parts += [f"{budget.name}: {budget_text(budget)}" for budget in target.budgets if not budget.is_kept]
-    if target.failing_worse:
-        parts.append(f"{len(target.failing_worse)} worse")
-    if target.is_more_eager:
-        parts.append("more runs eagerly")
+        return Cell(UNKNOWN)
     below = len(target.new) - len(target.failing)
-    for number, what in (
-        (below, f"new below {target.fail_on}" if target.fail_on != "never" else "new"),
-        (len(target.known), "known"),
-        (len(target.grown), "more frequent"),
-        (len(target.ignored), "ignored"),
-        (len(target.fixed), "fixed"),
-    ):
-        if number:
-            parts.append(f"{number} {what}")
-    text = clean(", ".join(parts))
-    if target.diagnosis is not None:
-        text.append(" · " if parts else "").append(_counts(target.diagnosis.summary), "dim")
-    return text
+    allowed = f"{below} below {target.fail_on}" if below and target.fail_on != "never" else f"{below} allowed"
+    return Cell(str(len(target.failing)), allowed if below else "", "bad" if target.failing else None)
 
 
-def _counts(summary: Summary) -> str:
-    parts = [counted(summary.graphs, "graph"), counted(summary.break_sites, "break site")]
-    parts += [counted(summary.recompiles, "recompile")] if summary.recompiles else []
-    return ", ".join([*parts, f"coverage {share_text(summary.coverage)}"])
+def _measured(target: TargetCheck, name: BudgetName, shown: Callable[[Summary], str]) -> Cell:
+    """A number, with its limit if it misses it."""
+    for budget in target.budgets:
+        if budget.name == name and not budget.is_kept:
+            return Cell(budget_value(budget), budget_limit(budget), "bad")
+    return Cell(UNKNOWN if target.diagnosis is None else shown(target.diagnosis.summary))
 
 
-def _details(target: TargetCheck, *, has_baseline: bool, is_verbose: bool) -> Iterator[RenderableType]:
+def _about(target: TargetCheck, *, has_baseline: bool) -> Section:
+    """What is to be said of a target as a whole."""
+    rows: list[Row] = []
+    if target.state == "crashed":
+        rows.append(Row("crashed", Note(Span(target.error or "It didn't run to the end."), "bad")))
+    elif target.error is not None:
+        rows.append(Row("failed", Note(Span(target.error), "bad")))
     if target.hint:
-        yield Text()
-        yield labeled_rows([(target.name, clean(target.hint))])
-    shown = target.new if is_verbose else target.failing
-    worse = [item.finding for item in (target.worse if is_verbose else target.failing_worse)]
-    for cluster in clusters([*shown, *worse]):
-        yield Text()
-        yield from finding_card(cluster, is_verbose=is_verbose)
-    rows = list(_rows(target, has_baseline=has_baseline, is_verbose=is_verbose))
-    if rows:
-        yield Text()
-        yield clean(target.name, "bold")
-        yield labeled_rows(rows)
-
-
-def _rows(target: TargetCheck, *, has_baseline: bool, is_verbose: bool) -> Iterator[tuple[str, Text]]:
+        rows.append(Row("hint", Span(target.hint)))
     if target.is_other_torch and target.diagnosis is not None:
         running = target.diagnosis.environment.torch
-        words = f"compared with the baseline for torch {target.baseline_torch}; this run uses torch {running}"
+        said: Inline = f"compared with the baseline for torch {target.baseline_torch}; this run uses torch {running}"
         if target.new or target.fixed:
-            words += (
-                f", so new and fixed findings may come from the upgrade. {_UPDATE} adds this version to the baseline"
-            )
-        yield "torch", clean(words)
+            can = ", so new and fixed findings may come from the upgrade. "
+            said = (said, can, _UPDATE, " adds this version to the baseline")
+        rows.append(Row("torch", Note(said)))
     elif has_baseline and target.baseline_torch is None and target.failing:
-        yield "baseline", Text("has no entry for this target, so all of its findings are new")
-    yield from _listed("worse", [_worse(item) for item in target.worse], is_verbose=is_verbose)
-    yield from _listed("eager", list(more_eager_texts(target)), is_verbose=is_verbose)
-    yield from _listed("note", list(baseline_notes(target)), is_verbose=True)
-    if target.fixed:
-        yield from _listed("fixed", [_entry(entry) for entry in target.fixed], is_verbose=is_verbose)
-    worse = {item.finding.fingerprint for item in target.worse}
-    more = [_grown(finding) for finding in target.grown if finding.fingerprint not in worse]
-    yield from _listed("more", more, is_verbose=is_verbose)
-    if is_verbose:
-        yield from _listed("known", [finding_line(finding) for finding in target.known], is_verbose=True)
-        ignored = [
-            f"{finding_line(item.finding)}  by {item.by}{f': {item.reason}' if item.reason else ''}"
-            for item in target.ignored
-        ]
-        yield from _listed("ignored", ignored, is_verbose=True)
+        rows.append(Row("baseline", "has no entry for this target, so all of its findings are new"))
+    rows += [Row("eager", text) for text in more_eager_texts(target)]
+    rows += [Row("note", text) for text in baseline_notes(target)]
+    return Section(Span(target.name), (Rows(tuple(rows)),), tone=_TONES[target.state])
 
 
-def _listed(
-    label: Literal["worse", "eager", "note", "fixed", "more", "known", "ignored"],
-    lines: Sequence[str],
-    *,
-    is_verbose: bool,
-) -> Iterator[tuple[str, Text]]:
-    shown = lines if is_verbose else lines[:_MAX_LINES]
-    for line in shown:
-        yield label, clean(line)
-    if len(lines) > len(shown):
-        yield label, Text(f"and {len(lines) - len(shown)} more (-v shows all)", "dim")
+def _findings(target: TargetCheck) -> Iterator[Section]:
+    name = Span(target.name, "code")
+    worse = {item.finding.fingerprint: worse_text(item) for item in target.worse}
+    below = [finding for finding in target.new if finding not in target.failing]
+    grown = [finding for finding in target.grown if finding.fingerprint not in worse]
+    yield Section(("New in ", name), tuple(_cards(target.failing)), tone="bad")
+    yield Section(
+        ("Worse in ", name),
+        tuple(part for item in target.failing_worse for part in (f"{worse_text(item)}.", *_cards([item.finding]))),
+        tone="bad",
+    )
+    yield Section(("New in ", name, ", but below the severity that fails"), tuple(_cards(below)), show="long")
+    kept = [item.finding for item in target.worse if item not in target.failing_worse]
+    yield _lines(("Worse in ", name, ", but below the severity that fails"), kept, lambda one: worse[one.fingerprint])
+    yield _lines(("More frequent in ", name), grown, lambda one: f"{one.message}, now {times(one.count)}")
+    fixed = (
+        Row(entry.code, Note((Span(entry.file, "code"), " in ", Span(entry.function, "code"), f"  {entry.message}")))
+        for entry in target.fixed
+    )
+    yield Section(("Fixed in ", name), (Rows(tuple(fixed), "finding", _MOST_ROWS),), tone="good")
+    yield _lines(("In the baseline of ", name), target.known, lambda one: one.message, show="long")
+    why = {
+        item.finding.fingerprint: f"by {item.by}{f': {item.reason}' if item.reason else ''}" for item in target.ignored
+    }
+    ignored = [item.finding for item in target.ignored]
+    yield _lines(("Ignored in ", name), ignored, lambda one: f"{one.message} ({why[one.fingerprint]})", show="long")
 
 
-def _entry(entry: BaselineEntry) -> str:
-    return f"{entry.code} {entry.file} in {entry.function}  {entry.text or entry.message}"
+def _cards(findings: list[Finding] | tuple[Finding, ...]) -> Iterator[Card]:
+    return (card_of(cluster) for cluster in clusters(findings))
 
 
-def _worse(item: WorseFinding) -> str:
-    return finding_line(item.finding, worse_text(item))
-
-
-def _grown(finding: Finding) -> str:
-    return f"{finding_line(finding)}, now {times(finding.count)}"
-
-
-def _closing(report: CheckReport, *, is_verbose: bool) -> Iterator[RenderableType]:
-    rows: list[tuple[str, Text]] = [("skipped", clean(name)) for name in report.skipped]
-    unused = report.unused_ignores if is_verbose else report.unused_ignores[:_MAX_LINES]
-    rows += [("unused", clean(unused_text(ignore))) for ignore in unused]
-    if len(unused) < len(report.unused_ignores):
-        rows.append(("unused", Text(f"and {len(report.unused_ignores) - len(unused)} more (-v shows all)", "dim")))
-    rows += [("note", clean(note)) for note in report.notes]
-    if rows:
-        yield Text()
-        yield labeled_rows(rows)
-    next_step = _next_step(report)
-    is_short = [target.state for target in report.targets] == ["passed"] and not (rows or next_step)
-    if not is_short:
-        yield Text()
-    yield _verdict(report)
-    if next_step:
-        yield Text(next_step, "dim")
-
-
-def _verdict(report: CheckReport) -> Text:
-    states = {target.state for target in report.targets}
-    style = "bold" if not states else "bold green" if states == {"passed"} else "bold red"
-    return Text(f"{check_verdict(report)}.", style)
-
-
-def _next_step(report: CheckReport) -> str | None:
-    if any(target.fixed for target in report.targets if not target.is_other_torch):
-        return f"{_UPDATE} removes the fixed findings."
-    if report.baseline is None and any(target.failing for target in report.targets):
-        return "graphdoctor baseline accepts the current findings, so that only new ones fail."
-    return None
+def _lines(
+    title: Inline,
+    findings: list[Finding] | tuple[Finding, ...],
+    said: Callable[[Finding], str],
+    show: Show = "always",
+) -> Section:
+    """Findings, a line each."""
+    rows = (Row(one.code, Note((place_of(one.location), f"  {said(one)}"))) for one in findings)
+    return Section(title, (Rows(tuple(rows), "finding", _MOST_ROWS),), show=show)

@@ -1,150 +1,159 @@
-"""Two diagnoses side by side: differences between the runs, the numbers, then new, gone and common findings."""
+"""Two diagnoses side by side: what differs between the runs, the numbers, then new, gone and common findings.
+
+Comes in: a ``DiagnosisComparison``. Goes out: a view.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from rich import box
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
-
-from graphdoctor.facts.wording import counted
-from graphdoctor.views.cards import finding_card
-from graphdoctor.views.terminal_lines import clean, labeled_rows, write
-from graphdoctor.views.words import changed_text, clusters, compared_rows, comparison_verdict, moved_place, side_parts
+from graphdoctor.facts.wording import counted, duration, speed_text, times
+from graphdoctor.views.finding_cards import card_of, place_of
+from graphdoctor.views.parts import (
+    Block,
+    Cell,
+    Column,
+    Note,
+    Row,
+    Rows,
+    Section,
+    Span,
+    Table,
+    Verdict,
+    View,
+)
+from graphdoctor.views.words import UNKNOWN, clusters, cost_changes, share_changes, title_parts
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-
-    from graphdoctor.facts.comparison import DiagnosisComparison, Numbers, SameFinding, Side, TimePair
+    from graphdoctor.facts.comparison import CountPair, DiagnosisComparison, SameFinding, Side, TimePair
     from graphdoctor.facts.diagnosis import Finding
 
-
-def render_comparison(comparison: DiagnosisComparison, console: Console, *, is_verbose: bool = False) -> None:
-    """Write a comparison to a terminal.
-
-    Args:
-        comparison: What to show.
-        console: Where to.
-        is_verbose: Show each finding in full, and all findings that both have.
-    """
-    for renderable in _sections(comparison, is_verbose=is_verbose):
-        write(console, renderable)
+_SINGLE = "Each time is a single measurement, which varies from run to run."
 
 
-def _sections(comparison: DiagnosisComparison, *, is_verbose: bool) -> Iterator[RenderableType]:
-    yield _sides(comparison)
-    if comparison.mismatches:
-        yield Text()
-        yield Text("The runs differ", style="bold yellow")
-        yield labeled_rows([("note", clean(mismatch.message)) for mismatch in comparison.mismatches])
-    yield Text()
-    yield _headline(comparison)
-    yield Text()
-    yield _number_table(comparison.numbers)
-    yield from _new(comparison.new, is_verbose=is_verbose)
-    yield from _gone(comparison.gone, is_verbose=is_verbose)
-    yield from _same(comparison.same, is_verbose=is_verbose)
-    yield from _closing(comparison)
+def comparison_view(comparison: DiagnosisComparison) -> View:
+    """The comparison as a tree."""
+    before, after = comparison.before, comparison.after
+    title = (f"{before.name or 'before'} → {after.name or 'after'}", *title_parts(after))
+    return View(title, "What changed", tuple(_parts(comparison)), after.graphdoctor_version)
 
 
-# The head.
+def _parts(comparison: DiagnosisComparison) -> Iterator[Block]:
+    new, gone, same = comparison.new, comparison.gone, comparison.same
+    said = "No findings on either side."
+    if new or gone or same:
+        said = f"{counted(len(new), 'new finding')}, {len(gone)} gone, {len(same)} in both."
+    yield Verdict(said, "bad" if new else "good" if gone else None)
+    yield from (Note(mismatch.message, "warning") for mismatch in comparison.mismatches)
+    yield Section("Numbers", (_numbers(comparison), Note(_SINGLE, "dim")))
+    yield Section("New", tuple(map(card_of, clusters(new))), count=len(new), tone="bad")
+    yield Section("Gone", (_lines(gone),), count=len(gone), tone="good")
+    changed = [pair for pair in same if {"severity", "count"} & set(pair.changes)]
+    alike = [pair for pair in same if pair not in changed]
+    yield Section("In both, with another severity or count", (_same(changed),), "Changed", len(changed))
+    if alike:
+        yield Note(f"{counted(len(alike), 'finding')} in both (-v shows all)", "dim", show="short")
+    yield Section("In both", (_same(alike),), count=len(alike), show="long")
+    yield Section("The two runs", (_runs(comparison),), "Runs")
+    if hidden := (comparison.before.hidden_findings, comparison.after.hidden_findings):
+        if any(hidden):
+            yield Note(f"Hidden by --own-code, --select or --ignore: {hidden[0]} before, {hidden[1]} after.", "dim")
 
 
-def _sides(comparison: DiagnosisComparison) -> RenderableType:
-    return labeled_rows([("before", _side(comparison.before)), ("after", _side(comparison.after))])
+# Numbers.
 
 
-def _side(side: Side) -> Text:
-    first, *rest = side_parts(side)
-    text = Text().append_text(clean(first, "bold"))
-    for part in rest:
-        text.append(" · ", "dim").append_text(clean(part, "dim"))
-    if side.name:
-        text.append("\n").append_text(clean(side.name, "dim"))
-    return text
+def _numbers(comparison: DiagnosisComparison) -> Table:
+    columns = (Column("count"), Column("before"), Column("after"), Column("change", is_number=False))
+    return Table(columns, tuple(_rows(comparison)), "number", label="Counts and times of both runs")
 
 
-def _headline(comparison: DiagnosisComparison) -> Text:
-    style = "bold red" if comparison.new else "bold green" if comparison.gone else "bold"
-    return Text(comparison_verdict(comparison), style=style)
+def _rows(comparison: DiagnosisComparison) -> Iterator[tuple[Cell, ...]]:
+    """Counts that are 0 on both sides are left out."""
+    numbers = comparison.numbers
+    counts: dict[str, CountPair] = {
+        "calls": numbers.calls,
+        "graphs": numbers.graphs,
+        "break sites": numbers.break_sites,
+        "skipped frames": numbers.skipped_frames,
+        "compiles": numbers.compiles,
+        "recompiles": numbers.recompiles,
+        "causes of recompiles": numbers.recompile_causes,
+        "frames over the limit": numbers.frames_over_limit,
+    }
+    for label, count in counts.items():
+        if count.before or count.after:
+            shown = [UNKNOWN if number is None else str(number) for number in (count.before, count.after)]
+            known = count.before is not None and count.after is not None and count.before != count.after
+            yield _row(label, *shown, f"{(count.after or 0) - (count.before or 0):+d}" if known else "")
+    share = numbers.coverage
+    yield _row("coverage", *share_changes(share.before, share.after), "")
+    yield _row("compile time", *_times(numbers.compile_time_s, lambda seconds: f"{seconds:.2f} s"))
+    yield _row("steady call", *_times(numbers.steady_call_us, duration))
 
 
-def _number_table(numbers: Numbers) -> Padding:
-    """All numbers; those that didn't change are dimmed."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    table.add_column("")
-    for heading in ("before", "after", "change"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for label, before, after, ratio in compared_rows(numbers):
-        table.add_row(label, before, after, ratio, style="dim" if before == after else "")
-    return Padding(table, (0, 0, 0, 2))
+def _times(pair: TimePair, shown: Callable[[float], str]) -> tuple[str, str, str]:
+    """A time before and after, and how much faster or slower that is."""
+    before, after = (UNKNOWN if time is None else shown(time) for time in (pair.before, pair.after))
+    return before, after, speed_text(pair.ratio) if pair.ratio else ""
 
 
-def _is_timed(pair: TimePair) -> bool:
-    return pair.before is not None and pair.after is not None
+def _row(label: str, before: str, after: str, change: str) -> tuple[Cell, ...]:
+    is_same = before == after
+    return Cell(label), Cell(before), Cell(after if is_same else Span(after, "strong")), Cell(change)
 
 
 # Findings.
 
 
-def _new(findings: Sequence[Finding], *, is_verbose: bool) -> Iterator[RenderableType]:
-    if findings:
-        yield Text()
-        yield Text("New", style="bold red")
-        yield from _cards(findings, is_verbose=is_verbose)
+def _lines(findings: Sequence[Finding]) -> Rows:
+    """A finding that is gone needs no suggestion."""
+    return Rows(tuple(Row(one.code, Note((place_of(one.location), f"  {one.message}"))) for one in findings), "finding")
 
 
-def _gone(findings: Sequence[Finding], *, is_verbose: bool) -> Iterator[RenderableType]:
-    """One line for each: a finding that is gone needs no suggestion."""
-    if not findings:
-        return
-    yield Text()
-    yield Text("Gone", style="bold green")
-    if is_verbose:
-        yield from _cards(findings, is_verbose=True)
-        return
-    for finding in findings:
-        yield _line(finding, f"{finding.location.shown_file}:{finding.location.line}")
+def _same(pairs: Sequence[SameFinding]) -> Rows:
+    return Rows(tuple(Row(pair.after.code, tuple(_changes(pair))) for pair in pairs), "finding")
 
 
-def _cards(findings: Sequence[Finding], *, is_verbose: bool) -> Iterator[RenderableType]:
-    for number, cluster in enumerate(clusters(findings)):
-        if number:
-            yield Text()
-        yield from finding_card(cluster, is_verbose=is_verbose)
+def _changes(pair: SameFinding) -> Iterator[Note]:
+    """Where a finding of both sides is, and what changed about it."""
+    before, after = pair.before, pair.after
+    was = f" (was line {before.location.line})" if "line" in pair.changes else ""
+    yield Note((place_of(after.location), f"{was}  {after.message}"))
+    parts = [f"{before.severity} → {after.severity}"] if "severity" in pair.changes else []
+    parts += [f"{times(before.count)} → {times(after.count)}"] if "count" in pair.changes else []
+    if parts:
+        yield Note(", ".join(parts))
+    if costs := ", ".join(cost_changes(before, after)):
+        yield Note(costs, "dim", show="long")
 
 
-def _line(finding: Finding, place: str) -> Padding:
-    line = clean(f"{finding.code} ", "bold yellow").append_text(clean(place))
-    return Padding(line.append_text(clean(f"  {finding.message}", "dim")), (0, 0, 0, 2))
+# The two runs.
 
 
-def _same(findings: Sequence[SameFinding], *, is_verbose: bool) -> Iterator[RenderableType]:
-    """Findings whose severity or count changed; all of them when verbose."""
-    if not findings:
-        return
-    shown = [pair for pair in findings if is_verbose or {"severity", "count"} & set(pair.changes)]
-    heading = Text("In both", style="bold")
-    if len(shown) < len(findings):
-        differing = f", severity or count changed in {len(shown)}" if shown else ""
-        heading.append(f"  {counted(len(findings), 'finding')}{differing} (-v shows all)", "not bold dim")
-    yield Text()
-    yield heading
-    for pair in shown:
-        yield _line(pair.after, moved_place(pair))
-        if changed := changed_text(pair, has_costs=is_verbose):
-            yield Padding(clean(changed), (0, 0, 0, 8))
+def _runs(comparison: DiagnosisComparison) -> Table:
+    described: dict[str, Callable[[Side], object]] = {
+        "target": lambda side: side.target.text or "trace log",
+        "class": lambda side: side.target.class_name,
+        "torch": lambda side: side.environment.torch,
+        "Python": lambda side: side.environment.python,
+        "platform": lambda side: side.environment.platform,
+        "device": lambda side: side.environment.device_name,
+        "torch.compile": lambda side: _options(side.target.compile_arguments),
+        "regional": lambda side: ", ".join(side.target.regions),
+        "calls": lambda side: _options(side.target.call_options),
+        "config": lambda side: _options(side.target.config),
+        "graphdoctor": lambda side: side.graphdoctor_version,
+    }
+    rows = []
+    for label, of in described.items():
+        values = [str(of(side) or "") for side in (comparison.before, comparison.after)]
+        if any(values):
+            rows.append((Cell(label), *(Cell(Span(value)) for value in values)))
+    columns = (Column("what"), Column("before", is_number=False), Column("after", is_number=False))
+    return Table(columns, tuple(rows), label="What the two runs were made with")
 
 
-def _closing(comparison: DiagnosisComparison) -> Iterator[Text]:
-    numbers = comparison.numbers
-    hidden = comparison.before.hidden_findings, comparison.after.hidden_findings
-    if any(hidden):
-        yield Text()
-        yield Text(f"Hidden by --own-code, --select or --ignore: {hidden[0]} before, {hidden[1]} after.", style="dim")
-    if _is_timed(numbers.compile_time_s) or _is_timed(numbers.steady_call_us):
-        yield Text()
-        yield Text("Each time is a single measurement, which varies from run to run.", style="dim")
+def _options(values: dict[str, object]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in values.items() if value not in (None, False, {}))

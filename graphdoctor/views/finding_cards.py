@@ -69,11 +69,16 @@ def card_of(cluster: Sequence[Finding], *, has_path: bool = True, others: Sequen
             Heading(one.code, one.message, one.severity, f"finding-{one.fingerprint}" if one.fingerprint else None)
             for one in cluster
         ),
-        Place(where.file, where.line, where.shown_file, where.column),
+        place_of(where),
         where.function,
         where.package,
         (*_source(where), Rows(tuple(rows))),
     )
+
+
+def place_of(where: Location) -> Place:
+    """Where a finding is."""
+    return Place(where.file, where.line, where.shown_file, where.column)
 
 
 def _source(where: Location) -> Iterator[Part]:
@@ -97,7 +102,11 @@ def _torch_rows(cluster: Sequence[Finding]) -> Iterator[Row]:
         yield Row(first.torch_id or "torch", body, show="long" if is_known else "always")
     is_hint_hidden = any(finding.fixes for finding in cluster)
     for number, hint in enumerate(first.hints):
-        yield Row("hint", Code(hint, "text"), show="long" if number or is_hint_hidden else "always")
+        yield Row(
+            "hint",
+            Code(hint, "text") if "\n" in hint else Span(hint),
+            show="long" if number or is_hint_hidden else "always",
+        )
 
 
 def _effects(cluster: Sequence[Finding]) -> Iterator[Row]:

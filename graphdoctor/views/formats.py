@@ -335,22 +335,10 @@ FIXES: Document[Result] = _view(_fixes, Format("markdown", _fixes_markdown, (".m
 # Two diagnoses side by side.
 
 
-def _comparison(comparison: DiagnosisComparison, console: Console, options: RenderOptions) -> None:
-    from graphdoctor.views.comparison import render_comparison
+def _comparison(comparison: DiagnosisComparison, _: RenderOptions) -> View:
+    from graphdoctor.views.comparison import comparison_view
 
-    render_comparison(comparison, console, is_verbose=options.is_verbose)
-
-
-def _comparison_html(comparison: DiagnosisComparison, options: RenderOptions) -> str:
-    from graphdoctor.views.html.comparison import render_comparison_page
-
-    return render_comparison_page(comparison, has_source=options.has_source)
-
-
-def _comparison_markdown(comparison: DiagnosisComparison, _: RenderOptions) -> str:
-    from graphdoctor.views.markdown import render_comparison_markdown
-
-    return render_comparison_markdown(comparison)
+    return comparison_view(comparison)
 
 
 def _json(
@@ -368,25 +356,17 @@ def _json(
     return render_json(document)
 
 
-COMPARISON: Document[DiagnosisComparison] = Document(
-    "a comparison of two runs",
-    (
-        ConsoleFormat("text", _comparison, (".txt", ".text")),
-        Format("json", _json, (".json",)),
-        Format("html", _comparison_html, (".html", ".htm")),
-        Format("markdown", _comparison_markdown, (".md",)),
-    ),
-)
+COMPARISON: Document[DiagnosisComparison] = document("a comparison of two runs", _comparison)
 """``diff`` of two runs."""
 
 
 # The gate's answer. Paths are shown relative to the report's own root, as those of its findings are.
 
 
-def _check(report: CheckReport, console: Console, options: RenderOptions) -> None:
-    from graphdoctor.views.check import render_check
+def _check(report: CheckReport, _: RenderOptions) -> View:
+    from graphdoctor.views.check import check_view
 
-    render_check(report, console, is_verbose=options.is_verbose)
+    return check_view(report)
 
 
 def _sarif(report: CheckReport, options: RenderOptions) -> str:
@@ -408,12 +388,6 @@ def _junit(report: CheckReport, _: RenderOptions) -> str:
     return render_junit(report)
 
 
-def _check_markdown(report: CheckReport, _: RenderOptions) -> str:
-    from graphdoctor.views.markdown import render_check_markdown
-
-    return render_check_markdown(report)
-
-
 def _in_repository(report: CheckReport) -> CheckReport:
     from graphdoctor.facts.rebasing import rebased
 
@@ -425,16 +399,12 @@ def _repository_root(report: CheckReport, options: RenderOptions) -> Path:
     return Path(root) if root else options.root
 
 
-CHECK: Document[CheckReport] = Document(
+CHECK: Document[CheckReport] = document(
     "a check",
-    (
-        ConsoleFormat("text", _check, (".txt", ".text")),
-        Format("json", _json, (".json",)),
-        Format("sarif", _sarif, (".sarif",)),
-        Format("github", _github),
-        Format("junit", _junit, (".xml",)),
-        Format("markdown", _check_markdown, (".md",)),
-    ),
+    _check,
+    Format("sarif", _sarif, (".sarif",)),
+    Format("github", _github),
+    Format("junit", _junit, (".xml",)),
 )
 """``check``."""
 

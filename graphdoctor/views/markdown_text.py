@@ -110,14 +110,15 @@ def _marked(piece: str | Span | Place) -> str:
     if isinstance(piece, Place):
         return code(piece.shown)
     if isinstance(piece, str):
-        # What joins two pieces begins or ends with a space.
-        left = " " if piece[:1].isspace() else ""
-        right = " " if piece.strip() and piece[-1:].isspace() else ""
-        return f"{left}{sentence(piece, MOST_OF_A_TEXT)}{right}"
-    if piece.mark == "code":
+        made = sentence(piece, MOST_OF_A_TEXT)
+    elif piece.mark == "code":
         return code(piece.text, MOST_OF_A_TEXT)
-    text = plain(piece.text, MOST_OF_A_TEXT)
-    return f"**{text}**" if text and (piece.mark == "strong" or piece.tone == "bad") else text
+    else:
+        made = plain(piece.text, MOST_OF_A_TEXT)
+        made = f"**{made}**" if made and (piece.mark == "strong" or piece.tone == "bad") else made
+    # What joins two pieces begins or ends with a space.
+    text = plain_text(piece)
+    return f"{' ' * text[:1].isspace()}{made}{' ' * (bool(made) and text[-1:].isspace())}"
 
 
 class _Writer:

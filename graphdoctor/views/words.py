@@ -32,7 +32,7 @@ from graphdoctor.views.parts import Note, Row, Rows, Section, Span, Tone
 if TYPE_CHECKING:
     from graphdoctor.facts.bench import BenchReport
     from graphdoctor.facts.check import BaselineRun, Budget, CheckReport, TargetCheck, UnusedIgnore, WorseFinding
-    from graphdoctor.facts.comparison import CountPair, DiagnosisComparison, Numbers, SameFinding, Side, TimePair
+    from graphdoctor.facts.comparison import Side
     from graphdoctor.facts.coverage import Coverage
     from graphdoctor.facts.cure import CureReport
     from graphdoctor.facts.ddp import DdpSplit
@@ -79,9 +79,9 @@ def bucket_texts(split: DdpSplit) -> Iterator[str]:
 # The head: what ran, and the verdict.
 
 
-def title_parts(diagnosis: Diagnosis) -> list[str]:
+def title_parts(found: Diagnosis | Side) -> list[str]:
     """What ran: target, class, torch, backend and other arguments of ``torch.compile``."""
-    target, environment = diagnosis.target, diagnosis.environment
+    target, environment = found.target, found.environment
     parts = [target.text or "trace log"]
     if target.class_name and target.class_name not in parts[0]:
         parts.append(target.class_name)
@@ -600,9 +600,17 @@ def unused_text(ignore: UnusedIgnore) -> str:
 
 def budget_text(budget: Budget) -> str:
     """What was measured and what is allowed: ``3, must be at most 1``."""
-    bound = "least" if budget.name == "min-coverage" else "most"
-    value = UNKNOWN if budget.value is None else _budget_number(budget, budget.value)
-    return f"{value}, must be at {bound} {_budget_number(budget, budget.limit)}"
+    return f"{budget_value(budget)}, {budget_limit(budget)}"
+
+
+def budget_value(budget: Budget) -> str:
+    """What was measured."""
+    return UNKNOWN if budget.value is None else _budget_number(budget, budget.value)
+
+
+def budget_limit(budget: Budget) -> str:
+    """What is allowed: ``must be at most 1``."""
+    return f"must be at {'least' if budget.name == 'min-coverage' else 'most'} {_budget_number(budget, budget.limit)}"
 
 
 def _budget_number(budget: Budget, number: float) -> str:
@@ -684,55 +692,6 @@ def check_verdict(report: CheckReport) -> str:
     return ", ".join([f"{subject} {outcome}", *(f"{number} {outcome}" for number, outcome in rest)])
 
 
-# Two diagnoses side by side.
-
-
-def comparison_verdict(comparison: DiagnosisComparison) -> str:
-    """How many findings are new, gone and in both."""
-    new, gone, same = (len(findings) for findings in (comparison.new, comparison.gone, comparison.same))
-    if not (new or gone or same):
-        return "No findings on either side."
-    return f"{counted(new, 'new finding')}, {gone} gone, {same} in both."
-
-
-def side_parts(side: Side) -> list[str]:
-    """What ran on one side: target, class, torch, backend."""
-    parts = [side.target.text or "trace log"]
-    if side.target.class_name and side.target.class_name not in parts[0]:
-        parts.append(side.target.class_name)
-    if side.environment.torch:
-        parts.append(f"torch {side.environment.torch}")
-    if side.target.compile_arguments.get("backend"):
-        parts.append(f"backend {side.target.compile_arguments['backend']}")
-    return [*parts, *_regions(side.target)]
-
-
-def compared_rows(numbers: Numbers) -> Iterator[tuple[str, str, str, str]]:
-    """The numbers of both sides: label, before, after, and how a time changed. Counts of 0 on both are left out."""
-    for label, pair in _counts(numbers):
-        if pair.before or pair.after:
-            yield label, _count(pair.before), _count(pair.after), ""
-    coverage, seconds, call = numbers.coverage, numbers.compile_time_s, numbers.steady_call_us
-    yield "coverage", *share_changes(coverage.before, coverage.after), ""
-    yield "compile time", _seconds(seconds.before), _seconds(seconds.after), speed_change(seconds)
-    yield "steady call", _microseconds(call.before), _microseconds(call.after), speed_change(call)
-
-
-def _counts(numbers: Numbers) -> Iterator[tuple[str, CountPair]]:
-    yield "calls", numbers.calls
-    yield "graphs", numbers.graphs
-    yield "break sites", numbers.break_sites
-    yield "skipped frames", numbers.skipped_frames
-    yield "compiles", numbers.compiles
-    yield "recompiles", numbers.recompiles
-    yield "causes of recompiles", numbers.recompile_causes
-    yield "frames over the limit", numbers.frames_over_limit
-
-
-def _count(number: int | None) -> str:
-    return UNKNOWN if number is None else str(number)
-
-
 def share_text(share: float | None) -> str:
     """A share in percent, or that it's unknown."""
     return UNKNOWN if share is None else percent(share)
@@ -743,39 +702,8 @@ def share_changes(before: float | None, after: float | None) -> tuple[str, str]:
     return (share_text(before), share_text(after)) if before is None or after is None else percents(before, after)
 
 
-def _seconds(seconds: float | None) -> str:
-    return UNKNOWN if seconds is None else f"{seconds:.2f} s"
-
-
-def _microseconds(us: float | None) -> str:
-    return UNKNOWN if us is None else duration(us)
-
-
-def speed_change(pair: TimePair) -> str:
-    """How much faster or slower the second side is; empty if a time is unknown."""
-    return "" if not pair.ratio else speed_text(pair.ratio)
-
-
-def moved_place(pair: SameFinding) -> str:
-    """Where a finding of both sides is, and the line it was on before."""
-    line, place = pair.before.location.line, f"{pair.after.location.shown_file}:{pair.after.location.line}"
-    return f"{place} (was line {line})" if "line" in pair.changes else place
-
-
-def changed_text(pair: SameFinding, *, has_costs: bool) -> str:
-    """What else changed about a finding of both sides; empty for nothing."""
-    before, after = pair.before, pair.after
-    parts = []
-    if "severity" in pair.changes:
-        parts.append(f"{before.severity} → {after.severity}")
-    if "count" in pair.changes:
-        parts.append(f"{times(before.count)} → {times(after.count)}")
-    if has_costs:
-        parts += _costs(before, after)
-    return ", ".join(parts)
-
-
-def _costs(before: Finding, after: Finding) -> Iterator[str]:
+def cost_changes(before: Finding, after: Finding) -> Iterator[str]:
+    """How the costs of a finding changed, as far as both were measured."""
     old, new = before.cost, after.cost
     if old is None or new is None:
         return
