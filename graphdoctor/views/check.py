@@ -81,8 +81,8 @@ def _parts(report: CheckReport) -> Iterator[Block]:
         for each in report.unused_ignores
     )
     yield Section("Unused ignores", (Rows(tuple(unused), "entry", _MOST_ROWS),))
-    reason = "doesn't reach any of the given files"
-    yield Section("Skipped", (Rows(tuple(Row(Span(name), reason) for name in report.skipped), "target"),))
+    reached = Note("These targets don't reach any of the given files.", "dim")
+    yield Section("Skipped", (*map(Span, report.skipped), reached) if report.skipped else ())
     yield Section("Notes", tuple(Span(note) for note in report.notes))
     if any(target.fixed for target in report.targets if not target.is_other_torch):
         yield Note((_UPDATE, " removes the fixed findings."), "dim")
@@ -95,7 +95,7 @@ def _table(report: CheckReport) -> Table:
     """A row for each target."""
     rows = (
         (
-            Cell(Span(target.name)),
+            Cell(Span(target.name, "code")),
             Cell(target.state, tone=_TONES[target.state]),
             _new(target),
             *(_measured(target, budget, shown) for _, budget, shown in _MEASURED),
@@ -163,11 +163,10 @@ def _findings(target: TargetCheck) -> Iterator[Section]:
     below = [finding for finding in target.new if finding not in target.failing]
     grown = [finding for finding in target.grown if finding.fingerprint not in worse]
     yield Section(("New in ", name), tuple(_cards(target.failing)), tone="bad")
-    yield Section(
-        ("Worse in ", name),
-        tuple(part for item in target.failing_worse for part in (f"{worse_text(item)}.", *_cards([item.finding]))),
-        tone="bad",
-    )
+    told: list[Block] = []
+    for item in target.failing_worse:
+        told += [f"{worse_text(item)}.", *_cards([item.finding])]
+    yield Section(("Worse in ", name), tuple(told), tone="bad")
     yield Section(("New in ", name, ", but below the severity that fails"), tuple(_cards(below)), show="long")
     kept = [item.finding for item in target.worse if item not in target.failing_worse]
     yield _lines(("Worse in ", name, ", but below the severity that fails"), kept, lambda one: worse[one.fingerprint])

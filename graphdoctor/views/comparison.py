@@ -23,7 +23,7 @@ from graphdoctor.views.parts import (
     Verdict,
     View,
 )
-from graphdoctor.views.words import UNKNOWN, clusters, cost_changes, share_changes, title_parts
+from graphdoctor.views.words import UNKNOWN, base_name, clusters, cost_changes, share_changes, title_parts
 
 if TYPE_CHECKING:
     from graphdoctor.facts.comparison import CountPair, DiagnosisComparison, SameFinding, Side, TimePair
@@ -35,7 +35,8 @@ _SINGLE = "Each time is a single measurement, which varies from run to run."
 def comparison_view(comparison: DiagnosisComparison) -> View:
     """The comparison as a tree."""
     before, after = comparison.before, comparison.after
-    title = (f"{before.name or 'before'} → {after.name or 'after'}", *title_parts(after))
+    names = (base_name(side.name) if side.name else name for side, name in ((before, "before"), (after, "after")))
+    title = (" → ".join(names), *title_parts(after))
     return View(title, "What changed", tuple(_parts(comparison)), after.graphdoctor_version)
 
 
@@ -56,9 +57,8 @@ def _parts(comparison: DiagnosisComparison) -> Iterator[Block]:
         yield Note(f"{counted(len(alike), 'finding')} in both (-v shows all)", "dim", show="short")
     yield Section("In both", (_same(alike),), count=len(alike), show="long")
     yield Section("The two runs", (_runs(comparison),), "Runs")
-    if hidden := (comparison.before.hidden_findings, comparison.after.hidden_findings):
-        if any(hidden):
-            yield Note(f"Hidden by --own-code, --select or --ignore: {hidden[0]} before, {hidden[1]} after.", "dim")
+    if any(hidden := (comparison.before.hidden_findings, comparison.after.hidden_findings)):
+        yield Note(f"Hidden by --own-code, --select or --ignore: {hidden[0]} before, {hidden[1]} after.", "dim")
 
 
 # Numbers.
@@ -84,11 +84,12 @@ def _rows(comparison: DiagnosisComparison) -> Iterator[tuple[Cell, ...]]:
     }
     for label, count in counts.items():
         if count.before or count.after:
-            shown = [UNKNOWN if number is None else str(number) for number in (count.before, count.after)]
-            known = count.before is not None and count.after is not None and count.before != count.after
-            yield _row(label, *shown, f"{(count.after or 0) - (count.before or 0):+d}" if known else "")
+            before, after = (UNKNOWN if number is None else str(number) for number in (count.before, count.after))
+            is_known = count.before is not None and count.after is not None and before != after
+            yield _row(label, before, after, f"{(count.after or 0) - (count.before or 0):+d}" if is_known else "")
     share = numbers.coverage
-    yield _row("coverage", *share_changes(share.before, share.after), "")
+    before, after = share_changes(share.before, share.after)
+    yield _row("coverage", before, after, "")
     yield _row("compile time", *_times(numbers.compile_time_s, lambda seconds: f"{seconds:.2f} s"))
     yield _row("steady call", *_times(numbers.steady_call_us, duration))
 
@@ -109,7 +110,12 @@ def _row(label: str, before: str, after: str, change: str) -> tuple[Cell, ...]:
 
 def _lines(findings: Sequence[Finding]) -> Rows:
     """A finding that is gone needs no suggestion."""
-    return Rows(tuple(Row(one.code, Note((place_of(one.location), f"  {one.message}"))) for one in findings), "finding")
+    rows = []
+    for one in findings:
+        source = Note(Span(one.location.text or "", "code"), show="long")
+        said = Note((place_of(one.location), f"  {one.message}"))
+        rows.append(Row(one.code, (said, source) if one.location.text else said))
+    return Rows(tuple(rows), "finding")
 
 
 def _same(pairs: Sequence[SameFinding]) -> Rows:
@@ -134,6 +140,7 @@ def _changes(pair: SameFinding) -> Iterator[Note]:
 
 def _runs(comparison: DiagnosisComparison) -> Table:
     described: dict[str, Callable[[Side], object]] = {
+        "from": lambda side: side.name,
         "target": lambda side: side.target.text or "trace log",
         "class": lambda side: side.target.class_name,
         "torch": lambda side: side.environment.torch,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -73,8 +74,8 @@ def project(tmp_path: Path) -> Project:
 def test_a_project_from_red_to_green_and_back(project: Project) -> None:
     red = project.run("check", "--output", "json=check.json")
     assert red.returncode == 1, red.stderr
-    assert "passed  clean" in red.stdout
-    assert "failed  prints  1 new finding" in red.stdout
+    assert re.search(r"clean +passed", red.stdout)
+    assert re.search(r"prints +failed +1 ", red.stdout)
     assert "--> my models/prints.py:7:9 in Net.forward" in red.stdout
     assert "graphdoctor baseline accepts the current findings" in red.stdout
     assert "Checking prints (2 of 2)" in red.stderr
@@ -93,7 +94,7 @@ def test_a_project_from_red_to_green_and_back(project: Project) -> None:
     project.prints(more)
     red = project.run("check", "prints", "-q", cwd=project.models)
     assert red.returncode == 1, red.stderr
-    assert "failed  prints  1 new finding, 1 known" in red.stdout
+    assert re.search(r"prints +failed +1 .*1 known", red.stdout)
     assert "--> my models/prints.py:7:9" in red.stdout
     assert "prints.py:8" not in red.stdout
     refused = project.run("baseline")
@@ -106,8 +107,8 @@ def test_a_project_from_red_to_green_and_back(project: Project) -> None:
     green = project.run("check", "-q")
     assert green.returncode == 0, green.stderr
     assert "1 fixed" in green.stdout
-    assert "fixed  GD101 my models/prints.py in Net.forward" in green.stdout
-    assert "my models/prints.py:13  ignore[GD101] matches no finding" in green.stdout
+    assert "GD101  my models/prints.py in Net.forward" in green.stdout
+    assert "my models/prints.py:13 ignore[GD101] matches no finding" in green.stdout
     assert "graphdoctor baseline --update removes the fixed findings." in green.stdout
     updated = project.run("baseline", "--update", "-q", "prints")
     assert "prints: 0 findings added, 1 dropped" in updated.stdout
@@ -195,8 +196,8 @@ def test_a_known_finding_that_skips_one_more_function_fails(project: Project) ->
     worse = project.run("check", "prints", "-q")
     shown = " ".join(worse.stdout.split())
     assert worse.returncode == 1, worse.stdout
-    assert "2 worse, more runs eagerly, 2 known" in shown
-    assert "worse GD111" in shown
+    assert "2 worse, 2 known" in shown
+    assert "Worse in prints" in shown
     assert "torch skips `Net.forward` and `Net.step`; in the baseline it skips `Net.step`" in shown
     assert "coverage is 0% (3 of 3 operations run eagerly); in the baseline it is 67% (1 of 3)" in shown
 
@@ -208,8 +209,8 @@ def test_what_crashes_is_never_green_and_never_written_down(project: Project) ->
     )
     crashed = project.run("check", "prints", "gone", "--fail-on", "never", "-q")
     assert crashed.returncode == 2
-    assert "crashed  prints  The program failed in call 1: ValueError: no luck" in crashed.stdout
-    assert "crashed  gone    There is no file gone.py." in crashed.stdout
+    assert "crashed  The program failed in call 1: ValueError: no luck" in crashed.stdout
+    assert "crashed  There is no file gone.py." in crashed.stdout
     assert "2 targets crashed" in crashed.stdout
     refused = project.run("baseline", "gone", "-q")
     assert (refused.returncode, project.baseline.exists()) == (2, False)
@@ -241,13 +242,13 @@ def test_changed_files_of_two_packages_are_checked_in_one_call(tmp_path: Path) -
     files = ("packages/a/net.py", "packages/b/net.py")
     red = run_command("check", "--output", "sarif=check.sarif", "--files", *files, cwd=tmp_path)
     assert red.returncode == 1, red.stderr
-    assert "failed  packages/a: net  1 new finding" in red.stdout
-    assert "passed  packages/b: net" in red.stdout
+    assert re.search(r"packages/a: net +failed +1 ", red.stdout)
+    assert re.search(r"packages/b: net +passed", red.stdout)
     assert "--> packages/a/net.py:7:9 in Net.forward" in red.stdout
     assert '"uri": "packages/a/net.py"' in (tmp_path / "check.sarif").read_text()
     assert run_command("baseline", "-q", cwd=tmp_path / "packages" / "a").returncode == 0
     green = run_command("check", "-q", "--files", "packages/a/net.py", cwd=tmp_path)
     assert green.returncode == 0, green.stdout
-    assert "skipped  packages/b: net" in green.stdout
+    assert "Skipped\npackages/b: net" in green.stdout
     refused = run_command("check", "-q", "--baseline", "x.json", "--files", *files, cwd=tmp_path)
     assert "--baseline is of one project" in refused.stderr

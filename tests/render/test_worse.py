@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-from io import StringIO
 
 import jsonschema
-from rich.console import Console
 
 from graphdoctor.facts.check import BaselineRun, CheckReport
 from graphdoctor.views.annotations import annotations_of
-from graphdoctor.views.check import render_check
 from graphdoctor.views.github import render_github
 from graphdoctor.views.json import json_schema
 from graphdoctor.views.junit import render_junit
-from graphdoctor.views.markdown import render_check_markdown
 from graphdoctor.views.sarif import render_sarif
 from graphdoctor.views.words import baseline_notes, more_eager_texts, run_changes
 from tests.render.check_reports import ROOT, target, worse_report
@@ -26,23 +22,6 @@ WORSE = "torch skips `Net.embed`; in the baseline it resumes after the break"
 EAGER = "`main` runs eagerly, but not in the baseline"
 COVERAGE = "coverage is 100% (0 of 4 operations run eagerly); in the baseline it is 80% (2 of 10)"
 LACKS = "The baseline has findings alone: an older graphdoctor wrote it"
-
-
-def test_on_the_terminal_what_is_worse_is_a_card_and_a_line():
-    buffer = StringIO()
-    render_check(worse_report(), Console(file=buffer, width=100, color_system=None))
-    text = " ".join(buffer.getvalue().split())
-    for words in (
-        "1 worse, more runs eagerly",
-        "GD111 `Net.embed` is not compiled",
-        EMPTY.rstrip("."),
-        EAGER,
-        COVERAGE,
-    ):
-        assert words in text
-    assert f"worse GD111 model.py:25 {WORSE}" in text
-    assert LACKS in text
-    assert "more frequent" not in text
 
 
 def test_on_github_each_is_an_annotation():
@@ -75,16 +54,6 @@ def test_in_sarif_a_worse_finding_fails_and_the_target_is_a_notification():
     assert [level for level, _ in told] == ["error", "error", "note"]
     assert told[0][1] == f"train failed: {EMPTY}"
     assert json.loads(render_sarif(worse_report()))
-
-
-def test_in_markdown_it_has_a_section_and_the_target_a_line():
-    text = render_check_markdown(worse_report())
-    assert "**1 of 2 targets failed, 1 worse.**" in text
-    assert f"- `train` failed: {EMPTY}" in text
-    assert f"- `train`: {COVERAGE}" in text
-    assert "### Worse in `train`" in text
-    assert WORSE in text
-    assert f"- `serve`: {LACKS}" in text
 
 
 def test_the_document_is_as_its_schema_says():

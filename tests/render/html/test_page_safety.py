@@ -12,7 +12,8 @@ from playwright.sync_api import Page, expect
 
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.rules.diagnosis.comparison import compare
-from graphdoctor.views.html.comparison import render_comparison_page
+from graphdoctor.views.comparison import comparison_view
+from graphdoctor.views.html.document import render_view_page
 from graphdoctor.views.html.page import render_page
 from graphdoctor.views.html.sourceless import without_source
 from tests.render.html.conftest import PROGRAM, SECRET
@@ -84,7 +85,7 @@ def test_a_comparison_shows_what_programs_hold_as_text(visit, tmp_path):
     before, after = diagnosed(hostile()[0]), diagnosed(lowered()[0])
     for number, pair in enumerate(((before, after), (after, before), (before, before))):
         file = tmp_path / f"{number}.html"
-        file.write_text(render_comparison_page(compare(*pair, names=(HOSTILE, LONG))), encoding="utf-8")
+        file.write_text(render_view_page(comparison_view(compare(*pair, names=(HOSTILE, LONG)))), encoding="utf-8")
         page = visit(file, bypass_csp=True)
         assert is_untouched(page)
         assert page.locator("h1").text_content() == f"{HOSTILE} → {LONG}"

@@ -12,7 +12,8 @@ from playwright.sync_api import Locator, Page, expect
 
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.rules.diagnosis.comparison import compare
-from graphdoctor.views.html.comparison import render_comparison_page
+from graphdoctor.views.comparison import comparison_view
+from graphdoctor.views.html.document import render_view_page
 from tests.render.html.conftest import RecordedReport
 from tests.render.html.made import hostile, lowered, with_edits, written
 
@@ -180,7 +181,9 @@ def axe() -> str:
 
 def comparison_page(folder: Path, before: Diagnosis, after: Diagnosis) -> Path:
     page = folder / "comparison.html"
-    page.write_text(render_comparison_page(compare(before, after, names=("before", "after"))), encoding="utf-8")
+    page.write_text(
+        render_view_page(comparison_view(compare(before, after, names=("before", "after")))), encoding="utf-8"
+    )
     return page
 
 
