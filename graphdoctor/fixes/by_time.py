@@ -40,12 +40,7 @@ class Slowness:
         self._is_each = is_each
 
     def blamed(self, untouched: State, best: State) -> tuple[Candidate, str] | None:
-        """The fix to take back, and why; None if no fix makes the call longer, by itself or with the others.
-
-        Args:
-            untouched: The program without fixes.
-            best: The program with those that work.
-        """
+        """The fix to take back, and why; None if no fix makes the call longer, by itself or with the others."""
         self._trials.time(Program(), best.program)
         found = self._slow_alone(best) if self._is_each else None
         found = found or self._slow(untouched, best)
@@ -110,12 +105,7 @@ _LESS = 0.9
 
 
 def regional_options(observed: Observed, selection: Selection) -> Options | None:
-    """What can be tried for modules that repeat in one graph; None if none do.
-
-    Args:
-        observed: The program as the user runs it.
-        selection: Findings to treat.
-    """
+    """What can be tried for modules that repeat in one graph; None if none do."""
     for finding in observed.diagnosis.findings:
         if finding.code == REPEATED_BLOCKS and selection.keeps(finding):
             (suggested,) = finding.fixes
@@ -166,16 +156,7 @@ class Regional:
         self._is_timed = is_timed
 
     def tried(self, options: Options, best: State, number: int) -> State | None:
-        """Try it on the best program so far.
-
-        Args:
-            options: The finding and its only fix.
-            best: That program.
-            number: The number of the round.
-
-        Returns:
-            The program with it; None if it isn't worth having.
-        """
+        """Try it on the best program so far."""
         (fix,) = options.fixes
         numbers: list[int] = []
         [observed] = self._trials.run_each(

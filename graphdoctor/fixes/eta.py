@@ -61,25 +61,14 @@ class Pace:
         self._is_open = True
 
     def plan_trials(self, count: int) -> int:
-        """Note trials that are certain to be made.
-
-        Args:
-            count: How many.
-
-        Returns:
-            The number of the first.
-        """
+        """Note trials that are certain to be made."""
         with self._lock:
             self._is_open = True
             self._trials.planned += count
             return self._trials.planned - count + 1
 
     def plan_timings(self, backends: Iterable[str]) -> None:
-        """Note timings that are certain to be made.
-
-        Args:
-            backends: The backend of each.
-        """
+        """Note timings that are certain to be made."""
         with self._lock:
             for backend in backends:
                 self._timings.setdefault(backend, _Work()).planned += 1

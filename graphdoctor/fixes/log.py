@@ -137,17 +137,7 @@ class TrialLog:
         after: Observed,
         cold_compile: ColdCompile | None = None,
     ) -> None:
-        """Note a fix that was tried.
-
-        Args:
-            finding: What it is for.
-            fix: The fix.
-            state: The program that it was tried on.
-            number: The round.
-            judged: What the trial means.
-            after: What it showed.
-            cold_compile: What compiling takes, if the fix is about that.
-        """
+        """Note a fix that was tried."""
         replay = after.recording.replay
         is_whole = after.recording.exit.reason == "finished" and not after.is_stopped
         entry = self._add(
@@ -199,12 +189,7 @@ class TrialLog:
         return f"{finding.location.shown_file}:{self._trials.original_line(program, finding.location)}"
 
     def apply(self, fixes: Sequence[Candidate], number: int) -> None:
-        """Note that fixes were applied; those of the round that weren't may be tried once more beside them.
-
-        Args:
-            fixes: The fixes.
-            number: The round.
-        """
+        """Note that fixes were applied; those of the round that weren't may be tried once more beside them."""
         for entry in self._entries:
             if entry.tried.round != number:
                 continue
@@ -250,14 +235,7 @@ class TrialLog:
         *,
         backend: str | None = None,
     ) -> None:
-        """Note that fixes are no longer applied.
-
-        Args:
-            fixes: The fixes.
-            verdict: The verdict if the fixes are to blame; None if not: then they may be tried again.
-            reason: Why, as a clause.
-            backend: The backend under which that showed; None for the trial's.
-        """
+        """Note that fixes are no longer applied."""
         for entry in self._entries:
             if not entry.tried.is_applied or not entry.is_about(fixes):
                 continue
@@ -320,15 +298,7 @@ def diff_text(change: FileChange, root: Path) -> str:
 
 
 def gone(trials: Trials, log: TrialLog, untouched: State, best: State, findings: Sequence[Finding]) -> tuple[str, ...]:
-    """Fingerprints of findings that the best program no longer has.
-
-    Args:
-        trials: Know which lines of both programs are the same.
-        log: Knows which findings were left open.
-        untouched: The program without fixes.
-        best: The program with those that work.
-        findings: Findings of the untouched program.
-    """
+    """Fingerprints of findings that the best program no longer has."""
     sites = trials.sites(untouched, best)
     rest = list(findings)
     for finding in best.observed.diagnosis.findings:
@@ -403,13 +373,7 @@ class Announcing:
         return next(i for i, fix in enumerate(self._proposals) if finding.fingerprint in fix.targets)
 
     def announce(self, index: int, number: int, observed: Observed) -> None:
-        """Report what a trial showed, unless timing has to decide first.
-
-        Args:
-            index: The fix.
-            number: The trial's number.
-            observed: Its replay.
-        """
+        """Report what a trial showed, unless timing has to decide first."""
         self._numbers[index] = number
         fix = self._proposals[index]
         judged = [self._trials.judge(finding, fix, self._state, observed) for finding in self._findings[index]]
@@ -417,11 +381,7 @@ class Announcing:
             self._report(index, [one.verdict for one in judged])
 
     def settle(self, verdicts: dict[tuple[int, str], Verdict]) -> None:
-        """Report the trials whose verdicts weren't reported, or have changed: a later trial can show what is noise.
-
-        Args:
-            verdicts: What counts, by fix and fingerprint of the finding.
-        """
+        """Report the trials whose verdicts weren't reported, or have changed: a later trial can show what is noise."""
         for index, findings in enumerate(self._findings):
             final = [verdicts[index, finding.fingerprint] for finding in findings]
             if final and self._announced.get(index) != final:

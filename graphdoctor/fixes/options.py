@@ -59,11 +59,7 @@ class Sources:
         self._parsed: dict[Path, SourceFile | str] = {}
 
     def file_of(self, finding: Finding) -> SourceFile:
-        """The file that a finding is in.
-
-        Raises:
-            DeclinedError: It has no source that can be edited, or the source changed since the run.
-        """
+        """The file that a finding is in."""
         path = self.root / finding.location.file
         if path not in self._parsed:
             self._parsed[path] = self._parse(path)
@@ -95,13 +91,7 @@ def _is_line(source: SourceFile, finding: Finding) -> bool:
 
 
 def options_for(observed: Observed, sources: Sources, selection: Selection) -> list[Options]:
-    """What can be tried for each finding about breaks, recompiles and CUDA graphs.
-
-    Args:
-        observed: The program as it is now.
-        sources: Its files.
-        selection: Findings to treat.
-    """
+    """What can be tried for each finding about breaks, recompiles and CUDA graphs."""
     findings = treated_findings(observed, selection)
     changes = _changes_of_run(observed, findings)
     found = []

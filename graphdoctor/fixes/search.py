@@ -307,12 +307,7 @@ class _Rounds:
         return any(fix is other for fix in fixes for other in self._outweighed)
 
     def _round(self, state: State, found: Sequence[Options]) -> State | None:
-        """Try what can be tried on a state's program.
-
-        Returns:
-            The state with the fixes that work; if none does, with one that only moves its break, because the next
-            round may remove that one; None if there is neither.
-        """
+        """Try what can be tried on a state's program."""
         # Breaks first: a break makes resume functions, and these recompile.
         breaks = [options for options in found if options.finding.code.startswith(BREAK)]
         rest = [options for options in found if options not in breaks]
@@ -325,11 +320,7 @@ class _Rounds:
         return self._join(state, steps[:1]) if steps else None
 
     def _waves(self, waiting: list[Options], state: State, label: str) -> list[_Tried]:
-        """Try each finding's first fix, then the next one for findings where it didn't help, and so on.
-
-        Returns:
-            The fixes that work, and those that only move their break.
-        """
+        """Try each finding's first fix, then the next one for findings where it didn't help, and so on."""
         found: list[_Tried] = []
         wave = 0
         while waiting and not self._is_exhausted:
@@ -420,11 +411,7 @@ class _Rounds:
         self._log.take_back(fixes, "unproven", f"under {name}: {reason}", backend=name)
 
     def _without_failing(self, untouched: State, best: State) -> State | None:
-        """Take back a fix that fails or changes results under the user's backend.
-
-        Returns:
-            The state to go on from; None if there is no such fix.
-        """
+        """Take back a fix that fails or changes results under the user's backend."""
         if not best.applied or not self._backend.is_another:
             return None
         drops_output = best.drops_output
@@ -461,11 +448,7 @@ class _Rounds:
         return start
 
     def _without_slow(self, untouched: State, best: State) -> State | None:
-        """Take back a fix that makes the steady call take longer, by itself or together with the others.
-
-        Returns:
-            The state to go on from; None if there is no such fix.
-        """
+        """Take back a fix that makes the steady call take longer, by itself or together with the others."""
         self._trials.pace.end_trials()
         if not self._options.is_timed or not best.applied:
             return None

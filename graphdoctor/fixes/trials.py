@@ -124,10 +124,6 @@ class Trials:
         It compiles with ``eager``, as all trials do, if torch then does to it what it did in the recorded run.
         Otherwise findings come from the user's backend, and that is what trials compile with. Where results differ,
         the program runs in float64 too, and then once more each way.
-
-        Args:
-            recorded: The recorded run, under the user's backend.
-            wanted: Fingerprints of the findings that are treated.
         """
         self.on_phase("running without torch.compile")
         eager = self.replays.replay(Program(), EAGER, is_eager=True)
@@ -169,11 +165,7 @@ class Trials:
         return f"{_EAGER_AGAIN}{AGAIN}", f"{self._untouched_name}{AGAIN}"
 
     def reference_beside(self, untouched: Recording) -> Untouched:
-        """What is known about results, where the untouched program was compiled with another backend.
-
-        Args:
-            untouched: A run of it there.
-        """
+        """What is known about results, where the untouched program was compiled with another backend."""
         if self._eager_again is None:
             return self.reference
         return Untouched.seen(self._eager_again, untouched, is_known=self.reference.is_known)
@@ -260,14 +252,7 @@ class Trials:
     def run_together(
         self, fixes: Sequence[Candidate], state: State, name: str, *, is_outweighed: bool
     ) -> Observed | None:
-        """Run the program of a state with several fixes; None if they don't work together.
-
-        Args:
-            fixes: The fixes.
-            state: The state.
-            name: The replay's name.
-            is_outweighed: Whether one of the fixes makes the call faster although less of it is compiled.
-        """
+        """Run the program of a state with several fixes; None if they don't work together."""
         self.on_phase(f"trying {len(fixes)} verified fixes together")
         drops_output = state.drops_output or any(fix.drops_output for fix in fixes)
         observed = self._run(with_fixes(state.program, fixes), name, drops_output=drops_output)
@@ -279,13 +264,7 @@ class Trials:
         return None if verdict != "verified" or is_worse else observed
 
     def _run(self, program: Program, name: str, *, drops_output: bool) -> Observed:
-        """Run a program with fixes; if its results differ, once more, beside the untouched one.
-
-        Args:
-            program: The program.
-            name: The replay's name.
-            drops_output: Whether the program writes less on purpose.
-        """
+        """Run a program with fixes; if its results differ, once more, beside the untouched one."""
         first = self._replay(program, name)
         if first.exit.reason != "finished" or not self.reference.is_known:
             return self.observe(first, name)
@@ -441,12 +420,7 @@ class UserBackend:
         return next((check for other, check in self._known if other == program), None)
 
     def check(self, program: Program, *, drops_output: bool) -> Check:
-        """Run a program there, and the untouched one if it hasn't been; if results differ, both once more.
-
-        Args:
-            program: The program.
-            drops_output: Whether it writes less on purpose.
-        """
+        """Run a program there, and the untouched one if it hasn't been; if results differ, both once more."""
         known = self.known(program)
         if known is not None:
             return known

@@ -165,13 +165,7 @@ def site_text(finding: Finding) -> str:
 
 
 def reads_from(source: bytes, line: int, origins: Collection[int]) -> bool:
-    """Whether a line reads what other lines of its function computed, directly or through names in between.
-
-    Args:
-        source: The file.
-        line: The line that reads.
-        origins: The lines that compute.
-    """
+    """Whether a line reads what other lines of its function computed, directly or through names in between."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
@@ -270,17 +264,7 @@ def judge(
     contains: bool,
     drops_output: bool,
 ) -> Judgment:
-    """Judge what a fix did to a finding.
-
-    Args:
-        target: The finding of the program before.
-        before: The program before.
-        after: The program with the fix.
-        reference: What is known about the untouched program's results.
-        sites: The break sites of both programs.
-        contains: Whether the fix is meant to contain the break, not to remove it.
-        drops_output: Whether the fix makes the program print less on purpose.
-    """
+    """Judge what a fix did to a finding."""
     if after.recording.exit.reason != "finished":
         return Judgment("failed", clause(after.recording.exit.message))
     known = differences_of(before.recording)
@@ -411,13 +395,7 @@ other counts."""
 
 
 def score(measures: Measures, *, mended_count: int, is_outweighed: bool) -> Score:
-    """A program's score.
-
-    Args:
-        measures: Its counts.
-        mended_count: Findings that its fixes removed. A break that was hidden adds to the counts: not their fault.
-        is_outweighed: Whether it is faster although less of it is compiled.
-    """
+    """A program's score."""
     coverage = 1.0 if is_outweighed else measures.coverage or 0.0
     return (
         measures.frames_over_limit,

@@ -144,12 +144,7 @@ def _answer(trials: Sequence[_Trial], found: RecompileFixes, skipped: int) -> Wh
 
 
 def _conclusion(ranked: Sequence[TrialResult], fewest: _Score | None) -> tuple[tuple[str, ...], str]:
-    """The one cause whose remedy alone saves more than any other's, and the counts that show it.
-
-    Args:
-        ranked: The results, best first.
-        fewest: The best score of any trial, remedies together included.
-    """
+    """The one cause whose remedy alone saves more than any other's, and the counts that show it."""
     base = next(result for result in ranked if not result.remedies)
     if base.compiles is None:
         return (), "The calls couldn't be replayed, so there is nothing to compare."

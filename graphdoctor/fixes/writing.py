@@ -66,15 +66,7 @@ def write(changes: Sequence[FileChange], *, force: bool) -> None:
 
 
 def check(changes: Sequence[FileChange], *, force: bool) -> None:
-    """Check whether files could be written as they are now; several edits may be of one file.
-
-    Args:
-        changes: The edits.
-        force: Don't ask git.
-
-    Raises:
-        GraphDoctorError: As ``write`` raises before it writes the first.
-    """
+    """Check whether files could be written as they are now; several edits may be of one file."""
     files = {_checked_target(change): change for change in changes}
     if not force:
         _check_git(files)
@@ -145,11 +137,7 @@ def _with_written(error: GraphDoctorError, written: Sequence[str]) -> GraphDocto
 
 
 def _check_git(files: Mapping[Path, FileChange]) -> None:
-    """Check that git could restore each of the files.
-
-    Raises:
-        GraphDoctorError: It couldn't, or doesn't answer.
-    """
+    """Check that git could restore each of the files."""
     changed: list[str] = []
     unknown: list[str] = []
     for target, change in files.items():

@@ -55,11 +55,7 @@ def interval(ratios: Sequence[float]) -> tuple[float, float]:
 
 
 def is_decided(ratios: Sequence[float]) -> bool:
-    """Whether these are the turns of a look that need no more: one program is faster, or it hardly matters.
-
-    Args:
-        ratios: Of all turns until then.
-    """
+    """Whether these are the turns of a look that need no more: one program is faster, or it hardly matters."""
     if len(ratios) not in LOOKS:
         return False
     low, high = interval(ratios)

@@ -46,11 +46,7 @@ class Trials:
     memory_gib: float | None = None
 
     def choices(self, selection: Selection) -> TrialChoices:
-        """What of it decides which fixes are verified.
-
-        Args:
-            selection: Findings to treat.
-        """
+        """What of it decides which fixes are verified."""
         return TrialChoices(
             select=selection.select,
             ignore=selection.ignore,

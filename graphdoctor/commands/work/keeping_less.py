@@ -30,16 +30,7 @@ _NAME, _BEFORE = "kept-less", "kept-as-before"
 def try_keeping_less(
     request: Request, recording: Path, before: MemoryUse, setting: Setting, setup: Setup, *, draws_random: bool
 ) -> MemoryTrial:
-    """Run the same calls with a setting, compare their results with eager mode's, and time them in turns.
-
-    Args:
-        request: What the user asked for.
-        recording: The folder of the profile's recording; those of the trial go below it.
-        before: What the call keeps without the setting.
-        setting: The setting.
-        setup: How to run processes.
-        draws_random: The compiled graphs draw random numbers.
-    """
+    """Run the same calls with a setting, compare their results with eager mode's, and time them in turns."""
     from graphdoctor.studies.profile.keeping_less import memory_trial
     from graphdoctor.trials.replays import Limits, Replays
 

@@ -65,14 +65,7 @@ class OutdatedFixes:
 
 
 def keep(request: Request, recording: Path, result: SearchResult, setup: Setup) -> None:
-    """Keep verified fixes in their recording; nothing is kept without a key to sign it with, or on a full disk.
-
-    Args:
-        request: What the recorded run was asked to do.
-        recording: Its folder.
-        result: The fixes.
-        setup: How the trials were run.
-    """
+    """Keep verified fixes in their recording; nothing is kept without a key to sign it with, or on a full disk."""
     from graphdoctor.fixes.search import FOLDER
 
     treatment = result.treatment
@@ -113,17 +106,7 @@ def _described(asked: dict[str, Any], recording: Path, result: SearchResult, fou
 def kept_fixes(
     request: Request, choices: TrialChoices, store: Store, interpreter: str
 ) -> KeptFixes | OutdatedFixes | None:
-    """Verified fixes for the same request, if there are any.
-
-    Args:
-        request: What a run would be asked to do.
-        choices: What would be tried.
-        store: Where recordings are.
-        interpreter: The interpreter that would run it.
-
-    Returns:
-        The fixes, or what has changed since; None if there are none.
-    """
+    """Verified fixes for the same request, if there are any."""
     asked = _asked(request, choices)
     otherwise: OutdatedFixes | None = None
     for recording in store.newest()[:_MAX_LOOKED_AT]:

@@ -39,16 +39,7 @@ class Asked:
 
 
 def lint(named: Sequence[Path], settings: Settings, asked: Asked = Asked()) -> LintReport:
-    """Lint files and folders.
-
-    Args:
-        named: Python files, or folders with Python files.
-        settings: The settings of the working directory.
-        asked: What replaces the configuration.
-
-    Raises:
-        GraphDoctorError: A file or folder isn't there, or a project's configuration or baseline can't be read.
-    """
+    """Lint files and folders."""
     place, recorded = _last_recording(settings) if asked.is_recording_used and named else (None, Recorded())
     reports = [
         lint_files(

@@ -14,14 +14,7 @@ if TYPE_CHECKING:
 
 
 def replay_under_remedies(request: Request, recording: Path, setup: Setup, *, jobs: int) -> None:
-    """Replay the calls under each remedy; the recording holds the answer.
-
-    Args:
-        request: What the recorded run was asked to do.
-        recording: Its folder.
-        setup: How to run.
-        jobs: How many replays run side by side.
-    """
+    """Replay the calls under each remedy; the recording holds the answer."""
     what_if(
         request,
         recording,

@@ -33,16 +33,7 @@ _SKIPPING = (ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar)
 
 
 def finding_of(spot: Spot, place: Surrounding, site: Site, *, file: Path, lines: list[str], root: Path) -> Finding:
-    """The finding at a spot.
-
-    Args:
-        spot: The place and its cause.
-        place: What surrounds it.
-        site: The function that contains it.
-        file: The file's absolute path.
-        lines: The file's lines.
-        root: Paths below this folder are shown relative to it.
-    """
+    """The finding at a spot."""
     entry = _entry(spot, site, file, lines)
     rule = ALL_RULES[spot.code]
     if isinstance(rule, BreakRule):

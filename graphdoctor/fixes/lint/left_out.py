@@ -39,12 +39,7 @@ class Event:
 
 
 def seen_by_torch(events: Mapping[Scope, Sequence[Event]], program: Program) -> dict[Scope, list[Event]]:
-    """The events with causes that torch gets to, by function.
-
-    Args:
-        events: What happens in each function that torch traces, in order.
-        program: The file.
-    """
+    """The events with causes that torch gets to, by function."""
     breaking = _breaking(events)
     return {scope: _before_loss(found, breaking, scope, program) for scope, found in events.items()}
 
@@ -190,12 +185,7 @@ class Judged:
 
 
 def judged(findings: Sequence[Finding], policies: Sequence[Policy]) -> Judged:
-    """Sort findings by the policies of all targets.
-
-    Args:
-        findings: Findings whose files are relative to the project's folder, without those that a comment ignores.
-        policies: What targets are judged by; at least one.
-    """
+    """Sort findings by the policies of all targets."""
     counting = [finding for finding in findings if not any(_is_ignored(finding, policy) for policy in policies)]
     baselines = [policy.baseline for policy in policies if policy.baseline is not None]
     known = known_in(baselines[0], counting) if baselines else ()

@@ -49,13 +49,7 @@ class Regions:
 
 
 def regions(program: Program, values: Values, recorded: Iterable[str] = ()) -> Regions:
-    """Every function of a file that torch compiles.
-
-    Args:
-        program: The file.
-        values: Says what its expressions are.
-        recorded: Qualified names of the file's functions that torch traced in a recording.
-    """
+    """Every function of a file that torch compiles."""
     finder = _Finder(program, values)
     found: dict[Scope, Region] = {}
     callees: dict[ast.AST, tuple[Scope, ...]] = {}

@@ -330,15 +330,7 @@ def _is_safe(
     *,
     alone: Sequence[cst.BaseExpression],
 ) -> bool:
-    """Whether results are the same for every input.
-
-    Args:
-        source: The file.
-        names: The names of the function.
-        tests: The conditions.
-        rows: For each choice, the values of its branches.
-        alone: Values that are now always computed.
-    """
+    """Whether results are the same for every input."""
     values = [value for row in rows for value in row] + list(alone)
     return (
         all(is_one_number(test, names) and not tests_for_finite(test) for test in tests)

@@ -73,11 +73,7 @@ def _clones(source: SourceFile, copied: cst.BaseExpression) -> cst.BaseExpressio
 
 
 def _kind(source: SourceFile, copied: cst.Attribute | cst.Name) -> tuple[str, bool]:
-    """``dict``, ``list`` or ``tuple``, or an empty string for a tensor; and whether it can't require a gradient.
-
-    Raises:
-        DeclinedError: It may be something else.
-    """
+    """``dict``, ``list`` or ``tuple``, or an empty string for a tensor; and whether it can't require a gradient."""
     given = parameter(source, copied) if isinstance(copied, cst.Name) else None
     if given is not None:
         return _annotated(given), False
@@ -259,11 +255,7 @@ def _made_on(source: SourceFile, made: cst.Call, device: cst.BaseExpression) -> 
 
 
 def _filled(made: cst.Call, where: cst.Arg) -> cst.Call:
-    """``torch.full`` in place of ``torch.tensor`` of a number, which is made on the CPU and copied.
-
-    Raises:
-        DeclinedError: It is more than a number.
-    """
+    """``torch.full`` in place of ``torch.tensor`` of a number, which is made on the CPU and copied."""
     first = made.args[0].value if made.args and made.args[0].keyword is None else None
     number = first.expression if isinstance(first, cst.UnaryOperation) else first
     if not isinstance(first, cst.BaseExpression) or not isinstance(number, cst.Float | cst.Integer):

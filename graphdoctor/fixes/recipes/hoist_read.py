@@ -126,11 +126,7 @@ _Line = cst.SimpleStatementLine | cst.If
 
 
 def _output_lines(source: SourceFile, call: cst.Call) -> list[_Line]:
-    """The line that reads the value, and all lines that are there only for it.
-
-    Raises:
-        DeclinedError: Something else depends on the value.
-    """
+    """The line that reads the value, and all lines that are there only for it."""
     lines: list[_Line] = []
     waiting: list[cst.CSTNode] = [call]
     seen: set[str] = set()
@@ -161,11 +157,7 @@ def _output_lines(source: SourceFile, call: cst.Call) -> list[_Line]:
 
 
 def _target_of(source: SourceFile, line: cst.SimpleStatementLine) -> cst.Name | None:
-    """The local name that a line sets to a value; None if it keeps the value in an object.
-
-    Raises:
-        DeclinedError: The line does more with the value.
-    """
+    """The local name that a line sets to a value; None if it keeps the value in an object."""
     small = line.body[0]
     match small:
         case cst.Assign(targets=[cst.AssignTarget(target=cst.Name() as target)]) if _is_arithmetic(source, small):
@@ -224,11 +216,7 @@ def _bindings(source: SourceFile, target: cst.Name, line: cst.CSTNode) -> list[c
 
 
 def _line_of(source: SourceFile, node: cst.CSTNode) -> _Line:
-    """The line of a node, if the line is a single statement in a block; for a condition on a report, both.
-
-    Raises:
-        DeclinedError: It is something else.
-    """
+    """The line of a node, if the line is a single statement in a block; for a condition on a report, both."""
     line = next((found for found in source.parents(node) if isinstance(found, cst.BaseStatement)), None)
     if isinstance(line, cst.If) and is_report(source, line):
         parent = next(source.parents(line))

@@ -119,11 +119,7 @@ def _without_places(source: SourceFile, found: cst.BaseExpression) -> Edit:
 
 
 def _places(source: SourceFile, found: cst.Call) -> tuple[cst.BaseExpression, bool]:
-    """The expression that is used as an index, and whether it is a tuple with an index for each dim.
-
-    Raises:
-        DeclinedError: It is a matrix of indices.
-    """
+    """The expression that is used as an index, and whether it is a tuple with an index for each dim."""
     is_tuple = method_name(source, found) == "where" or any(
         argument.keyword is not None and argument.keyword.value == "as_tuple" and source.code(argument.value) != "False"
         for argument in found.args
@@ -160,15 +156,7 @@ def _reduced(
     is_rows: bool = False,
     given: cst.CSTNode | None = None,
 ) -> tuple[cst.Call, cst.BaseExpression]:
-    """The reduction of the selected values, and what replaces it.
-
-    Args:
-        source: The file.
-        selection: What is selected.
-        mask: The mask to select with.
-        is_rows: Whether it has one value for each row.
-        given: The index as the file has it, if it isn't the mask itself.
-    """
+    """The reduction of the selected values, and what replaces it."""
     index = source.code(given if given is not None else mask)
     node: cst.BaseExpression = selection.node
     while True:
@@ -229,11 +217,7 @@ def _is_cheap(mask: cst.BaseExpression) -> bool:
 
 
 def _axis(source: SourceFile, call: cst.Call) -> cst.Arg | None:
-    """The argument that makes a call a reduction over rows, or None.
-
-    Raises:
-        DeclinedError: It has other arguments.
-    """
+    """The argument that makes a call a reduction over rows, or None."""
     given = call.args[1:] if dotted_name(source, call.func) else call.args
     if not given:
         return None

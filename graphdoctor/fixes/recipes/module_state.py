@@ -56,11 +56,7 @@ class _Attribute:
     name: str
 
     def changes(self, values: Sequence[str]) -> list[Change]:
-        """The edits that make it a buffer.
-
-        Args:
-            values: The values it had in the run, as Python prints them.
-        """
+        """The edits that make it a buffer."""
         definition = self._definition()
         named = matchers.findall(self.source.tree, matchers.Attribute(attr=matchers.Name(self.name)))
         if matchers.findall(self.source.tree, matchers.SimpleString(value=matchers.MatchIfTrue(self._is_quoted))):

@@ -81,11 +81,7 @@ def _function(source: SourceFile, node: cst.BaseExpression) -> str:
 
 
 def _given(call: cst.Call, name: str) -> dict[str, cst.BaseExpression]:
-    """Arguments by name; those that are None, the default, are left out.
-
-    Raises:
-        DeclinedError: One isn't supported.
-    """
+    """Arguments by name; those that are None, the default, are left out."""
     parameters = _PARAMETERS[name]
     found: dict[str, cst.BaseExpression] = {}
     for number, argument in enumerate(call.args):

@@ -126,11 +126,7 @@ class _Split:
     # Which lines move.
 
     def sort(self) -> None:
-        """Give every line its role.
-
-        Raises:
-            DeclinedError: The line that breaks can't be moved.
-        """
+        """Give every line its role."""
         if isinstance(self.target.node, cst.For | cst.While | cst.With | cst.Try | cst.TryStar):
             raise DeclinedError("the line is inside a block that computes")
         if not self._is_movable(self.target):
@@ -370,11 +366,7 @@ class _Split:
         return set().union(*computing)
 
     def refuse_unset(self, names: Iterable[str], stop: int) -> None:
-        """Decline if the compiled lines before an index don't always bind a name.
-
-        Raises:
-            DeclinedError: They may leave it unset.
-        """
+        """Decline if the compiled lines before an index don't always bind a name."""
         computing = [line for line in self.lines[:stop] if line.role == "compute"]
         found = reduce(Flow.then, (line.flow for line in computing), Flow())
         params = {param.value for param in names_in(self.function.params)}
@@ -467,12 +459,7 @@ class _Values:
         return _is_item(self._split.source, found)
 
     def _wanted(self, node: cst.CSTNode, *, is_sure: bool) -> Iterator[cst.BaseExpression]:
-        """The largest expressions in a line that compute tensors.
-
-        Args:
-            node: The line, or a part of it.
-            is_sure: Whether it is computed whenever the line is reached.
-        """
+        """The largest expressions in a line that compute tensors."""
         if isinstance(node, cst.If):
             yield from self._wanted(node.test, is_sure=True)
             for child in node.children:

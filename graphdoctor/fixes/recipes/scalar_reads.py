@@ -95,11 +95,7 @@ class ScalarRead:
 
     @classmethod
     def at(cls, place: Place) -> ScalarRead:
-        """The read that torch points to.
-
-        Raises:
-            DeclinedError: There is none, or something needs a Python number.
-        """
+        """The read that torch points to."""
         source = place.source
         found = pointed(
             place,

@@ -88,11 +88,7 @@ class Branch:
 
 
 def branch_of_body(body: cst.BaseSuite) -> Branch:
-    """A body as a branch.
-
-    Raises:
-        DeclinedError: It contains more than assignments to names and a ``return``.
-    """
+    """A body as a branch."""
     if isinstance(body, cst.SimpleStatementSuite):
         comments = Comments(beside=_comment(body.trailing_whitespace))
         return _branch(body.body, [(small, comments) for small in body.body[:1]], body.body)
@@ -111,11 +107,7 @@ def branch_of_body(body: cst.BaseSuite) -> Branch:
 
 
 def branch_of_lines(lines: Sequence[cst.BaseStatement | cst.BaseSmallStatement]) -> Branch:
-    """Some lines as a branch.
-
-    Raises:
-        DeclinedError: They contain more than assignments to names and a ``return``.
-    """
+    """Some lines as a branch."""
     smalls: list[cst.BaseSmallStatement] = []
     comments: list[tuple[cst.BaseSmallStatement, Comments]] = []
     for line in lines:
@@ -188,17 +180,7 @@ def put_for(
     *,
     and_also: Sequence[Change] = (),
 ) -> bytes:
-    """The file with lines in place of an ``if``; for an ``elif`` they become the ``else``.
-
-    Args:
-        source: The file.
-        statement: The ``if``.
-        lines: The lines to put there, at least one.
-        and_also: More changes, outside the ``if``.
-
-    Raises:
-        DeclinedError: A comment would be lost.
-    """
+    """The file with lines in place of an ``if``; for an ``elif`` they become the ``else``."""
     parent = next(source.parents(statement))
     new: list[cst.CSTNode]
     if isinstance(parent, cst.If) and parent.orelse is statement:
@@ -215,11 +197,7 @@ def put_for(
 
 
 def refuse_lost_comments(old: Iterable[cst.CSTNode], new: Iterable[cst.CSTNode]) -> None:
-    """Decline if a comment of the old nodes isn't in the new ones.
-
-    Raises:
-        DeclinedError: A comment would be lost.
-    """
+    """Decline if a comment of the old nodes isn't in the new ones."""
     if _all_comments(old) - _all_comments(new):
         raise DeclinedError("a comment would be lost")
 

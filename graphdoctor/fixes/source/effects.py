@@ -159,12 +159,7 @@ class Touched:
 
 
 def touched(node: cst.CSTNode, owner: str | None) -> Touched:
-    """What a statement touches beyond local names that it binds.
-
-    Args:
-        node: The statement.
-        owner: The name of the method's object, such as ``self``; None for a function.
-    """
+    """What a statement touches beyond local names that it binds."""
     read = frozenset(_objects(node, owner))
     changed = set[str]()
     for found in walk(node):
@@ -227,13 +222,7 @@ _FRESH_BUILTINS = frozenset(f"builtins.{name}" for name in ("bool", "float", "in
 
 
 def sharing(source: SourceFile, statements: Sequence[cst.CSTNode], owner: str | None) -> dict[str, frozenset[str]]:
-    """The names that may share memory, by name; ``self.cache`` is a name like any other.
-
-    Args:
-        source: The file.
-        statements: Where names are bound.
-        owner: The name of the method's object, such as ``self``; None for a function.
-    """
+    """The names that may share memory, by name; ``self.cache`` is a name like any other."""
     groups: dict[str, set[str]] = {}
     for statement in statements:
         for target, value in _bindings(statement):

@@ -34,15 +34,7 @@ _Expression = TypeVar("_Expression", bound=cst.BaseExpression)
 
 
 def as_tensor(test: cst.BaseExpression, names: Names) -> cst.BaseExpression:
-    """A test without Python's operators: ``a > 0 and not b`` becomes ``(a > 0) & torch.logical_not(b)``.
-
-    Args:
-        test: The test, which isn't changed; the result is new.
-        names: The names of the function around it.
-
-    Raises:
-        DeclinedError: It is about Python objects, or has a side effect.
-    """
+    """A test without Python's operators: ``a > 0 and not b`` becomes ``(a > 0) & torch.logical_not(b)``."""
     match test:
         case cst.BooleanOperation():
             return _joined(test, names)
@@ -109,11 +101,7 @@ def as_boolean_tensor(test: cst.BaseExpression, names: Names) -> cst.BaseExpress
 
 
 def negated(test: cst.BaseExpression, names: Names) -> cst.BaseExpression:
-    """The opposite of a test: ``~`` if it is certainly boolean, otherwise ``torch.logical_not``.
-
-    Raises:
-        DeclinedError: As for ``as_tensor``.
-    """
+    """The opposite of a test: ``~`` if it is certainly boolean, otherwise ``torch.logical_not``."""
     if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
         return as_boolean_tensor(test.expression, names)
     tensor = as_tensor(test, names)
@@ -123,13 +111,7 @@ def negated(test: cst.BaseExpression, names: Names) -> cst.BaseExpression:
 
 
 def is_boolean(test: cst.BaseExpression, names: Names, *, within: frozenset[str] = frozenset()) -> bool:
-    """Whether the test's tensor certainly has dtype bool.
-
-    Args:
-        test: The test.
-        names: The names of the function around it.
-        within: Names whose values are being looked up.
-    """
+    """Whether the test's tensor certainly has dtype bool."""
     match test:
         case cst.Comparison() | cst.BooleanOperation() | cst.UnaryOperation(operator=cst.Not()):
             return True
@@ -146,13 +128,7 @@ def is_boolean(test: cst.BaseExpression, names: Names, *, within: frozenset[str]
 
 
 def is_one_number(test: cst.BaseExpression, names: Names, *, within: frozenset[str] = frozenset()) -> bool:
-    """Whether the test's tensor certainly has no dims, so that it chooses for a whole tensor at once.
-
-    Args:
-        test: The test.
-        names: The names of the function around it.
-        within: Names whose values are being looked up.
-    """
+    """Whether the test's tensor certainly has no dims, so that it chooses for a whole tensor at once."""
     parts: list[cst.BaseExpression]
     match test:
         case cst.Comparison(left=left, comparisons=comparisons):
@@ -324,11 +300,7 @@ _CONTAINERS = (
 
 
 def refuse_unless_tensor(value: cst.BaseExpression) -> None:
-    """Decline a value that certainly isn't a tensor, or that has a side effect.
-
-    Raises:
-        DeclinedError: It is such a value.
-    """
+    """Decline a value that certainly isn't a tensor, or that has a side effect."""
     match value:
         case cst.BaseString():
             raise DeclinedError("a branch yields a string, not a tensor")
@@ -353,12 +325,7 @@ def refuse_unless_tensor(value: cst.BaseExpression) -> None:
 
 
 def is_harmless(value: cst.BaseExpression, source: SourceFile) -> bool:
-    """Whether computing an unused value changes nothing: it can't fail, and its gradients are finite.
-
-    Args:
-        value: The value.
-        source: The file, whose imports distinguish modules from tensors.
-    """
+    """Whether computing an unused value changes nothing: it can't fail, and its gradients are finite."""
     match value:
         case cst.Integer() | cst.Float():
             return True

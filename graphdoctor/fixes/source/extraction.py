@@ -152,11 +152,7 @@ class Run:
         return flow(parsed(suite.body[at + 1 :])).read_first
 
     def check(self) -> None:
-        """Decline if the run can't be moved.
-
-        Raises:
-            DeclinedError: It can't.
-        """
+        """Decline if the run can't be moved."""
         for node in jumps(self.parsed):
             if isinstance(node, ast.Return):
                 if self.flow.ends:

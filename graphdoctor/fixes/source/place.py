@@ -42,11 +42,7 @@ class Place:
 
     @cached_property
     def statement(self) -> Statement:
-        """The innermost statement at the finding's line.
-
-        Raises:
-            DeclinedError: No statement is there.
-        """
+        """The innermost statement at the finding's line."""
         found = self.source.statement_at(self.finding.location.line)
         if found is None:
             raise DeclinedError(f"line {self.finding.location.line} holds no statement")
@@ -54,11 +50,7 @@ class Place:
 
     @cached_property
     def small_statement(self) -> cst.BaseSmallStatement:
-        """The only small statement on the line; if there are several, the one that contains the expression.
-
-        Raises:
-            DeclinedError: The statement is a compound one, or torch's columns don't say which one is meant.
-        """
+        """The only small statement on the line; if there are several, the one that contains the expression."""
         statement = self.statement
         if not isinstance(statement, cst.SimpleStatementLine):
             raise DeclinedError("the line begins a compound statement")
@@ -86,16 +78,7 @@ class Place:
 
 
 def pointed(place: Place, is_wanted: Callable[[cst.BaseExpression], bool], what: str) -> cst.BaseExpression:
-    """The expression of a kind that torch points to; if torch gives only the line, the only such one on it.
-
-    Args:
-        place: Where the finding is.
-        is_wanted: Whether an expression is of that kind.
-        what: The kind, for people: ``a call to `one_hot```.
-
-    Raises:
-        DeclinedError: There is none, or more than one.
-    """
+    """The expression of a kind that torch points to; if torch gives only the line, the only such one on it."""
     if place.expression is not None:
         found = [place.expression]
         if place.finding.location.end_column is None:
@@ -123,11 +106,7 @@ def pointed(place: Place, is_wanted: Callable[[cst.BaseExpression], bool], what:
 
 
 def tested_at(place: Place) -> cst.If | cst.IfExp | cst.Assert:
-    """What asks for a tensor's truth value at a place.
-
-    Raises:
-        DeclinedError: It is a loop or a filter, or the text doesn't say.
-    """
+    """What asks for a tensor's truth value at a place."""
     child: cst.CSTNode | None = place.expression
     if child is None:
         return _tested_in(place.statement)

@@ -87,11 +87,7 @@ class SourceFile:
 
     @classmethod
     def read(cls, path: Path) -> SourceFile:
-        """Read and parse a file.
-
-        Raises:
-            DeclinedError: It isn't a ``.py`` file on disk, or can't be read or parsed.
-        """
+        """Read and parse a file."""
         if path.suffix != ".py":
             raise DeclinedError(f"{path.name or path} isn't a .py file")
         try:
@@ -102,11 +98,7 @@ class SourceFile:
 
     @classmethod
     def parse(cls, path: Path, content: bytes) -> SourceFile:
-        """Parse bytes as the content of a file.
-
-        Raises:
-            DeclinedError: libcst can't parse them.
-        """
+        """Parse bytes as the content of a file."""
         if _is_too_deep(content):
             raise DeclinedError(f"{path.name} is nested too deeply")
         if b"\0" in content:
@@ -210,9 +202,6 @@ class SourceFile:
         """The innermost statement that a line belongs to.
 
         A decorator's line belongs to what it decorates.
-
-        Args:
-            line: 1-based.
         """
         found: Statement | None = None
         smallest: tuple[int, int] | None = None
