@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from graphdoctor.facts.diagnosis import Finding, Location
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import BreakReason
 from graphdoctor.facts.stack import StackEntry
+from graphdoctor.fixes.recipe import Recipe
 from graphdoctor.fixes.source.place import Place
 from graphdoctor.fixes.source.tree import SourceFile
 
@@ -19,8 +21,14 @@ _CHANGE = re.compile(r"^change: (?P<kind>\w+) (?P<expression>\S+) (?P<old>\S+) -
 
 
 def cases(recipe: str) -> list[Path]:
-    """The programs that a recipe mends; beside each ``x.py`` lies ``x.fixed.py``."""
-    return sorted(path for path in (CASES / recipe).glob("*.py") if not path.name.endswith(".fixed.py"))
+    """The programs that a recipe mends."""
+    return sorted((CASES / recipe).glob("*.py"))
+
+
+@cache
+def mended(recipe: Recipe, path: Path) -> bytes:
+    """A case's program after the recipe's edit; ``test_cases.py`` holds what it is."""
+    return recipe.edit(place_of(path)).content
 
 
 def finding(

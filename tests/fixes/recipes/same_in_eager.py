@@ -1,6 +1,6 @@
 """Runs pairs of programs in eager mode and prints, as JSON by path, what differs in what they compute; None if nothing.
 
-python same_in_eager.py model.py other.py    # each against model.fixed.py and so on beside it
+python same_in_eager.py model.py mended.py other.py mended_other.py …
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ def results(path: str) -> list[Any]:
     return found
 
 
-def difference(path: str) -> str | None:
+def difference(path: str, mended: str) -> str | None:
     try:
-        before, after = results(path), results(path.removesuffix(".py") + ".fixed.py")
+        before, after = results(path), results(mended)
         torch.testing.assert_close(after, before, rtol=1e-6, atol=1e-6, equal_nan=True)
     except Exception as error:  # noqa: BLE001 - whatever a program raises is the answer
         return f"{type(error).__name__}: {error}"
@@ -91,4 +91,6 @@ def difference(path: str) -> str | None:
 if __name__ == "__main__":
     # What the programs print is not the answer.
     sys.stdout, answer = sys.stderr, sys.stdout
-    json.dump({path: difference(path) for path in sys.argv[1:]}, answer)
+    json.dump(
+        {path: difference(path, mended) for path, mended in zip(sys.argv[1::2], sys.argv[2::2], strict=True)}, answer
+    )

@@ -7,8 +7,7 @@ import pytest
 from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import one_hot_classes
 from graphdoctor.fixes.source.tree import DeclinedError
-from tests.fixes.recipes.behaviour import same_in_eager
-from tests.fixes.recipes.places import cases, place_in
+from tests.fixes.recipes.places import place_in
 
 HEAD = "import torch.nn.functional as F\nfrom torch import nn\n"
 
@@ -104,9 +103,3 @@ def test_of_several_calls_on_a_line_the_one_that_torch_points_to_is_meant() -> N
     text = HEAD + "def f(x, num_classes):\n    return F.one_hot(x) + F.one_hot(x + 1)\n"
     edited = one_hot_classes.edit(place_in(text, "GD104", 4, (27, 43))).content.decode()
     assert "F.one_hot(x) + F.one_hot(x + 1, num_classes=num_classes)" in edited
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("path", cases("one-hot-classes"), ids=lambda path: path.stem)
-def test_with_every_class_among_the_labels_results_stay(path) -> None:
-    assert same_in_eager(path, path.with_suffix(".fixed.py"))
