@@ -9,7 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from graphdoctor.probe.measure.guard_cost import CheckTimer, CompiledCode, kept_random_state, time_call  # noqa: E402
+from graphdoctor.probe.measure.guard_cost import CheckTimer, CompiledCode, time_call  # noqa: E402
+from graphdoctor.probe.target.snapshot import RandomState  # noqa: E402
 from graphdoctor.probe.torch_private import torch_guards  # noqa: E402
 
 pytestmark = pytest.mark.slow
@@ -118,7 +119,7 @@ def test_a_call_time_has_its_spread() -> None:
 def test_random_numbers_are_put_back() -> None:
     torch.manual_seed(1)
     random.seed(1)
-    with kept_random_state():
+    with RandomState():
         torch.rand(3)
         random.random()
     after = torch.rand(1), random.random()

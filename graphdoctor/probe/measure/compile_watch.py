@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import re
 import threading
 import time
@@ -37,11 +36,11 @@ class Compiled:
     reason: str | None = None
 
 
-class CompileWatch(logging.Handler):
+class CompileWatch(torch_trace.TraceLooker):
     """A handler on torch's trace logger."""
 
     def __init__(self) -> None:
-        super().__init__(logging.DEBUG)
+        super().__init__()
         self._compiled = Compiled()
         self._begun: set[tuple[Any, Any]] = set()
 
@@ -50,15 +49,8 @@ class CompileWatch(logging.Handler):
         compiled, self._compiled = self._compiled, Compiled()
         return compiled
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Look at one structured record; an error here must never reach the program that is being compiled."""
-        metadata = getattr(record, "metadata", None)
-        if not isinstance(metadata, dict):
-            return
-        with contextlib.suppress(TypeError, ValueError, AttributeError):
-            self._look_at(metadata, getattr(record, "payload", None))
-
-    def _look_at(self, metadata: dict[str, Any], payload: object) -> None:
+    def look_at(self, metadata: dict[str, Any], payload: str | None) -> None:
+        """Count a compile."""
         if "dynamo_start" in metadata:
             self._begun.add(torch_trace.compile_key(metadata))
         elif "compilation_metrics" in metadata:
@@ -91,13 +83,8 @@ def _first_reason(text: str) -> str | None:
 def watched_compiles() -> Iterator[CompileWatch]:
     """Count compiles, and write none of torch's records to its log, while the context lasts."""
     watch = CompileWatch()
-    logger = torch_api.trace_logger()
-    with torch_trace.trace_files_paused():
-        torch_trace.listen(watch)
-        try:
-            yield watch
-        finally:
-            logger.removeHandler(watch)
+    with torch_trace.trace_files_paused(), watch.listening():
+        yield watch
 
 
 @dataclass(frozen=True)
@@ -123,11 +110,11 @@ class TimedCompile:
         return self.is_frame and self.end is not None and not self.is_begun
 
 
-class CompileTimes(logging.Handler):
+class CompileTimes(torch_trace.TraceLooker):
     """A handler on torch's trace logger that notes start and end of each compile by ``time.perf_counter``."""
 
     def __init__(self) -> None:
-        super().__init__(logging.DEBUG)
+        super().__init__()
         self._spans: list[TimedCompile] = []
         self._open: dict[tuple[int, str], list[int]] = {}
 
@@ -136,19 +123,15 @@ class CompileTimes(logging.Handler):
         spans, self._spans, self._open = self._spans, [], {}
         return spans
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Look at one structured record; an error here must never reach the program that is being compiled."""
-        metadata = getattr(record, "metadata", None)
-        if not isinstance(metadata, dict):
-            return
-        with contextlib.suppress(TypeError, ValueError, AttributeError, LookupError):
-            if "dynamo_start" in metadata:
-                number = self._open[threading.get_ident(), torch_api.FRAME_PHASE][-1]
-                self._spans[number] = replace(self._spans[number], is_begun=True)
-            elif "chromium_event" in metadata:
-                self._look_at(metadata, json.loads(getattr(record, "payload", None) or "{}"))
+    def look_at(self, metadata: dict[str, Any], payload: str | None) -> None:
+        """Note where a compile begins or ends."""
+        if "dynamo_start" in metadata:
+            number = self._open[threading.get_ident(), torch_api.FRAME_PHASE][-1]
+            self._spans[number] = replace(self._spans[number], is_begun=True)
+        elif "chromium_event" in metadata:
+            self._note(metadata, json.loads(payload or "{}"))
 
-    def _look_at(self, metadata: dict[str, Any], event: dict[str, Any]) -> None:
+    def _note(self, metadata: dict[str, Any], event: dict[str, Any]) -> None:
         name = event.get("name")
         if name not in (torch_api.FRAME_PHASE, torch_api.BACKWARD_PHASE):
             return

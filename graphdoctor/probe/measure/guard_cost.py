@@ -16,7 +16,6 @@ The profiler's own time is taken off: an empty range beside each call is as long
 
 from __future__ import annotations
 
-import contextlib
 import statistics
 import sys
 import time
@@ -27,7 +26,6 @@ from typing import Any
 
 import torch
 
-from ..target.snapshot import RandomState
 from ..torch_private import torch_api, torch_guards
 from ..torch_private.torch_kernels import ProfiledRange, profiled_ranges, quick_range
 from ..wire import BillRecord, GuardCostEvent, GuardCostRecord
@@ -44,16 +42,6 @@ _MIN_CALLS, _MAX_CALLS = 5, 200
 _ROUNDS = 31
 _BATCH_NS = 100_000
 """The least that a round lasts, so that the clock's own cost doesn't show."""
-
-
-@contextlib.contextmanager
-def kept_random_state() -> Iterator[None]:
-    """Put Python's, torch's and NumPy's random numbers back to where they were."""
-    state = RandomState()
-    try:
-        yield
-    finally:
-        state.restore()
 
 
 class CompiledCode:

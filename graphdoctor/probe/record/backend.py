@@ -48,31 +48,26 @@ class InstrumentedBackend:
         self, name: str, inner: Callable[..., Any], runs: GraphRuns | None, want_file: Callable[[str], None]
     ) -> None:
         self.__name__ = name
-        self._want_file = want_file
+        self._describe = GraphDescriber(want_file)
         self._inner = inner
         self._runs = runs
-        self._count = 0
 
     def __call__(self, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         """Compile one graph; inside a named range while runs are counted."""
-        index = self._count
-        self._count += 1
-        for file in files_of_graph(gm):
-            self._want_file(file)
-        artifact = describe_graph(gm, index)
+        artifact = self._describe(gm)
         artifact["backend"] = self.__name__
         started = time.perf_counter()
         try:
             compiled = self._inner(gm, example_inputs)
         except BaseException as error:
-            artifact["backend_s"] = time.perf_counter() - started
             artifact["backend_error"] = f"{type(error).__qualname__}: {error}"[:20_000]
-            torch_api.write_artifact("graphdoctor_graph", artifact)
             raise
-        artifact["backend_s"] = time.perf_counter() - started
-        torch_api.write_artifact("graphdoctor_graph", artifact)
+        finally:
+            artifact["backend_s"] = time.perf_counter() - started
+            torch_api.write_artifact("graphdoctor_graph", artifact)
         if self._runs is None:
             return compiled
+        index = artifact["index"]
         range_name = f"graphdoctor_graph {index}"
         self._runs.tensor_ops[range_name] = artifact["tensor_op_count"]
         return self._watched(compiled, index, range_name, self._runs)
@@ -96,6 +91,22 @@ class InstrumentedBackend:
         return run
 
 
+class GraphDescriber:
+    """Describes graphs (inputs, nodes, operation counts), numbered in the order in which they reach the backend."""
+
+    def __init__(self, want_file: Callable[[str], None]) -> None:
+        self._want_file = want_file
+        self.count = 0
+        """Graphs so far."""
+
+    def __call__(self, gm: torch.fx.GraphModule) -> GraphArtifact:
+        """Describe a graph; the files in its stacks are wanted."""
+        for file in _files_of(gm):
+            self._want_file(file)
+        self.count += 1
+        return describe_graph(gm, self.count - 1)
+
+
 def describe_graph(gm: torch.fx.GraphModule, index: int) -> GraphArtifact:
     """A graph's inputs, nodes and operation counts."""
     nodes = list(gm.graph.nodes)
@@ -109,7 +120,7 @@ def describe_graph(gm: torch.fx.GraphModule, index: int) -> GraphArtifact:
     )
 
 
-def files_of_graph(gm: torch.fx.GraphModule) -> list[str]:
+def _files_of(gm: torch.fx.GraphModule) -> list[str]:
     """Every file in a node's stack, torch's included; in the bodies of higher-order operators too."""
     graphs = (module.graph for module in gm.modules() if isinstance(module, torch.fx.GraphModule))
     stacks = dict.fromkeys(node.stack_trace for graph in graphs for node in graph.nodes if node.stack_trace)

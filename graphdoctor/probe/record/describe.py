@@ -12,7 +12,7 @@ import torch
 from ..torch_private.torch_guards import dispatch_keys
 from ..wire import ValueRecord
 
-_DTYPES = {
+DTYPES = {
     torch.float32: "f32",
     torch.float64: "f64",
     torch.float16: "f16",
@@ -37,7 +37,7 @@ _MAX_BITS = 256
 
 def dtype_text(dtype: torch.dtype) -> str:
     """A dtype's short name, such as ``bf16``."""
-    return _DTYPES.get(dtype, str(dtype).removeprefix("torch."))
+    return DTYPES.get(dtype, str(dtype).removeprefix("torch."))
 
 
 def tensor_text(value: torch.Tensor) -> str:

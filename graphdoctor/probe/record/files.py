@@ -33,28 +33,43 @@ _GENERATED = ("<frozen ", "<eval_with_key>", "<string>", "<unknown>")
 """Python's own and FX's generated code. ``linecache`` may know it, as it knows cells of IPython, which are kept."""
 
 
-class FileTexts:
-    """Returns the text of each file that isn't torch's, Python's own or the probe's, once."""
+class _Wanted:
+    """Files that are asked for, each of them once."""
 
     def __init__(self) -> None:
         self._is_user_file = user_file_test()
         self._seen: set[str] = set()
         self._pending: list[str] = []
-        self._bytes_left = _MAX_BYTES
 
     def want(self, file: str) -> None:
-        """Have the next ``take`` return a file's text, if it is one to keep and wasn't returned before."""
-        if file in self._seen:
-            return
-        self._seen.add(file)
-        if self._is_user_file(file) or (file.startswith("<") and not is_python_made(file)):
-            self._pending.append(file)
+        """Have the next ``take`` return what there is to say of a file, if it is one of these."""
+        if file not in self._seen:
+            self._seen.add(file)
+            if self._is_one(file):
+                self._pending.append(file)
 
-    def take(self) -> Iterator[FileArtifact]:
-        """The files wanted since the last time."""
+    def _is_one(self, file: str) -> bool:
+        raise NotImplementedError
+
+    def _taken(self) -> list[str]:
+        """The files wanted since the last time, in the order in which they were seen."""
         pending, self._pending = self._pending, []
-        for file in pending:
-            yield FileArtifact(file=file, text=self._text(file))
+        return pending
+
+
+class FileTexts(_Wanted):
+    """Returns the text of each file that isn't torch's, Python's own or the probe's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._bytes_left = _MAX_BYTES
+
+    def _is_one(self, file: str) -> bool:
+        return self._is_user_file(file) or (file.startswith("<") and not is_python_made(file))
+
+    def take(self) -> list[FileArtifact]:
+        """The files wanted since the last time."""
+        return [FileArtifact(file=file, text=self._text(file)) for file in self._taken()]
 
     def _text(self, file: str) -> str | None:
         try:
@@ -97,37 +112,28 @@ _CELL = re.compile(r"^<ipython-input-\d+-\w+>$|[/\\]ipykernel_\d+[/\\]")
 """What IPython (``core/compilerop.py``, 9) and ipykernel (``compiler.py``, 7) call the cells of a notebook."""
 
 
-class GeneratedFiles:
-    """Returns each generated file, once.
+class GeneratedFiles(_Wanted):
+    """Returns each generated file.
 
     Args:
         target: The path of the target's file, whose folder is the project's like the working directory; None for none.
     """
 
     def __init__(self, target: str | None) -> None:
-        self._is_user_file = user_file_test()
+        super().__init__()
         self._temporary = Path(tempfile.gettempdir()).resolve()
         roots = {Path.cwd(), *([] if target is None else [Path(target).resolve().parent])}
         # A temporary folder is nobody's project, even if the program was started there.
         self._roots = tuple(roots - {self._temporary})
         self._started = _process_start()
-        self._seen: set[str] = set()
-        self._pending: list[str] = []
-
-    def want(self, file: str) -> None:
-        """Have the next ``take`` return a file if it is generated and wasn't returned before."""
-        if file not in self._seen:
-            self._seen.add(file)
-            if self._is_generated(file):
-                self._pending.append(file)
 
     def take(self) -> list[GeneratedArtifact]:
-        """The generated files since the last time, in the order in which they were seen."""
-        pending, self._pending = self._pending, []
-        makers = _makers(pending) if pending else {}
-        return [GeneratedArtifact(file=file, maker=makers.get(file)) for file in pending]
+        """The files wanted since the last time."""
+        files = self._taken()
+        makers = _makers(files) if files else {}
+        return [GeneratedArtifact(file=file, maker=makers.get(file)) for file in files]
 
-    def _is_generated(self, file: str) -> bool:
+    def _is_one(self, file: str) -> bool:
         if file.startswith("<"):
             is_whole = file.endswith(">") and file not in ("<stdin>", "<console>")
             return is_whole and not is_python_made(file) and not _is_cell(file)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from types import CodeType, FrameType
 from typing import Any
@@ -82,7 +83,7 @@ class RecompileRecorder:
         self._places: dict[tuple[str, int, str], tuple[str, int, str]] = {}
         self._undo: Undo | None = None
         self._noted: WeakSet[Any] = WeakSet()
-        self.failures: dict[str, int] = {}
+        self.failures: Counter[str] = Counter()
         """Exceptions that were survived here, by type name; the session reports them as a gap."""
 
     def install(self) -> str | None:
@@ -111,7 +112,7 @@ class RecompileRecorder:
             torch_guards.attach(guard_manager, self._look(guard_manager, output_graph))
             self._noted.add(guard_manager)
         except Exception as error:  # noqa: BLE001 - no error of ours may reach the program that is being compiled
-            self._count(error)
+            self.failures[type(error).__name__] += 1
 
     def _look(self, guard_manager: Any, output_graph: Any) -> _Seen:  # noqa: ANN401
         seen = _Seen()
@@ -147,7 +148,7 @@ class RecompileRecorder:
         try:
             torch_api.write_artifact("graphdoctor_recompile", self._compare(entries, frame))
         except Exception as error:  # noqa: BLE001 - as above
-            self._count(error)
+            self.failures[type(error).__name__] += 1
 
     def _compare(self, entries: list[Any], frame: Any) -> RecompileArtifact:  # noqa: ANN401
         values: dict[str, tuple[Any, bool]] = {}
@@ -335,10 +336,6 @@ class RecompileRecorder:
             except (SyntaxError, ValueError, RecursionError, MemoryError):
                 self._codes[text] = None
         return self._codes[text]
-
-    def _count(self, error: Exception) -> None:
-        name = type(error).__name__
-        self.failures[name] = self.failures.get(name, 0) + 1
 
 
 def _printed_place(text: str, file: str) -> tuple[str, int, str] | None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ast
 import linecache
-import logging
 import sys
 import traceback
 from collections.abc import Callable, Collection, Iterable
@@ -80,7 +79,7 @@ def _characters(text: str, byte_offset: int) -> int:
     return byte_offset if text.isascii() else len(text.encode()[:byte_offset].decode(errors="replace"))
 
 
-class TraceListener(logging.Handler):
+class TraceListener(torch_trace.TraceLooker):
     """A handler on torch's trace logger.
 
     It must come after torch's own handler, so that our record follows the one it belongs to.
@@ -101,7 +100,7 @@ class TraceListener(logging.Handler):
         on_limit: Callable[[], None] | None = None,
         generated: GeneratedFiles | None = None,
     ) -> None:
-        super().__init__(logging.DEBUG)
+        super().__init__()
         self._on_compile = on_compile
         self._on_limit = on_limit
         self._begun: set[tuple[Any, Any]] = set()
@@ -112,22 +111,11 @@ class TraceListener(logging.Handler):
         self._strings = {number: text for text, number in torch_trace.interned().items()}
         self._pending: dict[tuple[str, int], str] = {}
         self._sources = SourceReader()
-        self.failures: dict[str, int] = {}
         self.finished_compiles = 0
         self.roots = Roots()
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Look at one structured record; an error here must never reach the program that is being compiled."""
-        metadata = getattr(record, "metadata", None)
-        if not isinstance(metadata, dict):
-            return
-        try:
-            self._look_at(metadata)
-        except Exception as error:  # noqa: BLE001 - see the docstring; the session reports the count as a gap
-            name = type(error).__name__
-            self.failures[name] = self.failures.get(name, 0) + 1
-
-    def _look_at(self, metadata: dict[str, Any]) -> None:
+    def look_at(self, metadata: dict[str, Any], _payload: str | None) -> None:
+        """Add what torch's record lacks."""
         for key, value in torch_trace.interned_strings(metadata):
             self._strings[key] = value
         artifact = metadata.get("artifact")

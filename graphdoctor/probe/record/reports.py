@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import platform
 import sys
@@ -102,6 +103,15 @@ def hook_gap(what: str, error: Exception) -> GapEvent:
     """A hook can't be installed in this torch."""
     message = f"graphdoctor can't record {what} with this torch ({type(error).__name__}: {error})."
     return GapEvent(event="gap", kind="missing_torch_name", message=message)
+
+
+@contextlib.contextmanager
+def hooking(events: EventFile, what: str) -> Iterator[None]:
+    """A hook that can't be installed in this torch becomes a gap."""
+    try:
+        yield
+    except (ImportError, AttributeError, KeyError) as error:
+        events.write(hook_gap(what, error))
 
 
 def failure_gaps(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ import torch
 
 from ..record.describe import value_text
 from ..target.snapshot import attribute_names
-from ..target.targets import Call
+from ..target.targets import Call, signature_of
 from ..torch_private import torch_api
 
 _MAX_DEPTH = 6
@@ -46,7 +46,7 @@ class Leaf:
 def leaves_of(call: Call, function: Any, *, of_callables: bool = False) -> list[Leaf]:  # noqa: ANN401
     """Every leaf of a call's arguments in the order of the signature, followed by defaults that the call omits."""
     args, kwargs = call
-    parameters = _parameters(function)
+    parameters = _parameters(signature_of(function))
     names = _positional_names(parameters, len(args))
     leaves: list[Leaf] = []
     for index, value in enumerate(args):
@@ -98,35 +98,32 @@ def _walk(
 
 def replaced(call: Call, path: tuple[Step, ...], change: Callable[[Any], Any]) -> Call:
     """A call with one leaf changed; an omitted default is added."""
-    args, kwargs = _replaced([call[0], call[1]], path, change)
+    args, kwargs = replaced_in([call[0], call[1]], path, change)
     return tuple(args), dict(kwargs)
 
 
-def _replaced(value: Any, path: tuple[Step, ...], change: Callable[[Any], Any]) -> Any:  # noqa: ANN401
+def replaced_in(value: Any, path: Sequence[Step], change: Callable[[Any], Any]) -> Any:  # noqa: ANN401
+    """A value with what a path leads to changed; containers and objects on the way are copied."""
     if not path:
         return change(value)
     (kind, key), rest = path[0], path[1:]
     if kind == "attribute":
-        copied = copy.copy(value)
-        object.__setattr__(copied, key, _replaced(getattr(value, key), rest, change))
+        copied: Any = copy.copy(value)
+        object.__setattr__(copied, key, replaced_in(getattr(value, key), rest, change))
         return copied
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         copied = copy.copy(value)
-        copied[key] = _replaced(value.get(key), rest, change)
+        copied[key] = replaced_in(value.get(key), rest, change)
         return copied
     items = list(value)
-    items[key] = _replaced(items[key], rest, change)
+    items[key] = replaced_in(items[key], rest, change)
     if isinstance(value, tuple):
         return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
     return items
 
 
-def _parameters(function: Any) -> list[inspect.Parameter]:  # noqa: ANN401
-    called = function.forward if isinstance(function, torch.nn.Module) else function
-    try:
-        return list(inspect.signature(called).parameters.values())
-    except (TypeError, ValueError):
-        return []
+def _parameters(signature: inspect.Signature | None) -> list[inspect.Parameter]:
+    return [] if signature is None else list(signature.parameters.values())
 
 
 def _positional_names(parameters: list[inspect.Parameter], count: int) -> list[str]:
@@ -169,7 +166,7 @@ def named_leaves(call: Call, signature: inspect.Signature | None) -> Iterator[tu
         Names such as ``d['k']``, with the leaves.
     """
     args, kwargs = call
-    parameters = [] if signature is None else list(signature.parameters.values())
+    parameters = _parameters(signature)
     for name, value in (*zip(_positional_names(parameters, len(args)), args, strict=True), *kwargs.items()):
         for path, leaf in torch_api.tree_leaves_with_path(value):
             yield f"{name}{path}", leaf

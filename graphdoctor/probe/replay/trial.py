@@ -25,7 +25,6 @@ with what ``torch.export`` made of the target (``steps/exporting.py``).
 from __future__ import annotations
 
 import contextlib
-import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -37,10 +36,11 @@ import torch
 
 from ..target.errors import TargetError
 from ..target.snapshot import RandomState, State, seed_everything
-from ..target.targets import Call
+from ..target.targets import Call, signature_of
 from ..wire import CompilerPartKind, TrialEvent
+from .arguments import resized
 from .comparing import attribute_of, compared, differing_names, is_different
-from .leaves import Alike
+from .leaves import Alike, replaced_in
 from .results import AFTER_CALLS, Results, copies_of, gradients_of, modules_of, parameters_of, tensors_in
 from .rounding import Rounding, Shaken
 
@@ -53,7 +53,29 @@ class Trial:
 
     def __init__(self, plan: Mapping[str, Any], function: Any) -> None:  # noqa: ANN401
         self._plan = plan
-        self._signature = _signature(function)
+        self.is_eager = bool(plan.get("is_eager"))
+        """The replay runs without torch.compile: its outputs are what the others are compared with."""
+        self.has_warm_up = bool(plan.get("warm_up"))
+        """All calls are made once before those that count."""
+        self.alike: Alike | None = plan.get("alike")
+        """Which calls to make: those like the first one in this; None for all."""
+        self.export: Mapping[str, Any] | None = plan.get("export")
+        """How to export the target before the calls; None to compile it."""
+        self.is_compiled = not self.is_eager and self.export is None
+        """The target is called through torch.compile."""
+        self.setup: str | None = plan.get("setup") or None
+        """Lines that configure torch, run after the target's import."""
+        self.without: Mapping[CompilerPartKind, list[str] | None] | None = plan.get("without")
+        """Parts of the compiler to leave out by kind; None to leave the compiler alone."""
+        self.minifier: Mapping[str, Any] | None = plan.get("minifier")
+        """Arguments of ``torch_inductor.wait_for_graph``; None to have it do nothing."""
+        self.is_steady_timed = bool(plan.get("steady"))
+        """The last call is timed once it compiles nothing."""
+        self.timing: int | None = plan.get("timing")
+        """File descriptor of the socket that asks for times of the last call; then nothing is compared."""
+        self.signature = signature_of(function)
+        """What the target takes; None if Python can't tell."""
+        self._is_float64 = bool(plan.get("is_float64"))
         self._function = function
         self._modules = modules_of(function)
         self._results = Results()
@@ -69,76 +91,23 @@ class Trial:
         """The results of the last call decide what comes of the replay, so that no more calls are made."""
         return self._results.stopped_for is not None
 
-    @property
-    def is_eager(self) -> bool:
-        """The replay runs without torch.compile: its outputs are what the others are compared with."""
-        return bool(self._plan.get("is_eager"))
-
-    @property
-    def has_warm_up(self) -> bool:
-        """All calls are made once before those that count."""
-        return bool(self._plan.get("warm_up"))
-
-    @property
-    def alike(self) -> Alike | None:
-        """Which calls to make: those like the first one in this; None for all."""
-        return self._plan.get("alike")
-
-    @property
-    def export(self) -> Mapping[str, Any] | None:
-        """How to export the target before the calls; None to compile it."""
-        return self._plan.get("export")
-
-    @property
-    def signature(self) -> inspect.Signature | None:
-        """What the target takes; None if Python can't tell."""
-        return self._signature
-
-    @property
-    def setup(self) -> str | None:
-        """Lines that configure torch, run after the target's import."""
-        text = self._plan.get("setup")
-        return str(text) if text else None
-
-    @property
-    def without(self) -> Mapping[CompilerPartKind, list[str] | None] | None:
-        """Parts of the compiler to leave out by kind; None to leave the compiler alone."""
-        return self._plan.get("without")
-
-    @property
-    def minifier(self) -> Mapping[str, Any] | None:
-        """Arguments of ``torch_minifier.wait_for_graph``; None to have it do nothing."""
-        return self._plan.get("minifier")
-
-    @property
-    def is_steady_timed(self) -> bool:
-        """The last call is timed once it compiles nothing."""
-        return bool(self._plan.get("steady"))
-
-    @property
-    def timing(self) -> int | None:
-        """File descriptor of the socket that asks for times of the last call; then nothing is compared."""
-        number = self._plan.get("timing")
-        return None if number is None else int(number)
-
     def changed(self, call: Call) -> Call:
         """A call as the remedy wants it.
 
         Raises:
             TargetError: The remedy does not fit the call.
         """
-        if self._plan.get("is_float64"):
+        if self._is_float64:
             _make_precise(State(None, call).tensors)
         elif self._shaken is not None:
             self._shaken.shake(State(None, call).tensors)
-        tensors = [*self._plan.get("tensors", ())]
-        contiguous = [*self._plan.get("contiguous", ())]
-        for source in tensors:
-            call = self._replaced(call, source, _as_tensor)
-        for source in contiguous:
-            call = self._replaced(call, source, lambda value: value.contiguous())
-        for source in self._plan.get("on_device", ()):
-            call = self._replaced(call, source, _on_device)
+        for kind, change in (
+            ("tensors", _as_tensor),
+            ("contiguous", torch.Tensor.contiguous),
+            ("on_device", _on_device),
+        ):
+            for source in self._plan.get(kind, ()):
+                call = self._replaced(call, source, change)
         for source in self._plan.get("buffers", ()):
             call = self._replaced(call, source, partial(self._buffered, source))
         for source in self._plan.get("static", ()):
@@ -168,9 +137,9 @@ class Trial:
         return kept
 
     def _names(self, call: Call) -> dict[str, Any]:
-        if self._signature is None:
+        if self.signature is None:
             raise TargetError("the names of the arguments are unknown")
-        bound = self._signature.bind(*call[0], **call[1])
+        bound = self.signature.bind(*call[0], **call[1])
         bound.apply_defaults()
         return bound.arguments
 
@@ -193,18 +162,19 @@ class Trial:
     def _replaced(self, call: Call, source: str, change: Callable[[Any], Any]) -> Call:
         """The call with one argument, or one item of its keyword arguments, changed."""
         name, steps = _taken_apart(source)
-        if self._signature is None or any(attribute for _, _, attribute in steps):
+        if self.signature is None or any(attribute for _, _, attribute in steps):
             raise TargetError(f"{source} can't be replaced in the call")
         args, kwargs = call
+        path = [("item", int(index) if index else key) for key, index, _ in steps]
         if name in kwargs:
-            return args, {**kwargs, name: _with_changed(kwargs[name], steps, change)}
-        bound = self._signature.bind(*args, **kwargs)
+            return args, {**kwargs, name: replaced_in(kwargs[name], path, change)}
+        bound = self.signature.bind(*args, **kwargs)
         if name not in bound.arguments:
             return call  # the default: no other value in this call
-        position = list(self._signature.parameters).index(name)
+        position = list(self.signature.parameters).index(name)
         if not steps and position < len(args) and bound.arguments[name] is args[position]:
             return (*args[:position], change(args[position]), *args[position + 1 :]), kwargs
-        bound.arguments[name] = _with_changed(bound.arguments[name], steps, change)
+        bound.arguments[name] = replaced_in(bound.arguments[name], path, change)
         return bound.args, dict(bound.kwargs)
 
     def begin_call(self, call: Call) -> None:
@@ -218,20 +188,17 @@ class Trial:
 
         How many it draws doesn't change what the inputs of the next call are made from.
         """
-        of_inputs = RandomState()
-        seed_everything(seed)
-        of_call = RandomState()
-        try:
+        with RandomState():
+            seed_everything(seed)
+            of_call = RandomState()
             with self.precise():
                 yield
             self._results.draws_random |= not of_call.is_current()
-        finally:
-            of_inputs.restore()
 
     @contextlib.contextmanager
     def precise(self) -> Iterator[None]:
         """Make new tensors in float64 if the run is; not those that inputs are made from, which must stay the same."""
-        if not self._plan.get("is_float64"):
+        if not self._is_float64:
             yield
             return
         dtype = torch.get_default_dtype()
@@ -350,7 +317,7 @@ class Trial:
 
     def prepare(self) -> None:
         """Convert what the target uses if the run is in float64, all numbers exactly the same, or shake them."""
-        if self._plan.get("is_float64"):
+        if self._is_float64:
             for module in self._modules.values():
                 module.double()
             _make_precise(State(self._function).tensors)
@@ -369,20 +336,6 @@ def _make_precise(tensors: Iterable[torch.Tensor]) -> None:
             tensor.data = tensor.data.to(torch.complex128 if tensor.is_complex() else torch.float64)
 
 
-def parameter_names(function: Any) -> list[str] | None:  # noqa: ANN401
-    """The names of a module's or function's parameters, or None when Python can't tell."""
-    signature = _signature(function)
-    return None if signature is None else list(signature.parameters)
-
-
-def _signature(function: Any) -> inspect.Signature | None:  # noqa: ANN401
-    called = function.forward if isinstance(function, torch.nn.Module) else function
-    try:
-        return inspect.signature(called)
-    except (TypeError, ValueError):
-        return None
-
-
 def _taken_apart(source: str) -> tuple[str, list[tuple[str, str, str]]]:
     match = _ARGUMENT.match(source)
     steps = _STEP.findall(match[2]) if match else []
@@ -395,25 +348,10 @@ def _step_text(key: str, index: str, attribute: str) -> str:
     return f".{attribute}" if attribute else f"[{index}]" if index else f"['{key}']"
 
 
-def _with_changed(value: Any, steps: list[tuple[str, str, str]], change: Callable[[Any], Any]) -> Any:  # noqa: ANN401
-    """A value with the item at the end of the steps changed; containers on the way are copied."""
-    if not steps:
-        return change(value)
-    key, index, _ = steps[0]
-    at: Any = int(index) if index else key
-    if isinstance(value, Mapping):
-        return {**value, at: _with_changed(value[at], steps[1:], change)}
-    items = [_with_changed(item, steps[1:], change) if number == at else item for number, item in enumerate(value)]
-    return tuple(items) if isinstance(value, tuple) else items
-
-
 def _resized(value: Any, *, dim: int, size: int) -> Any:  # noqa: ANN401
-    """A tensor with another size of one dim: its own slices, over and over, so that all values are ones it had."""
     if not isinstance(value, torch.Tensor) or not -value.ndim <= dim < value.ndim or not value.shape[dim]:
         raise TargetError(f"{type(value).__name__} has no size {dim} to change: it isn't a tensor with such a dim")
-    index = torch.arange(size, device=value.device) % value.shape[dim]
-    with torch.no_grad():
-        return value.index_select(dim, index).requires_grad_(value.requires_grad)
+    return resized(value, dim, size)
 
 
 def _on_device(value: Any) -> Any:  # noqa: ANN401

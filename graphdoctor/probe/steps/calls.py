@@ -16,6 +16,7 @@ from ..record.streams import silence
 from ..record.tracebacks import described_error, message_of, traceback_text
 from ..target.errors import TargetError
 from ..target.targets import Call
+from ..torch_private import torch_api
 from ..wire import CallErrorRecord, CallFailedEvent
 from .workload import Workload
 
@@ -92,7 +93,7 @@ def _end_failed_call(
 ) -> None:
     error, index = failed.error, failed.index
     raised = described_error(error)
-    is_refused = workload.is_compiler_error(error)
+    is_refused = torch_api.is_compiler_error(error)
     described = CallErrorRecord(
         type=raised["type"], message=raised["message"], traceback=raised["traceback"], from_compiler=is_refused
     )
@@ -111,7 +112,7 @@ def _end_failed_call(
     events.write(event)
     events.call_phase("trying call {index} without torch.compile", index)
     with silence():
-        eager = workload.eager_error(call)
+        eager = workload.error_of(call, is_eager=True)
     described["eager"] = "ok" if eager is None else type(eager).__qualname__
     if eager is not None:
         described["eager_message"] = message_of(eager)

@@ -92,7 +92,7 @@ class Exporting:
         program, failure = None, None
         started = time.perf_counter()
         try:
-            with watch, torch.set_grad_enabled(torch.is_grad_enabled() and not self._request["no_grad"]):
+            with watch.listening(), torch.set_grad_enabled(torch.is_grad_enabled() and not self._request["no_grad"]):
                 program = torch.export.export(self._module, args, **arguments)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - why torch refuses is the answer
             failure = self._failure(error)
@@ -113,7 +113,7 @@ class Exporting:
         self._events.write(event)
         if program is not None:
             self._exported = program.module()
-            self._workload.call_with(self._exported)
+            self._workload.compiled = self._exported
         self._workload.listener.write_sources()
         return program is not None
 

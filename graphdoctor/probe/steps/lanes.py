@@ -26,6 +26,7 @@ from ..events import EventFile
 from ..measure.compile_watch import CompileTimes, TimedCompile
 from ..measure.coverage import profiled
 from ..measure.segments import CALL_RANGE, CutCall, cut_profile, cut_timeline, graph_number
+from ..record.describe import arguments_text
 from ..target.snapshot import FreshCopies, RandomState, State
 from ..target.targets import Call
 from ..torch_private import torch_api, torch_trace
@@ -87,7 +88,7 @@ class Lanes:
 
     def keep(self, call: Call) -> None:
         """Remember a call before it is made: it may change its arguments."""
-        self._inputs = self._workload.inputs_text(call)
+        self._inputs = arguments_text(*call)
         if not self._is_keeping:
             return
         size = _tensor_bytes(call)
@@ -154,13 +155,11 @@ class Lanes:
             self._gap(message)
 
     def _watch_steady_call(self) -> None:
-        self._events.phase("profiling the steady call")
-        self._workload.mark_start(None)
         try:
-            self._profile_steady_call()
+            with self._workload.repeating("profiling the steady call"):
+                self._profile_steady_call()
         except (Exception, SystemExit) as error:  # noqa: BLE001 - an extra; its failure must not lose the report
             self._gap(f"The steady call has no time axis: repeating the last call raised {type(error).__qualname__}.")
-        self._workload.mark_end(None)
 
     def _profile_steady_call(self) -> None:
         call = self._workload.last_call
@@ -234,7 +233,7 @@ class Lanes:
             _NotRepeatedError: It compiled differently, so later calls will too.
         """
         made = self._made[index - 1]
-        if self._workload.inputs_text(call) != made.inputs:
+        if arguments_text(*call) != made.inputs:
             raise _NotRepeatedError(f"call {index} had other arguments")
         self._compiles.taken()
         known = len(self._workload.runs.tensor_ops)

@@ -9,37 +9,40 @@ import gc
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import TypeVar
+from functools import partial
+from typing import Literal, TypeVar
 
 import torch
 
 from ..events import EventFile
 from ..measure.calibration import calibrate
-from ..measure.guard_cost import kept_random_state
 from ..measure.kernels import MeasuredKernels, Repeated, is_disturbed, measure_kernels, seen_call
 from ..measure.memory import PeakMemory, kept_bytes
 from ..measure.timing import Settling, settle
 from ..record.reports import hook_gap
 from ..record.streams import silence
 from ..record.tracebacks import type_name
-from ..target.snapshot import State
+from ..target.snapshot import RandomState, State
 from ..target.targets import Call
 from ..torch_private import torch_api
 from ..torch_private.torch_codegen import graph_runs_marked
 from ..torch_private.torch_cuda_graphs import launch_one_by_one
 from ..wire import (
     CalibrationEvent,
+    CoverageEvent,
     EagerCallRecord,
     GapKind,
+    GuardCostEvent,
     KernelsEvent,
     MemoryEvent,
     Phase,
     ProbeRequest,
     ProfiledCallEvent,
     SettlingEvent,
+    SteadyCallEvent,
 )
 from .lanes import Lanes
-from .workload import UNSETTLED, Workload
+from .workload import COMPILED_AGAIN, NO_CALL, PROFILED, UNSETTLED, Workload
 
 _Found = TypeVar("_Found")
 
@@ -48,21 +51,25 @@ def measure(workload: Workload, request: ProbeRequest, events: EventFile, *, lan
     """Make the measurements that were asked for."""
     is_settled = not request["coverage"] or _measure_coverage(workload, events)
     profiling = Profiling(workload, request, events)
-    if request["guard_cost"]:
-        if is_settled:
-            _measure_guards(workload, events)
-        else:
-            events.gap("guard_cost", f"The cost of guard checks was not measured: {UNSETTLED}")
-    if request["kernels"]:
-        if is_settled:
-            _measure_kernels(profiling, workload, events)
-        else:
-            events.gap("kernels", f"The kernels of a steady call were not measured: {UNSETTLED}")
-    if request["memory"]:
-        if is_settled:
-            _measure_memory(profiling, workload, events)
-        else:
-            events.gap("memory", f"The memory of a steady call was not measured: {UNSETTLED}")
+
+    def one(
+        kind: Literal["guard_cost", "kernels", "memory"],
+        phase: Phase,
+        failed: str,
+        make: Callable[[], _Found | str],
+        report: Callable[[_Found, EventFile], None],
+    ) -> None:
+        if request[kind] and not is_settled:
+            events.gap(kind, f"{failed}: {UNSETTLED}")
+        elif request[kind] and (found := _measured(workload, events, phase, kind, failed, make)) is not None:
+            report(found, events)
+
+    failed = "The cost of guard checks was not measured"
+    one("guard_cost", "measuring guard checks", failed, workload.measure_guards, _report_guards)
+    failed = "The kernels of a steady call were not measured"
+    one("kernels", "profiling kernels", failed, profiling.kernels, partial(_report_kernels, profiling))
+    failed = "The memory of a steady call was not measured"
+    one("memory", "measuring memory", failed, profiling.memory, lambda memory, events: events.write(memory))
     if lanes is not None:
         with silence():
             lanes.repeat(is_settled=is_settled)
@@ -76,30 +83,24 @@ def _measure_coverage(workload: Workload, events: EventFile) -> bool:
     Returns:
         False if the call never gets steady; then nothing else that is measured of it would be true of the program.
     """
-    events.phase("measuring coverage")
-    workload.mark_start(None)
-    is_settled = True
-    try:
-        with silence():
-            measured = workload.measure_coverage()
-            # Nobody asks what a trial's breaks cost.
-            is_timed = workload.trial is None and not isinstance(measured, str) and measured[1] is not None
-            timed = workload.time_graphs() if is_timed else None
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - an extra; its failure must not lose the report
-        events.gap("coverage", f"Coverage was not measured: repeating the last call raised {type_name(error)}.")
-    else:
+
+    def make() -> tuple[Settling, CoverageEvent | None, SteadyCallEvent | None] | str:
+        measured = workload.measure_coverage()
         if isinstance(measured, str):
-            events.gap("coverage", f"Coverage was not measured: {measured}")
-        else:
-            settling, coverage = measured
-            is_settled = settling.is_settled
-            _report_settling(settling, events)
-            if coverage is not None:
-                events.write(coverage)
-            if timed is not None:
-                events.write(timed)
-    workload.mark_end(None)
-    return is_settled
+            return measured
+        # Nobody asks what a trial's breaks cost.
+        is_timed = workload.trial is None and measured[1] is not None
+        return *measured, workload.time_graphs() if is_timed else None
+
+    failed = "Coverage was not measured"
+    if (found := _measured(workload, events, "measuring coverage", "coverage", failed, make)) is None:
+        return True
+    settling, *measured = found
+    _report_settling(settling, events)
+    for event in measured:
+        if event is not None:
+            events.write(event)
+    return settling.is_settled
 
 
 def _report_settling(settling: Settling, events: EventFile) -> None:
@@ -123,36 +124,27 @@ def _measured(
     measure: Callable[[], _Found | str],
 ) -> _Found | None:
     """What repeating the last call gives; None with a gap where it gives a reason, or raises."""
-    events.phase(phase)
-    workload.mark_start(None)
     try:
-        with silence():
+        with workload.repeating(phase):
             found = measure()
     except (Exception, SystemExit) as error:  # noqa: BLE001 - an extra; its failure must not lose the report
         found = f"repeating the last call raised {type_name(error)}."
-    workload.mark_end(None)
     if not isinstance(found, str):
         return found
     events.gap(kind, f"{failed}: {found}")
     return None
 
 
-def _measure_guards(workload: Workload, events: EventFile) -> None:
-    failed = "The cost of guard checks was not measured"
-    measured = _measured(workload, events, "measuring guard checks", "guard_cost", failed, workload.measure_guards)
-    if measured is None:
-        return
+def _report_guards(measured: tuple[GuardCostEvent, list[str]], events: EventFile) -> None:
     cost, troubles = measured
     events.write(cost)
     for trouble in troubles:
         events.gap("guard_cost", f"The guard check of one compile was not measured. {trouble}.")
 
 
-def _measure_kernels(profiling: Profiling, workload: Workload, events: EventFile) -> None:
-    failed = "The kernels of a steady call were not measured"
-    measured = _measured(workload, events, "profiling kernels", "kernels", failed, profiling.kernels)
-    if measured is None:
-        return
+def _report_kernels(
+    profiling: Profiling, measured: tuple[KernelsEvent, ProfiledCallEvent | None], events: EventFile
+) -> None:
     share, call = measured
     events.write(share)
     if call is not None:
@@ -168,23 +160,12 @@ def _measure_kernels(profiling: Profiling, workload: Workload, events: EventFile
         events.gap("kernels", message)
 
 
-def _measure_memory(profiling: Profiling, workload: Workload, events: EventFile) -> None:
-    failed = "The memory of a steady call was not measured"
-    measured = _measured(workload, events, "measuring memory", "memory", failed, profiling.memory)
-    if measured is not None:
-        events.write(measured)
-
-
 def _calibrate(profiling: Profiling, events: EventFile) -> None:
     events.phase("measuring what the device reaches")
     try:
         events.write(profiling.calibration())
     except (RuntimeError, MemoryError) as error:
         events.gap("kernels", f"What the device reaches was not measured: {type_name(error)}.")
-
-
-_NO_CALL = "no call was made."
-_COMPILED_AGAIN = "the last call compiled something again while it was measured."
 
 
 class Profiling:
@@ -204,10 +185,10 @@ class Profiling:
         """
         workload, call = self._workload, self._workload.last_call
         if call is None:
-            return _NO_CALL
+            return NO_CALL
         if torch_api.is_profiling():
-            return "the program runs a torch.profiler, and only one can run at a time."
-        with kept_random_state():
+            return f"{PROFILED}."
+        with RandomState():
             compiled = self._repeated(call)
             if not settle(compiled, lambda: workload.activity).is_settled:
                 return UNSETTLED
@@ -220,12 +201,12 @@ class Profiling:
                     measured, one_by_one=self._one_by_one(lambda: seen_call(compiled, graph_runs_marked))
                 )
             if workload.activity != before:
-                return _COMPILED_AGAIN
+                return COMPILED_AGAIN
             if measured is None:
                 return "this torch doesn't tell the profiler's events."
             if not is_profile:
                 return measured.share(), None
-            eager = Repeated(lambda: workload.make_eagerly(call), compiled.restore)
+            eager = Repeated(lambda: workload.make_again(call, is_eager=True), compiled.restore)
             return measured.share(), _profiled(measured, measure_kernels(eager))
 
     def memory(self) -> MemoryEvent | str:
@@ -236,8 +217,8 @@ class Profiling:
         """
         workload, call = self._workload, self._workload.last_call
         if call is None:
-            return _NO_CALL
-        with kept_random_state():
+            return NO_CALL
+        with RandomState():
             compiled = self._repeated(call)
             if not settle(compiled, lambda: workload.activity).is_settled:
                 return UNSETTLED
@@ -250,8 +231,8 @@ class Profiling:
             compiled.put_back()
             saved_bytes = self._kept(compiled, call)
             if workload.activity != before:
-                return _COMPILED_AGAIN
-            eager_saved_bytes = kept_bytes(lambda: workload.forward_eagerly(call))
+                return COMPILED_AGAIN
+            eager_saved_bytes = kept_bytes(lambda: workload.forward(call, is_eager=True))
             compiled.put_back()
             return MemoryEvent(
                 event="memory",
@@ -293,7 +274,7 @@ class Profiling:
             return found
 
         # A CUDA graph keeps tensors where it kept those of the call before, so they wouldn't be new.
-        return self._one_by_one(measure) if self._workload.asks_for_cuda_graphs else measure()
+        return self._one_by_one(measure) if self._workload.cuda_graphs is not None else measure()
 
     def _one_by_one(self, measure: Callable[[], _Found]) -> _Found | None:
         """Measure while what CUDA graphs launch at once is launched kernel by kernel; None if this torch can't."""

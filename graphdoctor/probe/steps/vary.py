@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -237,11 +238,11 @@ class Varying:
 
     def _try(self, value: Value | None, watch: CompileWatch, *, is_restored: bool = True) -> _Tried:
         watch.taken()
-        error = self._made(value, self._workload.call_error, is_restored=is_restored)
+        error = self._made(value, self._workload.error_of, is_restored=is_restored)
         return _Tried(watch.taken(), error)
 
     def _eager_error(self, value: Value) -> BaseException | None:
-        return self._made(value, self._workload.eager_error)
+        return self._made(value, partial(self._workload.error_of, is_eager=True))
 
     def _made(
         self,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Literal
 
 import torch
 
 from ..events import EventFile
 from ..measure import coverage
-from ..measure.guard_cost import CheckTimer, CompiledCode, Searches, kept_random_state, time_call, time_searches
+from ..measure.guard_cost import CheckTimer, CompiledCode, Searches, time_call, time_searches
 from ..measure.timing import Activity, Settling, serve, settle, steady_us
 from ..record.backend import GraphRuns, InstrumentedBackend
 from ..record.codegen import CodegenRecorder
@@ -22,15 +22,16 @@ from ..record.describe import arguments_text
 from ..record.files import FileTexts, GeneratedFiles, user_file_test
 from ..record.guards import RecompileRecorder
 from ..record.listener import TraceListener
-from ..record.reports import CompileSwitches, hook_gap, unrecorded_gap
+from ..record.reports import CompileSwitches, hooking, unrecorded_gap
+from ..record.streams import silence
 from ..replay.leaves import AlikeCalls
-from ..replay.trial import Trial, parameter_names
+from ..replay.trial import Trial
 from ..target.calling import backward, forget_gradients, forward, lacks_batch, set_up
 from ..target.errors import RequestError, TargetError
 from ..target.options import check_compile_arguments
 from ..target.regions import Blocks, CompiledRegions, compile_regions, described, repeated_blocks
-from ..target.snapshot import seed_everything
-from ..target.targets import Call, Calls, Target
+from ..target.snapshot import RandomState, seed_everything
+from ..target.targets import Call, Calls, Target, signature_of
 from ..torch_private import torch_api, torch_inductor, torch_trace
 from ..torch_private.torch_codegen import CodegenWatch
 from ..torch_private.torch_cuda_graphs import asks_for_cuda_graphs
@@ -45,6 +46,7 @@ from ..wire import (
     GapEvent,
     GuardCostEvent,
     PartEvent,
+    Phase,
     ProbeRequest,
     SteadyCallEvent,
     TargetEvent,
@@ -52,6 +54,10 @@ from ..wire import (
 
 UNSETTLED = "the last call compiles something each time it is repeated."
 """Why a call that never gets steady isn't measured."""
+
+NO_CALL = "no call was made."
+COMPILED_AGAIN = "the last call compiled something again while it was measured."
+PROFILED = "the program runs a torch.profiler, and only one can run at a time"
 
 _MAX_NAMES = 20
 """Names of eager operations that are written down."""
@@ -67,8 +73,16 @@ class Workload:
     def __init__(self, request: ProbeRequest, events: EventFile, target: Target, calls: Calls) -> None:
         self._request = request
         self._events = events
-        self._activity = Activity(0, 0)
-        self._last_call: Call | None = None
+        self.activity = Activity(0, 0)
+        """What torch has done so far."""
+        self.function: Any = target.function
+        """The target, not compiled."""
+        self.last_call: Call | None = None
+        """The call that was made last."""
+        self.changes = request["dtype"], request["batch"]
+        """The dtype and the batch size that the request gives the calls; None for their own."""
+        self.has_fresh_calls = calls.is_fresh
+        """``calls`` makes new arguments each time."""
         self._output: object = None
         self._is_batch_checked = False
         self._target = target
@@ -82,10 +96,8 @@ class Workload:
         # Attached after the user's import: a program that resets torch's logging there keeps us.
         self.listener = self._attach_listener()
         self.keeper = TraceKeeper(self.listener)
-        try:
+        with hooking(events, "compiles after a change of torch's trace logger"):
             self.keeper.install()
-        except (ImportError, AttributeError, KeyError) as error:
-            events.write(hook_gap("compiles after a change of torch's trace logger", error))
         self.recompiles = RecompileRecorder(user_file_test(), self.listener.want_source, self.listener.want_file)
         if (lost := self.recompiles.install()) is not None:
             events.gap("recompile_causes", lost)
@@ -93,7 +105,8 @@ class Workload:
         self.runs = GraphRuns()
         self.switches = CompileSwitches(events)
         plan = request["trial"]
-        self.trial = Trial(plan, self._target.function) if plan else None
+        self.trial = Trial(plan, target.function) if plan else None
+        self._is_compiled = self.trial is None or self.trial.is_compiled
         self.alike: AlikeCalls | None = None
         if self.trial is not None and self.trial.alike is not None:
             self.alike = AlikeCalls(self.trial.alike, self.trial.signature)
@@ -101,12 +114,10 @@ class Workload:
         if self.trial is not None:
             self._prepare_trial(self.trial)
         self._regions: CompiledRegions | None = None
-        self._cuda_graphs = CudaGraphWatch() if self._asks_for_cuda_graphs() else None
-        self._partitions = self._watch_partitions() if request["profile"] else None
-        self.code = CodegenRecorder(self.listener.want_file, self._partitions)
-        self.codegen = self._watch_codegen() if request["profile"] or request["stages"] else None
+        self._watch_compiler()
         try:
-            self._compiled = self._compile()
+            self.compiled = self._compile()
+            """What is called for the target."""
         except TargetError:
             self.close()
             raise
@@ -117,20 +128,30 @@ class Workload:
 
         torch keeps the backend of a compile that failed, through ``torch.compiler.reset`` too (2.13), and so us.
         """
-        self._last_call = self._output = self._compiled = None
+        self.last_call = self._output = self.compiled = None
         if self._regions is not None:
             self._regions.switch_off()
         self.keeper.uninstall()
         torch_api.trace_logger().removeHandler(self.listener)
         self.recompiles.uninstall()
-        if self._cuda_graphs is not None:
-            self._cuda_graphs.close()
-        if self._compiled_code is not None:
-            self._compiled_code.close()
-        if self.codegen is not None:
-            self.codegen.close()
-        if self._partitions is not None:
-            self._partitions.close()
+        watches: tuple[Any, ...] = (self.cuda_graphs, self._compiled_code, self.codegen, self._partitions)
+        for watch in watches:
+            if watch is not None:
+                watch.close()
+
+    def _watch_compiler(self) -> None:
+        request = self._request
+        has_cuda_graphs = asks_for_cuda_graphs(request["backend"], request["mode"], request["options"])
+        self.cuda_graphs = CudaGraphWatch() if self._is_compiled and has_cuda_graphs else None
+        self._partitions: PartitionWatch | None = None
+        if request["profile"]:
+            with hooking(self._events, "which tensors are kept for the backward pass"):
+                self._partitions = PartitionWatch()
+        self.code = CodegenRecorder(self.listener.want_file, self._partitions)
+        self.codegen: CodegenWatch | None = None
+        if request["profile"] or request["stages"]:
+            with hooking(self._events, "which operations are in which kernel"):
+                self.codegen = CodegenWatch(self.code.record)
 
     def _prepare_trial(self, trial: Trial) -> None:
         trial.prepare()
@@ -146,36 +167,6 @@ class Workload:
 
     def _report_part(self, kind: CompilerPartKind, name: str) -> None:
         self._events.write(PartEvent(event="part", kind=kind, name=name))
-
-    @property
-    def function(self) -> Any:  # noqa: ANN401
-        """The target, not compiled."""
-        return self._target.function
-
-    @property
-    def changes(self) -> tuple[str | None, int | None]:
-        """The dtype and the batch size that the request gives the calls; None for their own."""
-        return self._request["dtype"], self._request["batch"]
-
-    @property
-    def activity(self) -> Activity:
-        """What torch has done so far."""
-        return self._activity
-
-    @property
-    def asks_for_cuda_graphs(self) -> bool:
-        """Torch is to record CUDA graphs."""
-        return self._cuda_graphs is not None
-
-    @property
-    def last_call(self) -> Call | None:
-        """The call that was made last."""
-        return self._last_call
-
-    @property
-    def has_fresh_calls(self) -> bool:
-        """``calls`` makes new arguments each time."""
-        return self._calls.is_fresh
 
     def _attach_listener(self) -> TraceListener:
         # A trial's changes are in its own files; nobody reads its picture.
@@ -199,19 +190,19 @@ class Workload:
         if compile_id is None:
             self._events.step(None)
             return
-        self._activity = self._activity._replace(compiles=self._activity.compiles + 1)
+        self.activity = self.activity._replace(compiles=self.activity.compiles + 1)
         if self._request["stages"]:
             # Each time, because the second of two equal graphs would come from the cache too.
             torch_inductor.miss_caches()
         self._events.step(f"compiling {compile_id}")
 
     def _on_limit(self) -> None:
-        self._activity = self._activity._replace(limits=self._activity.limits + 1)
+        self.activity = self.activity._replace(limits=self.activity.limits + 1)
 
     def _compile(self) -> Any:  # noqa: ANN401
         request = self._request
-        if self.trial is not None and (self.trial.is_eager or self.trial.export is not None):
-            return self._target.function
+        if not self._is_compiled:
+            return self.function
         check_compile_arguments(request["backend"], request["mode"], request["options"])
         try:
             inner = torch_api.backend_function(
@@ -231,45 +222,26 @@ class Workload:
             "fullgraph": request["fullgraph"],
         }
         if request["regional"]:
-            self._regions = compile_regions(self._target.function, **arguments)
-            return self._target.function
-        return torch.compile(self._target.function, **arguments)
-
-    def _watch_codegen(self) -> CodegenWatch | None:
-        try:
-            return CodegenWatch(self.code.record)
-        except (ImportError, AttributeError, KeyError) as error:
-            self._events.write(hook_gap("which operations are in which kernel", error))
-            return None
-
-    def _watch_partitions(self) -> PartitionWatch | None:
-        try:
-            return PartitionWatch()
-        except (ImportError, AttributeError, KeyError) as error:
-            self._events.write(hook_gap("which tensors are kept for the backward pass", error))
-            return None
-
-    def _asks_for_cuda_graphs(self) -> bool:
-        request = self._request
-        if self.trial is not None and (self.trial.is_eager or self.trial.export is not None):
-            return False
-        return asks_for_cuda_graphs(request["backend"], request["mode"], request["options"])
+            self._regions = compile_regions(self.function, **arguments)
+            return self.function
+        return torch.compile(self.function, **arguments)
 
     def report_cuda_graphs(self) -> None:
         """Write what became of CUDA graphs, where they were asked for."""
-        if self._cuda_graphs is not None:
-            self._cuda_graphs.report(self._events)
+        if self.cuda_graphs is not None:
+            self.cuda_graphs.report(self._events)
 
     def _describe(self) -> TargetEvent:
-        function = self._target.function
+        function = self.function
         named = type(function) if isinstance(function, torch.nn.Module) else function
+        signature = signature_of(function)
         return TargetEvent(
             event="target",
             name=self._target.name,
             kind=self._target.kind,
             class_name=getattr(named, "__qualname__", type(named).__qualname__),
             file=self._target.file,
-            parameters=parameter_names(function),
+            parameters=None if signature is None else list(signature.parameters),
             inputs_from=self._calls.origin,
             blocks=self._described_blocks,
         )
@@ -286,21 +258,13 @@ class Workload:
         self._peeked = itertools.chain(() if first is None else (first,), calls)
         return first
 
-    def call_with(self, function: Any) -> None:  # noqa: ANN401
-        """Make all calls of something that stands for the target."""
-        self._compiled = function
-
     def _made(self) -> Iterator[Call]:
         for _ in range(self._request["calls"]):
             for args, kwargs in self._calls.rounds():
                 if self.alike is not None and not self.alike.keeps((args, kwargs)):
                     continue
-                self._last_call = args, kwargs
-                yield self._last_call
-
-    def inputs_text(self, call: Call) -> str:
-        """A call's arguments in short."""
-        return arguments_text(*call)
+                self.last_call = args, kwargs
+                yield self.last_call
 
     def call(self, call: Call) -> None:
         """Make one call of the compiled target, and run backward when asked to."""
@@ -308,14 +272,14 @@ class Workload:
             self._make(call)
             return
         call = self.trial.changed(call)
-        self._last_call = call
+        self.last_call = call
         if self.trial.timing is None:
             self.trial.begin_call(call)
         with self.trial.seeded(self._request["seed"]):
             self._make(call)
 
     def _make(self, call: Call) -> None:
-        self._output = self._forward(self._compiled, call)
+        self._output = self.forward(call)
         if (size := self._request["batch"]) is not None and not self._is_batch_checked:
             self._is_batch_checked = True
             if lacks_batch(self._output, size):
@@ -326,7 +290,7 @@ class Workload:
 
     def repeat(self, call: Call) -> None:
         """Repeat a call, with the backward pass in a profiler range of its own."""
-        output = self._forward(self._compiled, call)
+        output = self.forward(call)
         if self._request["backward"]:
             with torch.profiler.record_function(coverage.BACKWARD_RANGE):
                 self._backward(output)
@@ -344,49 +308,63 @@ class Workload:
         self._output = None
 
     def warm_up(self) -> None:
-        """Make all calls once, as a warm-up; parameters and buffers are restored afterwards."""
-        function = self._target.function
-        module = function if isinstance(function, torch.nn.Module) else None
+        """Make all calls once if the trial wants it; parameters and buffers are restored afterwards."""
+        if self.trial is None or not self.trial.has_warm_up:
+            return
+        module = self.function if isinstance(self.function, torch.nn.Module) else None
         state = {name: value.clone() for name, value in module.state_dict().items()} if module is not None else {}
-        for call in self.calls():
-            seed_everything(self._request["seed"])
-            self._forward(self._compiled, call)
+        with self.repeating("warming up"):
+            for call in self.calls():
+                seed_everything(self._request["seed"])
+                self.forward(call)
         if module is not None:
             module.load_state_dict(state)
 
     def steady_us(self) -> float | None:
         """Median time of the last call once it is steady, in microseconds; None when it never is."""
-        call = self._last_call
+        call = self.last_call
         if call is None:
             return None
-        return steady_us(lambda: self._forward(self._compiled, call), lambda: self._activity)
+        return steady_us(lambda: self.forward(call), lambda: self.activity)
 
     def serve_times(self, descriptor: int) -> None:
         """Time the last call, with backward where asked for, as often as the other end of a socket asks."""
-        call = self._last_call
+        call = self.last_call
         if call is not None:
-            serve(lambda: self.make_again(call), lambda: self._activity, descriptor)
+            serve(lambda: self.make_again(call), lambda: self.activity, descriptor)
 
-    def make_again(self, call: Call) -> None:
+    def forward(self, call: Call, *, is_eager: bool = False) -> Any:  # noqa: ANN401
+        """Make a call, or the same without torch.compile, without its backward pass; what it returns."""
+        function = self.function if is_eager else self.compiled
+        with self._eager_mode() if is_eager else nullcontext():
+            return forward(function, call, no_grad=self._request["no_grad"])
+
+    def make_again(self, call: Call, *, is_eager: bool = False) -> None:
         """Repeat a call with its backward pass where asked for, and keep nothing of it."""
-        self._repeat(self._compiled, call)
-
-    def _repeat(self, function: Any, call: Call) -> None:  # noqa: ANN401
-        output = self._forward(function, call)
+        output = self.forward(call, is_eager=is_eager)
         if self._request["backward"]:
             self._backward(output)
             self._forget_gradients()
 
-    def _forward(self, function: Any, call: Call) -> Any:  # noqa: ANN401
-        return forward(function, call, no_grad=self._request["no_grad"])
+    def error_of(self, call: Call, *, is_eager: bool = False) -> BaseException | None:
+        """What a call raises, or None when it works."""
+        try:
+            output = self.forward(call, is_eager=is_eager)
+            if self._request["backward"]:
+                self._backward(output)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - what it raises is the answer
+            return error
+        return None
 
     def unrecorded(self) -> GapEvent | None:
         """What torch left to eager mode without a record of it, or None."""
-        if self.trial is not None and (self.trial.is_eager or self.trial.export is not None):
+        if not self._is_compiled:
             return None
         if reasons := torch_api.unrecorded_breaks():
             return unrecorded_gap(reasons)
-        if self._activity.compiles or self._last_call is None or self.switches.are_found:
+        if self.activity.compiles or self.last_call is None or self.switches.are_found:
             return None
         message = (
             "torch.compile compiled nothing and gave no reason: it skips calls without a tensor, functions under "
@@ -401,31 +379,7 @@ class Workload:
 
     def _forget_gradients(self) -> None:
         if self._request["backward"]:
-            forget_gradients(self._target.function)
-
-    def is_compiler_error(self, error: BaseException) -> bool:
-        """torch.compile itself raised it."""
-        return torch_api.is_compiler_error(error)
-
-    def eager_error(self, call: Call) -> BaseException | None:
-        """What the same call raises without torch.compile, or None when it works."""
-        with self.eager_mode():
-            return self._error_of(self._target.function, call)
-
-    def call_error(self, call: Call) -> BaseException | None:
-        """What a call of the compiled target raises, or None when it works."""
-        return self._error_of(self._compiled, call)
-
-    def _error_of(self, function: Any, call: Call) -> BaseException | None:  # noqa: ANN401
-        try:
-            output = self._forward(function, call)
-            if self._request["backward"]:
-                self._backward(output)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # noqa: BLE001 - what it raises is the answer
-            return error
-        return None
+            forget_gradients(self.function)
 
     def measure_coverage(self) -> tuple[Settling, CoverageEvent | None] | str:
         """Repeat the last call under the profiler until it is steady.
@@ -434,18 +388,18 @@ class Workload:
             What the repetitions compiled, with the coverage of the steady one, None when the call never gets steady; or
             the reason why no call was repeated.
         """
-        call = self._last_call
+        call = self.last_call
         if call is None:
-            return "no call was made."
+            return NO_CALL
         if torch_api.is_profiling():
-            return "the program runs a torch.profiler, and only one can run at a time."
+            return f"{PROFILED}."
         counted: list[coverage.CountedOps] = []
 
         def make() -> None:
             # The first repetition is measured at once: most calls are steady by then.
-            counted.append(coverage.measure(lambda: self._forward(self._compiled, call), self.runs))
+            counted.append(coverage.measure(lambda: self.forward(call), self.runs))
 
-        settling = settle(make, lambda: self._activity)
+        settling = settle(make, lambda: self.activity)
         if not settling.is_settled:
             return settling, None
         return settling, CoverageEvent(
@@ -462,9 +416,9 @@ class Workload:
 
         Coverage has been measured, so the last call is steady.
         """
-        call, before = self._last_call, self._activity
-        timed = coverage.time_runs(lambda: self._forward(self._compiled, call), self.runs) if call else None
-        return timed if self._activity == before else None
+        call, before = self.last_call, self.activity
+        timed = coverage.time_runs(lambda: self.forward(call), self.runs) if call else None
+        return timed if self.activity == before else None
 
     def measure_guards(self) -> tuple[GuardCostEvent, list[str]] | str:
         """What the guard checks of the last call cost, once it no longer compiles anything.
@@ -473,25 +427,25 @@ class Workload:
             The call's time with the cost of each compiled frame that it runs, and what couldn't be measured; or the
             reason why nothing was measured.
         """
-        call, compiled = self._last_call, self._compiled_code
+        call, compiled = self.last_call, self._compiled_code
         if call is None or compiled is None:
-            return "no call was made."
+            return NO_CALL
         if sys.getprofile() is not None:
             return "the program runs a profiler, and only one can run at a time."
 
         def make() -> None:
-            self._forward(self._compiled, call)
+            self.forward(call)
 
-        with kept_random_state():
-            if not settle(make, lambda: self._activity).is_settled:
+        with RandomState():
+            if not settle(make, lambda: self.activity).is_settled:
                 return UNSETTLED
-            before = self._activity
+            before = self.activity
             timed = time_call(make)
             searches = self._time_searches(make)
             timer = CheckTimer(compiled)
             entries = timer.run(make)
-        if self._activity != before:
-            return "the last call compiled something again while it was measured."
+        if self.activity != before:
+            return COMPILED_AGAIN
         cost = GuardCostEvent(
             event="guard_cost",
             call_us=timed.median_us,
@@ -509,7 +463,7 @@ class Workload:
         """The searches for compiled code in repetitions of a call; without them a gap says why."""
         reason = "this torch doesn't tell the profiler's ranges"
         if torch_api.is_profiling():
-            reason, searches = "the program runs a torch.profiler, and only one can run at a time", None
+            reason, searches = PROFILED, None
         else:
             searches = time_searches(make)
         if searches is None:
@@ -517,7 +471,7 @@ class Workload:
         return searches
 
     @contextmanager
-    def eager_mode(self) -> Iterator[None]:
+    def _eager_mode(self) -> Iterator[None]:
         """Meanwhile, the target itself has nothing compiled in it."""
         if self._regions is not None:
             self._regions.switch_off()
@@ -527,19 +481,16 @@ class Workload:
             if self._regions is not None:
                 self._regions.switch_on()
 
-    def make_eagerly(self, call: Call) -> None:
-        """Repeat a call with its backward pass where asked for, without torch.compile, and keep nothing of it."""
-        with self.eager_mode():
-            self._repeat(self._target.function, call)
-
-    def forward(self, call: Call) -> Any:  # noqa: ANN401
-        """Repeat a call without its backward pass; what it returns."""
-        return self._forward(self._compiled, call)
-
-    def forward_eagerly(self, call: Call) -> Any:  # noqa: ANN401
-        """The same without torch.compile."""
-        with self.eager_mode():
-            return self._forward(self._target.function, call)
+    @contextmanager
+    def repeating(self, phase: Phase) -> Iterator[None]:
+        """Mark repetitions of ours; what the program prints meanwhile is dropped."""
+        self._events.phase(phase)
+        self.mark_start(None)
+        try:
+            with silence():
+                yield
+        finally:
+            self.mark_end(None)
 
     def mark_start(self, index: int | None, call: Call | None = None) -> None:
         """Write into the trace where a call starts.
@@ -549,7 +500,7 @@ class Workload:
         self.keeper.restore()
         artifact = CallArtifact(event="start", index=index)
         if call is not None:
-            artifact["inputs"] = self.inputs_text(call)
+            artifact["inputs"] = arguments_text(*call)
         torch_api.write_artifact("graphdoctor_call", artifact)
 
     def mark_end(

@@ -11,25 +11,12 @@ from typing import Any, cast
 
 import torch
 
+from ..record.describe import DTYPES
 from ..torch_private import torch_api, torch_config
 from ..wire import HintValue
 from .errors import RequestError
 
-_DTYPES = {
-    "f64": torch.float64,
-    "f32": torch.float32,
-    "f16": torch.float16,
-    "bf16": torch.bfloat16,
-    "i64": torch.int64,
-    "i32": torch.int32,
-    "i16": torch.int16,
-    "i8": torch.int8,
-    "u8": torch.uint8,
-    "bool": torch.bool,
-    "b8": torch.bool,
-    "c64": torch.complex64,
-    "c128": torch.complex128,
-}
+_DTYPES = {"bool": torch.bool, **{name: dtype for dtype, name in DTYPES.items()}}
 
 
 def device_named(name: str | None) -> torch.device | None:

@@ -86,7 +86,7 @@ class FreshCopies:
 
 
 class RandomState:
-    """The state of Python's, torch's and NumPy's random numbers when this was made."""
+    """The state of Python's, torch's and NumPy's random numbers when this was made; a ``with`` goes back there."""
 
     def __init__(self) -> None:
         numpy = sys.modules.get("numpy.random")
@@ -104,6 +104,12 @@ class RandomState:
             return True
         (_, one, *rest), (_, other, *others) = self._numpy, now._numpy
         return rest == others and one.tobytes() == other.tobytes()
+
+    def __enter__(self) -> RandomState:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.restore()
 
     def restore(self) -> None:
         """Go back there."""

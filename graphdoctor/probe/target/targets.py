@@ -41,6 +41,8 @@ class Target:
         kind: ``module``, ``module class``, ``function`` or ``factory``.
         module: The Python module it was found in, or None.
         call: The arguments that a factory returned with it, if any.
+
+    What is compiled already is compiled again with the arguments asked for here.
     """
 
     function: Callable[..., Any]
@@ -68,6 +70,14 @@ class Calls:
     rounds: Callable[[], Iterator[Call]]
     origin: str
     is_fresh: bool = False
+
+
+def signature_of(function: Any) -> inspect.Signature | None:  # noqa: ANN401
+    """The parameters of a call of a function, a class or a module; None if Python can't tell."""
+    try:
+        return inspect.signature(function.forward if isinstance(function, torch.nn.Module) else function)
+    except (TypeError, ValueError):
+        return None
 
 
 def plain_function(function: Any) -> FunctionType | None:  # noqa: ANN401
@@ -162,12 +172,12 @@ def find_target(module: ModuleType, name: str | None, *, is_call: bool) -> Targe
             raise _needs_arguments(name, value)
         return Target(value(), name, "module class", module, None)
     if isinstance(value, torch.nn.Module):
-        return Target(_module_or_function(value), name, "module", module, None)
+        return Target(torch_api.original_callable(value), name, "module", module, None)
     if isinstance(value, type):
         raise TargetError(f"{name} is a class, but not a torch.nn.Module", _what_is_there(module))
     if callable(value):
         refuse_unfinished(name, value)
-        return Target(_module_or_function(value), name, "function", module, None)
+        return Target(torch_api.original_callable(value), name, "function", module, None)
     raise TargetError(
         f"{name} is of type {type(value).__name__}: neither a torch module nor a function",
         _what_is_there(module),
@@ -204,12 +214,11 @@ def find_calls(target: Target, asked: Call | None) -> Calls:
         value = getattr(target.function, name, None)
         if value is not None:
             return Calls(partial(_calls_of, value, target, name), name)
-    called = target.function.forward if isinstance(target.function, torch.nn.Module) else target.function
-    if _can_be_called_without_arguments(called):
+    if _can_be_called_without_arguments(target.function):
         return Calls(lambda: iter((((), {}),)), INPUTS_NOT_NEEDED)
     raise RequestError(
         "no_inputs",
-        callable=f"{target.name}{_signature_text(called)}",
+        callable=f"{target.name}{_signature_text(target.function)}",
         looked_for=[*(f"{name}()" for name in _INPUT_FUNCTIONS), *_INPUT_ATTRIBUTES],
     )
 
@@ -311,30 +320,19 @@ def _from_factory(module: ModuleType, name: str, factory: Any) -> Target:  # noq
             f"{name}() returned an object of type {type(function).__name__}, which can't be called",
             "A factory returns a callable, (callable, args) or (callable, args, kwargs).",
         )
-    return Target(_module_or_function(function), name, "factory", module, call)
-
-
-def _module_or_function(value: Any) -> Any:  # noqa: ANN401
-    """The original of what is compiled already: it is compiled again with the arguments asked for here."""
-    return torch_api.original_callable(value)
+    return Target(torch_api.original_callable(function), name, "factory", module, call)
 
 
 def _can_be_called_without_arguments(function: Callable[..., Any]) -> bool:
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return False
-    return all(
+    signature = signature_of(function)
+    return signature is not None and all(
         parameter.default is not parameter.empty or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         for parameter in signature.parameters.values()
     )
 
 
 def _signature_text(function: Callable[..., Any]) -> str:
-    try:
-        return str(inspect.signature(function))
-    except (TypeError, ValueError):
-        return "(…)"
+    return str(signature_of(function) or "(…)")
 
 
 def _calls_from(function: Callable[[], Any], target: Target, origin: str) -> Iterator[Call]:
@@ -391,12 +389,8 @@ def _is_one_argument_list(value: list[Any], target: Target) -> bool:
     """A list of bare tensors is the arguments of one call if the signature takes exactly as many, and not one."""
     if len(value) < 2 or not all(isinstance(item, torch.Tensor) for item in value):
         return False
-    function = target.function.forward if isinstance(target.function, torch.nn.Module) else target.function
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return False
-    return not _binds(signature, 1) and _binds(signature, len(value))
+    signature = signature_of(target.function)
+    return signature is not None and not _binds(signature, 1) and _binds(signature, len(value))
 
 
 def _binds(signature: inspect.Signature, count: int) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 
 from ..torch_private import torch_api
 from .imports import hide_caller
-from .replacing import Undo, put_in_place
+from .replacing import Undo, look_on, put_in_place, undone
 from .torch_kernels import quick_range
 
 Enter = Callable[[], Callable[[], object]]
@@ -107,15 +107,11 @@ class GraphGlobals:
         ``OutputGraph.install_global_unsafe``: ``torch/_dynamo/output_graph.py``, 2.11 to 2.15.
         """
         owner = import_module("torch._dynamo.output_graph").OutputGraph
-        install_global = owner.install_global_unsafe
+        return look_on(owner, "install_global_unsafe", after=self._note)
 
-        @wraps(install_global)
-        def install_global_unsafe(graph: Any, name: str, value: Any) -> None:  # noqa: ANN401
-            install_global(graph, name, value)
-            if name.startswith(_GRAPH_GLOBAL) and self._latest is not None:
-                self._graphs[name] = (graph.global_scope, *self._latest)
-
-        return put_in_place(owner, "install_global_unsafe", install_global_unsafe)
+    def _note(self, _result: None, graph: Any, name: str, *_: object) -> None:  # noqa: ANN401
+        if name.startswith(_GRAPH_GLOBAL) and self._latest is not None:
+            self._graphs[name] = (graph.global_scope, *self._latest)
 
     def add(self, index: int, tensor_ops: int) -> None:
         """A backend has compiled a graph, whose global comes next."""
@@ -176,30 +172,8 @@ def watch_profilers(callback: Callable[[], None]) -> Undo:
     ``torch/autograd/profiler.py``, 2.11 to 2.15.
     """
     module: Any = import_module("torch.autograd.profiler")
-    prepare, start = module.profile._prepare_trace, module._run_on_profiler_start
-
-    @wraps(prepare)
-    def prepare_trace(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        callback()
-        try:
-            return prepare(self, *args, **kwargs)
-        except BaseException as error:
-            hide_caller(error)
-            raise
-
-    @wraps(start)
-    def run_on_profiler_start() -> None:
-        callback()
-        start()
-
-    undo_prepare = put_in_place(module.profile, "_prepare_trace", prepare_trace)
-    undo_start = put_in_place(module, "_run_on_profiler_start", run_on_profiler_start)
-
-    def undo() -> None:
-        undo_prepare()
-        undo_start()
-
-    return undo
+    places = ((module.profile, "_prepare_trace"), (module, "_run_on_profiler_start"))
+    return undone(*(look_on(owner, name, before=lambda *_: callback()) for owner, name in places))
 
 
 def is_any_profiler_on() -> bool:

@@ -7,15 +7,15 @@ Seen in ``torch/export/exported_program.py``, ``torch/_export/non_strict_utils.p
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
 import torch
 
-from . import torch_api
+from .torch_trace import TraceLooker
 
 _SPECIALIZATION = "symbolic_shape_specialization"
 _BY_ANOTHER = "find"
@@ -131,22 +131,20 @@ def guards_of(program: Any) -> list[str]:  # noqa: ANN401
     return [str(guard) for guard in getattr(program, "_guards_code", None) or ()]
 
 
-def asks_for_truth(traceback: TracebackType, is_user_file: Callable[[str], bool]) -> bool:
+def asks_for_truth(raised: TracebackType, is_user_file: Callable[[str], bool]) -> bool:
     """Whether an exception was raised because the program asked whether a tensor is true.
 
     Non-strict export sees ``if tensor:`` as a call of ``Tensor.__bool__``
     (``__torch_function__``, ``torch/_export/non_strict_utils.py``, 2.13).
     """
-    frames = list(_frames(traceback))
+    frames = list(_frames(raised))
     users = [number for number, frame in enumerate(frames) if is_user_file(frame.f_code.co_filename)]
     after = frames[users[-1] + 1 : users[-1] + 2] if users else []
     return any(frame.f_locals.get("func") is torch.Tensor.__bool__ for frame in after)
 
 
-def _frames(traceback: TracebackType | None) -> Iterator[FrameType]:
-    while traceback is not None:
-        yield traceback.tb_frame
-        traceback = traceback.tb_next
+def _frames(raised: TracebackType | None) -> Iterator[FrameType]:
+    return (frame for frame, _ in traceback.walk_tb(raised))
 
 
 class Specialization(NamedTuple):
@@ -157,26 +155,18 @@ class Specialization(NamedTuple):
     is_by_another: bool
 
 
-class Specializations(logging.Handler):
+class Specializations(TraceLooker):
     """Keeps which dims torch makes constants while it exports, and where, from its structured trace."""
 
     def __init__(self, user_stack: Callable[[], list[Any]], strings: Callable[[], dict[int, str]]) -> None:
-        super().__init__(logging.DEBUG)
+        super().__init__()
         self._user_stack = user_stack
         self._strings = strings
         self.found: dict[str, Specialization] = {}
 
-    def __enter__(self) -> Specializations:
-        torch_api.trace_logger().addHandler(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        torch_api.trace_logger().removeHandler(self)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Look at one structured record; an error here must never reach the program."""
-        metadata = getattr(record, "metadata", None)
-        value = metadata.get(_SPECIALIZATION) if isinstance(metadata, dict) else None
+    def look_at(self, metadata: dict[str, Any], _payload: str | None) -> None:
+        """Note a dim."""
+        value = metadata.get(_SPECIALIZATION)
         if not isinstance(value, dict):
             return
         stack = self._recorded(value.get("user_stack")) or self._user_stack()
@@ -185,8 +175,6 @@ class Specializations(logging.Handler):
             self.found.setdefault(found.source, found)
 
     def _recorded(self, stack: list[dict[str, Any]] | None) -> list[Any]:
-        import traceback
-
         names = self._strings() if stack else {}
         return [
             traceback.FrameSummary(names[line["filename"]], line["line"], line["name"], lookup_line=False)

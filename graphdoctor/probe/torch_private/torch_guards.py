@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from .imports import hide_caller
-from .replacing import Undo, put_in_place
+from .replacing import Undo, look_on, put_in_place, undone
 
 _NOTE = "_graphdoctor_seen"
 _MODULE = "torch._dynamo.convert_frame"
@@ -44,17 +44,7 @@ def watch_guards(*, on_built: Callable[[Any, Any], None], on_recompile: Callable
         ImportError, AttributeError: This torch lacks what is hooked.
     """
     module = importlib.import_module(_MODULE)
-    build, compare = getattr(module, BUILT), getattr(module, COMPARED)
-
-    @functools.wraps(build, updated=())
-    def built(f_code: Any, output_graph: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        try:
-            made = build(f_code, output_graph, *args, **kwargs)
-        except BaseException as error:
-            hide_caller(error)
-            raise
-        on_built(made.guard_manager, output_graph)
-        return made
+    compare = vars(module)[COMPARED]
 
     @functools.wraps(compare)
     def compared(entries: Any, frame: Any, backend: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
@@ -66,13 +56,8 @@ def watch_guards(*, on_built: Callable[[Any, Any], None], on_recompile: Callable
         finally:
             on_recompile(_of_backend(_entries(entries), backend), frame)
 
-    undos = put_in_place(module, BUILT, built), put_in_place(module, COMPARED, compared)
-
-    def undo() -> None:
-        for put_back in undos:
-            put_back()
-
-    return undo
+    built = look_on(module, BUILT, after=lambda made, _code, graph, *_: on_built(made.guard_manager, graph))
+    return undone(built, put_in_place(module, COMPARED, compared))
 
 
 def _entries(value: Any) -> list[Any]:  # noqa: ANN401

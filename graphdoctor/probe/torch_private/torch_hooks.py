@@ -21,7 +21,7 @@ import torch
 from ..wire import GraphArtifact
 from . import torch_api, torch_trace
 from .imports import hide_caller
-from .replacing import Undo, put_in_place
+from .replacing import Undo, look_on, put_in_place
 
 
 def write_trace_to(folder: str) -> None:
@@ -43,15 +43,7 @@ def after_log_setup(callback: Callable[[], None]) -> Undo:
 
     ``_init_logs``: ``torch/_logging/_internal.py``, 2.13.
     """
-    internal: Any = import_module("torch._logging._internal")
-    set_up = internal._init_logs
-
-    @wraps(set_up)
-    def init_logs(*args: Any, **kwargs: Any) -> None:  # noqa: ANN401
-        set_up(*args, **kwargs)
-        callback()
-
-    return put_in_place(internal, "_init_logs", init_logs)
+    return look_on(import_module("torch._logging._internal"), "_init_logs", after=lambda *_: callback())
 
 
 def begin_log_anew() -> None:

@@ -14,13 +14,14 @@ import importlib
 import logging
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import partial, wraps
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 from ..torch_private import torch_api
-from .replacing import Undo, put_in_place
+from .replacing import Undo, look_on
 
 
 def listen(handler: logging.Handler) -> None:
@@ -32,6 +33,37 @@ def listen(handler: logging.Handler) -> None:
     handlers = torch_api.trace_logger().handlers
     place = next((n for n, found in enumerate(handlers) if getattr(found, "root_dir", "") is None), len(handlers))
     handlers.insert(place, handler)
+
+
+class TraceLooker(logging.Handler):
+    """A handler that looks at each structured record; no error of its own reaches the program that is compiled."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.failures: Counter[str] = Counter()
+        """Exceptions that were survived here, by type name."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Look at one record."""
+        metadata = getattr(record, "metadata", None)
+        if isinstance(metadata, dict):
+            try:
+                self.look_at(metadata, getattr(record, "payload", None))
+            except Exception as error:  # noqa: BLE001 - see the class
+                self.failures[type(error).__name__] += 1
+
+    def look_at(self, metadata: dict[str, Any], payload: str | None) -> None:
+        """Look at what a record says of itself, and at its payload."""
+        raise NotImplementedError
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Listen while the context lasts."""
+        listen(self)
+        try:
+            yield
+        finally:
+            torch_api.trace_logger().removeHandler(self)
 
 
 def write_trace_to(folder: str) -> None:
@@ -219,14 +251,9 @@ def before_compiles(callback: Callable[[bool], None]) -> Undo:
 
     ``get_compile_id``: ``torch/_dynamo/convert_frame.py``, 2.11 to 2.15.
     """
-    module: Any = import_module("torch._dynamo.convert_frame")
     context = import_module("torch._guards").CompileContext
-    number = module.get_compile_id
-
-    @wraps(number)
-    def get_compile_id(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        with contextlib.suppress(Exception):  # the compile must go on
-            callback(context.current_compile_id() is not None)
-        return number(*args, **kwargs)
-
-    return put_in_place(module, "get_compile_id", get_compile_id)
+    return look_on(
+        import_module("torch._dynamo.convert_frame"),
+        "get_compile_id",
+        before=lambda *_: callback(context.current_compile_id() is not None),
+    )

@@ -15,6 +15,7 @@ import linecache
 import os
 import sys
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -23,12 +24,12 @@ import torch
 
 from ..events import EventFile
 from ..record import reports
-from ..record.backend import describe_graph, files_of_graph
+from ..record.backend import GraphDescriber
 from ..record.compile_calls import compile_call, compiled_root
 from ..record.files import FileTexts, user_file_test
 from ..record.guards import RecompileRecorder
 from ..record.listener import TraceListener
-from ..record.reports import CompileSwitches, hook_gap, unrecorded_gap
+from ..record.reports import CompileSwitches, hooking, unrecorded_gap
 from ..record.tracebacks import described_error
 from ..steps.calls import make_calls
 from ..steps.lanes import Lanes
@@ -40,7 +41,7 @@ from ..target.targets import Call, Calls, Target, plain_function, refuse_unfinis
 from ..torch_private import torch_api, torch_hooks, torch_trace
 from ..torch_private.torch_loan import borrowed, fresh_dynamo
 from ..torch_private.torch_trace import TraceKeeper
-from ..wire import EVENTS_FILE, TRACE_FOLDER, EndedEvent, FinishedEvent, GraphArtifact, ProbeRequest, ProcessEvent
+from ..wire import EVENTS_FILE, TRACE_FOLDER, EndedEvent, FinishedEvent, ProbeRequest, ProcessEvent
 
 
 def live_target(function: Any) -> Target:  # noqa: ANN401
@@ -155,12 +156,11 @@ def recorded(recording: Path, *, outside: Collection[FrameType], is_reset: bool)
 class _BlockRecorder:
     def __init__(self, events: EventFile, outside: Collection[FrameType], left_behind: contextlib.ExitStack) -> None:
         self._events = events
-        self._graph_count = 0
         self._listener = TraceListener(self._on_compile, FileTexts(), outside)
         torch_trace.listen(self._listener)
         left_behind.callback(torch_api.trace_logger().removeHandler, self._listener)
         self._keeper = TraceKeeper(self._listener)
-        with self._surviving("compiles after a change of torch's trace logger"):
+        with hooking(events, "compiles after a change of torch's trace logger"):
             self._keeper.install()
         left_behind.callback(self._keeper.uninstall)
         self._recompiles = RecompileRecorder(
@@ -169,36 +169,22 @@ class _BlockRecorder:
         if (lost := self._recompiles.install()) is not None:
             events.gap("recompile_causes", lost)
         left_behind.callback(self._recompiles.uninstall)
-        with self._surviving("the operations and inputs of graphs"):
-            left_behind.callback(torch_hooks.watch_graphs(before=self._describe_graph, after=self._write_graph))
-        with self._surviving("where torch.compile was called"):
+        with hooking(events, "the operations and inputs of graphs"):
+            left_behind.callback(
+                torch_hooks.watch_graphs(
+                    before=GraphDescriber(self._listener.want_file),
+                    after=partial(torch_api.write_artifact, "graphdoctor_graph"),
+                )
+            )
+        with hooking(events, "where torch.compile was called"):
             left_behind.callback(torch_hooks.watch_compile_calls(self._write_compile_call))
         self._switches = CompileSwitches(events)
         self._switches.look()
         self._counted = dict(torch_api.counters().get("unimplemented", {}))
 
-    @contextlib.contextmanager
-    def _surviving(self, what: str) -> Iterator[None]:
-        """A torch without the place of a hook becomes a gap."""
-        try:
-            yield
-        except (ImportError, AttributeError, KeyError) as error:
-            self._events.write(hook_gap(what, error))
-
     def _on_compile(self, compile_id: str | None) -> None:
         if compile_id is None:
             self._listener.write_sources()
-
-    def _describe_graph(self, gm: Any) -> GraphArtifact:  # noqa: ANN401
-        for file in files_of_graph(gm):
-            self._listener.want_file(file)
-        index = self._graph_count
-        self._graph_count += 1
-        return describe_graph(gm, index)
-
-    @staticmethod
-    def _write_graph(artifact: GraphArtifact) -> None:
-        torch_api.write_artifact("graphdoctor_graph", artifact)
 
     def _write_compile_call(self, frame: FrameType) -> None:
         call = compile_call(frame)

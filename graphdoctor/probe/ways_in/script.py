@@ -20,18 +20,17 @@ TYPE_CHECKING = False  # typing would be most of what a program without torch wa
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType, ModuleType
-    from typing import Any
 
     from ..events import EventFile
     from ..measure.backward_steps import BackwardSteps
     from ..measure.watched_calls import CallWatcher, CompiledAt
+    from ..record.backend import GraphDescriber
     from ..record.guards import RecompileRecorder
     from ..record.listener import TraceListener
     from ..torch_private.torch_trace import TraceKeeper
     from ..wire import (
         CalledArtifact,
         CompileCallArtifact,
-        ErrorRecord,
         Event,
         GraphArtifact,
         ProcessEndedEvent,
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
         RunChange,
         WatchedCallArtifact,
     )
-
-_MAX_MESSAGE = 20_000
 
 
 def begin(recording: str) -> None:
@@ -98,7 +95,7 @@ class _Recorder:
         self._keeper: TraceKeeper | None = None
         self._recompiles: RecompileRecorder | None = None
         self._watcher: CallWatcher | None = None
-        self._graph_count = 0
+        self._describe_graph: GraphDescriber | None = None
         self._has_compiled = False
         self._unwritten_calls: list[CompileCallArtifact] = []
         self._has_steps = self._is_inside_ddp = False
@@ -185,8 +182,10 @@ class _Recorder:
     def on_output_graph(self, _module: ModuleType) -> None:
         """Watch graphs on their way to the backend."""
         with self._surviving("the operations and inputs of graphs"):
+            from ..record.backend import GraphDescriber
             from ..torch_private import torch_hooks
 
+            self._describe_graph = GraphDescriber(self._want_file)
             torch_hooks.watch_graphs(before=self._describe_graph, after=self._write_graph)
         with self._surviving("how much of a call runs in graphs"):
             if self._watcher is not None:
@@ -310,15 +309,6 @@ class _Recorder:
 
     # Graphs.
 
-    def _describe_graph(self, gm: Any) -> GraphArtifact:  # noqa: ANN401
-        from ..record.backend import describe_graph, files_of_graph
-
-        for file in files_of_graph(gm):
-            self._want_file(file)
-        index = self._graph_count
-        self._graph_count += 1
-        return describe_graph(gm, index)
-
     def _write_graph(self, artifact: GraphArtifact) -> None:
         from ..torch_private import torch_api
 
@@ -355,10 +345,11 @@ class _Recorder:
         self._pid = os.getpid()
         self.is_main = False
         self._events = None
-        self._graph_count = 0
         self._has_compiled = False
         self._unwritten_calls = []
         with contextlib.suppress(Exception):
+            if self._describe_graph is not None:
+                self._describe_graph.count = 0
             torch_hooks.begin_log_anew()
             if self._listener is not None:
                 torch_api.trace_logger().removeHandler(self._listener)
@@ -382,7 +373,9 @@ class _Recorder:
             if "torch" in sys.modules:
                 self._write_last_facts()
             if isinstance(error, BaseException):
-                self._write({"event": "ended", "error": _describe_error(error)})
+                from ..record.tracebacks import described_error
+
+                self._write({"event": "ended", "error": described_error(error)})
             else:
                 _append(self._event_path, b'{"event": "ended"}\n')
         if isinstance(error, KeyboardInterrupt) and _has_ended_the_program(error):
@@ -466,19 +459,3 @@ def _end_by_interrupt() -> None:
     """
     with contextlib.suppress(KeyboardInterrupt):
         exec("raise KeyboardInterrupt")
-
-
-def _describe_error(error: BaseException) -> ErrorRecord:
-    import traceback
-
-    kind = type(error)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    try:
-        message = str(error)
-    except Exception:  # noqa: BLE001 - any __str__ of the program's
-        message = ""
-    return {
-        "type": name,
-        "message": message[:_MAX_MESSAGE],
-        "traceback": "".join(traceback.format_exception(error))[-_MAX_MESSAGE:],
-    }

@@ -131,8 +131,7 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile, complain: _Comp
     events.write(workload.description)
     if workload.trial is not None and workload.trial.export is not None:
         return _export(workload, request, workload.trial, events, complain)
-    if workload.trial is not None and workload.trial.has_warm_up:
-        _warm_up(workload, events)
+    workload.warm_up()
     varying = Varying(workload, request, events) if request["vary"] else None
     lanes = Lanes(workload, events) if request["lanes"] else None
     config = reports.report_config(events, has_kernels=_looks_at_kernels(request))
@@ -193,27 +192,16 @@ def _export(workload: Workload, request: ProbeRequest, trial: Trial, events: Eve
     return _finish(events, is_complete=is_complete)
 
 
-def _warm_up(workload: Workload, events: EventFile) -> None:
-    events.phase("warming up")
-    workload.mark_start(None)
-    with silence():
-        workload.warm_up()
-    workload.mark_end(None)
-
-
 def _compare(workload: Workload, trial: Trial, events: EventFile, texts: Mapping[str, str]) -> None:
     """Compare what the calls returned and wrote before any is repeated; then time the last one if asked to."""
     events.phase("comparing results")
     found = trial.finish(texts)
     if trial.is_steady_timed:
-        events.phase("timing the last call")
-        workload.mark_start(None)
         try:
-            with silence():
+            with workload.repeating("timing the last call"):
                 found["steady_us"] = workload.steady_us()
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the calls themselves went well
             events.gap("steady_time", f"The last call was not timed: repeating it raised {type_name(error)}.")
-        workload.mark_end(None)
     events.write(found)
 
 
