@@ -1,6 +1,7 @@
 """What the process writes: its standard streams and, in a trial, what the program logs and warns; kept or dropped.
 
-torch's own messages aren't kept: they say what torch.compile does, not what the program computes.
+torch's own messages aren't kept: they say what torch.compile does, not what the program computes. Needs no torch before
+``kept_texts``: an environment without it is reported like any other trouble.
 """
 
 from __future__ import annotations
@@ -15,8 +16,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
-
-import torch
 
 
 @contextlib.contextmanager
@@ -72,8 +71,6 @@ _MAX_BYTES = 2**22
 _ANYWHERE = "the program"
 """The file of every warning that is shown."""
 
-_TORCH = str(Path(torch.__file__).parent) + os.sep
-
 
 @contextlib.contextmanager
 def kept_texts() -> Iterator[Callable[[], Mapping[str, str]]]:
@@ -121,12 +118,15 @@ def _kept(descriptor: int) -> Iterator[_Kept]:
 @contextlib.contextmanager
 def _logged(lines: list[str]) -> Iterator[None]:
     """Add what the program logs and warns to a list."""
+    import torch
+
+    torchs = str(Path(torch.__file__).parent) + os.sep
     factory = logging.getLogRecordFactory()
     show = warnings.showwarning
 
     def make(*args: Any, **kwargs: Any) -> logging.LogRecord:  # noqa: ANN401
         record = factory(*args, **kwargs)
-        is_torch = record.name.partition(".")[0] == "torch" or record.pathname.startswith(_TORCH)
+        is_torch = record.name.partition(".")[0] == "torch" or record.pathname.startswith(torchs)
         if not is_torch:
             lines.extend(f"{record.levelname} {record.name}: {_message(record)}".splitlines())
         return record
@@ -139,7 +139,7 @@ def _logged(lines: list[str]) -> Iterator[None]:
         file: TextIO | None = None,
         line: str | None = None,  # noqa: ARG001
     ) -> None:
-        if not filename.startswith(_TORCH):
+        if not filename.startswith(torchs):
             lines.extend(f"{category.__name__}: {message}".splitlines())
             # Without its place: an edit moves lines, also those that it doesn't change.
             show(message, category, _ANYWHERE, 0, file, "")
