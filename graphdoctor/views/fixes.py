@@ -11,9 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from graphdoctor.facts.wording import kind_text
-from graphdoctor.views.cards import closing, finding_card, fix_text, partial, title_line, unknown_rows, verdict_label
+from graphdoctor.views.cards import closing, finding_card, partial, title_line, unknown_rows
+from graphdoctor.views.finding_cards import fix_parts, verdict_label
 from graphdoctor.views.outcome import applied_fixes, distinct_fixes, outcome
-from graphdoctor.views.terminal_lines import Code, Command, clean, labeled_rows, write
+from graphdoctor.views.parts import Row, Rows
+from graphdoctor.views.terminal import shown_parts
+from graphdoctor.views.terminal_lines import NARROW, Code, Command, clean, labeled_rows, write
 from graphdoctor.views.words import (
     applied_snippets,
     apply_command,
@@ -147,7 +150,8 @@ def _later(diagnosis: Diagnosis, treatment: Treatment, *, is_verbose: bool) -> I
     yield Text("Found after these fixes", style="bold")
     for fix in later:
         yield Text("  ").append_text(clean(f"{fix.code} ", "bold yellow")).append_text(clean(fix.place))
-        yield labeled_rows([(verdict_label(fix.verdict), fix_text(fix, is_verbose=is_verbose))])
+        rows = Rows((Row(verdict_label(fix.verdict), fix_parts(fix)),))
+        yield from shown_parts(rows, width=NARROW, is_verbose=is_verbose)
 
 
 def _together(treatment: Treatment) -> Iterator[RenderableType]:

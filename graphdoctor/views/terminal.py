@@ -56,6 +56,11 @@ def write_view(view: View, console: Console, *, is_verbose: bool = False) -> Non
     write_report(console, [title, Text(), *shown.blocks(view.parts)], answers)
 
 
+def shown_parts(body: parts.Block | parts.Blocks, *, width: int, is_verbose: bool) -> Iterator[RenderableType]:
+    """Parts as what rich prints, for a report that is no tree yet."""
+    return _Shown(is_verbose=is_verbose, width=width).blocks(body)
+
+
 def line(text: Inline, tone: Tone | None = None, style: str = "") -> Text:
     """A line of text with its marks."""
     out = Text(style=style or _TONES[tone])
