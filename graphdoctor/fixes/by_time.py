@@ -26,13 +26,7 @@ _MAX_TIMED = 6
 
 
 class Slowness:
-    """Times the fixes of a treatment.
-
-    Args:
-        trials: Makes trials.
-        log: What is known of each fix; times are added to it.
-        is_each: Whether each fix is timed by itself, not only to find one to blame.
-    """
+    """Times the fixes of a treatment."""
 
     def __init__(self, trials: Trials, log: TrialLog, *, is_each: bool) -> None:
         self._trials = trials
@@ -93,7 +87,6 @@ class Slowness:
 
 
 def _added(fix: Candidate, before: Program) -> tuple[Program, Program]:
-    """A program without a fix and with it."""
     return before, with_fixes(before, (fix,))
 
 
@@ -124,12 +117,7 @@ def regional_options(observed: Observed, selection: Selection) -> Options | None
 
 @dataclass(frozen=True)
 class _Start:
-    """A program's calls in a new process with an empty cache.
-
-    Args:
-        compiling_s: Seconds of compiling, as torch measured them.
-        calls_s: Seconds of the calls, with all that they compile: torch leaves out backward passes.
-    """
+    """A program's calls in a new process with an empty cache."""
 
     compiling_s: float
     calls_s: float
@@ -140,14 +128,7 @@ class _Start:
 
 
 class Regional:
-    """Regional compilation in one treatment.
-
-    Args:
-        trials: Makes trials.
-        log: Keeps what was tried.
-        backend: The user's backend.
-        is_timed: Whether calls are timed.
-    """
+    """Regional compilation in one treatment."""
 
     def __init__(self, trials: Trials, log: TrialLog, backend: UserBackend, *, is_timed: bool) -> None:
         self._trials = trials

@@ -13,14 +13,7 @@ from graphdoctor.facts.progress import TrialCounts, TrialEvent
 
 @dataclass
 class _Work:
-    """Tasks of one kind.
-
-    Args:
-        planned: How many are certain, finished ones among them.
-        begun: How many began.
-        running: When each one that runs began.
-        took_s: What each finished one took.
-    """
+    """Tasks of one kind."""
 
     planned: int = 0
     begun: int = 0
@@ -40,13 +33,7 @@ class _Work:
 
 
 class Pace:
-    """How far the trials are.
-
-    Args:
-        jobs: How many trials run side by side.
-        on_event: Called with each change, from the thread that makes it.
-        clock: Seconds from any start.
-    """
+    """How far the trials are."""
 
     def __init__(
         self, jobs: int, on_event: Callable[[TrialEvent], None], *, clock: Callable[[], float] = time.monotonic

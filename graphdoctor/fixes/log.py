@@ -50,14 +50,7 @@ the first of two equal lines, the second has its fingerprint."""
 
 @dataclass
 class _Entry:
-    """One fix for one finding.
-
-    Args:
-        tried: What the report says about it.
-        fix: The fix.
-        place: The finding.
-        instead: Fingerprints of the breaks that took the place of the finding's.
-    """
+    """One fix for one finding."""
 
     tried: TriedFix
     fix: Candidate
@@ -75,15 +68,7 @@ class _Entry:
 
 
 class TrialLog:
-    """The trials of one treatment.
-
-    Args:
-        trials: Knows files and their root.
-        selection: Findings to treat.
-
-    Attributes:
-        declined: Why there is no edit for a finding of the untouched program, by its fingerprint.
-    """
+    """The trials of one treatment."""
 
     def __init__(self, trials: Trials, selection: Selection) -> None:
         self._trials = trials
@@ -340,15 +325,7 @@ def _distance(one: Finding, other: Finding, line: int) -> tuple[int, bool]:
 
 
 class Announcing:
-    """Reports the trials of one wave.
-
-    Args:
-        trials: Judges them.
-        state: What they build on.
-        fixes: The fixes that are tried.
-        found: The findings that they are for.
-        place: Gives a finding's ``file:line``.
-    """
+    """Reports the trials of one wave."""
 
     def __init__(
         self,

@@ -44,13 +44,7 @@ def _is_graph_to_record(finding: Finding) -> bool:
 
 
 class Sources:
-    """The user's files as a program has them; each is read from disk once, even if it changes there later.
-
-    Args:
-        program: The program, with its edits.
-        root: What relative paths are relative to.
-        originals: Bytes of files as they were when first read; filled here.
-    """
+    """The user's files as a program has them; each is read from disk once, even if it changes there later."""
 
     def __init__(self, program: Program, root: Path, originals: dict[Path, bytes]) -> None:
         self._program = program
@@ -82,7 +76,6 @@ class Sources:
 
 
 def _is_line(source: SourceFile, finding: Finding) -> bool:
-    """Whether the finding's line still reads as it did in the run."""
     text = finding.location.text
     # str.splitlines splits at more characters than Python does, such as a form feed.
     lines = re.split(r"\r\n|\r|\n", source.tree.code)

@@ -98,12 +98,7 @@ def merged(base: bytes, versions: Sequence[bytes]) -> tuple[bytes, tuple[int, ..
 
 
 class LineMap:
-    """Maps lines of an edited file to lines before the edit; 1-based.
-
-    Args:
-        before: The file.
-        after: The file after the edit.
-    """
+    """Maps lines of an edited file to lines before the edit; 1-based."""
 
     def __init__(self, before: bytes, after: bytes) -> None:
         self._hunks = _hunks(before.splitlines(keepends=True), after.splitlines(keepends=True))
@@ -141,7 +136,6 @@ class LineMap:
         return line
 
     def _hunk_after(self, line: int) -> _Hunk | None:
-        """The last hunk that begins at a line afterwards or above it."""
         at = bisect_right(self._after_starts, line - 1)
         return self._hunks[at - 1] if at else None
 

@@ -211,7 +211,6 @@ def _call(name: str, title: str, change: RunChange, *addresses: str, snippet: st
 
 
 def _place_of(change: RunChange) -> SnippetPlace:
-    """Where a person makes a change of the run."""
     if change.dynamic is not None:
         return SnippetPlace(where="compile")
     if change.marks or change.static or change.buffers:

@@ -84,13 +84,7 @@ class SearchOptions:
 
 @dataclass
 class _Tried:
-    """One fix that a round can go on with.
-
-    Args:
-        fix: The fix.
-        observed: Its replay.
-        verdicts: Its verdicts for the findings that it is for.
-    """
+    """One fix that a round can go on with."""
 
     fix: Candidate
     observed: Observed
@@ -164,12 +158,7 @@ def search(
 
 
 class _Rounds:
-    """The rounds of one treatment.
-
-    Args:
-        trials: Makes trials.
-        options: What to try and how.
-    """
+    """The rounds of one treatment."""
 
     def __init__(self, trials: Trials, options: SearchOptions) -> None:
         self._trials = trials
@@ -278,7 +267,6 @@ class _Rounds:
         return options_for(state.observed, sources, self._options.selection)
 
     def _open(self, state: State) -> list[Options]:
-        """What can still be tried on a state's program."""
         is_unsafe_tried = self._options.is_unsafe_tried
         return [
             replace(options, fixes=fixes)
@@ -297,7 +285,6 @@ class _Rounds:
         return is_late or self._trials.replays.count >= _MAX_REPLAYS
 
     def _score_alone(self, fix: Candidate, state: State) -> Score:
-        """How good a state's program is with one more fix."""
         measures = self._log.measures_with(fix) or state.observed.measures
         is_outweighed = state.is_outweighed or self._is_outweighed([fix])
         return score(measures, mended_count=state.mended_count, is_outweighed=is_outweighed)

@@ -387,11 +387,7 @@ class Check:
 
 
 class UserBackend:
-    """The user's backend in one treatment.
-
-    Args:
-        trials: Know which backend trials compile with.
-    """
+    """The user's backend in one treatment."""
 
     def __init__(self, trials: Trials) -> None:
         self._trials = trials

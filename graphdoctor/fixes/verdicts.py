@@ -195,7 +195,6 @@ def _function_around(tree: ast.AST, line: int) -> ast.AST:
 
 
 def _own(statement: ast.stmt) -> list[ast.AST]:
-    """The nodes of a statement without the statements in it."""
     found: list[ast.AST] = []
     waiting: list[ast.AST] = [statement]
     while waiting:

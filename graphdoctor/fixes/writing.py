@@ -137,7 +137,6 @@ def _with_written(error: GraphDoctorError, written: Sequence[str]) -> GraphDocto
 
 
 def _check_git(files: Mapping[Path, FileChange]) -> None:
-    """Check that git could restore each of the files."""
     changed: list[str] = []
     unknown: list[str] = []
     for target, change in files.items():
@@ -166,11 +165,7 @@ def _listed(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class _NoAnswer:
-    """Git is there, but doesn't report the state of a file.
-
-    Args:
-        reason: Why, as a clause.
-    """
+    """Git is there, but doesn't report the state of a file."""
 
     reason: str
 

@@ -112,7 +112,6 @@ def branches(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
 
 
 def _decides(test: ast.expr, site: Site) -> bool:
-    """Whether the first thing evaluated is a tensor."""
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             return _decides(operand, site)

@@ -45,7 +45,6 @@ def seen_by_torch(events: Mapping[Scope, Sequence[Event]], program: Program) -> 
 
 
 def _breaking(events: Mapping[Scope, Sequence[Event]]) -> set[Scope]:
-    """The functions that break, or call one that does."""
     breaking = {scope for scope, found in events.items() if any(_is_break(event) for event in found)}
     while True:
         more = {
@@ -73,7 +72,6 @@ def _is_break(event: Event) -> bool:
 
 
 def _is_lost(event: Event, scope: Scope, program: Program) -> bool:
-    """Whether torch can't resume after a break there."""
     if event.spot is not None and (event.spot.is_frame_lost or isinstance(event.place.statement, ast.While)):
         return True
     return any(

@@ -67,8 +67,6 @@ def regions(program: Program, values: Values, recorded: Iterable[str] = ()) -> R
 
 
 class _Finder:
-    """Finds roots and calls in one file."""
-
     def __init__(self, program: Program, values: Values) -> None:
         self._program = program
         self._values = values
@@ -158,7 +156,6 @@ class _Finder:
                 yield from self._forward(info)
 
     def _forward(self, info: ClassInfo) -> Iterator[_Method]:
-        """What runs when an object of a class is called."""
         is_module = self._program.is_module_class(info)
         if self._program.method(info, "__call__") is not None:
             call = None if is_module else self._values.method(info, "__call__")
@@ -168,7 +165,6 @@ class _Finder:
             yield call, info
 
     def _methods(self, node: ast.Attribute, scope: Scope) -> Iterator[_Method]:
-        """The method of an object or of a class."""
         owner = self._values.owner(node.value, scope)
         value = self._values.of(node.value, scope)
         if node.attr == "apply" and value is not None and value.kind == "class":

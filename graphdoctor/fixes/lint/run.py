@@ -80,13 +80,7 @@ class _UnreadableError(Exception):
 
 @dataclass(frozen=True)
 class _Linted:
-    """One file's findings.
-
-    Args:
-        findings: All findings that no comment ignores.
-        function_count: How many functions torch compiles.
-        ignored_count: How many findings a comment ignores.
-    """
+    """One file's findings."""
 
     findings: tuple[Finding, ...] = ()
     function_count: int = 0
@@ -143,7 +137,6 @@ def lint_files(
 
 
 def _shown(findings: Sequence[Finding], root: Path, shown_from: Path) -> tuple[Finding, ...]:
-    """Findings by file and line, with paths as people see them."""
     moved = []
     for finding in findings:
         file = relative(str(root / finding.location.file), shown_from)
@@ -177,7 +170,6 @@ def _lint_file(path: Path, root: Path, recorded: frozenset[str]) -> _Linted:
 
 
 def _events(site: Site, found: Regions) -> Iterator[Event]:
-    """What happens in a function, in order."""
     for node, place in certain_nodes(site.region.scope, site.program):
         yield from (Event(place, spot=spot) for check in CHECKS for spot in check(node, place, site))
         if node in found.callees:

@@ -35,7 +35,7 @@ from graphdoctor.fixes.source.expressions import (
 )
 from graphdoctor.fixes.source.names import Names, is_in_place, names_in
 from graphdoctor.fixes.source.place import Place, tested_at
-from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, walk
+from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, walk
 
 _WITHOUT_WORDS = (cst.Assign, cst.AugAssign, cst.AnnAssign, cst.Arg, cst.Attribute, cst.BinaryOperation, cst.Subscript)
 """Nodes that never put a keyword directly before an expression."""
@@ -88,18 +88,7 @@ def _choose_expression(source: SourceFile, choice: cst.IfExp, names: Names) -> E
 
 @dataclass(frozen=True)
 class _Choice:
-    """An ``if`` with all its branches.
-
-    Args:
-        source: The file.
-        statement: The ``if``.
-        names: The names of its function.
-        tests: One for each branch but the last.
-        branches: What each does; the last is taken if no test holds.
-        rest: The lines after the ``if`` that are its last branch.
-        outer: What the test says about Python objects first; None if it says nothing about them.
-        reports: The lines of the only branch that print, log or warn.
-    """
+    """An ``if`` with all its branches."""
 
     source: SourceFile
     statement: cst.If
@@ -143,15 +132,13 @@ class _Choice:
 
     def edit(self) -> Edit:
         """The edit that replaces it."""
-        if len({branch.is_returning for branch in self.branches}) > 1:
-            raise DeclinedError("one branch returns and another doesn't")
+        decline_if(len({branch.is_returning for branch in self.branches}) > 1, "one branch returns and another doesn't")
         rows = self._rows()
         lines, conditions = self._conditions(rows)
         kept: list[list[cst.BaseExpression]] = []
         for row in rows:
             target = _target(row)
-            if self.names.is_declared(target):
-                raise DeclinedError(f"`{target}` isn't a local name")
+            decline_if(self.names.is_declared(target), f"`{target}` isn't a local name")
             comments = Comments()
             for step in row:
                 comments = comments.joined(step.comments) if step is not None else comments
@@ -199,8 +186,7 @@ class _Choice:
         columns = [self._sections(branch) for branch in self.branches]
         chosen = [[target for _, step in column if step and (target := step.target)] for column in columns]
         longest = max(chosen, key=len)
-        if not longest:
-            raise DeclinedError("no branch assigns a name that is used later")
+        decline_if(not longest, "no branch assigns a name that is used later")
         if any(targets not in ([], longest) for targets in chosen):
             raise DeclinedError("the branches assign different names, or in a different order")
         rows: list[list[Step | None]] = []
@@ -265,8 +251,7 @@ def _without_reports(
     rest = [line for line in body.body if not is_report(source, line)]
     if not reports:
         return body, ()
-    if not rest:
-        raise DeclinedError("a branch only reports, which is a side effect")
+    decline_if(not rest, "a branch only reports, which is a side effect")
     after = body.body[body.body.index(rest[0]) :]
     late = [line for line in after if is_report(source, line)]
     assigned = {name.value for line in rest for name in names_in(line)}
@@ -330,7 +315,6 @@ def _is_safe(
     *,
     alone: Sequence[cst.BaseExpression],
 ) -> bool:
-    """Whether results are the same for every input."""
     values = [value for row in rows for value in row] + list(alone)
     return (
         all(is_one_number(test, names) and not tests_for_finite(test) for test in tests)
@@ -452,12 +436,10 @@ def choose_at_return(place: Place) -> Edit:
 
 
 def _early(statement: cst.If) -> Step:
-    """What is returned early."""
     if statement.orelse is not None:
         raise DeclinedError("the `if` has another branch")
     branch = branch_of_body(statement.body)
-    if len(branch.steps) != 1 or not branch.is_returning:
-        raise DeclinedError("the branch does more than return")
+    decline_if(len(branch.steps) != 1 or not branch.is_returning, "the branch does more than return")
     refuse_unless_tensor(branch.steps[0].value)
     return branch.steps[0]
 
@@ -502,8 +484,7 @@ def _refuse_effects(source: SourceFile, line: cst.CSTNode) -> None:
                 raise DeclinedError("the rest of the function changes a tensor in place")
             case cst.Expr(value=cst.Call()) if not is_report(source, node):
                 raise DeclinedError("the rest of the function calls something for its side effect")
-    if any("." in path for path in touched(line, "self").changed):
-        raise DeclinedError("the rest of the function changes an object")
+    decline_if(any("." in path for path in touched(line, "self").changed), "the rest of the function changes an object")
 
 
 def _assigned(name: str, value: cst.BaseExpression) -> cst.Assign:

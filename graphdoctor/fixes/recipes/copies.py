@@ -23,7 +23,7 @@ from graphdoctor.fixes.source.names import (
     values,
 )
 from graphdoctor.fixes.source.place import Place, pointed
-from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, walk
+from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, walk
 
 _CONTAINERS = {"dict": "dict", "Dict": "dict", "list": "list", "List": "list", "tuple": "tuple", "Tuple": "tuple"}
 
@@ -39,8 +39,7 @@ def clone_instead_of_deepcopy(place: Place) -> Edit:
     call = pointed(place, lambda node: _copied(source, node) is not None, "a call to `copy.deepcopy`")
     copied = _copied(source, call)
     assert copied is not None  # pointed() says so
-    if has_comment(call) and not has_comment(copied):
-        raise DeclinedError("a comment inside it would be lost")
+    decline_if(has_comment(call) and not has_comment(copied), "a comment inside it would be lost")
     is_detached = method_name(source, copied) == "detach"
     new = _clones(source, copied)
     return Edit(
@@ -97,13 +96,11 @@ def _kind_of(source: SourceFile, value: cst.BaseExpression | None) -> tuple[str,
             return type(value).__name__.lower(), all(_is_made(source, element.value) for element in elements)
         case cst.DictComp() | cst.ListComp():
             element = value.value if isinstance(value, cst.DictComp) else value.elt
-            if not is_tensor(source, element):
-                raise DeclinedError("not everything in the container is a tensor")
+            decline_if(not is_tensor(source, element), "not everything in the container is a tensor")
             return type(value).__name__.lower().removesuffix("comp"), False
         case None:
             return "", False
-    if not is_tensor(source, value):
-        raise DeclinedError("what is copied may not be a tensor")
+    decline_if(not is_tensor(source, value), "what is copied may not be a tensor")
     return "", False
 
 
@@ -217,7 +214,6 @@ def _title(source: SourceFile, made: cst.Call) -> str:
 
 
 def _makes(source: SourceFile, call: cst.Call) -> bool:
-    """Whether a call makes a tensor on the CPU."""
     has_device = any(
         argument.star or (argument.keyword and argument.keyword.value == "device") for argument in call.args
     )

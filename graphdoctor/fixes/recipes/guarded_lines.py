@@ -30,7 +30,7 @@ from graphdoctor.fixes.source.names import (
     shortened,
 )
 from graphdoctor.fixes.source.place import Place, tested_at
-from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, walk
+from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, walk
 
 _NEUTRAL = {"mul_": "1", "div_": "1", "add_": "0", "sub_": "0"}
 """Methods of a tensor, and the argument with which each changes nothing."""
@@ -69,12 +69,7 @@ def in_place_where(place: Place) -> Edit:
 
 
 class _Lines:
-    """The lines that replace an ``if``.
-
-    Args:
-        choice: The ``if``.
-        names: The names of its function.
-    """
+    """The lines that replace an ``if``."""
 
     def __init__(self, choice: cst.If, names: Names) -> None:
         self._choice = choice
@@ -93,8 +88,7 @@ class _Lines:
             changed = self._line(line, loops=())
             lines += [*self._hoisted, changed]
             self._hoisted = []
-        if not self._count:
-            raise DeclinedError("the branch changes no tensor in place by an amount")
+        decline_if(not self._count, "the branch changes no tensor in place by an amount")
         if self._condition is not self._test:
             assert isinstance(self._condition, cst.Name)
             lines.insert(0, _set(self._condition.value, self._test))
@@ -130,8 +124,7 @@ class _Lines:
                 amount = self._amount(value, _OPERATORS[type(operator)], loops)
                 return small.with_changes(target=small.target.deep_clone(), value=amount)
             case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))], value=value):
-                if not self._names.is_only_in(name, [self._choice]):
-                    raise DeclinedError(f"`{name}` is used after the branch")
+                decline_if(not self._names.is_only_in(name, [self._choice]), f"`{name}` is used after the branch")
                 refuse_unless_tensor(value)
                 return small.deep_clone()
         raise DeclinedError("the branch does more than change tensors in place")
@@ -139,8 +132,7 @@ class _Lines:
     def _call(self, call: cst.Call, name: str, loops: tuple[cst.For, ...]) -> cst.Call:
         """The call, so that it changes nothing if the condition doesn't hold."""
         args = call.args
-        if any(argument.star for argument in args):
-            raise DeclinedError(f"`{name}` takes arguments that the line doesn't show")
+        decline_if(any(argument.star for argument in args), f"`{name}` takes arguments that the line doesn't show")
         if name in _NEUTRAL and args and args[0].keyword is None:
             rest = [argument.keyword.value for argument in args[1:] if argument.keyword is not None]
             if len(rest) == len(args) - 1 and set(rest) <= {"alpha"}:
@@ -318,7 +310,6 @@ def _text(source: SourceFile, node: cst.BaseExpression) -> str:
 
 
 def _guarded(source: SourceFile, choice: cst.If, *, is_for_empty: bool) -> _Body:
-    """The lines that only run if something is selected."""
     if not is_for_empty:
         return choice.body.body
     suite = next(source.parents(choice))
@@ -380,8 +371,7 @@ def _refuse_unless_selected(source: SourceFile, lines: _Body, selectors: frozens
             is_written = True
         elif not _is_of_own_name(small, lines, names):
             raise DeclinedError("the lines after the check do more than change what it selects")
-    if not is_written:
-        raise DeclinedError("the lines after the check do more than change what it selects")
+    decline_if(not is_written, "the lines after the check do more than change what it selects")
 
 
 def _is_of_own_name(small: cst.BaseSmallStatement, lines: _Body, names: Names) -> bool:
@@ -398,7 +388,6 @@ def _is_of_own_name(small: cst.BaseSmallStatement, lines: _Body, names: Names) -
 
 
 def _is_write(source: SourceFile, small: cst.BaseSmallStatement, selectors: frozenset[str]) -> bool:
-    """Whether it changes only what a selector selects."""
     match small:
         case cst.Assign(targets=[cst.AssignTarget(target=cst.Subscript() as target)]):
             return _is_selected(source, target, selectors)
@@ -431,8 +420,7 @@ def _takes(source: SourceFile, call: cst.Call, selectors: frozenset[str]) -> boo
 def _without(choice: cst.If, *, is_for_empty: bool) -> Change:
     """The change that removes the check; comments above it go with it if nothing is left in its place."""
     if is_for_empty:
-        if has_comment(choice.body):
-            raise DeclinedError("a comment would be lost")
+        decline_if(has_comment(choice.body), "a comment would be lost")
         return choice, cst.FlattenSentinel([])
     body = choice.body
     if isinstance(body, cst.SimpleStatementSuite):
@@ -443,8 +431,7 @@ def _without(choice: cst.If, *, is_for_empty: bool) -> Change:
         ]
     else:
         assert isinstance(body, cst.IndentedBlock)  # libcst knows two kinds of suites
-        if has_comment(body.header) or comments_in(body.footer):
-            raise DeclinedError("a comment would be lost")
+        decline_if(has_comment(body.header) or comments_in(body.footer), "a comment would be lost")
         kept = [line.deep_clone() for line in body.body if isinstance(line, cst.BaseStatement)]
     first = kept[0]
     assert isinstance(first, cst.SimpleStatementLine)  # _refuse_unless_selected() says so
@@ -465,8 +452,7 @@ def check_instead_of_raise(place: Place) -> Edit:
     function = source.function_of(tested)
     if function is None:
         raise DeclinedError("the check isn't in a function")
-    if _is_caught(source, tested):
-        raise DeclinedError("the exception may be caught by the `try` around it")
+    decline_if(_is_caught(source, tested), "the exception may be caught by the `try` around it")
     names = Names(source, function)
     if isinstance(tested, cst.Assert):
         return _in_place_of_assert(source, tested, names)
@@ -495,7 +481,6 @@ def _checked_edit(content: bytes) -> Edit:
 
 
 def _raise_in(statement: cst.If) -> tuple[cst.Raise, Comments]:
-    """The only statement of the body, with the comments around it."""
     body = statement.body
     if statement.orelse is not None:
         raise DeclinedError("the `if` has another branch")
@@ -544,7 +529,6 @@ def _message(source: SourceFile, raised: cst.Raise, statement: cst.If) -> cst.Ba
 
 
 def _literal(node: cst.BaseExpression | None) -> cst.BaseExpression | None:
-    """A copy of a plain string; None for anything else."""
     if isinstance(node, cst.SimpleString | cst.ConcatenatedString) and isinstance(node.evaluated_value, str):
         return node.deep_clone()
     return None
@@ -555,7 +539,6 @@ def _quoted(words: str) -> cst.SimpleString:
 
 
 def _flat(source: SourceFile, node: cst.BaseExpression) -> str:
-    """An expression on one line, without its comments."""
     try:
         return ast.unparse(ast.parse(f"({source.code(node)}\n)", mode="eval"))
     except (SyntaxError, ValueError):

@@ -18,7 +18,7 @@ from graphdoctor.fixes.source.names import (
     values,
 )
 from graphdoctor.fixes.source.place import Place, pointed
-from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, walk
+from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, walk
 
 _CLOCKS = frozenset(
     {f"time.{name}{unit}" for name in ("time", "perf_counter", "monotonic", "process_time") for unit in ("", "_ns")}
@@ -87,16 +87,14 @@ def _at_import(source: SourceFile, call: cst.Call) -> bytes:
     """The file with the value in a constant above the function or class that reads it."""
     if any(argument.star or not isinstance(argument.value, cst.SimpleString) for argument in call.args):
         raise DeclinedError("its arguments are only known inside the function")
-    if has_comment(call):
-        raise DeclinedError("a comment inside it would be lost")
+    decline_if(has_comment(call), "a comment inside it would be lost")
     assert isinstance(call.func, cst.Attribute | cst.Name)
     last = call.func.attr.value if isinstance(call.func, cst.Attribute) else call.func.value
     name = f"_{last.removeprefix('get').lstrip('_').upper()}"
     statement = list(source.parents(call))[-2]
     if not isinstance(statement, cst.FunctionDef | cst.ClassDef):
         raise DeclinedError("it isn't in a function of the module")
-    if _is_imported_inside(call, statement):
-        raise DeclinedError("its module is only imported inside the function")
+    decline_if(_is_imported_inside(call, statement), "its module is only imported inside the function")
     if any(isinstance(node, cst.Name) and node.value == name for node in walk(source.tree)):
         raise DeclinedError(f"the name `{name}` is already used")
     leading = list(statement.leading_lines)
@@ -140,15 +138,13 @@ def _output_lines(source: SourceFile, call: cst.Call) -> list[_Line]:
         target = _target_of(source, line)
         if target is None:
             continue
-        if not is_local(source, target):
-            raise DeclinedError("the value is used for more than output")
+        decline_if(not is_local(source, target), "the value is used for more than output")
         if target.value not in seen:
             seen.add(target.value)
             others = [node for node in _bindings(source, target, line) if node is not target]
             waiting += [*others, *reads(source, target)]
     here = source.function_of(call)
-    if any(source.function_of(line) is not here for line in lines):
-        raise DeclinedError("another function uses the value")
+    decline_if(any(source.function_of(line) is not here for line in lines), "another function uses the value")
     for line in lines:
         if isinstance(line, cst.If) and any(_reads_more(source, line.test, seen)):
             raise DeclinedError("a condition on the value also depends on something else")
@@ -206,7 +202,6 @@ def _reads_more(source: SourceFile, test: cst.CSTNode, names: set[str]) -> Itera
 
 
 def _bindings(source: SourceFile, target: cst.Name, line: cst.CSTNode) -> list[cst.CSTNode]:
-    """Every place in the function that sets the variable."""
     scope = source.function_of(line)
     return [
         node
@@ -228,7 +223,6 @@ def _line_of(source: SourceFile, node: cst.CSTNode) -> _Line:
 
 
 def _is_output(source: SourceFile, line: _Line) -> bool:
-    """Whether the line only prints, logs or warns."""
     match line:
         case cst.If():
             return True
@@ -243,7 +237,6 @@ def _is_output(source: SourceFile, line: _Line) -> bool:
 
 
 def _has_effect(call: cst.Call) -> bool:
-    """Whether an argument assigns a name, awaits or yields."""
     effects = cst.NamedExpr | cst.Await | cst.Yield
     return any(isinstance(node, effects) for node in walk(call))
 

@@ -10,7 +10,7 @@ from libcst import matchers
 from graphdoctor.fixes.recipe import Edit, recipe
 from graphdoctor.fixes.source.names import called, parameter
 from graphdoctor.fixes.source.place import Place
-from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, walk
+from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, decline_if, walk
 
 _MAKERS = {"set", "frozenset", "iter", "enumerate", "zip", "map", "filter", "reversed"}
 
@@ -34,7 +34,6 @@ def iterable_to_list(place: Place) -> Edit:
 
 
 def _made(source: SourceFile, looped: cst.Name | cst.Attribute, name: str) -> cst.BaseExpression:
-    """The only value that the name is set to."""
     found: list[cst.BaseExpression] = []
     last = matchers.Name(name.rpartition(".")[2])
     matcher = last if isinstance(looped, cst.Name) else matchers.Attribute(attr=last)
@@ -44,8 +43,7 @@ def _made(source: SourceFile, looped: cst.Name | cst.Attribute, name: str) -> cs
             case cst.AssignTarget():
                 assignment = next(source.parents(parent))
                 assert isinstance(assignment, cst.Assign)  # whose target it is
-                if len(assignment.targets) > 1:
-                    raise DeclinedError(f"`{name}` is set together with other names")
+                decline_if(len(assignment.targets) > 1, f"`{name}` is set together with other names")
                 found.append(assignment.value)
             case cst.AnnAssign(target=target, value=value) if target is node and value is not None:
                 found.append(value)
@@ -58,10 +56,8 @@ def _made(source: SourceFile, looped: cst.Name | cst.Attribute, name: str) -> cs
             case _:
                 line = source.position(node).start.line
                 raise DeclinedError(f"line {line} does more than loop over `{name}`")
-    if not found:
-        raise DeclinedError(f"the file never sets `{name}`")
-    if len(found) > 1:
-        raise DeclinedError(f"the file sets `{name}` more than once")
+    decline_if(not found, f"the file never sets `{name}`")
+    decline_if(len(found) > 1, f"the file sets `{name}` more than once")
     return found[0]
 
 
@@ -110,8 +106,7 @@ def list_argument(place: Place) -> Edit:
         for value in _passed(source, call, function, name.value)
         if _is_iterator(value)
     ]
-    if not iterators:
-        raise DeclinedError(f"no call in this file passes an iterator as `{name.value}`")
+    decline_if(not iterators, f"no call in this file passes an iterator as `{name.value}`")
     return Edit(
         title=f"Pass a list as `{name.value}` of `{function.name.value}`",
         content=source.replaced(*((value, _argument_as_list(value)) for value in iterators)),
@@ -120,7 +115,6 @@ def list_argument(place: Place) -> Edit:
 
 
 def _looped(place: Place) -> cst.Name:
-    """The only name that the line loops over."""
     statement = place.statement
     loops: list[cst.For | cst.CompFor] = (
         [statement]
@@ -130,8 +124,7 @@ def _looped(place: Place) -> cst.Name:
         else []
     )
     names = [loop.iter for loop in loops if isinstance(loop.iter, cst.Name)]
-    if len(names) != 1:
-        raise DeclinedError("the line doesn't loop over one variable")
+    decline_if(len(names) != 1, "the line doesn't loop over one variable")
     return names[0]
 
 

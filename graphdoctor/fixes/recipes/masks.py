@@ -24,7 +24,7 @@ from graphdoctor.fixes.source.names import (
     values,
 )
 from graphdoctor.fixes.source.place import Place, pointed
-from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
+from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, decline_if
 
 _NEUTRAL = {"sum": "0", "mean": "0", "max": "-torch.inf", "amax": "-torch.inf", "min": "torch.inf", "amin": "torch.inf"}
 """Reductions, and the value that doesn't change the result of each."""
@@ -42,13 +42,7 @@ _BRACKETS = cst.Arg | cst.Assign | cst.AugAssign | cst.Return | cst.Element | cs
 
 @dataclass(frozen=True)
 class _Selection:
-    """``x[mask]``, ``x.masked_select(mask)``, ``x.index_select(0, rows)``.
-
-    Args:
-        node: All of it.
-        tensor: ``x``.
-        index: ``mask``.
-    """
+    """``x[mask]``, ``x.masked_select(mask)``, ``x.index_select(0, rows)``."""
 
     node: cst.BaseExpression
     tensor: cst.BaseExpression
@@ -90,8 +84,7 @@ def _without_places(source: SourceFile, found: cst.BaseExpression) -> Edit:
     assert tensor is not None  # _is_nonzero says so
     mask = as_operand(tensor) if _is_boolean(source, tensor) else method_call(tensor, "bool")
     places, is_tuple = _places(source, found)
-    if has_comment(places):
-        raise DeclinedError("a comment inside it would be lost")
+    decline_if(has_comment(places), "a comment inside it would be lost")
     user = next(source.parents(places))
     changes: dict[cst.CSTNode, cst.BaseExpression] = {}
     match user:
@@ -138,7 +131,6 @@ def _places(source: SourceFile, found: cst.Call) -> tuple[cst.BaseExpression, bo
 
 
 def _around(source: SourceFile, index: cst.CSTNode) -> _Selection:
-    """The selection that a node is the index of."""
     for parent in source.parents(index):
         if isinstance(parent, cst.Subscript | cst.Call):
             selection = _selection(source, parent)
@@ -156,7 +148,6 @@ def _reduced(
     is_rows: bool = False,
     given: cst.CSTNode | None = None,
 ) -> tuple[cst.Call, cst.BaseExpression]:
-    """The reduction of the selected values, and what replaces it."""
     index = source.code(given if given is not None else mask)
     node: cst.BaseExpression = selection.node
     while True:
@@ -171,15 +162,13 @@ def _reduced(
         if not isinstance(outer, cst.Call | cst.BinaryOperation | cst.UnaryOperation):
             raise DeclinedError("the selected values are used directly")
         node = outer
-    if has_comment(call):
-        raise DeclinedError("a comment inside it would be lost")
+    decline_if(has_comment(call), "a comment inside it would be lost")
     name, axis = method_name(source, call), _axis(source, call)
     if is_rows and axis is None:
         raise DeclinedError("nothing shows that it selects rows of a matrix")
     if axis is not None and isinstance(mask, cst.Comparison) and mask.left.deep_equals(selection.tensor):
         axis = None  # The mask has the tensor's shape, so the selected values have one dim.
-    if name == "mean" and not _is_cheap(mask):
-        raise DeclinedError("the mask would be computed twice")
+    decline_if(name == "mean" and not _is_cheap(mask), "the mask would be computed twice")
     if axis is not None and name not in ("sum", "mean"):
         raise DeclinedError(f"`{name}` over rows also returns their indices")
     condition = method_call(mask, "unsqueeze") if axis is not None else mask.deep_clone()
@@ -223,8 +212,7 @@ def _axis(source: SourceFile, call: cst.Call) -> cst.Arg | None:
         return None
     first = given[0]
     is_axis = (first.keyword is None or first.keyword.value == "dim") and source.code(first.value) == "0"
-    if len(given) != 1 or not is_axis or first.star:
-        raise DeclinedError("its arguments aren't supported")
+    decline_if(len(given) != 1 or not is_axis or first.star, "its arguments aren't supported")
     return first.deep_clone()
 
 
@@ -277,10 +265,8 @@ def _call_around(source: SourceFile, node: cst.CSTNode) -> cst.Call | None:
 
 def _assigned(source: SourceFile, small: cst.Assign | cst.AugAssign, target: _Selection) -> Edit:
     """``x[mask] = …`` and ``x[mask] += …`` with values that the same mask selects, or numbers."""
-    if has_comment(small):
-        raise DeclinedError("a comment inside it would be lost")
-    if not is_repeatable(target.tensor):
-        raise DeclinedError("the tensor would be computed twice")
+    decline_if(has_comment(small), "a comment inside it would be lost")
+    decline_if(not is_repeatable(target.tensor), "the tensor would be computed twice")
     inner = _picked(source, small.value, source.code(target.index))
     if inner is None:
         raise DeclinedError("the assigned values aren't selected by the same mask")
@@ -364,7 +350,6 @@ def _is_call_of_torch(source: SourceFile, argument: cst.CSTNode) -> bool:
 
 
 def _target(source: SourceFile, small: cst.Assign | cst.AugAssign, index: cst.BaseExpression) -> _Selection | None:
-    """What is assigned to, if the same mask selects it."""
     if isinstance(small, cst.Assign):
         target = small.targets[0].target if len(small.targets) == 1 else None
     else:
@@ -411,7 +396,6 @@ def _is_nonzero(source: SourceFile, node: cst.BaseExpression) -> bool:
 
 
 def _is_boolean(source: SourceFile, node: cst.BaseExpression) -> bool:
-    """Whether it is certainly a mask."""
     match node:
         case cst.Comparison() | cst.UnaryOperation(operator=cst.BitInvert()):
             return True

@@ -11,7 +11,7 @@ from libcst import matchers
 
 from graphdoctor.fixes.recipe import Edit, recipe
 from graphdoctor.fixes.source.place import Place
-from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile
+from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if
 
 _ARITHMETIC = (cst.Add, cst.Subtract, cst.Multiply, cst.Divide, cst.FloorDivide, cst.Modulo, cst.Power)
 _IN_PLACE = (cst.AddAssign, cst.SubtractAssign, cst.MultiplyAssign)
@@ -40,8 +40,7 @@ def module_number_to_buffer(place: Place) -> Edit:
     if change is None or "." not in change.expression:
         raise DeclinedError("it's unknown which number changed")
     attribute = _Attribute(place.source, change.expression.rpartition(".")[2])
-    if not attribute.name.isidentifier():
-        raise DeclinedError(f"`{change.expression}` isn't an attribute")
+    decline_if(not attribute.name.isidentifier(), f"`{change.expression}` isn't an attribute")
     values = [value for value in (change.old, change.new) if value is not None]
     content = place.source.replaced(*attribute.changes(values), imports=("torch",))
     title = f"Keep `{change.expression}` in a buffer and write into it"
@@ -92,8 +91,7 @@ class _Attribute:
                 has_super = has_super or "super().__init__(" in self.source.code(small)
                 if self._sets(small):
                     assert isinstance(small, _Set)  # it sets the attribute
-                    if not has_super:
-                        raise DeclinedError(f"`{self.name}` is set before the module is initialized")
+                    decline_if(not has_super, f"`{self.name}` is set before the module is initialized")
                     found.append(small)
                     break
         if len(found) != 1:
@@ -204,7 +202,6 @@ def _only(line: cst.CSTNode) -> cst.BaseSmallStatement | None:
 
 
 def _target(node: cst.CSTNode) -> cst.BaseExpression | None:
-    """What a statement sets, if it sets one thing."""
     match node:
         case cst.Assign(targets=[cst.AssignTarget(target=target)]):
             return target

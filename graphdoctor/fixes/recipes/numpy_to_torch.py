@@ -8,7 +8,7 @@ from libcst.helpers import parse_template_expression
 from graphdoctor.fixes.recipe import Edit, recipe
 from graphdoctor.fixes.source.names import dotted_name, has_comment
 from graphdoctor.fixes.source.place import Place, pointed
-from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, walk
+from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, walk
 
 _PARAMETERS = {
     "interp": ("x", "xp", "fp"),
@@ -57,8 +57,7 @@ def numpy_to_torch(place: Place) -> Edit:
     name = _function(source, call)
     if name not in _PARAMETERS:
         raise DeclinedError(f"there is no known torch version of `{source.code(call.func)}`")
-    if has_comment(call):
-        raise DeclinedError("a comment inside it would be lost")
+    decline_if(has_comment(call), "a comment inside it would be lost")
     given = _given(call, name)
     if name == "interp":
         if isinstance(given["x"], cst.BaseNumber):
@@ -86,8 +85,7 @@ def _given(call: cst.Call, name: str) -> dict[str, cst.BaseExpression]:
     found: dict[str, cst.BaseExpression] = {}
     for number, argument in enumerate(call.args):
         key = argument.keyword.value if argument.keyword is not None else "".join(parameters[number : number + 1])
-        if argument.star or key not in parameters or key in found:
-            raise DeclinedError("its arguments aren't supported")
+        decline_if(argument.star or key not in parameters or key in found, "its arguments aren't supported")
         found[key] = argument.value
     if len(found) < _REQUIRED.get(name, 1) or not set(parameters[: _REQUIRED.get(name, 1)]) <= set(found):
         raise DeclinedError("its arguments aren't supported")
@@ -135,8 +133,7 @@ def _in_torch(name: str, given: dict[str, cst.BaseExpression]) -> cst.BaseExpres
     """A tensor with the same values that NumPy would compute."""
     axis = ", dim={axis}" if "axis" in given else ""
     if name in ("trapezoid", "trapz"):
-        if "x" in given and "dx" in given:
-            raise DeclinedError("its arguments aren't supported")
+        decline_if("x" in given and "dx" in given, "its arguments aren't supported")
         step = ", {x}" if "x" in given else ", dx={dx}" if "dx" in given else ""
         tensors: dict[str, cst.BaseExpression] = {key: _tensor(given[key]) for key in ("x", "y") if key in given}
         return _template(f"torch.trapezoid({{y}}{step}{axis})", given | tensors)

@@ -12,7 +12,7 @@ from graphdoctor.fixes.recipe import Edit, recipe
 from graphdoctor.fixes.source.extraction import Run, call_of
 from graphdoctor.fixes.source.names import dotted_name
 from graphdoctor.fixes.source.place import Place
-from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, Statement, parsed, walk
+from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, Statement, decline_if, parsed, walk
 
 _Block = cst.For | cst.While | cst.Try | cst.TryStar | cst.With
 
@@ -216,8 +216,7 @@ def _narrowed(source: SourceFile, block: cst.With, suite: cst.IndentedBlock) -> 
         is_free = [_is_computation(statement) for statement in suite.body]
     except (SyntaxError, RecursionError):
         raise DeclinedError("this version of Python can't parse it") from None
-    if all(is_free):
-        raise DeclinedError("the code under the lock only computes")
+    decline_if(all(is_free), "the code under the lock only computes")
     start, stop = is_free.index(False), len(is_free) - is_free[::-1].index(False)
     if stop - start == len(suite.body):
         raise DeclinedError("the code under the lock neither begins nor ends with a computation on local variables")
@@ -274,16 +273,14 @@ def statistics_outside(place: Place) -> Edit:
     source, function = place.source, place.source.function_of(place.statement)
     if not isinstance(function, cst.FunctionDef) or function.name.value != "forward" or function.decorators:
         raise DeclinedError("it isn't in the `forward` of a module")
-    if not place.is_outermost:
-        raise DeclinedError("it isn't in the function that torch.compile was given")
+    decline_if(not place.is_outermost, "it isn't in the function that torch.compile was given")
     block = _no_grad_block(source, place.statement, function)
     body = list(function.body.body)
     at = next(number for number, line in enumerate(body) if line is block)
     if not all(_is_return_of_names(line) for line in body[at + 1 :]):
         raise DeclinedError("more than a `return` of names comes after the `with torch.no_grad()`")
     start = int(_is_docstring(body[0]))
-    if start == at:
-        raise DeclinedError("nothing comes before the `with torch.no_grad()`")
+    decline_if(start == at, "nothing comes before the `with torch.no_grad()`")
     moved = Run(source, function, function.body, start, at).moved(source.free_name("_compute"))
     line = source.position(block).start.line
     return Edit(
@@ -380,8 +377,7 @@ def _forward(source: SourceFile, function: cst.FunctionDef) -> Run:
     start = stop
     while start and not _is_between(body[start - 1]):
         start -= 1
-    if start == stop:
-        raise DeclinedError("there is no forward pass and loss before `backward()` on their own lines")
+    decline_if(start == stop, "there is no forward pass and loss before `backward()` on their own lines")
     run = Run(source, function, function.body, start, stop)
     if any(matchers.findall(statement, _IS_TRAINING) for statement in run.statements):
         raise DeclinedError("there are calls of the training step between the forward pass and the loss")

@@ -25,7 +25,7 @@ from graphdoctor.fixes.source.effects import (
 from graphdoctor.fixes.source.flow import Flow, captured, flow, jumps
 from graphdoctor.fixes.source.names import Names, called, dotted_name, is_in_place, method_call, names_in
 from graphdoctor.fixes.source.place import Place
-from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, parsed, walk, with_replaced
+from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, parsed, walk, with_replaced
 
 _TESTS = frozenset({"all", "any", "isfinite", "isinf", "isnan"})
 _REDUCTIONS = frozenset({"amax", "amin", "max", "mean", "median", "min", "norm", "prod", "std", "sum", "var"})
@@ -60,14 +60,7 @@ def record_outside(place: Place) -> Edit:
 
 @dataclass
 class _Line:
-    """One statement of the function's body.
-
-    Args:
-        node: The statement.
-        flow: What it does with local names.
-        touched: Which objects it reads and changes.
-        role: ``compute``: it's compiled; ``head``: it stays before the compiled part; ``record``: it's moved behind.
-    """
+    """One statement of the function's body."""
 
     node: cst.BaseStatement
     flow: Flow
@@ -77,16 +70,7 @@ class _Line:
 
 @dataclass
 class _Split:
-    """A function whose lines are to be sorted into two.
-
-    Args:
-        source: The file.
-        function: The function.
-        owner: The name of its object, such as ``self``.
-        lines: Its statements, without docstring and ``return``.
-        result: Its ``return``, if there is one.
-        target: The line that breaks.
-    """
+    """A function whose lines are to be sorted into two."""
 
     source: SourceFile
     function: cst.FunctionDef
@@ -129,8 +113,7 @@ class _Split:
         """Give every line its role."""
         if isinstance(self.target.node, cst.For | cst.While | cst.With | cst.Try | cst.TryStar):
             raise DeclinedError("the line is inside a block that computes")
-        if not self._is_movable(self.target):
-            raise DeclinedError("the line computes more than it records")
+        decline_if(not self._is_movable(self.target), "the line computes more than it records")
         for line in self.lines:
             is_wanted = is_record(self.source, line.node) or _is_check(line.node)
             if line is self.target or (is_wanted and self._is_movable(line)):
@@ -156,7 +139,6 @@ class _Split:
             raise DeclinedError("the function does nothing else")
 
     def _is_movable(self, line: _Line) -> bool:
-        """Whether a line does no more than record, check or report."""
         match line.node:
             case cst.SimpleStatementLine(body=[cst.Expr(value=cst.Call() as call)]):
                 return not is_in_place(call)
@@ -293,8 +275,7 @@ class _Split:
             assert isinstance(moved, cst.SimpleStatementLine)
             inner += given
             self.result = moved
-            if self._result_computes():
-                raise DeclinedError("what is returned is computed from it")
+            decline_if(self._result_computes(), "what is returned is computed from it")
         returned, after = self._returned(names)
         small = cst.Return(_tuple(returned)) if returned else cst.Return()
         if returned:
@@ -380,15 +361,7 @@ class _Split:
 
 
 class _Values:
-    """The tensors that a moved line needs, computed where the line was.
-
-    Args:
-        split: The function.
-        line: The line.
-        at: Its index.
-        names: The function's names.
-        is_result: Whether it is the ``return``, so that gradients flow into what it returns.
-    """
+    """The tensors that a moved line needs, computed where the line was."""
 
     def __init__(self, split: _Split, line: _Line, at: int, names: Names, *, is_result: bool = False) -> None:
         self._split = split
@@ -459,7 +432,6 @@ class _Values:
         return _is_item(self._split.source, found)
 
     def _wanted(self, node: cst.CSTNode, *, is_sure: bool) -> Iterator[cst.BaseExpression]:
-        """The largest expressions in a line that compute tensors."""
         if isinstance(node, cst.If):
             yield from self._wanted(node.test, is_sure=True)
             for child in node.children:
@@ -524,7 +496,6 @@ def _is_item(source: SourceFile, node: cst.CSTNode) -> bool:
 
 
 def _is_value_read(source: SourceFile, node: cst.CSTNode) -> bool:
-    """Whether only a tensor's value matters where a name is used."""
     parent = next(source.parents(node))
     if isinstance(parent, cst.Arg):
         call = next(source.parents(parent))
@@ -537,13 +508,11 @@ def _owner(source: SourceFile, function: cst.FunctionDef) -> str:
     suite = next(source.parents(function))
     if not isinstance(next(source.parents(suite), None), cst.ClassDef) or function.name.value != "forward":
         raise DeclinedError("only the `forward` of a module can be split into a compiled part and one that isn't")
-    if function.decorators:
-        raise DeclinedError("the function has a decorator")
+    decline_if(function.decorators, "the function has a decorator")
     if function.asynchronous is not None:
         raise DeclinedError("the function is asynchronous")
     params = [*function.params.posonly_params, *function.params.params]
-    if not params:
-        raise DeclinedError("the method has no parameter for its object")
+    decline_if(not params, "the method has no parameter for its object")
     return params[0].name.value
 
 
@@ -553,13 +522,11 @@ def _return_of(statements: Sequence[cst.BaseStatement]) -> cst.SimpleStatementLi
     for jump in jumps(tree):
         if not isinstance(jump, ast.Return):
             raise DeclinedError("the function yields or awaits")
-    if captured(tree) & flow(tree).assigned:
-        raise DeclinedError("an inner function shares names with the lines around it")
+    decline_if(captured(tree) & flow(tree).assigned, "an inner function shares names with the lines around it")
     returns = [node for statement in tree for node in ast.walk(statement) if isinstance(node, ast.Return)]
     last = statements[-1] if statements else None
     is_last = isinstance(last, cst.SimpleStatementLine) and len(last.body) == 1 and isinstance(last.body[0], cst.Return)
-    if len(returns) > is_last:
-        raise DeclinedError("the function returns in several places")
+    decline_if(len(returns) > is_last, "the function returns in several places")
     return last if is_last and isinstance(last, cst.SimpleStatementLine) else None
 
 
@@ -594,7 +561,6 @@ def _reports_apart(source: SourceFile, statement: cst.If, local: set[str]) -> Se
 
 
 def _inner(statement: cst.If) -> list[cst.CSTNode]:
-    """The statements of all branches."""
     found: list[cst.CSTNode] = list(statement.body.body)
     match statement.orelse:
         case cst.Else(body=body):
@@ -624,7 +590,6 @@ def _is_effect(source: SourceFile, node: cst.CSTNode) -> bool:
 
 
 def _is_writing(source: SourceFile, node: cst.CSTNode) -> bool:
-    """Whether a line prints, logs or warns when it is compiled."""
     if isinstance(node, cst.If) and "torch.compiler.is_compiling()" in source.code(node.test):
         return False
     if isinstance(node, cst.Call) and is_output(source, node):
@@ -661,7 +626,6 @@ def _starts_clock(source: SourceFile, node: cst.CSTNode) -> bool:
 
 
 def _names_of_clocks(source: SourceFile, lines: Sequence[_Line]) -> set[str]:
-    """Names that lines that read a clock set."""
     return set().union(*(line.flow.assigned for line in lines if reads_clock(source, line.node)))
 
 
@@ -713,7 +677,6 @@ def _tuple(values: Sequence[cst.BaseExpression]) -> cst.BaseExpression:
 
 
 def _plain(body: Sequence[cst.CSTNode]) -> list[cst.BaseStatement]:
-    """A body whose first statement has no blank lines above."""
     listed = [node for node in body if isinstance(node, cst.BaseStatement)]
     first = listed[0]
     lines = list(getattr(first, "leading_lines", ()))
@@ -723,8 +686,6 @@ def _plain(body: Sequence[cst.CSTNode]) -> list[cst.BaseStatement]:
 
 
 def _parameters(params: cst.Parameters) -> cst.Parameters:
-    """The same parameters without annotations and defaults."""
-
     def plain(param: cst.Param) -> cst.Param:
         return cst.Param(cst.Name(param.name.value), star=param.star)
 
@@ -738,7 +699,6 @@ def _parameters(params: cst.Parameters) -> cst.Parameters:
 
 
 def _arguments(params: cst.Parameters) -> Iterator[cst.Arg]:
-    """What passes every parameter but the first on."""
     for param in [*params.posonly_params, *params.params][1:]:
         yield cst.Arg(cst.Name(param.name.value))
     if isinstance(params.star_arg, cst.Param):

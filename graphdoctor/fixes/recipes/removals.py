@@ -9,7 +9,7 @@ import libcst as cst
 from graphdoctor.fixes.recipe import Edit, recipe
 from graphdoctor.fixes.source.names import called, dotted
 from graphdoctor.fixes.source.place import Place
-from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, walk
+from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, walk
 
 _MODES = frozenset({"torch.inference_mode", "torch.autograd.inference_mode", "inference_mode"})
 _CHECKS = frozenset({"is_inference", "is_inference_mode_enabled"})
@@ -35,8 +35,7 @@ def no_grad_for_inference_mode(place: Place) -> Edit:
         return Edit(title=title, content=content, is_safe=False)
     if not any(change.kind == "inference_mode" for change in place.changes):
         raise DeclinedError("inference mode isn't what changed")
-    if not changes:
-        raise DeclinedError("inference mode is entered in another file")
+    decline_if(not changes, "inference mode is entered in another file")
     return Edit(title=_TITLE, content=source.replaced(*changes, imports=("torch",)), is_safe=False)
 
 
@@ -154,13 +153,11 @@ def _call(place: Place) -> cst.Call:
             except DeclinedError:
                 continue
             found.append(node)
-    if len(found) != 1:
-        raise DeclinedError("the line doesn't say which call is meant")
+    decline_if(len(found) != 1, "the line doesn't say which call is meant")
     return found[0]
 
 
 def _enabled(source: SourceFile, call: cst.Call) -> tuple[list[Change], str]:
-    """What to change, and the name of the function."""
     function = call.func
     if isinstance(function, cst.Call):
         inner = _disabled(function)
@@ -175,10 +172,8 @@ def _enabled(source: SourceFile, call: cst.Call) -> tuple[list[Change], str]:
             found = list(_members(owner, attribute))
         case _:
             raise DeclinedError(f"`{name}` isn't defined in this file")
-    if not found:
-        raise DeclinedError(f"`{name}` isn't defined in this file")
-    if len(found) > 1:
-        raise DeclinedError(f"`{name}` is defined more than once")
+    decline_if(not found, f"`{name}` isn't defined in this file")
+    decline_if(len(found) > 1, f"`{name}` is defined more than once")
     definition = found[0]
     if isinstance(definition, cst.FunctionDef):
         return [(definition, _undecorated(definition))], name
@@ -249,15 +244,13 @@ def _undecorated(function: cst.FunctionDef) -> cst.FunctionDef:
             leading = [*above, *decorator.leading_lines]
             kept.append(decorator.with_changes(leading_lines=leading))
             above = []
-    if not is_found:
-        raise DeclinedError(f"`{function.name.value}` isn't disabled where it is defined")
+    decline_if(not is_found, f"`{function.name.value}` isn't disabled where it is defined")
     return function.with_changes(decorators=kept, lines_after_decorators=[*above, *function.lines_after_decorators])
 
 
 def _disabled(call: cst.Call) -> cst.BaseExpression:
     """The function ``f`` in ``torch.compiler.disable(f, reason="…")``."""
-    if not _is_disable(call.func):
-        raise DeclinedError("the source doesn't say which function is called")
+    decline_if(not _is_disable(call.func), "the source doesn't say which function is called")
     for arg in call.args:
         if not arg.star and (arg.keyword is None or arg.keyword.value == "fn"):
             inner = arg.value.deep_clone()
@@ -309,7 +302,6 @@ def _small_statement(place: Place) -> cst.BaseSmallStatement:
 
 
 def _without(source: SourceFile, small: cst.BaseSmallStatement) -> bytes:
-    """The file without one small statement."""
     line = next(source.parents(small))
     assert isinstance(line, cst.SimpleStatementLine | cst.SimpleStatementSuite)  # nothing else holds small statements
     if len(line.body) > 1:

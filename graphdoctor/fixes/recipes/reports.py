@@ -14,7 +14,7 @@ from graphdoctor.fixes.source.branches import refuse_lost_comments
 from graphdoctor.fixes.source.effects import is_report, skipped_while_compiling
 from graphdoctor.fixes.source.names import Names, called, dotted_name, has_comment, is_in_place, shortened
 from graphdoctor.fixes.source.place import Place, tested_at
-from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, walk
+from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, walk
 
 _QUERY = re.compile(r"(is|has|get|set|add|remove)")
 """Methods of a logger that return something or configure it: skipping them changes what the program does."""
@@ -115,7 +115,6 @@ def _bare_call(place: Place, small: cst.CSTNode) -> cst.Call:
 
 
 def _called(call: cst.Call) -> Iterator[str]:
-    """Last names of the calls in a call's arguments."""
     for argument in call.args:
         yield from (called(node) for node in walk(argument.value) if isinstance(node, cst.Call))
 
@@ -190,8 +189,7 @@ def _apart(place: Place, choice: cst.If) -> Place:
         raise DeclinedError("the branch has no lines of its own")
     lines = [line for line in body.body if isinstance(line, cst.BaseStatement)]
     count = next((number for number, line in enumerate(lines) if not is_report(source, line)), len(lines))
-    if count in (0, len(lines)):
-        raise DeclinedError("the branch doesn't begin with a report")
+    decline_if(count in (0, len(lines)), "the branch doesn't begin with a report")
     if any(isinstance(node, cst.NamedExpr) for node in walk(choice.test)):
         raise DeclinedError("the condition assigns a name")
     report = skipped_while_compiling(choice.test.deep_clone(), [line.deep_clone() for line in lines[:count]])
@@ -272,8 +270,7 @@ def _reads(source: SourceFile, test: cst.BaseExpression, names: Names) -> list[C
         if any(isinstance(part, cst.NamedExpr | cst.Await) or is_in_place(part) for part in walk(tensor)):
             raise DeclinedError("reading the number has a side effect")
         found.append((node, tensor.deep_clone() if node is test else _enclosed(tensor)))
-    if not found:
-        raise DeclinedError("the condition reads no tensor")
+    decline_if(not found, "the condition reads no tensor")
     return found
 
 

@@ -27,7 +27,7 @@ from graphdoctor.fixes.source.names import (
     values,
 )
 from graphdoctor.fixes.source.place import Place, pointed
-from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile
+from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if
 
 _CASTS = {"builtins.float": "float", "builtins.int": "int"}
 _MATH = frozenset(
@@ -74,14 +74,7 @@ _BOUNDS = frozenset({"clamp", "clip"})
 
 
 class ScalarRead:
-    """One read of a tensor's value, and everything that is computed from the number.
-
-    Args:
-        source: The file.
-        call: ``x.item()``, ``float(x)`` or ``int(x.item())``; in ``math.sqrt(x)``, the tensor itself.
-        tensor: The tensor that is read, ``x``.
-        cast: ``float``, ``int`` or an empty string.
-    """
+    """One read of a tensor's value, and everything that is computed from the number."""
 
     def __init__(self, source: SourceFile, call: cst.BaseExpression, tensor: cst.BaseExpression, cast: str) -> None:
         self._source = source
@@ -143,8 +136,7 @@ class ScalarRead:
         Raises:
             DeclinedError: A comment would be lost.
         """
-        if has_comment(self._call) and not has_comment(self._tensor):
-            raise DeclinedError("a comment inside it would be lost")
+        decline_if(has_comment(self._call) and not has_comment(self._tensor), "a comment inside it would be lost")
         names = ["detach"] if is_detached and self.needs_detach else []
         whole = _WHOLE & {method_name(self._source, call) for call in _chain(self._source, self._tensor)}
         if self._cast == "int" and not whole:
@@ -275,7 +267,6 @@ def _is_with(operation: cst.BinaryOperation, root: cst.Name) -> bool:
 
 
 def _read_tensor(source: SourceFile, node: cst.BaseExpression) -> cst.BaseExpression | None:
-    """The tensor that an expression reads."""
     match node:
         case cst.Call(func=cst.Attribute(value=tensor, attr=cst.Name("item")), args=[]):
             return tensor
@@ -316,7 +307,6 @@ def _chain(source: SourceFile, node: cst.BaseExpression | None) -> Iterator[cst.
 
 
 def _is_fresh(source: SourceFile, tensor: cst.BaseExpression) -> bool:
-    """Whether it shares no memory with another tensor."""
     is_computed = isinstance(tensor, cst.BinaryOperation | cst.UnaryOperation | cst.Comparison)
     return is_computed or method_name(source, tensor) in _FRESH
 
@@ -337,7 +327,6 @@ def _is_without_grad(source: SourceFile, node: cst.CSTNode) -> bool:
 
 
 def _is_number(source: SourceFile, node: cst.BaseExpression, depth: int = 0) -> bool:
-    """Whether it is certainly a Python number."""
     match node:
         case cst.BaseNumber():
             return True
@@ -385,7 +374,6 @@ _NEEDS: tuple[tuple[type[cst.CSTNode] | tuple[type[cst.CSTNode], ...], str], ...
 
 
 def _need(user: cst.CSTNode) -> str:
-    """Why a place needs the Python number."""
     return next((words for kind, words in _NEEDS if isinstance(user, kind)), "it's unclear what uses the number")
 
 
@@ -410,8 +398,7 @@ def keep_tensor(place: Place) -> Edit:
 def drop_item(place: Place) -> Edit:
     """``y / y.max().item()`` becomes ``y / y.max()``, so that gradients flow through the value."""
     read = ScalarRead.at(place)
-    if not read.needs_detach:
-        raise DeclinedError("no gradient can flow through the value")
+    decline_if(not read.needs_detach, "no gradient can flow through the value")
     return Edit(
         title=f"Keep the tensor that `{read.words}` reads, and let gradients flow through it",
         content=read.replaced(is_detached=False),

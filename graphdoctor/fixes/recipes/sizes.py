@@ -17,7 +17,7 @@ from graphdoctor.fixes.source.names import (
     shortened,
 )
 from graphdoctor.fixes.source.place import Place, pointed
-from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, walk
+from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, decline_if, walk
 
 _NAMES = frozenset(
     {"num_classes", "n_classes", "nb_classes", "classes", "num_class", "n_class", "num_labels", "n_labels"}
@@ -36,8 +36,7 @@ def one_hot_classes(place: Place) -> Edit:
     source = place.source
     call = pointed(place, lambda node: _is_one_hot(source, node), "a call to `one_hot`")
     assert isinstance(call, cst.Call)  # _is_one_hot says so
-    if any(argument.star for argument in call.args):
-        raise DeclinedError("its arguments are unpacked")
+    decline_if(any(argument.star for argument in call.args), "its arguments are unpacked")
     given = _given(call)
     if given is not None and source.code(given.value).replace(" ", "") != "-1":
         raise DeclinedError("it already has a number of classes")
@@ -61,7 +60,6 @@ def _is_one_hot(source: SourceFile, node: cst.BaseExpression) -> bool:
 
 
 def _given(call: cst.Call) -> cst.Arg | None:
-    """The argument that is the number of classes."""
     named = [argument for argument in call.args if argument.keyword and argument.keyword.value == "num_classes"]
     positional = [argument for argument in call.args if argument.keyword is None]
     return named[0] if named else positional[1] if len(positional) > 1 else None
@@ -96,7 +94,6 @@ def _with_classes(call: cst.Call, number: cst.BaseExpression) -> cst.Call:
 
 
 def _classes(source: SourceFile, call: cst.Call) -> list[str]:
-    """Names in scope at a call that stand for a number of classes."""
     names = {name for name in _NAMES if is_in_scope(source, call, name)}
     names |= {name.upper() for name in _NAMES if is_in_scope(source, call, name.upper())}
     names |= {f"self.{name}" for name in own_attributes(source, call) if name in _NAMES}
@@ -114,8 +111,7 @@ def bincount_to_scatter(place: Place) -> Edit:
     source = place.source
     call = pointed(place, lambda node: method_name(source, node) == "bincount", "a call to `bincount`")
     assert isinstance(call, cst.Call)  # method_name() says so
-    if has_comment(call):
-        raise DeclinedError("a comment inside it would be lost")
+    decline_if(has_comment(call), "a comment inside it would be lost")
     counted, weights, length = _arguments(source, call)
     before: list[cst.SimpleStatementLine] = []
     if not isinstance(counted, cst.Name):
@@ -153,8 +149,7 @@ def _arguments(
     given = call.args[1:] if dotted_name(source, call.func) else call.args
     found: dict[str, cst.BaseExpression] = {}
     for name, argument in zip(("weights", "minlength", ""), given, strict=False):
-        if argument.star:
-            raise DeclinedError("its arguments aren't supported")
+        decline_if(argument.star, "its arguments aren't supported")
         found[argument.keyword.value if argument.keyword is not None else name] = argument.value
     length, weights = found.pop("minlength", None), found.pop("weights", None)
     if counted is None or found:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import libcst as cst
 
-from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, walk
+from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, walk
 
 RETURNED = "return"
 """The target of a ``return``, where other targets are names; it's a keyword, so no name can be equal to it."""
@@ -131,8 +131,7 @@ def _branch(
         waiting = waiting.joined(own)
         if isinstance(small, cst.Pass):
             continue
-        if steps and steps[-1].target == RETURNED:
-            raise DeclinedError("there is code after a `return`")
+        decline_if(steps and steps[-1].target == RETURNED, "there is code after a `return`")
         target, value = _assignment(small)
         steps.append(Step(target, value, waiting))
         waiting = Comments()
@@ -198,8 +197,7 @@ def put_for(
 
 def refuse_lost_comments(old: Iterable[cst.CSTNode], new: Iterable[cst.CSTNode]) -> None:
     """Decline if a comment of the old nodes isn't in the new ones."""
-    if _all_comments(old) - _all_comments(new):
-        raise DeclinedError("a comment would be lost")
+    decline_if(_all_comments(old) - _all_comments(new), "a comment would be lost")
 
 
 def comments_in(lines: Iterable[cst.EmptyLine]) -> tuple[str, ...]:

@@ -17,11 +17,7 @@ UNWRAPPED = ("to", "cuda", "cpu", "eval", "train", "half", "float", "double", "b
 
 
 class Compilers:
-    """Recognizes torch.compile in a file.
-
-    Args:
-        program: The file.
-    """
+    """Recognizes torch.compile in a file."""
 
     def __init__(self, program: Program) -> None:
         self._program = program

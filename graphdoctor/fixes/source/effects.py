@@ -202,7 +202,6 @@ def _root(node: cst.BaseExpression, owner: str | None) -> Iterator[str]:
 
 
 def _objects(node: cst.CSTNode, owner: str | None) -> Iterator[str]:
-    """The names in a node, and the attributes of the owner."""
     for found in walk(node):
         if isinstance(found, cst.Attribute) and isinstance(found.value, cst.Name) and found.value.value == owner:
             yield f"{owner}.{found.attr.value}"

@@ -25,7 +25,7 @@ from graphdoctor.fixes.source.flow import (
     targets,
 )
 from graphdoctor.fixes.source.names import called
-from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, Statement, parsed, walk
+from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, Statement, decline_if, parsed, walk
 
 _LOOKS_AT_LOCALS = {"locals", "vars", "dir", "eval", "exec"}
 
@@ -111,7 +111,6 @@ class Run:
 
     @cached_property
     def _foreign(self) -> set[str]:
-        """Variables that the function declares as global or nonlocal."""
         declared = [node for node in ast.walk(self._tree) if isinstance(node, ast.Global | ast.Nonlocal)]
         return {name for node in declared for name in node.names}
 
@@ -144,7 +143,6 @@ class Run:
         return found
 
     def _read_below(self, node: cst.CSTNode) -> set[str]:
-        """Names read by the code after a statement in its body."""
         suite = next(self.source.parents(node))
         if not isinstance(suite, cst.BaseSuite):
             return set()  # an elif: the code after its if is looked at
@@ -155,8 +153,7 @@ class Run:
         """Decline if the run can't be moved."""
         for node in jumps(self.parsed):
             if isinstance(node, ast.Return):
-                if self.flow.ends:
-                    raise DeclinedError("it returns from the function only in some cases")
+                decline_if(self.flow.ends, "it returns from the function only in some cases")
             elif isinstance(node, ast.Break | ast.Continue):
                 raise DeclinedError(f"it has a `{type(node).__name__.lower()}` of the loop around it")
             else:
@@ -195,8 +192,7 @@ class Run:
         read = self.read_after & self.local_names
         found = sorted((self.flow.assigned & read), key=self._order)
         for name in found:
-            if not self.flow.has(name) and name not in self.bound_before:
-                raise DeclinedError(f"`{name}` may be unset after it")
+            decline_if(not self.flow.has(name) and name not in self.bound_before, f"`{name}` may be unset after it")
         return found if self.flow.ends else []
 
     @cached_property
@@ -204,13 +200,11 @@ class Run:
         """Names that it needs from the function around it."""
         needed = self.flow.read_first & self.local_names
         for name in sorted(needed):
-            if name not in self.bound_before:
-                raise DeclinedError(f"`{name}` may be unset before it")
+            decline_if(name not in self.bound_before, f"`{name}` may be unset before it")
         needed |= {name for name in self.returns if not self.flow.has(name)}
         return sorted(needed, key=self._order)
 
     def _order(self, name: str) -> tuple[int, int, str]:
-        """Sort key for the order in which the run names them."""
         places = [
             (node.lineno, node.col_offset)
             for statement in self.parsed
@@ -251,18 +245,15 @@ class Run:
         """The name of a method's object, such as ``self``; None for a function."""
         suite = next(self.source.parents(self.function))
         if not isinstance(next(self.source.parents(suite), None), cst.ClassDef):
-            if any(names(statement) & {"super", "__class__"} for statement in self.parsed):
-                raise DeclinedError("it calls `super`")
+            decline_if(any(names(statement) & {"super", "__class__"} for statement in self.parsed), "it calls `super`")
             return None
         decorators = [self.source.code(decorator.decorator) for decorator in self.function.decorators]
         if any(decorator in ("staticmethod", "classmethod") for decorator in decorators):
             raise DeclinedError("a static or class method has no object whose methods it could call")
         parameters = [*self._tree.args.posonlyargs, *self._tree.args.args]
-        if not parameters:
-            raise DeclinedError("the method has no parameter for its object")
+        decline_if(not parameters, "the method has no parameter for its object")
         owner = parameters[0].arg
-        if owner in flow(self._tree.body).assigned:
-            raise DeclinedError(f"the method binds `{owner}` anew")
+        decline_if(owner in flow(self._tree.body).assigned, f"the method binds `{owner}` anew")
         return owner
 
     def _with(self, call: cst.SimpleStatementLine) -> cst.BaseSuite:
@@ -356,7 +347,6 @@ def _read_when_raised(node: cst.CSTNode, suite: cst.BaseSuite, *, later: set[str
 
 
 def _blank(lines: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
-    """The blank lines at the beginning of lines."""
     found = []
     for line in lines:
         if line.comment is not None:

@@ -87,8 +87,6 @@ def truth(test: ast.expr, scope: Scope, program: Program) -> bool | None:
 
 
 class _Walk:
-    """Walks a function's statements."""
-
     def __init__(self, scope: Scope, program: Program) -> None:
         self._scope = scope
         self._program = program
@@ -150,7 +148,6 @@ class _Walk:
         yield from _expressions(node, place, self._scope, self._program)
 
     def _ends(self, node: ast.stmt) -> bool:
-        """Whether the rest of the block may not run."""
         if isinstance(node, (ast.Return, ast.Raise, ast.Break, ast.Continue)):
             return True
         if isinstance(node, ast.If):

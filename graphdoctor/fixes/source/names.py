@@ -38,12 +38,7 @@ def dotted(node: cst.CSTNode) -> str | None:
 
 
 class Names:
-    """The names of one function, including those of inner functions.
-
-    Args:
-        source: The file.
-        function: The function.
-    """
+    """The names of one function, including those of inner functions."""
 
     def __init__(self, source: SourceFile, function: cst.FunctionDef | cst.Lambda) -> None:
         self._source = source

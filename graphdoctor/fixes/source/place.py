@@ -14,7 +14,7 @@ import libcst as cst
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.stack import PROGRAM_ORIGINS
-from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, Statement, walk
+from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, Statement, decline_if, walk
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,7 @@ def pointed(place: Place, is_wanted: Callable[[cst.BaseExpression], bool], what:
             nodes = [node for node in walk(place.expression) if isinstance(node, cst.BaseExpression)]
             found = [node for node in nodes if _start(place.source, node) == start]
         found = [node for node in found if is_wanted(node)]
-        if len(found) != 1:
-            raise DeclinedError(f"torch doesn't point to {what}")
+        decline_if(len(found) != 1, f"torch doesn't point to {what}")
         return found[0]
     line = place.finding.location.line
     found = [
@@ -96,12 +95,10 @@ def pointed(place: Place, is_wanted: Callable[[cst.BaseExpression], bool], what:
         for node in walk(place.statement)
         if isinstance(node, cst.BaseExpression) and _is_on(place.source, node, line) and is_wanted(node)
     ]
-    if not found:
-        raise DeclinedError(f"the line doesn't contain {what}")
+    decline_if(not found, f"the line doesn't contain {what}")
     # The innermost of nested expressions runs first.
     found = [node for node in found if not any(other is not node and other in walk(node) for other in found)]
-    if len(found) > 1:
-        raise DeclinedError("the line has several such expressions and torch doesn't say which one it means")
+    decline_if(len(found) > 1, "the line has several such expressions and torch doesn't say which one it means")
     return found[0]
 
 
@@ -135,8 +132,7 @@ def _tested_in(statement: cst.CSTNode) -> cst.If | cst.IfExp | cst.Assert:
     found: list[cst.IfExp | cst.Assert] = []
     if isinstance(statement, cst.SimpleStatementLine):
         found = [node for node in walk(statement) if isinstance(node, cst.IfExp | cst.Assert)]
-    if len(found) != 1:
-        raise DeclinedError("the line doesn't say which condition is meant")
+    decline_if(len(found) != 1, "the line doesn't say which condition is meant")
     return found[0]
 
 

@@ -128,11 +128,7 @@ class Store:
 
 
 class Program:
-    """A file's scopes and classes.
-
-    Args:
-        tree: The parsed module.
-    """
+    """A file's scopes and classes."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.module = Scope(tree, "<module>")
@@ -241,8 +237,6 @@ class Program:
 
 
 class _Binder:
-    """Fills a program in one pass."""
-
     def __init__(self, program: Program) -> None:
         self._program = program
 
@@ -306,7 +300,6 @@ class _Binder:
         self._block(node.body, scope, (*names, node.name), info)
 
     def _note_attributes(self, method: Scope, owner: ClassInfo) -> None:
-        """Record what a method assigns to attributes of its object."""
         name = method.self_name
         if name is None:
             return

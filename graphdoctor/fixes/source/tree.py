@@ -21,15 +21,17 @@ from libcst.metadata import CodeRange, MetadataWrapper, ParentNodeProvider, Posi
 
 
 class DeclinedError(Exception):
-    """The source stays unchanged.
-
-    Args:
-        reason: Why, as a clause without a full stop: ``its result is used``.
-    """
+    """The source stays unchanged."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+def decline_if(condition: object, reason: str) -> None:
+    """Leave the source unchanged if a condition holds."""
+    if condition:
+        raise DeclinedError(reason)
 
 
 Change = tuple[cst.CSTNode, "cst.CSTNode | cst.FlattenSentinel[cst.CSTNode]"]

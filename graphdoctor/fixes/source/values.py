@@ -64,11 +64,7 @@ _FOLLOWED = ("instance", "function", "class", "items", "bottom")
 
 
 class Values:
-    """Says what expressions of a file are.
-
-    Args:
-        program: The file.
-    """
+    """Says what expressions of a file are."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -323,8 +319,6 @@ class Values:
         return _joined([self._bound(binding, scope) for binding in others])
 
     def _names_of(self, scope: Scope) -> dict[str, Value | None]:
-        """Every name that a function binds."""
-
         def step(names: dict[str, Value | None]) -> tuple[dict[str, Value | None], bool]:
             is_changed = False
             for name, bindings in scope.bindings.items():
@@ -426,7 +420,6 @@ class Values:
                 yield from (name for name in self._demanded(node, scope) if place < limits.get(name, (0, 0)))
 
     def _demanded(self, call: ast.Call, scope: Scope) -> Iterator[str]:
-        """The names that a call requires to be tensors."""
         first = call.args[0].id if call.args and isinstance(call.args[0], ast.Name) else None
         if isinstance(call.func, ast.Attribute):
             receiver = call.func.value
@@ -490,7 +483,6 @@ class Values:
         return self._result(self._of(node.func, scope))
 
     def _result(self, value: Value | None) -> Value | None:
-        """What calling a value gives."""
         if value is None or value == _BOTTOM:
             return value
         if value.kind == "layer":
@@ -504,12 +496,10 @@ class Values:
         return None
 
     def _run(self, info: ClassInfo) -> Value | None:
-        """What calling an object of a class gives."""
         method = self._runs(info)
         return None if method is None else self.returned(method)
 
     def _runs(self, info: ClassInfo) -> Scope | None:
-        """What runs when an object of a class is called."""
         is_own = self._program.method(info, "__call__") is not None or not self._program.is_module_class(info)
         return self.method(info, "__call__" if is_own else "forward")
 
@@ -526,7 +516,6 @@ class Values:
         return self._method(node, scope)
 
     def _made(self, dotted: str, node: ast.Call, scope: Scope) -> Value | None:
-        """What an imported function or class returns."""
         if dotted in torch_names.BOOLEAN_FUNCTIONS:
             return MASK
         if dotted in torch_names.TENSOR_FUNCTIONS or dotted in ("torch.nn.Parameter", "torch.nn.Buffer"):
@@ -641,7 +630,6 @@ class Values:
 
 
 def _held(value: Value) -> Value:
-    """What a list of modules holds."""
     return value.parts[0] if value.parts and value.parts[0] else Value("instance", classes=value.classes)
 
 
@@ -686,7 +674,6 @@ def _joined(values: Sequence[Value | None]) -> Value | None:
 
 
 def _always_returns(body: list[ast.stmt]) -> bool:
-    """Whether a block can't be left at its end."""
     match body[-1]:
         case ast.Return() | ast.Raise():
             return True
@@ -712,7 +699,6 @@ def _is_unpacked(call: ast.Call) -> bool:
 
 
 def _default(name: str, scope: Scope) -> ast.expr | None:
-    """A parameter's default, or None."""
     if isinstance(scope.node, ast.Module):
         return None
     arguments = scope.node.args
@@ -725,7 +711,6 @@ def _default(name: str, scope: Scope) -> ast.expr | None:
 
 
 def _is_dimension(node: ast.expr) -> bool:
-    """Whether it's a constant dimension or a tuple of them."""
     try:
         value = ast.literal_eval(node)
     except ValueError:
