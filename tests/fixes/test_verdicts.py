@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from graphdoctor.facts.coverage import Coverage
 from graphdoctor.facts.kernels import CudaGraphFunction, CudaGraphs, CudaGraphSkip
 from graphdoctor.facts.recording import BreakEffect, Recording
@@ -17,6 +15,7 @@ from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trials.judge import Observed, Untouched
 from tests.factories import FILE, entry, graph, recompiled, record, recording
+from tests.fixes.each import each
 
 ROOT = Path("/project")
 BEFORE = b"def forward(x):\n    y = x.sin()\n    print(y)\n    if y.sum() > 0:\n        y = y * 2\n    return y\n"
@@ -133,7 +132,7 @@ def test_more_graphs_with_more_compiled_are_not_worse() -> None:
     assert found.verdict == "verified"
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "origins", "is_read"),
     [(4, {3}, True), (6, {3}, True), (5, {3}, False), (8, {3}, False), (6, {5}, False), (7, {5}, True)],
 )
@@ -158,7 +157,7 @@ def test_other_results_come_before_everything() -> None:
     assert (found.verdict, found.reason) == ("changes results", "call 1, output differs by 0.25")
 
 
-@pytest.mark.parametrize(
+@each(
     ("reference", "words"),
     [
         (Untouched(unstable=frozenset({"outputs"})), "differ from run to run"),
@@ -200,7 +199,7 @@ def test_what_an_earlier_fix_stops_printing_is_not_said_of_a_later_one() -> None
     assert (found.verdict, found.reason) == ("verified", None)
 
 
-@pytest.mark.parametrize("change", ["numbers", "fewer_and_numbers", "other"])
+@each("change", ["numbers", "fewer_and_numbers", "other"])
 def test_printing_something_else_is_no_guard(change: Any) -> None:
     found = judged(seen(3), seen(compared=silent("stdout", change)), drops_output=True)
     assert found.verdict == "changes results"
@@ -308,7 +307,7 @@ def recorded_with(before: Observed, after: Observed) -> tuple[str, str | None]:
     return found.verdict, found.reason
 
 
-@pytest.mark.parametrize(
+@each(
     ("before", "after", "verdict"),
     [
         (graphed(0, SKIP), graphed(1), "verified"),

@@ -7,6 +7,7 @@ import pytest
 from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import backward_out_of_region
 from graphdoctor.fixes.source.tree import DeclinedError
+from tests.fixes.each import each
 from tests.fixes.recipes.places import place_in
 
 
@@ -15,7 +16,7 @@ def edit(text: str) -> Edit:
     return backward_out_of_region.edit(place_in(text, "GD112", line))
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "reason"),
     [
         ("loss.backward()\n", "the line isn't in a function"),

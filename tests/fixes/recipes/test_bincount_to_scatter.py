@@ -6,6 +6,7 @@ import pytest
 
 from graphdoctor.fixes.recipes import bincount_to_scatter
 from graphdoctor.fixes.source.tree import DeclinedError
+from tests.fixes.each import each
 from tests.fixes.recipes.places import place_in
 
 
@@ -14,7 +15,7 @@ def edited(line: str) -> str:
     return bincount_to_scatter.edit(place_in(text, "GD104", 5)).content.decode().partition("n):\n")[2]
 
 
-@pytest.mark.parametrize(
+@each(
     ("before", "after"),
     [
         ("return torch.bincount(x, minlength=n)", "    return x.new_zeros(n).scatter_add(0, x, torch.ones_like(x))\n"),
@@ -30,7 +31,7 @@ def test_it_counts_into_as_many_places(before: str, after: str) -> None:
     assert edited(before) == after
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "reason"),
     [
         ("return x.sum()", "the line doesn't contain a call to `bincount`"),

@@ -12,6 +12,7 @@ from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import branch_where
 from graphdoctor.fixes.source.place import Place
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
+from tests.fixes.each import each
 from tests.fixes.recipes.places import finding, place_in
 
 
@@ -41,7 +42,7 @@ def body(text: str, part: str | None = None) -> str:
     return dedent(written(whole, part).removeprefix("def f(x, y):\n")).strip("\n")
 
 
-@pytest.mark.parametrize(
+@each(
     ("test", "condition"),
     [
         ("x.sum() > 0", "x.sum() > 0"),
@@ -105,7 +106,7 @@ def test_the_name_for_the_condition_is_free() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "value"),
     [
         ("x += y", "x + y"),
@@ -215,7 +216,7 @@ def test_of_two_expressions_in_a_line_the_one_pointed_to_is_edited() -> None:
         body(text)
 
 
-@pytest.mark.parametrize(
+@each(
     ("before", "after"),
     [
         ("return(x)if x > 0 else(y)", "return(torch.where(x > 0, x, y))"),
@@ -275,7 +276,7 @@ def test_a_test_behind_an_early_return_belongs_to_what_returns() -> None:
     assert body(text) == "return torch.where(x.sum() > 0, x, torch.where(y.sum() > 0, y, x + y))"
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "reason"),
     [
         ("while x.sum() > 0:\n    x = x - 1", "which condition"),
@@ -348,7 +349,7 @@ def test_declined(text: str, reason: str) -> None:
         edit(whole)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "part", "reason"),
     [
         ("while x.sum() > 0:\n    x = x - 1", "x.sum() > 0", "how long a loop runs"),
@@ -368,7 +369,7 @@ def test_outside_a_function_it_is_declined() -> None:
         edit("x = torch.ones(3)\nif x.sum() > 0: x = x + 1\n")
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "if x.sum() > 0: x = x * 2",
@@ -383,7 +384,7 @@ def test_safe(text: str) -> None:
     assert edit("def f(x, y):\n" + indent(text, "    ") + "\n    return x").is_safe
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "if x.sum() > 0: x = x.exp()",  # its gradient may be infinite

@@ -15,6 +15,7 @@ import torch
 from graphdoctor.fixes.recipes import check_instead_of_raise
 from graphdoctor.fixes.source.place import Place
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
+from tests.fixes.each import each
 from tests.fixes.recipes.places import cases, finding, mended, place_in
 
 
@@ -27,7 +28,7 @@ def body(text: str) -> str:
     return dedent(code.removeprefix("import torch\ndef f(x, y):\n    z = x\n")).strip("\n")
 
 
-@pytest.mark.parametrize(
+@each(
     ("before", "after"),
     [
         ("if x > 0: raise E", 'torch._assert_async(~(x > 0), "E: x > 0")'),
@@ -84,7 +85,7 @@ def test_tabs_and_carriage_returns_stay() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "reason"),
     [
         ("if x > 0: raise", "re-raises an exception"),

@@ -8,6 +8,7 @@ import pytest
 
 from graphdoctor.fixes.recipes import choose_at_return
 from graphdoctor.fixes.source.tree import DeclinedError
+from tests.fixes.each import each
 from tests.fixes.recipes.places import place_in
 
 HEAD = "import torch\nclass Net:\n    def forward(self, x, y):\n"
@@ -47,7 +48,7 @@ def test_every_later_return_chooses() -> None:
     assert body(before) == dedent(after).strip("\n")
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "reason"),
     [
         ("if x.any():\n    return x\nelse:\n    y = x\nreturn y", "the `if` has another branch"),

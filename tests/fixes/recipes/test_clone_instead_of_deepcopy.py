@@ -7,6 +7,7 @@ import pytest
 from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import clone_instead_of_deepcopy
 from graphdoctor.fixes.source.tree import DeclinedError
+from tests.fixes.each import each
 from tests.fixes.recipes.places import place_in
 
 HEAD = "import copy\nimport torch\nfrom torch import nn\n"
@@ -26,7 +27,7 @@ def in_class(init: str, copied: str = "self.state") -> str:
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "reason"),
     [
         (in_class("self.state = nn.Linear(8, 8)"), "what is copied may not be a tensor"),
@@ -67,7 +68,7 @@ def test_a_comment_within_the_call_is_not_lost() -> None:
         clone_instead_of_deepcopy.edit(place_in(text, "GD108", 5, (12, None)))
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "line"),
     [
         ("def f(x):\n    return copy.deepcopy(x)\n", "return x.detach().clone()"),

@@ -9,6 +9,7 @@ import pytest
 from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import RECIPES
 from graphdoctor.fixes.source.tree import DeclinedError
+from tests.fixes.each import each
 from tests.fixes.recipes.places import place_in
 
 (RECIPE,) = (recipe for recipe in RECIPES if recipe.name == "condition-without-read")
@@ -28,7 +29,7 @@ def edit(text: str, pointed: str | None = None) -> Edit:
     return RECIPE.edit(place_in(text, "GD103", number, columns))
 
 
-@pytest.mark.parametrize(
+@each(
     ("before", "after"),
     [
         ("if c.item() > 1:\n    x = x * 2", "x = torch.where(c > 1, x * 2, x)"),
@@ -53,7 +54,7 @@ def test_the_title_names_the_read() -> None:
     assert found.title == "Choose `x` with `torch.where`, without reading `c.item()`"
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "pointed", "reason"),
     [
         ("y = c.item()\nif y > 1:\n    x = x * 2", "c.item()", "the number isn't part of an `if`"),

@@ -7,6 +7,7 @@ import pytest
 from graphdoctor.facts.kernels import CudaGraphSkip
 from graphdoctor.fixes.recipes import create_on_device
 from graphdoctor.fixes.source.tree import DeclinedError
+from tests.fixes.each import each
 from tests.fixes.recipes.places import place_in
 
 
@@ -19,7 +20,7 @@ def edited(line: str, kind: str = "cpu_device") -> str:
     return edit.content.decode().splitlines()[4].strip()
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "expected"),
     [
         ("y = torch.zeros(3).cuda()", 'y = torch.zeros(3, device="cuda")'),
@@ -33,7 +34,7 @@ def test_it_goes_where_it_is_used(line: str, expected: str) -> None:
     assert edited(line) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     [
         "y = torch.arange(n)",

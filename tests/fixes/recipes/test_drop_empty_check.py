@@ -9,6 +9,7 @@ import pytest
 from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import drop_empty_check
 from graphdoctor.fixes.source.tree import DeclinedError
+from tests.fixes.each import each
 from tests.fixes.recipes.places import place_in
 
 
@@ -36,7 +37,7 @@ for i, expert in enumerate(experts):
 OTHER = "the lines after the check do more than change what it selects"
 
 
-@pytest.mark.parametrize(
+@each(
     "test",
     [
         "rows.numel() == 0",
@@ -55,7 +56,7 @@ def test_an_expert_without_tokens_writes_nothing(test: str) -> None:
     assert after == before.replace(f"        if {test}:\n            continue\n", "")
 
 
-@pytest.mark.parametrize(
+@each(
     ("test", "line"),
     [
         ("mask.any()", "out[mask] = x[mask] * 2"),
@@ -83,7 +84,7 @@ def test_comments_stay_with_their_lines() -> None:
     assert edit(program(text)).content.decode() == program("# Any?\n# All.\nout[mask] = 1  # one\nreturn out")
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "reason"),
     [
         ("if mask.any():\n    out = out + 1\nreturn out", OTHER),

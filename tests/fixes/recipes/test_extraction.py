@@ -10,6 +10,7 @@ import pytest
 
 from graphdoctor.fixes.recipes import own_function
 from graphdoctor.fixes.source.tree import DeclinedError
+from tests.fixes.each import each
 from tests.fixes.recipes.places import place_in
 
 pytestmark = pytest.mark.slow
@@ -102,7 +103,7 @@ def outcomes(program: str) -> list[object]:
     return [once(a, b) for a in range(-2, 4) for b in range(4)]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@each("seed", range(12))
 def test_what_moves_does_the_same(seed: int) -> None:
     moved = 0
     for number in range(40):

@@ -6,6 +6,7 @@ import pytest
 
 from graphdoctor.fixes.recipes import guard_output
 from graphdoctor.fixes.source.tree import DeclinedError
+from tests.fixes.each import each
 from tests.fixes.recipes.places import place_in
 
 
@@ -13,7 +14,7 @@ def program(line: str) -> str:
     return f"import torch\n\ndef forward(x, it, log):\n    {line}\n    return x\n"
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "is_safe"),
     [
         ("print(tuple(x.shape), len(it))", True),
@@ -31,7 +32,7 @@ def test_another_function_s_call_is_unsafe() -> None:
     assert not guard_output.edit(place_in(program("it.save(x)"), "GD105", 4)).is_safe
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "reason"),
     [
         ("y = print(x)", "its result is used"),

@@ -8,6 +8,7 @@ import pytest
 
 from graphdoctor.fixes.recipes import guard_report
 from graphdoctor.fixes.source.tree import DeclinedError
+from tests.fixes.each import each
 from tests.fixes.recipes.places import place_in
 
 HEAD = "import torch\nimport warnings\ndef f(x, y):\n    y = x\n"
@@ -20,7 +21,7 @@ def body(text: str, line: int = 5) -> str:
     return dedent(edited.removeprefix(HEAD)).strip("\n")
 
 
-@pytest.mark.parametrize(
+@each(
     ("test", "guarded"),
     [
         ("x.any()", "x.any()"),
@@ -36,7 +37,7 @@ def test_the_condition_is_not_looked_at_while_compiling(test: str, guarded: str)
     assert body(text) == text.replace(f"if {test}:", f"if not torch.compiler.is_compiling() and {guarded}:")
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "reason"),
     [
         ("if x > 0:\n    y = x", "more than a report depends on the condition"),

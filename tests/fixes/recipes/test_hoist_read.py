@@ -7,6 +7,7 @@ import pytest
 from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import hoist_read
 from graphdoctor.fixes.source.tree import DeclinedError
+from tests.fixes.each import each
 from tests.fixes.recipes.places import place_in
 
 HEAD = "import os, random, time\nimport torch\nfrom datetime import datetime\n\n\ndef forward(self, x, log):\n"
@@ -29,7 +30,7 @@ def written(body: str) -> str:
     return text.removeprefix(HEAD)
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "reason"),
     [
         ("    return x * «time.time()»\n", MATTERS),

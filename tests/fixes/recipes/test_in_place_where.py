@@ -9,6 +9,7 @@ import pytest
 from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import in_place_where
 from graphdoctor.fixes.source.tree import DeclinedError
+from tests.fixes.each import each
 from tests.fixes.recipes.places import place_in
 
 
@@ -22,7 +23,7 @@ def edit(text: str) -> Edit:
     return in_place_where.edit(place_in(text, "GD102", line))
 
 
-@pytest.mark.parametrize(
+@each(
     ("before", "after"),
     [
         ("if c > 1:\n    x.mul_(0.5)", "condition = c > 1\nx.mul_(torch.where(condition, 0.5, 1))"),
@@ -56,7 +57,7 @@ def test_the_change_does_nothing_if_the_condition_does_not_hold(before: str, aft
     assert edit(program(before)).content.decode() == program(after)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "reason"),
     [
         ("if c > 1:\n    x.mul_(2)\nelse:\n    x.mul_(3)", "it isn't an `if` with a single branch"),

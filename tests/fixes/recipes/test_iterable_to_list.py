@@ -7,6 +7,7 @@ import pytest
 from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import iterable_to_list
 from graphdoctor.fixes.source.tree import DeclinedError
+from tests.fixes.each import each
 from tests.fixes.recipes.places import place_in
 
 LOOP = "\n\ndef f(x):\n    for part in parts:\n        x = x + part\n    return x\n"
@@ -17,7 +18,7 @@ def edit(text: str) -> Edit:
     return iterable_to_list.edit(place_in(text, "GD122", line))
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "reason"),
     [
         ("parts = {a, b}\nx = next(parts)\n", "the line doesn't loop over a variable or an attribute"),
@@ -40,7 +41,7 @@ def test_it_declines(text: str, reason: str) -> None:
     assert caught.value.reason.startswith(reason)
 
 
-@pytest.mark.parametrize(
+@each(
     ("made", "listed"),
     [
         ("{a, b}", "[a, b]"),

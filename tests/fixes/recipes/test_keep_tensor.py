@@ -7,6 +7,7 @@ import pytest
 from graphdoctor.fixes.recipe import Edit, Recipe
 from graphdoctor.fixes.recipes import drop_item, keep_tensor
 from graphdoctor.fixes.source.tree import DeclinedError
+from tests.fixes.each import each
 from tests.fixes.recipes.places import place_in
 
 HEAD = "import math\nimport torch\n\ndef forward(self, x, y, items):\n"
@@ -24,7 +25,7 @@ def written(body: str, recipe: Recipe = keep_tensor) -> str:
     return edit(body, recipe).content.decode().removeprefix(HEAD)
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "reason"),
     [
         ("    if «x.item()»: y = -y\n    return y\n", "the number decides which branch runs"),
@@ -78,7 +79,7 @@ def test_a_number_that_is_needed_is_left(body: str, reason: str) -> None:
         assert declined.value.reason == reason
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "text"),
     [
         ("    return y * «x.item()»\n", "    return y * x.detach()\n"),
@@ -148,7 +149,7 @@ def test_a_name_that_hides_the_builtin_is_no_cast() -> None:
         keep_tensor.edit(place_in(text, "GD103", 3, (16, 24)))
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "is_safe"),
     [
         ("    return y / «y.abs().max().item()»\n", True),

@@ -6,6 +6,7 @@ import pytest
 
 from graphdoctor.fixes.recipes import list_argument
 from graphdoctor.fixes.source.tree import DeclinedError
+from tests.fixes.each import each
 from tests.fixes.recipes.places import place_in
 
 CLIP = "def clip(parts, limit=1):\n    found = [part for part in parts]\n    return found\n\n\n"
@@ -16,7 +17,7 @@ def edited(text: str) -> str:
     return list_argument.edit(place_in(text, "GD121", line)).content.decode()
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "listed"),
     [
         ("clip(model.parameters())", "clip(list(model.parameters()))"),
@@ -35,7 +36,7 @@ def test_a_method_has_its_object_first() -> None:
     assert edited(text.replace("CALL", "self.children()")) == text.replace("CALL", "list(self.children())")
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "reason"),
     [
         (CLIP + "clip(ps)\n", "no call in this file passes an iterator as `parts`"),

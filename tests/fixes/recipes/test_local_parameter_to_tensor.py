@@ -7,6 +7,7 @@ import pytest
 from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import local_parameter_to_tensor
 from graphdoctor.fixes.source.tree import DeclinedError
+from tests.fixes.each import each
 from tests.fixes.recipes.places import place_in
 
 
@@ -15,7 +16,7 @@ def edit(body: str, columns: tuple[int, int] | None = None) -> Edit:
     return local_parameter_to_tensor.edit(place_in(text, "GD115", 3, columns))
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "reason"),
     [
         ("y = make(x)", "the line doesn't create exactly one parameter"),
@@ -47,7 +48,7 @@ def test_it_declines_outside_of_a_function() -> None:
         local_parameter_to_tensor.edit(place_in("p = Parameter(x)\n", "GD115", 1))
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "written"),
     [
         ("y = x * nn.Parameter(torch.ones(8))", "y = x * torch.ones(8)"),

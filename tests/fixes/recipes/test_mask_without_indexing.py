@@ -7,6 +7,7 @@ import pytest
 from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import mask_without_indexing
 from graphdoctor.fixes.source.tree import DeclinedError
+from tests.fixes.each import each
 from tests.fixes.recipes.places import place_in
 
 HEAD = "import torch\n\ndef forward(self, x, y, m):\n"
@@ -26,7 +27,7 @@ def written(body: str) -> str:
     return edit(body).content.decode().removeprefix(HEAD)
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "reason"),
     [
         ("    return «x[m]»\n", NEEDED),
@@ -80,7 +81,7 @@ def test_selected_values_that_are_needed_are_left(body: str, reason: str) -> Non
     assert declined.value.reason == reason
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "text"),
     [
         ("    return «x[m]».sum()\n", "    return torch.where(m, x, 0).sum()\n"),
@@ -169,7 +170,7 @@ def test_without_columns_the_only_selection_of_the_line_is_meant() -> None:
         mask_without_indexing.edit(place_in(HEAD + "    return x[m].sum() + y[m].sum()\n", "GD104", 4))
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "is_safe"),
     [
         ("    «y[y > 0]» *= 2\n", True),

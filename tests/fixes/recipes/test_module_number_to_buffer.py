@@ -11,6 +11,7 @@ from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import module_number_to_buffer
 from graphdoctor.fixes.source.place import Place
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
+from tests.fixes.each import each
 from tests.fixes.recipes.places import finding
 
 HEAD = """\
@@ -36,7 +37,7 @@ def edit(
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "reason"),
     [
         ("for i in range(self.step): x = x + i\nreturn x", "line 10 does more than arithmetic"),
@@ -65,7 +66,7 @@ def test_it_declines(body: str, reason: str) -> None:
     assert caught.value.reason.startswith(reason)
 
 
-@pytest.mark.parametrize(
+@each(
     ("head", "reason"),
     [
         (HEAD.replace("self.step = 0", "pass"), "no class in the file sets `step` to a number in `__init__`"),
@@ -96,7 +97,7 @@ def test_a_number_of_an_inner_module_is_found_by_its_name() -> None:
     assert 'register_buffer("step", torch.tensor(0)' in edit("return x", expression="self.inner.step").content.decode()
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "new", "value"),
     [
         ("return x + self.step", "1", "0"),

@@ -7,6 +7,7 @@ import pytest
 from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import narrow_lock
 from graphdoctor.fixes.source.tree import DeclinedError
+from tests.fixes.each import each
 from tests.fixes.recipes.places import place_in
 
 HEAD = "from threading import Lock\nlock = Lock()\n\n\ndef f(self, x):\n"
@@ -18,7 +19,7 @@ def edit(body: str, head: str = HEAD, **more: str) -> Edit:
     return narrow_lock.edit(place_in(text, "GD110", line, **more))
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "reason"),
     [
         ("for i in x:\n    print(i)", "the line doesn't begin a `with`"),

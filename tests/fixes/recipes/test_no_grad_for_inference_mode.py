@@ -14,6 +14,7 @@ from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.fixes.recipes import no_grad_for_inference_mode
 from graphdoctor.fixes.source.place import Place
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
+from tests.fixes.each import each
 from tests.fixes.recipes.places import finding, place_in
 
 FLIP = (GuardChange(kind="inference_mode", expression="x"),)
@@ -35,7 +36,7 @@ def body(text: str) -> str:
     return "\n".join(line.removeprefix("    ") for line in code.removeprefix("def f(x, y):\n").splitlines())
 
 
-@pytest.mark.parametrize(
+@each(
     ("before", "after"),
     [
         ("with torch.inference_mode(): pass", "with torch.no_grad(): pass"),
@@ -54,7 +55,7 @@ def test_a_mode_imported_by_its_own_name_goes() -> None:
     assert unflipped(f"{head}with inference_mode(): pass\n") == f"{head}import torch\nwith torch.no_grad(): pass\n"
 
 
-@pytest.mark.parametrize(
+@each(
     ("before", "after"),
     [
         ("y = 1\nif x.is_inference(): y = 2\nreturn y", "y = 1\nreturn y"),
@@ -81,7 +82,7 @@ def test_tabs_and_carriage_returns_stay() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "reason"),
     [
         ("import torch\n", "another file"),
@@ -101,7 +102,7 @@ def test_other_flips_are_declined() -> None:
         no_grad_for_inference_mode.edit(place)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "reason"),
     [
         ("y = x.is_inference", "doesn't point to a check"),

@@ -7,6 +7,7 @@ import pytest
 from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import one_hot_classes
 from graphdoctor.fixes.source.tree import DeclinedError
+from tests.fixes.each import each
 from tests.fixes.recipes.places import place_in
 
 HEAD = "import torch.nn.functional as F\nfrom torch import nn\n"
@@ -26,7 +27,7 @@ def in_class(init: str, call: str = "F.one_hot(labels)", parameters: str = "self
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "reason"),
     [
         ("def forward(labels):\n    return F.one_hot(labels)\n", "no number of classes is in scope"),
@@ -74,7 +75,7 @@ def test_without_one_number_of_classes_the_call_is_left(text: str, reason: str) 
     assert declined.value.reason == reason
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "call"),
     [
         ("def f(x, num_classes):\n    return F.one_hot(x)\n", "F.one_hot(x, num_classes=num_classes)"),

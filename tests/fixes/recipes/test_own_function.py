@@ -7,6 +7,7 @@ import pytest
 from graphdoctor.facts.diagnosis import Location
 from graphdoctor.fixes.recipes import own_function
 from graphdoctor.fixes.source.tree import DeclinedError
+from tests.fixes.each import each
 from tests.fixes.recipes.places import place_in
 
 
@@ -27,7 +28,7 @@ def declined(body: str, head: str = "def forward(x, n):") -> str:
     return caught.value.reason
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "reason"),
     [
         ("y = x.sin()\nprint(y)\nreturn y", "no loop, `try` or `with` is around the line"),
@@ -76,7 +77,7 @@ def test_it_declines_outside_of_a_function() -> None:
         edited("x = 1\nfor i in range(3):\n    x = x + i\n    print(x)\n")
 
 
-@pytest.mark.parametrize("decorator", ["staticmethod", "classmethod"])
+@each("decorator", ["staticmethod", "classmethod"])
 def test_it_declines_a_method_without_an_object(decorator: str) -> None:
     text = (
         f"class A:\n    @{decorator}\n    def f(x):\n        for i in x:\n            x = x + i\n            print(x)\n"
@@ -85,7 +86,7 @@ def test_it_declines_a_method_without_an_object(decorator: str) -> None:
         edited(text)
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "reason"),
     [
         ("def f(*args):", "the method has no parameter for its object"),
@@ -129,13 +130,12 @@ def test_a_name_that_is_taken_gets_a_number() -> None:
     assert "x = _f_step_2(x, i)" in edited(text)
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "def f(x, n):\n\tfor i in n:\n\t\tx = x + i\n\t\tprint(x)\n\treturn x\n",
         "def f(x, n):\r\n    for i in n:\r\n        x = x + i\r\n        print(x)\r\n    return x\r\n",
     ],
-    ids=["tabs", "CRLF"],
 )
 def test_tabs_and_newlines_stay(text: str) -> None:
     result = edited(text)

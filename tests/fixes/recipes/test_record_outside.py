@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from graphdoctor.fixes.recipes import record_outside
 from graphdoctor.fixes.source.place import Place
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
+from tests.fixes.each import each
 from tests.fixes.recipes.places import finding, place_in
 
 HEAD = '''\
@@ -183,7 +184,7 @@ def method(body: str, head: str = "def forward(self, x):") -> str:
     return f"import time\nimport torch\n\n\nclass Net:\n    {head}\n{lines}"
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "line", "reason"),
     [
         ("n = x.max().item()\ny = x / n\nreturn y", 7, "line 8 computes with `n`"),
@@ -219,7 +220,7 @@ def test_what_cannot_be_moved_is_left(body: str, line: int, reason: str) -> None
     assert declined.value.reason.startswith(reason)
 
 
-@pytest.mark.parametrize(
+@each(
     ("head", "reason"),
     [
         ("@torch.no_grad()\n    def forward(self, x):", "the function has a decorator"),
@@ -244,7 +245,7 @@ def test_a_function_that_another_one_calls_is_left() -> None:
     assert declined.value.reason.startswith("it isn't in the function that torch.compile was given")
 
 
-@pytest.mark.parametrize(
+@each(
     ("message", "given"),
     [
         ('"%.2f of %d", y, n', "float(y), int(n)"),

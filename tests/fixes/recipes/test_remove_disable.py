@@ -10,6 +10,7 @@ import pytest
 from graphdoctor.fixes.recipes import remove_disable
 from graphdoctor.fixes.source.place import Place
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
+from tests.fixes.each import each
 from tests.fixes.recipes.places import finding, place_in
 
 
@@ -27,8 +28,8 @@ def written(text: str, call: str = "g(x)", *, has_columns: bool = True) -> str:
 CALLER = "def f(x):\n    y = x + g(x)\n"
 
 
-@pytest.mark.parametrize("has_columns", [True, False])
-@pytest.mark.parametrize(
+@each("has_columns", [True, False])
+@each(
     "decorator",
     [
         "@torch.compiler.disable",
@@ -75,7 +76,7 @@ def test_tabs_and_carriage_returns_stay() -> None:
     assert remove_disable.edit(place).content.decode() == text.replace("\t@disable\r\n", "")
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "call", "reason"),
     [
         (CALLER, "g(x)", "`g` isn't defined in this file"),

@@ -11,6 +11,7 @@ import pytest
 from graphdoctor.fixes.recipes import remove_graph_break
 from graphdoctor.fixes.source.place import Place
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
+from tests.fixes.each import each
 from tests.fixes.recipes.places import finding, place_in
 
 CALL = "torch._dynamo.graph_break()"
@@ -27,8 +28,8 @@ def written(text: str, *, has_columns: bool = True) -> str:
     return code
 
 
-@pytest.mark.parametrize("has_columns", [True, False])
-@pytest.mark.parametrize(
+@each("has_columns", [True, False])
+@each(
     ("before", "after"),
     [
         (f"def f(x):\n    {CALL}\n    return x\n", "def f(x):\n    return x\n"),
@@ -50,7 +51,7 @@ def test_written(before: str, after: str, has_columns: bool) -> None:
     assert written(before, has_columns=has_columns) == after
 
 
-@pytest.mark.parametrize(
+@each(
     ("before", "after"),
     [
         (f"a = 1; {CALL}", "a = 1"),
@@ -72,7 +73,7 @@ def test_tabs_and_carriage_returns_stay() -> None:
     assert remove_graph_break.edit(place).content.decode() == "def f(x):\r\n\tif x:\r\n\t\t# why\r\n\t\tx = 1\r\n"
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "reason"),
     [
         ("def f(x):\n    y = torch._dynamo.graph_break()\n", "isn't a call that only breaks"),

@@ -9,6 +9,7 @@ import pytest
 from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import RECIPES
 from graphdoctor.fixes.source.tree import DeclinedError
+from tests.fixes.each import each
 from tests.fixes.recipes.places import place_in
 
 (RECIPE,) = (recipe for recipe in RECIPES if recipe.name == "report-apart")
@@ -41,7 +42,7 @@ def test_the_branch_that_is_meant_is_found_among_equal_ones() -> None:
     assert "torch.where(c > 1, x * c, x)" in after
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "reason"),
     [
         ("if c > 1:\n    x = x / c\n    print(x)\nreturn x", "the branch doesn't begin with a report"),

@@ -7,6 +7,7 @@ import pytest
 from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import sort_in_graph
 from graphdoctor.fixes.source.tree import DeclinedError
+from tests.fixes.each import each
 from tests.fixes.recipes.places import place_in
 
 
@@ -14,7 +15,7 @@ def edit(line: str, columns: tuple[int, int] | None = None) -> Edit:
     return sort_in_graph.edit(place_in(f"import torch\n{line}\n", "GD123", 2, columns))
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "reason"),
     [
         ("y = max(x)", "the line doesn't call `sorted` or `sort` exactly once"),
@@ -38,7 +39,7 @@ def test_it_declines(line: str, reason: str) -> None:
     assert caught.value.reason == reason
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "written"),
     [
         ("low, high = sorted((a, b))", "low, high = torch.stack((a, b)).sort().values"),

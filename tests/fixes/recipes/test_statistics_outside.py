@@ -6,6 +6,7 @@ import pytest
 
 from graphdoctor.fixes.recipes import statistics_outside
 from graphdoctor.fixes.source.tree import DeclinedError
+from tests.fixes.each import each
 from tests.fixes.recipes.places import place_in
 
 NET = '''import torch
@@ -36,7 +37,7 @@ def test_what_comes_before_is_a_method() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("old", "new", "reason"),
     [
         ("def forward", "def step", "it isn't in the `forward` of a module"),

@@ -8,6 +8,7 @@ import pytest
 
 from graphdoctor.fixes.recipes import tuple_where
 from graphdoctor.fixes.source.tree import DeclinedError
+from tests.fixes.each import each
 from tests.fixes.recipes.places import place_in
 
 
@@ -24,7 +25,7 @@ def test_a_named_condition_is_used_as_it_is() -> None:
     assert after == "bad = a > b\na, b = torch.where(bad, b, a), torch.where(bad, a * 2, b)"
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "reason"),
     [
         ("if a > b:\n    a, b = b, a\nelse:\n    a = c", "it isn't an `if` with a single branch"),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import libcst as cst
-import pytest
 
 from graphdoctor.fixes.source.effects import sharing
 from graphdoctor.fixes.source.tree import SourceFile
+from tests.fixes.each import each
 
 
 def names_with(name: str, *lines: str) -> set[str]:
@@ -18,7 +18,7 @@ def names_with(name: str, *lines: str) -> set[str]:
     return set(sharing(source, function.body.body, "self").get(name, ())) - {name}
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     [
         "y = x",
@@ -45,7 +45,7 @@ def test_it_may_be_the_same(line: str) -> None:
     assert "x" in names_with("y", line)
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     [
         "y = x + 1", "y = -x", "y = x > 0", "y = x.abs()", "y = x.item()", "y = float(x)", "y = f'{x}'", "y = len(x)",

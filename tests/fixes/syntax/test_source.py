@@ -10,6 +10,7 @@ import libcst as cst
 import pytest
 
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
+from tests.fixes.each import each
 
 
 def source_of(text: str | bytes) -> SourceFile:
@@ -336,7 +337,7 @@ class TestUnreadable:
         assert source.replaced((found, cst.parse_statement("pass\n"))) == b"def f():\n    pass\n"
 
 
-@pytest.mark.parametrize(
+@each(
     "content",
     [
         b"",
