@@ -31,6 +31,7 @@ def test_at_least_nine_of_ten_sites_are_gone_as_the_page_says() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.long
 @pytest.mark.skipif(not version("torch").startswith(MEASURED_WITH), reason="another torch breaks at other lines")
 @pytest.mark.parametrize("name", sorted(ROWS))
