@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.spec import STAGES, RunSpec, Timing
+from graphdoctor.facts.spec import STAGES, RunSpec, Timing, options_of
 
 if TYPE_CHECKING:
     from graphdoctor.commands.settings import Settings
@@ -129,90 +129,33 @@ TargetOrRecordingArgument = Annotated[
     ),
 ]
 
-RUN_OPTIONS: dict[str, Any] = {
-    "inputs": Annotated[
-        list[str] | None,
-        typer.Option(
-            "--input",
-            metavar="VALUE",
-            help="One argument of the call: f32[8,128], i64[8], bool[2,2], int:3, float:0.5, bool:true, str:abc, "
-            "none, or name=… for a keyword argument. Integers are drawn from {0, 1}. Repeatable.",
-        ),
-    ],
-    "calls": Annotated[int, typer.Option(metavar="N", help="Make the calls this many times.", min=1)],
-    "backend": Annotated[
-        str, typer.Option(metavar="NAME", help="A registered backend. eager shows graph breaks quickest.")
-    ],
-    "mode": Annotated[
-        str | None, typer.Option("--mode", metavar="MODE", help="torch.compile's mode, such as max-autotune.")
-    ],
-    "dynamic": Annotated[
-        bool | None, typer.Option("--dynamic/--no-dynamic", help="torch.compile's dynamic.", show_default=False)
-    ],
-    "fullgraph": Annotated[
-        bool, typer.Option("--fullgraph", help="torch.compile's fullgraph: a graph break raises an error.")
-    ],
-    "options": Annotated[
-        list[str] | None,
-        typer.Option("--option", metavar="NAME=VALUE", help="One of torch.compile's options, name=value. Repeatable."),
-    ],
-    "regional": Annotated[
-        bool,
-        typer.Option("--regional", help="Compile each of the modules that repeat, such as layers, and not the whole."),
-    ],
-    "config": Annotated[
-        list[str] | None,
-        typer.Option(
-            "--config",
-            metavar="NAME=VALUE",
-            help="Set torch._dynamo.config.name=value, or another torch config. Repeatable.",
-        ),
-    ],
-    "backward": Annotated[
-        bool, typer.Option("--backward", help="Sum the floating-point outputs of each call and run backward.")
-    ],
-    "train": Annotated[
-        bool | None,
-        typer.Option("--train/--eval", help="The module's mode. By default, it stays as it is.", show_default=False),
-    ],
-    "no_grad": Annotated[bool, typer.Option("--no-grad", help="Make the calls under torch.no_grad().")],
-    "seed": Annotated[
-        int,
-        typer.Option(metavar="N", help="Seed of Python's, NumPy's and torch's random numbers.", min=0, max=2**64 - 1),
-    ],
-    "device": Annotated[
-        str | None,
-        typer.Option(
-            "--device",
-            metavar="DEVICE",
-            help="Move the module and its inputs to this device, such as cuda.",
-            show_default=False,
-        ),
-    ],
-    "dtype": Annotated[
-        str | None,
-        typer.Option(
-            "--dtype",
-            metavar="DTYPE",
-            help="Convert the module and its inputs to float32, float64, float16 or bfloat16.",
-            show_default=False,
-        ),
-    ],
-    "batch": Annotated[
-        int | None,
-        typer.Option(
-            "--batch",
-            metavar="N",
-            help="Make the calls with this batch size: their tensors are cut or repeated.",
-            min=1,
-            show_default=False,
-        ),
-    ],
-}
+RUN_OPTIONS = options_of(RunSpec)
 """The fields of ``RunSpec`` on the command line; the target is an argument of its own."""
 
-_TEXTS = ("inputs", "options", "config")
-"""Fields of ``RunSpec`` that ``run_spec`` reads from texts."""
+_BY_TYPE = {"Mapping[str, object]": list[str] | None, "tuple[str, ...]": list[str] | None}
+_TYPES: dict[str, Any] = {"bool": bool, "int": int, "str": str, "float": float}
+_TEXTS = tuple(found.name for found in fields(RunSpec) if found.type in _BY_TYPE)
+"""Fields of ``RunSpec`` that are given one by one, as texts."""
+
+
+def run_annotations() -> dict[str, Any]:
+    """The annotations that typer needs for the fields of ``RunSpec``."""
+    found = {}
+    for each in fields(RunSpec):
+        option = RUN_OPTIONS.get(each.name)
+        if option is not None:
+            name, _, is_optional = str(each.type).partition(" | ")
+            kind = _BY_TYPE[name] if name in _BY_TYPE else _TYPES[name] | None if is_optional else _TYPES[name]
+            told = typer.Option(
+                option.flag or f"--{each.name.replace('_', '-')}",
+                metavar=option.metavar,
+                help=option.help,
+                min=option.least,
+                max=option.most,
+                show_default=each.default is not None,
+            )
+            found[each.name] = Annotated[kind, told]
+    return found
 
 
 @dataclass(frozen=True)
@@ -429,17 +372,19 @@ def run_spec(values: Mapping[str, Any]) -> RunSpec:
         values: By field name, as typer gives them.
 
     Raises:
-        GraphDoctorError: ``--option``, ``--config`` or ``--dtype`` can't be read.
+        GraphDoctorError: A value can't be read.
     """
-    from graphdoctor.commands.settings.values import dtype_named
+    from graphdoctor.facts.values import RUN
     from graphdoctor.trials.launch.request import parse_assignments
 
-    read = {
-        "dtype": dtype_named(values["dtype"], "--dtype: ") if values.get("dtype") is not None else None,
-        "inputs": tuple(values.get("inputs") or ()),
-        "options": parse_assignments(values.get("options") or (), "--option"),
-        "config": parse_assignments(values["config"] or (), "--config"),
-    }
+    read: dict[str, Any] = {}
+    for name, value in values.items():
+        if name == "inputs":
+            read[name] = tuple(value or ())
+        elif name in _TEXTS:
+            read[name] = parse_assignments(value or (), f"--{name.removesuffix('s')}")
+        elif RUN[name].choices is not None and value is not None:
+            read[name] = RUN[name].read(f"--{name}: ", name, value)
     return RunSpec(**{**values, **read})
 
 
@@ -499,7 +444,7 @@ def _parameters_of(
     formats: tuple[str, ...],
     others: Mapping[str, object],
 ) -> Iterable[inspect.Parameter]:
-    annotations = RUN_OPTIONS if group is RunSpec else typing.get_type_hints(group, include_extras=True)
+    annotations = run_annotations() if group is RunSpec else typing.get_type_hints(group, include_extras=True)
     defaults = {field.name: others.get(field.name, field.default) for field in fields(group)}
     for name in _field_names(group):
         default = None if group is RunSpec and name in _TEXTS else defaults[name]

@@ -24,20 +24,20 @@ from graphdoctor.commands.options import (
     positive,
     with_options,
 )
-from graphdoctor.commands.settings.survey_file import ListedTargets, ListedVariant, Nodes, SurveyOptions
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import RunSpec
+from graphdoctor.studies.survey.survey_file import ListedTargets, ListedVariant, Nodes, SurveyOptions
 from graphdoctor.views.formats import DIAGNOSIS, SURVEY, Format, RenderOptions
 
 if TYPE_CHECKING:
     from graphdoctor.commands.output import Output
     from graphdoctor.commands.settings import Settings
-    from graphdoctor.commands.settings.survey_file import SurveyFile
     from graphdoctor.commands.work.survey import Surveyed, Working
     from graphdoctor.commands.work.survey_plan import SurveyAsked
     from graphdoctor.executors.choice import Environment
     from graphdoctor.facts.result import Result
     from graphdoctor.facts.survey import SurveyReport
+    from graphdoctor.studies.survey.survey_file import SurveyFile
 
 _TIMEOUT_S = 600.0
 _DOCUMENTS = (".parquet", ".json")
@@ -299,7 +299,7 @@ def _kept(texts: Sequence[str], settings: Settings) -> tuple[SurveyReport, Path 
 
 
 def _file(texts: Sequence[str]) -> SurveyFile | None:
-    from graphdoctor.commands.settings.survey_file import read_survey_file
+    from graphdoctor.studies.survey.survey_file import read_survey_file
 
     files = [text for text in texts if text.lower().endswith(".toml")]
     if len(files) > 1:

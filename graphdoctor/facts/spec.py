@@ -44,7 +44,7 @@ class Timing(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class RunOption:
-    """What people are told of a field of ``RunSpec``, wherever they set it.
+    """What people are told of a field, wherever they set it.
 
     Args:
         help: What it does, a sentence or two.
@@ -65,9 +65,10 @@ class RunOption:
     goes_to: Literal["compile", "call"] | None = None
 
 
-def _option(default: Any, text: str, **told: Any) -> Any:  # noqa: ANN401 - a field of any type
-    option = {"option": RunOption(help=text, **told)}
-    return field(default_factory=dict, metadata=option) if default is dict else field(default=default, metadata=option)
+def option(default: Any, text: str, **told: Any) -> Any:  # noqa: ANN401 - a field of any type
+    """A dataclass's field that people set; ``told`` are other fields of its ``RunOption``."""
+    told = {"option": RunOption(help=text, **told)}
+    return field(default_factory=dict, metadata=told) if default is dict else field(default=default, metadata=told)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,26 +78,26 @@ class CallSpec:
     These are what the Python API takes.
     """
 
-    calls: int = _option(1, "Make the calls this many times.", metavar="N", least=1, goes_to="call")
-    backend: str = _option(
+    calls: int = option(1, "Make the calls this many times.", metavar="N", least=1, goes_to="call")
+    backend: str = option(
         "eager",
         "A registered backend. eager shows graph breaks quickest.",
         metavar="NAME",
         goes_to="compile",
     )
-    mode: str | None = _option(None, "torch.compile's mode, such as max-autotune.", metavar="MODE", goes_to="compile")
-    dynamic: bool | None = _option(None, "torch.compile's dynamic.", flag="--dynamic/--no-dynamic", goes_to="compile")
-    fullgraph: bool = _option(False, "torch.compile's fullgraph: a graph break raises an error.", goes_to="compile")
-    options: Mapping[str, object] = _option(
+    mode: str | None = option(None, "torch.compile's mode, such as max-autotune.", metavar="MODE", goes_to="compile")
+    dynamic: bool | None = option(None, "torch.compile's dynamic.", flag="--dynamic/--no-dynamic", goes_to="compile")
+    fullgraph: bool = option(False, "torch.compile's fullgraph: a graph break raises an error.", goes_to="compile")
+    options: Mapping[str, object] = option(
         dict,
         "One of torch.compile's options, name=value. Repeatable.",
         flag="--option",
         metavar="NAME=VALUE",
         goes_to="compile",
     )
-    regional: bool = _option(False, "Compile each of the modules that repeat, such as layers, and not the whole.")
-    backward: bool = _option(False, "Sum the floating-point outputs of each call and run backward.", goes_to="call")
-    no_grad: bool = _option(False, "Make the calls under torch.no_grad().", goes_to="call")
+    regional: bool = option(False, "Compile each of the modules that repeat, such as layers, and not the whole.")
+    backward: bool = option(False, "Sum the floating-point outputs of each call and run backward.", goes_to="call")
+    no_grad: bool = option(False, "Make the calls under torch.no_grad().", goes_to="call")
 
     def compile_arguments(self) -> dict[str, object]:
         """What ``torch.compile`` is given: ``TargetInfo.compile_arguments``."""
@@ -117,20 +118,20 @@ class RunSpec(CallSpec):
 
     target: str = ""
     """Its text, such as ``model.py:Net``."""
-    inputs: tuple[str, ...] = _option(
+    inputs: tuple[str, ...] = option(
         (),
         "One argument of the call: f32[8,128], i64[8], bool[2,2], int:3, float:0.5, bool:true, str:abc, none, or "
         "name=… for a keyword argument. Integers are drawn from {0, 1}. Repeatable.",
         flag="--input",
         metavar="VALUE",
     )
-    config: Mapping[str, object] = _option(
+    config: Mapping[str, object] = option(
         dict, "Set torch._dynamo.config.name=value, or another torch config. Repeatable.", metavar="NAME=VALUE"
     )
-    train: bool | None = _option(
+    train: bool | None = option(
         None, "The module's mode. By default, it stays as it is.", flag="--train/--eval", goes_to="call"
     )
-    seed: int = _option(
+    seed: int = option(
         0,
         "Seed of Python's, NumPy's and torch's random numbers.",
         metavar="N",
@@ -138,17 +139,17 @@ class RunSpec(CallSpec):
         most=2**64 - 1,
         goes_to="call",
     )
-    device: str | None = _option(
+    device: str | None = option(
         None, "Move the module and its inputs to this device, such as cuda.", metavar="DEVICE", goes_to="call"
     )
-    dtype: str | None = _option(
+    dtype: str | None = option(
         None,
         "Convert the module and its inputs to float32, float64, float16 or bfloat16.",
         metavar="DTYPE",
-        choices={**DTYPES, **{name: name for name in DTYPES.values()}},
+        choices={**{name: name for name in DTYPES.values()}, **DTYPES},
         goes_to="call",
     )
-    batch: int | None = _option(
+    batch: int | None = option(
         None,
         "Make the calls with this batch size: their tensors are cut or repeated.",
         metavar="N",

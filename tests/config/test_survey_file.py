@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.commands.settings.survey_file import ListedTargets, read_survey_file
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.studies.survey.survey_file import ListedTargets, read_survey_file
 
 WHOLE = """
 name = "nightly"
@@ -110,7 +110,7 @@ TARGET = '[[targets]]\ntarget = "m.py"\n'
         ("retries = -1\n" + TARGET, "retries must be a whole number of at least 0"),
         ("cpus = 0\n" + TARGET, "cpus must be a whole number of at least 1"),
         ("run = 1\n" + TARGET, "run must be a table"),
-        ("nodes = 1\n" + TARGET, "nodes: it must be a table"),
+        ("nodes = 1\n" + TARGET, "nodes must be a table"),
         (TARGET + "[nodes]\npip = 3", "nodes: pip must be a list of strings"),
         (TARGET + "[nodes]\nenv-vars = { A = 1 }", "nodes: env-vars must be a table of strings"),
         (TARGET + "[nodes]\ncpu = 1", "nodes: unknown setting 'cpu'"),

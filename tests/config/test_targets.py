@@ -75,7 +75,7 @@ target = "package.module:net"
         ("options = ['a=1']", "target 'm': options must be a table of strings, numbers", None),
         ("config = { when = 2026-01-01 }", "target 'm': config must be a table", None),
         ("train = 'yes'", "target 'm': train must be true or false, not 'yes'", None),
-        ("fail-on = 'warnings'", "fail-on must be error, warning, info or never, not 'warnings'", None),
+        ("fail-on = 'warnings'", "target 'm': unknown fail-on 'warnings'", "Did you mean warning?"),
         ("dtype = 'bfloat61'", "target 'm': unknown dtype 'bfloat61'", "Did you mean bfloat16?"),
         ("dtype = 'i64'", "target 'm': unknown dtype 'i64'", "Did you mean f64?"),
         ("dtype = 'xyz'", "target 'm': unknown dtype 'xyz'", "The dtypes are float32, float64, float16, bfloat16"),
@@ -101,7 +101,7 @@ def test_what_is_wrong_is_named_with_the_target(tmp_path, lines, message, hint):
         ("[tool.graphdoctor]\ntargets = ['a.py']\n", "targets must be a list of tables"),
         ("[tool.graphdoctor.targets]\ntarget = 'a.py'\n", "targets must be a list of tables"),
         ("[tool.graphdoctor]\ntarget = 'a.py'\n", "unknown setting 'target'"),
-        ("[tool.graphdoctor]\nfail-on = 'fatal'\n", "fail-on must be .* not 'fatal'"),
+        ("[tool.graphdoctor]\nfail-on = 'fatal'\n", "unknown fail-on 'fatal'"),
         ("[tool.graphdoctor]\nbaseline = 3\n", "baseline must be a non-empty string, not 3"),
         ("[tool.graphdoctor]\nper-path-ignores = ['a']\n", "per-path-ignores must be a table"),
         (

@@ -46,7 +46,7 @@ def test_the_command_asks_for_the_same_run(spec: RunSpec, monkeypatch: pytest.Mo
     assert command is not None
     asked: list[RunSpec] = []
 
-    def record(request: Request, _setup: object) -> None:
+    def record(request: Request, *_how: object) -> None:
         asked.append(request.spec)
         raise GraphDoctorError("enough")
 

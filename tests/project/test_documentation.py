@@ -19,7 +19,7 @@ from typing import get_args
 import pytest
 
 from graphdoctor.api.explainer import Explainer
-from graphdoctor.commands.settings.settings import Settings
+from graphdoctor.commands.settings import Settings
 from graphdoctor.facts import links
 from graphdoctor.facts.fixes import Verdict
 from graphdoctor.rules.catalog import PAGES as RULE_PAGES

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 import pytest
 
 from graphdoctor.commands.settings import Settings
-from graphdoctor.commands.settings.survey_file import ListedTargets
 from graphdoctor.commands.work import survey as surveys
 from graphdoctor.commands.work.survey import Working, last_survey, report_of, run_survey
 from graphdoctor.commands.work.survey_piece import Measuring, PieceResult, fingerprint_of
@@ -19,6 +18,7 @@ from graphdoctor.commands.work.survey_store import ROWS_FILE, file_digest
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Done, Failed, Failure, Share
 from graphdoctor.facts.spec import RunSpec
+from graphdoctor.studies.survey.survey_file import ListedTargets
 from tests.survey_reports import row
 
 NAMES = ("a", "b", "c")

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from graphdoctor.commands.settings import Settings
-from graphdoctor.commands.settings.survey_file import ListedTargets
 from graphdoctor.commands.work.survey import Working, run_survey
 from graphdoctor.commands.work.survey_piece import Measuring
 from graphdoctor.commands.work.survey_plan import SurveyAsked
@@ -18,6 +17,7 @@ from graphdoctor.executors.executor import Share
 from graphdoctor.executors.local import Local
 from graphdoctor.executors.on_ray import OnRay
 from graphdoctor.facts.spec import RunSpec
+from graphdoctor.studies.survey.survey_file import ListedTargets
 from tests.cli.test_survey import BREAKS, EAGER_FAILS, GOOD, HELPER, SHARES
 from tests.executors.ports import free_port
 from tests.runs.test_survey import Looks

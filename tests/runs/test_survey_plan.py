@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from graphdoctor.commands.settings.survey_file import ListedTargets, ListedVariant
 from graphdoctor.commands.work.survey_piece import Measuring
 from graphdoctor.commands.work.survey_plan import SurveyAsked, listed_text, parse_shard, plan_survey, variant_of_text
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import RunSpec
+from graphdoctor.studies.survey.survey_file import ListedTargets, ListedVariant
 
 NET = "import torch\n\n\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        return x\n"
 READY = NET + "\n\ndef example_inputs():\n    return (torch.ones(2),)\n"

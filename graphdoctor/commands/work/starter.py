@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphdoctor.commands.settings import GateTarget
-from graphdoctor.commands.settings.settings import PYPROJECT, TABLE, find_pyproject
+from graphdoctor.commands.settings import PYPROJECT, TABLE, GateTarget, find_pyproject
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.rules.gate.check import empty_text, trouble_of

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from graphdoctor import __version__
-from graphdoctor.commands.settings.survey_file import ListedTargets, ListedVariant
-from graphdoctor.commands.settings.values import Values
 from graphdoctor.commands.work.survey_piece import Architecture, Measuring, SurveyPiece
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.survey import SurveyVariant
+from graphdoctor.facts.values import RUN, TEXT, read_table
 from graphdoctor.studies.bench.variants import DEFAULT, VariantSpec, name_of, parse_variant
+from graphdoctor.studies.survey.survey_file import ListedTargets, ListedVariant
 from graphdoctor.trials.launch.child import interpreter
 from graphdoctor.trials.launch.discover import ready_target
 
@@ -295,8 +295,6 @@ def variant_of_text(text: str, run: RunSpec) -> ListedVariant:
     Raises:
         GraphDoctorError: It can't be read.
     """
-    from graphdoctor.commands.settings.targets import checked_setting
-
     own: dict[str, Any] = {}
     rest: list[str] = []
     for part in text.split():
@@ -305,10 +303,9 @@ def variant_of_text(text: str, run: RunSpec) -> ListedVariant:
             own[name] = int(value) if name == "batch" and value.isdecimal() else value
         else:
             rest.append(part)
-    values = Values(f"--variant {text!r}: ")
-    python = values.text("python", own.pop("python")) if "python" in own else None
-    checked = {name: checked_setting(name, value, values) for name, value in own.items()}
-    changes = parse_variant(" ".join(rest), run).changes if rest or not (own or python) else {}
+    checked = read_table(own, RUN | {"python": TEXT}, f"--variant {text!r}: ")
+    python = checked.pop("python", None)
+    changes = parse_variant(" ".join(rest), run).changes if rest or not own else {}
     return ListedVariant(name=" ".join(text.split()), python=python, run={**changes, **checked})
 
 

@@ -1,0 +1,297 @@
+"""``[tool.graphdoctor]`` in pyproject.toml, then ``GRAPHDOCTOR_*``, then flags: the last one wins.
+
+Comes in: a folder and the environment. Goes out: its ``Settings``, or its ``Project`` with the gate's targets.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.spec import RunSpec, option
+from graphdoctor.facts.values import RUN, SWITCH, TEXTS, kinds_of, read_table, tables
+from graphdoctor.trials.launch.store import Store
+
+if TYPE_CHECKING:
+    from graphdoctor.rules.diagnosis.selection import Selection
+
+TABLE = "graphdoctor"
+PYPROJECT = "pyproject.toml"
+BASELINE = "graphdoctor-baseline.json"
+_PREFIX = "GRAPHDOCTOR_"
+_TARGETS = "targets"
+"""The only key of the table that isn't a setting."""
+
+FailOn = Literal["error", "warning", "info", "never"]
+FAIL_ON: Mapping[str, str] = {name: name for name in ("error", "warning", "info", "never")}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A project's settings."""
+
+    recordings: Path | None = option(  # noqa: RUF009 - a field
+        None, "The folder for recordings; unset for `.graphdoctor` here."
+    )
+    keep_recordings: int = option(20, "How many recordings to keep, and as many of the gate's.", least=1)
+    own_code: bool = option(False, "Show only findings in the user's own code.")
+    select: tuple[str, ...] = option((), "Code prefixes of the findings to show; empty for all.")
+    ignore: tuple[str, ...] = option((), "Code prefixes of the findings to leave out.")
+    timeout: float | None = option(None, "Seconds until a run is stopped; unset for no limit.", metavar="SECONDS")
+    vary_count: int = option(60, "The most properties that `recompiles --vary` varies.", least=1)
+    vary_seconds: float = option(
+        300.0, "Seconds after which `recompiles --vary` starts no further property.", metavar="SECONDS"
+    )
+    fail_on: FailOn = option(  # noqa: RUF009 - a field
+        "warning",
+        "The lowest severity of a new finding that fails `check`; `never` if only budgets do.",
+        choices=FAIL_ON,
+    )
+    baseline: Path | None = option(  # noqa: RUF009 - a field
+        None, f"The gate's baseline file; unset for `{BASELINE}` in the project's folder."
+    )
+    per_path_ignores: tuple[tuple[str, tuple[str, ...]], ...] = option(
+        (), "Path patterns, each with the code prefixes that don't count there."
+    )
+
+    @property
+    def store(self) -> Store:
+        """Where the working directory's recordings are."""
+        return Store(Path.cwd(), keep_count=self.keep_recordings, folder=self.recordings)
+
+    def selection(
+        self,
+        *,
+        select: Sequence[str] | None = None,
+        ignore: Sequence[str] | None = None,
+        is_own_code_only: bool | None = None,
+    ) -> Selection:
+        """Which findings to show: what was asked for, else these settings.
+
+        Args:
+            select: Code prefixes; None or empty for those of the settings, as for the next.
+            ignore: Code prefixes to leave out.
+            is_own_code_only: Findings in the user's own code only; None for the setting.
+
+        Raises:
+            GraphDoctorError: No rule's code begins with one of the prefixes.
+        """
+        from graphdoctor.rules.diagnosis.selection import Selection, code_prefixes
+
+        return Selection(
+            select=code_prefixes(select or self.select),
+            ignore=code_prefixes(ignore or self.ignore),
+            is_own_code_only=self.own_code if is_own_code_only is None else is_own_code_only,
+        )
+
+
+@dataclass(frozen=True)
+class GateTarget:
+    """One of the gate's targets."""
+
+    spec: RunSpec
+    name: str = option("", "What people call it; the target's text unless a name is given.")
+    folder: Path | None = None
+    """The folder to run it in, which its paths are relative to; None for the project's."""
+    python: str | None = option(None, "The interpreter to run it with; unset for the one that runs graphdoctor.")
+    timeout: float | None = option(
+        None, "Seconds until it's stopped; unset for the project's setting.", metavar="SECONDS"
+    )
+    max_breaks: int | None = option(None, "The most break sites; unset for no budget, as for the next three.")
+    max_recompiles: int | None = option(None, "The most recompiles.")
+    max_graphs: int | None = option(None, "The most graphs.")
+    min_coverage: float | None = option(None, "The lowest coverage, a share from 0 to 1.", least=0, most=1)
+    fail_on: FailOn | None = option(  # noqa: RUF009 - a field
+        None, "Replaces the project's setting.", choices=FAIL_ON
+    )
+    select: tuple[str, ...] | None = option(None, "Replaces the project's setting; unset keeps it.")
+    ignore: tuple[str, ...] | None = option(None, "Replaces the project's setting; unset keeps it.")
+
+    @property
+    def target(self) -> str:
+        """The target's text, such as ``model.py:Net``."""
+        return self.spec.target
+
+
+_KINDS = kinds_of(Settings)
+_TARGET_KINDS = RUN | {name: kind for name, kind in kinds_of(GateTarget).items() if name not in ("spec", "folder")}
+
+
+@dataclass(frozen=True)
+class Project:
+    """One project.
+
+    Args:
+        root: The folder of pyproject.toml, or the working directory without one; findings' paths are relative to it.
+        pyproject: The file, or None if there is none.
+        settings: Its settings.
+        targets: The gate's targets, in order.
+    """
+
+    root: Path
+    pyproject: Path | None
+    settings: Settings
+    targets: tuple[GateTarget, ...]
+
+    @property
+    def baseline(self) -> Path:
+        """The path of the baseline file, which may not exist."""
+        return self.settings.baseline or self.root / BASELINE
+
+
+def load_settings(start: Path, environment: Mapping[str, str] | None = None) -> Settings:
+    """The settings that apply in a directory.
+
+    Args:
+        start: The directory; the nearest pyproject.toml in it or above it counts.
+        environment: Environment variables; None for those of the process.
+
+    Raises:
+        GraphDoctorError: A file can't be read, a key is unknown, or a value is wrong.
+    """
+    path = find_pyproject(start)
+    return _settings_of(path, _section(path) if path else {}, start, environment)
+
+
+def load_project(start: Path, environment: Mapping[str, str] | None = None) -> Project:
+    """As ``load_settings``, with the gate's targets."""
+    path = find_pyproject(start)
+    table = _section(path) if path else {}
+    settings = _settings_of(path, table, start, environment)
+    targets = _read_targets(path, table.get(_TARGETS, [])) if path else ()
+    return Project(path.parent if path else start, path, settings, targets)
+
+
+def project_folder(start: Path) -> Path | None:
+    """The nearest folder, from a directory up, whose pyproject.toml configures graphdoctor or has a baseline beside it.
+
+    Raises:
+        GraphDoctorError: A pyproject.toml on the way can't be read.
+    """
+    path = find_pyproject(start)
+    while path is not None:
+        if _section(path) or (path.parent / BASELINE).is_file():
+            return path.parent
+        above = path.parent.parent
+        path = find_pyproject(above) if above != path.parent else None
+    return None
+
+
+def repository_of(start: Path) -> Path | None:
+    """The root of the git repository that a directory is in; None outside any."""
+    return next((folder for folder in (start, *start.parents) if (folder / ".git").exists()), None)
+
+
+def projects_below(folder: Path) -> Iterator[Path]:
+    """Folders, from this one down, whose pyproject.toml configures graphdoctor; without environments and hidden ones.
+
+    Raises:
+        GraphDoctorError: A pyproject.toml can't be read.
+    """
+    for place, names, files in os.walk(folder):
+        names[:] = sorted(name for name in names if _is_searched(Path(place, name)))
+        if PYPROJECT in files and _section(Path(place, PYPROJECT)):
+            yield Path(place)
+
+
+def _is_searched(folder: Path) -> bool:
+    is_package_folder = folder.name in ("node_modules", "site-packages", "__pycache__")
+    return not is_package_folder and not folder.name.startswith(".") and not (folder / "pyvenv.cfg").exists()
+
+
+def find_pyproject(start: Path) -> Path | None:
+    """The nearest pyproject.toml in a directory or above it, or None."""
+    return next((path for folder in (start, *start.parents) if (path := folder / PYPROJECT).is_file()), None)
+
+
+def unknown_variables(environment: Mapping[str, str] | None = None) -> list[str]:
+    """A sentence for each ``GRAPHDOCTOR_*`` variable that no setting reads, with the nearest name.
+
+    They aren't errors: another version or another tool may read them.
+    """
+    known = [field.name.upper() for field in fields(Settings)]
+    found = os.environ if environment is None else environment
+    unread = sorted(name.removeprefix(_PREFIX) for name in found if name.startswith(_PREFIX))
+    return [f"graphdoctor doesn't read {_PREFIX}{name}.{_near(name, known)}" for name in unread if name not in known]
+
+
+def _near(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name.upper(), known, n=1)
+    return f" Did you mean {_PREFIX}{near[0]}?" if near else ""
+
+
+def _section(path: Path) -> dict[str, Any]:
+    """``[tool.graphdoctor]``; empty if there is none."""
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise GraphDoctorError(f"{path} can't be read: {error}.") from error
+    tool = document.get("tool", {})
+    table = tool.get(TABLE, {}) if isinstance(tool, dict) else {}
+    if not isinstance(table, dict):
+        raise GraphDoctorError(f"{path}: tool.{TABLE} must be a table.")
+    return table
+
+
+def _settings_of(
+    path: Path | None, table: Mapping[str, object], start: Path, environment: Mapping[str, str] | None
+) -> Settings:
+    values = {}
+    if path is not None:
+        settings = {key: value for key, value in table.items() if key != _TARGETS}
+        values = _with_paths(read_table(settings, _KINDS, f"{path}: "), path.parent)
+    found = os.environ if environment is None else environment
+    names = {_PREFIX + name.upper(): name for name in _KINDS}
+    given = {names[name]: _from_text(name, names[name], text) for name, text in found.items() if name in names}
+    return Settings(**values | _with_paths(read_table(given, _KINDS, f"{_PREFIX}… in the environment: "), start))
+
+
+def _with_paths(values: dict[str, Any], folder: Path) -> dict[str, Any]:
+    return values | {name: folder / values[name] for name in ("recordings", "baseline") if name in values}
+
+
+def _from_text(variable: str, name: str, text: str) -> object:
+    """An environment variable's text as its setting's value."""
+    kind, default = _KINDS[name], getattr(Settings, name)
+    if kind is TEXTS:
+        return [part.strip() for part in text.split(",") if part.strip()]
+    if kind is SWITCH:
+        switches = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False}
+        return {**switches, "off": False, "": False}.get(text.strip().lower(), text)
+    if "number" not in kind.wanted:
+        return text
+    try:
+        return int(text) if isinstance(default, int) else float(text)
+    except ValueError:
+        raise GraphDoctorError(f"{variable} must be a number, not {text!r}.") from None
+
+
+def _read_targets(path: Path, value: object) -> tuple[GateTarget, ...]:
+    targets: dict[str, GateTarget] = {}
+    for number, table in enumerate(tables(value, f"{path}: ", f"tool.{TABLE}.{_TARGETS}"), start=1):
+        found = _target(path, number, table)
+        if found.name in targets:
+            raise GraphDoctorError(
+                f"{path}: two targets are named {found.name!r}.", hint="Give each target its own name = …"
+            )
+        targets[found.name] = found
+    return tuple(targets.values())
+
+
+def _target(path: Path, number: int, table: Mapping[str, object]) -> GateTarget:
+    called = table.get("name", table.get("target"))
+    where = f"{path}: target {called!r}: " if isinstance(called, str) else f"{path}: target {number}: "
+    checked = read_table(table, _TARGET_KINDS, where)
+    if "target" not in checked:
+        raise GraphDoctorError(
+            f"{where}target is missing.",
+            hint='Say what to compile: target = "model.py" or target = "package.module:name".',
+        )
+    spec = RunSpec(**{name: checked.pop(name) for name in RUN if name in checked})
+    return replace(GateTarget(spec, **checked), name=checked.get("name", spec.target))

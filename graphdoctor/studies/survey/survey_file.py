@@ -1,0 +1,200 @@
+"""``survey.toml``: a list of targets, the variants to compile them in, and what to measure.
+
+Comes in: a file. Goes out: a ``SurveyFile``, every value checked; what its patterns and libraries stand for is found
+out later.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.spec import option
+from graphdoctor.facts.values import RUN, TEXT, TEXTS, Kind, kinds_of, read_table, tables
+
+
+@dataclass(frozen=True)
+class ListedTargets:
+    """One entry of the list: a target, a pattern of files, or a library.
+
+    Args:
+        target: The target's text; None unless it is one.
+        pattern: A pattern of files, such as ``models/*.py``.
+        library: A library that graphdoctor has a catalog of, such as ``transformers``.
+        name: What a target is called; None for its text.
+        family: The group that all of them belong to; None for the catalog's own, or none.
+        only: Of a library, patterns of the names to take; empty for all.
+        exclude: Of a library or a pattern, patterns of the names to leave out.
+        python: The interpreter to run them with; None for the survey's.
+        run: Fields of a run with other values than the survey's.
+    """
+
+    target: str | None = None
+    pattern: str | None = None
+    library: str | None = None
+    name: str | None = None
+    family: str | None = None
+    only: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    python: str | None = None
+    run: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ListedVariant:
+    """One way to compile all of them.
+
+    Args:
+        name: Its name; None for one made of its settings.
+        python: The interpreter to run it with; None for the target's or the survey's.
+        run: Fields of a run with other values than the target's.
+    """
+
+    name: str | None = None
+    python: str | None = None
+    run: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """What a Ray cluster's nodes need for the work.
+
+    Args:
+        working_dir: A folder to send there; None where they share a file system.
+        pip: Packages to install there.
+        env_vars: Environment variables to set there.
+        py_modules: Folders of packages to send there.
+    """
+
+    working_dir: str | None = None
+    pip: tuple[str, ...] = ()
+    env_vars: Mapping[str, str] = field(default_factory=dict)
+    py_modules: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SurveyOptions:
+    """What is measured, and within which limits; None is what the command line or the default says."""
+
+    bench: bool | None = None
+    """Measure each piece beside eager mode."""
+    export: bool | None = None
+    """Export each target."""
+    fix: bool | None = None
+    """Try fixes of each piece's first finding."""
+    timeout: float | None = option(None, "Seconds until a piece is stopped.", metavar="SECONDS")
+    memory: float | None = None
+    """GiB of memory above which a process of a piece is stopped."""
+    retries: int | None = None
+    """How often a piece that failed is run again."""
+    jobs: int | None = option(None, "How many pieces run side by side.", least=1)
+    cpus: int | None = option(None, "How many cores a piece has for itself.", least=1)
+    gpus: int | None = None
+    """How many GPUs a piece has for itself."""
+    pages: bool | None = None
+    """Write a page for each piece."""
+
+
+@dataclass(frozen=True)
+class SurveyFile:
+    """A whole list.
+
+    Args:
+        path: The file.
+        name: The survey's name.
+        options: What is measured.
+        python: The interpreter to run everything with; None for ours.
+        run: Fields of a run that all targets share.
+        targets: The entries of the list, in order.
+        variants: The variants, in order; empty for the one that ``run`` says.
+        nodes: What a cluster's nodes need.
+    """
+
+    path: Path
+    name: str
+    options: SurveyOptions = SurveyOptions()
+    python: str | None = None
+    run: Mapping[str, Any] = field(default_factory=dict)
+    targets: tuple[ListedTargets, ...] = ()
+    variants: tuple[ListedVariant, ...] = ()
+    nodes: Nodes = Nodes()
+
+
+_OPTIONS = kinds_of(SurveyOptions)
+_SHARED = {name: kind for name, kind in RUN.items() if name not in ("target", "inputs")}
+"""Without what is a target's own."""
+_ANY = Kind("", lambda _value: True)
+"""A table of its own, read later."""
+_LIST = {"name": TEXT, "python": TEXT, "run": _ANY, "targets": _ANY, "variants": _ANY, "nodes": _ANY, **_OPTIONS}
+_OF_ENTRY = {"name": TEXT, "family": TEXT, "only": TEXTS, "exclude": TEXTS, "python": TEXT}
+_FIELDS = {"target": "target", "glob": "pattern", "from": "library"}
+"""What an entry is made of, by key."""
+_ENTRY = dict.fromkeys(_FIELDS, TEXT) | _OF_ENTRY | {name: kind for name, kind in RUN.items() if name != "target"}
+_VARIANT = {"name": TEXT, "python": TEXT, **_SHARED}
+
+
+def read_survey_file(path: Path) -> SurveyFile:
+    """Read a list.
+
+    Raises:
+        GraphDoctorError: It can't be read, a key is unknown, a value is wrong, or there is nothing in it.
+    """
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise GraphDoctorError(f"{path} can't be read: {error.strerror}.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise GraphDoctorError(f"{path} isn't valid TOML: {error}.") from error
+    where = f"{path}: "
+    found = read_table(document, _LIST, where)
+    targets, variants = (tables(found.get(name, []), where, name) for name in ("targets", "variants"))
+    if not targets:
+        raise GraphDoctorError(
+            f"{path} has no targets.",
+            hint='Write [[targets]], and below it target = "model.py", glob = "models/*.py" or from = "transformers".',
+        )
+    return SurveyFile(
+        path=path,
+        name=found.get("name", path.stem),
+        options=SurveyOptions(**{name: found[name] for name in _OPTIONS if name in found}),
+        python=found.get("python"),
+        run=read_table(_table(found, "run", where), _SHARED, f"{where}run: "),
+        targets=tuple(_entry(one, f"{where}target {number}: ") for number, one in enumerate(targets, start=1)),
+        variants=tuple(_variant(one, f"{where}variant {number}: ") for number, one in enumerate(variants, start=1)),
+        nodes=Nodes(**read_table(_table(found, "nodes", where), kinds_of(Nodes), f"{where}nodes: ")),
+    )
+
+
+def _table(found: Mapping[str, object], name: str, where: str) -> dict[str, object]:
+    value = found.get(name, {})
+    if not isinstance(value, dict):
+        raise GraphDoctorError(f"{where}{name} must be a table.", hint=f"Write [{name}], and its settings below it.")
+    return value
+
+
+def _entry(table: Mapping[str, object], where: str) -> ListedTargets:
+    found = read_table(table, _ENTRY, where)
+    kinds = [kind for kind in _FIELDS if kind in found]
+    if len(kinds) != 1:
+        raise GraphDoctorError(
+            f"{where}it needs one of target, glob and from, not {' and '.join(kinds) or 'none of them'}.",
+            hint='Write target = "model.py", glob = "models/*.py" or from = "transformers".',
+        )
+    (kind,) = kinds
+    for name, fit in (("name", "target"), ("only", "from"), ("inputs", "target")):
+        if name in found and kind != fit:
+            raise GraphDoctorError(f"{where}{name} goes with {fit} only.")
+    if "exclude" in found and kind == "target":
+        raise GraphDoctorError(f"{where}exclude goes with glob and from only.")
+    text = found.pop(kind)
+    own = {name: found.pop(name) for name in _OF_ENTRY if name in found}
+    return ListedTargets(**{_FIELDS[kind]: text}, **own, run=found)
+
+
+def _variant(table: Mapping[str, object], where: str) -> ListedVariant:
+    found = read_table(table, _VARIANT, where)
+    return ListedVariant(name=found.pop("name", None), python=found.pop("python", None), run=found)
