@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from graphdoctor.facts.wording import counted, partial_text
+from graphdoctor.facts.wording import partial_text
 from graphdoctor.views.finding_cards import card_of
 from graphdoctor.views.terminal import shown_parts
 from graphdoctor.views.terminal_lines import NARROW, Cut, clean, labeled_rows
-from graphdoctor.views.words import host_gap_note, other_gaps, title_parts
+from graphdoctor.views.words import hidden_text, host_gap_note, other_gaps, title_parts
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -92,9 +92,8 @@ def closing(diagnosis: Diagnosis, *, prefix: str = "GD") -> Iterator[Text]:
     """
     if (note := host_gap_note(diagnosis.findings)) is not None:
         yield Text(note, "dim")
-    hidden = diagnosis.summary.hidden_findings
-    if hidden:
-        yield Text(f"{counted(hidden, 'finding')} hidden by --own-code, --select or --ignore.", "dim")
+    if hidden := hidden_text(diagnosis):
+        yield Text(hidden, "dim")
     codes = sorted({finding.code for finding in diagnosis.findings if finding.code.startswith(prefix)})
     if codes:
         yield clean(f"Read more: graphdoctor rule {codes[0]}", "dim")

@@ -14,10 +14,11 @@ from rich.text import Text
 from graphdoctor.facts.wording import counted
 from graphdoctor.views.actions import Action, actions, code_line, mends_text, saves_text
 from graphdoctor.views.cards import closing, finding_card, partial, short_card, title_line, unknown_rows
-from graphdoctor.views.fixes import ending, treatment_sections
+from graphdoctor.views.fixes import ending, treatment_parts
 from graphdoctor.views.log_words import log_rows, unshown_text
 from graphdoctor.views.outcome import outcome
 from graphdoctor.views.parts import Tone
+from graphdoctor.views.terminal import shown_parts
 from graphdoctor.views.terminal_lines import Code, Prose, Trimmed, clean, clean_lines, labeled_rows, write, write_report
 from graphdoctor.views.words import (
     base_name,
@@ -61,7 +62,9 @@ def render_console(diagnosis: Diagnosis, console: Console, *, is_verbose: bool =
     """
     write_report(console, _report(diagnosis, console, is_verbose=is_verbose), [_sentence(diagnosis)])
     if diagnosis.treatment is not None:
-        for renderable in ending(diagnosis, diagnosis.treatment):
+        write(console, Text())
+        last = tuple(ending(diagnosis, diagnosis.treatment))
+        for renderable in shown_parts(last, width=console.width, is_verbose=False):
             write(console, renderable)
 
 
@@ -75,7 +78,9 @@ def _report(diagnosis: Diagnosis, console: Console, *, is_verbose: bool) -> Iter
         yield _todo_table(todo, console.width)
     yield from _findings(diagnosis, todo, console, is_verbose=is_verbose)
     if diagnosis.treatment is not None:
-        yield from treatment_sections(diagnosis, diagnosis.treatment, is_verbose=is_verbose)
+        yield Text()
+        parts = tuple(treatment_parts(diagnosis, diagnosis.treatment))
+        yield from shown_parts(parts, width=console.width, is_verbose=is_verbose)
     if diagnosis.graphs and is_verbose:
         yield Text()
         yield _graph_table(diagnosis.graphs)

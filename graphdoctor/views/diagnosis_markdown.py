@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from graphdoctor.facts.wording import counted, partial_text
+from graphdoctor.facts.wording import partial_text
 from graphdoctor.views.actions import Action, actions, code_line, mends_text, saves_text
 from graphdoctor.views.log_words import log_rows, unshown_text
 from graphdoctor.views.markdown import Section, document, snippet
@@ -22,6 +22,7 @@ from graphdoctor.views.words import (
     cost_text,
     count_texts,
     first_sentence,
+    hidden_text,
     host_gap_note,
     nothing_compiled,
     other_gaps,
@@ -72,7 +73,7 @@ def _sections(diagnosis: Diagnosis) -> Iterator[Section]:
     yield Section([finding_item(group) for group in groups], "finding", "### Findings\n\n")
     yield Section(list(_log_lines(diagnosis)), "line", "### What else the log has\n\n")
     yield Section([f"- {marked(gap.message, _MESSAGE)}" for gap in other_gaps(diagnosis)], "gap", "### Unknown\n\n")
-    notes = [note for note in (host_gap_note(diagnosis.findings), _hidden(diagnosis.summary.hidden_findings)) if note]
+    notes = [note for note in (host_gap_note(diagnosis.findings), hidden_text(diagnosis)) if note]
     yield Section([f"_{plain(note)}_" for note in notes], "note")
 
 
@@ -118,7 +119,3 @@ def finding_item(cluster: Sequence[Finding], where: str | None = None) -> str:
     if not fixes and first.hints:
         item += f"  \n  Hint: {plain(first.hints[0])}"
     return item.rstrip("\n")
-
-
-def _hidden(count: int) -> str | None:
-    return f"{counted(count, 'finding')} hidden by --own-code, --select or --ignore." if count else None

@@ -1,75 +1,94 @@
-"""The fixes that were tried: each finding with its edits and verdicts, then all verified fixes together."""
+"""The fixes that were tried: each finding with its edits and verdicts, then all verified fixes together.
+
+Comes in: a diagnosis with its treatment. Goes out: a view, and the parts of it that a whole diagnosis has too.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from rich import box
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
-
-from graphdoctor.facts.wording import kind_text
-from graphdoctor.views.cards import closing, finding_card, partial, title_line, unknown_rows
-from graphdoctor.views.finding_cards import fix_parts, verdict_label
+from graphdoctor.facts.wording import kind_text, partial_text
+from graphdoctor.views.finding_cards import card_of, fix_parts, place_of, verdict_label
 from graphdoctor.views.outcome import applied_fixes, distinct_fixes, outcome
-from graphdoctor.views.parts import Row, Rows
-from graphdoctor.views.terminal import shown_parts
-from graphdoctor.views.terminal_lines import NARROW, Code, Command, clean, labeled_rows, write
+from graphdoctor.views.parts import (
+    Block,
+    Cell,
+    Code,
+    Column,
+    Diff,
+    Note,
+    Row,
+    Rows,
+    Section,
+    Span,
+    Table,
+    Verdict,
+    View,
+)
 from graphdoctor.views.words import (
     applied_snippets,
     apply_command,
     clusters,
+    hidden_text,
+    host_gap_note,
     measured_rows,
+    other_gaps,
+    read_more,
     timed_rows,
+    title_parts,
     uncovered_fixes,
+    unknown_section,
 )
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-
+    from graphdoctor.facts import fixes
     from graphdoctor.facts.diagnosis import Diagnosis, Finding
-    from graphdoctor.facts.fixes import Treatment, Verdict
+    from graphdoctor.facts.fixes import Treatment
     from graphdoctor.facts.trials import Difference
 
 
-def render_fixes(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = False, is_written: bool = False) -> None:
-    """Write the fixes that were tried to a terminal.
+def fixes_view(diagnosis: Diagnosis, *, is_written: bool = False) -> View:
+    """What was tried, as a tree.
 
     Args:
-        diagnosis: What to show, with its ``treatment``.
-        console: Where to.
-        is_verbose: Show every fix that was tried, and torch's full messages.
-        is_written: The verified edits are being written.
+        diagnosis: With its ``treatment``.
+        is_written: The verified edits are being written, so that nobody has to be told how.
     """
+    parts = tuple(_parts(diagnosis, is_written=is_written))
+    return View(tuple(title_parts(diagnosis)), "fixes", parts, diagnosis.graphdoctor_version)
+
+
+def _parts(diagnosis: Diagnosis, *, is_written: bool) -> Iterator[Block]:
     treatment = diagnosis.treatment
-    write(console, title_line(diagnosis))
-    write(console, Text())
-    for line in partial(diagnosis):
-        write(console, line)
+    if diagnosis.is_partial:
+        yield Note((Span("PARTIAL  ", "strong", "bad"), Span(partial_text(diagnosis))), "bad")
     findings = [finding for finding in diagnosis.findings if _is_treated(finding)]
-    if treatment is None or not findings:
-        write(console, Text("Nothing to fix: no graph breaks and no recompiles.", style="bold green"))
+    if not findings:
+        yield Verdict("Nothing to fix: no graph breaks and no recompiles.", "good")
         return
-    write(console, _headline(treatment))
+    if treatment is None:
+        yield Verdict("No fixes were tried.", "warning")
+        return
+    yield _headline(treatment)
     cards = list(clusters(findings))
-    gone = [] if is_verbose else [cluster for cluster in cards if _is_fixed_by_others(cluster)]
-    for cluster in cards:
-        if cluster in gone:
-            continue
-        write(console, Text())
-        for renderable in finding_card(cluster, is_verbose=is_verbose):
-            write(console, renderable)
-    for renderable in (*_gone(gone), *treatment_sections(diagnosis, treatment, is_verbose=is_verbose)):
-        write(console, renderable)
-    for renderable in unknown_rows(diagnosis):
-        write(console, renderable)
-    for line in closing(diagnosis):
-        write(console, Text())
-        write(console, line)
-    for renderable in ending(diagnosis, treatment, is_written=is_written):
-        write(console, renderable)
+    gone = [cluster for cluster in cards if _is_fixed_by_others(cluster)]
+    yield from (card_of(cluster) for cluster in cards if cluster not in gone)
+    lines = (
+        Row(finding.code, Note((place_of(finding.location), Span(f"  {finding.message}", tone="dim"))))
+        for cluster in gone
+        for finding in cluster
+    )
+    yield Section("Also gone with these fixes", (Rows(tuple(lines)), *map(_long, gone)))
+    yield from treatment_parts(diagnosis, treatment)
+    yield unknown_section(other_gaps(diagnosis))
+    yield from (Note(note, "dim") for note in (host_gap_note(diagnosis.findings), hidden_text(diagnosis)) if note)
+    yield from read_more(finding.code for finding in diagnosis.findings)
+    yield from ending(diagnosis, treatment, is_written=is_written)
+
+
+def _long(cluster: Sequence[Finding]) -> Section:
+    return Section(cluster[0].code, (card_of(cluster),), show="long")
 
 
 def _is_treated(finding: Finding) -> bool:
@@ -77,30 +96,23 @@ def _is_treated(finding: Finding) -> bool:
     return finding.code.startswith(("GD1", "GD2", "GD4")) or (skip is not None and skip.is_on_gpu)
 
 
-def treatment_sections(diagnosis: Diagnosis, treatment: Treatment, *, is_verbose: bool) -> Iterator[RenderableType]:
-    """What comes after the findings: fixes for what showed later, all verified fixes together, what is left.
-
-    Args:
-        diagnosis: The findings that were shown.
-        treatment: What was tried.
-        is_verbose: Show every fix that was tried.
-    """
-    yield from _later(diagnosis, treatment, is_verbose=is_verbose)
-    yield from _together(treatment)
-    yield from _left(treatment)
+def _is_fixed_by_others(cluster: Sequence[Finding]) -> bool:
+    """Nothing was tried for it, and the fixes of other findings removed it."""
+    return all(finding.is_mended for finding in cluster) and all(
+        fix.verdict == "not tried" for finding in cluster for fix in finding.fixes
+    )
 
 
-def _headline(treatment: Treatment) -> Text:
+def _headline(treatment: Treatment) -> Verdict:
     tried = distinct_fixes([fix for fix in treatment.tried if fix.verdict != "not tried"])
+    if not tried:
+        return Verdict(_untried(treatment), "warning")
     verified, contained = _count(treatment, "verified"), _count(treatment, "contained")
-    if tried:
-        counts = f"{verified} verified, {contained} contained" if contained else f"{verified} verified"
-        text = f"{_fixes(len(tried))} tried, {counts}."
-        return Text(text, style="bold green" if verified or contained else "bold yellow")
-    return clean(_untried(treatment), "bold yellow")
+    counts = f"{verified} verified, {contained} contained" if contained else f"{verified} verified"
+    return Verdict(f"{_fixes(len(tried))} tried, {counts}.", "good" if verified or contained else "warning")
 
 
-def _count(treatment: Treatment, verdict: Verdict) -> int:
+def _count(treatment: Treatment, verdict: fixes.Verdict) -> int:
     return len(distinct_fixes([fix for fix in treatment.tried if fix.verdict == verdict]))
 
 
@@ -121,74 +133,52 @@ def _fixes(number: int, kind: str = "") -> str:
     return f"{number} {kind}fix" if number == 1 else f"{number} {kind}fixes"
 
 
-def _is_fixed_by_others(cluster: Sequence[Finding]) -> bool:
-    """Nothing was tried for it, and the fixes of other findings removed it."""
-    return all(finding.is_mended for finding in cluster) and all(
-        fix.verdict == "not tried" for finding in cluster for fix in finding.fixes
+def treatment_parts(diagnosis: Diagnosis, treatment: Treatment) -> Iterator[Block]:
+    """What comes after the findings: fixes for what showed later, all verified fixes together, what is left."""
+    later = (
+        Row(
+            verdict_label(fix.verdict),
+            (Note((fix.code, " ", Span(fix.place)), "dim"), *fix_parts(fix)),
+            show="always" if fix.is_applied else "long",
+        )
+        for fix in uncovered_fixes(treatment, diagnosis.findings)
     )
+    yield Section("Found after these fixes", (Rows(tuple(later), "fix"),), "Later")
+    if treatment.after is not None:
+        count = len(applied_fixes(treatment))
+        titles = {1: "The verified fix", 2: "Both verified fixes together"}
+        title = titles.get(count, f"All {count} verified fixes together")
+        yield Section(title, tuple(_together(treatment)), "Together")
+    left = (
+        Row(item.code, (Note((Span(item.place), f"  {item.message}")), Note(f"because {item.reason}", "dim")))
+        for item in treatment.left
+    )
+    yield Section("Not fixed", (Rows(tuple(left), "finding"),))
+    yield Rows(tuple(Row("note", Note(note, "dim")) for note in treatment.notes), "note")
 
 
-def _gone(clusters: Sequence[Sequence[Finding]]) -> Iterator[RenderableType]:
-    """Findings that need no fix of their own, one line each."""
-    if not clusters:
-        return
-    yield Text()
-    yield Text("Also gone with these fixes", style="bold")
-    for cluster in clusters:
-        for finding in cluster:
-            place = f"{finding.location.shown_file}:{finding.location.line}"
-            line = Text("  ").append_text(clean(f"{finding.code} ", "bold yellow")).append_text(clean(place))
-            yield line.append_text(clean(f"  {finding.message}", "dim"))
-
-
-def _later(diagnosis: Diagnosis, treatment: Treatment, *, is_verbose: bool) -> Iterator[RenderableType]:
-    """Fixes for findings that showed only after other fixes were applied."""
-    later = [fix for fix in uncovered_fixes(treatment, diagnosis.findings) if is_verbose or fix.is_applied]
-    if not later:
-        return
-    yield Text()
-    yield Text("Found after these fixes", style="bold")
-    for fix in later:
-        yield Text("  ").append_text(clean(f"{fix.code} ", "bold yellow")).append_text(clean(fix.place))
-        rows = Rows((Row(verdict_label(fix.verdict), fix_parts(fix)),))
-        yield from shown_parts(rows, width=NARROW, is_verbose=is_verbose)
-
-
-def _together(treatment: Treatment) -> Iterator[RenderableType]:
-    if treatment.after is None:
-        return
-    count = len(applied_fixes(treatment))
-    titles = {1: "The verified fix", 2: "Both verified fixes together"}
-    yield Text()
-    yield Text(titles.get(count, f"All {count} verified fixes together"), style="bold")
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    table.add_column("")
-    table.add_column("before", justify="right")
-    table.add_column("after", justify="right")
-    table.add_column("change" if treatment.times or treatment.cold_compile else "")
-    for label, before, after in measured_rows(treatment.before, treatment.after):
-        table.add_row(label, before, after, "")
-    for label, before, after, change in timed_rows(treatment):
-        table.add_row(clean(label), before, after, change)
-    yield Padding(table, (0, 0, 0, 2))
+def _together(treatment: Treatment) -> Iterator[Block]:
+    if treatment.after is not None:
+        rows = [(*cells, "") for cells in measured_rows(treatment.before, treatment.after)]
+        rows += list(timed_rows(treatment))
+        headings = ("before", "after", "change")
+        columns = (Column("count"), *(Column(name, is_number=name != "change") for name in headings))
+        yield Table(columns, tuple(tuple(map(Cell, row)) for row in rows), "number", label="Before and after")
     for place, snippet in applied_snippets(treatment):
-        yield Text()
-        yield clean(f"  {place or 'Also'}:", "dim")
-        yield Padding(Code(snippet), (0, 0, 0, 4))
-    yield Text()
-    yield clean(_results(treatment), "dim")
+        yield Note(f"{place or 'Also'}:", "dim")
+        yield Code(snippet)
+    yield Note(_results(treatment), "dim")
 
 
 def _results(treatment: Treatment) -> str:
     kinds = list(treatment.compared.kinds) if treatment.compared else []
-    named = list(map(kind_text, kinds))
     differences = treatment.compared.differences if treatment.compared else ()
     told = ", ".join(f"{kind_text(found.kind)} ({_difference(found)})" for found in differences)
     differs = f" Different: {told}." if told else ""
     under = f", under {treatment.backend}" if treatment.backend else ""
     others = {fix.backend for fix in treatment.tried if fix.is_applied and fix.backend} - {treatment.backend}
     alone = "".join(f" Single fixes were tried under {name}." for name in sorted(others))
-    what = ", ".join(named) or "nothing"
+    what = ", ".join(map(kind_text, kinds)) or "nothing"
     return f"Compared with the program without torch.compile{under}: {what}.{differs}{alone if under else ''}"
 
 
@@ -200,34 +190,14 @@ def _difference(found: Difference) -> str:
     return ": ".join(part for part in (place, found.detail) if part)
 
 
-def ending(diagnosis: Diagnosis, treatment: Treatment, *, is_written: bool = False) -> Iterator[RenderableType]:
-    """The last lines: what changed, and how to keep it.
-
-    Args:
-        diagnosis: What was shown.
-        treatment: What was tried.
-        is_written: The edits are being written.
-    """
-    yield Text()
-    yield clean(outcome(treatment, diagnosis.target), "bold yellow" if treatment.after is None else "bold green")
-    if is_written:
-        return
+def ending(diagnosis: Diagnosis, treatment: Treatment, *, is_written: bool = False) -> Iterator[Block]:
+    """The last lines: what changed, and how to keep it."""
+    yield Verdict(outcome(treatment, diagnosis.target), "warning" if treatment.after is None else "good")
     edits = [fix for fix in applied_fixes(treatment) if fix.diff is not None]
     command = apply_command(treatment, diagnosis.target)
-    if edits and command is not None:
+    if treatment.diff:
+        yield Section("The edits together", (Diff(treatment.diff),), "Edits", show="long")
+    if edits and command is not None and not is_written:
         rest = " (add the lines above yourself)" if applied_snippets(treatment) else ""
-        yield Text(f"To write {'the edit' if len(edits) == 1 else f'the {len(edits)} edits'}{rest}:")
-        yield Padding(Command(command), (0, 0, 0, 2))
-
-
-def _left(treatment: Treatment) -> Iterator[RenderableType]:
-    if treatment.left:
-        yield Text()
-        yield Text("Not fixed", style="bold")
-        for left in treatment.left:
-            code = clean(f"{left.code} ", "bold yellow")
-            yield Text("  ").append_text(code).append_text(clean(f"{left.place}  {left.message}"))
-            yield labeled_rows([("because", clean(left.reason))])
-    if treatment.notes:
-        yield Text()
-        yield labeled_rows([("note", clean(note)) for note in treatment.notes], style="dim")
+        yield Note(f"To write the {'edit' if len(edits) == 1 else f'{len(edits)} edits'}{rest}:")
+        yield Code(command, "shell")

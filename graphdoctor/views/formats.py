@@ -260,9 +260,11 @@ def _guards(result: Result, console: Console, options: RenderOptions) -> None:
 
 
 def _fixes(result: Result, console: Console, options: RenderOptions) -> None:
-    from graphdoctor.views.fixes import render_fixes
+    from graphdoctor.views.fixes import fixes_view
+    from graphdoctor.views.terminal import write_view
 
-    render_fixes(result.diagnosis, console, is_verbose=options.is_verbose, is_written=options.is_written)
+    view = fixes_view(result.diagnosis, is_written=options.is_written)
+    write_view(view, console, is_verbose=options.is_verbose)
 
 
 def _diagnosis_json(result: Result, _: RenderOptions) -> str:
@@ -295,10 +297,11 @@ def _diagnosis_markdown(result: Result, _: RenderOptions) -> str:
     return render_diagnosis_markdown(result.diagnosis)
 
 
-def _fixes_markdown(result: Result, _: RenderOptions) -> str:
-    from graphdoctor.views.fixes_markdown import render_fixes_markdown
+def _fixes_markdown(result: Result, options: RenderOptions) -> str:
+    from graphdoctor.views.fixes import fixes_view
+    from graphdoctor.views.markdown_text import render_view_markdown
 
-    return render_fixes_markdown(result.diagnosis)
+    return render_view_markdown(fixes_view(result.diagnosis, is_written=options.is_written))
 
 
 def _view(

@@ -430,6 +430,12 @@ def host_gap_note(findings: Sequence[Finding]) -> str | None:
     )
 
 
+def hidden_text(diagnosis: Diagnosis) -> str | None:
+    """How many findings were left out; None for none."""
+    count = diagnosis.summary.hidden_findings
+    return f"{counted(count, 'finding')} hidden by --own-code, --select or --ignore." if count else None
+
+
 def snippet_place(fix: Fix | TriedFix) -> SnippetPlace | None:
     """Where a fix's snippet goes; None if it has none, or if that isn't known."""
     return fix.snippet_place if isinstance(fix, TriedFix) else fix.place

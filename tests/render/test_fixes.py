@@ -20,12 +20,13 @@ from graphdoctor.facts.trials import Comparison, Difference
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.views.console import render_console
-from graphdoctor.views.fixes import render_fixes
-from graphdoctor.views.fixes_markdown import render_fixes_markdown
+from graphdoctor.views.fixes import fixes_view
 from graphdoctor.views.html.page import render_page
-from graphdoctor.views.markdown import MAX_CHARACTERS
+from graphdoctor.views.markdown_text import MAX_CHARACTERS, render_view_markdown
 from graphdoctor.views.outcome import outcome
+from graphdoctor.views.terminal import write_view
 from tests.factories import LOOP, PRINT, compiled, entry, frame, graph, record, recording
+from tests.views.outputs import on_terminal
 
 BEFORE = Measures(
     break_sites=3, skipped_frames=1, graphs=2, compiles=2, recompiles=1, frames_over_limit=0, coverage=0.62
@@ -81,13 +82,13 @@ def times(backend: str, before_us: float, ratio: float) -> PairedTime:
     )  # fmt: skip
 
 
+def treated(known: Recording, treatment: Treatment | None) -> Diagnosis:
+    facts_known = known.model_copy(update={"treatment": treatment})
+    return diagnose(facts_known, RULES, root=Path("/project"), version="0")
+
+
 def rendered(known: Recording, treatment: Treatment | None = None, *, width: int = 80, is_verbose: bool = False) -> str:
-    diagnosis: Diagnosis = diagnose(
-        known.model_copy(update={"treatment": treatment}), RULES, root=Path("/project"), version="0"
-    )
-    buffer = StringIO()
-    render_fixes(diagnosis, Console(file=buffer, width=width, color_system=None), is_verbose=is_verbose)
-    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())
+    return on_terminal(fixes_view(treated(known, treatment)), width=width, is_verbose=is_verbose).rstrip("\n")
 
 
 def words(text: str) -> str:
@@ -215,8 +216,7 @@ def test_a_break_and_the_function_that_it_makes_torch_skip(snapshot: SnapshotAss
 
 
 def markdown(known: Recording, treatment: Treatment | None) -> str:
-    facts_known = known.model_copy(update={"treatment": treatment})
-    return render_fixes_markdown(diagnose(facts_known, RULES, root=Path("/project"), version="0"))
+    return render_view_markdown(fixes_view(treated(known, treatment)))
 
 
 @pytest.mark.parametrize("make", [every_verdict, peeled, suggested])
@@ -226,7 +226,7 @@ def test_markdown(snapshot: SnapshotAssertion, make: Callable[[], tuple[Recordin
 
 def test_markdown_without_trials_and_with_too_many() -> None:
     known, treatment = peeled()
-    assert markdown(known, None).endswith("\n\nNo fixes were tried.\n")
+    assert markdown(known, None).endswith("\n\n**No fixes were tried.**\n")
     many = treatment.model_copy(update={"left": treatment.left * 2000})
     text = markdown(known, many)
     assert len(text) <= MAX_CHARACTERS
@@ -256,7 +256,7 @@ def test_nobody_is_told_how_to_write_what_is_being_written() -> None:
     known, treatment = peeled()
     diagnosis = diagnose(known.model_copy(update={"treatment": treatment}), RULES, root=Path("/project"), version="0")
     buffer = StringIO()
-    render_fixes(diagnosis, Console(file=buffer, width=200, color_system=None), is_written=True)
+    write_view(fixes_view(diagnosis, is_written=True), Console(file=buffer, width=200, color_system=None))
     assert "--apply" not in buffer.getvalue()
     assert buffer.getvalue().splitlines()[-1] == outcome(treatment, diagnosis.target)
 

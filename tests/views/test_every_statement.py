@@ -15,18 +15,21 @@ from graphdoctor.studies.export.view import export_view
 from graphdoctor.studies.ranks.view import job_view
 from graphdoctor.views.check import check_view
 from graphdoctor.views.comparison import comparison_view
+from graphdoctor.views.fixes import fixes_view
 from graphdoctor.views.html.document import render_view_page
 from graphdoctor.views.markdown_text import render_view_markdown
 from graphdoctor.views.parts import View, statements
 from tests.export_reports import blocked
 from tests.render.check_reports import failed_report
 from tests.render.test_comparison import both
+from tests.render.test_fixes import every_verdict, treated
 from tests.render.test_job import two
 from tests.views.outputs import on_terminal
 
 VIEWS: dict[str, Callable[[], View]] = {
     "check": lambda: check_view(failed_report()),
     "comparison": lambda: comparison_view(both()),
+    "fixes": lambda: fixes_view(treated(*every_verdict())),
     "export": lambda: export_view(blocked()),
     "ranks": lambda: job_view(two()),
 }
