@@ -1,12 +1,12 @@
-"""What a report says of lines and targets, as one list for the formats of other programs: SARIF, JUnit, GitHub.
+"""What a check says of lines and targets, as one list for the formats of other programs: SARIF, JUnit, GitHub.
 
-Comes in: a check, a lint report, a comparison or findings. Goes out: annotations in plain text. The writers turn them
+Comes in: a ``CheckReport``. Goes out: annotations in plain text. The writers turn them
 into their formats and decide which of them a format has room for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -35,7 +35,7 @@ class Annotation:
     message: str
     """May have several lines."""
     target: str | None = None
-    """The check's target that it is about; None outside a check, and for the run as a whole."""
+    """The check's target that it is about; None for the run as a whole."""
     finding: Finding | None = None
     """The finding, for its place and its edits; None for another kind."""
     details: tuple[str, ...] = ()
@@ -59,11 +59,6 @@ def annotations_of(report: CheckReport) -> Iterator[Annotation]:
     for unused in report.unused_ignores:
         what = f"ignore[{', '.join(unused.codes)}]" if unused.codes else "This ignore"
         yield Annotation("ignore", "info", "Unused ignore", f"{what} matches no finding.", unused=unused)
-
-
-def of_findings(findings: Iterable[Finding]) -> Iterator[Annotation]:
-    """The findings of a report that has no baseline beside it."""
-    return map(_of_finding, findings)
 
 
 def _of_target(target: TargetCheck) -> Iterator[Annotation]:
@@ -100,7 +95,7 @@ def _of_target(target: TargetCheck) -> Iterator[Annotation]:
 def _of_finding(
     finding: Finding,
     *,
-    target: str | None = None,
+    target: str,
     state: Literal["new", "unchanged", "updated"] = "new",
     worse: str | None = None,
     is_failing: bool = False,
