@@ -21,7 +21,8 @@ from graphdoctor.commands.options import (
     with_options,
 )
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.views.formats import COMPARISON, SURVEY_COMPARISON
+from graphdoctor.studies.documents import SURVEY_COMPARISON
+from graphdoctor.views.formats import COMPARISON
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -26,8 +26,9 @@ from graphdoctor.commands.options import (
 )
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import RunSpec
+from graphdoctor.studies.documents import SURVEY
 from graphdoctor.studies.survey.survey_file import ListedTargets, ListedVariant, Nodes, SurveyOptions
-from graphdoctor.views.formats import DIAGNOSIS, SURVEY, Format, RenderOptions
+from graphdoctor.views.formats import DIAGNOSIS, Format, RenderOptions
 
 if TYPE_CHECKING:
     from graphdoctor.commands.output import Output

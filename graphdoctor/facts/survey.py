@@ -1,7 +1,7 @@
 """The facts of a survey: many targets, each compiled in several ways, one row for each pair.
 
 A **piece** is one target with one variant; what came of it is a ``SurveyRow``. ``SurveyReport`` is the JSON document of
-``graphdoctor survey``; the same rows are a Parquet file (``survey/columns.py``).
+``graphdoctor survey``; the same rows are a Parquet file (``studies/survey/columns.py``).
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def test_every_format_of_every_document_renders(document: Document[Any], each: A
 
 
 def test_a_survey_is_rendered_as_bytes_of_its_table(contents: dict[str, Any]) -> None:
-    each = formats.SURVEY.of_path(Path("survey.parquet"))
+    each = documents.SURVEY.of_path(Path("survey.parquet"))
     assert isinstance(each, BytesFormat)
     content = each.render(contents["SURVEY"], OPTIONS)
     assert content.startswith(b"PAR1")

@@ -9,7 +9,7 @@ import pytest
 
 from graphdoctor.facts.survey import SurveyRow
 from graphdoctor.studies.survey.columns import COLUMNS, flat_columns
-from graphdoctor.views.survey_csv import render_survey_csv
+from graphdoctor.studies.survey.csv_table import render_survey_csv
 from tests.survey_reports import cause, failed, report, row
 
 

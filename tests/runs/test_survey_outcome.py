@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.commands.work.survey_outcome import compiler_stage, cut, ended_early, outcome_of
 from graphdoctor.facts.recording import Call, CaptureGap
 from graphdoctor.facts.run import ProbeExit
+from graphdoctor.studies.survey.outcome import compiler_stage, cut, ended_early, outcome_of
 from tests.gate.diagnoses import with_prints
 
 

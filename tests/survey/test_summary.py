@@ -6,9 +6,7 @@ import math
 
 import pytest
 
-from graphdoctor.studies.survey.causes import shared_causes, shared_export_causes
-from graphdoctor.studies.survey.means import mean_speedup
-from graphdoctor.studies.survey.summary import summarize
+from graphdoctor.studies.survey.summary import mean_speedup, shared_causes, shared_export_causes, summarize
 from tests.survey_reports import cause, export_stop, failed, row
 
 

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from graphdoctor import __version__
-from graphdoctor.commands.work.survey_outcome import cut
 from graphdoctor.commands.work.survey_piece import PieceResult, SurveyPiece, fingerprint_of, work_on
 from graphdoctor.commands.work.survey_plan import Plan, SurveyAsked, plan_survey
 from graphdoctor.commands.work.survey_store import SURVEY_FILE, KeptRow, SurveyStore, described, kept_rows
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Done, Failure, Outcome, Share
 from graphdoctor.facts.survey import SurveyReport, SurveyRow, SurveyStatus, SurveyVariant
+from graphdoctor.studies.survey.outcome import cut
 from graphdoctor.studies.survey.summary import summarize
 from graphdoctor.trials.launch.store import NewRecording
 

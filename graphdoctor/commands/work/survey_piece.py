@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 import graphdoctor
-from graphdoctor.commands.work.survey_outcome import OK, PieceOutcome, cut, ended_early, outcome_of, outcome_of_bench
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.survey import SurveyCause, SurveyRow, SurveyStatus
 from graphdoctor.probe.wire import READS_FILE, ReadsRecord
 from graphdoctor.rules.gate.gaps import missing_records
+from graphdoctor.studies.survey.outcome import OK, PieceOutcome, cut, ended_early, outcome_of, outcome_of_bench
 from graphdoctor.trials.launch.child import Watching, interpreter, record
 from graphdoctor.trials.launch.recorded import Setup
 from graphdoctor.trials.launch.request import Measured, Request, parse_target

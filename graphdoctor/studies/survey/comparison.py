@@ -29,8 +29,7 @@ from graphdoctor.facts.survey_comparison import (
     SurveyVerdict,
     side_of,
 )
-from graphdoctor.studies.survey.causes import shared_causes
-from graphdoctor.studies.survey.means import mean_speedup
+from graphdoctor.studies.survey.summary import mean_speedup, shared_causes
 from graphdoctor.trials.confidence import PROCESSES_DIFFER
 
 _RAN: tuple[SurveyStatus, ...] = ("ok", "wrong", "not_compiled")

@@ -1,6 +1,6 @@
 """A survey as CSV, one line for each row.
 
-Comes in: a ``SurveyReport``. Goes out: the columns of ``survey/columns.py`` but causes, under their names. What is null
+Comes in: a ``SurveyReport``. Goes out: the columns of ``columns.py`` but causes, under their names. What is null
 there is an empty cell. No text has a newline or a control character, and none begins as a formula does.
 """
 
