@@ -65,6 +65,7 @@ def in_order(outcomes: Any) -> list[Outcome]:
     return sorted(outcomes, key=lambda outcome: outcome.index)
 
 
+@pytest.mark.nightly
 def test_a_killed_node_changes_nothing_of_the_answer(cluster: Any, capfd: pytest.CaptureFixture[str]) -> None:
     second = cluster.add_node(num_cpus=1, node_ip_address=_LOOPBACK)
     found, own_print = [], builtins.print
@@ -79,6 +80,7 @@ def test_a_killed_node_changes_nothing_of_the_answer(cluster: Any, capfd: pytest
     assert builtins.print is own_print
 
 
+@pytest.mark.nightly
 def test_a_piece_that_fails_for_good_costs_no_other(cluster: Any) -> None:
     found = in_order(OnRay(cluster.address).run(pieces.killed_at_2, list(range(4))))
     assert [type(outcome) for outcome in found] == [Done, Done, Failed, Done]
@@ -90,11 +92,13 @@ def test_a_piece_that_fails_for_good_costs_no_other(cluster: Any) -> None:
     assert [outcome.index for outcome in found if isinstance(outcome, Done)] == [0, 1, 2, 7]
 
 
+@pytest.mark.nightly
 def test_ray_client_gives_the_same_answer(cluster: Any, client: str) -> None:
     found = in_order(OnRay(client, at_once=2).run(pieces.square, list(range(5)), ahead=2))
     assert found == in_order(Local(1).run(pieces.square, list(range(5))))
 
 
+@pytest.mark.nightly
 def test_ray_client_s_server_is_started_again_where_it_died(
     cluster: Any, client: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,6 +130,7 @@ def test_ray_client_s_server_is_started_again_where_it_died(
     assert tried == [client]
 
 
+@pytest.mark.nightly
 def test_two_pieces_are_never_on_one_gpu_though_a_node_is_killed(cluster: Any, client: str) -> None:
     second = cluster.add_node(num_cpus=1, num_gpus=1, node_ip_address=_OTHER_LOOPBACK)
     cluster.wait_for_nodes()
@@ -152,6 +157,7 @@ def test_two_pieces_are_never_on_one_gpu_though_a_node_is_killed(cluster: Any, c
             assert not held & other_held
 
 
+@pytest.mark.nightly
 def test_a_share_is_worked_on_as_on_this_machine(cluster: Any, tmp_path: Path) -> None:
     on_ray, share = OnRay(cluster.address), Share(1)
     begun: list[int] = []
@@ -169,12 +175,14 @@ def test_a_share_is_worked_on_as_on_this_machine(cluster: Any, tmp_path: Path) -
     _until(lambda: not _is_running(int((tmp_path / "1").read_text())))
 
 
+@pytest.mark.nightly
 def test_a_share_that_no_node_has_is_one_sentence(cluster: Any) -> None:
     words = "Each piece needs 1 core, 3 GPUs and 1,048,576 GiB of memory, but no node of the Ray cluster has that."
     with pytest.raises(GraphDoctorError, match=words):
         list(OnRay(cluster.address).run(pieces.square, [1], share=Share(1, gpus=3, memory_bytes=2**50)))
 
 
+@pytest.mark.nightly
 def test_nodes_work_in_a_copy_of_the_folder(cluster: Any, tmp_path: Path) -> None:
     (tmp_path / "here.txt").write_text("copied")
     (tmp_path / "library").mkdir()
@@ -188,6 +196,7 @@ def test_nodes_work_in_a_copy_of_the_folder(cluster: Any, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("version", [None, "0.0.1"])
+@pytest.mark.nightly
 def test_a_node_with_another_version_is_refused(
     cluster: Any, monkeypatch: pytest.MonkeyPatch, version: str | None
 ) -> None:
@@ -206,6 +215,7 @@ def test_a_node_with_another_version_is_refused(
     assert cancelled == []
 
 
+@pytest.mark.nightly
 def test_through_a_connection_that_stays_only_what_runs_is_cancelled(
     cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,6 +250,7 @@ def test_a_cluster_of_this_machine_is_started_and_ended(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("form", ["json", "text"])
+@pytest.mark.nightly
 def test_a_report_from_a_cluster_is_that_of_one_process(cluster: Any, run_cli: Any, tmp_path: Path, form: str) -> None:
     (log,) = (Path(__file__).parents[1] / "recordings" / "2.13.0" / "print_in_helper.bare").glob("*.log")
     (tmp_path / "job").mkdir()

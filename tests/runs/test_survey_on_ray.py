@@ -23,7 +23,7 @@ from tests.executors.ports import free_port
 from tests.runs.test_survey import Looks
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.nightly,
     pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8 on its loopback"),
 ]
 
