@@ -417,7 +417,7 @@ def compiled_entry(
 
 
 def is_compiled_by_its_forward(module: torch.nn.Module) -> bool:
-    """``Module.compile()`` does nothing to it: Dynamo skips frames of torch's own ``forward``.
+    """Up to 2.13, ``Module.compile()`` does nothing to it: Dynamo skips frames of torch's own ``forward``.
 
     torch.compile makes a frame of its own around such a function, if it is given the function itself.
     ``check``: ``torch/_dynamo/trace_rules.py``, 2.13.
