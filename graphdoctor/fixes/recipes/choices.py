@@ -34,7 +34,7 @@ from graphdoctor.fixes.source.expressions import (
     without_parentheses,
 )
 from graphdoctor.fixes.source.names import Names, is_in_place, names_in
-from graphdoctor.fixes.source.place import Place, tested_at
+from graphdoctor.fixes.source.place import Place, only_branch, tested_at
 from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, walk
 
 _WITHOUT_WORDS = (cst.Assign, cst.AugAssign, cst.AnnAssign, cst.Arg, cst.Attribute, cst.BinaryOperation, cst.Subscript)
@@ -333,14 +333,7 @@ def tuple_where(place: Place) -> Edit:
     Python computes all values before it sets the first name, and so do the calls. Unsafe: both ways are computed, so
     the one that isn't taken may fail or put NaN into gradients.
     """
-    source, choice = place.source, tested_at(place)
-    if not isinstance(choice, cst.If) or choice.orelse is not None:
-        raise DeclinedError("it isn't an `if` with a single branch")
-    if isinstance(next(source.parents(choice)), cst.If):
-        raise DeclinedError("it isn't an `if` with a single branch")
-    function = source.function_of(choice)
-    if function is None:
-        raise DeclinedError("the branch isn't in a function")
+    source, (choice, function) = place.source, only_branch(place)
     names = Names(source, function)
     line, targets, values = _set_at_once(choice)
     for name in targets:

@@ -29,7 +29,7 @@ from graphdoctor.fixes.source.names import (
     receiver,
     shortened,
 )
-from graphdoctor.fixes.source.place import Place, tested_at
+from graphdoctor.fixes.source.place import Place, only_branch, tested_at
 from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, walk
 
 _NEUTRAL = {"mul_": "1", "div_": "1", "add_": "0", "sub_": "0"}
@@ -51,14 +51,7 @@ def in_place_where(place: Place) -> Edit:
     only the branch uses. Multiplying by 1 keeps every number, infinity and NaN; adding 0 turns -0.0 into 0.0. Unsafe:
     the factor is always computed, so it may fail or be another dtype than the number was.
     """
-    source, choice = place.source, tested_at(place)
-    if not isinstance(choice, cst.If) or choice.orelse is not None:
-        raise DeclinedError("it isn't an `if` with a single branch")
-    if isinstance(next(source.parents(choice)), cst.If):
-        raise DeclinedError("it isn't an `if` with a single branch")
-    function = source.function_of(choice)
-    if function is None:
-        raise DeclinedError("the branch isn't in a function")
+    source, (choice, function) = place.source, only_branch(place)
     lines = _Lines(choice, Names(source, function)).written()
     refuse_lost_comments([choice], lines)
     return Edit(
@@ -224,12 +217,7 @@ def drop_empty_check(place: Place) -> Edit:
     depends on values: torch captures it with ``capture_dynamic_output_shape_ops``. Unsafe: the code now also runs
     without rows, which some modules refuse, and parameters get a zero gradient where they had none.
     """
-    source, choice = place.source, tested_at(place)
-    if not isinstance(choice, cst.If) or choice.orelse is not None or _is_elif(source, choice):
-        raise DeclinedError("it isn't an `if` with a single branch")
-    function = source.function_of(choice)
-    if function is None:
-        raise DeclinedError("the check isn't in a function")
+    source, (choice, function) = place.source, only_branch(place)
     checked, is_for_empty = _checked(source, choice.test, is_empty=False)
     lines = _guarded(source, choice, is_for_empty=is_for_empty)
     selectors = _selectors(source, checked, Names(source, function))
@@ -239,11 +227,6 @@ def drop_empty_check(place: Place) -> Edit:
         content=source.replaced(_without(choice, is_for_empty=is_for_empty)),
         is_safe=False,
     )
-
-
-def _is_elif(source: SourceFile, choice: cst.If) -> bool:
-    parent = next(source.parents(choice))
-    return isinstance(parent, cst.If) and parent.orelse is choice
 
 
 def _checked(source: SourceFile, test: cst.BaseExpression, *, is_empty: bool) -> tuple[cst.BaseExpression, bool]:

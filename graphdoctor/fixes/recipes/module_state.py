@@ -10,6 +10,7 @@ import libcst as cst
 from libcst import matchers
 
 from graphdoctor.fixes.recipe import Edit, recipe
+from graphdoctor.fixes.source.expressions import enclosed
 from graphdoctor.fixes.source.place import Place
 from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if
 
@@ -298,6 +299,4 @@ def _plain(source: SourceFile, tensor: cst.BaseExpression) -> cst.BaseExpression
     new = tensor.deep_clone()
     if isinstance(tensor, cst.Call) and source.code(tensor.func).rpartition(".")[2] in _FACTORIES:
         return new
-    if not isinstance(tensor, cst.Name | cst.Attribute | cst.Call | cst.Subscript) and not new.lpar:
-        new = new.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
-    return cst.Call(cst.Attribute(new, cst.Name("detach")))
+    return cst.Call(cst.Attribute(enclosed(new), cst.Name("detach")))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from graphdoctor.fixes.recipe import Edit, recipe
+from graphdoctor.fixes.source.expressions import enclosed
 from graphdoctor.fixes.source.names import called, dotted
 from graphdoctor.fixes.source.place import Place
 from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, walk
@@ -253,14 +254,8 @@ def _disabled(call: cst.Call) -> cst.BaseExpression:
     decline_if(not _is_disable(call.func), "the source doesn't say which function is called")
     for arg in call.args:
         if not arg.star and (arg.keyword is None or arg.keyword.value == "fn"):
-            inner = arg.value.deep_clone()
-            is_atom = isinstance(inner, cst.Name | cst.Attribute | cst.Call | cst.Subscript)
-            return inner if is_atom or inner.lpar else _in_parentheses(inner)
+            return enclosed(arg.value.deep_clone())
     raise DeclinedError("`torch.compiler.disable` isn't given a function here")
-
-
-def _in_parentheses(node: cst.BaseExpression) -> cst.BaseExpression:
-    return node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
 
 
 def _is_disable(node: cst.BaseExpression) -> bool:

@@ -12,6 +12,7 @@ from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.fixes.recipe import Edit, Recipe, first_edit, recipe
 from graphdoctor.fixes.source.branches import refuse_lost_comments
 from graphdoctor.fixes.source.effects import is_report, skipped_while_compiling
+from graphdoctor.fixes.source.expressions import enclosed
 from graphdoctor.fixes.source.names import Names, called, dotted_name, has_comment, is_in_place, shortened
 from graphdoctor.fixes.source.place import Place, tested_at
 from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, walk
@@ -269,7 +270,7 @@ def _reads(source: SourceFile, test: cst.BaseExpression, names: Names) -> list[C
             continue
         if any(isinstance(part, cst.NamedExpr | cst.Await) or is_in_place(part) for part in walk(tensor)):
             raise DeclinedError("reading the number has a side effect")
-        found.append((node, tensor.deep_clone() if node is test else _enclosed(tensor)))
+        found.append((node, tensor.deep_clone() if node is test else enclosed(tensor.deep_clone())))
     decline_if(not found, "the condition reads no tensor")
     return found
 
@@ -282,13 +283,6 @@ def _tensor_of(source: SourceFile, node: cst.CSTNode) -> cst.BaseExpression | No
         case cst.Call(args=[cst.Arg(value=tensor, keyword=None, star="")]) if dotted_name(source, node.func) in _CASTS:
             return _tensor_of(source, tensor) or tensor
     return None
-
-
-def _enclosed(tensor: cst.BaseExpression) -> cst.BaseExpression:
-    copy = tensor.deep_clone()
-    if copy.lpar or isinstance(copy, cst.Name | cst.Attribute | cst.Call | cst.Subscript):
-        return copy
-    return copy.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
 
 
 def _edited(source: SourceFile, changes: Sequence[Change]) -> SourceFile:

@@ -125,6 +125,18 @@ def tested_at(place: Place) -> cst.If | cst.IfExp | cst.Assert:
     raise DeclinedError("torch doesn't point to the condition of an `if`")
 
 
+def only_branch(place: Place) -> tuple[cst.If, cst.FunctionDef | cst.Lambda]:
+    """The ``if`` at a place, which has a single branch and is no ``elif``, and its function."""
+    choice = tested_at(place)
+    parent = next(place.source.parents(choice))
+    if not isinstance(choice, cst.If) or choice.orelse is not None or isinstance(parent, cst.If):
+        raise DeclinedError("it isn't an `if` with a single branch")
+    function = place.source.function_of(choice)
+    if function is None:
+        raise DeclinedError("the `if` isn't in a function")
+    return choice, function
+
+
 def _tested_in(statement: cst.CSTNode) -> cst.If | cst.IfExp | cst.Assert:
     """The only test of a statement, for when torch gives only its line."""
     if isinstance(statement, cst.If):
