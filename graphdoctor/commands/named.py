@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from graphdoctor.commands.settings import Settings
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.reading import read_fact
 from graphdoctor.rules.diagnosed import NOTHING_ELSE, Needs, RecordingPiece, chosen_stages, diagnose_on
 from graphdoctor.trace.storage.log_file import LogFile
 from graphdoctor.trace.storage.places import Location, Url, location_of, place_at
@@ -309,6 +310,6 @@ def kept_report(place: Place, kind: type[_Report], *, file: str, command: str, h
         raise GraphDoctorError(f"{path} isn't a {command}.", hint=hint)
     check_schema(str(document["schema_version"]), str(path), reads=SCHEMA_VERSION, hint="Run it again.")
     try:
-        return kind.model_validate(document, skips_unknown=True)
+        return read_fact(kind, document, skips_unknown=True)
     except InvalidFactError as error:
         raise GraphDoctorError(f"{path} isn't a valid {command}: {error}.", hint="Run it again.") from error

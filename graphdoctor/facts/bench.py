@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import field
 from typing import Literal
 
-from graphdoctor.facts.base import Fact
-from graphdoctor.facts.diagnosis import SCHEMA_VERSION, Finding
-from graphdoctor.facts.kernels import CacheUse, CudaGraphs, KernelShare
-from graphdoctor.facts.recording import CaptureGap, Environment, TargetInfo
-from graphdoctor.facts.run import ProbeExit
-from graphdoctor.facts.trials import ResultError
+from .base import Fact
+from .diagnosis import SCHEMA_VERSION, Finding
+from .kernels import CacheUse, CudaGraphs, KernelShare
+from .recording import CaptureGap, Environment, TargetInfo
+from .run import ProbeExit
+from .trials import ResultError
 
 EAGER = "eager"
 """The name of the variant without torch.compile, which is the first."""

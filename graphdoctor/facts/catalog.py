@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from graphdoctor.facts.base import Fact
-from graphdoctor.probe.wire import RefusalKind
+from typing import Literal
+
+from .base import Fact
+
+RefusalKind = Literal["load_failed", "eager_failed", "no_inputs", "too_large", "timeout", "out_of_memory", "crashed"]
+"""Why there is no program of an architecture. ``load_failed``: no configuration could be built; ``eager_failed``: a
+model was built, and failed with all inputs; ``no_inputs``: nothing says what it takes; ``too_large``: no configuration
+is small enough; the others: how the process ended that looked for one."""
 
 
 class Architecture(Fact):

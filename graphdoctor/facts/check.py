@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from graphdoctor.facts.base import Fact
-from graphdoctor.facts.diagnosis import SCHEMA_VERSION, Diagnosis, Finding, Severity
-from graphdoctor.facts.recording import BreakEffect
+from .base import Fact
+from .diagnosis import SCHEMA_VERSION, Diagnosis, Finding, Severity
+from .recording import BreakEffect
 
 FailOn = Literal["error", "warning", "info", "never"]
 """The lowest severity of a new finding that fails the check; ``never``: only budgets fail it."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 
-from graphdoctor.facts.recording import TargetInfo
-from graphdoctor.facts.spec import RunSpec
+from .recording import TargetInfo
+from .spec import RunSpec
 
 _DEFAULTS = RunSpec()
 

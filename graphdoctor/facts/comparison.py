@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from graphdoctor.facts.base import Fact
-from graphdoctor.facts.diagnosis import SCHEMA_VERSION, Finding
-from graphdoctor.facts.recording import Environment, TargetInfo
+from .base import Fact
+from .diagnosis import SCHEMA_VERSION, Finding
+from .recording import Environment, TargetInfo
 
 
 class Side(Fact):

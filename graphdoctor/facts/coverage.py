@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from graphdoctor.facts.base import Fact
-from graphdoctor.facts.shared import OperationName
+from .base import Fact
+from .shared import OperationName
 
 
 class Coverage(Fact):

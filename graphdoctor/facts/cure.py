@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from graphdoctor.facts.base import Fact
-from graphdoctor.facts.bench import Noise, Speedup, Variant
-from graphdoctor.facts.diagnosis import SCHEMA_VERSION
-from graphdoctor.facts.fixes import Treatment
-from graphdoctor.facts.recording import CaptureGap, Environment, TargetInfo
+from .base import Fact
+from .bench import Noise, Speedup, Variant
+from .diagnosis import SCHEMA_VERSION
+from .fixes import Treatment
+from .recording import CaptureGap, Environment, TargetInfo
 
 AS_IT_WAS = "as you had it"
 """The name of torch.compile with the user's own arguments, without a change."""

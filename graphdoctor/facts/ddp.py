@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.facts.base import Fact
+from .base import Fact
 
 
 class DdpBucket(Fact):

@@ -8,15 +8,15 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal
 
-from graphdoctor.facts.base import Fact
-from graphdoctor.facts.coverage import Coverage
-from graphdoctor.facts.ddp import DdpSplit
-from graphdoctor.facts.evidence import LogEvidence
-from graphdoctor.facts.fixes import SnippetPlace, Treatment, Verdict
-from graphdoctor.facts.guards import Guards
-from graphdoctor.facts.kernels import CudaGraphSkip
-from graphdoctor.facts.recompiles import GuardChange
-from graphdoctor.facts.recording import (
+from .base import Fact
+from .coverage import Coverage
+from .ddp import DdpSplit
+from .evidence import LogEvidence
+from .fixes import SnippetPlace, Treatment, Verdict
+from .guards import Guards
+from .kernels import CudaGraphSkip
+from .recompiles import GuardChange
+from .recording import (
     BreakEffect,
     BreakReason,
     Call,
@@ -29,13 +29,13 @@ from graphdoctor.facts.recording import (
     Graph,
     TargetInfo,
 )
-from graphdoctor.facts.run import ProbeExit, Setting
-from graphdoctor.facts.shared import CompileId, Described, File, Fingerprint, Place, RuleCode, TorchId, Version
-from graphdoctor.facts.stack import Origin, StackEntry
-from graphdoctor.facts.stages import GraphStages
-from graphdoctor.facts.trials import WhatIf
-from graphdoctor.facts.variations import Variation
-from graphdoctor.facts.watch import CallWatch
+from .run import ProbeExit, Setting
+from .shared import CompileId, Described, File, Fingerprint, Place, RuleCode, TorchId, Version
+from .stack import Origin, StackEntry
+from .stages import GraphStages
+from .trials import WhatIf
+from .variations import Variation
+from .watch import CallWatch
 
 SCHEMA_VERSION = "1.0"
 

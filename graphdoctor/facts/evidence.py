@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal
 
-from graphdoctor.facts.base import Fact
-from graphdoctor.facts.shared import CompileId, Expression, File, OperationName, RecordKind, SizeText
+from .base import Fact
+from .shared import CompileId, Expression, File, OperationName, RecordKind, SizeText
 
 AskedCache = Literal[
     "fx_graph_cache", "fx_graph_bundled_cache", "aotautograd_cache", "dynamo_cache", "precompile_cache"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from graphdoctor.facts.base import Fact
-from graphdoctor.facts.bench import Correctness
-from graphdoctor.facts.diagnosis import SCHEMA_VERSION, Finding, Location
-from graphdoctor.facts.fixes import TriedFix
-from graphdoctor.facts.recording import CaptureGap, Environment, ExportInput, TargetInfo
-from graphdoctor.facts.trials import ResultKind
+from .base import Fact
+from .bench import Correctness
+from .diagnosis import SCHEMA_VERSION, Finding, Location
+from .fixes import TriedFix
+from .recording import CaptureGap, Environment, ExportInput, TargetInfo
+from .trials import ResultKind
 
 WayStatus = Literal["exported", "different", "unknown", "blocked", "failed"]
 """``exported``: the exported program computes what eager mode does; ``different``: it computes something else;

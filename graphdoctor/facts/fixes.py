@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import field
 from typing import Literal
 
-from graphdoctor.facts.base import Fact
-from graphdoctor.facts.run import Setting
-from graphdoctor.facts.trials import Comparison
+from .base import Fact
+from .run import Setting
+from .trials import Comparison
 
 FixKind = Literal["code", "config", "call"]
 """What a fix changes: the source, a torch setting, or how the target is compiled and called."""

@@ -5,9 +5,9 @@ Costs are measured in the steady call, after the user's own calls. ``None`` alwa
 
 from __future__ import annotations
 
-from graphdoctor.facts.base import Fact
-from graphdoctor.facts.shared import CompileId, Expression, GuardKindName, ShapeText
-from graphdoctor.facts.stack import StackEntry
+from .base import Fact
+from .shared import CompileId, Expression, GuardKindName, ShapeText
+from .stack import StackEntry
 
 
 class GuardNode(Fact):

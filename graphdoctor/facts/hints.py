@@ -11,10 +11,54 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from graphdoctor.probe.wire import HintCode, HintValue
-
 if TYPE_CHECKING:
-    from graphdoctor.facts.run import ProbeExit
+    from .run import ProbeExit
+
+HintCode = Literal[
+    "no_inputs",
+    "unusable_input",
+    "unusable_device",
+    "unusable_dtype",
+    "no_batch",
+    "unusable_batch",
+    "changed_call",
+    "mode_and_options",
+    "refused_compile_arguments",
+    "unknown_argument",
+    "unknown_config",
+    "config_type",
+    "no_gradient",
+    "no_blocks",
+    "timeout",
+    "script_timeout",
+    "no_torch",
+    "unusable_python",
+]
+"""What ended a run, where its words name options: ``graphdoctor/facts/hints.py`` has those of each surface."""
+
+HintValue = str | int | float | bool | list[str] | None
+
+HINT_VALUES: dict[HintCode, tuple[str, ...]] = {
+    "no_inputs": ("callable", "looked_for"),
+    "unusable_input": ("input", "error"),
+    "unusable_device": ("device", "error"),
+    "unusable_dtype": ("dtype", "device", "error"),
+    "no_batch": ("batch", "tensors"),
+    "unusable_batch": ("batch", "tensor", "error"),
+    "changed_call": ("failed", "dtype", "batch"),
+    "mode_and_options": (),
+    "refused_compile_arguments": ("error",),
+    "unknown_argument": ("argument", "name", "near", "known"),
+    "unknown_config": ("name", "near"),
+    "config_type": ("name", "value", "type", "default"),
+    "no_gradient": (),
+    "no_blocks": ("target", "is_module", "fewest"),
+    "timeout": ("timeout_s", "phase"),
+    "script_timeout": ("timeout_s",),
+    "no_torch": ("python", "error"),
+    "unusable_python": ("python", "status"),
+}
+"""The names of the values that come with each code."""
 
 Option = Literal[
     "inputs",

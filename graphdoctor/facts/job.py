@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from graphdoctor.facts.base import Fact
-from graphdoctor.facts.diagnosis import SCHEMA_VERSION, Finding, Location, Summary
-from graphdoctor.facts.evidence import RecordCount
-from graphdoctor.facts.marks import CacheAnswer, CompileMark
-from graphdoctor.facts.recording import CaptureGap, CompileOutcome, Environment, TargetInfo
-from graphdoctor.facts.run import ProbeExit, Setting
-from graphdoctor.facts.steps import Steps
+from .base import Fact
+from .diagnosis import SCHEMA_VERSION, Finding, Location, Summary
+from .evidence import RecordCount
+from .marks import CacheAnswer, CompileMark
+from .recording import CaptureGap, CompileOutcome, Environment, TargetInfo
+from .run import ProbeExit, Setting
+from .steps import Steps
 
 Aspect = Literal["presence", "outcome", "operations", "sizes", "collectives", "causes", "guards", "estimates", "cache"]
 """In what ranks differ at one compile. ``presence``: some ranks don't have it; ``outcome``: how it ended;

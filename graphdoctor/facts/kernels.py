@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from graphdoctor.facts.base import Fact
-from graphdoctor.probe.wire import KernelKind, ProfilePhase
+from .base import Fact
+
+ProfilePhase = Literal["forward", "backward"]
+"""The part of a call that something belongs to."""
+
+KernelKind = Literal["library", "generated", "copy", "communication"]
+"""Who wrote a kernel. ``library``: a library, such as cuBLAS, oneDNN or ATen; ``generated``: Inductor; ``copy``: any,
+if all it does is copy memory; ``communication``: one that passes tensors between processes."""
 
 CudaGraphSkipKind = Literal[
     "no_device",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from graphdoctor.facts.base import Fact
-from graphdoctor.facts.diagnosis import SCHEMA_VERSION, Finding
+from .base import Fact
+from .diagnosis import SCHEMA_VERSION, Finding
 
 
 class UnreadableFile(Fact):

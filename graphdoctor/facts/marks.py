@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from graphdoctor.facts.base import Fact
+from .base import Fact
 
 CacheAnswer = Literal["hit", "miss", "bypass"]
 """What a cache says of a graph; ``bypass``: it can't be kept."""

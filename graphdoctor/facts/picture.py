@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal
 
-from graphdoctor.facts.base import Fact
-from graphdoctor.facts.shared import (
+from .base import Fact
+from .shared import (
     CompileId,
     ConfigName,
     EventName,
@@ -23,7 +23,7 @@ from graphdoctor.facts.shared import (
     RecordKind,
     ShapeText,
 )
-from graphdoctor.facts.stack import Origin
+from .stack import Origin
 
 SegmentKind = Literal["graph", "eager", "guards", "compile"]
 """``graph``: a compiled graph ran; ``eager``: tensor operations outside any graph; ``guards``: Dynamo looked for a

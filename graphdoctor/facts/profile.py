@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from graphdoctor.facts.base import Fact
-from graphdoctor.facts.bench import CallTimes
-from graphdoctor.facts.diagnosis import SCHEMA_VERSION, Finding
-from graphdoctor.facts.kernels import CacheUse, CudaGraphs
-from graphdoctor.facts.profiled import Calibration, Device, PeakOf
-from graphdoctor.facts.recording import CaptureGap, Environment, TargetInfo
-from graphdoctor.facts.stack import StackEntry
-from graphdoctor.probe.wire import ProfilePhase
+from .base import Fact
+from .bench import CallTimes
+from .diagnosis import SCHEMA_VERSION, Finding
+from .kernels import CacheUse, CudaGraphs, ProfilePhase
+from .profiled import Calibration, Device, PeakOf
+from .recording import CaptureGap, Environment, TargetInfo
+from .stack import StackEntry
 
 ProfiledKind = Literal[
     "pointwise", "reduction", "template", "library", "communication", "user", "copy", "generated", "other"

@@ -6,10 +6,15 @@ import math
 from collections import defaultdict
 from typing import Literal, NamedTuple
 
-from graphdoctor.facts.base import Fact
-from graphdoctor.facts.run import Setting
-from graphdoctor.facts.stack import StackEntry
-from graphdoctor.probe.wire import InductorKernelKind, KernelKind, ProfilePhase
+from .base import Fact
+from .kernels import KernelKind, ProfilePhase
+from .run import Setting
+from .stack import StackEntry
+
+InductorKernelKind = Literal["pointwise", "reduction", "template", "library", "communication", "user", "other"]
+"""What Inductor calls in the code that it generates. ``pointwise`` and ``reduction``: a kernel that it wrote;
+``template``: one that it made from a template, such as a matrix product; ``library``: a library's function;
+``communication``: between processes; ``user``: a kernel that the program wrote in Triton."""
 
 Device = Literal["cpu", "cuda"]
 """Whose kernels were measured."""

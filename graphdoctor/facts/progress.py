@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from graphdoctor.facts.cure import CureStep
-    from graphdoctor.facts.fixes import PairedTime, Verdict
+    from .cure import CureStep
+    from .fixes import PairedTime, Verdict
 
 
 @dataclass(frozen=True)

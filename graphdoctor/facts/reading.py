@@ -1,107 +1,115 @@
-"""Reads plain values (dicts, lists, strings, numbers) into models, by the types of their fields.
+"""Facts from plain values and as JSON, and their JSON Schema. What comes from outside passes here, and is checked.
 
-As strict as pydantic in strict mode, with JSON's lists for tuples; ``tests/model/test_reading.py`` compares the two.
-It exists because reading a recording must not cost the import of pydantic and a validator for each class.
+pydantic reads as JSON is: lists become tuples, objects become facts, and a number is no text. It is imported when
+something is first read, and each class's validator is built then. The probe doesn't import this.
 """
 
 from __future__ import annotations
 
-import types
-import typing
-from collections.abc import Mapping
-from dataclasses import MISSING
-from typing import Any, Literal, Union
+import ast
+import inspect
+import textwrap
+from collections.abc import Hashable
+from functools import cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
-from graphdoctor.facts.base import Fact, InvalidFactError, field_types
+import orjson
 
-_Place = tuple[str | int, ...]
+from .base import Fact, InvalidFactError
 
-_FITTING: dict[Any, tuple[type, ...]] = {float: (float, int), int: (int,), str: (str,), bool: (bool,)}
-"""What fits a scalar type; JSON has one kind of number. A bool fits none of the others."""
-_MAX_SHOWN = 60
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+_Fact = TypeVar("_Fact", bound=Fact)
 
 
-def read_fact(fact: type[Fact], value: object, *, skips_unknown: bool) -> Fact:
-    """Read a model.
+def read_fact(kind: type[_Fact], value: object, *, skips_unknown: bool = False) -> _Fact:
+    """Read a fact from what JSON holds.
 
     Args:
-        fact: The model.
+        kind: Its class.
         value: A mapping of its fields.
-        skips_unknown: Leave out fields that a model doesn't know, in place of an error.
+        skips_unknown: Leave out fields that a class doesn't know, in place of an error.
 
     Raises:
         InvalidFactError: It doesn't fit.
     """
-    return _Reader(skips_unknown=skips_unknown).fact(fact, value, ())
+    try:
+        text = orjson.dumps(value)
+    except TypeError as error:
+        raise InvalidFactError((), f"JSON can't hold it: {error}") from None
+    return read_json(kind, text, skips_unknown=skips_unknown)
 
 
-class _Reader:
-    def __init__(self, *, skips_unknown: bool) -> None:
-        self._skips_unknown = skips_unknown
+def read_json(kind: type[_Fact], text: bytes | str, *, skips_unknown: bool = False) -> _Fact:
+    """Read a fact from JSON text, as ``read_fact`` does."""
+    from pydantic import ValidationError
 
-    def fact(self, fact: type[Fact], value: object, place: _Place) -> Fact:
-        if isinstance(value, fact):
-            return value
-        if not isinstance(value, Mapping):
-            raise _misfit(value, f"an object ({fact.__name__})", place)
-        kinds = field_types(fact)
-        if not self._skips_unknown:
-            for name in value:
-                if name not in kinds:
-                    raise InvalidFactError((*place, str(name)), f"{fact.__name__} has no such field")
-        known = {name: self.value(kinds[name], item, (*place, name)) for name, item in value.items() if name in kinds}
-        for name, default, factory in fact.plan():
-            if name not in known and default is MISSING and factory is MISSING:
-                raise InvalidFactError((*place, name), "is missing")
-        return fact(**known)
-
-    def value(self, kind: Any, value: object, place: _Place) -> object:  # noqa: ANN401 - a type
-        if kind is object or kind is Any:
-            return value
-        if (fitting := _FITTING.get(kind)) is not None:
-            if not isinstance(value, fitting) or (isinstance(value, bool) and kind is not bool):
-                raise _misfit(value, kind.__name__, place)
-            return value
-        if isinstance(kind, type) and issubclass(kind, Fact):
-            return self.fact(kind, value, place)
-        return self._generic(kind, value, place)
-
-    def _generic(self, kind: Any, value: object, place: _Place) -> object:  # noqa: ANN401 - a type
-        origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-        if origin in (Union, types.UnionType):
-            return self._union(arguments, value, place)
-        if origin is Literal and any(value == known and type(value) is type(known) for known in arguments):
-            return value
-        if origin is tuple and isinstance(value, (list, tuple)):
-            return tuple(self.value(arguments[0], item, (*place, index)) for index, item in enumerate(value))
-        if origin is list and isinstance(value, list):
-            return [self.value(arguments[0], item, (*place, index)) for index, item in enumerate(value)]
-        if origin is dict and isinstance(value, dict):
-            return {
-                self.value(arguments[0], key, place): self.value(arguments[1], item, (*place, str(key)))
-                for key, item in value.items()
-            }
-        if origin is Literal:
-            raise _misfit(value, f"one of {', '.join(map(repr, arguments))}", place)
-        raise _misfit(value, {tuple: "a list", list: "a list", dict: "an object"}.get(origin, str(kind)), place)
-
-    def _union(self, kinds: tuple[Any, ...], value: object, place: _Place) -> object:
-        if value is None and types.NoneType in kinds:
-            return None
-        deepest: InvalidFactError | None = None
-        for kind in kinds:
-            if kind is types.NoneType:
-                continue
-            try:
-                return self.value(kind, value, place)
-            except InvalidFactError as error:
-                # The kind that fits longest is the one that was meant.
-                if deepest is None or len(error.place) > len(deepest.place):
-                    deepest = error
-        raise deepest or _misfit(value, "None", place)
+    try:
+        extra: Literal["ignore", "forbid"] = "ignore" if skips_unknown else "forbid"
+        found: _Fact = _adapter(cast("Hashable", kind)).validate_json(text, strict=True, extra=extra)
+    except ValidationError as error:
+        # Of a union, the kind that fits longest is the one that was meant.
+        deepest = max(error.errors(include_url=False, include_context=False), key=lambda each: len(each["loc"]))
+        raise InvalidFactError(deepest["loc"], deepest["msg"]) from None
+    return found
 
 
-def _misfit(value: object, wanted: str, place: _Place) -> InvalidFactError:
-    text = repr(value)
-    shown = text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 1]}…"
-    return InvalidFactError(place, f"{shown} isn't {wanted}")
+def json_of(fact: Fact) -> str:
+    """A fact as compact JSON, NaN and infinity as null.
+
+    Raises:
+        TypeError: An integer has more than 64 bits.
+    """
+    return orjson.dumps(fact).decode()
+
+
+def plain(fact: Fact) -> dict[str, Any]:
+    """A fact as what JSON holds: dicts, lists, strings, numbers."""
+    found: dict[str, Any] = orjson.loads(orjson.dumps(fact))
+    return found
+
+
+def described_schema(kind: type[Fact]) -> dict[str, Any]:
+    """The JSON Schema of a fact, with the docstring below each field as its description.
+
+    pydantic's ``use_attribute_docstrings`` would parse the source of every class for every reading.
+    """
+    schema = _adapter(cast("Hashable", kind)).json_schema(mode="serialization")
+    definitions: dict[str, Any] = schema.get("$defs", {})
+    for fact in _subclasses(Fact):
+        definition = schema if fact is kind else definitions.get(fact.__name__)
+        if definition is None:
+            continue
+        properties = definition.get("properties", {})
+        for name, text in _field_docstrings(fact).items():
+            if name in properties:
+                properties[name].setdefault("description", text)
+    return schema
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:  # noqa: ANN401 - a class
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
+
+
+def _subclasses(kind: type[Fact]) -> list[type[Fact]]:
+    direct = kind.__subclasses__()
+    return [*direct, *(deeper for subclass in direct for deeper in _subclasses(subclass))]
+
+
+def _field_docstrings(kind: type[Fact]) -> dict[str, str]:
+    """The string below each annotated field, including fields of base classes."""
+    found: dict[str, str] = {}
+    for each in reversed(kind.__mro__):
+        if not issubclass(each, Fact):
+            continue
+        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(each))).body
+        for field, text in pairwise(getattr(definition, "body", ())):
+            match field, text:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(words))):
+                    found[name] = inspect.cleandoc(words)
+    return found

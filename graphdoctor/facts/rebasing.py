@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from graphdoctor.facts.base import Fact
-from graphdoctor.facts.check import CheckReport
-from graphdoctor.facts.stack import relative
+from .base import Fact
+from .check import CheckReport
+from .stack import relative
 
 _DIFF_PATH = re.compile(r"^(--- a/|\+\+\+ b/)", re.MULTILINE)
 _DRIVE = re.compile(r"[A-Za-z]:[/\\]")

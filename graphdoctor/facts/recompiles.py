@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal
 
-from graphdoctor.facts.base import Fact
-from graphdoctor.facts.shared import CompileId, Expression, Place
-from graphdoctor.facts.stack import StackEntry
+from .base import Fact
+from .shared import CompileId, Expression, Place
+from .stack import StackEntry
 
 ChangeKind = Literal[
     "size",

@@ -9,19 +9,19 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal
 
-from graphdoctor.facts.base import Fact
-from graphdoctor.facts.coverage import Coverage
-from graphdoctor.facts.ddp import DdpSplit
-from graphdoctor.facts.evidence import LogEvidence
-from graphdoctor.facts.fixes import Treatment
-from graphdoctor.facts.guards import Guards
-from graphdoctor.facts.kernels import CacheBypass, CacheUse, CudaGraphs, Float32Precision, KernelShare
-from graphdoctor.facts.marks import LogSpan
-from graphdoctor.facts.picture import Picture
-from graphdoctor.facts.profiled import MeasuredMemory, Profiled
-from graphdoctor.facts.recompiles import RecompileCause
-from graphdoctor.facts.run import ProbeExit
-from graphdoctor.facts.shared import (
+from .base import Fact
+from .coverage import Coverage
+from .ddp import DdpSplit
+from .evidence import LogEvidence
+from .fixes import Treatment
+from .guards import Guards
+from .kernels import CacheBypass, CacheUse, CudaGraphs, Float32Precision, KernelShare
+from .marks import LogSpan
+from .picture import Picture
+from .profiled import MeasuredMemory, Profiled
+from .recompiles import RecompileCause
+from .run import ProbeExit
+from .shared import (
     BackendName,
     Build,
     CompileId,
@@ -46,12 +46,55 @@ from graphdoctor.facts.shared import (
     ValuesText,
     Version,
 )
-from graphdoctor.facts.stack import Origin, StackEntry
-from graphdoctor.facts.steps import Steps
-from graphdoctor.facts.trials import Replay, WhatIf
-from graphdoctor.facts.variations import Variation
-from graphdoctor.facts.watch import CallWatch
-from graphdoctor.probe.wire import BlockEntry, GapKind, SwitchKind
+from .stack import Origin, StackEntry
+from .steps import Steps
+from .trials import Replay, WhatIf
+from .variations import Variation
+from .watch import CallWatch
+
+GapKind = Literal[
+    "coverage",
+    "unsettled",
+    "guard_cost",
+    "guards",
+    "kernels",
+    "memory",
+    "cuda_graphs",
+    "batch",
+    "recompile_causes",
+    "steady_time",
+    "lanes",
+    "variations",
+    "stacks",
+    "config",
+    "recorder_not_loaded",
+    "unrecorded_compile",
+    "log_damage",
+    "log_cut",
+    "log_beginning",
+    "log_removed",
+    "unreadable_record",
+    "foreign_log",
+    "old_log",
+    "several_processes",
+    "dynamo_reset",
+    "unfinished_compile",
+    "compile_disabled",
+    "nothing_compiled",
+    "not_put_back",
+    "missing_torch_name",
+    "script",
+    "rank_unread",
+]
+"""What a recording lacks, for whoever decides by it; its ``message`` is for people alone."""
+
+SwitchKind = Literal["environment", "config", "stance", "replacement"]
+"""What can keep torch.compile from compiling. ``environment``: a variable; ``config``: Dynamo's ``config.disable``;
+``stance``: ``torch.compiler.set_stance``; ``replacement``: ``torch.compile`` itself isn't torch's own function."""
+
+BlockEntry = Literal["module", "forward"]
+"""How a block is compiled by itself. ``module``: by ``Module.compile()``; ``forward``: by replacing its ``forward``,
+since its class is torch's own and that method does nothing."""
 
 
 class CaptureGap(Fact):

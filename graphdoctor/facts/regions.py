@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from graphdoctor.facts.recording import RepeatedBlocks
+    from .recording import RepeatedBlocks
 
 
 def block_lines(blocks: Sequence[RepeatedBlocks], arguments: Mapping[str, object]) -> tuple[str, ...]:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from graphdoctor.facts.diagnosis import Diagnosis
-    from graphdoctor.facts.picture import Picture
-    from graphdoctor.facts.profile import ProfileReport
+    from .diagnosis import Diagnosis
+    from .picture import Picture
+    from .profile import ProfileReport
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,44 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal
 
-from graphdoctor.facts.base import Fact
-from graphdoctor.facts.shared import ExceptionType, PhaseText, Traceback
-from graphdoctor.probe.wire import HintCode, HintValue, PhaseKind
+from .base import Fact
+from .hints import HintCode, HintValue
+from .shared import ExceptionType, PhaseText, Traceback
+
+Phase = Literal[
+    "importing torch",
+    "importing the library",
+    "listing its architectures",
+    "looking for a small configuration",
+    "importing the target",
+    "making the target",
+    "keeping the state of the target",
+    "looking for what can be varied",
+    "repeating the unchanged call",
+    "profiling the steady call",
+    "measuring coverage",
+    "measuring guard checks",
+    "profiling kernels",
+    "measuring what the device reaches",
+    "measuring memory",
+    "warming up",
+    "making the calls",
+    "exporting the target",
+    "timing the last call",
+    "comparing results",
+]
+"""What the probe can be doing, other than with a call of its number."""
+
+CallPhase = Literal[
+    "call {index}",
+    "making the inputs of call {index}",
+    "profiling call {index}",
+    "trying call {index} without torch.compile",
+]
+"""What the probe can be doing with a call."""
+
+PhaseKind = Phase | CallPhase | Literal["variation"]
+"""Which phase it is, whatever its number and its step."""
 
 _PUBLIC = frozenset(
     {

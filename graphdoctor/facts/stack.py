@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from graphdoctor.facts.base import Fact
+from .base import Fact
 
 Origin = Literal["user", "third_party", "generated", "stdlib", "torch"]
 """Who owns a file: the user, an installed package, Python's standard library, or torch. ``generated``: the program

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from graphdoctor.facts.base import Fact
-from graphdoctor.facts.picture import StageNode
-from graphdoctor.facts.spec import StageName
+from .base import Fact
+from .picture import StageNode
+from .spec import StageName
 
 LoweredGraph = Literal["forward", "backward", "inference"]
 """A graph that AOTAutograd hands to Inductor."""

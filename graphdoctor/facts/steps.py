@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from statistics import median
 
-from graphdoctor.facts.base import Fact
+from .base import Fact
 
 
 class Steps(Fact):

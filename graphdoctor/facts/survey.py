@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal, get_args
 
-from graphdoctor.facts.base import Fact
-from graphdoctor.facts.diagnosis import SCHEMA_VERSION, Severity
-from graphdoctor.facts.fixes import Verdict
+from .base import Fact
+from .diagnosis import SCHEMA_VERSION, Severity
+from .fixes import Verdict
 
 SurveyStatus = Literal[
     "ok",

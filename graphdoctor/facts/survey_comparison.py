@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, get_args
 
-from graphdoctor.facts.base import Fact
-from graphdoctor.facts.check import FailOn
-from graphdoctor.facts.diagnosis import SCHEMA_VERSION, Severity
-from graphdoctor.facts.survey import GeometricMean, SharedCause, SurveyCause, SurveyReport, SurveyRow
+from .base import Fact
+from .check import FailOn
+from .diagnosis import SCHEMA_VERSION, Severity
+from .survey import GeometricMean, SharedCause, SurveyCause, SurveyReport, SurveyRow
 
 SurveyAspect = Literal[
     "torch",

@@ -5,8 +5,18 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal
 
-from graphdoctor.facts.base import Fact
-from graphdoctor.probe.wire import CompilerPartKind, TextChange
+from .base import Fact
+
+CompilerPartKind = Literal["decomposition", "pass", "lowering"]
+"""Parts of the compiler that a replay can leave out by name: an operator's ``decomposition`` or ``lowering``, or a
+``pass`` over graphs."""
+
+TextChange = Literal["numbers", "fewer", "fewer_and_numbers", "other"]
+"""How a text differs: in numbers only, by missing lines only, by both, or otherwise."""
+
+Judged = Literal["changed", "untouched", "variant"]
+"""Whose results are judged beside the untouched program's: one with a change, itself as it was run before, or itself
+compiled in another way."""
 
 OutputsVerdict = Literal["equal", "different", "not_compared"]
 """``equal``: within the tolerances of ``torch.testing.assert_close`` for each dtype."""

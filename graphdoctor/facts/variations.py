@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from graphdoctor.facts.base import Fact
-from graphdoctor.facts.recompiles import ChangeKind
+from .base import Fact
+from .recompiles import ChangeKind
 
 TriedOutcome = Literal["free", "compiled", "over_limit", "fails_compiled", "fails_eager"]
 """``free``: nothing compiled for the value; ``compiled``: something did; ``over_limit``: the call hit the recompile

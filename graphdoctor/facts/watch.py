@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import Literal
 
-from graphdoctor.facts.base import Fact
-from graphdoctor.facts.coverage import Coverage
-from graphdoctor.facts.shared import Name, ProcessName
+from .base import Fact
+from .coverage import Coverage
+from .shared import Name, ProcessName
+
+WatchOutcome = Literal["steady", "compiled", "raised", "profiled"]
+"""How a watched call went. ``steady``: it compiled nothing; ``compiled``: torch compiled something meanwhile;
+``raised``: an exception left it; ``profiled``: the program began to profile in it, so ours had to end."""
+
+UnwatchedReason = Literal["nested", "profiler", "capture", "busy"]
+"""Why a call wasn't watched when it was due. ``nested``: another compiled call made it; ``profiler``: the program ran a
+profiler or a tracer; ``capture``: a CUDA graph was being captured; ``busy``: a call in another thread was watched."""
 
 NotCovered = Literal[
     "once", "compiling", "raised", "profiler", "capture", "busy", "deferred", "nested", "cost", "few", "ended"

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from graphdoctor.facts.diagnosis import Diagnosis
-    from graphdoctor.facts.recording import CompileSwitch
-    from graphdoctor.facts.trials import ResultKind
+    from .diagnosis import Diagnosis
+    from .recording import CompileSwitch
+    from .trials import ResultKind
 
 MOST_OF_A_VALUE = 60
 """Characters of a value within a sentence; the recompile's or guard's own field has all of it."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.fixes import WORKING, LeftFinding, Treatment, TrialChoices, UntriedCause, Verdict
 from graphdoctor.facts.progress import TrialEvent
+from graphdoctor.facts.reading import json_of
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.spec import Timing
 from graphdoctor.facts.wording import counted
@@ -154,7 +155,7 @@ def search(
     finally:
         replays.close()
         if rounds.so_far is not None:
-            (folder / FIXES_FILE).write_text(rounds.so_far.treatment.model_dump_json(), encoding="utf-8")
+            (folder / FIXES_FILE).write_text(json_of(rounds.so_far.treatment), encoding="utf-8")
 
 
 class _Rounds:

@@ -12,13 +12,12 @@ from graphdoctor.facts.fixes import Measures, PairedTime, SnippetPlace, Verdict
 from graphdoctor.facts.progress import TimedPrograms
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
-from graphdoctor.facts.trials import Comparison
+from graphdoctor.facts.trials import Comparison, Judged
 from graphdoctor.facts.wording import kind_text
 from graphdoctor.fixes.candidates import Candidate, with_fixes
 from graphdoctor.fixes.eta import Pace
 from graphdoctor.fixes.patch import LineMap
 from graphdoctor.fixes.verdicts import Judgment, Score, SiteChange, judge, lost, score
-from graphdoctor.probe.wire import Judged
 from graphdoctor.trials.judge import Observed, Untouched, clause
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import EAGER, Replays, RoundingNames

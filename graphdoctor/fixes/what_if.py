@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from graphdoctor.facts.reading import json_of
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.trials import Remedy, TrialResult, WhatIf
 from graphdoctor.facts.wording import counted
@@ -69,7 +70,7 @@ def what_if(
         replays.replay(Program(), EAGER, is_eager=True)
         results = replays.in_parallel(run, range(len(trials)), jobs=jobs)
     answer = _answer(list(zip(trials, results, strict=True)), found, skipped)
-    (folder / WHAT_IF_FILE).write_text(answer.model_dump_json(), encoding="utf-8")
+    (folder / WHAT_IF_FILE).write_text(json_of(answer), encoding="utf-8")
     return answer
 
 

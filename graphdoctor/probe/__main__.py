@@ -8,24 +8,22 @@ on ``sys.path``: its modules would hide the user's own ``events`` or ``target``.
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import sys
 from pathlib import Path
+from types import ModuleType
 
-_PACKAGE = "_graphdoctor_probe"
+_PARENT = "_graphdoctor"
+"""Stands for the package ``graphdoctor`` in this process: the probe and the facts are imported below it."""
+_PACKAGE = f"{_PARENT}.probe"
 
 
 def _load_package() -> None:
     here = Path(__file__).resolve().parent
     sys.path[:] = [entry for entry in sys.path if not entry or Path(entry).resolve() != here]
-    spec = importlib.util.spec_from_file_location(
-        _PACKAGE, here / "__init__.py", submodule_search_locations=[str(here)]
-    )
-    if spec is None or spec.loader is None:  # the file is next to this one
-        raise ImportError(f"can't load the probe from {here}")
-    package = importlib.util.module_from_spec(spec)
-    sys.modules[_PACKAGE] = package
-    spec.loader.exec_module(package)
+    parent = ModuleType(_PARENT)
+    parent.__path__ = [str(here.parent)]
+    sys.modules[_PARENT] = parent
 
 
 if __name__ == "__main__":

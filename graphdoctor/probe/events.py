@@ -10,7 +10,9 @@ import json
 import threading
 from pathlib import Path
 
-from .wire import CallPhase, Event, GapEvent, GapKind, Phase, PhaseEvent, PhaseKind
+from ..facts.recording import GapKind
+from ..facts.run import CallPhase, Phase, PhaseKind
+from .wire import Event, GapEvent, PhaseEvent
 
 
 class EventFile:

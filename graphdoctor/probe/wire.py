@@ -11,6 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypedDict
 
+from ..facts.catalog import RefusalKind
+from ..facts.hints import HintCode, HintValue
+from ..facts.kernels import KernelKind, ProfilePhase
+from ..facts.profiled import InductorKernelKind
+from ..facts.recording import BlockEntry, GapKind, SwitchKind
+from ..facts.run import PhaseKind
+from ..facts.trials import CompilerPartKind, TextChange
+from ..facts.watch import UnwatchedReason, WatchOutcome
 from .file_names import BENCH_FILE as BENCH_FILE
 from .file_names import CATALOG_REQUEST_FILE as CATALOG_REQUEST_FILE
 from .file_names import CRASH_FILE as CRASH_FILE
@@ -36,96 +44,9 @@ EXIT_UNWRITABLE = 74
 ARTIFACT_PREFIX = "graphdoctor_"
 """What the names of our records in torch's trace log begin with."""
 
-GapKind = Literal[
-    "coverage",
-    "unsettled",
-    "guard_cost",
-    "guards",
-    "kernels",
-    "memory",
-    "cuda_graphs",
-    "batch",
-    "recompile_causes",
-    "steady_time",
-    "lanes",
-    "variations",
-    "stacks",
-    "config",
-    "recorder_not_loaded",
-    "unrecorded_compile",
-    "log_damage",
-    "log_cut",
-    "log_beginning",
-    "log_removed",
-    "unreadable_record",
-    "foreign_log",
-    "old_log",
-    "several_processes",
-    "dynamo_reset",
-    "unfinished_compile",
-    "compile_disabled",
-    "nothing_compiled",
-    "not_put_back",
-    "missing_torch_name",
-    "script",
-    "rank_unread",
-]
-"""What a recording lacks, for whoever decides by it; its ``message`` is for people alone."""
-
-CompilerPartKind = Literal["decomposition", "pass", "lowering"]
-"""Parts of the compiler that a replay can leave out by name: an operator's ``decomposition`` or ``lowering``, or a
-``pass`` over graphs."""
-
 INPUTS_FROM_OPTIONS = "the run's options"
 INPUTS_NOT_NEEDED = "no arguments needed"
 """Two values of a target's ``inputs_from``; the others name what the program has, such as ``example_inputs()``."""
-
-HintCode = Literal[
-    "no_inputs",
-    "unusable_input",
-    "unusable_device",
-    "unusable_dtype",
-    "no_batch",
-    "unusable_batch",
-    "changed_call",
-    "mode_and_options",
-    "refused_compile_arguments",
-    "unknown_argument",
-    "unknown_config",
-    "config_type",
-    "no_gradient",
-    "no_blocks",
-    "timeout",
-    "script_timeout",
-    "no_torch",
-    "unusable_python",
-]
-"""What ended a run, where its words name options: ``graphdoctor/facts/hints.py`` has those of each surface."""
-
-HintValue = str | int | float | bool | list[str] | None
-
-HINT_VALUES: dict[HintCode, tuple[str, ...]] = {
-    "no_inputs": ("callable", "looked_for"),
-    "unusable_input": ("input", "error"),
-    "unusable_device": ("device", "error"),
-    "unusable_dtype": ("dtype", "device", "error"),
-    "no_batch": ("batch", "tensors"),
-    "unusable_batch": ("batch", "tensor", "error"),
-    "changed_call": ("failed", "dtype", "batch"),
-    "mode_and_options": (),
-    "refused_compile_arguments": ("error",),
-    "unknown_argument": ("argument", "name", "near", "known"),
-    "unknown_config": ("name", "near"),
-    "config_type": ("name", "value", "type", "default"),
-    "no_gradient": (),
-    "no_blocks": ("target", "is_module", "fewest"),
-    "timeout": ("timeout_s", "phase"),
-    "script_timeout": ("timeout_s",),
-    "no_torch": ("python", "error"),
-    "unusable_python": ("python", "status"),
-}
-"""The names of the values that come with each code."""
-
 
 WARM_ARGUMENT = "warm"
 """The first argument of a probe that forks others; the second is the number of a socket."""
@@ -205,11 +126,6 @@ LIBRARIES: dict[str, str] = {
 }
 """Libraries that have a catalog, by the name they are installed under: what Python imports. The module of
 ``probe/catalog`` for each is called the same."""
-
-RefusalKind = Literal["load_failed", "eager_failed", "no_inputs", "too_large", "timeout", "out_of_memory", "crashed"]
-"""Why there is no program of an architecture. ``load_failed``: no configuration could be built; ``eager_failed``: a
-model was built, and failed with all inputs; ``no_inputs``: nothing says what it takes; ``too_large``: no configuration
-is small enough; the others: how the process ended that looked for one."""
 
 
 class CatalogRequest(TypedDict):
@@ -336,43 +252,6 @@ class ProcessEndedEvent(TypedDict):
     pid: int
 
 
-Phase = Literal[
-    "importing torch",
-    "importing the library",
-    "listing its architectures",
-    "looking for a small configuration",
-    "importing the target",
-    "making the target",
-    "keeping the state of the target",
-    "looking for what can be varied",
-    "repeating the unchanged call",
-    "profiling the steady call",
-    "measuring coverage",
-    "measuring guard checks",
-    "profiling kernels",
-    "measuring what the device reaches",
-    "measuring memory",
-    "warming up",
-    "making the calls",
-    "exporting the target",
-    "timing the last call",
-    "comparing results",
-]
-"""What the probe can be doing, other than with a call of its number."""
-
-CallPhase = Literal[
-    "call {index}",
-    "making the inputs of call {index}",
-    "profiling call {index}",
-    "trying call {index} without torch.compile",
-]
-"""What the probe can be doing with a call."""
-
-
-PhaseKind = Phase | CallPhase | Literal["variation"]
-"""Which phase it is, whatever its number and its step."""
-
-
 class PhaseEvent(TypedDict):
     """What begins now."""
 
@@ -397,11 +276,6 @@ class EnvironmentEvent(TypedDict):
     stdlib_root: str
     site_roots: list[str]
     packages: dict[str, str]
-
-
-BlockEntry = Literal["module", "forward"]
-"""How a block is compiled by itself. ``module``: by ``Module.compile()``; ``forward``: by replacing its ``forward``,
-since its class is torch's own and that method does nothing."""
 
 
 class BlocksRecord(TypedDict):
@@ -454,11 +328,6 @@ class GapEvent(TypedDict):
     event: Literal["gap"]
     kind: GapKind
     message: str
-
-
-SwitchKind = Literal["environment", "config", "stance", "replacement"]
-"""What can keep torch.compile from compiling. ``environment``: a variable; ``config``: Dynamo's ``config.disable``;
-``stance``: ``torch.compiler.set_stance``; ``replacement``: ``torch.compile`` itself isn't torch's own function."""
 
 
 class CompileSwitchEvent(TypedDict):
@@ -646,14 +515,6 @@ class GuardCostEvent(TypedDict):
     is_complete: bool
 
 
-Judged = Literal["changed", "untouched", "variant"]
-"""Whose results are judged beside the untouched program's: one with a change, itself as it was run before, or itself
-compiled in another way."""
-
-TextChange = Literal["numbers", "fewer", "fewer_and_numbers", "other"]
-"""How a text differs: in numbers only, by missing lines only, by both, or otherwise."""
-
-
 class DifferenceRecord(TypedDict):
     """The fields of ``Difference``."""
 
@@ -756,19 +617,6 @@ class VaryEndEvent(TypedDict):
     """Everything that had to be tried was."""
 
     event: Literal["vary_end"]
-
-
-ProfilePhase = Literal["forward", "backward"]
-"""The part of a call that something belongs to."""
-
-InductorKernelKind = Literal["pointwise", "reduction", "template", "library", "communication", "user", "other"]
-"""What Inductor calls in the code that it generates. ``pointwise`` and ``reduction``: a kernel that it wrote;
-``template``: one that it made from a template, such as a matrix product; ``library``: a library's function;
-``communication``: between processes; ``user``: a kernel that the program wrote in Triton."""
-
-KernelKind = Literal["library", "generated", "copy", "communication"]
-"""Who wrote a kernel. ``library``: a library, such as cuBLAS, oneDNN or ATen; ``generated``: Inductor; ``copy``: any,
-if all it does is copy memory; ``communication``: one that passes tensors between processes."""
 
 
 class KernelRecord(TypedDict):
@@ -1314,15 +1162,6 @@ class GeneratedArtifact(TypedDict):
     file: str
     maker: str | None
     """What holds one of its functions: a class or an attribute, such as ``model.Conv``; None if none was found."""
-
-
-WatchOutcome = Literal["steady", "compiled", "raised", "profiled"]
-"""How a watched call went. ``steady``: it compiled nothing; ``compiled``: torch compiled something meanwhile;
-``raised``: an exception left it; ``profiled``: the program began to profile in it, so ours had to end."""
-
-UnwatchedReason = Literal["nested", "profiler", "capture", "busy"]
-"""Why a call wasn't watched when it was due. ``nested``: another compiled call made it; ``profiler``: the program ran a
-profiler or a tracer; ``capture``: a CUDA graph was being captured; ``busy``: a call in another thread was watched."""
 
 
 class CalledArtifact(TypedDict):

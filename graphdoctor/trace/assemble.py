@@ -16,6 +16,7 @@ from typing import TypeVar
 from graphdoctor.facts.base import Fact
 from graphdoctor.facts.coverage import Coverage
 from graphdoctor.facts.expressions import expression
+from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recompiles import GuardChange, RecompileCause
 from graphdoctor.facts.recording import (
     BreakEffect,
@@ -186,7 +187,8 @@ class Assembler:
     def _finished_compile(self, compile_: SeenCompile) -> Compile:
         metrics = compile_.metrics or CompileMetrics()
         outcome = self._outcome(compile_)
-        return Compile.model_validate(
+        return read_fact(
+            Compile,
             {
                 "compile_id": compile_.compile_id,
                 "frame_id": compile_.frame_id,
@@ -204,7 +206,7 @@ class Assembler:
                 "failure": self._failure(compile_, outcome),
                 "stack": self._named(compile_.stack),
                 "cause": self._read("graphdoctor_recompile", lambda: self._cause(compile_)),
-            }
+            },
         )
 
     def _read(self, kind: str, make: Callable[[], _Fact | None]) -> _Fact | None:
@@ -464,7 +466,8 @@ def _seconds(microseconds: float | None) -> float | None:
 
 def _graph(index: int, seen: SeenGraph) -> Graph:
     record: GraphArtifact = seen.record or {}
-    return Graph.model_validate(
+    return read_fact(
+        Graph,
         {
             "compile_id": seen.compile_id or "?",
             "index": index,
@@ -477,5 +480,5 @@ def _graph(index: int, seen: SeenGraph) -> Graph:
             "backend": record.get("backend"),
             "backend_s": record.get("backend_s"),
             "backend_error": record.get("backend_error"),
-        }
+        },
     )

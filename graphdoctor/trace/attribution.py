@@ -12,8 +12,14 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from graphdoctor.facts.profiled import InductorGraph, InductorKernel, KernelRun, MatchedRun, ProfiledCall
-from graphdoctor.probe.wire import InductorKernelKind
+from graphdoctor.facts.profiled import (
+    InductorGraph,
+    InductorKernel,
+    InductorKernelKind,
+    KernelRun,
+    MatchedRun,
+    ProfiledCall,
+)
 
 _OF_GRAPH = re.compile(r"graph_\d+_(?=cpp_)")
 """What the profiler puts before the name of a kernel in C++ (``torch/_inductor/codegen/cpp.py``, 2.13)."""

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recompiles import GuardChange, RecompileCause
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.probe.wire import FailedGuardRecord, RecompileArtifact, ValueRecord
@@ -50,7 +51,8 @@ def cause_of_record(record: RecompileArtifact, place: PlaceReader, *, reasons: t
         return cause_of_reasons(reasons, place).model_copy(update={"loop_values": record.get("loops") or {}})
     changes = with_previous(nearest.changes, last) if nearest else ()
     others = also_changed(nearest, last) if nearest and last else ()
-    return RecompileCause.model_validate(
+    return read_fact(
+        RecompileCause,
         {
             "nearest": nearest.compile_id if nearest else None,
             "last_used": last.compile_id if last else None,
@@ -60,7 +62,7 @@ def cause_of_record(record: RecompileArtifact, place: PlaceReader, *, reasons: t
             "also_changed": [vars(change) for change in others],
             "loop_values": record.get("loops") or {},
             "is_exact": True,
-        }
+        },
     )
 
 

@@ -26,6 +26,7 @@ from graphdoctor.facts.evidence import (
     ShapeKind,
     TritonKernel,
 )
+from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.record_kinds import family_of, is_shown
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
 from graphdoctor.trace.grammar import LogDamage, Record
@@ -165,8 +166,8 @@ class Evidence:
         }
         known = {name: str(item)[:_MAX_TEXT] for name, item in texts.items() if item is not None}
         known |= {} if place is None else _placed(place)
-        self._shapes[key] = ShapeEvent.model_validate(
-            {"kind": kind, "compile_id": record.compile_id, "expression": expression, **known}
+        self._shapes[key] = read_fact(
+            ShapeEvent, {"kind": kind, "compile_id": record.compile_id, "expression": expression, **known}
         )
 
     def _place(self, value: Mapping[str, Any]) -> StackEntry | None:

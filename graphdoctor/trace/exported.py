@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from graphdoctor.facts.expressions import expression
+from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import (
     BreakReason,
     BreakRecord,
@@ -44,17 +45,18 @@ def with_export(recording: Recording, events: Events, environment: Environment) 
     contexts = {(context.file, context.line): context for context in recording.sources}
     stacks = _Stacks(Origins(environment), contexts)
     failure: Mapping[str, Any] | None = found["failure"]
-    dims = [TriedDim.model_validate({**dim, "stack": stacks.of(dim["stack"])}) for dim in found["dims"]]
-    calls = ExportCalls.model_validate(events.fields("export_calls")) if "export_calls" in events else None
+    dims = [read_fact(TriedDim, {**dim, "stack": stacks.of(dim["stack"])}) for dim in found["dims"]]
+    calls = read_fact(ExportCalls, events.fields("export_calls")) if "export_calls" in events else None
     words = "" if failure is None else export_words(str(failure["message"]))
-    export = Export.model_validate(
+    export = read_fact(
+        Export,
         {
             **found,
             "failure": None if failure is None else ExportFailure(type=str(failure["type"]), message=words),
             "dims": tuple(dims),
             "calls": calls,
             "constraints": tuple(map(expression, found["constraints"])),
-        }
+        },
     )
     breaks = recording.breaks
     # Strict export writes no record of a break (2.13).
@@ -84,7 +86,7 @@ def _break_record(failure: Mapping[str, Any], words: str, stack: tuple[StackEntr
         is_stack_exact=bool(failure["is_at_line"]),
         words=words[:_MAX_MESSAGE],
         topic=topic,
-        classes=tuple(NamedClass.model_validate(found) for found in failure["classes"]),
+        classes=tuple(read_fact(NamedClass, found) for found in failure["classes"]),
     )
 
 
@@ -108,4 +110,4 @@ class _Stacks:
         origin, package = self._origins.of(record["file"])
         context = self._contexts.get((record["file"], record["line"]))
         named = {} if context is None else {"qualname": context.qualname}
-        return StackEntry.model_validate({**record, "origin": origin, "package": package, **named})
+        return read_fact(StackEntry, {**record, "origin": origin, "package": package, **named})

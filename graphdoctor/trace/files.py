@@ -7,6 +7,7 @@ from pathlib import Path
 import orjson
 
 from graphdoctor.facts.picture import SourceText
+from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import Environment
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
 from graphdoctor.trace.logs import find_logs
@@ -57,5 +58,5 @@ class Files:
         for file, text in self._texts.items():
             origin, package = origins.of(file)
             known = {"file": file, "text": text, "origin": origin, "package": package}
-            found.append(SourceText.model_validate(known))
+            found.append(read_fact(SourceText, known))
         return tuple(found)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from graphdoctor.facts.coverage import Coverage
 from graphdoctor.facts.guards import Guards
+from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import CaptureGap, CompileSwitch, Recording, TargetInfo
 from graphdoctor.facts.watch import CallWatch, WatchedFunction
 from graphdoctor.facts.wording import counted, switch_text
@@ -34,7 +35,7 @@ def reported_gaps(events: Iterable[Event]) -> Iterator[CaptureGap]:
         if event["event"] == "gap":
             kind = event.get("kind")
             code = "GD902" if kind == "log_removed" else "GD900"
-            yield CaptureGap.model_validate({"code": code, "kind": kind, "message": event.get("message")})
+            yield read_fact(CaptureGap, {"code": code, "kind": kind, "message": event.get("message")})
 
 
 def switch_gaps(switches: Iterable[CompileSwitch]) -> Iterator[CaptureGap]:

@@ -21,6 +21,7 @@ from graphdoctor.facts.kernels import (
     Float32Precision,
     KernelShare,
 )
+from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import Graph, GraphInput
 from graphdoctor.probe.wire import CudaGraphFunctionRecord, CudaGraphInputRecord, CudaGraphsEvent, CudaGraphSkipRecord
 from graphdoctor.trace.events import Events
@@ -136,13 +137,13 @@ def joined(uses: Iterable[CacheUse | None]) -> CacheUse | None:
 
 def kernel_share(events: Events) -> KernelShare | None:
     """The kernels of a steady call; None if they weren't measured."""
-    return KernelShare.model_validate(events.fields("kernels")) if "kernels" in events else None
+    return read_fact(KernelShare, events.fields("kernels")) if "kernels" in events else None
 
 
 def float32_precision(events: Events) -> Float32Precision | None:
     """What float32 computes with on CUDA; None if the program doesn't use CUDA, or if unknown."""
     found = events.fields("float32_precision")
-    return Float32Precision.model_validate(found) if found else None
+    return read_fact(Float32Precision, found) if found else None
 
 
 def cuda_graphs(events: Events, graphs: Iterable[Graph]) -> CudaGraphs | None:
@@ -166,7 +167,7 @@ def cuda_graphs(events: Events, graphs: Iterable[Graph]) -> CudaGraphs | None:
         "partitions": event.get("partitions", []),
         "functions": None if functions is None else [_function(each, inputs) for each in functions],
     }
-    return CudaGraphs.model_validate(found)
+    return read_fact(CudaGraphs, found)
 
 
 def _function(record: CudaGraphFunctionRecord, inputs: Mapping[str | None, Sequence[GraphInput]]) -> dict[str, object]:

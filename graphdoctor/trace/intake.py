@@ -18,6 +18,7 @@ import orjson
 
 from graphdoctor.facts.base import Fact
 from graphdoctor.facts.profiled import InductorGraph
+from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import Call, CompileCall, Environment, GraphInput, GraphNode, SourceContext
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.steps import Steps
@@ -376,16 +377,16 @@ class Intake:
         index = value.get("index")
         if value.get("event") == "start":
             if index is not None:
-                self.calls[index] = Call.model_validate({"index": index, "inputs": value.get("inputs")})
+                self.calls[index] = read_fact(Call, {"index": index, "inputs": value.get("inputs")})
             self._call, self._is_extra = index, index is None
         else:
             if index in self.calls:
                 outcome = {key: value[key] for key in ("outcome", "duration_s", "error") if key in value}
-                self.calls[index] = Call.model_validate(vars(self.calls[index]) | outcome)
+                self.calls[index] = read_fact(Call, vars(self.calls[index]) | outcome)
             self._call, self._is_extra = None, False
 
     def _on_compile_call(self, record: Record) -> None:
-        self.compile_calls.append(CompileCall.model_validate(orjson.loads(record.payload or "{}")))
+        self.compile_calls.append(read_fact(CompileCall, orjson.loads(record.payload or "{}")))
 
     def _on_called(self, record: Record) -> None:
         value: CalledArtifact = orjson.loads(record.payload or "{}")
@@ -396,7 +397,7 @@ class Intake:
         self.watched_calls.append(value)
 
     def _on_steps(self, record: Record) -> None:
-        self.steps = Steps.model_validate(orjson.loads(record.payload or "{}"))
+        self.steps = read_fact(Steps, orjson.loads(record.payload or "{}"))
 
     def _on_root(self, record: Record) -> None:
         compile_ = self._compile_of(record)
@@ -457,7 +458,7 @@ class Intake:
 
     def _on_sources(self, record: Record) -> None:
         for value in orjson.loads(record.payload or "[]"):
-            context = SourceContext.model_validate(value)
+            context = read_fact(SourceContext, value)
             self.sources[context.file, context.line] = context
             self._files[context.file] = None
 
@@ -501,7 +502,7 @@ class Intake:
     def _new_entry(self, file: str, line: int, function: str, text: str | None, **columns: Any) -> StackEntry:  # noqa: ANN401
         origin, package = self.origins.of(file)
         known = {"file": file, "line": line, "function": function, "text": text or None}
-        return StackEntry.model_validate({**known, "origin": origin, "package": package, **columns})
+        return read_fact(StackEntry, {**known, "origin": origin, "package": package, **columns})
 
     def place(self, file: str, line: int, function: str) -> StackEntry | None:
         """A stack entry for a place that torch printed; None if its file isn't in the log.
@@ -529,4 +530,4 @@ class Intake:
 
 
 def _validated(model: type[_Fact], items: Iterable[Mapping[str, object]] | None) -> tuple[_Fact, ...] | None:
-    return None if items is None else tuple(model.model_validate(item) for item in items)
+    return None if items is None else tuple(read_fact(model, item) for item in items)

@@ -19,6 +19,7 @@ from graphdoctor.facts.profiled import (
     Profiled,
     ProfiledCall,
 )
+from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.probe.wire import InductorGraphArtifact, PartitionRecord
 from graphdoctor.trace.attribution import matched_runs
@@ -42,8 +43,10 @@ def inductor_graph(found: InductorGraphArtifact, compile_id: str | None, entries
     """
     stacks = [tuple(_known(stack, entries)) for stack in found["stacks"]]
     operations = [
-        InductorOperation.model_validate(
-            {**each, "stack": () if each["stack"] is None else stacks[each["stack"]]}, skips_unknown=True
+        read_fact(
+            InductorOperation,
+            {**each, "stack": () if each["stack"] is None else stacks[each["stack"]]},
+            skips_unknown=True,
         )
         for each in found["operations"]
     ]
@@ -53,15 +56,15 @@ def inductor_graph(found: InductorGraphArtifact, compile_id: str | None, entries
         phase=found["phase"],
         compile_id=compile_id,
         operations=tuple(operations),
-        kernels=tuple(InductorKernel.model_validate(each, skips_unknown=True) for each in found["kernels"]),
+        kernels=tuple(read_fact(InductorKernel, each, skips_unknown=True) for each in found["kernels"]),
         partition=None if partition is None else _partition(partition, stacks),
     )
 
 
 def _partition(found: PartitionRecord, stacks: Sequence[tuple[StackEntry, ...]]) -> Partition:
     saved = [
-        KeptTensor.model_validate(
-            {**each, "stack": () if each["stack"] is None else stacks[each["stack"]]}, skips_unknown=True
+        read_fact(
+            KeptTensor, {**each, "stack": () if each["stack"] is None else stacks[each["stack"]]}, skips_unknown=True
         )
         for each in found["saved"]
     ]
@@ -83,7 +86,7 @@ def profiled_call(events: Events, graphs: Iterable[InductorGraph]) -> Profiled |
     """
     if "profiled_call" not in events:
         return None
-    call, known = ProfiledCall.model_validate(events.fields("profiled_call")), tuple(graphs)
+    call, known = read_fact(ProfiledCall, events.fields("profiled_call")), tuple(graphs)
     measured = events.fields("calibration")
     return Profiled(
         call=call,
@@ -95,9 +98,9 @@ def profiled_call(events: Events, graphs: Iterable[InductorGraph]) -> Profiled |
 
 def _calibration(measured: dict[str, Any]) -> Calibration:
     own = {key: value for key, value in measured.items() if key != "found"}
-    return Calibration.model_validate({**measured["found"], **own})
+    return read_fact(Calibration, {**measured["found"], **own})
 
 
 def measured_memory(events: Events) -> MeasuredMemory | None:
     """Memory of a steady call; None if it wasn't measured."""
-    return MeasuredMemory.model_validate(events.fields("memory")) if "memory" in events else None
+    return read_fact(MeasuredMemory, events.fields("memory")) if "memory" in events else None

@@ -18,6 +18,7 @@ from graphdoctor.facts.coverage import Coverage
 from graphdoctor.facts.fixes import Treatment
 from graphdoctor.facts.marks import LogSpan
 from graphdoctor.facts.profiled import InductorGraph
+from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import CompileSwitch, Environment, Recording, Settling, SteadyCall, TargetInfo
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.trials import Replay, WhatIf
@@ -109,7 +110,7 @@ def read_folder(folder: RecordingFolder, wanted: Wanted, executor: Executor = AL
         InvalidFactError: Something that graphdoctor wrote doesn't fit this version.
     """
     events = folder.events
-    environment = Environment.model_validate(events.fields("environment"))
+    environment = read_fact(Environment, events.fields("environment"))
     main_pid = events.fields("process").get("pid")
     if folder.processes is not None:
         processes: Sequence[ProcessLogs] = folder.processes
@@ -198,7 +199,7 @@ def _merged(
             "float32_precision": float32_precision(events),
             "cuda_graphs": cuda_graphs(events, merged.graphs),
             "variations": read_variations(events.all),
-            "steady_call": SteadyCall.model_validate(events.fields("steady_call")) if "steady_call" in events else None,
+            "steady_call": read_fact(SteadyCall, events.fields("steady_call")) if "steady_call" in events else None,
         }
     )
 
@@ -219,18 +220,18 @@ def _switches(events: Events) -> Iterator[CompileSwitch]:
     for event in events.all:
         if event["event"] == "compile_switch":
             found = {"kind": event.get("kind"), "value": event.get("value"), "call_index": event.get("call")}
-            yield CompileSwitch.model_validate(found)
+            yield read_fact(CompileSwitch, found)
 
 
 def _run_facts(folder: RecordingFolder) -> RunFacts:
     meta, events = folder.meta, folder.events
     return RunFacts(
-        target=TargetInfo.model_validate(
-            (meta.get("target") or {}) | events.fields("target") | {"batched": _batched(events)}
+        target=read_fact(
+            TargetInfo, (meta.get("target") or {}) | events.fields("target") | {"batched": _batched(events)}
         ),
-        exit=ProbeExit.model_validate(meta["exit"]) if meta.get("exit") else ProbeExit(status=None),
-        coverage=Coverage.model_validate(events.fields("coverage")) if "coverage" in events else None,
-        settling=Settling.model_validate(events.fields("settling")) if "settling" in events else None,
+        exit=read_fact(ProbeExit, meta["exit"]) if meta.get("exit") else ProbeExit(status=None),
+        coverage=read_fact(Coverage, events.fields("coverage")) if "coverage" in events else None,
+        settling=read_fact(Settling, events.fields("settling")) if "settling" in events else None,
         replay=_replay(events),
     )
 
@@ -245,7 +246,7 @@ def _replay(events: Events) -> Replay | None:
     if "trial" not in events and "part" not in events:
         return None
     parts = [{"kind": event["kind"], "name": event["name"]} for event in events.all if event["event"] == "part"]
-    return Replay.model_validate(events.fields("trial") | {"parts": parts})
+    return read_fact(Replay, events.fields("trial") | {"parts": parts})
 
 
 def _with_picture(
@@ -296,7 +297,7 @@ def _span(parts: Sequence[tuple[Part, Section]], contents: LogContents, events: 
 def _with_trials(recording: Recording, folder: RecordingFolder) -> Recording:
     return recording.model_copy(
         update={
-            "what_if": WhatIf.model_validate(folder.what_if) if folder.what_if else None,
-            "treatment": Treatment.model_validate(folder.fixes) if folder.fixes else None,
+            "what_if": read_fact(WhatIf, folder.what_if) if folder.what_if else None,
+            "treatment": read_fact(Treatment, folder.fixes) if folder.fixes else None,
         }
     )

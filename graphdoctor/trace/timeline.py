@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphdoctor.facts.picture import Lane, Segment
+from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import Graph, Recording
 from graphdoctor.probe.wire import Event, LaneEvent
 
@@ -29,14 +30,15 @@ def read_lanes(events: Sequence[Event], recording: Recording) -> tuple[Lane, ...
 
 
 def _lane(event: LaneEvent, graphs: Sequence[Graph]) -> Lane:
-    return Lane.model_validate(
+    return read_fact(
+        Lane,
         {
             "call_index": event["call"],
             "duration_us": event["duration_us"],
             "is_profiled": event["is_profiled"],
             "segments": tuple(_segment(row, graphs) for row in event["segments"]),
             "hidden_segments": event["hidden"],
-        }
+        },
     )
 
 
@@ -44,19 +46,20 @@ def _segment(row: Sequence[Any], graphs: Sequence[Graph]) -> Segment:
     kind, start, end, *rest = row
     if kind == "eager":
         names, count = rest
-        return Segment.model_validate(
-            {"kind": kind, "start_us": start, "end_us": end, "op_names": names, "op_count": count}
+        return read_fact(
+            Segment, {"kind": kind, "start_us": start, "end_us": end, "op_names": names, "op_count": count}
         )
     compile_id, number = rest
     graph = graphs[number] if number is not None and number < len(graphs) else None
-    return Segment.model_validate(
+    return read_fact(
+        Segment,
         {
             "kind": kind,
             "start_us": start,
             "end_us": end,
             "compile_id": compile_id if compile_id is not None or graph is None else graph.compile_id,
             "graph_index": None if graph is None else graph.index,
-        }
+        },
     )
 
 

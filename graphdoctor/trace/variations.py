@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.variations import TriedValue, Variation, Verdict
 from graphdoctor.probe.wire import Event, VariationEvent
 
@@ -34,18 +35,18 @@ def read_variations(events: Sequence[Event]) -> tuple[Variation, ...] | None:
         for number, planned in enumerate(plan):
             if number not in found:
                 fields = {**planned, "verdict": "not_varied", "reason": _NOT_REACHED}
-                found[number] = Variation.model_validate(fields)
+                found[number] = read_fact(Variation, fields)
     return tuple(found[number] for number in sorted(found))
 
 
 def _variation(event: VariationEvent) -> Variation:
     fields: dict[str, Any] = {key: value for key, value in event.items() if key not in ("event", "number", "tried")}
-    tried = tuple(TriedValue.model_validate(value) for value in event.get("tried", ()))
+    tried = tuple(read_fact(TriedValue, value) for value in event.get("tried", ()))
     seconds = [value.compile_s for value in tried if value.compile_s is not None]
     reason = fields.pop("reason", None)
     verdict = verdict_of(tried) if reason is None else "not_varied"
     said = {"tried": tried, "verdict": verdict, "compile_s": sum(seconds) if seconds else None, "reason": reason}
-    return Variation.model_validate(fields | said)
+    return read_fact(Variation, fields | said)
 
 
 def verdict_of(tried: Sequence[TriedValue]) -> Verdict:

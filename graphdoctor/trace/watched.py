@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterable, Iterator
 
 from graphdoctor.facts.coverage import Coverage
+from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.watch import CallWatch, NotCovered, WatchedFunction
 from graphdoctor.probe.wire import CalledArtifact, WatchedCallArtifact
 from graphdoctor.trace.intake import Intake
@@ -35,7 +36,8 @@ def _function(process: str | None, called: CalledArtifact, watched: list[Watched
     steady = [call for call in watched if call["outcome"] == "steady"]
     times = [call["duration_us"] for call in steady if not call["is_profiled"]][-_TIMED_CALLS:]
     covered = next((call for call in reversed(steady) if "graph_ops" in call), None)
-    return WatchedFunction.model_validate(
+    return read_fact(
+        WatchedFunction,
         {
             "compiled": called["compiled"],
             "file": called["file"],
@@ -51,7 +53,7 @@ def _function(process: str | None, called: CalledArtifact, watched: list[Watched
             "not_covered": None if covered else _not_covered(called, watched),
             "steady_us": statistics.median(times) if times else None,
             "timed_calls": len(times),
-        }
+        },
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from graphdoctor.facts.run import Setting
-from graphdoctor.probe.wire import CompilerPartKind
+from graphdoctor.facts.trials import CompilerPartKind
 
 _Item = TypeVar("_Item")
 

@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
-from graphdoctor.facts.trials import ResultKind
-from graphdoctor.probe.wire import Judged
+from graphdoctor.facts.trials import Judged, ResultKind
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trials.launch.child import Watching, probe_command, record
 from graphdoctor.trials.launch.request import Measured, Request

@@ -73,7 +73,7 @@ def schema_text(kind: str) -> str:
 
 def json_schema(document: type[Document] = Diagnosis) -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of a document."""
-    from graphdoctor.facts.schema import described_schema
+    from graphdoctor.facts.reading import described_schema
 
     schema = described_schema(document)
     return {

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphdoctor.facts import links
 from graphdoctor.facts.diagnosis import Finding, Fix, Location, Severity
+from graphdoctor.facts.reading import plain
 from graphdoctor.rules.catalog import PAGES
 from graphdoctor.views.annotations import Annotation, annotations_of
 from graphdoctor.views.edits import edits_of
@@ -63,7 +64,7 @@ def render_sarif(report: CheckReport, *, root: Path | None = None) -> str:
                 "baselineTorch": target.baseline_torch,
                 "isOtherTorch": target.is_other_torch,
                 "failOn": target.fail_on,
-                "budgets": [budget.model_dump() for budget in target.budgets],
+                "budgets": [plain(budget) for budget in target.budgets],
                 "fixed": [
                     {name: getattr(entry, name) for name in ("fingerprint", "code", "file", "function", "message")}
                     for entry in target.fixed

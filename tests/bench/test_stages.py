@@ -16,8 +16,7 @@ from graphdoctor.facts.bench import Stages
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.facts.trials import CompilerPart, Replay
-from graphdoctor.probe.wire import CompilerPartKind
+from graphdoctor.facts.trials import CompilerPart, CompilerPartKind, Replay
 from graphdoctor.studies.bench.stages import CROSSREF, Subject, follow, stages_of
 from graphdoctor.studies.bench.switches import DECOMPOSED, INDUCTOR, Switch, change_of, lines_of, named
 from graphdoctor.trials.judge import Again, Verdict

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.reading import read_fact
 from tests.bundle.marked import MARK, NUMBER, OTHER_NUMBER, PLACES, texts_of, write_program
 from tests.conftest import clean_environment, run_command
 
@@ -57,7 +58,7 @@ def test_a_bundle_is_read_again(work, run_here):
     report = run_here("report", "unzipped/recording", "--format", "json")
     again, written = json.loads(report.stdout), json.loads((work / "unzipped" / "diagnosis.json").read_text())
     assert again["summary"] == written["summary"]
-    Diagnosis.model_validate(written)
+    read_fact(Diagnosis, written)
     assert "It was not run (--no-try)." in (work / "unzipped" / "issue.md").read_text()
     versions = (work / "unzipped" / "environment.txt").read_text()
     assert f"PyTorch version: {written['environment']['torch']}" in versions

@@ -11,6 +11,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from graphdoctor.facts.reading import json_of, plain
 from graphdoctor.studies.survey.parquet import write_parquet
 from tests.conftest import RunCli
 from tests.survey_reports import failed, report, row
@@ -22,7 +23,7 @@ def written(folder: Path, name: str, rows: Any = None, **more: Any) -> str:
     """A survey in a file, by its ending."""
     made = report(rows, **more)
     if name.endswith(".json"):
-        (folder / name).write_text(made.model_dump_json())
+        (folder / name).write_text(json_of(made))
     else:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(write_parquet(made))
@@ -109,14 +110,14 @@ def store(tmp_path: Path) -> Path:
         "options": made.options,
         "shard": None,
         "engine": made.engine,
-        "variants": [variant.model_dump() for variant in made.variants],
+        "variants": [plain(variant) for variant in made.variants],
         "pieces": [row.key for row in made.rows],
         "notes": [],
     }
     (folder / "survey.json").write_text(json.dumps(described))
     with (folder / "rows.jsonl").open("w") as stream:
         for one in made.rows:
-            line = {"row": one.model_dump(), "plan": "p", "files": {}, "limits": []}
+            line = {"row": plain(one), "plan": "p", "files": {}, "limits": []}
             stream.write(json.dumps(line) + "\n")
     return folder
 

@@ -11,6 +11,7 @@ import pytest
 from graphdoctor.commands.outputs import check_outputs, parse_outputs, write_outputs
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.check import CheckReport
+from graphdoctor.facts.reading import read_fact
 from graphdoctor.views.formats import CHECK
 from graphdoctor.views.json import render_json
 from tests.render.check_reports import failed_report
@@ -61,7 +62,7 @@ def test_one_report_is_written_as_all_formats(tmp_path, capfd):
     asked = parse_outputs([f"{name}={tmp_path / name}" for name in CHECK.names])
     write_outputs(failed_report(), asked)
     assert {path.name for path in tmp_path.iterdir()} == set(CHECK.names)
-    assert CheckReport.model_validate(json.loads((tmp_path / "json").read_bytes())) == failed_report()
+    assert read_fact(CheckReport, json.loads((tmp_path / "json").read_bytes())) == failed_report()
     assert json.loads((tmp_path / "sarif").read_bytes())["version"] == "2.1.0"
     assert capfd.readouterr().err.splitlines() == [f"Wrote {tmp_path / name}" for name in CHECK.names]
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from graphdoctor.facts.comparison import DiagnosisComparison
 from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.reading import plain
 from graphdoctor.facts.recording import (
     BreakReason,
     CaptureGap,
@@ -94,7 +95,7 @@ def test_a_selection_leaves_out_findings_of_both_sides_and_no_number() -> None:
     comparison = compare(before, after, selection=Selection(select=("GD103",)))
     assert lines(comparison) == {"new": [5], "gone": [], "same": []}
     assert (comparison.before.hidden_findings, comparison.after.hidden_findings) == (2, 0)
-    assert comparison.numbers.break_sites.model_dump() == {"before": 2, "after": 1}
+    assert plain(comparison.numbers.break_sites) == {"before": 2, "after": 1}
     assert comparison.mismatches == ()
 
 
@@ -145,10 +146,10 @@ def test_numbers_stand_side_by_side_and_what_is_not_known_is_none() -> None:
     steady = SteadyCall(call_us=200.0, runs=())
     comparison = compare(diagnosed(coverage=None), diagnosed(steady_call=steady, graphs=()))
     numbers = comparison.numbers
-    assert numbers.graphs.model_dump() == {"before": 1, "after": 0}
-    assert numbers.coverage.model_dump() == {"before": None, "after": 1.0}
-    assert numbers.steady_call_us.model_dump() == {"before": None, "after": 200.0, "ratio": None}
-    assert numbers.compile_time_s.model_dump() == {"before": 0.25, "after": 0.25, "ratio": 1.0}
+    assert plain(numbers.graphs) == {"before": 1, "after": 0}
+    assert plain(numbers.coverage) == {"before": None, "after": 1.0}
+    assert plain(numbers.steady_call_us) == {"before": None, "after": 200.0, "ratio": None}
+    assert plain(numbers.compile_time_s) == {"before": 0.25, "after": 0.25, "ratio": 1.0}
 
 
 def test_the_steady_call_is_set_against_the_other_as_a_ratio() -> None:
@@ -165,7 +166,7 @@ def test_the_steady_call_is_set_against_the_other_as_a_ratio() -> None:
     ids=["script", "log of others"],
 )
 def test_calls_that_nobody_counted_are_not_known(facts: dict[str, Any]) -> None:
-    assert compare(diagnosed(**facts), diagnosed()).numbers.calls.model_dump() == {"before": None, "after": 1}
+    assert plain(compare(diagnosed(**facts), diagnosed()).numbers.calls) == {"before": None, "after": 1}
 
 
 # Real recordings.

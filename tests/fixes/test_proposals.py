@@ -11,6 +11,7 @@ import pytest
 
 from graphdoctor.facts.diagnosis import Finding, Fix
 from graphdoctor.facts.kernels import CudaGraphFunction, CudaGraphs, CudaGraphSkip
+from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import GraphInput, Recording
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.stack import StackEntry
@@ -426,7 +427,7 @@ def not_recorded(skip: CudaGraphSkip, *, is_part: bool = False, mutated: tuple[s
 
 
 def skip_of(kind: str) -> CudaGraphSkip:
-    return CudaGraphSkip.model_validate({"kind": kind, "reason": "torch's words", "compile_id": "0/0"})
+    return read_fact(CudaGraphSkip, {"kind": kind, "reason": "torch's words", "compile_id": "0/0"})
 
 
 def test_an_input_that_a_cuda_graph_writes_to_can_stay_where_it_is(tmp_path):

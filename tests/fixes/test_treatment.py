@@ -14,6 +14,7 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.coverage import Coverage
 from graphdoctor.facts.fixes import PairedTime, Treatment, TriedFix
 from graphdoctor.facts.progress import DecidedTrial, TrialCounts, TrialEvent
+from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import BreakEffect, BreakReason, Recording
 from graphdoctor.facts.run import ProbeExit, Setting
 from graphdoctor.facts.spec import RunSpec, Timing
@@ -442,7 +443,7 @@ def test_what_was_taken_back_is_not_told_as_the_set_after_an_interrupt(
     found = patient(world, {"GD101:3": [fix("good")], "GD101:5": [fix("bold")]}, script_type=Interrupted)
     with pytest.raises(KeyboardInterrupt):
         found.treated(timing=Timing.final)
-    treatment = Treatment.model_validate(json.loads((found.folder / "recording" / "fixes.json").read_text()))
+    treatment = read_fact(Treatment, json.loads((found.folder / "recording" / "fixes.json").read_text()))
     assert [case.title for case in treatment.tried if case.is_applied] == ["Do good"]
     assert treatment.settings == ("good = True",)
     assert treatment.after is not None
@@ -1027,7 +1028,7 @@ def test_what_was_not_run_under_the_users_backend_is_not_verified_after_an_inter
     found = patient(two_breaks, TWO, backend="mine", script_type=Interrupted)
     with pytest.raises(KeyboardInterrupt):
         found.treated()
-    treatment = Treatment.model_validate(json.loads((found.folder / "recording" / "fixes.json").read_text()))
+    treatment = read_fact(Treatment, json.loads((found.folder / "recording" / "fixes.json").read_text()))
     assert told(treatment.tried) == [("a", "unproven", 1, False), ("b", "unproven", 1, False)]
     assert treatment.tried[0].reason == "under mine: it wasn't run there"
     assert treatment.after is None

@@ -7,6 +7,7 @@ import pytest
 from graphdoctor.facts.check import BaselineEntry, CheckReport
 from graphdoctor.facts.coverage import Coverage
 from graphdoctor.facts.diagnosis import Effects
+from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import Call, CallError, CaptureGap, CompileSwitch, Environment
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.rules.diagnosis.selection import Selection
@@ -125,7 +126,7 @@ def test_worse_effects_fail_by_the_severity_of_their_finding():
 
 
 def test_a_baseline_of_the_first_version_has_no_effects_and_says_what_it_lacks():
-    old = Baseline({"m": {"2.13.0": (BaselineEntry.model_validate(old_entry(RESUMED)),)}})
+    old = Baseline({"m": {"2.13.0": (read_fact(BaselineEntry, old_entry(RESUMED)),)}})
     verdict = check_target(SKIPPED, name="m", target="model.py", comments={}, policy=Policy(baseline=old))
     assert (verdict.state, verdict.worse, verdict.lacks_run) == ("passed", (), True)
     assert checked_against(RESUMED, RESUMED).lacks_run is False

@@ -2,6 +2,7 @@ from itertools import permutations
 
 import pytest
 
+from graphdoctor.facts.reading import json_of
 from graphdoctor.studies.ranks.agreement import with_texts
 from graphdoctor.studies.ranks.view import verdict
 from tests.job_reports import compiled, job, rank
@@ -100,7 +101,7 @@ def test_several_instances_of_one_function_stay_apart():
 
 def test_the_order_in_which_ranks_come_does_not_matter():
     reports = (rank(0, compiled()), rank(1, compiled(guards="others")), rank(2, compiled("1/0", "f")))
-    assert len({job(*order).model_dump_json() for order in permutations(reports)}) == 1
+    assert len({json_of(job(*order)) for order in permutations(reports)}) == 1
 
 
 def test_ranks_without_a_log_are_named():

@@ -9,6 +9,7 @@ import pytest
 from graphdoctor.commands.app import application
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.command import command_line
+from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import TargetInfo
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.trials.launch.request import Request
@@ -16,7 +17,7 @@ from graphdoctor.views.wrapping import command_lines
 
 
 def target(spec: RunSpec) -> TargetInfo:
-    return TargetInfo.model_validate(Request.of(spec).described() | {"kind": "module class"})
+    return read_fact(TargetInfo, Request.of(spec).described() | {"kind": "module class"})
 
 
 def test_a_plain_run_needs_no_options() -> None:

@@ -10,9 +10,17 @@ from typing import get_args
 import pytest
 
 import graphdoctor.probe
-from graphdoctor.facts.hints import COMMAND_LINE, CONFIGURATION, PYTHON, during, worded_exit, words
+from graphdoctor.facts.hints import (
+    COMMAND_LINE,
+    CONFIGURATION,
+    HINT_VALUES,
+    PYTHON,
+    HintCode,
+    during,
+    worded_exit,
+    words,
+)
 from graphdoctor.facts.run import ProbeExit
-from graphdoctor.probe.wire import HINT_VALUES, HintCode
 
 PROBE = Path(graphdoctor.probe.__file__).parent
 SURFACES = {"command line": COMMAND_LINE, "configuration": CONFIGURATION, "Python": PYTHON}

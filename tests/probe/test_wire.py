@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import graphdoctor
+from graphdoctor.facts.recording import GapKind
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.probe import wire
 from graphdoctor.trace.grammar import LogDamage, read_records
@@ -181,7 +182,7 @@ def test_the_probe_writes_nothing_else():
     assert artifacts_written() <= set(ARTIFACTS)
 
 
-@pytest.mark.parametrize("kind", typing.get_args(wire.GapKind))
+@pytest.mark.parametrize("kind", typing.get_args(GapKind))
 def test_each_kind_of_gap_can_occur(kind):
     assert kind in texts(PROBE) | texts(PACKAGE / "trace") | texts(PACKAGE / "commands")
 

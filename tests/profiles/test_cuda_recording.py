@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from graphdoctor.facts.kernels import ProfilePhase
 from graphdoctor.facts.profiled import InductorGraph, InductorKernel, InductorRun, KernelRun, ProfiledCall
+from graphdoctor.facts.reading import read_fact
 from graphdoctor.probe.measure.kernels import MeasuredKernels, SeenCall, calls_in, short_name
 from graphdoctor.probe.torch_private.torch_kernels import ProfiledEvent
-from graphdoctor.probe.wire import KernelRunRecord, ProfilePhase
+from graphdoctor.probe.wire import KernelRunRecord
 from graphdoctor.trace.attribution import base_name, matched_runs
 from graphdoctor.trace.grammar import LogDamage, read_records
 
@@ -52,7 +54,7 @@ def matched(measured: MeasuredKernels) -> dict[tuple[int | None, int | None], li
             phase=phase,
             compile_id="0/0",
             operations=(),
-            kernels=tuple(InductorKernel.model_validate(CALL | {"name": name}, skips_unknown=True) for name in names),
+            kernels=tuple(read_fact(InductorKernel, CALL | {"name": name}, skips_unknown=True) for name in names),
         )
         for phase, names in handles().items()
     ]

@@ -8,6 +8,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.job import Divergence, DivergentValue, HangCandidate, Job
+from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import CaptureGap
 from graphdoctor.studies.ranks.view import job_view
 from graphdoctor.views.markdown_text import MAX_CHARACTERS, render_view_markdown
@@ -135,7 +136,8 @@ def test_collectives_that_a_log_does_not_say_are_not_none_of_them() -> None:
 )
 def test_where_ranks_can_wait_forever_is_a_sentence(kind: str, said: str) -> None:
     calls = () if kind == "order" else SCHEDULE[:1]
-    hang = HangCandidate.model_validate(
+    hang = read_fact(
+        HangCandidate,
         {
             "kind": kind,
             "compile": "0/0",
@@ -143,7 +145,7 @@ def test_where_ranks_can_wait_forever_is_a_sentence(kind: str, said: str) -> Non
             "waiting": (0, 1, 2),
             "missing": (3,),
             "collectives": calls,
-        }
+        },
     )
     made = uneven(8, others=range(3, 4)).model_copy(update={"hangs": (hang,)})
     assert f"Possible hang: {said}." in " ".join(shown(made, 80).split())

@@ -16,6 +16,7 @@ from graphdoctor.facts.evidence import (
     ShapeEvent,
     TritonKernel,
 )
+from graphdoctor.facts.reading import read_fact
 from graphdoctor.views.log_words import caches_text, kernel_text, shape_text, shapes_text
 from tests.conftest import REPOSITORY, RunCli
 
@@ -25,7 +26,7 @@ HEADER = "V1121 02:58:17.809000 7 torch/a.py:1] "
 
 
 def answer(state: str, cache: str = "fx_graph_cache", **more: str) -> CacheAnswer:
-    return CacheAnswer.model_validate({"compile_id": "0/0", "cache": cache, "state": state, **more})
+    return read_fact(CacheAnswer, {"compile_id": "0/0", "cache": cache, "state": state, **more})
 
 
 def test_answers_are_counted_by_cache() -> None:

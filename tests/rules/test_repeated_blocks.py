@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.facts.recording import Graph, GraphNode, RepeatedBlocks, TargetInfo
-from graphdoctor.probe.wire import BlockEntry
+from graphdoctor.facts.recording import BlockEntry, Graph, GraphNode, RepeatedBlocks, TargetInfo
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from tests.factories import compiled, frame, graph, recording

@@ -16,6 +16,7 @@ import pytest
 from graphdoctor.commands.settings import load_settings
 from graphdoctor.commands.work.kept import KeptFixes, OutdatedFixes, keep, kept_fixes
 from graphdoctor.facts.fixes import Measures, Treatment, TrialChoices
+from graphdoctor.facts.reading import json_of
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.fixes.log import diff_text
 from graphdoctor.fixes.patch import FileChange
@@ -60,7 +61,7 @@ class Project:
     def keep(self, **more: Any) -> None:
         values: dict[str, Any] = {"tried": (), "before": COUNTS, "after": COUNTS, "choices": CHOICES}
         treatment = Treatment(**{**values, "diff": diff_text(self.change, self.folder), **more})
-        (self.recording / FIXES_FILE).write_text(treatment.model_dump_json())
+        (self.recording / FIXES_FILE).write_text(json_of(treatment))
         keep(self.request, self.recording, SearchResult(treatment, (self.change,)), self.setup)
 
     def found(self, **choices: Any) -> KeptFixes | OutdatedFixes | None:

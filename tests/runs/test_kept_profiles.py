@@ -10,6 +10,7 @@ import pytest
 from graphdoctor.commands.named import Place
 from graphdoctor.commands.work.profile import kept_profile
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.reading import json_of
 from graphdoctor.probe.wire import PROFILE_FILE
 from graphdoctor.rules.diagnosed import Needs
 from tests.profile_reports import profiled
@@ -21,7 +22,7 @@ RECORDING = Path(__file__).parents[1] / "recordings" / "2.13.0" / "break_in_try"
 def folder(tmp_path: Path) -> Path:
     """A recording with a profile."""
     folder = Path(shutil.copytree(RECORDING, tmp_path / "recording"))
-    (folder / PROFILE_FILE).write_text(profiled().model_dump_json())
+    (folder / PROFILE_FILE).write_text(json_of(profiled()))
     return folder
 
 

@@ -16,6 +16,7 @@ from graphdoctor.commands.work.survey_plan import SurveyAsked
 from graphdoctor.executors.executor import Share
 from graphdoctor.executors.local import Local
 from graphdoctor.executors.on_ray import OnRay
+from graphdoctor.facts.reading import plain
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.studies.survey.survey_file import ListedTargets
 from tests.cli.test_survey import BREAKS, EAGER_FAILS, GOOD, HELPER, SHARES
@@ -105,5 +106,5 @@ def test_a_killed_node_changes_nothing_of_the_table(cluster, client_port, tmp_pa
 
 
 def _comparable(row):
-    kept = {name: value for name, value in row.model_dump().items() if name not in _MEASURED}
+    kept = {name: value for name, value in plain(row).items() if name not in _MEASURED}
     return kept | {"causes": [(cause.code, cause.location, cause.fingerprint, cause.count) for cause in row.causes]}

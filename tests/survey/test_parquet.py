@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from graphdoctor.commands.work.survey_files import is_survey, read_survey
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.diagnosis import SCHEMA_VERSION
+from graphdoctor.facts.reading import json_of
 from graphdoctor.facts.survey import SURVEY_STATUSES, SurveyCause, SurveyRow
 from graphdoctor.studies.survey.columns import COLUMNS
 from graphdoctor.studies.survey.parquet import read_parquet, write_parquet
@@ -101,7 +102,7 @@ def test_a_survey_is_read_back_whole(rows, options):
 def test_both_forms_of_a_survey_are_read_alike(tmp_path):
     written = report()
     (tmp_path / "a.parquet").write_bytes(write_parquet(written))
-    (tmp_path / "a.json").write_text(written.model_dump_json())
+    (tmp_path / "a.json").write_text(json_of(written))
     assert read_survey(tmp_path / "a.parquet") == read_survey(tmp_path / "a.json") == written
 
 
@@ -239,7 +240,7 @@ def test_nothing_there_says_so(tmp_path):
 
 def test_surveys_are_known_by_what_they_hold(tmp_path):
     (tmp_path / "renamed").write_bytes(write_parquet(report()))
-    (tmp_path / "a.json").write_text(report().model_dump_json())
+    (tmp_path / "a.json").write_text(json_of(report()))
     (tmp_path / "diagnosis.json").write_text('{"schema_version": "1.0", "findings": []}')
     (tmp_path / "trace.log").write_text("V1121 …")
     (tmp_path / "empty.json").write_text("")

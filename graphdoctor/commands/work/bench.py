@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from graphdoctor import __version__
+from graphdoctor.facts.reading import json_of
 from graphdoctor.probe.wire import BENCH_FILE
 from graphdoctor.rules.diagnosed import Needs, diagnose_recording
 from graphdoctor.trials.launch.recorded import fitting
@@ -103,7 +104,7 @@ def bench_target(request: Request, recording: Path, diagnosis: Diagnosis, asked:
         choices,
         version=__version__,
     )
-    (recording / BENCH_FILE).write_text(report.model_dump_json(), encoding="utf-8")
+    (recording / BENCH_FILE).write_text(json_of(report), encoding="utf-8")
     return report
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from graphdoctor import __version__
 from graphdoctor.commands.work.bench import PROCESS_TIMEOUT_S, diagnosed
 from graphdoctor.commands.work.fix import Trials, try_fixes
+from graphdoctor.facts.reading import json_of
 from graphdoctor.facts.spec import Timing
 from graphdoctor.probe.wire import CURE_FILE
 
@@ -127,7 +128,7 @@ def cure_target(request: Request, recording: Path, diagnosis: Diagnosis, asked: 
         spent_s=time.monotonic() - began,
         gaps=diagnosis.gaps,
     )
-    (recording / CURE_FILE).write_text(report.model_dump_json(), encoding="utf-8")
+    (recording / CURE_FILE).write_text(json_of(report), encoding="utf-8")
     return Cure(report, needed.changes if needed else ())
 
 

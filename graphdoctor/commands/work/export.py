@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from graphdoctor import __version__
 from graphdoctor.commands.work.bench import PROCESS_TIMEOUT_S
+from graphdoctor.facts.reading import json_of
 from graphdoctor.probe.wire import EXPORT_FILE
 from graphdoctor.trials.launch.recorded import fitting
 
@@ -76,7 +77,7 @@ def export_target(
         raise
     finally:
         replays.close()
-    (recording / EXPORT_FILE).write_text(report.model_dump_json(), encoding="utf-8")
+    (recording / EXPORT_FILE).write_text(json_of(report), encoding="utf-8")
     return report
 
 

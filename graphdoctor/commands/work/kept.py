@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphdoctor.facts.reading import plain
 from graphdoctor.probe.wire import FIXES_FILE
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trials.launch.ownership import is_own, signature_of
@@ -146,7 +147,7 @@ def _checked(recording: Path, content: dict[str, Any], interpreter: str) -> Kept
 def _asked(request: Request, choices: TrialChoices) -> dict[str, Any]:
     """Everything that was asked for, as JSON gives it back."""
     described = {key: value for key, value in request.for_probe().items() if key not in _MEASURED}
-    known: dict[str, Any] = json.loads(json.dumps({**described, **choices.model_dump()}))
+    known: dict[str, Any] = json.loads(json.dumps({**described, **plain(choices)}))
     return known
 
 

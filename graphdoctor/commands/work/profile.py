@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphdoctor import __version__
+from graphdoctor.facts.reading import json_of
 from graphdoctor.probe.wire import PROFILE_FILE
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def profile_target(
     if again is not None and again.caches is not None and again.caches.misses:
         changes = key_changes(recorded.folder, recorded.folder / _RESTART)
         report = report.model_copy(update={"restart_changes": changes})
-    (recorded.folder / PROFILE_FILE).write_text(report.model_dump_json(), encoding="utf-8")
+    (recorded.folder / PROFILE_FILE).write_text(json_of(report), encoding="utf-8")
     return Profile(recorded, diagnosis, ProfileResult(report, found.picture))
 
 

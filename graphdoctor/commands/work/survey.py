@@ -16,6 +16,7 @@ from graphdoctor.commands.work.survey_plan import Plan, SurveyAsked, plan_survey
 from graphdoctor.commands.work.survey_store import SURVEY_FILE, KeptRow, SurveyStore, described, kept_rows
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Done, Failure, Outcome, Share
+from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.survey import SurveyReport, SurveyRow, SurveyStatus, SurveyVariant
 from graphdoctor.studies.survey.outcome import cut
 from graphdoctor.studies.survey.summary import summarize
@@ -327,7 +328,7 @@ def report_of(folder: Path) -> SurveyReport:
     kept = kept_rows(folder)
     keys: list[Key] = [(name, variant) for name, variant in content["pieces"]]
     rows = tuple(kept[key].row for key in keys if key in kept)
-    variants = tuple(SurveyVariant.model_validate(one) for one in content["variants"])
+    variants = tuple(read_fact(SurveyVariant, one) for one in content["variants"])
     made, seconds = content["made"], content["seconds"]
     return SurveyReport(
         graphdoctor_version=__version__,

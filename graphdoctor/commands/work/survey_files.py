@@ -12,6 +12,7 @@ from graphdoctor.commands.work.survey_store import SURVEY_FILE
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.base import InvalidFactError
 from graphdoctor.facts.diagnosis import SCHEMA_VERSION
+from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.survey import SurveyReport
 from graphdoctor.rules.gate.parsing import BOM, check_schema, parsed_json
 from graphdoctor.studies.survey.merge import merge_surveys
@@ -112,7 +113,7 @@ def _checked(document: object, name: str) -> SurveyReport:
     if not _is_document(document):
         raise GraphDoctorError(f"{name} isn't a survey.", hint=_HOW)
     try:
-        return SurveyReport.model_validate(document, skips_unknown=True)
+        return read_fact(SurveyReport, document, skips_unknown=True)
     except InvalidFactError as error:
         raise GraphDoctorError(
             f"{name} isn't a valid survey (schema version {document['schema_version']}): {error}.",

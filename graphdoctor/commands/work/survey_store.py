@@ -23,6 +23,7 @@ import orjson
 from graphdoctor.commands.work.survey_piece import PieceResult, file_digest
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.base import InvalidFactError
+from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.survey import SurveyRow
 
 SURVEY_FILE = "survey.json"
@@ -162,7 +163,7 @@ def kept_rows(folder: Path) -> dict[tuple[str, str], KeptRow]:
         # A line of another version, or half a line, is a piece that is missing.
         with contextlib.suppress(orjson.JSONDecodeError, InvalidFactError, KeyError, TypeError):
             value = orjson.loads(line)
-            row = SurveyRow.model_validate(value["row"])
+            row = read_fact(SurveyRow, value["row"])
             found[row.key] = KeptRow(row, value["plan"], value["files"], tuple(value["limits"]))
     return found
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from graphdoctor.facts.diagnosis import Effects, Finding, Fix, Severity
+from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import BreakReason, BreakRecord, Enclosing, SourceContext
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.fixes.lint.checks import Site, Spot
@@ -94,7 +95,7 @@ def _break_site(spot: Spot, place: Surrounding, entry: StackEntry, lines: list[s
     reason = BreakReason(gb_type=spot.gb_type, torch_id=spot.torch_id, context=spot.context)
     record = BreakRecord(compile_id=None, effect="resumed", chain=(reason,), stack=(entry,), words=spot.gb_type)
     enclosing = tuple(
-        Enclosing.model_validate({"kind": kind, "line": one.lineno, "text": lines[one.lineno - 1].strip()})
+        read_fact(Enclosing, {"kind": kind, "line": one.lineno, "text": lines[one.lineno - 1].strip()})
         for one in place.around
         if (kind := _KINDS.get(type(one)))
     )

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ...facts.catalog import RefusalKind
 from ..record.tracebacks import message_of, traceback_text, type_name
-from ..wire import RefusalKind
 from .library import InputsText, Library, ModelText, inputs_source, model_source, program_text
 from .signatures import UnknownParameterError
 

@@ -21,6 +21,7 @@ from typing import Literal, get_args
 
 import torch
 
+from ...facts.kernels import KernelKind, ProfilePhase
 from ..torch_private import torch_api
 from ..torch_private.torch_codegen import RUN_RANGE
 from ..torch_private.torch_kernels import (
@@ -34,7 +35,7 @@ from ..torch_private.torch_kernels import (
     profile_activities,
     profiled_events,
 )
-from ..wire import InductorRunRecord, KernelKind, KernelRecord, KernelRunRecord, KernelsEvent, ProfilePhase
+from ..wire import InductorRunRecord, KernelRecord, KernelRunRecord, KernelsEvent
 from .timing import preemptions, time_calls
 
 CALL_RANGE = "graphdoctor_kernels"

@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 
+from ...facts.watch import UnwatchedReason, WatchOutcome
 from ..torch_private import torch_api
 from ..torch_private.torch_calls import (
     CompiledCalls,
@@ -35,7 +36,7 @@ from ..torch_private.torch_calls import (
     watch_profilers,
 )
 from ..torch_private.torch_kernels import RangeProfiler
-from ..wire import CalledArtifact, UnwatchedReason, WatchedCallArtifact, WatchOutcome
+from ..wire import CalledArtifact, WatchedCallArtifact
 from .coverage import CONVERSION_RANGE, RANGE_PREFIX, eager_operations
 
 _FIRST_CALLS = 7

@@ -12,8 +12,9 @@ from typing import Any
 
 import torch
 
+from ...facts.trials import TextChange
 from ..record.describe import value_text
-from ..wire import ComparisonRecord, DifferenceRecord, TextChange
+from ..wire import ComparisonRecord, DifferenceRecord
 from .results import AFTER_CALLS, COMPUTED, KINDS, STRUCTURE, TEXTS, Results
 from .rounding import Rounding, is_nearly
 

@@ -22,7 +22,8 @@ from functools import cached_property
 
 import torch
 
-from ..wire import Judged, ResultErrorRecord
+from ...facts.trials import Judged
+from ..wire import ResultErrorRecord
 from .results import COMPUTED, Results
 
 _FACTOR = 2

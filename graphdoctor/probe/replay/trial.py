@@ -34,10 +34,11 @@ from typing import Any
 
 import torch
 
+from ...facts.trials import CompilerPartKind
 from ..target.errors import TargetError
 from ..target.snapshot import RandomState, State, seed_everything
 from ..target.targets import Call, signature_of
-from ..wire import CompilerPartKind, TrialEvent
+from ..wire import TrialEvent
 from .arguments import resized
 from .comparing import attribute_of, compared, differing_names, is_different
 from .leaves import Alike, replaced_in

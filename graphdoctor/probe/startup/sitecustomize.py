@@ -13,23 +13,20 @@ import importlib
 import os
 import sys
 from importlib.machinery import PathFinder
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.util import module_from_spec
 
 _RECORDING = "_GRAPHDOCTOR_RECORDING"
 """``graphdoctor/trials/launch/script.py`` sets it."""
-_PACKAGE = "_graphdoctor_probe"
+_PARENT = "_graphdoctor"
+"""As in ``graphdoctor/probe/__main__.py``."""
 _HERE = __file__.rpartition(os.sep)[0]
 
 
 def _begin(recording: str) -> None:
-    probe = _HERE.rpartition(os.sep)[0]
-    spec = spec_from_file_location(_PACKAGE, f"{probe}{os.sep}__init__.py", submodule_search_locations=[probe])
-    if spec is None or spec.loader is None:  # the file is in the folder above
-        return
-    package = module_from_spec(spec)
-    sys.modules[_PACKAGE] = package
-    spec.loader.exec_module(package)
-    importlib.import_module(f"{_PACKAGE}.ways_in.script").begin(recording)
+    parent = type(sys)(_PARENT)
+    parent.__path__ = [_HERE.rpartition(os.sep)[0].rpartition(os.sep)[0]]
+    sys.modules[_PARENT] = parent
+    importlib.import_module(f"{_PARENT}.probe.ways_in.script").begin(recording)
 
 
 def _import_the_next() -> None:

@@ -14,6 +14,8 @@ from typing import Literal, TypeVar
 
 import torch
 
+from ...facts.recording import GapKind
+from ...facts.run import Phase
 from ..events import EventFile
 from ..measure.calibration import calibrate
 from ..measure.kernels import MeasuredKernels, Repeated, is_disturbed, measure_kernels, seen_call
@@ -31,11 +33,9 @@ from ..wire import (
     CalibrationEvent,
     CoverageEvent,
     EagerCallRecord,
-    GapKind,
     GuardCostEvent,
     KernelsEvent,
     MemoryEvent,
-    Phase,
     ProbeRequest,
     ProfiledCallEvent,
     SettlingEvent,

@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 import torch
 
+from ...facts.run import Phase
+from ...facts.trials import CompilerPartKind
 from ..events import EventFile
 from ..measure import coverage
 from ..measure.guard_cost import CheckTimer, CompiledCode, Searches, time_call, time_searches
@@ -41,12 +43,10 @@ from ..wire import (
     BlocksRecord,
     CallArtifact,
     CallErrorRecord,
-    CompilerPartKind,
     CoverageEvent,
     GapEvent,
     GuardCostEvent,
     PartEvent,
-    Phase,
     ProbeRequest,
     SteadyCallEvent,
     TargetEvent,

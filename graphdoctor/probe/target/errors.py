@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..wire import HintCode, HintValue
+from ...facts.hints import HintCode, HintValue
 
 
 class TargetError(Exception):

@@ -11,9 +11,9 @@ from typing import Any, cast
 
 import torch
 
+from ...facts.hints import HintValue
 from ..record.describe import DTYPES
 from ..torch_private import torch_api, torch_config
-from ..wire import HintValue
 from .errors import RequestError
 
 _DTYPES = {"bool": torch.bool, **{name: dtype for dtype, name in DTYPES.items()}}

@@ -24,8 +24,9 @@ from typing import Any
 
 import torch
 
+from ...facts.recording import SwitchKind
 from ..events import json_text
-from ..wire import Artifact, ArtifactName, CacheCounts, SwitchKind
+from ..wire import Artifact, ArtifactName, CacheCounts
 
 TRACE_LOGGER_NAME = "torch.__trace"
 """Logger of the structured trace: ``torch/_logging/_internal.py``, 2.13 (``trace_log``)."""

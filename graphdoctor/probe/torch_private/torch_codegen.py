@@ -16,7 +16,8 @@ from typing import Any
 
 import torch
 
-from ..wire import InductorKernelKind, ProfilePhase
+from ...facts.kernels import ProfilePhase
+from ...facts.profiled import InductorKernelKind
 from .replacing import Undo, put_in_place
 from .torch_kernels import quick_range
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping
 from types import ModuleType
 from typing import Any, Literal
 
-from ..wire import CompilerPartKind
+from ...facts.trials import CompilerPartKind
 from .imports import AfterImport
 from .replacing import Undo, put_in_place
 from .torch_config import set_config

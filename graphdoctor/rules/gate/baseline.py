@@ -16,6 +16,7 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.base import InvalidFactError, field_types
 from graphdoctor.facts.check import BaselineEntry, BaselineRun
 from graphdoctor.facts.diagnosis import Diagnosis, Finding, FrameState
+from graphdoctor.facts.reading import plain, read_fact
 from graphdoctor.facts.recording import BreakEffect
 from graphdoctor.rules.diagnosis.frames import frame_name
 from graphdoctor.rules.gate.parsing import BOM, check_schema, parsed_json
@@ -250,7 +251,7 @@ def read_baseline(content: bytes, name: str) -> Baseline:
 
 
 def _plain(fact: BaselineEntry | BaselineRun) -> dict[str, object]:
-    return {name: value for name, value in fact.model_dump().items() if value not in (None, [])}
+    return {name: value for name, value in plain(fact).items() if value not in (None, [])}
 
 
 def _targets(value: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]) -> Mapping[str, Mapping[str, Entries]]:
@@ -269,4 +270,4 @@ def _runs(value: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Mapping[str, 
 
 def _known(model: type[_Model], value: Mapping[str, Any]) -> _Model:
     """A model without unknown keys: a later minor version may have added them."""
-    return model.model_validate({key: item for key, item in value.items() if key in field_types(model)})
+    return read_fact(model, {key: item for key, item in value.items() if key in field_types(model)})

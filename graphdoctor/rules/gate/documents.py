@@ -7,6 +7,7 @@ from typing import Any
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.base import InvalidFactError
 from graphdoctor.facts.diagnosis import SCHEMA_VERSION, Diagnosis
+from graphdoctor.facts.reading import read_fact
 from graphdoctor.rules.gate.parsing import check_schema, parsed_json
 
 _HOW = "graphdoctor report --format json writes a diagnosis."
@@ -26,7 +27,7 @@ def read_diagnosis(content: bytes, name: str) -> Diagnosis:
     """
     document = _checked(parsed_json(content, name, hint=_HOW), name)
     try:
-        return Diagnosis.model_validate(document, skips_unknown=True)
+        return read_fact(Diagnosis, document, skips_unknown=True)
     except InvalidFactError as error:
         version = document["schema_version"]
         raise GraphDoctorError(

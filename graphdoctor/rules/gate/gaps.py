@@ -6,8 +6,7 @@ Decides by ``CaptureGap.kind``. A document from graphdoctor 0.1 has no kinds, so
 from __future__ import annotations
 
 from graphdoctor.facts.diagnosis import Diagnosis
-from graphdoctor.facts.recording import CaptureGap
-from graphdoctor.probe.wire import GapKind
+from graphdoctor.facts.recording import CaptureGap, GapKind
 
 _INCOMPLETE: frozenset[GapKind] = frozenset(
     {

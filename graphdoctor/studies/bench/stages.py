@@ -15,9 +15,8 @@ from typing import Any
 from graphdoctor.facts.bench import StageResult, Stages, Workaround
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.facts.trials import CompilerPart
+from graphdoctor.facts.trials import CompilerPart, CompilerPartKind
 from graphdoctor.facts.wording import counted
-from graphdoctor.probe.wire import CompilerPartKind
 from graphdoctor.studies.bench.switches import (
     DECOMPOSED,
     FUSION,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.probe.wire import CompilerPartKind
+from graphdoctor.facts.trials import CompilerPartKind
 from graphdoctor.trials.program import RunChange
 
 INDUCTOR = "inductor"

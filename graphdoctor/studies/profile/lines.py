@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from graphdoctor.facts.expressions import expression
+from graphdoctor.facts.kernels import ProfilePhase
 from graphdoctor.facts.profile import CodeLine, ProfiledKernel, ProfiledKind, ProfiledLine, ProfiledModule, TimePart
 from graphdoctor.facts.profiled import InductorGraph, InductorKernel, InductorOperation, KernelRun, Profiled
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.probe.wire import ProfilePhase
 from graphdoctor.rules.diagnosis.kernel_times import parts
 
 _OVERLOAD = re.compile(r"\.[A-Za-z_]\w*$")

@@ -15,6 +15,7 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Done
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.job import Job, JobFinding, OfRank, Rank, RankReport
+from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import CaptureGap, TargetInfo
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.wording import ranks_text
@@ -72,8 +73,8 @@ def job_report(
     folder = ranks[0].folder
     job = job_of(
         reports,
-        target=TargetInfo.model_validate((folder.meta.get("target") or {}) | folder.events.fields("target")),
-        ended=ProbeExit.model_validate(folder.meta["exit"]) if folder.meta.get("exit") else ProbeExit(status=None),
+        target=read_fact(TargetInfo, (folder.meta.get("target") or {}) | folder.events.fields("target")),
+        ended=read_fact(ProbeExit, folder.meta["exit"]) if folder.meta.get("exit") else ProbeExit(status=None),
         world_size=world_size(folder),
         unread=tuple(gaps),
         gaps=tuple(gaps[rank] for rank in sorted(gaps)),

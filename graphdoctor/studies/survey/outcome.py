@@ -16,10 +16,10 @@ from graphdoctor.rules.gate.gaps import missing_records
 if TYPE_CHECKING:
     from graphdoctor.facts.bench import BenchReport, Variant
     from graphdoctor.facts.diagnosis import Diagnosis
+    from graphdoctor.facts.hints import HintCode
     from graphdoctor.facts.recording import CallError
-    from graphdoctor.facts.run import ProbeExit
+    from graphdoctor.facts.run import PhaseKind, ProbeExit
     from graphdoctor.facts.survey import SurveyStage, SurveyStatus
-    from graphdoctor.probe.wire import HintCode, PhaseKind
 
 _OUT_OF_MEMORY = frozenset({"MemoryError", "torch.OutOfMemoryError", "torch.cuda.OutOfMemoryError"})
 _LOADING: Collection[PhaseKind | None] = frozenset(

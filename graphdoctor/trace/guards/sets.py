@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.guards import GuardNode, Guards, GuardSet, SubtreeCost
+from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import Frame, Recording
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.probe.wire import BillRecord, GuardCostEvent, GuardCostRecord
@@ -173,7 +174,8 @@ def _guard_set(
     )
     if entry is None:
         return found
-    return GuardSet.model_validate(
+    return read_fact(
+        GuardSet,
         {
             **vars(found),
             "runs_per_call": runs,
@@ -187,7 +189,7 @@ def _guard_set(
             "warm_share": _share(_times(check_us, runs), call_us),
             "bill": tuple(words.cost(part, nodes) for part in cost.get("bill", ())),
             "unbilled_count": cost.get("unbilled_count", 0),
-        }
+        },
     )
 
 
@@ -243,7 +245,7 @@ class _Words:
         path = _GLOBALS if part["source"] == "G" else self._value(part["source"])
         inner = (f"{path}.", f"{path}[")
         count = sum(node.path == path or (node.path or "").startswith(inner) for node in nodes)
-        return SubtreeCost.model_validate({"path": path, "guard_count": count, "check_us": part["check_us"]})
+        return read_fact(SubtreeCost, {"path": path, "guard_count": count, "check_us": part["check_us"]})
 
     def _value(self, source: str) -> str:
         if self._root is not None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from graphdoctor.facts.base import InvalidFactError
 from graphdoctor.facts.profiled import Calibration
+from graphdoctor.facts.reading import read_fact
 from graphdoctor.probe.wire import CalibrationRecord
 from graphdoctor.trials.launch.state import state_folder
 
@@ -77,4 +78,4 @@ def _record(found: Calibration) -> CalibrationRecord:
 def _valid(found: Iterable[object]) -> Iterator[CalibrationRecord]:
     for each in found:
         with contextlib.suppress(InvalidFactError):
-            yield _record(Calibration.model_validate(each))
+            yield _record(read_fact(Calibration, each))

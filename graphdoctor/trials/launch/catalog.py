@@ -14,8 +14,8 @@ from typing import Any
 
 import graphdoctor
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.catalog import Architecture, Catalog, Program, Refusal
-from graphdoctor.probe.wire import CATALOG_REQUEST_FILE, LIBRARIES, CatalogRequest, RefusalKind, program_header
+from graphdoctor.facts.catalog import Architecture, Catalog, Program, Refusal, RefusalKind
+from graphdoctor.probe.wire import CATALOG_REQUEST_FILE, LIBRARIES, CatalogRequest, program_header
 from graphdoctor.trials.launch.child import Watched, Watching, read_events, watch, written
 from graphdoctor.trials.launch.ends import end_of_probe
 from graphdoctor.trials.launch.warm import WarmProbes

@@ -24,6 +24,7 @@ import orjson
 
 import graphdoctor
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.reading import plain
 from graphdoctor.probe.wire import CRASH_FILE, EVENTS_FILE, FORMAT, META_FILE, REQUEST_FILE, TRACE_FOLDER
 from graphdoctor.trials.launch.lifeline import Lifeline
 from graphdoctor.trials.launch.request import Request
@@ -445,7 +446,7 @@ def write_meta(recording: Path, target: dict[str, Any], ended: ProbeExit | None)
         target: Fields of ``TargetInfo``.
         ended: How the child ended; None while it runs.
     """
-    meta = {"format": FORMAT, "target": target, "exit": None if ended is None else ended.model_dump()}
+    meta = {"format": FORMAT, "target": target, "exit": None if ended is None else plain(ended)}
     temporary = recording / f"{META_FILE}.new"
     temporary.write_text(json.dumps(meta), encoding="utf-8")
     temporary.replace(recording / META_FILE)

@@ -9,18 +9,9 @@ from __future__ import annotations
 import signal
 from typing import Any, Literal
 
-from graphdoctor.facts.hints import COMMAND_LINE, during, words
-from graphdoctor.facts.run import ProbeExit
-from graphdoctor.probe.wire import (
-    EXIT_UNWRITABLE,
-    CallFailedEvent,
-    ErrorEvent,
-    ErrorRecord,
-    ExitedEvent,
-    HintCode,
-    HintValue,
-    PhaseKind,
-)
+from graphdoctor.facts.hints import COMMAND_LINE, HintCode, HintValue, during, words
+from graphdoctor.facts.run import PhaseKind, ProbeExit
+from graphdoctor.probe.wire import EXIT_UNWRITABLE, CallFailedEvent, ErrorEvent, ErrorRecord, ExitedEvent
 
 _MAX_LINE = 500
 """Longest line of a program's message that is repeated in ours; its traceback has the whole message."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from graphdoctor.facts.kernels import CudaGraphSkip
+from graphdoctor.facts.reading import read_fact
 from graphdoctor.fixes.recipes import create_on_device
 from graphdoctor.fixes.source.tree import DeclinedError
 from tests.fixes.each import each
@@ -13,7 +14,7 @@ from tests.fixes.recipes.places import place_in
 
 def edited(line: str, kind: str = "cpu_device") -> str:
     place = place_in(f"import torch\n\n\ndef forward(x, n):\n    {line}\n", "GD504", 5)
-    skip = CudaGraphSkip.model_validate({"kind": kind, "reason": "reason=cpu ops"})
+    skip = read_fact(CudaGraphSkip, {"kind": kind, "reason": "reason=cpu ops"})
     finding = place.finding.model_copy(update={"cuda_graph_skip": skip})
     edit = create_on_device.edit(type(place)(place.source, finding))
     assert not edit.is_safe

@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.reading import json_of, read_fact
 from graphdoctor.rules.diagnosis.comparison import compare
 from graphdoctor.views.comparison import comparison_view
 from graphdoctor.views.html.document import render_view_page
@@ -168,13 +169,11 @@ def test_a_comparison_without_source_shows_no_line_either(run_here, tmp_path, re
 @pytest.mark.slow
 def test_what_torch_quotes_of_a_program_goes_without_the_rest(reported):
     (finding,) = (
-        found
-        for found in Diagnosis.model_validate(reported.document).findings
-        if "power == 2" in str(found.torch_reason)
+        found for found in read_fact(Diagnosis, reported.document).findings if "power == 2" in str(found.torch_reason)
     )
     left = without_source(finding)
     assert SECRET in str(finding.torch_reason)
     assert left.torch_reason is not None
     assert "power == 2" in left.torch_reason
     assert 'program.py", line 28, in forward' in left.torch_reason
-    assert SECRET not in left.model_dump_json()
+    assert SECRET not in json_of(left)

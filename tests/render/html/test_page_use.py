@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.reading import read_fact
 from graphdoctor.rules.diagnosis.comparison import compare
 from graphdoctor.views.comparison import comparison_view
 from graphdoctor.views.html.document import render_view_page
@@ -188,7 +189,7 @@ def comparison_page(folder: Path, before: Diagnosis, after: Diagnosis) -> Path:
 
 
 def pages_to_check(folder: Path, reported: RecordedReport) -> list[Path]:
-    real = Diagnosis.model_validate(reported.document)
+    real = read_fact(Diagnosis, reported.document)
     edited, shown = with_edits()
     return [reported.page, written(folder, edited, shown), comparison_page(folder, real, edited)]
 

@@ -6,8 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, get_args
 
 from graphdoctor.facts.base import InvalidFactError, field_types
-from graphdoctor.facts.recording import TargetInfo
-from graphdoctor.probe.wire import CallPhase, GapKind, HintCode, KernelKind, Phase, ProfilePhase, SwitchKind
+from graphdoctor.facts.hints import HintCode
+from graphdoctor.facts.kernels import KernelKind, ProfilePhase
+from graphdoctor.facts.reading import plain, read_fact
+from graphdoctor.facts.recording import GapKind, SwitchKind, TargetInfo
+from graphdoctor.facts.run import CallPhase, Phase
 from graphdoctor.studies.bundle.redact import public
 from graphdoctor.studies.bundle.redact.public import SITE, STDLIB, Public
 from graphdoctor.studies.bundle.redact.records import error_table
@@ -68,9 +71,9 @@ def redacted_meta(meta: Mapping[str, Any], shown: Public) -> dict[str, Any]:
 def _target(fields: Mapping[str, Any], shown: Public) -> dict[str, Any]:
     known = {key: value for key, value in fields.items() if key in field_types(TargetInfo)}
     try:
-        return redacted_target(TargetInfo.model_validate(known), shown).model_dump()
+        return plain(redacted_target(read_fact(TargetInfo, known), shown))
     except InvalidFactError:
-        return TargetInfo().model_dump()
+        return plain(TargetInfo())
 
 
 def _tables(shown: Public) -> Mapping[str, Table]:

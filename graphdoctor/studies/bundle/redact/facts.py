@@ -82,7 +82,7 @@ class Facts:
         return value.model_copy(update=changed)
 
     def _reader(self, model: type[Fact], name: str) -> Reader | None:
-        kind = shared_kinds(model).get(name)  # type: ignore[arg-type] # a class is hashable
+        kind = shared_kinds(model).get(name)
         return getattr(self._shown, kind, None) or getattr(public, kind) if kind else None
 
     def _value(self, value: object, kind: object, reader: Reader | None) -> Any:  # noqa: ANN401 - as many types as fields

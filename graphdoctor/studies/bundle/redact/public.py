@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import get_args
 
+from graphdoctor.facts.hints import HINT_VALUES, HintValue
 from graphdoctor.facts.recording import Environment
-from graphdoctor.probe.wire import HINT_VALUES, CallPhase, HintValue, Phase
+from graphdoctor.facts.run import CallPhase, Phase
 from graphdoctor.studies.bundle.redact.break_words import BreakWords
 from graphdoctor.studies.bundle.redact.vocabulary import (
     BACKENDS,

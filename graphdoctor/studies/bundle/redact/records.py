@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 import orjson
 
-from graphdoctor.probe.wire import UnwatchedReason, WatchOutcome
+from graphdoctor.facts.watch import UnwatchedReason, WatchOutcome
 from graphdoctor.studies.bundle.redact import public
 from graphdoctor.studies.bundle.redact.public import Public
 from graphdoctor.studies.bundle.redact.shapes import Table, let_through, number, one_of, text
