@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from graphdoctor.studies.documents import JOB
 from graphdoctor.views.formats import (
     BENCH,
     CHECK,
     COMPARISON,
     DIAGNOSIS,
     FIXES,
-    JOB,
     LINT,
     RECOMPILES,
     RULES,

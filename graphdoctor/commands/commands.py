@@ -34,13 +34,17 @@ COMMANDS: dict[str, dict[str, str]] = {
         "lint": "Find certain graph breaks in source without running it.",
     },
     "Share and look up": {
-        "unpack": "Write each artifact of a trace log to a file of its own.",
         "bundle": "Put a recording into a zip file to attach to a PyTorch issue.",
         "rule": "Explain a rule: what it finds, why it costs, what to write.",
-        "schema": "Print the JSON Schema of what --format json writes.",
     },
 }
-"""The first sentence of each command's help, by name, in groups."""
+"""The first sentence of each command's help, by name, in groups, as ``--help`` shows them."""
+
+FOR_TOOLS: dict[str, str] = {
+    "unpack": "Write each artifact of a trace log to a file of its own.",
+    "schema": "Print the JSON Schema of what --format json writes.",
+}
+"""Commands that ``--help`` only names."""
 
 EXAMPLES: dict[str, dict[str, str]] = {
     "explain": {
@@ -126,8 +130,9 @@ EXAMPLES: dict[str, dict[str, str]] = {
 }
 """For each command, command lines that run as they stand beside a ``model.py``, each with what it is for."""
 
-NAMES: tuple[str, ...] = tuple(name for group in COMMANDS.values() for name in group)
+NAMES: tuple[str, ...] = tuple(name for group in (*COMMANDS.values(), FOR_TOOLS) for name in group)
 
+_LAST_LINE = f"graphdoctor COMMAND --help explains one command. For tools: {', '.join(FOR_TOOLS)}."
 _WIDTH = 12
 _WIDEST = 80
 _NARROWEST = 40
@@ -159,7 +164,7 @@ def overview(width: int = _WIDEST) -> str:
         ("-h, --help", "Show this message and exit."),
     ):
         lines += _folded(text, 24, width, label=f"  {name}")
-    lines += ["", *_folded("graphdoctor COMMAND --help explains one command.", 0, width)]
+    lines += ["", *_folded(_LAST_LINE, 0, width)]
     return "\n".join(lines) + "\n"
 
 

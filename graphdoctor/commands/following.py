@@ -15,6 +15,9 @@ from graphdoctor.views.printable import printable
 if TYPE_CHECKING:
     from graphdoctor.facts.following import SoFar
     from graphdoctor.trace.storage.places import Location
+_PAUSE_S = 1.0
+_REMOTE_PAUSE_S = 10.0
+"""From one look to the next: a store is asked less often."""
 
 
 def follow(location: Location, color: Color, *, is_on_stdout: bool, is_quiet: bool) -> None:
@@ -31,13 +34,14 @@ def follow(location: Location, color: Color, *, is_on_stdout: bool, is_quiet: bo
     """
     from rich.text import Text
 
-    from graphdoctor.commands.work.follow import follower_of, pause_s
+    from graphdoctor.trace.follow import Follower
+    from graphdoctor.trace.storage.places import Url
     from graphdoctor.views.following import counts_text, seen_text
 
     console = (stdout_console if is_on_stdout else stderr_console)(color)
     console.quiet = is_quiet
     is_live = console.is_terminal and not console.is_dumb_terminal and not is_quiet
-    follower = follower_of(location)
+    follower = Follower(location)
     shown: SoFar | None = None
     status = console.status(counts_text(follower.so_far)) if is_live else contextlib.nullcontext()
     with contextlib.suppress(KeyboardInterrupt), status as line:
@@ -57,5 +61,5 @@ def follow(location: Location, color: Color, *, is_on_stdout: bool, is_quiet: bo
                 else:
                     line.update(Text(counts_text(so_far)))
             console.file.flush()
-            time.sleep(pause_s(location))
+            time.sleep(_REMOTE_PAUSE_S if isinstance(location, Url) else _PAUSE_S)
     console.print()

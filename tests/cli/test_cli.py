@@ -15,7 +15,7 @@ import jsonschema
 import pytest
 
 import graphdoctor
-from graphdoctor.commands.commands import COMMANDS, NAMES, overview
+from graphdoctor.commands.commands import COMMANDS, FOR_TOOLS, NAMES, overview
 from graphdoctor.rules.catalog import ALL_RULES, PAGES
 from tests.conftest import CLEAN_TARGET, clean_environment, command_line
 
@@ -72,7 +72,7 @@ def test_no_line_of_the_overview_is_wider_than_a_terminal():
 
 @pytest.mark.parametrize("command", NAMES)
 def test_the_overview_says_what_the_commands_own_help_says(run_here, command):
-    summary = next(group[command] for group in COMMANDS.values() if command in group)
+    summary = next(group[command] for group in (*COMMANDS.values(), FOR_TOOLS) if command in group)
     help_text = " ".join(run_here(command, "--help").stdout.split())
     assert summary in help_text
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.commands.commands import COMMANDS, EXAMPLES, NAMES, overview
+from graphdoctor.commands.commands import COMMANDS, EXAMPLES, FOR_TOOLS, NAMES, overview
 from graphdoctor.commands.help import HEADINGS
 from tests.conftest import CLEAN_TARGET, RunCli, clean_environment, run_command
 
@@ -59,7 +59,7 @@ def test_each_command_shows_two_examples(run_here: RunCli, command: str) -> None
 def test_no_help_is_cut_off(run_here: RunCli, command: str, width: int) -> None:
     text = help_of(run_here, command, width)
     assert max(map(len, text.splitlines())) <= width
-    summary = next(group[command] for group in COMMANDS.values() if command in group)
+    summary = next(group[command] for group in (*COMMANDS.values(), FOR_TOOLS) if command in group)
     assert summary in " ".join(text.split())
     assert "…" not in text.replace("name=…", "")
     assert "..." not in text.replace("]...", "").replace("... <", "")
