@@ -28,9 +28,10 @@ def help_text(*command: str) -> str:
 
 
 def command_names() -> list[str]:
-    """Every command, in the order of ``graphdoctor --help``."""
-    listed, _, _ = help_text().partition("\nOptions:\n")
-    return re.findall(r"^  ([a-z]+) {2,}", listed, re.MULTILINE)
+    """Every command, in the order of ``graphdoctor --help``, and last those that it only names, for tools."""
+    listed, _, rest = help_text().partition("\nOptions:\n")
+    _, _, for_tools = rest.partition("For tools: ")
+    return re.findall(r"^  ([a-z]+) {2,}", listed, re.MULTILINE) + re.findall("[a-z]+", for_tools)
 
 
 def options_of(*command: str) -> frozenset[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphdoctor.studies.documents import JOB
+from graphdoctor.studies.documents import JOB, SURVEY, SURVEY_COMPARISON
 from graphdoctor.views.formats import (
     BENCH,
     CHECK,
@@ -14,8 +14,6 @@ from graphdoctor.views.formats import (
     LINT,
     RECOMPILES,
     RULES,
-    SURVEY,
-    SURVEY_COMPARISON,
     Document,
 )
 

@@ -184,7 +184,7 @@ def test_the_probe_writes_nothing_else():
 
 @pytest.mark.parametrize("kind", typing.get_args(GapKind))
 def test_each_kind_of_gap_can_occur(kind):
-    assert kind in texts(PROBE) | texts(PACKAGE / "trace") | texts(PACKAGE / "commands")
+    assert kind in texts(PROBE) | texts(PACKAGE / "trace") | texts(PACKAGE / "studies" / "ranks")
 
 
 def test_a_request_is_as_declared():
