@@ -21,7 +21,7 @@ from graphdoctor.commands.options import (
 )
 from graphdoctor.commands.terminal import say
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.views.formats import CURE
+from graphdoctor.studies.documents import CURE
 
 
 @with_options(formats=CURE.names, defaults={"backend": "inductor"})

@@ -9,11 +9,22 @@ from graphdoctor.views.formats import BytesFormat, ConsoleFormat, Document, Form
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from graphdoctor.facts.cure import CureReport
     from graphdoctor.facts.export import ExportReport
     from graphdoctor.facts.job import Job
     from graphdoctor.facts.survey import SurveyReport
     from graphdoctor.facts.survey_comparison import SurveyComparison
     from graphdoctor.views.parts import View
+
+
+def _cure(report: CureReport, options: RenderOptions) -> View:
+    from graphdoctor.studies.cure.view import cure_view
+
+    return cure_view(report, is_written=options.is_written)
+
+
+CURE: Document[CureReport] = document("a cure", _cure)
+"""``cure``."""
 
 
 def _export(report: ExportReport, _: RenderOptions) -> View:

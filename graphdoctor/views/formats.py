@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from graphdoctor.facts.bench import BenchReport
     from graphdoctor.facts.check import CheckReport
     from graphdoctor.facts.comparison import DiagnosisComparison
-    from graphdoctor.facts.cure import CureReport
     from graphdoctor.facts.lint import LintReport
     from graphdoctor.facts.picture import Picture
     from graphdoctor.facts.result import ProfileResult, Result
@@ -343,7 +342,7 @@ def _comparison(comparison: DiagnosisComparison, _: RenderOptions) -> View:
 
 
 def _json(
-    document: DiagnosisComparison | CheckReport | LintReport | BenchReport | CureReport,
+    document: DiagnosisComparison | CheckReport | LintReport | BenchReport,
     _: RenderOptions,
 ) -> str:
     from graphdoctor.views.json import render_json
@@ -435,22 +434,6 @@ BENCH: Document[BenchReport] = Document(
     ),
 )
 """``bench``."""
-
-
-# The fastest correct way to run a program.
-
-
-def _cure(report: CureReport, console: Console, options: RenderOptions) -> None:
-    from graphdoctor.views.cure import render_cure
-
-    render_cure(report, console, is_verbose=options.is_verbose, is_written=options.is_written)
-
-
-CURE: Document[CureReport] = Document(
-    "a cure",
-    (ConsoleFormat("text", _cure, (".txt", ".text")), Format("json", _json, (".json",))),
-)
-"""``cure``."""
 
 
 # Where the time of a call goes.

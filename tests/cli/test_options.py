@@ -112,7 +112,7 @@ DOCUMENTS = {
     "check": formats.CHECK,
     "lint": formats.LINT,
     "bench": formats.BENCH,
-    "cure": formats.CURE,
+    "cure": documents.CURE,
     "export": documents.EXPORT,
     "survey": documents.SURVEY,
     "profile": formats.PROFILE,

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.views import bench_words, words
-from graphdoctor.views.cure import render_cure
 from tests.bench_reports import mobilenet
 from tests.cure_reports import cured
 from tests.export_reports import exported
@@ -32,13 +29,8 @@ def changed(report: Any) -> Any:
         (bench_words.title_parts, mobilenet()),
         (bench_words.title_parts, profiled()),
         (lambda report: list(words.run_title(report)), exported()),
+        (lambda report: list(words.run_title(report)), cured()),
     ],
 )
 def test_a_dtype_and_a_batch_size_are_in_the_title(title_parts: Any, report: Any) -> None:
     assert title_parts(changed(report)) == [*title_parts(report), "bfloat16", "batch 8"]
-
-
-def test_they_are_in_the_title_of_a_cure() -> None:
-    buffer = StringIO()
-    render_cure(changed(cured()), Console(file=buffer, width=80, color_system=None))
-    assert buffer.getvalue().splitlines()[0].endswith(" · bfloat16 · batch 8")

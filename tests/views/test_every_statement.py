@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from graphdoctor.studies.cure.view import cure_view
 from graphdoctor.studies.export.view import export_view
 from graphdoctor.studies.ranks.view import job_view
 from graphdoctor.views.check import check_view
@@ -19,6 +20,7 @@ from graphdoctor.views.fixes import fixes_view
 from graphdoctor.views.html.document import render_view_page
 from graphdoctor.views.markdown_text import render_view_markdown
 from graphdoctor.views.parts import View, statements
+from tests.cure_reports import cured
 from tests.export_reports import blocked
 from tests.render.check_reports import failed_report
 from tests.render.test_comparison import both
@@ -30,6 +32,7 @@ VIEWS: dict[str, Callable[[], View]] = {
     "check": lambda: check_view(failed_report()),
     "comparison": lambda: comparison_view(both()),
     "fixes": lambda: fixes_view(treated(*every_verdict())),
+    "cure": lambda: cure_view(cured()),
     "export": lambda: export_view(blocked()),
     "ranks": lambda: job_view(two()),
 }

@@ -1,0 +1,77 @@
+"""What a cure came to: the answer, what was tried on the way, and what to change.
+
+Comes in: a ``CureReport``. Goes out: a view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from graphdoctor.facts.command import command_line
+from graphdoctor.facts.cure import AS_IT_WAS, CURED
+from graphdoctor.facts.wording import factor_text
+from graphdoctor.views.bench_words import interval_text, noise_text, seconds_text
+from graphdoctor.views.parts import Block, Blocks, Code, Diff, Note, Row, Rows, Section, Span, Tone, Verdict, View
+from graphdoctor.views.words import applied_snippets, first_sentence, run_title
+
+if TYPE_CHECKING:
+    from graphdoctor.facts.cure import CureReport, CureStep, StepOutcome
+
+_TONES: dict[str, Tone] = {CURED: "good", AS_IT_WAS: "good", "eager": "warning"}
+_OUTCOMES: dict[StepOutcome, Tone] = {"kept": "good", "wrong": "bad", "failed": "bad"}
+
+
+def cure_view(report: CureReport, *, is_written: bool = False) -> View:
+    """The report as a tree.
+
+    Args:
+        report: What to show.
+        is_written: The edits are being written.
+    """
+    parts = tuple(_parts(report, is_written=is_written))
+    return View(run_title(report), "cure", parts, report.graphdoctor_version)
+
+
+def _parts(report: CureReport, *, is_written: bool) -> Iterator[Block]:
+    yield Verdict(report.text, _TONES[report.best] if report.best else "bad")
+    if report.noise is not None:
+        yield Note(noise_text(report.noise), "dim")
+    yield Section("Tried, each on top of what was kept", (Rows(tuple(map(_step, report.steps)), "way"),), "Tried")
+    if report.best == CURED:
+        todo = enumerate(_todo(report, is_written=is_written), start=1)
+        yield Section("Do this", (Rows(tuple(Row(str(number), parts) for number, parts in todo)),))
+    findings = (report.cured or report.as_it_was).findings
+    left = tuple(Row(finding.code, first_sentence(finding.message)) for finding in findings)
+    yield Section("What still holds it back", (Rows(left, "finding"),), "Findings")
+    is_cut = any(step.outcome == "skipped" and step.is_late for step in report.steps)
+    more = " More time would try more: --budget SECONDS." if is_cut else ""
+    yield Note(f"Searched for {report.spent_s:.0f} of {report.budget_s:.0f} s.{more}", "dim")
+
+
+def _step(step: CureStep) -> Row:
+    details = []
+    if step.speedup is not None:
+        details.append(f"{factor_text(step.speedup.ratio)} ({interval_text(step.speedup)}) beside the best before it")
+    if step.compile_cold_s is not None and step.compile_before_s is not None:
+        details.append(f"compile {seconds_text(step.compile_before_s)} → {seconds_text(step.compile_cold_s)}")
+    if step.reason:
+        details.append(step.reason)
+    name = Span(step.name, tone=_OUTCOMES.get(step.outcome))
+    return Row(step.outcome, Note((name, Span(f": {'; '.join(details)}" if details else "", tone="dim"))))
+
+
+def _todo(report: CureReport, *, is_written: bool) -> Iterator[Blocks]:
+    if report.diff:
+        command = command_line(report.target, "cure", "--apply")
+        if is_written:
+            yield ("These edits are being written:", Diff(report.diff))
+        elif command is not None:
+            yield ("Write the edits, which were verified:", Code(command, "shell"), Diff(report.diff))
+        else:
+            yield (Diff(report.diff),)
+    if report.treatment is not None and (report.settings or report.calls):
+        for place, snippet in applied_snippets(report.treatment):
+            yield (f"{place}:" if place else "Set yourself:", Code(snippet))
+    if report.compile_lines:
+        yield ("Compile it so:", Code("\n".join(report.compile_lines)))
