@@ -35,8 +35,10 @@ _SINGLE = "Each time is a single measurement, which varies from run to run."
 def comparison_view(comparison: DiagnosisComparison) -> View:
     """The comparison as a tree."""
     before, after = comparison.before, comparison.after
-    names = (base_name(side.name) if side.name else name for side, name in ((before, "before"), (after, "after")))
-    title = (" → ".join(names), *title_parts(after))
+    names = before.name or "before", after.name or "after"
+    short = [base_name(name) for name in names]
+    # The folders matter only where the last parts are alike.
+    title = (" → ".join(short if short[0] != short[1] else names), *title_parts(after))
     return View(title, "What changed", tuple(_parts(comparison)), after.graphdoctor_version)
 
 

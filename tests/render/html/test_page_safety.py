@@ -17,6 +17,7 @@ from graphdoctor.views.comparison import comparison_view
 from graphdoctor.views.html.document import render_view_page
 from graphdoctor.views.html.page import render_page
 from graphdoctor.views.html.sourceless import without_source
+from graphdoctor.views.words import base_name
 from tests.render.html.conftest import PROGRAM, SECRET
 from tests.render.html.made import HOSTILE, LONG, ROOT, diagnosed, hostile, lowered, written
 
@@ -89,8 +90,8 @@ def test_a_comparison_shows_what_programs_hold_as_text(visit, tmp_path):
         file.write_text(render_view_page(comparison_view(compare(*pair, names=(HOSTILE, LONG)))), encoding="utf-8")
         page = visit(file, bypass_csp=True)
         assert is_untouched(page)
-        assert page.locator("h1").text_content() == f"{HOSTILE} → {LONG}"
-        assert HOSTILE in page.locator("#same" if number == 2 else "#gone" if number == 0 else "#new").text_content()
+        assert page.locator("h1").text_content() == f"{base_name(HOSTILE)} → {LONG}"
+        assert HOSTILE in page.locator("#in-both" if number == 2 else "#gone" if number == 0 else "#new").text_content()
 
 
 def test_the_same_recording_gives_the_same_page():
