@@ -163,14 +163,23 @@ def test_use_instead_is_clean(rule: Rule, tmp_path: Path, request: pytest.Fixtur
 )
 def test_use_instead_gives_the_same_results(rule: Rule) -> None:
     torch = pytest.importorskip("torch")
+    from graphdoctor.probe.torch_private.torch_config import changed_config, config_kept
 
     def results(code: str) -> list[tuple[Any, Any]]:
         names: dict[str, Any] = {}
-        exec(compile(code, "<snippet>", "exec"), names)
-        torch.manual_seed(7)
-        inputs = names["inputs"]()
-        # A list or a generator is several calls; the latter may change state in between.
-        return [_result(names["forward"], args) for args in ([inputs] if isinstance(inputs, tuple) else inputs)]
+        precision = torch.get_float32_matmul_precision()
+        try:
+            # What some snippets set is for their own program, not for the tests after this one.
+            with config_kept():
+                exec(compile(code, "<snippet>", "exec"), names)
+                torch.manual_seed(7)
+                inputs = names["inputs"]()
+                # A list or a generator is several calls; the latter may change state in between.
+                return [_result(names["forward"], args) for args in ([inputs] if isinstance(inputs, tuple) else inputs)]
+        finally:
+            torch.set_float32_matmul_precision(precision)
+
+    set_before = changed_config()
 
     was, now = results(first_block(rule, "Example")), results(first_block(rule, "Use instead"))
     for (output_was, grad_was), (output_now, grad_now) in zip(was, now, strict=True):
@@ -178,6 +187,7 @@ def test_use_instead_gives_the_same_results(rule: Rule) -> None:
         assert (grad_was is None) == (grad_now is None)
         if grad_was is not None:
             torch.testing.assert_close(grad_now, grad_was)
+    assert changed_config() == set_before
 
 
 def _result(forward: Any, args: tuple[Any, ...]) -> tuple[Any, Any]:
