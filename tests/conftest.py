@@ -77,6 +77,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
     for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker("nightly")
         if item.get_closest_marker("nightly") is not None:
             item.add_marker("slow")
     yield

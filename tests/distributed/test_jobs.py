@@ -16,7 +16,7 @@ from tests.conftest import clean_environment, run_command
 from tests.distributed.jobs import PROGRAMS, found_in, job_document, launched
 from tests.rules.test_documentation import first_block
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 EXAMPLES = [ALL_RULES[code] for code in ("GD125", "GD126", "GD129", "GD130")]
 

@@ -14,8 +14,7 @@ from tests.conftest import command_folder, probe_python
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.slow
-@pytest.mark.long
+@pytest.mark.nightly
 def test_quick_benchmarks_measure_every_part(tmp_path):
     # What it starts is forked where it can be.
     commands = {

@@ -36,7 +36,7 @@ from graphdoctor.trace.ranks import ranks_at
 from graphdoctor.views.html.page import render_page
 from tests.factories import change, compiled, entry, frame, graph, recompiled, record, recording
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 RECORDINGS = Path(__file__).resolve().parent.parent / "recordings" / "2.13.0"
 MOST = 2.3
