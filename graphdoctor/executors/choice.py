@@ -23,12 +23,7 @@ RAY_CLIENT = "ray://"
 class Environment:
     """A runtime environment of Ray's.
 
-    Args:
-        working_dir: A folder that each node gets a copy of and works in, without what its ``.gitignore`` names; None
-            to work in the folder of the same path as here, where a node has it.
-        pip: Packages that are installed on nodes, as pip names them.
-        env_vars: Environment variables of the work.
-        py_modules: Folders of packages that nodes get a copy of and can import.
+    ``working_dir``: a folder that nodes get a copy of; None to work in the folder of the same path as here.
     """
 
     working_dir: Path | None = None
@@ -61,17 +56,7 @@ def executor_for(
     runtime_env: Environment | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Executor:
-    """The executor that options ask for.
-
-    Args:
-        jobs: ``--jobs``: how many pieces at once; None for as many as there are cores.
-        on: ``--on``: ``ray``, or ``ray://host:port``; None for this machine's processes.
-        runtime_env: What the nodes of a cluster are given before; None for nothing.
-        environment: Environment variables.
-
-    Raises:
-        GraphDoctorError: ``on`` names no executor, or this machine is to have a runtime environment.
-    """
+    """The executor that options ask for."""
     if on is None:
         if runtime_env is not None:
             raise GraphDoctorError("A runtime environment is for the nodes of a cluster.", hint="Use it with --on ray.")

@@ -24,15 +24,7 @@ ATTEMPTS = 2
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a piece has no result.
-
-    Args:
-        kind: ``raised``: the work raised an exception; ``memory``: it ran out of memory; ``ended``: its process ended,
-            in each attempt; ``lost``: the cluster gave it up.
-        reason: One clause that says what happened, from outside in part.
-        details: The traceback of an unexpected exception, or None.
-        status: The exit status of the process that ended, negative for a signal; None for other kinds, and if unknown.
-    """
+    """Why a piece has no result: a clause, the traceback of an unexpected exception, the exit status of what ended."""
 
     kind: Literal["raised", "memory", "ended", "lost"]
     reason: str
@@ -134,12 +126,7 @@ def attempt(work: Callable[[Piece], Result], piece: Piece) -> Result | Failure:
 
 
 def failure_of_end(status: int | None, count: int) -> Failure:
-    """The failure of a piece whose process ended.
-
-    Args:
-        status: How the last one did: its exit status, negative for a signal; None if unknown.
-        count: How many did, one after the other.
-    """
+    """The failure of a piece whose process ended."""
     times = {1: "", 2: " twice"}.get(count, f" {count} times")
     if status == -signal.SIGKILL:
         words = f"its process was killed{times} (SIGKILL), as the system does when memory runs out"

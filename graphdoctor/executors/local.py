@@ -41,12 +41,7 @@ _PARENT_POLL_S = 1.0
 
 @dataclass(frozen=True)
 class Local:
-    """This machine.
-
-    Args:
-        jobs: How many pieces to work on at once, from 1. With 1, or one piece, no process is started for
-            pieces without a share.
-    """
+    """This machine."""
 
     jobs: int
 
@@ -167,7 +162,6 @@ def _begin_worker(parent: int) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """End this process when its parent has ended, however that did."""
     import time
 
     while os.getppid() == parent:

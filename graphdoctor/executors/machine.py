@@ -25,14 +25,9 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True)
 class Machine:
-    """What this process may use of a machine.
+    """What this process may use of a machine, None where that is unknown.
 
-    Args:
-        siblings: Its cores, as the system numbers them, those of one physical core together.
-        can_pin: Whether processes can be held to cores.
-        gpus: Its GPUs, as ``CUDA_VISIBLE_DEVICES`` lists them; None if unknown.
-        total_bytes: The memory that it may use; None if unknown.
-        available_bytes: What of it is available now; None if unknown.
+    ``siblings``: its cores, those of one physical core together. ``gpus``: as ``CUDA_VISIBLE_DEVICES`` lists them.
     """
 
     siblings: tuple[tuple[int, ...], ...]
@@ -88,7 +83,6 @@ def has_memory(wanted: int | None) -> bool:
 
 
 def _siblings(usable: set[int]) -> tuple[tuple[int, ...], ...]:
-    """Cores by physical core, and these by the package that they are in."""
     together: dict[tuple[int, int], list[int]] = {}
     for core in sorted(usable):
         folder = _TOPOLOGY / f"cpu{core}" / "topology"
@@ -100,7 +94,6 @@ def _siblings(usable: set[int]) -> tuple[tuple[int, ...], ...]:
 
 
 def _gpu_count() -> int | None:
-    """How many NVIDIA GPUs there are; None if unknown."""
     with contextlib.suppress(OSError, AttributeError):
         nvml = ctypes.CDLL("libnvidia-ml.so.1")
         if nvml.nvmlInit_v2() == 0:
@@ -158,7 +151,6 @@ def _inactive(path: Path, name: str) -> int:
 
 
 def _number(path: Path) -> int | None:
-    """What a file of the system's says; None if it says nothing, or ``max``."""
     try:
         return int(path.read_text())
     except (OSError, ValueError):
@@ -169,10 +161,7 @@ def _number(path: Path) -> int | None:
 class Slot:
     """Where one piece after the other is worked on.
 
-    Args:
-        number: From 1.
-        cores: Its own, as the system numbers them; None if pieces have none of their own, or can't be held to them.
-        gpus: What ``CUDA_VISIBLE_DEVICES`` lists for it; empty for none, and None to leave that as it is.
+    ``cores``: None where pieces have none of their own. ``gpus``: None to leave ``CUDA_VISIBLE_DEVICES`` as it is.
     """
 
     number: int
@@ -219,12 +208,7 @@ def slots_for(share: Share, machine: Machine, *, most: int) -> list[Slot]:
 
 
 def core_groups(siblings: Sequence[Sequence[int]], size: int) -> list[tuple[int, ...]]:
-    """Cores in groups of a size; first those that share no physical core with a group before them.
-
-    Args:
-        siblings: Cores, those of one physical core together, as they are in one group as far as that goes.
-        size: How many a group has.
-    """
+    """Cores in groups of a size; first those that share no physical core with a group before them."""
     cores = list(chain.from_iterable(siblings))
     physical = {core: number for number, together in enumerate(siblings) for core in together}
     groups = [tuple(cores[start : start + size]) for start in range(0, len(cores) - size + 1, size)]

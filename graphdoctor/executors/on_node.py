@@ -23,13 +23,7 @@ from graphdoctor.executors.supervisor import Supervisors
 
 @dataclass(frozen=True)
 class Sent:
-    """Work that was sent to a node.
-
-    Args:
-        work: As for ``Executor.run``, and the next two.
-        share: What the cluster has reserved for each piece.
-        attempts: How many processes may end over a piece.
-    """
+    """Work that was sent to a node."""
 
     work: Callable[[Any], object]
     share: Share | None
@@ -59,11 +53,7 @@ def _slot(share: Share) -> Iterator[Slot]:
 
 @contextlib.contextmanager
 def claimed_cores(count: int | None, folder: Path | None = None) -> Iterator[tuple[int, ...] | None]:
-    """So many cores that nobody else who asks here has meanwhile.
-
-    Yields:
-        Their numbers; None if there are none left, none are wanted, or processes can't be held to cores.
-    """
+    """So many cores that nobody else who asks here has meanwhile; None where there are none, or none can be pinned."""
     machine = this_machine()
     if count is None or not machine.can_pin:
         yield None

@@ -40,13 +40,11 @@ from graphdoctor.executors.on_node import Sent
 from graphdoctor.facts.wording import bytes_text, counted
 
 _ANSWER_S = 5.0
-"""How long a cluster may take to accept a connection."""
 
 _RETRIES = 3
 """How often Ray begins a piece again whose worker or node ended; its own default."""
 
 _REPORT_S = 0.5
-"""How often to ask which pieces have begun."""
 
 _LOOK_S = 10.0
 _PATIENCE_S = 60.0
@@ -61,15 +59,7 @@ _ENVIRONMENT_HINT = "Nodes need the package index for pip, and room for a copy o
 
 @dataclass(frozen=True)
 class OnRay:
-    """A Ray cluster.
-
-    Args:
-        address: As ``ray.init`` takes it, such as ``ray://head:10001`` or ``head:6379``; None to start one on this
-            machine. A cluster that this process is connected to is used as it is.
-        at_once: How many pieces to hand over at once; None for all of them, and as many cores as there are for a
-            cluster on this machine.
-        runtime_env: What nodes are given before; None for nothing.
-    """
+    """A Ray cluster, at an address as ``ray.init`` takes it; None to start one on this machine."""
 
     address: str | None
     at_once: int | None = None
@@ -115,7 +105,6 @@ class OnRay:
 
     @contextlib.contextmanager
     def _cluster(self, share: Share | None) -> Iterator[tuple[Any, bool]]:
-        """Ray's module, connected, and whether the connection is made for this and ended after it."""
         if importlib.util.find_spec("ray") is None:
             raise GraphDoctorError("--on ray needs Ray.", hint="pip install 'graphdoctor[ray]'")
         # Ray reads it when a cluster is started: nothing is sent to anybody.
@@ -214,8 +203,6 @@ def _no_answer(address: str, reason: str) -> GraphDoctorError:
 
 
 class _Pending:
-    """Pieces that were handed to Ray, which calls ``there`` on a node, in ``folder`` or, for None, where it is."""
-
     def __init__(
         self,
         ray: Any,  # noqa: ANN401
@@ -239,7 +226,6 @@ class _Pending:
         self._hopeless_since: float | None = None
 
     def outcomes(self, *, at_once: int | None, ahead: int | None) -> Iterator[Outcome[Any]]:
-        """All outcomes, as they come."""
         following = 0
 
         def may_begin() -> bool:
@@ -273,7 +259,6 @@ class _Pending:
                 self._ray.kill(self._beginnings)
 
     def _next(self) -> Iterator[Outcome[Any]]:
-        """The next outcome, or what is known after a while."""
         wait_s = _REPORT_S if self._beginnings is not None else _LOOK_S
         ready, _ = self._ray.wait(list(self._indices), num_returns=1, timeout=wait_s)
         self._report_beginnings()
@@ -334,11 +319,7 @@ class _Pending:
 
 
 def _asked(ray: Any, share: Share) -> dict[str, object]:  # noqa: ANN401
-    """What to ask of Ray for each piece.
-
-    Raises:
-        GraphDoctorError: No node has it.
-    """
+    """What to ask of Ray for each piece."""
     if not _can_give(ray, share):
         raise GraphDoctorError(
             f"Each piece needs {_words(share)}, but no node of the Ray cluster has that.",

@@ -42,7 +42,6 @@ _Work: TypeAlias = Callable[[Any], object]
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-"""As in Linux's ``prctl.h``."""
 
 _ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -50,7 +49,6 @@ _GRACE_S = 3.0
 """How long a piece may take to end after it was told to."""
 
 _AGAIN_S = 0.3
-"""How long it may take until it is told again."""
 
 _POLL_S = 0.5
 _REAP_S = 10.0
@@ -59,8 +57,6 @@ _REAP_S = 10.0
 
 @dataclass
 class _Supervisor:
-    """A process with a pipe to it, its slot, and the index of the piece that it has."""
-
     process: subprocess.Popen[bytes]
     pipe: Connection
     slot: Slot
@@ -77,15 +73,7 @@ class _Supervisor:
 
 
 class Supervisors:
-    """Processes that work on pieces.
-
-    Args:
-        work: As for ``Executor.run``, and the next two.
-        pieces: What it is called with.
-        attempts: How many processes may end over one piece.
-        on_begin: Told when a piece begins, and in which slot.
-        has_room: Whether one more piece may begin while others are worked on.
-    """
+    """Processes that work on pieces."""
 
     def __init__(
         self,
@@ -152,7 +140,6 @@ class Supervisors:
             idle.pipe.send_bytes(pickle.dumps(self._pieces[idle.index], pickle.HIGHEST_PROTOCOL))
 
     def _outcome(self, one: _Supervisor) -> Outcome[Any] | None:
-        """What came of its piece; None if that is to be tried again."""
         index = one.index
         assert index is not None
         try:
@@ -170,7 +157,6 @@ class Supervisors:
         return outcome
 
     def _after_end(self, index: int, status: int | None) -> Failed | None:
-        """The end of a process that had this piece; None if another one is to try it."""
         self._ends[index] += 1
         if self._ends[index] < self._most_attempts:
             # Behind the others: by then less memory may be in use.
@@ -183,12 +169,7 @@ class Supervisors:
 
 
 def supervise(descriptor: int, parent: int) -> None:
-    """Work on pieces until the pipe closes.
-
-    Args:
-        descriptor: Of the pipe: cores and work come in, then pieces; outcomes go out.
-        parent: Process id of the one that started this one.
-    """
+    """Work on pieces until the pipe closes."""
     for number in _ENDING_SIGNALS:
         signal.signal(number, _leave)
     _set_for_process(_PR_SET_CHILD_SUBREAPER, 1)
@@ -221,11 +202,7 @@ def _ignore_endings() -> None:
 
 
 def _worked(work: _Work | Failure, piece: bytes, pipe: Connection, parent: int) -> bytes:
-    """The outcome of a piece, packed.
-
-    Raises:
-        EOFError: This process is to end.
-    """
+    """The outcome of a piece, packed."""
     receiving, sending = Pipe(duplex=False)
     supervisor = os.getpid()
     process = os.fork()
@@ -250,7 +227,6 @@ def _worked(work: _Work | Failure, piece: bytes, pipe: Connection, parent: int) 
 def _work_and_exit(
     work: Callable[[Any], object] | Failure, piece: bytes, sending: Connection, supervisor: int
 ) -> NoReturn:
-    """The process of a piece."""
     received: list[int] = []
 
     def interrupt(number: int, _frame: FrameType | None) -> NoReturn:
@@ -287,11 +263,7 @@ def _work_and_exit(
 
 
 def _answer(process: int, receiving: Connection, pipe: Connection, parent: int) -> bytes | None:
-    """What the process of a piece sends; None if it ends before it does.
-
-    Raises:
-        EOFError: This process is to end.
-    """
+    """What the process of a piece sends; None if it ends before it does."""
     while True:
         ready = wait([receiving, pipe], _POLL_S)
         if receiving in ready:
@@ -307,12 +279,10 @@ def _answer(process: int, receiving: Connection, pipe: Connection, parent: int) 
 
 
 def _has_ended(process: int) -> bool:
-    """Whether a child has ended; its status stays where it is."""
     return os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _status(process: int, within_s: float = _GRACE_S) -> int | None:
-    """The exit status of a child that is about to end, negative for a signal; None if it doesn't end."""
     end = time.monotonic() + within_s
     while not _has_ended(process):
         if time.monotonic() > end:
@@ -332,7 +302,6 @@ def _ask_to_end(process: int) -> None:
 
 
 def _end_children(process: int | None = None) -> None:
-    """End all that a piece left running; ``process`` is its own, which may have ended."""
     end = time.monotonic() + _REAP_S
     while time.monotonic() < end:
         if sys.platform != "linux" and process is not None:
@@ -350,7 +319,6 @@ def _end_children(process: int | None = None) -> None:
 
 
 def _descendants() -> list[int]:
-    """Processes that this one or its descendants started, or that this one has adopted; Linux only."""
     parents: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

@@ -59,10 +59,8 @@ _USUAL: dict[str, object] = {
     "num_attention_heads": 2,
     "attention_head_dim": 32,
 }
-"""Values for parameters that have none."""
 
 _MOST_CORRECTIONS = 8
-"""How often one set of inputs is corrected after what the model said."""
 
 _UNKNOWN = (37, 41, 43, 47, 53, 59, 61, 67)
 """Widths that nothing states: each of its own, so that an error that names one says whose it is."""
@@ -140,7 +138,6 @@ _INPUTS: tuple[tuple[str, _Input], ...] = (
 )
 _DENOISED = re.compile(r"hidden_states|sample|x|latents|z|audio_hidden_states|image_latents|controlnet_cond")
 _BESIDE = re.compile(r"(?!indices_)\w+_latents|control_hidden_states")
-"""Latents with a width of their own, beside those that are denoised."""
 
 _CONDITION = "controlnet_cond"
 _EIGHTFOLD = (1, _CONDITION, 128, 128)
@@ -151,7 +148,6 @@ _ASKED_FOR = {
     "class_labels": ("num_embeds_ada_norm", "num_class_embeds"),
     "encoder_hidden_states_image": ("image_dim",),
 }
-"""Optional inputs that are taken only if the configuration says so."""
 
 _STATED = {
     "channels": ("in_channels", "in_visual_dim", "latent_channels", "audio_channels", "z_dim", "num_channels"),
@@ -170,7 +166,6 @@ _STATED = {
     _CONDITION: ("conditioning_channels", "in_channels"),
     "image": ("image_dim", "image_embed_dim"),
 }
-"""Which fields of a configuration state the width of an input."""
 
 
 class _Diffusers:
@@ -232,7 +227,6 @@ def _family(made: type[Any]) -> str:
 
 
 def _configurations(made: type[Any]) -> Iterator[dict[str, object]]:
-    """Smaller values for a constructor's parameters, ever fewer of them."""
     defaults = {
         name: each.default
         for name, each in inspect.signature(made.__init__).parameters.items()
@@ -262,20 +256,17 @@ def _configurations(made: type[Any]) -> Iterator[dict[str, object]]:
 
 
 def _are_chosen_layers(name: str, value: object) -> bool:
-    """Whether it is a list of some layers' numbers, the first of all among them."""
     if not _CHOSEN_LAYERS.fullmatch(name) or not isinstance(value, (tuple, list)) or len(value) < 2:
         return False
     return value[0] == 0 and list(value) == sorted(set(value))
 
 
 def _given(made: type[Any]) -> dict[str, object]:
-    """Values for parameters that have no default."""
     parameters = inspect.signature(made.__init__).parameters.items()
     return {name: _USUAL[name] for name, each in parameters if each.default is each.empty and name in _USUAL}
 
 
 def _filled(made: type[Any]) -> dict[str, object]:
-    """Values for parameters that are None by default, which some can't be built with."""
     parameters = inspect.signature(made.__init__).parameters.items()
     return {name: _USUAL[name] for name, each in parameters if each.default is None and name in _USUAL}
 
@@ -289,7 +280,6 @@ def _reduced(smaller: Mapping[str, object], defaults: Mapping[str, object]) -> d
 
 
 def _repeated(value: object, few: int) -> object:
-    """A smaller number, or as many of them as there are; None for what is no number."""
     if isinstance(value, int):
         return min(value, few)
     if isinstance(value, (tuple, list)) and all(isinstance(item, int) for item in value):
@@ -315,11 +305,6 @@ def _inner(defaults: Mapping[str, Any], heads: Mapping[str, Any]) -> dict[str, o
 def _inputs(
     names: list[str], parameters: Mapping[str, inspect.Parameter], latents: tuple[int | str, ...]
 ) -> dict[str, _Input]:
-    """What each input is.
-
-    Raises:
-        UnknownParameterError: Nothing says it of one that is needed.
-    """
     found = {}
     for name in names:
         if _DENOISED.fullmatch(name):
@@ -338,12 +323,10 @@ def _inputs(
 
 
 def _is_list(parameter: inspect.Parameter) -> bool:
-    """Whether it takes a list of tensors, and no single one."""
     return bool(re.match(r"(typing\.)?list\[(torch\.)?Tensor\b", inspect.formatannotation(parameter.annotation)))
 
 
 def _corrected(found: dict[str, _Input], config: Mapping[str, Any]) -> Generator[InputsText, BaseException, None]:
-    """Inputs, and again after what the model says of their widths."""
     named = dict.fromkeys(part for each in found.values() for part in each.shape if isinstance(part, str))
     unknown = iter(_UNKNOWN)
     widths = {name: _stated(name, config) or next(unknown) for name in named}
@@ -366,7 +349,6 @@ def _stated(name: str, config: Mapping[str, Any]) -> int | None:
 
 
 def _axes(config: Mapping[str, Any]) -> int:
-    """How many coordinates a position has."""
     stated = (config.get(field) for field in ("axes_dims_rope", "axes_dims", "axes_dim"))
     return next((len(axes) for axes in stated if isinstance(axes, (tuple, list))), 3)
 
@@ -387,7 +369,6 @@ def _right_width(message: str, widths: Mapping[str, int]) -> tuple[str, int] | N
 
 
 def _wrong_width(message: str) -> tuple[int, int] | None:
-    """The width that was given, and the one that is wanted."""
     if (said := _UNLIKE.search(message)) and int(said["a"]) in _UNKNOWN:
         return int(said["a"]), int(said["b"])
     for pattern in _WRONG_WIDTH:

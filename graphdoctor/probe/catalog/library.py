@@ -57,11 +57,7 @@ class Library(Protocol):
         """All architectures, in the library's order; builds none."""
 
     def models(self, name: str) -> Iterator[ModelText]:
-        """Ways to build an architecture, the smallest first.
-
-        Raises:
-            Exception: Its classes can't be imported, or have no default configuration.
-        """
+        """Ways to build an architecture, the smallest first."""
 
     def inputs(self, text: ModelText, model: Any) -> Generator[InputsText, BaseException, None]:  # noqa: ANN401
         """Inputs to try with a model that was built, the best first.
@@ -104,10 +100,7 @@ _WIDTH = 100
 
 
 def program_text(header: str, model: ModelText, inputs: InputsText, *, parameters: int) -> str:
-    """The whole file.
-
-    ``header``: how its docstring begins (``wire.program_header``).
-    """
+    """The whole file."""
     notes = [f"The model has {parameters:,} parameters.", *model.notes, *inputs.notes]
     paragraphs = [textwrap.fill(note, _WIDTH, break_long_words=False, break_on_hyphens=False) for note in notes]
     docstring = "\n\n".join([header, *paragraphs]).replace("\\", "\\\\")
@@ -128,10 +121,7 @@ def inputs_source(inputs: InputsText) -> str:
 
 
 def call_text(function: str, arguments: Mapping[str, object], *, before: Sequence[str] = ()) -> str:
-    """A call as source, on several lines if it doesn't fit on one.
-
-    ``before``: positional arguments, as source.
-    """
+    """A call as source, on several lines if it doesn't fit on one."""
     parts = [*before, *(f"{name}={literal(value)}" for name, value in arguments.items())]
     line = f"{function}({', '.join(parts)})"
     if len(line) <= _WIDTH - 20 and "\n" not in line:

@@ -40,13 +40,7 @@ class RefusedError(Exception):
 
 
 def find(library: Library, name: str, header: str, *, memory_bytes: int | None) -> Found:
-    """Find a program.
-
-    ``memory_bytes``: memory above which this process is stopped, or None.
-
-    Raises:
-        RefusedError: None was found.
-    """
+    """Find a program."""
     most = library.most_parameters
     if memory_bytes is not None:
         most = min(most, memory_bytes // _BYTES_FOR_EACH_PARAMETER)
@@ -67,11 +61,6 @@ def find(library: Library, name: str, header: str, *, memory_bytes: int | None) 
 
 
 def _found(library: Library, text: ModelText, header: str, most: int, failures: set[str]) -> Found:
-    """The program of one way to build the architecture.
-
-    Raises:
-        RefusedError: There is none.
-    """
     _check_size(text, most, failures)
     try:
         model = _built(text)
@@ -94,7 +83,6 @@ def _found(library: Library, text: ModelText, header: str, most: int, failures: 
 
 
 def _tried_inputs(library: Library, text: ModelText, model: Any) -> Iterator[InputsText | RefusedError]:  # noqa: ANN401
-    """Each of the library's inputs, or why it doesn't work."""
     candidates = library.inputs(text, model)
     failure: BaseException | None = None
     while True:
@@ -115,11 +103,7 @@ def _tried_inputs(library: Library, text: ModelText, model: Any) -> Iterator[Inp
 
 
 def _check_size(text: ModelText, most: int, failures: set[str]) -> None:
-    """Count the parameters without allocating them.
-
-    Raises:
-        RefusedError: There are too many, or it fails as a smaller one did.
-    """
+    """Count the parameters without allocating them."""
     try:
         with torch.device("meta"):
             model = _built(text)
@@ -134,7 +118,6 @@ def _check_size(text: ModelText, most: int, failures: set[str]) -> None:
 
 
 def _parameter_count(model: Any) -> int:  # noqa: ANN401
-    """How many numbers a model learns; a function learns none."""
     return sum(parameter.numel() for parameter in model.parameters()) if isinstance(model, torch.nn.Module) else 0
 
 

@@ -48,14 +48,7 @@ def slots(
     owner: str,
     is_given: Callable[[inspect.Parameter], bool] = lambda _parameter: False,
 ) -> list[Slot]:
-    """What each parameter can be given; one with a default is first left out, and always without a value.
-
-    ``values``: what a parameter can be given, as source; nothing if no rule knows it.
-    ``is_given``: whether a parameter with a default is first given a value, and then left out.
-
-    Raises:
-        UnknownParameterError: One without a default has no value.
-    """
+    """What each parameter can be given; one with a default is first left out, and always without a value."""
     found = []
     for parameter in parameters:
         if parameter.kind in _GATHERED:
@@ -72,15 +65,7 @@ def slots(
 
 
 def choices(found: Sequence[Slot], *, most_changes: int) -> Iterator[dict[str, str]]:
-    """Sets of arguments: first every slot's first value, then with ever more slots changed.
-
-    At the end come all slots' last values that aren't left out, for signatures that need all of their optional ones.
-
-    ``most_changes``: how many steps away from the first values are tried, over all slots.
-
-    Yields:
-        Values by name, as source; without those that are left out.
-    """
+    """Sets of arguments: first every slot's first value, then with ever more slots changed."""
     seen = set()
     for changes in range(most_changes + 1):
         for steps in _steps(len(found), changes):
@@ -123,11 +108,7 @@ def evaluated_body(name: str, arguments: Mapping[str, str]) -> str:
 
 
 def by_size(names: Iterable[str], build: Callable[[str], Any]) -> list[str]:
-    """Names of models, the one with the fewest parameters first; without those that can't be built.
-
-    Raises:
-        Exception: What the first raised, if none can be built.
-    """
+    """Names of models, the one with the fewest parameters first; without those that can't be built."""
     counts: dict[str, int] = {}
     first: Exception | None = None
     for name in names:

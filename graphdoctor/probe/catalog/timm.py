@@ -13,10 +13,8 @@ from .library import InputsText, ModelText
 from .signatures import by_size, evaluated_body
 
 _SMALL = 64
-"""Width and height of an image, in pixels: two in the last stage of most models."""
 
 _MOST_MODELS = 3
-"""Models that are tried of a module."""
 
 
 class _Timm:

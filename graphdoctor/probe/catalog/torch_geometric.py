@@ -29,7 +29,6 @@ _ROOMS = {
     "pool": "pooling",
     "aggr": "aggregation",
 }
-"""Modules of ``torch_geometric.nn``, with the family of what is in them."""
 
 _BASES = ("MessagePassing", "Aggregation", "KGEModel")
 """What the others are made of; can't be called itself."""
@@ -39,10 +38,8 @@ _LAYERS = re.compile(r"Conv$|[Pp]ool(ing)?$")
 """What is listed of ``dense``, which has plain layers too."""
 
 _MOST_MODELS = 24
-"""Models that are tried of an architecture."""
 
 _MOST_CALLS = 60
-"""Inputs that are tried with each of them."""
 
 _MOST_CHANGES = 3
 
@@ -97,7 +94,6 @@ _MADE_WITH: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"edge_index", ("torch.randint(32, (2, 128))",)),
     (r"edge_index_dict", (_WALKED,)),
 )
-"""What constructors are given, by the names of their parameters."""
 
 _SMALL = re.compile(r"hidden_channels|dim_inner|num_filters|multi_head_dim_inner|layers_mp|num_interactions")
 """Parameters whose default makes a model larger than it need be."""
@@ -105,7 +101,6 @@ _SMALL = re.compile(r"hidden_channels|dim_inner|num_filters|multi_head_dim_inner
 _NOTES = {
     "interaction_graph": "Every two atoms interact, however far apart: what finds the near ones is an optional library."
 }
-"""What to say of arguments that change what a model does."""
 
 _EDGES = "torch.stack([torch.arange(32).repeat_interleave(4), torch.randint(32, (128,))])"
 _GRAPHS = "torch.arange(4).repeat_interleave(8)"
@@ -175,7 +170,6 @@ _CALLED_WITH: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"r", ("1.0",)),
     (r"size", ("0.5",)),
 )
-"""What they are called with, likewise."""
 
 _ATOMS = ("torch.randint(1, 10, (32,))",)
 _ENCODED = ("torch.randn(32, 16)",)
@@ -190,7 +184,6 @@ _GATHERED: dict[str, tuple[tuple[str, ...], ...]] = {
 _BY_TYPE = {int: ("4",), float: ("0.5",), bool: ("True",)}
 _MISSING = re.compile(r"missing \d+ required .*arguments?: (.+)|[Aa]rgument `(\w+)` must be given")
 _ASKED = re.compile(r"[Ss]et `(\w+)=(\w+)`")
-"""How errors of constructors name arguments."""
 
 
 class _TorchGeometric:
@@ -244,11 +237,6 @@ def _is_listed(room: str, name: str, found: object) -> bool:
 
 
 def _models(made: type[Any], home: str) -> Iterator[ModelText]:
-    """Ways to make a module that its constructor accepts.
-
-    Raises:
-        Exception: What it raised with the likeliest arguments, if it accepts none.
-    """
     first: Exception | None = None
     is_made = False
     constructions = _constructions(made)
@@ -277,7 +265,6 @@ def _models(made: type[Any], home: str) -> Iterator[ModelText]:
 
 
 def _constructions(made: type[Any]) -> Generator[dict[str, str], Exception | None, None]:
-    """Arguments of a constructor; gets what it raised with them."""
     parameters = parameters_of(made)
     takes_more = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     more: dict[str, str] = {}

@@ -21,7 +21,6 @@ _CLASSIFICATION = "classification"
 _LEFT_OUT = "quantization"
 
 _MOST_MODELS = 3
-"""Models that are tried of a module."""
 
 _SMALLER: dict[str, tuple[dict[str, str], ...]] = {
     _CLASSIFICATION: ({"image_size": "64"}, {}),
@@ -36,7 +35,6 @@ _INPUTS: dict[str, tuple[str, ...]] = {
     "video": ("torch.randn(1, 3, 8, 64, 64)", "torch.randn(1, 3, 16, 112, 112)", "torch.randn(1, 3, 16, 224, 224)"),
     "optical_flow": ("torch.randn(1, 3, 128, 128), torch.randn(1, 3, 128, 128)",),
 }
-"""Positional arguments by family."""
 
 
 class _Torchvision:
@@ -70,7 +68,6 @@ LIBRARY = _Torchvision()
 
 
 def _modules() -> dict[str, list[str]]:
-    """Names of models by their module, which is named from ``torchvision.models`` on."""
     modules: dict[str, list[str]] = {}
     for name in list_models():
         module = get_model_builder(name).__module__.removeprefix(_HOME)
@@ -85,7 +82,6 @@ def _family(module: str) -> str:
 
 
 def _weights(model: str) -> list[str]:
-    """The arguments of a builder that would load something."""
     return [name for name in inspect.signature(get_model_builder(model)).parameters if name.startswith("weights")]
 
 

@@ -20,7 +20,6 @@ from .huggingface.shrinking import STRENGTHS, shrunk
 from .library import InputsText, ModelText
 
 _MOST_CALLS = 150
-"""Calls that may fail before an architecture is given up."""
 
 
 class Transformers:
@@ -40,11 +39,7 @@ class Transformers:
         return [ArchitectureRecord(name=name, family=names.family(name)) for name in names.model_types()]
 
     def models(self, name: str) -> Iterator[ModelText]:
-        """The base model, with its configuration smaller or less small.
-
-        Raises:
-            Exception: transformers can't import its classes, or it has no default configuration.
-        """
+        """The base model, with its configuration smaller or less small."""
         transformers.logging.set_verbosity_error()
         for model_class, config_class in names.classes(name):
             whole = configured(config_class)

@@ -120,7 +120,6 @@ _CASTS = {
     torch.float16: "half",
     torch.bfloat16: "bfloat16",
 }
-"""The method of a module for each dtype."""
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -139,7 +138,7 @@ class InDtype:
         self._replaced = _Replaced()
 
     def __call__(self, call: Call) -> Call:
-        """A call with its tensors in this dtype, and the modules among its arguments."""
+        """A call with its tensors, and the modules among its arguments, in this dtype."""
         leaves = leaves_of(call, self._function, of_callables=True)
         for leaf in leaves:
             if isinstance(leaf.value, torch.nn.Module):
@@ -179,11 +178,7 @@ class WithBatch:
         self._known: dict[tuple[Step, ...], bool] = {}
 
     def __call__(self, call: Call) -> Call:
-        """A call with this batch size: the rows of its own, cut or repeated.
-
-        Raises:
-            RequestError: Its tensors don't show which size is the batch, or can't have this one.
-        """
+        """A call with this batch size: the rows of its own, cut or repeated."""
         leaves = [leaf for leaf in leaves_of(call, self._function, of_callables=True) if _has_rows(leaf.value)]
         own = self._own_size(leaves)
         wanted = [
@@ -192,7 +187,6 @@ class WithBatch:
         return self._replaced.put(call, wanted, functools.partial(self._resize, wanted))
 
     def _own_size(self, leaves: list[Leaf]) -> int:
-        """The batch size of a call; notes which tensors have it."""
         known = [leaf.value.shape[0] for leaf in leaves if self._known.get(leaf.path)]
         own = max(known) if known else batch_size_of([tuple(leaf.value.shape) for leaf in leaves])
         if own is None:
@@ -252,8 +246,6 @@ def batch_size_of(shapes: Sequence[tuple[int, ...]]) -> int | None:
 
 
 class _Replaced:
-    """The tensors that took the place of others, as long as those live."""
-
     def __init__(self) -> None:
         self._made: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor]] = {}
         self._own: dict[int, weakref.ref[torch.Tensor]] = {}
@@ -261,7 +253,6 @@ class _Replaced:
     def put(
         self, call: Call, leaves: Iterable[Leaf], make: Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
     ) -> Call:
-        """A call with other tensors in some places."""
         wanted = [leaf for leaf in leaves if not self._is_own(leaf.value)]
         waiting = {id(leaf.value): leaf.value for leaf in wanted if self._known(leaf.value) is None}
         for group in _by_memory(waiting.values()):
@@ -290,7 +281,6 @@ class _Replaced:
 
 
 def _put(value: Any, path: tuple[Step, ...], new: Any) -> Any:  # noqa: ANN401
-    """A value with something else at the end of a path, in the same object where it can be changed."""
     if not path:
         return new
     (kind, key), rest = path[0], path[1:]
@@ -317,7 +307,6 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 
 def _like(original: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
-    """A new tensor with what the original has besides its values."""
     if type(original) in _PLAIN:
         return dressed_as(tensor, original)
     # The attributes of a subclass may hold its values.
@@ -325,7 +314,6 @@ def _like(original: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _by_memory(tensors: Iterable[torch.Tensor]) -> list[list[torch.Tensor]]:
-    """Tensors of one dtype that share memory, together."""
     groups: dict[object, list[torch.Tensor]] = {}
     for tensor in tensors:
         address = tensor.untyped_storage().data_ptr() if _is_plain(tensor) else 0
@@ -342,11 +330,7 @@ def _flat(tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
 
 
 def _rows(flat: torch.Tensor, tensors: Sequence[torch.Tensor], size: int) -> tuple[torch.Tensor, int] | None:
-    """Memory that several tensors share, with another number of rows.
-
-    Returns:
-        The new memory, and where in the old one its first element is; None if their rows aren't the same parts of it.
-    """
+    """Memory that several tensors share, with another number of rows."""
     step, count = tensors[0].stride(0), tensors[0].shape[0]
     first = min(int(each.storage_offset()) for each in tensors)
     for each in tensors:

@@ -23,13 +23,7 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
 
 def compared(mine: Results, reference: Results, rounding: Rounding | None = None) -> ComparisonRecord:
-    """How results differ from those of a reference.
-
-    ``rounding``: what counts as rounding; None without a float64 run.
-
-    Returns:
-        The kinds with something to compare, and the worst difference of each kind that differs.
-    """
+    """How results differ from those of a reference."""
     notes, kinds = [], []
     first_omitted = min((n for n in (mine.omitted_from, reference.omitted_from) if n is not None), default=None)
     if first_omitted is not None:
@@ -154,7 +148,6 @@ def _record(
 
 
 def _state_change(names: Sequence[str], mine: Mapping[str, Any], other: Mapping[str, Any]) -> TextChange:
-    """How Python numbers that modules keep differ; ``other`` if anything else differs too."""
     changes = {_number_change(mine.get(name), other.get(name)) for name in names}
     if changes == {"fewer", "numbers"}:
         return "fewer_and_numbers"
@@ -177,7 +170,6 @@ def attribute_of(name: str) -> str:
 
 
 def _difference(value: object, wanted: object) -> tuple[float | None, str | None]:
-    """The largest absolute difference, or a detail where there is no number."""
     if not isinstance(value, torch.Tensor) or not isinstance(wanted, torch.Tensor):
         return None, f"{_short(value)} instead of {_short(wanted)}"
     if value.shape != wanted.shape or value.dtype != wanted.dtype or value.layout != wanted.layout:
@@ -235,6 +227,5 @@ def _text_change(lines: Sequence[str], wanted: Sequence[str]) -> TextChange:
 
 
 def _is_part(lines: Sequence[str], wanted: Sequence[str]) -> bool:
-    """Whether lines are some of the wanted ones, in their order."""
     rest = iter(wanted)
     return all(line in rest for line in lines)

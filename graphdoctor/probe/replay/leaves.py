@@ -138,7 +138,6 @@ def _positional_names(parameters: list[inspect.Parameter], count: int) -> list[s
 
 
 def _choices(parameter: inspect.Parameter, function: Any) -> tuple[Any, ...]:  # noqa: ANN401
-    """The values of a parameter annotated as ``Literal[…]``."""
     import typing
 
     annotation = parameter.annotation
@@ -160,11 +159,7 @@ Alike = Literal["sizes", "kinds"]
 
 
 def named_leaves(call: Call, signature: inspect.Signature | None) -> Iterator[tuple[str, Any]]:
-    """The leaves of a call's arguments, in torch's order, by the parameter's name and the path in it.
-
-    Yields:
-        Names such as ``d['k']``, with the leaves.
-    """
+    """The leaves of a call's arguments, in torch's order, by the parameter's name and the path in it."""
     args, kwargs = call
     parameters = _parameters(signature)
     for name, value in (*zip(_positional_names(parameters, len(args)), args, strict=True), *kwargs.items()):

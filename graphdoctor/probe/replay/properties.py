@@ -30,12 +30,7 @@ _MAX_CHOICES = 4
 
 @dataclass(frozen=True)
 class Value:
-    """One value that a property can be set to.
-
-    Args:
-        make: Makes the changed call from an unchanged one; modes around the call hold inside the context.
-        is_special: torch tends to compile for it alone.
-    """
+    """One value that a property can be set to."""
 
     text: str
     make: Callable[[Call], AbstractContextManager[Call]]
@@ -52,14 +47,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Property:
-    """Something that torch may guard on.
-
-    Args:
-        ways: Ways to change it; empty when there is none.
-        reason: Why there is none.
-        tier: Its rank when not all can be tried: the lowest come first.
-        is_joint: Several properties that calls are likely to change together, like a batch size; omitted if that fails.
-    """
+    """Something that torch may guard on."""
 
     expression: str
     kind: str
@@ -158,7 +146,6 @@ def _other_numbers(value: float | bool) -> list[tuple[Any, bool]]:
 
 
 def _shared_sizes(tensors: Sequence[Leaf]) -> dict[tuple[int, int], list[Leaf]]:
-    """The tensors that have the same size in the same dim, such as a batch, by dim and size."""
     shared: dict[tuple[int, int], list[Leaf]] = {}
     for leaf in tensors:
         for dim, size in enumerate(leaf.value.shape if _is_plain(leaf.value) else ()):

@@ -23,13 +23,11 @@ _MAX_BYTES = 2**29
 
 _MAX_FUNCTIONS = 200
 _MAX_COPIED = 2**26
-"""Bytes of arguments that are copied before a call."""
 
 _MAX_TEXT = 2**20
 """Characters of written text that are compared, of each kind."""
 
 _MAX_LEAVES = 1000
-"""Most values of one attribute that are compared."""
 
 _NUMBERS = (bool, int, float, complex, str, type(None))
 _OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))
@@ -48,12 +46,7 @@ _GRADIENT_SEED = 20_250
 
 @dataclass
 class Results:
-    """The results of one replay.
-
-    Args:
-        omitted_from: The first call that was too large to keep, or None.
-        stopped_for: The kind of results of the last call that decided the replay, so that it stopped; None if none did.
-    """
+    """The results of one replay."""
 
     values: dict[str, dict[str, Any]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
     byte_count: int = 0
@@ -134,7 +127,6 @@ def _kept(leaf: object) -> Any:  # noqa: ANN401
 
 
 def _named_leaves(value: object, name: str, depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """The leaves of nested containers with their paths; objects that torch doesn't take apart, by their tensors."""
     for path, leaf in torch_api.tree_leaves_with_path(value):
         yield f"{name}{path}", leaf
         if isinstance(leaf, (torch.Tensor, *_NUMBERS, type)) or depth > 2:
@@ -167,11 +159,7 @@ def _attribute(name: str, value: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN
 
 
 def modules_of(function: Any) -> dict[str, torch.nn.Module]:  # noqa: ANN401
-    """The modules that a target uses, by its names for them.
-
-    Itself, its object's, those in its closure and among the globals that it names, and those of the functions that it
-    finds there: which function of a file holds a module is nothing that a program computes.
-    """
+    """The modules that a target uses, by its names for them."""
     if isinstance(function, torch.nn.Module):
         return {"": function}
     found: dict[str, torch.nn.Module] = {}

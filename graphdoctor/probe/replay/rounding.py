@@ -42,8 +42,6 @@ _UNITS = 8
 
 @dataclass(frozen=True)
 class _Tolerance:
-    """What a value may be."""
-
     center: torch.Tensor
     allowed: float
     doubtful: float
@@ -84,10 +82,7 @@ class Rounding:
         self._own: dict[tuple[str, str], float] = {}
 
     def decides(self, kind: str, name: str) -> bool:
-        """Whether only the distance from the float64 run counts, not the tolerance of ``torch.testing.assert_close``.
-
-        That allows any number below its absolute tolerance, such as wrong gradients of 1e-6.
-        """
+        """Whether only the distance from the float64 run counts: ``assert_close`` allows wrong gradients of 1e-6."""
         return self._judged == "variant" and self.is_known(kind, name)
 
     def allows(self, kind: str, name: str, value: object) -> bool:
@@ -158,7 +153,6 @@ class Rounding:
         return distance <= (least if self._eager.draws_random else max(least, _NEAR * _largest(precise)))
 
     def _own_distance(self, kind: str, name: str) -> float:
-        """Eager mode's distance from the float64 run."""
         if (kind, name) not in self._own:
             precise, eager = self._pair(kind, name)
             self._own[kind, name] = math.inf if precise is None or eager is None else _distance(eager, precise)
@@ -239,7 +233,6 @@ def number(value: object) -> torch.Tensor | None:
 
 
 def _half(dtype: torch.dtype) -> float:
-    """The relative error of a value with half of the digits."""
     return float(torch.finfo(dtype).eps ** 0.5)
 
 
@@ -260,7 +253,6 @@ def _root_mean_square(value: torch.Tensor) -> float:
 
 
 def _is_small(value: torch.Tensor, precise: torch.Tensor) -> bool:
-    """Whether a value is near, on average."""
     if value.shape != precise.shape:
         return False
     size, error = (_root_mean_square(one) for one in _errors(precise, value))

@@ -57,25 +57,18 @@ class Trial:
         self.is_eager = bool(plan.get("is_eager"))
         """The replay runs without torch.compile: its outputs are what the others are compared with."""
         self.has_warm_up = bool(plan.get("warm_up"))
-        """All calls are made once before those that count."""
         self.alike: Alike | None = plan.get("alike")
         """Which calls to make: those like the first one in this; None for all."""
         self.export: Mapping[str, Any] | None = plan.get("export")
-        """How to export the target before the calls; None to compile it."""
         self.is_compiled = not self.is_eager and self.export is None
-        """The target is called through torch.compile."""
         self.setup: str | None = plan.get("setup") or None
-        """Lines that configure torch, run after the target's import."""
         self.without: Mapping[CompilerPartKind, list[str] | None] | None = plan.get("without")
-        """Parts of the compiler to leave out by kind; None to leave the compiler alone."""
         self.minifier: Mapping[str, Any] | None = plan.get("minifier")
         """Arguments of ``torch_inductor.wait_for_graph``; None to have it do nothing."""
         self.is_steady_timed = bool(plan.get("steady"))
-        """The last call is timed once it compiles nothing."""
         self.timing: int | None = plan.get("timing")
         """File descriptor of the socket that asks for times of the last call; then nothing is compared."""
         self.signature = signature_of(function)
-        """What the target takes; None if Python can't tell."""
         self._is_float64 = bool(plan.get("is_float64"))
         self._function = function
         self._modules = modules_of(function)
@@ -161,7 +154,6 @@ class Trial:
         return value
 
     def _replaced(self, call: Call, source: str, change: Callable[[Any], Any]) -> Call:
-        """The call with one argument, or one item of its keyword arguments, changed."""
         name, steps = _taken_apart(source)
         if self.signature is None or any(attribute for _, _, attribute in steps):
             raise TargetError(f"{source} can't be replaced in the call")
@@ -185,10 +177,7 @@ class Trial:
 
     @contextlib.contextmanager
     def seeded(self, seed: int) -> Iterator[None]:
-        """Make a call that draws the same random numbers in every replay.
-
-        How many it draws doesn't change what the inputs of the next call are made from.
-        """
+        """Make a call that draws the same random numbers in every replay."""
         with RandomState():
             seed_everything(seed)
             of_call = RandomState()
@@ -287,7 +276,6 @@ class Trial:
         return replace(results, values={**results.values, "state": state})
 
     def _lost_attributes(self, mine: Results, eager: Results | None) -> list[str]:
-        """Attributes of modules that the program changes and the exported one doesn't."""
         if eager is None:
             return []
         names = self._attributes(mine) | self._attributes(eager)

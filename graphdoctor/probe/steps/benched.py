@@ -37,11 +37,7 @@ _MAX_PASSES = 12
 
 
 class Benched:
-    """The program, compiled or not, and its calls.
-
-    Args:
-        request: What ``graphdoctor.trials.launch`` asks for; its trial has ``bench``, the socket's file descriptor.
-    """
+    """The program, compiled or not, and its calls."""
 
     def __init__(self, request: ProbeRequest, events: EventFile, target: Target, calls: Calls) -> None:
         self._request = request
@@ -162,7 +158,6 @@ class Benched:
                 leaf.grad = None
 
     def _changes_arguments(self, call: Call) -> bool:
-        """Whether a call leaves its arguments other than they were: they are put back before each timed call then."""
         state = State(None, call)
         self._make(call)
         is_changed = state.is_changed()

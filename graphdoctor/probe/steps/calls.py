@@ -33,11 +33,7 @@ def make_calls(
     varying: Varying | None = None,
     lanes: Lanes | None = None,
 ) -> bool:
-    """Make the user's calls in order; stop at the first that fails, or that decides a trial.
-
-    Returns:
-        Whether every call that was made came back.
-    """
+    """Make the user's calls in order; stop at the first that fails, or that decides a trial."""
     calls = workload.calls()
     index = 0
     while True:

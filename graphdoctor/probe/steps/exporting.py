@@ -46,16 +46,10 @@ _VARIABLE = re.compile(r"UserDefined\w*Variable\((\w+)\)")
 _ALL = "all"
 _MODEL = "model"
 _MAX_CHOICES = 2
-"""Ways in which sizes are changed to run the program with others."""
 
 
 class Exporting:
-    """The export of one target.
-
-    Args:
-        plan: The ``export`` of the request's trial. ``dims`` are sources of tensors with dims to leave dynamic, or
-            ``all`` for every one; ``hint`` is the member of ``torch.export.Dim`` for them.
-    """
+    """The export of one target."""
 
     def __init__(self, workload: Workload, request: ProbeRequest, plan: Mapping[str, Any], events: EventFile) -> None:
         self._workload = workload
@@ -72,11 +66,7 @@ class Exporting:
         self._signature = None if trial is None else trial.signature
 
     def run(self) -> bool:
-        """Export the target with the arguments of its first call, and have the calls made with the result.
-
-        Returns:
-            Whether torch made a program.
-        """
+        """Export the target with the arguments of its first call, and have the calls made with the result."""
         call = self._workload.peek()
         self._events.phase("exporting the target")
         if call is None:
@@ -151,7 +141,6 @@ class Exporting:
         return [dim for wanted, dim in self._dims if wanted == source and dim < tensor.ndim]
 
     def _dynamic_shapes(self, call: Call) -> tuple[dict[str, Any] | None, str | None]:
-        """``dynamic_shapes`` for a call, and the same as Python; None if everything is static."""
         if self._dims is None or self._signature is None:
             return None, None
         bound = self._signature.bind(*call[0], **call[1]).arguments
@@ -162,7 +151,6 @@ class Exporting:
         return {name: value for name, (value, _) in found.items()}, f"{{{shown}}}"
 
     def _shapes_of(self, name: str, value: Any) -> tuple[Any, str]:  # noqa: ANN401
-        """What torch is told of one value: nested as the value is, None for what has no dynamic dim."""
         if isinstance(value, torch.Tensor):
             dims = self._wanted(name, value)
             hint = getattr(torch.export.Dim, self._hint)
@@ -286,13 +274,11 @@ class Exporting:
         return stack_entries([summary])
 
     def _known(self, entries: list[StackEntryRecord]) -> list[StackEntryRecord]:
-        """The same, with what surrounds the lines asked for."""
         for entry in entries:
             self._workload.listener.want_source(entry["file"], entry["line"], entry["function"])
         return entries
 
     def _user_stack(self) -> list[traceback.FrameSummary]:
-        """The program's lines on the Python stack, outermost first."""
         frames = reversed(list(traceback.walk_stack(sys._getframe())))
         return list(
             traceback.StackSummary.extract(
@@ -337,12 +323,10 @@ class Exporting:
 
 
 def _key_text(key: object) -> str:
-    """A key as Python, in the quotes that the line has everywhere."""
     return f'"{key}"' if isinstance(key, str) and key.isidentifier() else repr(key)
 
 
 def _with_leaves(call: Call, leaves: Sequence[Any]) -> Call:
-    """A call with other leaves in its containers."""
     left = iter(leaves)
     changed: Call = torch_api.tree_map(lambda _leaf: next(left), call)
     return changed
@@ -362,7 +346,6 @@ def _parts(function: Any) -> dict[str, torch.nn.Module]:  # noqa: ANN401
 
 
 def _wrapping(function: Any) -> Iterator[str]:  # noqa: ANN401
-    """Python that wraps a function as ``_wrapped`` does."""
     yield "wrapper = torch.nn.Module()"
     yield from (f"wrapper.{name} = {name}" for name in _parts(function))
     called = getattr(function, "__name__", "function")

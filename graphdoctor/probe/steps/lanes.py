@@ -77,9 +77,7 @@ class Lanes:
         """Start and end of the call that was watched last, and how many graphs there were before it."""
         self._made: list[_Made] = []
         self._written = {True: 0, False: 0}
-        """Lanes written of calls that compiled something, and of those that did not."""
         self._graph_of: dict[int | None, int] = {}
-        """Graphs of the repetition, and what they are in the program's own calls."""
         self._compile_of: dict[str | None, str | None] = {}
 
     def close(self) -> None:
@@ -136,11 +134,7 @@ class Lanes:
             self._write(len(self._made), made.cut)
 
     def repeat(self, *, is_settled: bool) -> None:
-        """Profile the steady call, then the calls that compiled nothing.
-
-        Args:
-            is_settled: False if there is no steady call: the last one is known to recompile each time.
-        """
+        """Profile the steady call, then the calls that compiled nothing."""
         if torch_api.is_profiling():
             self._gap("The time axis shows no eager operations and no guard checks: the program runs a profiler.")
             return
@@ -189,7 +183,6 @@ class Lanes:
         self._write(None, sorted(cuts, key=lambda cut: cut.duration_us)[len(cuts) // 2])
 
     def _repeat_calls(self, wanted: list[int]) -> None:
-        """Repeat the program's calls from the first to the last that is wanted, and profile those that are."""
         differing: list[int] = []
         done = 0
         ends = time.perf_counter() + _BUDGET_S + 3 * sum(made.cut.duration_us for made in self._made) / 1e6
@@ -224,14 +217,6 @@ class Lanes:
         return self._workload.calls() if self._workload.has_fresh_calls else iter(self._kept)
 
     def _repeat_call(self, index: int, call: Call, *, is_profiled: bool) -> CutCall | None:
-        """Make one call again.
-
-        Returns:
-            Where its time went; None for one that was not profiled, or ran other graphs than the first time.
-
-        Raises:
-            _NotRepeatedError: It compiled differently, so later calls will too.
-        """
         made = self._made[index - 1]
         if arguments_text(*call) != made.inputs:
             raise _NotRepeatedError(f"call {index} had other arguments")

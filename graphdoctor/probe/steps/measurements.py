@@ -78,12 +78,6 @@ def measure(workload: Workload, request: ProbeRequest, events: EventFile, *, lan
 
 
 def _measure_coverage(workload: Workload, events: EventFile) -> bool:
-    """Repeat the last call under the profiler until it is steady.
-
-    Returns:
-        False if the call never gets steady; then nothing else that is measured of it would be true of the program.
-    """
-
     def make() -> tuple[Settling, CoverageEvent | None, SteadyCallEvent | None] | str:
         measured = workload.measure_coverage()
         if isinstance(measured, str):
@@ -177,12 +171,7 @@ class Profiling:
         self._events = events
 
     def kernels(self) -> tuple[KernelsEvent, ProfiledCallEvent | None] | str:
-        """Where the time of the last call goes once it is steady, with backward where asked for.
-
-        Returns:
-            The kernels, and the call kernel by kernel if the request is a profile; or the reason why they weren't
-            measured.
-        """
+        """Where the time of the last call goes once it is steady, with backward where asked for."""
         workload, call = self._workload, self._workload.last_call
         if call is None:
             return NO_CALL
@@ -210,11 +199,7 @@ class Profiling:
             return measured.share(), _profiled(measured, measure_kernels(eager))
 
     def memory(self) -> MemoryEvent | str:
-        """Memory of the last call once it is steady, with backward where asked for.
-
-        Returns:
-            It, or the reason why it wasn't measured.
-        """
+        """Memory of the last call once it is steady, with backward where asked for."""
         workload, call = self._workload, self._workload.last_call
         if call is None:
             return NO_CALL
@@ -260,7 +245,6 @@ class Profiling:
         return f"Which lines the kernels compute is unknown: {who}."
 
     def _repeated(self, call: Call) -> Repeated:
-        """The compiled call, which leaves its arguments as they were."""
         state = State(None, call)
         self._workload.make_again(call)
         is_changed = state.is_changed()

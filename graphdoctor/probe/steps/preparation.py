@@ -26,11 +26,7 @@ from .workload import Workload
 
 
 def workload_of(request: ProbeRequest, events: EventFile) -> Workload:
-    """Import the target and compile it with the instrumented backend.
-
-    Raises:
-        TargetError: The request doesn't fit the program.
-    """
+    """Import the target and compile it with the instrumented backend."""
     if request["kernels"] or request["profile"] is not None:
         show_generated_kernels()
     if request["profile"] is not None:
@@ -39,11 +35,7 @@ def workload_of(request: ProbeRequest, events: EventFile) -> Workload:
 
 
 def benched_of(request: ProbeRequest, events: EventFile) -> Benched:
-    """Import the target, to be run as its user would.
-
-    Raises:
-        TargetError: The request doesn't fit the program.
-    """
+    """Import the target, to be run as its user would."""
     return Benched(request, events, *_target_and_calls(request, events))
 
 

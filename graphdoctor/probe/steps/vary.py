@@ -24,7 +24,6 @@ from ..wire import ProbeRequest, TriedRecord, VariationEvent, VariedRecord, Vary
 from .workload import Workload
 
 _MAX_WARM_UPS = 4
-"""Most repetitions of the unchanged call until it compiles nothing; what it changes itself settles in two or three."""
 
 _MAX_KEPT = 2
 """Calls that are made to find the one to vary."""
@@ -48,10 +47,8 @@ class Varying:
         self._base: Call = ((), {})
         self._state = State(None)
         self._settled: set[str] = set()
-        """Properties that were varied together with others."""
         self._kept_count = 0
         self._tensors: set[str] = set()
-        """Expressions of the tensors in the call that was kept."""
 
     @property
     def is_enough(self) -> bool:
@@ -59,12 +56,7 @@ class Varying:
         return self._kept_count == _MAX_KEPT
 
     def keep(self, call: Call) -> bool:
-        """Remember a call before it is made for the first time: it may change its arguments.
-
-        Returns:
-            Whether it is to be made: the first call, and a second one with more tensors, in containers that the first
-            call filled.
-        """
+        """Remember a call before it is made for the first time: it may change its arguments."""
         tensors = {
             leaf.expression for leaf in leaves_of(call, self._workload.function) if isinstance(leaf.value, torch.Tensor)
         }
@@ -94,11 +86,7 @@ class Varying:
             self._events.write(VaryEndEvent(event="vary_end"))
 
     def _find_state(self, watch: CompileWatch) -> bool:
-        """Choose the state to begin each call from: the one after the first call, as in a program that has run a while.
-
-        Returns:
-            Whether the unchanged call can be repeated and compiles something.
-        """
+        """Begin each call from the state after the first one, as in a program that has run a while."""
         before = self._state
         self._events.phase("repeating the unchanged call")
         self._state = after = State(self._workload.function)
@@ -129,7 +117,6 @@ class Varying:
         return True
 
     def _check_repetition(self, watch: CompileWatch) -> None:
-        """Report an unchanged call that keeps compiling by its own doing."""
         counts = []
         for _ in range(_MAX_WARM_UPS):
             tried = self._try(None, watch, is_restored=False)
@@ -172,11 +159,6 @@ class Varying:
                 self._write(number, prop, outcome)
 
     def _vary(self, prop: Property, watch: CompileWatch, place: str) -> VariedRecord | None:
-        """Vary one property.
-
-        Returns:
-            What to write down; None when it can be varied only together with others and was.
-        """
         way, errors = self._working_way(prop, place)
         failed = [
             TriedRecord(value=value.text, is_special=value.is_special, outcome="fails_eager", error=errors[value.text])
@@ -227,7 +209,6 @@ class Varying:
         return best[1], best[2]
 
     def _warm_up(self, watch: CompileWatch) -> str | None:
-        """Make the unchanged call until it compiles nothing; why it cannot be, or None."""
         for _ in range(_MAX_WARM_UPS):
             tried = self._try(None, watch)
             if tried.error is not None:

@@ -60,27 +60,19 @@ COMPILED_AGAIN = "the last call compiled something again while it was measured."
 PROFILED = "the program runs a torch.profiler, and only one can run at a time"
 
 _MAX_NAMES = 20
-"""Names of eager operations that are written down."""
 
 
 class Workload:
-    """Compiles a target with the instrumented backend, and makes calls.
-
-    Raises:
-        TargetError: The request doesn't fit the target.
-    """
+    """Compiles a target with the instrumented backend, and makes calls."""
 
     def __init__(self, request: ProbeRequest, events: EventFile, target: Target, calls: Calls) -> None:
         self._request = request
         self._events = events
         self.activity = Activity(0, 0)
-        """What torch has done so far."""
         self.function: Any = target.function
         """The target, not compiled."""
         self.last_call: Call | None = None
-        """The call that was made last."""
         self.changes = request["dtype"], request["batch"]
-        """The dtype and the batch size that the request gives the calls; None for their own."""
         self.has_fresh_calls = calls.is_fresh
         """``calls`` makes new arguments each time."""
         self._output: object = None
@@ -117,7 +109,6 @@ class Workload:
         self._watch_compiler()
         try:
             self.compiled = self._compile()
-            """What is called for the target."""
         except TargetError:
             self.close()
             raise
@@ -382,12 +373,7 @@ class Workload:
             forget_gradients(self.function)
 
     def measure_coverage(self) -> tuple[Settling, CoverageEvent | None] | str:
-        """Repeat the last call under the profiler until it is steady.
-
-        Returns:
-            What the repetitions compiled, with the coverage of the steady one, None when the call never gets steady; or
-            the reason why no call was repeated.
-        """
+        """Repeat the last call under the profiler until it is steady."""
         call = self.last_call
         if call is None:
             return NO_CALL
@@ -421,12 +407,7 @@ class Workload:
         return timed if self.activity == before else None
 
     def measure_guards(self) -> tuple[GuardCostEvent, list[str]] | str:
-        """What the guard checks of the last call cost, once it no longer compiles anything.
-
-        Returns:
-            The call's time with the cost of each compiled frame that it runs, and what couldn't be measured; or the
-            reason why nothing was measured.
-        """
+        """What the guard checks of the last call cost, once it no longer compiles anything."""
         call, compiled = self.last_call, self._compiled_code
         if call is None or compiled is None:
             return NO_CALL
@@ -460,7 +441,6 @@ class Workload:
         return cost, timer.troubles
 
     def _time_searches(self, make: Callable[[], None]) -> Searches | None:
-        """The searches for compiled code in repetitions of a call; without them a gap says why."""
         reason = "this torch doesn't tell the profiler's ranges"
         if torch_api.is_profiling():
             reason, searches = PROFILED, None
@@ -472,7 +452,6 @@ class Workload:
 
     @contextmanager
     def _eager_mode(self) -> Iterator[None]:
-        """Meanwhile, the target itself has nothing compiled in it."""
         if self._regions is not None:
             self._regions.switch_off()
         try:
@@ -493,10 +472,7 @@ class Workload:
             self.mark_end(None)
 
     def mark_start(self, index: int | None, call: Call | None = None) -> None:
-        """Write into the trace where a call starts.
-
-        ``index``: its number; None for repetitions of ours.
-        """
+        """Write into the trace where a call starts."""
         self.keeper.restore()
         artifact = CallArtifact(event="start", index=index)
         if call is not None:

@@ -69,12 +69,7 @@ def live_target(function: Any) -> Target:  # noqa: ANN401
 def explain(
     request: ProbeRequest, target: Target, call: Call, recording: Path, *, complain: Callable[[str], object]
 ) -> None:
-    """Compile a target and make its call; the recording is complete when this returns.
-
-    Raises:
-        TargetError: The request doesn't fit the target.
-        BusyError: A recorder of ours already works in this process.
-    """
+    """Compile a target and make its call; the recording is complete when this returns."""
     with contextlib.ExitStack() as left_behind:
         left_behind.enter_context(borrowed(recording / TRACE_FOLDER))
         events = left_behind.enter_context(contextlib.closing(EventFile(recording / EVENTS_FILE)))
@@ -129,13 +124,7 @@ def _put_back(state: State, random: RandomState, events: EventFile) -> None:
 
 @contextlib.contextmanager
 def recorded(recording: Path, *, outside: Collection[FrameType], is_reset: bool) -> Iterator[None]:
-    """Record while the context lasts.
-
-    ``is_reset``: have torch forget what it has compiled, so that everything is compiled again.
-
-    Raises:
-        BusyError: A recorder of ours already works in this process.
-    """
+    """Record while the context lasts."""
     with contextlib.ExitStack() as left_behind:
         left_behind.enter_context(borrowed(recording / TRACE_FOLDER))
         events = left_behind.enter_context(contextlib.closing(EventFile(recording / EVENTS_FILE)))
@@ -194,7 +183,6 @@ class _BlockRecorder:
         self._listener.want_file(call["file"])
 
     def end(self) -> None:
-        """Write what is only known at the end."""
         self._listener.write_sources()
         self._switches.look()
         reports.report_environment(self._events, device_name())

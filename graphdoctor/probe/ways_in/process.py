@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 
 
 def end_with(descriptor: int) -> None:
-    """End with whoever holds the other end of a pipe that nobody writes to, where the system doesn't see to it.
-
-    ``graphdoctor/trials/launch/lifeline.py`` is the other side.
-    """
+    """End with whoever holds the other end of a pipe that nobody writes to, where the system doesn't see to it."""
     import threading
 
     threading.Thread(target=_wait, args=(descriptor,), name="graphdoctor", daemon=True).start()
@@ -96,13 +93,7 @@ def _standard_streams() -> set[int]:
 
 
 def hold(recording: str) -> None:
-    """Hold the recording's lock until the process ends, however it ends; the system lets it go then.
-
-    Whoever removes old recordings (``graphdoctor/trials/launch/store.py``) asks for it.
-
-    Args:
-        recording: Its folder; without a lock, as in a replay's, there is nothing to hold.
-    """
+    """Hold the recording's lock until the process ends, however it ends; the system lets it go then."""
     try:
         import fcntl
 

@@ -105,7 +105,6 @@ class _Recorder:
     # A script that is run again under a change.
 
     def change(self, text: str) -> dict[str, Callable[[ModuleType], None]]:
-        """Apply a change once torch's modules are there."""
         import json
         from functools import partial
 
@@ -154,7 +153,6 @@ class _Recorder:
                 self._steps.install()
 
     def on_convert_frame(self, _module: ModuleType) -> None:
-        """The module sets up its loggers when it is imported."""
         with self._surviving("compiles after a change of torch's trace logger"):
             self._attach()
             self._install_keeper()

@@ -49,23 +49,12 @@ _EXIT_TARGET_FAILED = 3
 
 
 def main(request_path: Path) -> int:
-    """Run the session that a request file describes.
-
-    Returns:
-        The process's exit status; ``SystemExit`` of the user's code becomes an event too.
-    """
+    """Run the session that a request file describes."""
     return reported(request_path, _run)
 
 
 def reported(request_path: Path, run: Callable[[Any, Path, EventFile, _Complain], int]) -> int:
-    """Do what a request file asks for; whatever happens becomes an event.
-
-    ``run``: does it, and returns the process's exit status; gets the request, the folder, the events, and what prints
-    an error of the program's.
-
-    Returns:
-        The process's exit status.
-    """
+    """Do what a request file asks for; whatever happens becomes an event."""
     request = json.loads(request_path.read_text())
     try:
         events = EventFile(request_path.parent / EVENTS_FILE)
@@ -164,7 +153,6 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile, complain: _Comp
 
 
 def _finish(events: EventFile, *, is_complete: bool) -> int:
-    """Report that all was done, or as much as could be after a failed call; the exit status."""
     peak = _peak_memory_bytes()
     events.write(FinishedEvent(event="finished", is_complete=is_complete, peak_memory_bytes=peak))
     return _EXIT_FINISHED if is_complete else _EXIT_TARGET_FAILED
@@ -193,7 +181,6 @@ def _export(workload: Workload, request: ProbeRequest, trial: Trial, events: Eve
 
 
 def _compare(workload: Workload, trial: Trial, events: EventFile, texts: Mapping[str, str]) -> None:
-    """Compare what the calls returned and wrote before any is repeated; then time the last one if asked to."""
     events.phase("comparing results")
     found = trial.finish(texts)
     if trial.is_steady_timed:
@@ -207,11 +194,6 @@ def _compare(workload: Workload, trial: Trial, events: EventFile, texts: Mapping
 
 @contextlib.contextmanager
 def _kept_texts(workload: Workload) -> Iterator[Callable[[], Mapping[str, str]]]:
-    """Keep what a trial's program writes in its calls; a plain run's goes where it always goes.
-
-    Yields:
-        Returns the texts by kind of result, once the calls are over; none for a plain run.
-    """
     from ..record.streams import kept_texts
 
     if workload.trial is None:
@@ -222,7 +204,6 @@ def _kept_texts(workload: Workload) -> Iterator[Callable[[], Mapping[str, str]]]
 
 
 def _peak_memory_bytes() -> int:
-    """The most memory that this process had resident; Linux counts in KiB, macOS in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 

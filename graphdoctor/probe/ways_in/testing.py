@@ -25,11 +25,7 @@ class UnknownConfigError(Exception):
 
 @contextlib.contextmanager
 def isolated(config: Mapping[str, object]) -> Iterator[None]:
-    """Start with nothing compiled, and leave nothing behind: Dynamo's caches, counts, marks, torch's config values.
-
-    Raises:
-        UnknownConfigError: torch has no such setting.
-    """
+    """Start with nothing compiled, and leave nothing behind: Dynamo's caches, counts, marks, torch's config values."""
     names = [name.removeprefix(f"{_DYNAMO}.") for name in torch_config.config_names() if name.startswith(_DYNAMO)]
     with fresh_dynamo(), torch_config.config_kept():
         for name, value in config.items():

@@ -67,14 +67,7 @@ class _Child(NamedTuple):
 
 
 def serve(descriptor: int) -> Path:
-    """Fork a probe for each request.
-
-    Args:
-        descriptor: The socket with the requests; when it closes, all ends.
-
-    Returns:
-        In each fork: the path of its request. Its standard output and error are those of the request.
-    """
+    """Fork a probe for each request."""
     load()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     requests = socket.socket(fileno=descriptor)
@@ -132,7 +125,6 @@ def _load(*names: str) -> None:
 
 
 def _load_library(name: str) -> None:
-    """Import a catalog's library, and nothing of the catalog's, which keeps its own process from the network."""
     _load(LIBRARIES[name])
 
 
@@ -151,13 +143,11 @@ def _target(number: Path) -> str:
 
 
 def _received(requests: socket.socket) -> tuple[WarmRequest, list[int]] | None:
-    """The next request, with the answer's socket, the output and what else the probe inherits; None at the end."""
     content, descriptors, _, _ = socket.recv_fds(requests, _MAX_REQUEST_BYTES, _MAX_DESCRIPTORS)
     return (json.loads(content), descriptors) if content else None
 
 
 def _become(request: WarmRequest, descriptors: list[int]) -> Path:
-    """Take the place of a process that was started for this request."""
     # As for a new process: a group of its own, that can be stopped as a whole.
     os.setpgid(0, 0)
     answer, output, held, *inherited = descriptors
@@ -186,7 +176,6 @@ def _report(answer: socket.socket, status: int) -> None:
 
 
 def _end(children: dict[int, _Child]) -> NoReturn:
-    """End, with what still runs: nobody watches it any more."""
     for child in children.values():
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)

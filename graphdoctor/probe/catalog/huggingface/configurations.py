@@ -14,31 +14,19 @@ _PLAIN = (bool, int, float, str, type(None))
 
 @dataclasses.dataclass(frozen=True)
 class Configured:
-    """A class's default configuration.
-
-    Args:
-        needed: What it must be given even where nothing is changed.
-    """
+    """A class's default configuration."""
 
     class_name: str
     settings: Settings
     needed: dict[str, Any]
 
     def source(self, changes: dict[str, Any]) -> str:
-        """The expression that makes it with other values.
-
-        Args:
-            changes: Values by name; a dict for a part of it.
-        """
+        """The expression that makes it with other values."""
         return call_text(self.class_name, _merged(self.needed, changes))
 
 
 def configured(config_class: Any) -> Configured:  # noqa: ANN401
-    """The default configuration of a class.
-
-    Raises:
-        Exception: It has none.
-    """
+    """The default configuration of a class."""
     config = config_class()
     settings, needed = _read(config, declared_class=None)
     return Configured(config_class.__name__, settings, needed)

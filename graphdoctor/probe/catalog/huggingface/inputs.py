@@ -19,7 +19,6 @@ _MOST_FEATURES = 4096
 """Tokens for one image; more are too many for a small program."""
 
 _COUNTS = re.compile(r"tokens?:?\s*(\d+)\D+features?:?\s*(\d+)", re.IGNORECASE)
-"""What models say whose placeholder tokens aren't as many as their features."""
 
 _MISSING = re.compile(r"missing \d+ required (?:positional|keyword-only) arguments?: (.+)")
 _WANTED = re.compile(r"specify|provide|pass|need|missing|require|must|cannot be None|can't be None|should")
@@ -30,7 +29,6 @@ _SIZES = (
     re.compile(r"size of tensor a \((?P<got>\d+)\) must match the size of tensor b \((?P<wanted>\d+)\)"),
     re.compile(r"expects? .{0,60}length (?P<wanted>\d+),? .{0,30}(?:found|got) (?P<got>\d+)"),
 )
-"""What kernels and models say about the size of a dimension."""
 
 _RANK = re.compile(r"values to unpack \(expected (\d+)")
 _MOST_RESIZED = 3
@@ -52,7 +50,6 @@ _OPTIONAL = frozenset(
         "cache_position",
     )
 )
-"""Arguments that are None on purpose."""
 
 _NAME = re.compile(r"`(\w+)`|'(\w+)'")
 
@@ -124,7 +121,6 @@ class _Arguments:
         return None
 
     def plans(self) -> Iterator[_Plan]:
-        """Sets of arguments, the richest first."""
         main = [name for name in self._main if name in self.names]
         images: list[str] = [name for name in ("pixel_values", "flattened_patches") if name in self.names]
         sounds: list[str] = [name for name in ("input_features", "input_values", "audio_values") if name in self.names]
@@ -165,7 +161,6 @@ class _Arguments:
         return self._resized(plan, text) or _with_rank(plan, text)
 
     def _resized(self, plan: _Plan, text: str) -> _Plan | None:
-        """The plan with another size of one dimension, by what a kernel expected; None if it says no such thing."""
         for pattern in _SIZES:
             if (found := pattern.search(text)) is None:
                 continue
@@ -209,7 +204,6 @@ class _Arguments:
         return forms
 
     def _by_annotation(self, name: str) -> tuple[str, ...]:
-        """An argument that has no rule of its own: numbers of a kind that its annotation or its name says."""
         annotation = self._annotations[name]
         width = self._width
         if name.endswith(("_ids", "_tokens")) or name.startswith("input_ids"):
@@ -516,7 +510,6 @@ def _absent(error: BaseException) -> Iterator[str]:
 
 
 def _with_rank(plan: _Plan, text: str) -> _Plan | None:
-    """The plan with only those tensors that have as many dimensions as something unpacked; None if none have."""
     found = _RANK.search(text)
     if found is None:
         return None
@@ -528,19 +521,16 @@ def _with_rank(plan: _Plan, text: str) -> _Plan | None:
 
 
 def _rank(form: str) -> int | None:
-    """How many dimensions a random tensor has; None for other expressions."""
     return form.count(",") + 1 if form.startswith("torch.randn(") else None
 
 
 def _with_size(form: str, got: str, wanted: str) -> str:
-    """An expression with another size; only the last that is this number."""
     if not form.startswith("torch.randn("):
         return form
     return re.sub(rf"\b{got}\b(?!.*\b{got}\b)", wanted, form)
 
 
 def _tree(config: Any, name: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401
-    """A configuration and those in it, with their names."""
     yield name, config
     for key, value in vars(config).items():
         if hasattr(value, "to_dict") and hasattr(value, "model_type"):

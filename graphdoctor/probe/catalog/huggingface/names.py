@@ -12,7 +12,6 @@ modeling_auto: Any = importlib.import_module("transformers.models.auto.modeling_
 
 _BASE = "MODEL_MAPPING_NAMES"
 _MOST_CLASSES = 3
-"""How many are tried of a model type."""
 
 _HEADS = ("MODEL_FOR_", "_MAPPING_NAMES")
 
@@ -24,13 +23,7 @@ def model_types() -> list[str]:
 
 
 def classes(name: str) -> Iterator[tuple[Any, Any]]:
-    """The classes of a model type, each with its configuration's: the base model, then the most usual heads.
-
-    Raises:
-        KeyError: There is no such model type.
-        ImportError: transformers can't import one; a class that needs another package says so when it is called.
-        TypeError: None of them can be called.
-    """
+    """The classes of a model type, each with its configuration's: the base model, then the most usual heads."""
     import transformers
 
     mapped = configuration_auto.CONFIG_MAPPING[name]

@@ -65,12 +65,7 @@ Images = Literal["few patches", "more patches", "default"]
 
 @dataclass(frozen=True)
 class Settings:
-    """A configuration's values.
-
-    Args:
-        computed: Names of values that are worked out from others unless they are given.
-        model_type: What names its class where it is part of another; None if nothing needs to.
-    """
+    """A configuration's values."""
 
     values: Mapping[str, Any]
     parts: Mapping[str, Settings] = field(default_factory=dict)
@@ -86,13 +81,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Strength:
-    """How far a configuration is shrunk.
-
-    Args:
-        head_size: Widths are divided as long as a head keeps this many channels; None to leave widths as they are.
-        counts: Vocabularies, experts, positions, queries and windows become few.
-        least_heads: How many heads and groups are left at least.
-    """
+    """How far a configuration is shrunk."""
 
     name: str
     head_size: int | None
@@ -132,13 +121,6 @@ STRENGTHS = (
 
 @dataclass(frozen=True)
 class _Factors:
-    """What holds for the whole tree.
-
-    Args:
-        head_size: What the widths of heads are divided by; all other widths by both.
-        patch: The size of a patch of an image; None if there are none.
-    """
-
     heads: int
     head_size: int
     tokens: Mapping[int, int]
@@ -150,11 +132,7 @@ class _Factors:
 
 
 def shrunk(settings: Settings, strength: Strength) -> dict[str, Any]:
-    """What changes.
-
-    Returns:
-        New values by name, with a dict for each part that changes.
-    """
+    """What changes."""
     heads, head_size = (1, 1) if strength.head_size is None else _divisors(settings, strength)
     factors = _Factors(heads, head_size, _tokens(settings) if strength.counts else {}, _patch(settings))
     return _changes(settings, strength, factors)
@@ -270,7 +248,6 @@ def _integers(value: Any) -> Iterator[int]:  # noqa: ANN401
 
 
 def _divisors(settings: Settings, strength: Strength) -> tuple[int, int]:
-    """What numbers of heads, and the widths of heads, can be divided by in the whole tree."""
     least = strength.head_size or 1
     counts, sizes, widths = _sizes(settings)
     sections = [
@@ -299,7 +276,6 @@ def _divisors(settings: Settings, strength: Strength) -> tuple[int, int]:
 
 
 def _are_wide(widths: list[int], factor: int) -> bool:
-    """Whether main widths are wide enough when they are divided."""
     return all(width >= _LEAST_WIDTH * factor for width in widths)
 
 
@@ -321,7 +297,6 @@ def _sizes(settings: Settings) -> tuple[list[int], list[int], list[int]]:
 
 
 def _common(numbers: list[int], fits: Any) -> int:  # noqa: ANN401
-    """The largest common divisor that fits; 1 if none does."""
     whole = math.gcd(*numbers)
     return next((factor for factor in range(whole, 1, -1) if whole % factor == 0 and fits(factor)), 1)
 
@@ -357,8 +332,6 @@ def _image_size(value: int, images: Images, patch: int | None) -> int:
 
 
 class _Depths:
-    """The numbers of layers of one configuration, and what goes by layer."""
-
     def __init__(self, settings: Settings) -> None:
         self._counts = {
             name: value
@@ -396,7 +369,6 @@ class _Depths:
         return sorted(kept)
 
     def shrunk(self, name: str, value: Any) -> Any:  # noqa: ANN401
-        """A value that says how many layers there are, lists something of each, refers to some, or counts by them."""
         if name in self._counts:
             return len(self._kept[value])
         if isinstance(value, (list, tuple)):
@@ -447,7 +419,6 @@ def _is_depth(name: str) -> bool:
 
 
 def _are_indices(value: Any, count: int) -> bool:  # noqa: ANN401
-    """Whether a list can refer to layers by number."""
     return bool(value) and all(
         isinstance(item, int) and not isinstance(item, bool) and 0 <= item <= count for item in value
     )
