@@ -19,10 +19,12 @@ from __future__ import annotations
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -45,27 +47,20 @@ _BATCH_NS = 100_000
 
 
 class CompiledCode:
-    """Knows which code Dynamo made of which."""
+    """Knows which code Dynamo made of which, until it is closed."""
 
     def __init__(self) -> None:
-        self._original: dict[CodeType, CodeType] = {}
-        self.close = torch_guards.on_compiled_code(self._add)
-        """Stops listening."""
-
-    def _add(self, original: CodeType, made: CodeType) -> None:
-        self._original[made] = original
-
-    def original(self, code: CodeType) -> CodeType | None:
-        """The code that Dynamo compiled to this one."""
-        return self._original.get(code)
+        self.original: dict[CodeType, CodeType] = {}
+        """The code that Dynamo compiled, by what it made of it."""
+        self.close = torch_guards.on_compiled_code(lambda original, made: self.original.update({made: original}))
 
 
 @dataclass(frozen=True)
 class CallTime:
-    """How long a call takes."""
+    """How long a call takes: quartiles, and of how many calls."""
 
-    median_us: float
     low_us: float
+    median_us: float
     high_us: float
     count: int
 
@@ -73,8 +68,8 @@ class CallTime:
 def time_call(call: Callable[[], Any]) -> CallTime:
     """Time a call that compiles nothing."""
     times = time_calls(call, seconds=_CALL_BUDGET_S, most=_MAX_CALLS, least=_MIN_CALLS)
-    low, middle, high = (1e6 * seconds for seconds in statistics.quantiles(times, n=4))
-    return CallTime(middle, low, high, len(times))
+    low, middle, high = statistics.quantiles((1e6 * seconds for seconds in times), n=4)
+    return CallTime(low, middle, high, len(times))
 
 
 class CheckTimer:
@@ -82,7 +77,7 @@ class CheckTimer:
 
     def __init__(self, compiled: CompiledCode) -> None:
         self._compiled = compiled
-        self._runs: dict[CodeType, int] = {}
+        self._runs: Counter[CodeType] = Counter()
         self._measured: dict[CodeType, GuardCostRecord] = {}
         self._bill_left_s = _BILL_BUDGET_S
         self.troubles: list[str] = []
@@ -101,19 +96,15 @@ class CheckTimer:
         return list(self._measured.values())
 
     def _on_event(self, frame: FrameType, event: str, _: object) -> None:
-        if event != "call":
-            return
         code = frame.f_code
-        original = self._compiled.original(code)
-        if original is None:
+        if event != "call" or (original := self._compiled.original.get(code)) is None:
             return
-        self._runs[code] = self._runs.get(code, 0) + 1
-        if self._runs[code] > 1:
-            return
-        try:
-            self._measure(original, code, frame.f_locals)
-        except Exception as error:  # noqa: BLE001 - the program's call must go on; troubles become gaps
-            self.troubles.append(f"{code.co_name}: {type(error).__name__}")
+        self._runs[code] += 1
+        if self._runs[code] == 1:
+            try:
+                self._measure(original, code, dict(frame.f_locals))
+            except Exception as error:  # noqa: BLE001 - the program's call must go on; troubles become gaps
+                self.troubles.append(f"{code.co_name}: {type(error).__name__}")
 
     def _measure(self, original: CodeType, code: CodeType, values: Mapping[str, Any]) -> None:
         found = torch_guards.cache_entry(original, code)
@@ -121,78 +112,57 @@ class CheckTimer:
             self.troubles.append(f"{original.co_name}: torch has dropped its cache entry")
             return
         compile_id, tree = found
-        values = dict(values)
-        entry = GuardCostRecord(compile_id=compile_id, runs=0)
-        self._measured[code] = entry
+        entry = self._measured[code] = GuardCostRecord(compile_id=compile_id, runs=0)
         if not tree.check(values):
             self.troubles.append(f"{compile_id}: the check of its own arguments does not hold when it is repeated")
             return
-        nothing = torch_guards.empty_guard_tree()
-        net = [whole - empty for whole, empty in _timed_in_turns((tree, nothing), values)]
-        low, middle, high = statistics.quantiles(net, n=4)
+        quartiles = statistics.quantiles(_saved_us(tree, torch_guards.empty_guard_tree(), values), n=4)
         start = time.perf_counter()
         bill, unbilled = _bill(tree, values, self._bill_left_s)
         self._bill_left_s -= time.perf_counter() - start
         if not tree.check(values):
             self.troubles.append(f"{compile_id}: the check no longer held after it was measured")
             return
-        entry["check_us"] = max(middle, 0.0)
-        entry["check_low_us"] = max(low, 0.0)
-        entry["check_high_us"] = max(high, 0.0)
-        entry["bill"] = bill
-        entry["unbilled_count"] = unbilled
+        entry["check_low_us"], entry["check_us"], entry["check_high_us"] = (max(each, 0.0) for each in quartiles)
+        entry["bill"], entry["unbilled_count"] = bill, unbilled
 
 
 def _bill(tree: Any, values: Mapping[str, Any], budget_s: float) -> tuple[list[BillRecord], int]:  # noqa: ANN401
     """What each part of the tree costs, and how many parts were left unmeasured."""
     parts = torch_guards.guard_parts(tree)
     stop = time.perf_counter() + budget_s
-    if budget_s <= 0 or (floor := _floor(tree, values)) is None:
+    # Leaving nothing out seems to make a difference too: clones differ by where in memory they lie.
+    if budget_s <= 0 or (same := _savings(tree, (), values)) is None:
         return [], len(parts)
+    floor = max(map(abs, same))
     bill: list[BillRecord] = []
     for part, left_out in parts[:_MAX_PARTS]:
         if time.perf_counter() > stop:
             break
-        saved = _savings(tree, _is_outside(left_out), values)
-        if saved is None:
-            continue
-        low, middle, _high = statistics.quantiles(saved, n=4)
-        bill.append(BillRecord(source=part, check_us=middle if low > floor else None))
+        if (saved := _savings(tree, left_out, values)) is not None:
+            low, middle, _high = saved
+            bill.append(BillRecord(source=part, check_us=middle if low > floor else None))
     return bill, len(parts) - len(bill)
 
 
-def _floor(tree: Any, values: Mapping[str, Any]) -> float | None:  # noqa: ANN401
-    """The difference that leaving nothing out seems to make: clones differ by where in memory they lie."""
-    saved = _savings(tree, lambda _: True, values)
-    return None if saved is None else max(abs(middle) for middle in statistics.quantiles(saved, n=4))
-
-
-def _savings(tree: Any, keeps: Callable[[str], bool], values: Mapping[str, Any]) -> list[float] | None:  # noqa: ANN401
-    """Microseconds by which a check is quicker with what ``keeps`` leaves, round by round; None when it fails.
+def _savings(tree: Any, left_out: Collection[str], values: Mapping[str, Any]) -> list[float] | None:  # noqa: ANN401
+    """Quartiles of the microseconds by which a check is quicker without some sources; None when it fails.
 
     Two pairs of clones, made in either order: the one made later lies elsewhere in memory.
     """
-    whole = torch_guards.clone_guard_tree(tree, lambda _: True)
-    rest = torch_guards.clone_guard_tree(tree, keeps)
-    later_rest = torch_guards.clone_guard_tree(tree, keeps)
-    later_whole = torch_guards.clone_guard_tree(tree, lambda _: True)
+    whole, rest, later_rest, later_whole = (
+        torch_guards.clone_guard_tree(tree, sources) for sources in ((), left_out, left_out, ())
+    )
     if not all(clone.check(values) for clone in (whole, rest, later_rest, later_whole)):
         return None
-    rounds = [*_timed_in_turns((whole, rest), values), *_timed_in_turns((later_whole, later_rest), values)]
-    return [with_it - without for with_it, without in rounds]
+    return statistics.quantiles([*_saved_us(whole, rest, values), *_saved_us(later_whole, later_rest, values)], n=4)
 
 
-def _is_outside(left_out: frozenset[str]) -> Callable[[str], bool]:
-    return lambda source: source not in left_out
-
-
-def _timed_in_turns(trees: tuple[Any, Any], values: Mapping[str, Any]) -> Iterator[tuple[float, float]]:
-    first, second = trees
-    count = max(1, _BATCH_NS // max(_batch_ns(first, values, 1), 1))
+def _saved_us(tree: Any, other: Any, values: Mapping[str, Any]) -> Iterator[float]:  # noqa: ANN401
+    """By how much a check of the other tree is quicker, the two timed in turns."""
+    count = max(1, _BATCH_NS // max(_batch_ns(tree, values, 1), 1))
     for _ in range(_ROUNDS):
-        one = _batch_ns(first, values, count) / count / 1e3
-        other = _batch_ns(second, values, count) / count / 1e3
-        yield one, other
+        yield _batch_ns(tree, values, count) / count / 1e3 - _batch_ns(other, values, count) / count / 1e3
 
 
 def _batch_ns(tree: Any, values: Mapping[str, Any], count: int) -> int:  # noqa: ANN401
@@ -215,43 +185,26 @@ _MAX_SEARCHED_CALLS = 100
 _BUDGET_S = 3.0
 
 
-@dataclass(frozen=True)
-class Search:
-    """One search for compiled code.
-
-    Args:
-        compile_id: The compile whose code it found; None if it found none.
-    """
+class Search(NamedTuple):
+    """One search for compiled code, and the compile whose code it found; None if it found none."""
 
     us: float
     compile_id: str | None
 
 
-@dataclass(frozen=True)
-class Searches:
-    """The searches of several equal calls.
-
-    Args:
-        profiler_us: What was taken off each.
-    """
+class Searches(NamedTuple):
+    """The searches of several equal calls, and what was taken off each for the profiler."""
 
     calls: tuple[tuple[Search, ...], ...]
     profiler_us: float
 
     def quartiles(self, compile_id: str | None = None) -> tuple[float, float, float] | None:
-        """First quartile, median and third quartile of the time that a call takes for all searches.
-
-        Args:
-            compile_id: Of one search that found this compile's code, instead.
-
-        Returns:
-            Microseconds; None if there are none.
-        """
+        """Quartiles of a call's time for all searches, or of one search that found this compile's code, in µs."""
         if compile_id is None:
             times = [sum(search.us for search in call) for call in self.calls]
         else:
             found = ([search.us for search in call if search.compile_id == compile_id] for call in self.calls)
-            times = [sum(each) / len(each) for each in found if each]
+            times = [statistics.fmean(each) for each in found if each]
         if len(times) < _MIN_CALLS:
             return None
         low, middle, high = statistics.quantiles(times, n=4)
@@ -259,31 +212,24 @@ class Searches:
 
     def add_to(self, cost: GuardCostEvent) -> None:
         """Write the times into the event of what guard checks cost."""
-        whole = self.quartiles()
-        if whole is None:
+        if (whole := self.quartiles()) is None:
             return
         cost["searches_low_us"], cost["searches_us"], cost["searches_high_us"] = whole
         cost["profiler_us"] = self.profiler_us
         for entry in cost["entries"]:
-            one = self.quartiles(entry["compile_id"])
-            if one is not None:
+            if (one := self.quartiles(entry["compile_id"])) is not None:
                 entry["search_low_us"], entry["search_us"], entry["search_high_us"] = one
 
 
 def time_searches(call: Callable[[], Any]) -> Searches | None:
-    """Repeat a call under the profiler.
-
-    Returns:
-        Its searches; None if this torch doesn't tell the profiler's ranges.
-    """
+    """The searches in repetitions of a call under the profiler; None if this torch doesn't tell its ranges."""
     started = time.perf_counter()
     first = _profiled(call, 1)
     if first is None:
         return None
     took_s, (_, count) = time.perf_counter() - started, first
     possible = min(_MAX_EVENTS // max(count, 1), int(_BUDGET_S / took_s), _MAX_SEARCHED_CALLS)
-    repetitions = max(possible, _MIN_CALLS)
-    again = _profiled(call, _FIRST_CALLS + repetitions)
+    again = _profiled(call, _FIRST_CALLS + max(possible, _MIN_CALLS))
     return None if again is None else searches_in(again[0], skipped=_FIRST_CALLS)
 
 
@@ -304,20 +250,15 @@ def searches_in(ranges: Iterable[ProfiledRange], *, skipped: int = 0) -> Searche
     calls = [item for item in ordered if item.name == _CALL_RANGE][skipped:]
     empty = [item.duration_ns for item in ordered if item.name == _EMPTY_RANGE][skipped:]
     profiler_us = statistics.median(empty) / 1e3 if empty else 0.0
-    return Searches(tuple(tuple(_searches_of(call, ordered, profiler_us)) for call in calls), profiler_us)
+    torchs = [item for item in ordered if item.name not in (_CALL_RANGE, _EMPTY_RANGE)]
+    return Searches(tuple(tuple(_searches_of(call, torchs, profiler_us)) for call in calls), profiler_us)
 
 
-def _searches_of(call: ProfiledRange, ordered: Sequence[ProfiledRange], profiler_us: float) -> Iterable[Search]:
-    own = [
-        item
-        for item in ordered
-        if item.thread == call.thread
-        and call.start_ns <= item.start_ns < call.end_ns
-        and item.name not in (_CALL_RANGE, _EMPTY_RANGE)
-    ]
-    for index, item in enumerate(own):
-        if item.name == torch_api.CACHE_LOOKUP:
+def _searches_of(call: ProfiledRange, torchs: list[ProfiledRange], profiler_us: float) -> Iterator[Search]:
+    own = [each for each in torchs if each.thread == call.thread and call.start_ns <= each.start_ns < call.end_ns]
+    for item, following in pairwise([*own, None]):
+        if item is not None and item.name == torch_api.CACHE_LOOKUP:
             # What a search found begins right after it.
-            after = own[index + 1].name if index + 1 < len(own) else ""
-            found = after.removeprefix(torch_api.REGION_PREFIX) if after.startswith(torch_api.REGION_PREFIX) else None
-            yield Search(max(item.duration_ns / 1e3 - profiler_us, 0.0), found)
+            found = following.name if following is not None else ""
+            compile_id = found.removeprefix(torch_api.REGION_PREFIX)
+            yield Search(max(item.duration_ns / 1e3 - profiler_us, 0.0), compile_id if compile_id != found else None)

@@ -3,6 +3,8 @@
 Nobody knows which call is the last, so the first calls after each compile are watched, and then ever fewer. One of
 them runs under a profiler, which gives its coverage, and then one whenever there have been twice as many calls; the
 others are timed. A call that isn't watched runs no Python of ours: a C iterator counts it.
+
+In a program that runs again under another setting, ``BackwardSteps`` times the steps of its training loop.
 """
 
 from __future__ import annotations
@@ -13,20 +15,21 @@ import sys
 import threading
 import time
 import weakref
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
 from operator import length_hint
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from ...facts.watch import UnwatchedReason, WatchOutcome
 from ..torch_private import torch_api
-from ..torch_private.torch_calls import (
+from ..torch_private.replacing import look_on
+from ..torch_private.torch_hooks import (
     CompiledCalls,
     Enter,
     GraphGlobals,
@@ -36,7 +39,7 @@ from ..torch_private.torch_calls import (
     watch_profilers,
 )
 from ..torch_private.torch_kernels import RangeProfiler
-from ..wire import CalledArtifact, WatchedCallArtifact
+from ..wire import CalledArtifact, StepsArtifact, WatchedCallArtifact
 from .coverage import CONVERSION_RANGE, RANGE_PREFIX, eager_operations
 
 _FIRST_CALLS = 7
@@ -54,13 +57,8 @@ _NEVER = 1 << 60
 _MAX_NAMES = 20
 
 
-@dataclass(frozen=True)
-class CompiledAt:
-    """What a program compiles, and where.
-
-    Args:
-        file: The file with the call to torch.compile; None if it wasn't such a call.
-    """
+class CompiledAt(NamedTuple):
+    """What a program compiles, and where it calls torch.compile; no file if it wasn't such a call."""
 
     compiled: str
     file: str | None = None
@@ -70,27 +68,17 @@ class CompiledAt:
 class _Watched:
     """One compiled function: counts its calls, and decides which of them are watched.
 
-    Args:
-        begin: Begins to watch a call, and returns what ends it; None if the call can't be watched.
-        is_deferred: Its work happens after the call.
+    ``begin`` begins to watch a call, and returns what ends it; None if the call can't be watched.
     """
 
     def __init__(
         self,
-        number: int,
-        place: CompiledAt,
+        counts: CalledArtifact,
         context: Any,  # noqa: ANN401
         begin: Callable[[_Watched], Callable[[], None] | None],
-        *,
-        is_deferred: bool,
     ) -> None:
-        self.number = number
-        self.place = place
-        self.is_deferred = is_deferred
-        self.unwatched: Counter[UnwatchedReason] = Counter()
-        self.last_compile: int | None = None
-        self.compiling_calls = 0
-        """In how many calls in a row, up to the last of these, it compiled."""
+        self.counts = counts
+        """But for ``calls``, which ``counted`` fills in."""
         self.profiled_call: int | None = None
         """The last call whose coverage is known."""
         self.is_fullgraph = bool(getattr(context, "fullgraph", True))
@@ -104,26 +92,34 @@ class _Watched:
         """Calls that have begun."""
         return self._counted + sum(planned - length_hint(ends) for planned, ends in self._stretches)
 
+    def counted(self, *, is_end: bool) -> CalledArtifact:
+        """What is known of its calls."""
+        self.counts["calls"], self.counts["is_end"] = self.calls, is_end
+        return self.counts
+
     def forget(self) -> None:
         """Count from 0, and leave the first call unwatched: it compiles, if any does."""
         self._lock = threading.RLock()  # a forked process may have inherited one that nobody releases
-        self._counted = self._tries = self._plans = self._armed_at = self._since_armed = self.compiling_calls = 0
+        self._counted = self._tries = self._plans = self._armed_at = self._since_armed = 0
         self._stretches: list[tuple[int, Iterator[Callable[[], object]]]] = []
-        self.last_compile = self.profiled_call = None
-        self.unwatched.clear()
-        self._leave_unwatched(_NEVER if self.is_deferred else 1)
+        self.counts["last_compile"] = self.profiled_call = None
+        self.counts["compiling_calls"], self.counts["unwatched"] = 0, {}
+        self._leave_unwatched(_NEVER if self.counts["is_deferred"] else 1)
 
     def on_compile(self) -> None:
         """A call of it compiles: watch those that follow."""
         with self._lock:
-            calls = self.calls
-            if self.last_compile != calls:
-                is_next = self.last_compile == calls - 1
-                self.compiling_calls = self.compiling_calls + 1 if is_next else 1
-            self.last_compile = self._armed_at = calls
+            calls, last = self.calls, self.counts["last_compile"]
+            if last != calls:
+                self.counts["compiling_calls"] = self.counts["compiling_calls"] + 1 if last == calls - 1 else 1
+            self.counts["last_compile"] = self._armed_at = calls
             self._since_armed = 0
-            if not self.is_deferred:
+            if not self.counts["is_deferred"]:
                 self._leave_unwatched(self._until_allowed())
+
+    def refuse(self, reason: UnwatchedReason) -> None:
+        """A call isn't watched although it is due."""
+        self.counts["unwatched"][reason] = self.counts["unwatched"].get(reason, 0) + 1
 
     def _watch(self) -> Callable[[], object]:
         """The hook of a call that is to be watched; returns what its end calls."""
@@ -175,8 +171,7 @@ class _Watched:
             self._counted += 1
 
     def _replace_hook(self, hook: Enter) -> None:
-        context = self._context()
-        if context is not None:
+        if (context := self._context()) is not None:
             before, self._hook = self._hook, hook
             replace_call_hook(context, before, hook)
 
@@ -204,6 +199,12 @@ class DeviceClock:
         return float(start.elapsed_time(end) - before.elapsed_time(start)) * 1e3
 
 
+def _recorded_event() -> Any:  # noqa: ANN401
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
 @dataclass
 class _Call:
     function: _Watched
@@ -219,6 +220,20 @@ class _Call:
     marks: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     clock: DeviceClock | None = None
     started: float = 0.0
+
+    def begin_profiler(self, graphs: GraphGlobals) -> None:
+        """Profile it."""
+        if torch_api.has_conversions():
+            self.marks.enter_context(torch_api.marked_conversions(CONVERSION_RANGE))
+        self.runs = self.marks.enter_context(graphs.marked(RANGE_PREFIX))
+        self.profiler = RangeProfiler()
+
+    def end_profiler(self) -> Iterator[Iterator[str | None]] | None:
+        """End ours, if it runs; returns what it saw."""
+        profiler, self.profiler = self.profiler, None
+        ranges = None if profiler is None else profiler.end()
+        self.marks.close()
+        return ranges
 
 
 class CallWatcher:
@@ -244,19 +259,26 @@ class CallWatcher:
         self._waiting: list[tuple[WatchedCallArtifact, DeviceClock | None]] = []
 
     def install_calls(self, describe: Callable[[Any], CompiledAt]) -> None:
-        """Watch what torch.compile makes from now on.
-
-        Args:
-            describe: Returns what is being compiled; called inside torch.compile.
-        """
+        """Watch what torch.compile makes from now on; ``describe`` is called inside torch.compile."""
 
         def add(context: Any, function: Any) -> None:  # noqa: ANN401
             if context in self._by_context:
                 return
-            number = len(self._functions)
-            watched = _Watched(number, describe(function), context, self._begin, is_deferred=_is_deferred(function))
+            compiled, file, line = describe(function)
+            counts = CalledArtifact(
+                function=len(self._functions),
+                compiled=compiled,
+                file=file,
+                line=line,
+                calls=0,
+                last_compile=None,
+                compiling_calls=0,
+                unwatched={},
+                is_deferred=_is_deferred(function),
+                is_end=False,
+            )
+            watched = self._by_context[context] = _Watched(counts, context, self._begin)
             self._functions.append(watched)
-            self._by_context[context] = watched
 
         self._compiled_calls.install(add)
         watch_profilers(self._give_way)
@@ -269,19 +291,16 @@ class CallWatcher:
     def add_graph(self, index: int, tensor_ops: int) -> None:
         """A backend has compiled a graph."""
         if self._graphs is not None:
-            self._graphs.add(index, tensor_ops)
+            self._graphs.latest = index, tensor_ops
 
     def on_compile(self) -> None:
         """A compile begins in this thread, or a function hits its recompile limit."""
         self._activity += 1
-        call = self._call
-        if call is not None and call.thread == threading.get_ident():
-            self._end_profiler(call)  # what it would see of the compile is much, and of no use
+        if (call := self._own_call()) is not None:
+            call.end_profiler()  # what it would see of the compile is much, and of no use
         *_, outermost = (None, *self._compiled_calls.frames())
-        if outermost is not None:
-            watched = self._by_context.get(outermost.f_locals.get("self"))
-            if watched is not None:
-                watched.on_compile()
+        if outermost is not None and (watched := self._by_context.get(outermost.f_locals.get("self"))) is not None:
+            watched.on_compile()
 
     def begin_in_fork(self) -> None:
         """Count anew in a forked process."""
@@ -291,15 +310,20 @@ class CallWatcher:
 
     def end(self) -> None:
         """Write what is only known at the end."""
-        if (call := self._call) is not None:
-            self._end_profiler(call)
+        if self._call is not None:
+            self._call.end_profiler()
         with contextlib.suppress(RuntimeError):  # a device that was lost
             self._write_waiting(is_end=True)
         for watched in self._functions:
             if watched.calls:
-                self._write_called(watched, is_end=True)
+                self._write_counts(watched.counted(is_end=True))
 
     # One call.
+
+    def _own_call(self) -> _Call | None:
+        """The call that is being watched, if it's in this thread."""
+        call = self._call
+        return call if call is not None and call.thread == threading.get_ident() else None
 
     def _begin(self, watched: _Watched) -> Callable[[], None] | None:
         began = time.perf_counter()
@@ -309,17 +333,17 @@ class CallWatcher:
         if reason is None and not self._lock.acquire(blocking=False):
             reason = "busy"
         if reason is not None:
-            watched.unwatched[reason] += 1
+            watched.refuse(reason)
             return None
         self._write_waiting()
         call = _Call(watched, watched.calls, frames[0], sys.exc_info()[1], self._activity, began)
         try:
             if self._graphs is not None and self._is_profile_due(watched):
-                self._begin_profiler(call, self._graphs)
+                call.begin_profiler(self._graphs)
             if torch.cuda.is_initialized():
                 call.clock = DeviceClock()
         except BaseException:
-            self._end_profiler(call)
+            call.end_profiler()
             self._lock.release()
             raise
         self._call = call
@@ -329,49 +353,33 @@ class CallWatcher:
     def _reason_not_to(self, frames: list[FrameType]) -> UnwatchedReason | None:
         if len(frames) > 1 or is_inside_compile():
             return "nested"
-        if sys.getprofile() is not None or sys.gettrace() is not None:
-            return "profiler"
-        if is_any_profiler_on() or torch_api.is_profiling():
+        if sys.getprofile() or sys.gettrace() or is_any_profiler_on() or torch_api.is_profiling():
             return "profiler"
         if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
             return "capture"
         # torch forgets to end a call whose check for ``fullgraph`` raises after it.
-        if (left := self._call) is not None and left.thread == threading.get_ident() and left.frame not in frames:
+        if (left := self._own_call()) is not None and left.frame not in frames:
             self._leave(left)
         return None
 
     def _is_profile_due(self, watched: _Watched) -> bool:
-        if watched.last_compile is None and watched.is_fullgraph:
+        last, last_compile = watched.profiled_call, watched.counts["last_compile"]
+        if last_compile is None and watched.is_fullgraph:
             return False  # torch may raise after the call, and forget to end it
-        last = watched.profiled_call
-        if last is not None and watched.calls < 2 * last and last > (watched.last_compile or 0):
+        if last is not None and watched.calls < 2 * last and last > (last_compile or 0):
             return False
         return self._cost_s < _FREE_S + _COST_SHARE * (time.perf_counter() - (self._first or 0.0))
 
-    def _begin_profiler(self, call: _Call, graphs: GraphGlobals) -> None:
-        if torch_api.has_conversions():
-            call.marks.enter_context(torch_api.marked_conversions(CONVERSION_RANGE))
-        call.runs = call.marks.enter_context(graphs.marked(RANGE_PREFIX))
-        call.profiler = RangeProfiler()
-
-    def _end_profiler(self, call: _Call) -> Iterator[Iterator[str | None]] | None:
-        """End ours, if it runs; returns what it saw."""
-        profiler, call.profiler = call.profiler, None
-        ranges = None if profiler is None else profiler.end()
-        call.marks.close()
-        return ranges
-
     def _give_way(self) -> None:
         """The program begins to profile; only one profiler can run."""
-        call = self._call
-        if call is not None and call.thread == threading.get_ident():
+        if (call := self._own_call()) is not None:
             call.outcome = "profiled"
             with contextlib.suppress(Exception):
-                self._end_profiler(call)
+                call.end_profiler()
 
     def _leave(self, call: _Call) -> None:
         try:
-            self._end_profiler(call)
+            call.end_profiler()
         finally:
             # What ended the call can live until the next watched one; the program's values must not.
             call.frame = call.error = None
@@ -382,45 +390,40 @@ class CallWatcher:
         ended = time.perf_counter()
         with contextlib.suppress(Exception):  # the program must go on
             if call is self._call:
-                self._finish(call, ended)
+                try:
+                    self._finish(call, ended)
+                finally:
+                    self._leave(call)
 
     def _finish(self, call: _Call, ended: float) -> None:
-        try:
-            if call.clock is not None:
-                call.clock.stop()
-            ranges = self._end_profiler(call)
-            if sys.exc_info()[1] is not call.error:
-                call.outcome = "raised"
-            elif self._activity != call.activity:
-                call.outcome = "compiled"
-            artifact = WatchedCallArtifact(
-                function=call.function.number,
-                call=call.number,
-                outcome=call.outcome,
-                duration_us=(ended - call.started) * 1e6,
-                is_profiled=ranges is not None,
-                cost_us=0.0,
-            )
-            if ranges is not None and call.outcome == "steady":
-                self._add_coverage(artifact, call, ranges)
-            if ranges is not None:
-                self._write_called(call.function, is_end=False)
-            cost_s = time.perf_counter() - ended + call.started - call.began
-            artifact["cost_us"] = cost_s * 1e6
-            self._cost_s += cost_s
-            self._waiting.append((artifact, call.clock))
-            self._write_waiting()
-        finally:
-            self._leave(call)
-
-    @staticmethod
-    def _add_coverage(artifact: WatchedCallArtifact, call: _Call, ranges: Iterator[Iterator[str | None]]) -> None:
-        eager = Counter(name for thread in ranges for name in eager_operations(thread))
-        artifact["graph_runs"] = len(call.runs)
-        artifact["graph_ops"] = sum(call.runs)
-        artifact["eager_ops"] = eager.total()
-        artifact["eager_op_names"] = dict(eager.most_common(_MAX_NAMES))
-        call.function.profiled_call = call.number
+        if call.clock is not None:
+            call.clock.stop()
+        ranges = call.end_profiler()
+        if sys.exc_info()[1] is not call.error:
+            call.outcome = "raised"
+        elif self._activity != call.activity:
+            call.outcome = "compiled"
+        artifact = WatchedCallArtifact(
+            function=call.function.counts["function"],
+            call=call.number,
+            outcome=call.outcome,
+            duration_us=(ended - call.started) * 1e6,
+            is_profiled=ranges is not None,
+            cost_us=0.0,
+        )
+        if ranges is not None:
+            if call.outcome == "steady":
+                eager = Counter(name for thread in ranges for name in eager_operations(thread))
+                artifact["graph_runs"], artifact["graph_ops"] = len(call.runs), sum(call.runs)
+                artifact["eager_ops"] = eager.total()
+                artifact["eager_op_names"] = dict(eager.most_common(_MAX_NAMES))
+                call.function.profiled_call = call.number
+            self._write_counts(call.function.counted(is_end=False))
+        cost_s = time.perf_counter() - ended + call.started - call.began
+        artifact["cost_us"] = cost_s * 1e6
+        self._cost_s += cost_s
+        self._waiting.append((artifact, call.clock))
+        self._write_waiting()
 
     def _write_waiting(self, *, is_end: bool = False) -> None:
         """Write the calls whose work on the device is done, or at the end all."""
@@ -433,31 +436,46 @@ class CallWatcher:
                 artifact["duration_us"] = max(artifact["duration_us"], elapsed_us)
             self._write_call(self._waiting.pop(0)[0])
 
-    def _write_called(self, watched: _Watched, *, is_end: bool) -> None:
-        self._write_counts(
-            CalledArtifact(
-                function=watched.number,
-                compiled=watched.place.compiled,
-                file=watched.place.file,
-                line=watched.place.line,
-                calls=watched.calls,
-                last_compile=watched.last_compile,
-                compiling_calls=watched.compiling_calls,
-                unwatched={**watched.unwatched},
-                is_deferred=watched.is_deferred,
-                is_end=is_end,
-            )
-        )
-
-
-def _recorded_event() -> Any:  # noqa: ANN401
-    event = torch.cuda.Event(enable_timing=True)
-    event.record()
-    return event
-
 
 def _is_deferred(function: Any) -> bool:  # noqa: ANN401
     called = function.forward if isinstance(function, torch.nn.Module) else function
-    return any(
-        test(called) for test in (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
-    )
+    tests = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+    return any(test(called) for test in tests)
+
+
+# The steps of a training loop.
+
+_MAX_STEPS, _MAX_LOSSES = 100, 5
+
+
+class BackwardSteps:
+    """The steps of one process, from one call of ``torch.autograd.backward`` to the next, and its first losses.
+
+    A step in which something is compiled doesn't count. ``Tensor.backward`` calls ``torch.autograd.backward``
+    (``torch/_tensor.py``, 2.11 to 2.15).
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._last: float | None = None
+        self.has_compiled = False
+        """Something was compiled: the step has more to do than others."""
+        self._intervals_us: deque[float] = deque(maxlen=_MAX_STEPS)
+        self._losses: list[torch.Tensor] = []
+        look_on(torch.autograd, "backward", before=self._note, is_traced=True)
+
+    def _note(self, loss: object = None, *_: object) -> None:
+        now = time.perf_counter()
+        if self._last is not None and not self.has_compiled:
+            self._intervals_us.append((now - self._last) * 1e6)
+        self._last, self.has_compiled = now, False
+        self._count += 1
+        if len(self._losses) < _MAX_LOSSES and isinstance(loss, torch.Tensor) and loss.numel() == 1:
+            self._losses.append(loss.detach().clone())
+
+    def artifact(self) -> StepsArtifact:
+        """What was seen."""
+        losses = []
+        with contextlib.suppress(Exception):  # the device may be gone
+            losses = [float(loss) for loss in self._losses]
+        return StepsArtifact(count=self._count, intervals_us=list(self._intervals_us), losses=losses)

@@ -5,8 +5,8 @@ each cache entry still has its guards, so all of them can be checked one by one.
 follows torch's own ``recompile_reasons``.
 
 What can only be known while an entry is being compiled (the user's line for each guard, what an object was, the
-sizes that became dynamic) is kept on the entry's own guard manager and goes with it. Tensors are described, never
-copied; no object of the program is asked for its ``repr``.
+sizes that became dynamic) is kept as long as the entry's own guard manager lives. Tensors are described, never copied;
+no object of the program is asked for its ``repr``.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import lru_cache
 from types import CodeType, FrameType
-from typing import Any
-from weakref import WeakSet
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -51,17 +52,35 @@ _COMPARABLE = frozenset(
 """Guards whose failure leaves the values below to be compared."""
 
 _PLACE = re.compile(r"# (\S+):(\d+) in (\S+)")
-_TENSOR_GUARDS = frozenset({"TENSOR_MATCH"})
 _FOREIGN = ("G['__builtins_dict__", "G['__import_torch")
 """Sources of Python's and torch's own globals, which no program changes from call to call."""
 
+_PARTS_OF_MODULES = ("._parameters[", "._buffers[", "._modules[")
+_UNKNOWN = object()
 
-class _Seen:
-    __slots__ = ("lines", "values")
+_Place = tuple[str, int, str]
+"""File, line and function."""
 
-    def __init__(self) -> None:
-        self.lines: dict[str, tuple[str, int, str]] = {}
-        self.values: dict[str, ValueRecord] = {}
+
+class _Seen(NamedTuple):
+    """What was known by source when an entry was compiled."""
+
+    lines: dict[str, _Place]
+    values: dict[str, ValueRecord]
+
+
+class _Now:
+    """The new values of a frame by source, each evaluated once; ``_UNKNOWN`` where they have none."""
+
+    def __init__(self, f_locals: Any) -> None:  # noqa: ANN401
+        self.f_locals = f_locals
+        self.scope: dict[str, Any] = {}
+        self._values: dict[str, Any] = {}
+
+    def of(self, source: str) -> Any:  # noqa: ANN401
+        if source not in self._values:
+            self._values[source] = _evaluated(source, self.scope)
+        return self._values[source]
 
 
 class RecompileRecorder:
@@ -79,61 +98,50 @@ class RecompileRecorder:
         self._want_source = want_source
         self._want_file = want_file
         self._sources = SourceReader()
-        self._codes: dict[str, CodeType | None] = {}
-        self._places: dict[tuple[str, int, str], tuple[str, int, str]] = {}
-        self._undo: Undo | None = None
-        self._noted: WeakSet[Any] = WeakSet()
+        self._places: dict[_Place, _Place] = {}
+        self._undos: Sequence[Undo] = ()
+        self._seen: WeakKeyDictionary[Any, _Seen] = WeakKeyDictionary()
         self.failures: Counter[str] = Counter()
         """Exceptions that were survived here, by type name; the session reports them as a gap."""
 
     def install(self) -> str | None:
-        """Begin to listen.
-
-        Returns:
-            What is lost with this torch, or None.
-        """
+        """Begin to listen; what is lost with this torch, or None."""
         try:
-            self._undo = torch_guards.watch_guards(on_built=self._on_built, on_recompile=self._on_recompile)
+            self._undos = torch_guards.watch_guards(on_built=self._on_built, on_recompile=self._on_recompile)
         except (ImportError, AttributeError) as error:
             return f"This torch has no {error}: the causes of recompiles come from torch's text alone."
         return None
 
     def uninstall(self) -> None:
-        """Stop listening, and leave nothing on cache entries."""
-        if self._undo is not None:
-            self._undo()
-        for guard_manager in self._noted:
-            torch_guards.detach(guard_manager)
+        """Stop listening."""
+        for undo in self._undos:
+            undo()
+        self._seen.clear()
 
     # While a frame is being compiled.
 
     def _on_built(self, guard_manager: Any, output_graph: Any) -> None:  # noqa: ANN401
         try:
-            torch_guards.attach(guard_manager, self._look(guard_manager, output_graph))
-            self._noted.add(guard_manager)
+            self._seen[guard_manager] = self._look(guard_manager, output_graph)
         except Exception as error:  # noqa: BLE001 - no error of ours may reach the program that is being compiled
             self.failures[type(error).__name__] += 1
 
     def _look(self, guard_manager: Any, output_graph: Any) -> _Seen:  # noqa: ANN401
-        seen = _Seen()
+        seen = _Seen({}, {})
         scope: dict[str, Any] | None = None
         for guard in output_graph.guards:
             source = torch_guards.guard_source(guard)
             if not source or source.startswith(_FOREIGN):
                 continue
-            place = self._user_place(guard.user_stack)
-            if place is not None:
+            if (place := self._user_place(guard.user_stack)) is not None:
                 seen.lines.setdefault(source, place)
-            if not _is_worth_keeping(source, torch_guards.guard_kinds(guard)):
-                continue
-            if scope is None:
-                scope = torch_guards.guard_scope(guard_manager, output_graph.local_scope)
-            value, is_known = self._value(source, scope)
-            if is_known:
-                seen.values[source] = value_description(value)
+            if _is_worth_keeping(source, torch_guards.guard_kinds(guard)):
+                scope = scope or torch_guards.guard_scope(guard_manager, output_graph.local_scope)
+                if (value := _evaluated(source, scope)) is not _UNKNOWN:
+                    seen.values[source] = value_description(value)
         return seen
 
-    def _user_place(self, stack: Any) -> tuple[str, int, str] | None:  # noqa: ANN401
+    def _user_place(self, stack: Any) -> _Place | None:  # noqa: ANN401
         """The innermost user line of a guard's stack; without one, the innermost line."""
         if not stack:
             return None
@@ -151,9 +159,9 @@ class RecompileRecorder:
             self.failures[type(error).__name__] += 1
 
     def _compare(self, entries: list[Any], frame: Any) -> RecompileArtifact:  # noqa: ANN401
-        values: dict[str, tuple[Any, bool]] = {}
-        failed = [(entry, self._failed(entry, frame.f_locals, values)) for entry in entries[:_MAX_ENTRIES]]
-        compared = [self._compared(entry, items, values, frame) for entry, items in _worth_writing(failed)]
+        now = _Now(frame.f_locals)
+        failed = [(entry, self._failed(entry, now)) for entry in entries[:_MAX_ENTRIES]]
+        compared = [self._compared(entry, items, now, frame.f_code) for entry, items in _worth_writing(failed)]
         caller, loops = self._caller()
         return RecompileArtifact(
             entries=len(entries),
@@ -163,127 +171,45 @@ class RecompileRecorder:
             stack_names=[name for name in frame.f_code.co_varnames if name.startswith("___stack")],
         )
 
-    def _compared(
-        self,
-        entry: Any,  # noqa: ANN401
-        failed: list[FailedGuardRecord],
-        values: dict[str, tuple[Any, bool]],
-        frame: Any,  # noqa: ANN401
-    ) -> ComparedEntryRecord:
+    def _compared(self, entry: Any, failed: list[FailedGuardRecord], now: _Now, code: CodeType) -> ComparedEntryRecord:  # noqa: ANN401
         shown = failed[:_MAX_FAILED]
         for item in shown:
-            self._complete(item, entry, values)
+            self._complete(item, self._seen.get(entry.guard_manager), now)
             if item["leaf"] == "RELATION":
-                item["line"] = _printed_place(item["text"][0], frame.f_code.co_filename) or item.get("line")
+                item["line"] = _printed_place(item["text"][0], code.co_filename) or item.get("line")
             if (line := item.get("line")) is not None:
                 self._want_source(*line)
+        compile_id = getattr(entry, "compile_id", None)
         return ComparedEntryRecord(
-            compile_id=torch_guards.entry_compile_id(entry), failed=shown, hidden=len(failed) - len(shown)
+            compile_id=None if compile_id is None else str(compile_id), failed=shown, hidden=len(failed) - len(shown)
         )
 
-    def _failed(self, entry: Any, f_locals: Any, values: dict[str, tuple[Any, bool]]) -> list[FailedGuardRecord]:  # noqa: ANN401
+    def _failed(self, entry: Any, now: _Now) -> list[FailedGuardRecord]:  # noqa: ANN401
         """The guards of one cache entry that the new values fail, in the order of the tree."""
         manager = entry.guard_manager
         root = torch_guards.guard_root(manager)
         if root is None:
-            reason = torch_guards.invalidation_reason(manager)
-            return [FailedGuardRecord(leaf="ENTRY_GONE", source=None, text=[reason])]
-        scope = torch_guards.guard_scope(manager, f_locals)
-        failed = [
-            FailedGuardRecord(leaf=kind, source=None, text=parts)
-            for kind, parts in torch_guards.failed_root_guards(root, f_locals)
-        ]
-        failed += self._failed_relations(root, scope)
-        failed += _without_consequences(list(self._failed_below(root, scope, values, torch_guards.attached(manager))))
-        if not failed and not root.check(f_locals):
-            failed = self._failed_aliasing(manager, scope, values)
-        return failed
+            return [_failure("ENTRY_GONE", text=[str(getattr(manager, "invalidation_reason", "its guards are gone"))])]
+        now.scope = torch_guards.guard_scope(manager, now.f_locals)
+        failed = [_failure(kind, text=text) for kind, text in torch_guards.failed_root_guards(root, now.f_locals)]
+        failed += _failed_relations(root, now)
+        failed += _without_consequences(list(_failed_below(root, now, self._seen.get(manager))))
+        return failed or ([] if root.check(now.f_locals) else _failed_aliasing(manager, now))
 
-    def _failed_below(
-        self,
-        manager: Any,  # noqa: ANN401
-        scope: dict[str, Any],
-        values: dict[str, tuple[Any, bool]],
-        seen: _Seen | None,
-    ) -> Iterator[FailedGuardRecord]:
-        for child in torch_guards.guard_children(manager):
-            source = child.get_source()
-            value, is_known = self._value_once(source, scope, values)
-            if not is_known:
-                # A source that isn't a Python expression (a dict's key that is an enum) says nothing.
-                if self._code(source) is not None:
-                    yield FailedGuardRecord(leaf="MISSING", source=source, text=[])
-                continue
-            failed = [
-                FailedGuardRecord(leaf=type(leaf).__name__, source=source, text=leaf.verbose_code_parts())
-                for leaf in child.get_leaf_guards()
-                if callable(leaf) and leaf(value) is False
-            ]
-            then = seen.values.get(source) if seen else None
-            if not failed and torch_guards.is_dict_manager(child) and then is not None:
-                now = value_description(value)
-                if (then.get("type"), then.get("keys")) != (now.get("type"), now.get("keys")):
-                    failed = [FailedGuardRecord(leaf="DICT_KEYS", source=source, text=[])]
-            yield from failed
-            # Below another type or object there is nothing to compare with.
-            if all(item["leaf"] in _COMPARABLE for item in failed):
-                yield from self._failed_below(child, scope, values, seen)
-
-    def _failed_relations(self, root: Any, scope: dict[str, Any]) -> Iterator[FailedGuardRecord]:  # noqa: ANN401
-        """Conditions on dynamic sizes, each by itself: torch keeps them as one guard."""
-        for part in torch_guards.relation_guards(root):
-            code = self._code(part)
-            if code is None:
-                continue
-            try:
-                holds = eval(code, scope)
-            except Exception:  # noqa: BLE001 - a value of another kind has no such size; its own guard reports it
-                continue
-            if holds is False:
-                sizes = self._sizes(part, scope)
-                yield FailedGuardRecord(leaf="RELATION", source=None, text=[part], sizes=sizes)
-
-    def _sizes(self, part: str, scope: dict[str, Any]) -> dict[str, ValueRecord]:
-        sizes = {}
-        for source in torch_guards.sources_in(part):
-            value, is_known = self._value(source, scope)
-            if is_known:
-                sizes[source] = value_description(value)
-        return sizes
-
-    def _failed_aliasing(
-        self,
-        manager: Any,  # noqa: ANN401
-        scope: dict[str, Any],
-        values: dict[str, tuple[Any, bool]],
-    ) -> list[FailedGuardRecord]:
-        """Arguments that are the same tensor now and were not before."""
-        first: dict[int, str] = {}
-        for source in torch_guards.unaliased_sources(manager):
-            value, is_known = self._value_once(source, scope, values)
-            if not is_known:
-                continue
-            if id(value) in first:
-                other = first[id(value)]
-                return [FailedGuardRecord(leaf="NO_TENSOR_ALIASING", source=source, text=[], other=other)]
-            first[id(value)] = source
-        return []
-
-    def _complete(self, item: FailedGuardRecord, entry: Any, values: dict[str, tuple[Any, bool]]) -> None:  # noqa: ANN401
-        seen, source = torch_guards.attached(entry.guard_manager), item["source"]
+    def _complete(self, item: FailedGuardRecord, seen: _Seen | None, now: _Now) -> None:
+        source = item["source"]
         if item["leaf"] == "GLOBAL_STATE":
             item["now"] = torch_guards.global_state()
         elif item["leaf"] == "DEFAULT_DEVICE":
             item["now"] = {"text": str(torch.get_default_device())}
         if source is None:
             if seen is not None and "sizes" in item:
-                item["then"] = {name: found for name in item["sizes"] if (found := _old_size(name, seen)) is not None}
-                item["line"] = next(
-                    (place for name in item["sizes"] if (place := _nearest_source(name, seen.lines))), None
-                )
+                old = {name: _old_size(name, seen) for name in item["sizes"]}
+                item["then"] = {name: size for name, size in old.items() if size is not None}
+                lines = (_nearest_source(name, seen.lines) for name in item["sizes"])
+                item["line"] = next((place for place in lines if place), None)
             return
-        value, is_known = values.get(source, (None, False))
-        if is_known:
+        if (value := now.of(source)) is not _UNKNOWN:
             item["now"] = value_description(value)
         if seen is not None:
             is_object = item["leaf"] in _OBJECT_GUARDS
@@ -297,48 +223,93 @@ class RecompileRecorder:
         # The outermost loop first: epoch before step.
         for user in reversed(users):
             loops |= self._loop_values(user)
-        for user in users:
             self._want_file(user.f_code.co_filename)
         if users:
-            self._want_source(users[0].f_code.co_filename, users[0].f_lineno, users[0].f_code.co_name)
+            self._want_source(*_place_of(users[0]))
         return stack_entries(torch_api.stack_of(frames)), loops
 
     def _loop_values(self, frame: FrameType) -> dict[str, str]:
         """The counters of the loops around a frame's line: ``{"step": "17"}``."""
-        context = self._sources.context(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
-        names: list[str] = []
-        for around in reversed(context["enclosing"] if context else []):
-            if around["kind"] in ("for", "while"):
-                names += _counted_names(around["text"])
+        context = self._sources.context(*_place_of(frame))
+        loops = [around for around in (context["enclosing"] if context else []) if around["kind"] in ("for", "while")]
+        names = [name for around in reversed(loops) for name in _counted_names(around["text"])]
         found = {name: frame.f_locals.get(name) for name in names}
         return {name: str(value) for name, value in found.items() if type(value) is int}
 
-    def _value_once(self, source: str, scope: dict[str, Any], values: dict[str, tuple[Any, bool]]) -> tuple[Any, bool]:
-        if source not in values:
-            values[source] = self._value(source, scope)
-        return values[source]
 
-    def _value(self, source: str, scope: dict[str, Any]) -> tuple[Any, bool]:
-        if source == "G":
-            return scope["G"], True
-        code = self._code(source)
-        if code is None:
-            return None, False
-        try:
-            return eval(code, scope), True
-        except Exception:  # noqa: BLE001 - a key, attribute or item that the new value lacks
-            return None, False
-
-    def _code(self, text: str) -> CodeType | None:
-        if text not in self._codes:
-            try:
-                self._codes[text] = compile(text, "<guard>", "eval")
-            except (SyntaxError, ValueError, RecursionError, MemoryError):
-                self._codes[text] = None
-        return self._codes[text]
+def _place_of(frame: FrameType) -> _Place:
+    return frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
 
 
-def _printed_place(text: str, file: str) -> tuple[str, int, str] | None:
+def _failure(leaf: str, source: str | None = None, text: Sequence[str] = ()) -> FailedGuardRecord:
+    return FailedGuardRecord(leaf=leaf, source=source, text=[*text])
+
+
+@lru_cache(maxsize=4096)
+def _code(text: str) -> CodeType | None:
+    try:
+        return compile(text, "<guard>", "eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _evaluated(text: str, scope: dict[str, Any]) -> Any:  # noqa: ANN401
+    code = _code(text)
+    try:
+        return _UNKNOWN if code is None else eval(code, scope)
+    except Exception:  # noqa: BLE001 - a key, attribute or item that the new value lacks
+        return _UNKNOWN
+
+
+def _failed_below(manager: Any, now: _Now, seen: _Seen | None) -> Iterator[FailedGuardRecord]:  # noqa: ANN401
+    for child in torch_guards.guard_children(manager):
+        source = child.get_source()
+        value = now.of(source)
+        if value is _UNKNOWN:
+            # A source that isn't a Python expression (a dict's key that is an enum) says nothing.
+            if _code(source) is not None:
+                yield _failure("MISSING", source)
+            continue
+        failed = [
+            _failure(type(leaf).__name__, source, leaf.verbose_code_parts())
+            for leaf in child.get_leaf_guards()
+            if callable(leaf) and leaf(value) is False
+        ]
+        then = seen.values.get(source) if seen else None
+        if not failed and then is not None and torch_guards.is_dict_manager(child):
+            described = value_description(value)
+            if (then.get("type"), then.get("keys")) != (described.get("type"), described.get("keys")):
+                failed = [_failure("DICT_KEYS", source)]
+        yield from failed
+        # Below another type or object there is nothing to compare with.
+        if all(item["leaf"] in _COMPARABLE for item in failed):
+            yield from _failed_below(child, now, seen)
+
+
+def _failed_relations(root: Any, now: _Now) -> Iterator[FailedGuardRecord]:  # noqa: ANN401
+    """Conditions on dynamic sizes, each by itself: torch keeps them as one guard."""
+    for part in torch_guards.relation_guards(root):
+        # A value of another kind has no such size; its own guard reports it.
+        if _evaluated(part, now.scope) is False:
+            values = {source: now.of(source) for source in torch_guards.sources_in(part)}
+            failure = _failure("RELATION", text=[part])
+            failure["sizes"] = {
+                source: value_description(value) for source, value in values.items() if value is not _UNKNOWN
+            }
+            yield failure
+
+
+def _failed_aliasing(manager: Any, now: _Now) -> list[FailedGuardRecord]:  # noqa: ANN401
+    """Arguments that are the same tensor now and were not before."""
+    first: dict[int, str] = {}
+    for source in getattr(manager, "no_tensor_aliasing_sources", None) or ():
+        value = now.of(source)
+        if value is not _UNKNOWN and (other := first.setdefault(id(value), source)) != source:
+            return [FailedGuardRecord(leaf="NO_TENSOR_ALIASING", source=source, text=[], other=other)]
+    return []
+
+
+def _printed_place(text: str, file: str) -> _Place | None:
     """The user's line in the comment of a guard, if it is in this file; torch cuts letters off the path's front."""
     found = _PLACE.search(text)
     return (file, int(found[2]), found[3]) if found is not None and file.endswith(found[1]) else None
@@ -351,7 +322,8 @@ def _without_consequences(failed: list[FailedGuardRecord]) -> list[FailedGuardRe
     return [
         item
         for item in failed
-        if item["leaf"] != "MISSING" or not any(_is_part_of(item["source"] or "", source) for source in changed)
+        if item["leaf"] != "MISSING"
+        or not any((item["source"] or "").startswith((f"{source}.", f"{source}[")) for source in changed)
     ]
 
 
@@ -361,16 +333,10 @@ def _owner(source: str) -> str:
     return source[:cut] if cut > 1 else source
 
 
-def _is_part_of(source: str, whole: str) -> bool:
-    return source.startswith(whole) and source[len(whole) : len(whole) + 1] in (".", "[")
-
-
 def _is_worth_keeping(source: str, kinds: set[str]) -> bool:
     """The guard's text alone doesn't show what the value was."""
-    if any(kind in _OBJECT_GUARDS or "KEY" in kind for kind in kinds):
-        return True
-    is_argument = not any(part in source for part in ("._parameters[", "._buffers[", "._modules["))
-    return is_argument and any(kind in _TENSOR_GUARDS for kind in kinds)
+    is_object = bool(kinds & _OBJECT_GUARDS) or any("KEY" in kind for kind in kinds)
+    return is_object or ("TENSOR_MATCH" in kinds and not any(part in source for part in _PARTS_OF_MODULES))
 
 
 def _worth_writing(failed: list[tuple[Any, list[FailedGuardRecord]]]) -> list[tuple[Any, list[FailedGuardRecord]]]:
@@ -393,12 +359,9 @@ def _weight(failed: list[FailedGuardRecord]) -> int:
 
 def _nearest_source(source: str, known: dict[str, Any]) -> Any:  # noqa: ANN401
     """What is known about a source or its owner: torch guards on ``f.__code__`` because of ``f``."""
-    while source not in known:
-        owner = _owner(source)
-        if owner == source:
-            return None
+    while source not in known and (owner := _owner(source)) != source:
         source = owner
-    return known[source]
+    return known.get(source)
 
 
 def _old_size(source: str, seen: _Seen) -> Any:  # noqa: ANN401
@@ -407,8 +370,7 @@ def _old_size(source: str, seen: _Seen) -> Any:  # noqa: ANN401
         tensor, found, index = source.partition(method)
         if found and index[:-1].isdigit():
             known: Any = seen.values.get(tensor) or {}
-            old = known.get(field) or []
-            return old[int(index[:-1])] if int(index[:-1]) < len(old) else None
+            return dict(enumerate(known.get(field) or [])).get(int(index[:-1]))
     return None
 
 
@@ -418,10 +380,5 @@ def _counted_names(header: str) -> list[str]:
         statement = ast.parse(header.rstrip() + "\n    ...").body[0]
     except (SyntaxError, ValueError):
         return []
-    if isinstance(statement, (ast.For, ast.AsyncFor)):
-        nodes: Iterator[ast.AST] = ast.walk(statement.target)
-    elif isinstance(statement, ast.While):
-        nodes = ast.walk(statement.test)
-    else:
-        return []
-    return [node.id for node in nodes if isinstance(node, ast.Name)]
+    counted = getattr(statement, "test" if isinstance(statement, ast.While) else "target", None)
+    return [] if counted is None else [node.id for node in ast.walk(counted) if isinstance(node, ast.Name)]

@@ -6,8 +6,7 @@ Raises ``RequestError`` with the nearest names where torch would print a long li
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import torch
 
@@ -62,26 +61,22 @@ def first_line(error: BaseException) -> str:
 
 def check_compile_arguments(backend: str, mode: str | None, options: dict[str, Any]) -> None:
     """Refuse unknown names with the nearest ones: torch would print a long list, or accept what it later ignores."""
-    if backend not in (names := torch_api.backend_names()):
-        raise _unknown("backend", backend, names)
-    if mode is not None and mode not in (names := torch_api.mode_names()):
-        raise _unknown("mode", mode, names)
-    if mode is not None and options:
-        raise RequestError("mode_and_options")
-    if backend == "inductor":
-        names = torch_api.option_names()
-        for name in options:
-            if name.replace("-", "_") not in names:
-                raise _unknown("option", name, names)
+    _refuse_unknown("backend", backend)
+    if mode is not None:
+        _refuse_unknown("mode", mode)
+        if options:
+            raise RequestError("mode_and_options")
+    for name in options if backend == "inductor" else ():
+        _refuse_unknown("option", name, name.replace("-", "_"))
 
 
-def _unknown(argument: str, name: str, names: Iterable[str]) -> RequestError:
-    known = sorted(names)
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-    # Hundreds of options are no help.
-    return RequestError(
-        "unknown_argument", argument=argument, name=name, near=near, known=[] if argument == "option" else known
-    )
+def _refuse_unknown(argument: Literal["backend", "mode", "option"], name: str, as_known: str | None = None) -> None:
+    known = sorted(torch_api.names_of(argument))
+    if (as_known or name) not in known:
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+        # Hundreds of options are no help.
+        shown = [] if argument == "option" else known
+        raise RequestError("unknown_argument", argument=argument, name=name, near=near, known=shown)
 
 
 def set_config(name: str, value: Any) -> None:  # noqa: ANN401 - any value of JSON

@@ -16,21 +16,18 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class AfterImport:
-    """A finder for the front of ``sys.meta_path``.
+_HERE = __file__.rpartition("/torch_private/")[0]
 
-    Args:
-        callbacks: For each module's full name, what to call with the module once it has run; called once.
-    """
+
+class AfterImport:
+    """A finder for the front of ``sys.meta_path``: for each module's full name, what to call once it has run."""
 
     def __init__(self, callbacks: dict[str, Callable[[ModuleType], None]]) -> None:
         self._callbacks = callbacks
 
     def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:  # noqa: ANN401
         """The spec that the other finders have, its loader's ``exec_module`` followed by the callback."""
-        if name not in self._callbacks:
-            return None
-        for finder in sys.meta_path:
+        for finder in sys.meta_path if name in self._callbacks else ():
             find = getattr(finder, "find_spec", None)
             spec: ModuleSpec | None = find(name, path, target) if find is not None and finder is not self else None
             if spec is not None:
@@ -48,21 +45,20 @@ class AfterImport:
             try:
                 execute(module)
             except BaseException as error:
-                hide_caller(error)
+                hide_callers(error)
                 raise
             vars(loader).pop("exec_module", None)
             # importlib.util.find_spec finds a module without importing it, so it may be found twice.
-            callback = self._callbacks.pop(name, None)
-            if callback is not None:
+            if (callback := self._callbacks.pop(name, None)) is not None:
                 callback(module)
 
         loader.exec_module = exec_module
 
 
-def hide_caller(error: BaseException) -> None:
-    """Remove the line of the function that handles an exception from its traceback, before a bare ``raise``.
+def hide_callers(error: BaseException) -> None:
+    """Remove the probe's own lines from the start of an exception's traceback, before a bare ``raise``.
 
     Python adds a line for a function when an exception enters it, not when a bare ``raise`` passes it on.
     """
-    if error.__traceback__ is not None:
-        error.__traceback__ = error.__traceback__.tb_next
+    while (entry := error.__traceback__) is not None and entry.tb_frame.f_code.co_filename.startswith(_HERE):
+        error.__traceback__ = entry.tb_next

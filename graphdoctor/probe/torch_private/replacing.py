@@ -8,18 +8,14 @@ from functools import WRAPPER_UPDATES, wraps
 from typing import Any
 
 from . import torch_api
-from .imports import hide_caller
+from .imports import hide_callers
 
 Undo = Callable[[], None]
 """Undoes what was done; harmless when called twice."""
 
 
 def put_in_place(owner: Any, name: str, value: object) -> Undo:  # noqa: ANN401
-    """Replace an attribute that its owner itself has.
-
-    Returns:
-        Restores the old value, unless somebody has replaced the new one since.
-    """
+    """Replace an attribute that its owner itself has; undone, unless somebody has replaced the new one since."""
     before = vars(owner)[name]
     setattr(owner, name, value)
 
@@ -30,14 +26,29 @@ def put_in_place(owner: Any, name: str, value: object) -> Undo:  # noqa: ANN401
     return undo
 
 
-def undone(*undos: Undo) -> Undo:
-    """Undoes several."""
+def wrap(owner: Any, name: str, around: Callable[..., Any], *, is_traced: bool = False) -> Undo:  # noqa: ANN401
+    """Have ``around(original, *arguments)`` called in the place of a function or a class method.
 
-    def undo_all() -> None:
-        for undo in undos:
-            undo()
+    A traceback through it has no line of ours. ``is_traced``: Dynamo may compile what calls it, and is to leave our
+    part alone.
+    """
+    found = vars(owner)[name]
+    is_of_class = isinstance(found, classmethod)
+    original = found.__func__ if is_of_class else found
 
-    return undo_all
+    @wraps(original, updated=() if isinstance(original, type) else WRAPPER_UPDATES)
+    def replacement(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        try:
+            return around(original, *args, **kwargs)
+        except BaseException as error:
+            hide_callers(error)
+            raise
+
+    if is_traced:
+        torch_api.keep_from_compiling(replacement)
+        torch_api.keep_from_compiling(around)
+        torch_api.keep_all_from_compiling(survived)
+    return put_in_place(owner, name, classmethod(replacement) if is_of_class else replacement)
 
 
 def look_on(
@@ -48,33 +59,23 @@ def look_on(
     after: Callable[..., object] | None = None,
     is_traced: bool = False,
 ) -> Undo:
-    """Have functions of ours called before and after one of torch's; a traceback through it has no line of ours.
+    """Have functions of ours called before and after one of torch's.
 
-    ``before`` gets its positional arguments; ``after`` gets what it returned before these, unless it raised. What they
-    raise is lost: no error of ours may reach the program. ``is_traced``: Dynamo may compile what calls it, and is to
-    leave our part alone.
+    ``before`` gets its positional arguments; ``after`` gets what it returned before these, unless it raised.
     """
-    original = vars(owner)[name]
 
-    @wraps(original, updated=() if isinstance(original, type) else WRAPPER_UPDATES)
-    def replacement(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def around(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         if before is not None:
-            _survived(before, args)
-        try:
-            result = original(*args, **kwargs)
-        except BaseException as error:
-            hide_caller(error)
-            raise
+            survived(before, *args)
+        result = original(*args, **kwargs)
         if after is not None:
-            _survived(after, (result, *args))
+            survived(after, result, *args)
         return result
 
-    if is_traced:
-        torch_api.keep_from_compiling(replacement)
-        torch_api.keep_all_from_compiling(_survived)
-    return put_in_place(owner, name, replacement)
+    return wrap(owner, name, around, is_traced=is_traced)
 
 
-def _survived(call: Callable[..., object], args: tuple[Any, ...]) -> None:
+def survived(call: Callable[..., object], *args: Any) -> None:  # noqa: ANN401
+    """Call a function of ours; no error of ours may reach the program."""
     with contextlib.suppress(Exception):
         call(*args)

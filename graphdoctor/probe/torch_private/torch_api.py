@@ -1,7 +1,4 @@
-"""Every private name of torch that graphdoctor uses, and every difference between versions.
-
-Only the other modules of this folder use private names too: ``torch_hooks`` for a program that is run as it is,
-``torch_guards``, ``torch_trace``, ``torch_loan``, ``torch_config`` and ``torch_inductor``.
+"""Private names of torch that graphdoctor uses, and differences between its versions; this folder has the others.
 
 Each access survives a missing name: ``missing()`` lists what this torch lacks, and the session reports each as a
 gap. Seen on 2.11.0, 2.13.0 and 2.15.0.
@@ -20,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import FrameType, FunctionType
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -31,14 +28,13 @@ from ..wire import Artifact, ArtifactName, CacheCounts
 TRACE_LOGGER_NAME = "torch.__trace"
 """Logger of the structured trace: ``torch/_logging/_internal.py``, 2.13 (``trace_log``)."""
 
-_NO_COMPILE, _NO_DYNAMO = "TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"
-
-_CONVERT_FRAME = str(Path("_dynamo", "convert_frame.py"))
-_EVAL_FRAME = str(Path("_dynamo", "eval_frame.py"))
-
 _FRAME_SKIP_LOGGER_NAME = "torch._dynamo.convert_frame.__graph_breaks"
 """``torch/_dynamo/convert_frame.py``, 2.13: the record of a frame skipped outside symbolic execution is only written
 while this artifact logger is enabled for DEBUG."""
+
+_NO_COMPILE, _NO_DYNAMO = "TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"
+_CONVERT_FRAME = str(Path("_dynamo", "convert_frame.py"))
+_EVAL_FRAME = str(Path("_dynamo", "eval_frame.py"))
 
 _REQUIRED = {
     "torch._logging.trace_structured": "our own records in the trace log",
@@ -54,29 +50,30 @@ _REQUIRED = {
 }
 
 
-def _lookup(dotted: str) -> Any:  # noqa: ANN401
-    """The object at a dotted path below torch; ``AttributeError`` or ``ImportError`` when this torch lacks it."""
+def lookup(dotted: str) -> Any:  # noqa: ANN401
+    """The object at a dotted path below torch; None when this torch lacks it."""
     parts = dotted.split(".")
     value: Any = torch
     for depth, part in enumerate(parts[1:], start=2):
         try:
             value = getattr(value, part)
         except AttributeError:
-            value = importlib.import_module(".".join(parts[:depth]))
+            try:
+                value = importlib.import_module(".".join(parts[:depth]))
+            except ImportError:
+                return None
     return value
 
 
 def missing() -> dict[str, str]:
     """Private names that this torch lacks, with what is lost without each."""
-    absent = {}
-    for dotted, purpose in _REQUIRED.items():
-        try:
-            _lookup(dotted)
-        except (AttributeError, ImportError):
-            absent[dotted] = purpose
+    absent = {dotted: purpose for dotted, purpose in _REQUIRED.items() if lookup(dotted) is None}
     if not trace_logger().handlers:
         absent[f"handler on the logger {TRACE_LOGGER_NAME}"] = "the trace log itself"
     return absent
+
+
+# The trace.
 
 
 def trace_logger() -> logging.Logger:
@@ -108,16 +105,14 @@ def _is_level_enabled(logger: logging.Logger, level: int) -> bool:
 
 def write_artifact(name: ArtifactName, payload: Artifact) -> None:
     """Add a record of ours to the trace log, under the compile that is under way, if any."""
-    trace_structured = getattr(torch._logging, "trace_structured", None)
-    if trace_structured is None:
-        return
-    # expect_trace_id=False: outside a compile torch would add the whole Python stack to explain the missing id.
-    trace_structured(
-        "artifact",
-        metadata_fn=lambda: {"name": name, "encoding": "json"},
-        payload_fn=lambda: json_text(payload),
-        expect_trace_id=False,
-    )
+    if (trace_structured := getattr(torch._logging, "trace_structured", None)) is not None:
+        # expect_trace_id=False: outside a compile torch would add the whole Python stack to explain the missing id.
+        trace_structured(
+            "artifact",
+            metadata_fn=lambda: {"name": name, "encoding": "json"},
+            payload_fn=lambda: json_text(payload),
+            expect_trace_id=False,
+        )
 
 
 def record_skipped_frames() -> None:
@@ -130,21 +125,26 @@ def record_skipped_frames() -> None:
             logger.addHandler(logging.NullHandler())
 
 
-def exception_being_logged(max_depth: int = 16) -> BaseException | None:
+# What is on the stack while torch compiles.
+
+
+def frames_outwards() -> Iterator[FrameType]:
+    """The Python frames on the stack, the caller's first."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def exception_being_logged() -> BaseException | None:
     """The exception that a graph-break or error record is about, seen from inside a logging handler.
 
     torch logs most breaks while handling the exception; a data-dependent jump is logged after its handler has ended
     (``InstructionTranslatorBase.jump_graph_break``, 2.13), so there the caller's local is the only way to it.
     """
-    frame: FrameType | None = sys._getframe(1)
-    for _ in range(max_depth):
-        if frame is None:
-            break
-        if frame.f_code.co_name == "log_graph_break":
-            found = frame.f_locals.get("exc")
-            if isinstance(found, BaseException):
-                return found
-        frame = frame.f_back
+    for _, frame in zip(range(16), frames_outwards(), strict=False):
+        if frame.f_code.co_name == "log_graph_break" and isinstance(found := frame.f_locals.get("exc"), BaseException):
+            return found
     return sys.exc_info()[1]
 
 
@@ -154,15 +154,12 @@ def frames_above_compile(outside: Collection[FrameType] = ()) -> Iterator[FrameT
     Between us and the caller are logging and Dynamo's frame conversion (``torch/_dynamo/convert_frame.py``, 2.13,
     its ``__call__`` methods); the frame to be compiled hasn't begun, so it isn't on the stack.
     """
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and not frame.f_code.co_filename.endswith(_CONVERT_FRAME):
-        frame = frame.f_back
-    while frame is not None and frame.f_code.co_filename.endswith(_CONVERT_FRAME):
-        frame = frame.f_back
-    while frame is not None:
-        if frame not in outside:
+    is_in_dynamo = is_above = False
+    for frame in frames_outwards():
+        was_in_dynamo, is_in_dynamo = is_in_dynamo, frame.f_code.co_filename.endswith(_CONVERT_FRAME)
+        is_above = is_above or (was_in_dynamo and not is_in_dynamo)
+        if is_above and frame not in outside:
             yield frame
-        frame = frame.f_back
 
 
 def compiled_values() -> Mapping[str, Any]:
@@ -170,12 +167,10 @@ def compiled_values() -> Mapping[str, Any]:
 
     ``_compile`` gets them as its argument ``locals`` (``torch/_dynamo/convert_frame.py``, 2.11 to 2.15).
     """
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
+    for frame in frames_outwards():
         if frame.f_code.co_name == "_compile" and frame.f_code.co_filename.endswith(_CONVERT_FRAME):
             found = frame.f_locals.get("locals")
             return found if isinstance(found, Mapping) else {}
-        frame = frame.f_back
     return {}
 
 
@@ -188,19 +183,18 @@ def stack_of(frames: Iterable[FrameType]) -> list[traceback.FrameSummary]:
     return summaries[::-1]
 
 
+# What torch.compile takes, and what keeps it from compiling.
+
+
 def is_compiler_error(error: BaseException) -> bool:
     """torch.compile raised it of its own accord: the same call could work in eager.
 
     ``TorchRuntimeError`` is left out: it wraps what the program's own operation raised.
     """
-    try:
-        exceptions = _lookup("torch._dynamo.exc")
-    except (AttributeError, ImportError):
+    exceptions = lookup("torch._dynamo.exc")
+    if exceptions is None or isinstance(error, exceptions.TorchRuntimeError):
         return False
-    if isinstance(error, exceptions.TorchRuntimeError):
-        return False
-    kinds = (exceptions.TorchDynamoException, getattr(exceptions, "FailOnRecompileLimitHit", ()))
-    return isinstance(error, kinds)
+    return isinstance(error, (exceptions.TorchDynamoException, getattr(exceptions, "FailOnRecompileLimitHit", ())))
 
 
 def backend_function(name: str, *, mode: str | None, options: dict[str, Any] | None, dynamic: bool | None) -> Any:  # noqa: ANN401
@@ -213,28 +207,20 @@ def backend_function(name: str, *, mode: str | None, options: dict[str, Any] | N
     Raises:
         torch._dynamo.exc.InvalidBackend: No backend has that name.
     """
-    if name == "inductor":
-        if mode is None and options is None:
-            mode = "default"
-        wrapper = getattr(torch, "_TorchCompileInductorWrapper", None)
-        return torch._dynamo.lookup_backend(name) if wrapper is None else wrapper(mode, options, dynamic)
-    wrapper = getattr(torch, "_TorchCompileWrapper", None)
-    return torch._dynamo.lookup_backend(name) if wrapper is None else wrapper(name, mode, options, dynamic)
+    is_inductor = name == "inductor"
+    wrapper = getattr(torch, "_TorchCompileInductorWrapper" if is_inductor else "_TorchCompileWrapper", None)
+    if wrapper is None:
+        return torch._dynamo.lookup_backend(name)
+    if not is_inductor:
+        return wrapper(name, mode, options, dynamic)
+    return wrapper("default" if mode is None and options is None else mode, options, dynamic)
 
 
-def backend_names() -> list[str]:
-    """Every registered backend, experimental and debugging ones included."""
-    return sorted(torch._dynamo.list_backends(None))
-
-
-def mode_names() -> list[str]:
-    """The modes that ``torch.compile`` takes."""
-    return list(torch._inductor.list_mode_options())
-
-
-def option_names() -> list[str]:
-    """The options that ``torch.compile(backend="inductor", options=…)`` takes."""
-    return list(torch._inductor.list_options())
+def names_of(argument: Literal["backend", "mode", "option"]) -> list[str]:
+    """What torch.compile takes: every registered backend, Inductor's modes, or its options."""
+    if argument == "backend":
+        return sorted(torch._dynamo.list_backends(None))
+    return list(torch._inductor.list_mode_options() if argument == "mode" else torch._inductor.list_options())
 
 
 def compile_switches() -> Iterator[tuple[SwitchKind, str]]:
@@ -249,18 +235,26 @@ def compile_switches() -> Iterator[tuple[SwitchKind, str]]:
     if torch._dynamo.config.disable:
         is_from_variable = os.environ.get(_NO_COMPILE) == "1"
         yield ("environment", _NO_COMPILE) if is_from_variable else ("config", "torch._dynamo.config.disable")
-    with contextlib.suppress(AttributeError, ImportError):
-        stance = str(_lookup("torch._dynamo.eval_frame")._stance.stance)
-        if stance != "default":
-            yield "stance", stance
-    if (code := getattr(torch.compile, "__code__", None)) is None or not _is_torch_file(code.co_filename):
+    stance = getattr(lookup("torch._dynamo.eval_frame._stance"), "stance", "default")
+    if stance != "default":
+        yield "stance", str(stance)
+    code = getattr(torch.compile, "__code__", None)
+    if code is None or not any(Path(code.co_filename).is_relative_to(root) for root in torch_roots()):
         name = getattr(torch.compile, "__qualname__", type(torch.compile).__qualname__)
         yield "replacement", name if code is None else f"{name} ({code.co_filename}:{code.co_firstlineno})"
 
 
-def _is_torch_file(file: str) -> bool:
-    return any(Path(file).is_relative_to(root) for root in (torch_root(), Path(torch.__file__).parent))
+def torch_root() -> Path:
+    """The folder of torch's own files."""
+    return Path(torch.__file__).resolve().parent
 
+
+def torch_roots() -> set[Path]:
+    """That folder as code objects name it, and resolved: an environment's folder may be a link."""
+    return {torch_root(), Path(torch.__file__).parent}
+
+
+# Profiler ranges and records of torch's own.
 
 CACHE_LOOKUP = "TorchDynamo Cache Lookup"
 """Profiler range of Dynamo's search for a cache entry whose guards hold, at the entry of every frame that it hasn't
@@ -284,8 +278,7 @@ PROFILED_OVERHEAD = ("Pregraph bytecode", CACHE_LOOKUP)
 graph (``PyCodegen.make_call_generated_code``, ``torch/_dynamo/codegen.py``, 2.13) and the check of guards, which makes
 tensors of NumPy arrays too (``_PythonDispatcher``'s cache lookup, ``torch/csrc/dynamo/eval_frame_cpp.cpp``, 2.13)."""
 
-
-_CONVERTING = frozenset({"item", "to_numpy_helper"})
+_GENERATED_CODES = "torch._dynamo.convert_frame.output_codes"
 
 
 @contextlib.contextmanager
@@ -295,14 +288,12 @@ def marked_conversions(range_name: str) -> Iterator[None]:
     A graph returns tensors; where the program has a number or a NumPy array, the code that Dynamo generates calls
     ``Tensor.item`` or ``to_numpy_helper`` on them (``PyCodegen.__call__``, ``torch/_dynamo/codegen.py``, 2.13).
     """
-    try:
-        utils = _lookup("torch._dynamo.utils")
-        to_numpy, generated = utils.to_numpy_helper, _lookup("torch._dynamo.convert_frame").output_codes
-    except (AttributeError, ImportError):
+    utils, generated = lookup("torch._dynamo.utils"), lookup(_GENERATED_CODES)
+    to_numpy = getattr(utils, "to_numpy_helper", None)
+    if to_numpy is None or generated is None:
         yield
         return
-    item = torch.Tensor.item
-    own_item = torch.Tensor.__dict__.get("item")
+    item, own_item = torch.Tensor.item, torch.Tensor.__dict__.get("item")
 
     def marked_item(tensor: torch.Tensor) -> Any:  # noqa: ANN401
         if not _is_called_by_generated_code(generated):
@@ -329,12 +320,9 @@ def marked_conversions(range_name: str) -> Iterator[None]:
 
 def has_conversions() -> bool:
     """Some code that Dynamo generated can convert what a graph returns, as ``marked_conversions`` marks it."""
-    try:
-        seen = _lookup("torch._dynamo.convert_frame").output_codes.seen
-    except (AttributeError, ImportError):
-        return True
-    codes = (reference() for reference in seen)
-    return any(code is not None and not _CONVERTING.isdisjoint(code.co_names) for code in codes)
+    seen = getattr(lookup(_GENERATED_CODES), "seen", None)
+    codes = (reference() for reference in seen or ())
+    return seen is None or any(code is not None and {"item", "to_numpy_helper"} & {*code.co_names} for code in codes)
 
 
 def _is_called_by_generated_code(generated: Any) -> bool:  # noqa: ANN401
@@ -347,8 +335,10 @@ def _is_called_by_generated_code(generated: Any) -> bool:  # noqa: ANN401
         frame = frame.f_back
     if frame is None or frame.f_code not in generated:
         return False
-    positions = list(frame.f_code.co_positions())
-    return positions[frame.f_lasti // 2][2] is None
+    return list(frame.f_code.co_positions())[frame.f_lasti // 2][2] is None
+
+
+# Functions and modules.
 
 
 def original_callable(function: Any) -> Any:  # noqa: ANN401
@@ -359,10 +349,8 @@ def original_callable(function: Any) -> Any:  # noqa: ANN401
     module = getattr(function, "_orig_mod", None)
     if isinstance(module, torch.nn.Module) and type(function).__name__ == "OptimizedModule":
         return module
-    if isinstance(function, torch.nn.Module):
-        return function
     # torch.compiler.disable leaves the same attribute; what was disabled must stay disabled.
-    if getattr(function, "_torchdynamo_disable", False):
+    if isinstance(function, torch.nn.Module) or getattr(function, "_torchdynamo_disable", False):
         return function
     return getattr(function, "_torchdynamo_orig_callable", function)
 
@@ -382,11 +370,9 @@ def keep_from_compiling(function: Callable[..., Any]) -> bool:
 
     ``skip_code``: ``torch/_dynamo/eval_frame.py``, 2.13.
     """
-    try:
-        _lookup("torch._dynamo.eval_frame").skip_code(function.__code__)
-    except (AttributeError, ImportError):
-        return False
-    return True
+    if (skip := lookup("torch._dynamo.eval_frame.skip_code")) is not None:
+        skip(function.__code__)
+    return skip is not None
 
 
 def keep_all_from_compiling(function: Callable[..., Any]) -> None:
@@ -394,8 +380,8 @@ def keep_all_from_compiling(function: Callable[..., Any]) -> None:
 
     ``set_code_exec_strategy``: ``torch/_dynamo/eval_frame.py``, 2.11 to 2.15.
     """
-    with contextlib.suppress(AttributeError, ImportError):
-        frames = _lookup("torch._dynamo.eval_frame")
+    with contextlib.suppress(AttributeError):
+        frames = lookup("torch._dynamo.eval_frame")
         skip = frames.FrameAction.SKIP
         frames.set_code_exec_strategy(function.__code__, frames.FrameExecStrategy(skip, skip))
 
@@ -425,10 +411,8 @@ def is_compiled_by_its_forward(module: torch.nn.Module) -> bool:
     """
     # An instance's own ``forward`` and a property can be anything, and aren't torch's.
     function = None if "forward" in vars(module) else inspect.getattr_static(type(module), "forward", None)
-    try:
-        return isinstance(function, FunctionType) and bool(_lookup("torch._dynamo.trace_rules").check(function))
-    except (AttributeError, ImportError):
-        return False
+    check = lookup("torch._dynamo.trace_rules.check")
+    return isinstance(function, FunctionType) and check is not None and bool(check(function))
 
 
 def container_inside(called: object) -> str | None:
@@ -444,14 +428,20 @@ def container_inside(called: object) -> str | None:
 
 def is_profiling() -> bool:
     """A ``torch.profiler`` runs in this thread; a second one would end it."""
-    with contextlib.suppress(AttributeError):
-        return bool(torch._C._autograd._profiler_enabled())
-    return False
+    return bool(getattr(torch._C._autograd, "_profiler_enabled", bool)())
+
+
+# Trees of values.
 
 
 def tree_leaves(value: object) -> list[Any]:
     """Every leaf of nested containers, transformers' outputs included."""
     return list(torch.utils._pytree.tree_leaves(value))
+
+
+def tensors_in(value: object) -> list[torch.Tensor]:
+    """The tensors among these."""
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
 def tree_leaves_with_path(value: object) -> Iterator[tuple[str, Any]]:
@@ -470,14 +460,14 @@ def tree_map(function: Callable[[Any], Any], value: object) -> Any:  # noqa: ANN
     return torch.utils._pytree.tree_map(function, value)
 
 
+# Nodes of Dynamo's graphs.
+
+
 def placeholder_source(node: Any) -> str | None:  # noqa: ANN401
     """Where Dynamo takes a graph input from, such as ``L['x']``; ``name`` is a method up to 2.11, then a property."""
-    source = getattr(node, "_dynamo_source", None)
-    if source is None:
-        source = getattr(node.meta.get("grapharg"), "source", None)
+    source = getattr(node, "_dynamo_source", None) or getattr(node.meta.get("grapharg"), "source", None)
     name = getattr(source, "name", None)
-    if callable(name):
-        name = name()
+    name = name() if callable(name) else name
     return name if isinstance(name, str) and name else None
 
 
@@ -489,12 +479,11 @@ def node_value(node: Any) -> Any:  # noqa: ANN401
 def node_module(node: Any) -> str | None:  # noqa: ANN401
     """Path of the innermost module that a node was traced in, such as ``L['self'].blocks.0.lin``, or None.
 
-    ``record_nn_module_stack`` (``torch/_dynamo/variables/nn_module.py``, 2.13) keeps path and class, innermost last.
+    ``record_nn_module_stack`` (``torch/_dynamo/variables/nn_module.py``, 2.13) keeps path and class, innermost last;
+    a backward node has the stack of its forward node.
     """
-    stack = node.meta.get("nn_module_stack")
-    innermost = next(reversed(stack.values()), None) if isinstance(stack, dict) else None
-    path = innermost[0] if isinstance(innermost, tuple) and innermost else None
-    return path if isinstance(path, str) and path else None
+    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
+    return next((str(path) for path, _ in reversed([*stack.values()])), None) or None
 
 
 def is_number_made_tensor(node: Any) -> bool:  # noqa: ANN401
@@ -505,9 +494,11 @@ def is_number_made_tensor(node: Any) -> bool:  # noqa: ANN401
     """
     if getattr(node.target, "__name__", None) != "scalar_tensor":
         return False
-    argument = node.args[0] if node.args else None
-    number = getattr(argument, "meta", {}).get("example_value")
+    number = getattr(next(iter(node.args), None), "meta", {}).get("example_value")
     return isinstance(number, (torch.SymFloat, torch.SymInt)) and "scalar_tensor" not in (node.stack_trace or "")
+
+
+# Devices and counters.
 
 
 def synchronize() -> None:
@@ -518,22 +509,19 @@ def synchronize() -> None:
 
 def uses_cuda() -> bool:
     """The program has memory on a CUDA device."""
-    if not torch.cuda.is_initialized():
-        return False
-    return any(torch.cuda.memory_allocated(index) for index in range(torch.cuda.device_count()))
+    is_initialized = torch.cuda.is_initialized()
+    return is_initialized and any(map(torch.cuda.memory_allocated, range(torch.cuda.device_count())))
 
 
 def counters() -> dict[str, dict[str, int]]:
     """What Dynamo counts over the life of the process: its own object; empty in a torch without it."""
-    with contextlib.suppress(AttributeError, ImportError):
-        found: dict[str, dict[str, int]] = _lookup("torch._dynamo.utils").counters
-        return found
-    return {}
+    found: dict[str, dict[str, int]] | None = lookup("torch._dynamo.utils.counters")
+    return {} if found is None else found
 
 
 def on_compile(call: Callable[[], None]) -> None:
     """Have a function called whenever Dynamo begins to compile (``torch._dynamo.callback``, 2.11 to 2.15)."""
-    _lookup("torch._dynamo.callback").callback_handler.register_start_callback(lambda _arguments: call())
+    lookup("torch._dynamo.callback.callback_handler").register_start_callback(lambda _arguments: call())
 
 
 def cache_counts() -> CacheCounts:
@@ -543,14 +531,12 @@ def cache_counts() -> CacheCounts:
     one misses or is off (``torch/_functorch/_aot_autograd/autograd_cache.py`` and ``torch/_inductor/codecache.py``,
     2.13).
     """
-    counted = counters()
-    inductor, autograd = counted.get("inductor", {}), counted.get("aot_autograd", {})
-    hits = autograd.get("autograd_cache_hit", 0)
-    return {
-        "hits": hits + max(inductor.get("fxgraph_cache_hit", 0) - hits, 0),
-        "misses": inductor.get("fxgraph_cache_miss", 0),
-        "bypasses": inductor.get("fxgraph_cache_bypass", 0),
-    }
+    inductor, autograd = counters().get("inductor", {}), counters().get("aot_autograd", {})
+    return CacheCounts(
+        hits=max(inductor.get("fxgraph_cache_hit", 0), autograd.get("autograd_cache_hit", 0)),
+        misses=inductor.get("fxgraph_cache_miss", 0),
+        bypasses=inductor.get("fxgraph_cache_bypass", 0),
+    )
 
 
 def unrecorded_breaks(before: Mapping[str, int] | None = None) -> list[str]:
@@ -566,15 +552,8 @@ def unrecorded_breaks(before: Mapping[str, int] | None = None) -> list[str]:
     """
     found = []
     for text, count in counters().get("unimplemented", {}).items():
-        if count == (before or {}).get(text):
-            continue
         name, _, rest = str(text).partition("\n")
-        if name == "Attempt to trace generator":
+        if name == "Attempt to trace generator" and count != (before or {}).get(text):
             explanation = rest.strip().partition("\n")[0].removeprefix("Explanation:").strip()
             found.append(f"{name}: {explanation}" if explanation else name)
     return found
-
-
-def torch_root() -> Path:
-    """The folder of torch's own files."""
-    return Path(torch.__file__).resolve().parent

@@ -7,20 +7,17 @@ which aren't callable).
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from types import CodeType
 from typing import Any
 
 import torch
 
-from .imports import hide_caller
-from .replacing import Undo, look_on, put_in_place, undone
+from .replacing import Undo, look_on, wrap
 
-_NOTE = "_graphdoctor_seen"
 _MODULE = "torch._dynamo.convert_frame"
 BUILT = "CheckFunctionManager"
 COMPARED = "get_and_maybe_log_recompilation_reasons"
@@ -32,7 +29,9 @@ _MODULE_SOURCE = re.compile(r"(?P<root>[LG]\['\w+'\])(?P<modules>(?:\._modules\[
 _STATELESS = frozenset({"GLOBAL_STATE", "TORCH_FUNCTION_MODE_STACK", "DEFAULT_DEVICE", "DUAL_LEVEL_MATCH"})
 
 
-def watch_guards(*, on_built: Callable[[Any, Any], None], on_recompile: Callable[[list[Any], Any], None]) -> Undo:
+def watch_guards(
+    *, on_built: Callable[[Any, Any], None], on_recompile: Callable[[list[Any], Any], None]
+) -> tuple[Undo, Undo]:
     """Call back for every set of guards that torch builds, and for every recompile before it begins.
 
     Args:
@@ -41,23 +40,18 @@ def watch_guards(*, on_built: Callable[[Any, Any], None], on_recompile: Callable
             the frame that fits none of them, after torch has written its own ``recompile_reasons``.
 
     Raises:
-        ImportError, AttributeError: This torch lacks what is hooked.
+        ImportError, AttributeError, KeyError: This torch lacks what is hooked.
     """
     module = importlib.import_module(_MODULE)
-    compare = vars(module)[COMPARED]
 
-    @functools.wraps(compare)
-    def compared(entries: Any, frame: Any, backend: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def compared(compare: Callable[..., Any], entries: Any, frame: Any, backend: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         try:
             return compare(entries, frame, backend, *args, **kwargs)
-        except BaseException as error:
-            hide_caller(error)
-            raise
         finally:
             on_recompile(_of_backend(_entries(entries), backend), frame)
 
     built = look_on(module, BUILT, after=lambda made, _code, graph, *_: on_built(made.guard_manager, graph))
-    return undone(built, put_in_place(module, COMPARED, compared))
+    return built, wrap(module, COMPARED, compared)
 
 
 def _entries(value: Any) -> list[Any]:  # noqa: ANN401
@@ -80,21 +74,6 @@ def _of_backend(entries: list[Any], backend: Any) -> list[Any]:  # noqa: ANN401
     return [entry for entry in entries if getattr(entry, "backend", backend) == backend] or entries
 
 
-def attach(guard_manager: Any, note: object) -> None:  # noqa: ANN401
-    """Keep something for as long as a guard manager lives."""
-    setattr(guard_manager, _NOTE, note)
-
-
-def detach(guard_manager: Any) -> None:  # noqa: ANN401
-    """Forget what was kept with ``attach``."""
-    vars(guard_manager).pop(_NOTE, None)
-
-
-def attached(guard_manager: Any) -> Any:  # noqa: ANN401
-    """What was kept with ``attach``, or None."""
-    return getattr(guard_manager, _NOTE, None)
-
-
 def guard_source(guard: Any) -> str:  # noqa: ANN401
     """The source that a ``Guard`` is about; ``name`` is a method in some versions and a property in others."""
     name = guard.name
@@ -113,20 +92,8 @@ def guard_scope(guard_manager: Any, f_locals: Any) -> dict[str, Any]:  # noqa: A
 
 def guard_root(guard_manager: Any) -> Any:  # noqa: ANN401
     """The tree of a cache entry's guards, or None when torch dropped it."""
-    if type(guard_manager).__name__ == "DeletedGuardManagerWrapper":
-        return None
-    return getattr(guard_manager, "root", None)
-
-
-def invalidation_reason(guard_manager: Any) -> str:  # noqa: ANN401
-    """Why torch dropped a cache entry's guards."""
-    return str(getattr(guard_manager, "invalidation_reason", "its guards are gone"))
-
-
-def entry_compile_id(entry: Any) -> str | None:  # noqa: ANN401
-    """The compile that made a cache entry, such as ``0/1``."""
-    compile_id = getattr(entry, "compile_id", None)
-    return None if compile_id is None else str(compile_id)
+    is_gone = type(guard_manager).__name__ == "DeletedGuardManagerWrapper"
+    return None if is_gone else getattr(guard_manager, "root", None)
 
 
 def failed_root_guards(root: Any, f_locals: Any) -> Iterator[tuple[str, list[str]]]:  # noqa: ANN401
@@ -142,24 +109,16 @@ def relation_guards(root: Any) -> list[str]:  # noqa: ANN401
     return [part for leaf in root.get_epilogue_lambda_guards() for part in leaf.verbose_code_parts()]
 
 
-def guard_children(manager: Any) -> Iterator[Any]:  # noqa: ANN401
-    """The guard managers below one, those of a dict's keys and values included."""
-    pairs = getattr(manager, "get_key_value_managers", None)
-    if pairs is not None:
-        for key, value in pairs().values():
-            yield from (item for item in (key, value) if item is not None)
-        return
-    yield from manager.get_child_managers()
-
-
 def is_dict_manager(manager: Any) -> bool:  # noqa: ANN401
     """It compares a dict's type, length and keys itself, without a guard that could be checked."""
     return hasattr(manager, "get_key_value_managers")
 
 
-def unaliased_sources(guard_manager: Any) -> list[str]:  # noqa: ANN401
-    """Sources of the tensors that must be different ones."""
-    return list(getattr(guard_manager, "no_tensor_aliasing_sources", None) or ())
+def guard_children(manager: Any) -> list[Any]:  # noqa: ANN401
+    """The guard managers below one, those of a dict's keys and values included."""
+    if not is_dict_manager(manager):
+        return list(manager.get_child_managers())
+    return [item for pair in manager.get_key_value_managers().values() for item in pair if item is not None]
 
 
 def sources_in(text: str) -> list[str]:
@@ -192,20 +151,15 @@ def on_compiled_code(take: Callable[[CodeType, CodeType], None]) -> Undo:
     A hook that returns None leaves the generated code as it is.
     """
     register = getattr(importlib.import_module(_MODULE), "register_bytecode_hook", None)
-    if register is None:
-        return lambda: None
-    undo: Undo = register(take).remove
+    undo: Undo = (lambda: None) if register is None else register(take).remove
     return undo
 
 
 def cache_entry(original: CodeType, made: CodeType) -> tuple[str, Any] | None:
     """Compile id and guard tree of the cache entry that runs ``made``; None when torch has dropped it."""
     entries = importlib.import_module("torch._dynamo.eval_frame")._debug_get_cache_entry_list(original)
-    for entry in entries:
-        root = guard_root(entry.guard_manager)
-        if entry.code is made and root is not None:
-            return str(entry.compile_id), root
-    return None
+    living = ((entry, guard_root(entry.guard_manager)) for entry in entries if entry.code is made)
+    return next(((str(entry.compile_id), root) for entry, root in living if root is not None), None)
 
 
 def empty_guard_tree() -> Any:  # noqa: ANN401
@@ -213,29 +167,23 @@ def empty_guard_tree() -> Any:  # noqa: ANN401
     return torch._C._dynamo.guards.RootGuardManager()
 
 
-def clone_guard_tree(tree: Any, keeps: Callable[[str], bool]) -> Any:  # noqa: ANN401
-    """A copy of a guard tree without the values whose source ``keeps`` refuses, and without all below them."""
-    return tree.clone_manager(lambda manager: keeps(manager.get_source()))
+def clone_guard_tree(tree: Any, left_out: Collection[str] = ()) -> Any:  # noqa: ANN401
+    """A copy of a guard tree without some sources, and without all below them."""
+    return tree.clone_manager(lambda manager: manager.get_source() not in left_out)
 
 
-def guarded_sources(tree: Any) -> list[str]:  # noqa: ANN401
+def guarded_sources(tree: Any) -> Iterator[str]:  # noqa: ANN401
     """The source of every value that a tree guards or passes through; keys of dicts are left out."""
-    return [manager.get_source() for manager in _managers(tree)]
-
-
-def _managers(manager: Any) -> Iterator[Any]:  # noqa: ANN401
-    pairs = getattr(manager, "get_key_value_managers", None)
-    below = [value for _, value in pairs().values() if value is not None] if pairs is not None else []
-    for child in (*below, *manager.get_child_managers()):
-        yield child
-        yield from _managers(child)
+    pairs = tree.get_key_value_managers().values() if is_dict_manager(tree) else ()
+    for child in (*(value for _, value in pairs if value is not None), *tree.get_child_managers()):
+        yield child.get_source()
+        yield from guarded_sources(child)
 
 
 def guard_parts(tree: Any) -> list[tuple[str, frozenset[str]]]:  # noqa: ANN401
     """The parts of a guard tree: arguments, global modules, all other globals as one (``G``), and modules inside these.
 
-    Returns:
-        Each part's source, with the sources to leave out for a tree without it; outer parts first.
+    Each part's source comes with the sources to leave out for a tree without it; outer parts first.
     """
     found = {match[0]: match for source in guarded_sources(tree) if (match := _MODULE_SOURCE.fullmatch(source))}
     modules = {match["root"] for match in found.values() if match["modules"]}

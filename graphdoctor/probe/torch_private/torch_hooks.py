@@ -1,27 +1,32 @@
 """Hooks on torch's own path, for a program that is run as it is: private names of torch, as in ``torch_api``.
 
-A hook changes nothing that torch returns or raises, no call that is compiled already reaches one, and installing one
-returns what removes it. Where this torch lacks the name, installing the hook raises ``AttributeError``, ``ImportError``
-or ``KeyError``. Seen on 2.13.0 and 2.15.0.
+A hook changes nothing that torch returns or raises, and installing one returns what removes it. Where this torch lacks
+the name, installing the hook raises ``AttributeError``, ``ImportError`` or ``KeyError``. Seen on 2.13.0 and 2.15.0.
+
+torch calls each of ``_TorchDynamoContext.enter_exit_hooks`` before a compiled call, and what that returns after it,
+also if an exception leaves the call (``torch/_dynamo/eval_frame.py``, 2.11 to 2.15). So nothing of ours is between the
+program and its function.
 """
 
 from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 import time
-from collections.abc import Callable
-from functools import wraps
+from collections.abc import Callable, Iterator
 from importlib import import_module
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
 
 from ..wire import GraphArtifact
 from . import torch_api, torch_trace
-from .imports import hide_caller
-from .replacing import Undo, look_on, put_in_place
+from .replacing import Undo, look_on, survived, wrap
+from .torch_kernels import quick_range
+
+_EVAL_FRAME = "torch._dynamo.eval_frame"
 
 
 def write_trace_to(folder: str) -> None:
@@ -30,12 +35,11 @@ def write_trace_to(folder: str) -> None:
     ``LazyTraceHandler`` and ``TorchLogsFormatter``: ``torch/_logging/_internal.py``, 2.13.
     """
     logger = torch_api.trace_logger()
-    if any(getattr(handler, "root_dir", None) == folder for handler in logger.handlers):
-        return
-    internal = import_module("torch._logging._internal")
-    handler = internal.LazyTraceHandler(folder)
-    handler.setFormatter(internal.TorchLogsFormatter(trace=True))
-    logger.addHandler(handler)
+    if all(getattr(handler, "root_dir", None) != folder for handler in logger.handlers):
+        internal = import_module("torch._logging._internal")
+        handler = internal.LazyTraceHandler(folder)
+        handler.setFormatter(internal.TorchLogsFormatter(trace=True))
+        logger.addHandler(handler)
 
 
 def after_log_setup(callback: Callable[[], None]) -> Undo:
@@ -64,27 +68,20 @@ def watch_compile_calls(callback: Callable[[FrameType], None]) -> Undo:
     ``torch.compile`` itself stays as it is: on its way it asks ``CompilerBisector.get_backend`` for a backend
     (``torch/__init__.py``, 2.13 and 2.15), at a place where its arguments are its locals.
     """
+
+    def get_backend(ask: Callable[..., Any], *args: Any) -> Any:  # noqa: ANN401
+        frame = sys._getframe(2)
+        if frame.f_code is torch.compile.__code__:
+            survived(callback, frame)
+        return ask(*args)
+
     bisector = import_module("torch._inductor.compiler_bisector").CompilerBisector
-    ask = bisector.__dict__["get_backend"].__func__
-    code = torch.compile.__code__
-
-    def get_backend(cls: type) -> Any:  # noqa: ANN401
-        frame = sys._getframe(1)
-        if frame.f_code is code:
-            with contextlib.suppress(Exception):  # an extra; torch.compile must go on
-                callback(frame)
-        return ask(cls)
-
-    torch_api.keep_from_compiling(get_backend)
-    return put_in_place(bisector, "get_backend", classmethod(get_backend))
+    return wrap(bisector, "get_backend", get_backend, is_traced=True)
 
 
 def compile_frame() -> FrameType | None:
     """The frame of ``torch.compile`` that this is called in; None outside it."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code is not torch.compile.__code__:
-        frame = frame.f_back
-    return frame
+    return next((frame for frame in torch_api.frames_outwards() if frame.f_code is torch.compile.__code__), None)
 
 
 def watch_graphs(*, before: Callable[[Any], GraphArtifact], after: Callable[[GraphArtifact], None]) -> Undo:
@@ -96,36 +93,192 @@ def watch_graphs(*, before: Callable[[Any], GraphArtifact], after: Callable[[Gra
         before: Called with the graph before the backend gets it; describes it.
         after: Called with that and ``backend``, ``backend_s`` and, when the backend raised, ``backend_error``.
     """
-    output_graph = import_module("torch._dynamo.output_graph").OutputGraph
-    call_backend = output_graph.call_user_compiler
 
-    @wraps(call_backend)
-    def call_user_compiler(self: Any, gm: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def call(original: Callable[..., Any], self: Any, gm: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         artifact = GraphArtifact(backend=None)
         with contextlib.suppress(Exception):
             artifact["backend"] = _backend_name(self.compiler_fn)
             artifact.update(before(gm))
-        started = time.perf_counter()
-        try:
-            compiled = call_backend(self, gm, *args, **kwargs)
-        except BaseException as error:
-            raised = getattr(error, "inner_exception", error)
-            artifact["backend_error"] = f"{type(raised).__qualname__}: {raised}"[:20_000]
-            _finish(artifact, started, after)
-            hide_caller(error)
-            raise
-        _finish(artifact, started, after)
-        return compiled
+        with timed_backend(artifact, lambda found: survived(after, found)):
+            return original(self, gm, *args, **kwargs)
 
-    return put_in_place(output_graph, "call_user_compiler", call_user_compiler)
+    return wrap(import_module("torch._dynamo.output_graph").OutputGraph, "call_user_compiler", call)
 
 
-def _finish(artifact: GraphArtifact, started: float, after: Callable[[GraphArtifact], None]) -> None:
-    artifact["backend_s"] = time.perf_counter() - started
-    with contextlib.suppress(Exception):
-        after(artifact)
+@contextlib.contextmanager
+def timed_backend(artifact: GraphArtifact, write: Callable[[GraphArtifact], None]) -> Iterator[None]:
+    """Add a backend's time and error to what is known of a graph, and write it."""
+    started = time.perf_counter()
+    try:
+        yield
+    except BaseException as error:
+        raised = getattr(error, "inner_exception", error)
+        artifact["backend_error"] = f"{type(raised).__qualname__}: {raised}"[:20_000]
+        raise
+    finally:
+        artifact["backend_s"] = time.perf_counter() - started
+        write(artifact)
 
 
 def _backend_name(compiler: Any) -> str:  # noqa: ANN401
     """``__name__`` of Dynamo's wrapper is the backend's (``WrapBackendDebug``, ``repro/after_dynamo.py``, 2.13)."""
     return str(getattr(compiler, "compiler_name", None) or getattr(compiler, "__name__", type(compiler).__qualname__))
+
+
+# Calls of compiled functions.
+
+Enter = Callable[[], Callable[[], object]]
+"""Called before a call; returns what is called after it."""
+
+
+def _around_compile(around: Callable[..., Any]) -> Undo:
+    """Wrap what compiles a function or a module.
+
+    ``OptimizeContext.__call__``: ``torch/_dynamo/eval_frame.py``, 2.13; inherited in 2.11. Compiled autograd calls
+    torch.compile while Dynamo compiles every function that is called.
+    """
+    kind = import_module(_EVAL_FRAME).OptimizeContext
+    owner = next(base for base in kind.__mro__ if "__call__" in vars(base))
+    return wrap(owner, "__call__", around, is_traced=True)
+
+
+class CompiledCalls:
+    """Knows the contexts that torch.compile made, and those that are on the stack."""
+
+    def __init__(self) -> None:
+        self._codes: set[CodeType] = set()
+
+    def install(self, callback: Callable[[Any, Any], None]) -> Undo:
+        """Call back with each context that torch.compile makes, and with what it compiles."""
+        kind = import_module(_EVAL_FRAME).OptimizeContext
+        seen = threading.local()
+
+        def call(compile_function: Callable[..., Any], context: Any, function: Any) -> Any:  # noqa: ANN401
+            # For a module it calls itself again with the module's bound method.
+            depth = seen.depth = getattr(seen, "depth", 0) + 1
+            try:
+                compiled = compile_function(context, function)
+            finally:
+                seen.depth = depth - 1
+            if isinstance(code := getattr(compiled, "__code__", None), CodeType):
+                self._codes.add(code)
+            if depth == 1 and isinstance(context, kind):
+                survived(callback, context, function)
+            return compiled
+
+        return _around_compile(call)
+
+    def frames(self) -> Iterator[FrameType]:
+        """The frames of compiled calls on the stack, innermost first; the local ``self`` of each is its context."""
+        return (frame for frame in torch_api.frames_outwards() if frame.f_code in self._codes)
+
+
+def compile_inside_ddp() -> Undo:
+    """Have torch.compile of a DDP compile ``ddp.module``, and return the DDP.
+
+    ``OptimizeContext.__call__`` gets what torch.compile gets; ``Module.compile()`` compiles ``_call_impl``
+    (``torch/nn/modules/module.py``, 2.11 to 2.15).
+    """
+    from torch.nn.parallel import DistributedDataParallel
+
+    def call(compile_function: Callable[..., Any], context: Any, function: Any) -> Any:  # noqa: ANN401
+        called = getattr(function, "__self__", function)
+        if not isinstance(called, DistributedDataParallel):
+            return compile_function(context, function)
+        if function is called or getattr(function, "__name__", "") == "_call_impl":
+            called.module = compile_function(context, called.module)
+        return function
+
+    return _around_compile(call)
+
+
+def is_inside_compile() -> bool:
+    """Whether torch is compiling or tracing in this thread."""
+    return import_module("torch._guards").TracingContext.try_get() is not None
+
+
+def replace_call_hook(context: Any, old: Enter | None, new: Enter) -> None:  # noqa: ANN401
+    """Have a context call ``new`` before each call, in the place of ``old``."""
+    hooks: list[Enter] = context.enter_exit_hooks
+    if old is not None and old in hooks:
+        hooks[hooks.index(old)] = new
+    else:
+        hooks.append(new)
+
+
+class GraphGlobals:
+    """The globals under which Dynamo's code finds the compiled graphs, so that they can be replaced during a call."""
+
+    def __init__(self) -> None:
+        self._graphs: dict[str, tuple[dict[str, Any], int, int]] = {}
+        self.latest: tuple[int, int] | None = None
+        """Index and tensor operations of the graph that a backend compiled last; its global comes next."""
+        import_module(_EVAL_FRAME).skip_code(_marked(lambda: None, "", [], 0, 0).__code__)
+
+    def install(self) -> Undo:
+        """See each graph's global as Dynamo makes it.
+
+        ``OutputGraph.install_global_unsafe``: ``torch/_dynamo/output_graph.py``, 2.11 to 2.15.
+        """
+        owner = import_module("torch._dynamo.output_graph").OutputGraph
+        return look_on(owner, "install_global_unsafe", after=self._note)
+
+    def _note(self, _result: None, graph: Any, name: str, *_: object) -> None:  # noqa: ANN401
+        if name.startswith("__compiled_fn") and self.latest is not None:
+            self._graphs[name] = (graph.global_scope, *self.latest)
+
+    @contextlib.contextmanager
+    def marked(self, prefix: str) -> Iterator[list[int]]:
+        """Put runs of graphs in this thread into profiler ranges; yields the tensor operations of each run."""
+        runs: list[int] = []
+        replaced: list[tuple[dict[str, Any], str, Any, Any]] = []
+        thread = threading.get_ident()
+        for name, (scope, index, tensor_ops) in list(self._graphs.items()):
+            graph = scope.get(name)
+            if graph is None:  # Dynamo has dropped the code that calls it
+                self._graphs.pop(name, None)
+                continue
+            scope[name] = marked = _marked(graph, f"{prefix}{index}", runs, tensor_ops, thread)
+            replaced.append((scope, name, graph, marked))
+        try:
+            yield runs
+        finally:
+            for scope, name, graph, marked in replaced:
+                if scope.get(name) is marked:
+                    scope[name] = graph
+
+
+def _marked(graph: Callable[..., Any], range_name: str, runs: list[int], tensor_ops: int, thread: int) -> Any:  # noqa: ANN401
+    """A graph in a range of its own. Dynamo skips its code, and everything that it calls itself is in C."""
+
+    def run(*args: Any) -> Any:  # noqa: ANN401
+        if get_ident() != thread:
+            return graph(*args)
+        runs.append(tensor_ops)
+        try:
+            with quick(range_name):
+                return graph(*args)
+        except BaseException as error:
+            if error.__traceback__ is not None:
+                error.__traceback__ = error.__traceback__.tb_next  # as ``hide_callers`` does
+            raise
+
+    get_ident = threading.get_ident
+    quick: Any = type(quick_range(""))
+    return run
+
+
+def watch_profilers(callback: Callable[[], None]) -> None:
+    """Call back before a ``torch.profiler`` of any kind begins, ours too.
+
+    ``profile._prepare_trace``, and ``_run_on_profiler_start`` for ``emit_nvtx`` and ``emit_itt``:
+    ``torch/autograd/profiler.py``, 2.11 to 2.15.
+    """
+    module: Any = import_module("torch.autograd.profiler")
+    for owner, name in ((module.profile, "_prepare_trace"), (module, "_run_on_profiler_start")):
+        look_on(owner, name, before=lambda *_: callback())
+
+
+def is_any_profiler_on() -> bool:
+    """A ``torch.profiler`` runs in some thread."""
+    return bool(getattr(import_module("torch.autograd.profiler"), "_is_profiler_enabled", False))

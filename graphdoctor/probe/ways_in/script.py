@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from types import FrameType, ModuleType
 
     from ..events import EventFile
-    from ..measure.backward_steps import BackwardSteps
-    from ..measure.watched_calls import CallWatcher, CompiledAt
+    from ..measure.watched_calls import BackwardSteps, CallWatcher, CompiledAt
     from ..record.backend import GraphDescriber
     from ..record.guards import RecompileRecorder
     from ..record.listener import TraceListener
@@ -147,10 +146,9 @@ class _Recorder:
     def _time_steps(self) -> None:
         if self._has_steps:
             with self._surviving("the time of a step"):
-                from ..measure.backward_steps import BackwardSteps
+                from ..measure.watched_calls import BackwardSteps
 
                 self._steps = BackwardSteps()
-                self._steps.install()
 
     def on_convert_frame(self, _module: ModuleType) -> None:
         with self._surviving("compiles after a change of torch's trace logger"):
@@ -167,7 +165,7 @@ class _Recorder:
     def on_eval_frame(self, _module: ModuleType) -> None:
         """Watch some of the calls of compiled functions."""
         if self._is_inside_ddp:
-            from ..torch_private.torch_calls import compile_inside_ddp
+            from ..torch_private.torch_hooks import compile_inside_ddp
 
             compile_inside_ddp()
         with self._surviving("coverage and the time of steady calls"):
@@ -239,7 +237,7 @@ class _Recorder:
             self._write_last_sources()
             return
         if self._steps is not None:
-            self._steps.on_compile()
+            self._steps.has_compiled = True
         if self._watcher is not None:
             self._watcher.on_compile()
         if not self._has_compiled:
