@@ -16,8 +16,8 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, get_args
 
 import torch
 
@@ -67,23 +67,7 @@ _WAIT = re.compile(r"(cuda|cu|hip)[A-Z]\w*Synchronize$")
 """Of these, those that return when the device is done."""
 
 
-@dataclass(frozen=True)
-class Kernel:
-    """One run of a kernel.
-
-    Args:
-        node: The event on the host that it is, or that launched it; None if there is none.
-    """
-
-    name: str
-    kind: KernelKind
-    start_ns: int
-    end_ns: int
-    is_graph_input: bool = False
-    node: _Node | None = None
-
-
-@dataclass
+@dataclass(eq=False)
 class _Node:
     """An event on the host with what happened in it, in the same thread."""
 
@@ -98,18 +82,24 @@ class _Node:
             yield node
             node = node.parent
 
-    def is_within(self, name: str) -> bool:
-        """It, or something around it, has this name."""
-        return any(node.event.name == name for node in self.outwards())
+
+class Kernel(NamedTuple):
+    """One run of a kernel; ``node`` is the event on the host that it is, or that launched it, if there is one."""
+
+    name: str
+    kind: KernelKind
+    start_ns: int
+    end_ns: int
+    is_graph_input: bool = False
+    node: _Node | None = None
+
+
+_Runs = tuple[list[InductorRunRecord], list[KernelRunRecord]]
 
 
 @dataclass(frozen=True)
 class SeenCall:
-    """One call under the profiler.
-
-    Args:
-        was_held_up: The system took a processor from the process meanwhile.
-    """
+    """One call under the profiler; ``was_held_up``: the system took a processor from the process meanwhile."""
 
     whole: ProfiledEvent
     nodes: Sequence[_Node]
@@ -124,48 +114,14 @@ class SeenCall:
         return self.whole.duration_ns / 1e3
 
     @property
-    def is_seen(self) -> bool:
-        """The profiler sees kernels; one that sees none at all on a device can't."""
-        return bool(self.kernels) or not self.is_on_device
+    def device(self) -> Literal["cpu", "cuda"]:
+        """Whose kernels they are."""
+        return "cuda" if self.is_on_device else "cpu"
 
-    def share(self) -> KernelsEvent:
-        """Where its time goes, added up."""
-        times: dict[KernelKind, float] = dict.fromkeys(get_args(KernelKind), 0.0)
-        by_name: dict[tuple[str, KernelKind], list[float]] = defaultdict(list)
-        graph_input_ns = 0
-        for kernel, counted_ns in self._counted_once():
-            times[kernel.kind] += counted_ns / 1e3
-            by_name[short_name(kernel.name), kernel.kind].append(counted_ns / 1e3)
-            graph_input_ns += counted_ns if kernel.is_graph_input else 0
-        largest = sorted(by_name.items(), key=lambda item: -sum(item[1]))[:_MAX_NAMES]
-        inside = [node.event for node in self.nodes]
-        regions = [(event.start_ns, event.end_ns) for event in inside if _is_region(event.name)]
-        # A wait for the device is as long as its kernels are.
-        others = _waits(inside) if self.is_on_device else [(kernel.start_ns, kernel.end_ns) for kernel in self.kernels]
-        covered_ns = _covered_ns([*regions, *others])
-        is_seen = self.is_seen
-        return KernelsEvent(
-            event="kernels",
-            device=self.device,
-            call_us=self.us,
-            unprofiled_us=0.0,
-            library_us=times["library"] if is_seen else None,
-            generated_us=times["generated"] if is_seen else None,
-            copy_us=times["copy"] if is_seen else None,
-            communication_us=times["communication"] if is_seen else None,
-            graph_input_copy_us=graph_input_ns / 1e3 if is_seen and self.is_on_device else None,
-            launches=len(self.kernels) if is_seen else None,
-            graph_launches=self.graph_launches,
-            region_runs=sum(
-                event.name.startswith(torch_api.REGION_PREFIX) or event.name == torch_api.COMPILED_BACKWARD
-                for event in inside
-            ),
-            region_us=(covered_ns - _covered_ns(others)) / 1e3,
-            outside_us=max(0, self.whole.duration_ns - covered_ns - self.empty_ns) / 1e3,
-            largest=[
-                KernelRecord(name=name, kind=kind, us=sum(each), count=len(each)) for (name, kind), each in largest
-            ],
-        )
+    @property
+    def launches(self) -> int | None:
+        """How many kernels ran; None if the profiler can't see them: where it sees none at all on a device."""
+        return len(self.kernels) if self.kernels or not self.is_on_device else None
 
     @property
     def graph_launches(self) -> int:
@@ -173,24 +129,54 @@ class SeenCall:
         return sum(node.event.name.startswith(GRAPH_LAUNCHES) for node in self.nodes)
 
     @property
-    def device(self) -> Literal["cpu", "cuda"]:
-        """Whose kernels they are."""
-        return "cuda" if self.is_on_device else "cpu"
-
-    @property
     def kernels_us(self) -> float | None:
         """What all kernels take; None if the profiler can't see them."""
-        return sum(counted_ns for _, counted_ns in self._counted_once()) / 1e3 if self.is_seen else None
+        return None if self.launches is None else sum(counted_ns for _, counted_ns in self._counted_once()) / 1e3
 
-    def runs(self) -> tuple[list[InductorRunRecord], list[KernelRunRecord]]:
+    def share(self) -> KernelsEvent:
+        """Where its time goes, added up."""
+        times: dict[str, float] = dict.fromkeys((*get_args(KernelKind), "graph_input"), 0.0)
+        by_name: dict[tuple[str, KernelKind], list[float]] = defaultdict(list)
+        for kernel, counted_ns in self._counted_once():
+            times[kernel.kind] += counted_ns / 1e3
+            times["graph_input"] += counted_ns / 1e3 if kernel.is_graph_input else 0
+            by_name[short_name(kernel.name), kernel.kind].append(counted_ns / 1e3)
+        known: dict[str, float | None] = {**times} if self.launches is not None else dict.fromkeys(times)
+        largest = sorted(by_name.items(), key=lambda item: -sum(item[1]))[:_MAX_NAMES]
+        inside = [node.event for node in self.nodes]
+        regions = [(event.start_ns, event.end_ns) for event in inside if _is_region(event.name)]
+        # A wait for the device is as long as its kernels are.
+        others = _waits(inside) if self.is_on_device else [(kernel.start_ns, kernel.end_ns) for kernel in self.kernels]
+        covered_ns = _covered_ns([*regions, *others])
+        return KernelsEvent(
+            event="kernels",
+            device=self.device,
+            call_us=self.us,
+            unprofiled_us=0.0,
+            library_us=known["library"],
+            generated_us=known["generated"],
+            copy_us=known["copy"],
+            communication_us=known["communication"],
+            graph_input_copy_us=known["graph_input"] if self.is_on_device else None,
+            launches=self.launches,
+            graph_launches=self.graph_launches,
+            region_runs=sum(_is_region(event.name) and event.name != torch_api.CACHE_LOOKUP for event in inside),
+            region_us=(covered_ns - _covered_ns(others)) / 1e3,
+            outside_us=max(0, self.whole.duration_ns - covered_ns - self.empty_ns) / 1e3,
+            largest=[
+                KernelRecord(name=name, kind=kind, us=sum(each), count=len(each)) for (name, kind), each in largest
+            ],
+        )
+
+    def runs(self) -> _Runs:
         """Each run of a graph of Inductor's, and each run of a kernel with the graph's run that it belongs to."""
         marked = [node for node in self.nodes if node.event.name.startswith(RUN_RANGE)]
         records: list[InductorRunRecord] = []
         for node in marked:
-            graph, _, phase = node.event.name.removeprefix(RUN_RANGE).partition(" ")
-            record = InductorRunRecord(graph=int(graph), phase=_phase(phase), us=node.event.duration_ns / 1e3)
-            records.append(record)
-        index = {id(node): number for number, node in enumerate(marked)}
+            graph, _, name = node.event.name.removeprefix(RUN_RANGE).partition(" ")
+            phase: ProfilePhase = "backward" if name == "backward" else "forward"
+            records.append(InductorRunRecord(graph=int(graph), phase=phase, us=node.event.duration_ns / 1e3))
+        index = {node: number for number, node in enumerate(marked)}
         return records, [_run(kernel, counted_ns, index, records) for kernel, counted_ns in self._counted_once()]
 
     def _counted_once(self) -> Iterator[tuple[Kernel, int]]:
@@ -202,11 +188,13 @@ class SeenCall:
             last = max(last, end)
 
 
-def _run(kernel: Kernel, counted_ns: int, index: dict[int, int], runs: Sequence[InductorRunRecord]) -> KernelRunRecord:
+def _run(
+    kernel: Kernel, counted_ns: int, index: dict[_Node, int], runs: Sequence[InductorRunRecord]
+) -> KernelRunRecord:
     around = [] if kernel.node is None else list(kernel.node.outwards())
-    run = next((index[id(node)] for node in around if id(node) in index), None)
+    run = next((index[node] for node in around if node in index), None)
     is_backward = any(node.event.name.startswith(_AUTOGRAD) for node in around)
-    inside = itertools.takewhile(lambda node: id(node) not in index, around)
+    inside = itertools.takewhile(lambda node: node not in index, around)
     operations = [node.event for node in inside if _OPERATION.match(node.event.name)]
     launched_by = operations[-1] if operations and kernel.kind != "generated" else None
     return KernelRunRecord(
@@ -220,16 +208,11 @@ def _run(kernel: Kernel, counted_ns: int, index: dict[int, int], runs: Sequence[
     )
 
 
-def _phase(name: str) -> ProfilePhase:
-    return "backward" if name == "backward" else "forward"
-
-
 @dataclass(frozen=True)
 class MeasuredKernels:
     """A steady call, with the profiler and without.
 
-    Args:
-        one_by_one: The call with what CUDA graphs launch at once launched kernel by kernel; None if it wasn't made.
+    ``one_by_one``: the call with what CUDA graphs launch at once launched kernel by kernel; None if it wasn't made.
     """
 
     calls: Sequence[SeenCall]
@@ -241,22 +224,21 @@ class MeasuredKernels:
         """The shortest of the profiled calls, which the machine disturbed least."""
         return min(self.calls, key=_us)
 
-    def runs(self) -> tuple[list[InductorRunRecord], list[KernelRunRecord]]:
+    def runs(self) -> _Runs:
         """Runs of graphs and of kernels; each one's time is the median over the calls that ran the same ones.
 
         Without calls in which the system took a processor from the process, if enough others remain.
         """
         runs, kernels = self.best.runs()
         own = [call for call in self.calls if not call.was_held_up]
-        counted = own if len(own) >= _MIN_CALLS else self.calls
-        same = [found for found in (call.runs() for call in counted) if _names(found) == _names((runs, kernels))]
-        same = same or [self.best.runs()]
+        all_runs = [call.runs() for call in (own if len(own) >= _MIN_CALLS else self.calls)]
+        same = [found for found in all_runs if _names(found) == _names((runs, kernels))] or [self.best.runs()]
         for number, run in enumerate(runs):
             run["us"] = statistics.median(each[number]["us"] for each, _ in same)
         for number, kernel in enumerate(kernels):
             kernel["us"] = statistics.median(each[number]["us"] for _, each in same)
         if self.one_by_one is not None:
-            _tell_operations(kernels, self.one_by_one.runs()[1])
+            _add_operations(kernels, self.one_by_one.runs()[1])
         return runs, kernels
 
     def share(self) -> KernelsEvent:
@@ -266,17 +248,39 @@ class MeasuredKernels:
         return found
 
 
+def _add_operations(kernels: Sequence[KernelRunRecord], one_by_one: Sequence[KernelRunRecord]) -> None:
+    """Add the operation of each kernel that CUDA graphs launched, where a run of a graph has the same kernels."""
+    for run in {kernel["run"] for kernel in kernels} - {None}:
+        own = [kernel for kernel in kernels if kernel["run"] == run and kernel["operation"] != GRAPH_INPUT_COPY]
+        known = [kernel for kernel in one_by_one if kernel["run"] == run]
+        if [kernel["name"] for kernel in own] == [kernel["name"] for kernel in known]:
+            for kernel, same in zip(own, known, strict=True):
+                kernel["operation"], kernel["launch"], kernel["kind"] = same["operation"], same["launch"], same["kind"]
+
+
+def _names(found: _Runs) -> list[object]:
+    runs, kernels = found
+    return [*((run["graph"], run["phase"]) for run in runs), *((each["name"], each["run"]) for each in kernels)]
+
+
+def _us(call: SeenCall) -> float:
+    return call.us
+
+
+def is_disturbed(measured: KernelsEvent) -> bool:
+    """Other work on the machine made each profiled call longer than a profiler does."""
+    return measured["call_us"] > _DISTURBED * measured["unprofiled_us"] + _PROFILER_US
+
+
 Around = Callable[[], AbstractContextManager[object]]
 """Entered for calls under the profiler, and for no others."""
 
 
 @dataclass(frozen=True)
 class Repeated:
-    """A call that can be made again and again.
+    """A call that can be made again and again, and compiles nothing.
 
-    Args:
-        make: Makes it; nothing may be compiled in it.
-        restore: Puts back what it changed in its arguments; None if it changes nothing.
+    ``restore`` puts back what it changed in its arguments; None if it changes nothing.
     """
 
     make: Callable[[], object]
@@ -294,74 +298,29 @@ class Repeated:
 
 
 def measure_kernels(call: Repeated, around: Around = nullcontext) -> MeasuredKernels | None:
-    """Time a call's kernels.
-
-    Returns:
-        None if this torch doesn't tell the profiler's events.
-    """
+    """Time a call's kernels; None if this torch doesn't tell the profiler's events."""
     times = time_calls(call.make, seconds=_BUDGET_S, most=_MAX_UNPROFILED, restore=call.restore, is_own_only=True)
     least = min(times)
-    first = _profiled(call, 1, around)
-    if first is None or not first.events:
+    calls, event_count = _profiled(call, 1, around)
+    if not event_count:
         return None
     # The first call under a profiler is slower: its buffers are new.
-    count = min(_MAX_CALLS, _MAX_EVENTS // len(first.events), max(_MIN_CALLS, int(_BUDGET_S / least)))
-    calls = [*_seen(_profiled(call, count, around) if count else first)]
+    count = min(_MAX_CALLS, _MAX_EVENTS // event_count, max(_MIN_CALLS, int(_BUDGET_S / least)))
+    if count:
+        calls, _ = _profiled(call, count, around)
     ends = time.perf_counter() + _BUDGET_S
     while count and min(map(_us, calls)) > _SLOWED * least * 1e6 and time.perf_counter() < ends:
-        calls += _seen(_profiled(call, count, around))
+        calls += _profiled(call, count, around)[0]
     return MeasuredKernels(calls, [each * 1e6 for each in times])
 
 
 def seen_call(call: Repeated, around: Around) -> SeenCall | None:
-    """A call under the profiler, once it is warm.
-
-    Returns:
-        None if this torch doesn't tell the profiler's events.
-    """
-    return next(reversed(list(_seen(_profiled(call, _MIN_CALLS, around)))), None)
+    """A call under the profiler, once it is warm; None if this torch doesn't tell the profiler's events."""
+    return next(reversed(_profiled(call, _MIN_CALLS, around)[0]), None)
 
 
-def _tell_operations(kernels: Sequence[KernelRunRecord], one_by_one: Sequence[KernelRunRecord]) -> None:
-    """Tell of kernels that CUDA graphs launched which operation each is of, where a run of a graph has the same."""
-    for run in {kernel["run"] for kernel in kernels} - {None}:
-        own = [kernel for kernel in kernels if kernel["run"] == run and kernel["operation"] != GRAPH_INPUT_COPY]
-        known = [kernel for kernel in one_by_one if kernel["run"] == run]
-        if [kernel["name"] for kernel in own] != [kernel["name"] for kernel in known]:
-            continue
-        for kernel, same in zip(own, known, strict=True):
-            kernel["operation"], kernel["launch"], kernel["kind"] = same["operation"], same["launch"], same["kind"]
-
-
-def is_disturbed(measured: KernelsEvent) -> bool:
-    """Other work on the machine made each profiled call longer than a profiler does."""
-    return measured["call_us"] > _DISTURBED * measured["unprofiled_us"] + _PROFILER_US
-
-
-def _names(found: tuple[list[InductorRunRecord], list[KernelRunRecord]]) -> list[object]:
-    runs, kernels = found
-    return [*((run["graph"], run["phase"]) for run in runs), *((each["name"], each["run"]) for each in kernels)]
-
-
-def _us(call: SeenCall) -> float:
-    return call.us
-
-
-@dataclass(frozen=True)
-class _Profile:
-    events: Sequence[ProfiledEvent]
-    held_up: Sequence[bool]
-
-
-def _seen(profile: _Profile | None) -> Iterator[SeenCall]:
-    if profile is None:
-        return
-    calls = calls_in(profile.events, has_device=torch_api.uses_cuda())
-    for call, was_held_up in zip(calls, profile.held_up, strict=False):
-        yield replace(call, was_held_up=was_held_up)
-
-
-def _profiled(call: Repeated, count: int, around: Around) -> _Profile | None:
+def _profiled(call: Repeated, count: int, around: Around) -> tuple[list[SeenCall], int]:
+    """Calls under the profiler, and how many events there are in all; none where torch doesn't tell them."""
     held_up: list[bool] = []
     with around(), torch.profiler.profile(activities=profile_activities()) as profiler:
         for _ in range(count):
@@ -374,51 +333,30 @@ def _profiled(call: Repeated, count: int, around: Around) -> _Profile | None:
                 torch_api.synchronize()
             held_up.append(preemptions() != before)
             call.put_back()
-    events = profiled_events(profiler)
-    return None if events is None else _Profile(events, held_up)
+    events = profiled_events(profiler) or []
+    return list(calls_in(events, has_device=torch_api.uses_cuda(), held_up=held_up)), len(events)
 
 
-def calls_in(
-    events: Sequence[ProfiledEvent],
-    *,
-    has_device: bool,
-    role: Callable[[str], Literal["kernel", "copy", "calls", "none"]] = operator_role,
-) -> Iterator[SeenCall]:
-    """Each call in a profile.
-
-    ``events``: all events; each call is under ``CALL_RANGE``.
-    """
+def calls_in(events: Sequence[ProfiledEvent], *, has_device: bool, held_up: Sequence[bool] = ()) -> Iterator[SeenCall]:
+    """Each call in a profile, which is under ``CALL_RANGE``."""
     nodes = _nodes(event for event in events if not event.is_on_device)
     if has_device:
-        launchers = _Launchers(nodes)
-        kernels = [_device_kernel(event, launchers) for event in events if event.is_on_device and not event.is_range]
+        # The driver's calls and torch's operations are numbered apart.
+        driver = {node.event.number: node for node in nodes if _DRIVER.match(node.event.name)}
+        operations = {node.event.number: node for node in nodes if not _DRIVER.match(node.event.name)}
+        kernels = [
+            _device_kernel(event, operations.get(event.launched_by), driver.get(event.number))
+            for event in events
+            if event.is_on_device and not event.is_range
+        ]
     else:
-        roots = [node for node in nodes if node.parent is None]
-        kernels = [kernel for root in roots for kernel in _host_kernels(root, role)]
+        kernels = [kernel for node in nodes if node.parent is None for kernel in _host_kernels(node)]
     empty_ns = min((_busy_ns(node) for node in nodes if node.event.name == EMPTY_RANGE), default=0)
-    calls = (node.event for node in nodes if node.event.name == CALL_RANGE)
-    for whole in sorted(calls, key=lambda event: event.start_ns):
+    wholes = sorted((node.event for node in nodes if node.event.name == CALL_RANGE), key=lambda event: event.start_ns)
+    for number, whole in enumerate(wholes):
         inside = [node for node in nodes if whole.start_ns <= node.event.start_ns < whole.end_ns]
         own = [kernel for kernel in kernels if whole.start_ns <= kernel.start_ns < whole.end_ns]
-        yield SeenCall(whole, inside, own, empty_ns, has_device)
-
-
-class _Launchers:
-    def __init__(self, nodes: Iterable[_Node]) -> None:
-        self._driver: dict[int, _Node] = {}
-        self._operations: dict[int, _Node] = {}
-        for node in nodes:
-            # The driver's calls and torch's operations are numbered apart.
-            numbered = self._driver if _DRIVER.match(node.event.name) else self._operations
-            numbered[node.event.number] = node
-
-    def operation(self, kernel: ProfiledEvent) -> _Node | None:
-        """The operation that was under way."""
-        return self._operations.get(kernel.launched_by)
-
-    def of(self, kernel: ProfiledEvent) -> _Node | None:
-        """The driver's call, or else the operation."""
-        return self._driver.get(kernel.number) or self.operation(kernel)
+        yield SeenCall(whole, inside, own, empty_ns, has_device, number < len(held_up) and held_up[number])
 
 
 def short_name(name: str) -> str:
@@ -435,38 +373,35 @@ def _is_region(name: str) -> bool:
 
 
 def _nodes(events: Iterable[ProfiledEvent]) -> list[_Node]:
-    by_thread: dict[int, list[ProfiledEvent]] = defaultdict(list)
-    for event in events:
-        by_thread[event.thread].append(event)
+    around: dict[int, list[_Node]] = defaultdict(list)
     made: list[_Node] = []
-    for own in by_thread.values():
-        around: list[_Node] = []
-        for event in sorted(own, key=lambda event: (event.start_ns, -event.duration_ns)):
-            while around and around[-1].event.end_ns < event.end_ns:
-                around.pop()
-            node = _Node(event, around[-1] if around else None)
-            if node.parent is not None:
-                node.parent.children.append(node)
-            around.append(node)
-            made.append(node)
+    known = list(events)
+    threads = {thread: number for number, thread in enumerate(dict.fromkeys(event.thread for event in known))}
+    for event in sorted(known, key=lambda event: (threads[event.thread], event.start_ns, -event.duration_ns)):
+        outer = around[event.thread]
+        while outer and outer[-1].event.end_ns < event.end_ns:
+            outer.pop()
+        node = _Node(event, outer[-1] if outer else None)
+        if node.parent is not None:
+            node.parent.children.append(node)
+        outer.append(node)
+        made.append(node)
     return made
 
 
-def _host_kernels(node: _Node, role: Callable[[str], str]) -> list[Kernel]:
+def _host_kernels(node: _Node) -> list[Kernel]:
     event = node.event
-    if is_generated(event.name):
-        return [Kernel(event.name, "generated", event.start_ns, event.end_ns, node=node)]
-    found = role(event.name)
-    if found in ("kernel", "copy"):
-        kind: KernelKind = "copy" if found == "copy" else "library"
-        if is_communication(event.name):
-            kind = "communication"
-        return [Kernel(event.name, kind, event.start_ns, event.end_ns, node=node)]
-    within = [kernel for child in node.children for kernel in _host_kernels(child, role)]
-    if found == "calls" and (not within or _computes_itself(node)):
+    role = "kernel" if is_generated(event.name) else operator_role(event.name)
+    within: list[Kernel] = []
+    if role not in ("kernel", "copy"):
+        within = [kernel for child in node.children for kernel in _host_kernels(child)]
         # It computes by means that are no operations, such as oneDNN's convolutions.
-        return [Kernel(event.name, "library", event.start_ns, event.end_ns, node=node)]
-    return within
+        if role != "calls" or (within and not _computes_itself(node)):
+            return within
+    kind: KernelKind = "generated" if is_generated(event.name) else "copy" if role == "copy" else "library"
+    if role == "kernel" and kind == "library" and is_communication(event.name):
+        kind = "communication"
+    return [Kernel(event.name, kind, event.start_ns, event.end_ns, node=node)]
 
 
 def _computes_itself(node: _Node) -> bool:
@@ -475,16 +410,15 @@ def _computes_itself(node: _Node) -> bool:
     return own_ns > max(_CALLING_NS, node.event.duration_ns / 2)
 
 
-def _device_kernel(event: ProfiledEvent, launchers: _Launchers) -> Kernel:
-    launcher = launchers.operation(event)
-    is_copy = event.name.startswith(_MEMORY_COPY) or (launcher is not None and launcher.event.name in COPIES)
+def _device_kernel(event: ProfiledEvent, operation: _Node | None, driver_call: _Node | None) -> Kernel:
+    around = [] if operation is None else [node.event.name for node in operation.outwards()]
+    is_copy = event.name.startswith(_MEMORY_COPY) or (bool(around) and around[0] in COPIES)
     kind: KernelKind = "copy" if is_copy else "generated" if is_generated(event.name) else "library"
-    around = [] if launcher is None else [node.event.name for node in launcher.outwards()]
     if any(map(is_communication, (event.name, *around))):
         # With a single rank, NCCL only copies.
         kind = "communication"
-    is_graph_input = is_copy and launcher is not None and launcher.is_within(GRAPH_INPUT_COPY)
-    return Kernel(event.name, kind, event.start_ns, event.end_ns, is_graph_input, launchers.of(event))
+    is_graph_input = is_copy and GRAPH_INPUT_COPY in around
+    return Kernel(event.name, kind, event.start_ns, event.end_ns, is_graph_input, driver_call or operation)
 
 
 def _waits(events: Iterable[ProfiledEvent]) -> list[tuple[int, int]]:

@@ -287,6 +287,6 @@ def _profiled(measured: MeasuredKernels, eager: MeasuredKernels | None) -> Profi
         else EagerCallRecord(
             times_us=list(eager.times_us),
             kernels_us=eager.best.kernels_us,
-            launches=len(eager.best.kernels) if eager.best.is_seen else None,
+            launches=eager.best.launches,
         ),
     )
