@@ -12,9 +12,8 @@ import pytest
 import torch
 
 from graphdoctor.probe.events import EventFile
-from graphdoctor.probe.record.cuda_graphs import CudaGraphWatch
-from graphdoctor.probe.torch_private.torch_cuda_graphs import StaticInput, asks_for_cuda_graphs, recorded_functions
-from graphdoctor.probe.wire import CudaGraphsEvent
+from graphdoctor.probe.torch_private.torch_cuda_graphs import CudaGraphWatch, asks_for_cuda_graphs, recorded_functions
+from graphdoctor.probe.wire import CudaGraphFunctionRecord, CudaGraphInputRecord, CudaGraphsEvent
 from tests.probe.test_wire import problems
 
 
@@ -70,6 +69,16 @@ class Trees:
         )
 
 
+def known() -> tuple[list[CudaGraphFunctionRecord], int]:
+    found = recorded_functions()
+    assert found is not None
+    return found
+
+
+def copy_of(placeholder: str, *shape: int, size: int) -> CudaGraphInputRecord:
+    return {"placeholder": placeholder, "shape": list(shape), "bytes": size}
+
+
 @pytest.fixture
 def trees(monkeypatch: pytest.MonkeyPatch) -> Trees:
     made = Trees()
@@ -81,19 +90,19 @@ def test_inputs_that_are_copied_are_known_by_their_placeholders(trees):
     trees.add(0, object(), "arg0_1", "arg1_1", "arg2_1")
     inputs = [torch.empty(8, 4), 7, torch.empty(4, 1).expand(4, 100)]
     trees.manager.roots[0] = [trees.recording(0, None, None, None, inputs=inputs)]
-    found = recorded_functions()
-    assert found is not None
-    assert [(each.compile_id, each.name, each.recordings, each.rerecordings) for each in found] == [("0/0", "f0", 1, 0)]
-    assert found[0].copied == [StaticInput("arg0_1", (8, 4), 128), StaticInput("arg2_1", (4, 100), 16)]
+    found, _ = known()
+    (function,) = found
+    assert (function["compile_id"], function["name"]) == ("0/0", "f0")
+    assert (function["recordings"], function["rerecordings"]) == (1, 0)
+    assert function["copied"] == [copy_of("arg0_1", 8, 4, size=128), copy_of("arg2_1", 4, 100, size=16)]
 
 
 def test_torch_2_15_says_itself_what_it_copies(trees):
     trees.add(0, object(), "arg0_1", "arg1_1")
     recording = trees.recording(0, 1, None, inputs=[torch.empty(2), torch.empty(2)], input_copy_idxs=[0, 1])
     trees.manager.roots[0] = [recording]
-    found = recorded_functions()
-    assert found is not None
-    assert [each.placeholder for each in found[0].copied] == ["arg0_1", "arg1_1"]
+    found, _ = known()
+    assert [each["placeholder"] for each in found[0]["copied"]] == ["arg0_1", "arg1_1"]
 
 
 def test_one_function_with_several_sizes_is_one(trees):
@@ -104,11 +113,11 @@ def test_one_function_with_several_sizes_is_one(trees):
     forward = trees.recording(0, None, inputs=[torch.empty(2)])
     forward.children[2] = [trees.recording(2, 5, inputs=[torch.empty(2)])]
     trees.manager.roots[0] = [forward]
-    found = recorded_functions()
-    assert found is not None
-    assert [(each.is_backward, each.sizes, each.recorded_sizes, each.recordings) for each in found] == [
-        (False, 2, 1, 1),
-        (True, 1, 1, 1),
+    found, captured = known()
+    assert captured == 2
+    assert [(each["phase"], each["sizes"], each["recordings"]) for each in found] == [
+        ("forward", 2, 1),
+        ("backward", 1, 1),
     ]
 
 
@@ -117,16 +126,14 @@ def test_a_new_address_of_a_parameter_makes_torch_record_again(trees):
     inputs = [torch.empty(4), torch.empty(2)]
     recordings = [trees.recording(0, address, None, inputs=inputs) for address in (1, 2, 3)]
     trees.manager.roots[0] = recordings
-    found = recorded_functions()
-    assert found is not None
-    assert (found[0].recordings, found[0].rerecordings) == (3, 2)
-    assert found[0].moved == [StaticInput("arg0_1", (4,), 16)]
+    found, _ = known()
+    assert (found[0]["recordings"], found[0]["rerecordings"]) == (3, 2)
+    assert found[0]["moved"] == [copy_of("arg0_1", 4, size=16)]
     # The same function after another one is no recording in place of this.
     trees.manager.roots[0] = recordings[:1]
     recordings[0].children[0] = recordings[1:2]
-    found = recorded_functions()
-    assert found is not None
-    assert (found[0].recordings, found[0].rerecordings, found[0].moved) == (2, 0, [])
+    found, _ = known()
+    assert (found[0]["recordings"], found[0]["rerecordings"], found[0]["moved"]) == (2, 0, [])
 
 
 def test_a_torch_that_keeps_them_elsewhere_leaves_them_unknown(trees):

@@ -16,8 +16,12 @@ from torch.nn import functional as F  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from graphdoctor.probe.measure.memory import kept_bytes  # noqa: E402
-from graphdoctor.probe.torch_private.torch_codegen import operation_of, value_bytes  # noqa: E402
-from graphdoctor.probe.torch_private.torch_partition import Partition, PartitionWatch  # noqa: E402
+from graphdoctor.probe.torch_private.torch_codegen import (  # noqa: E402
+    Partition,
+    PartitionWatch,
+    operation_of,
+    value_bytes,
+)
 
 pytestmark = pytest.mark.slow
 

@@ -16,18 +16,19 @@ import torch
 from ..torch_private import torch_api
 from ..torch_private.torch_codegen import (
     GeneratedGraph,
+    KeptTensor,
+    Partition,
+    PartitionWatch,
     dtype_name,
     elements,
     input_dtypes,
     is_view,
-    module_of,
     operation_of,
     readers,
     shape,
     target_of,
     value_bytes,
 )
-from ..torch_private.torch_partition import KeptTensor, Partition, PartitionWatch
 from ..wire import (
     InductorGraphArtifact,
     InductorKernelRecord,
@@ -47,17 +48,15 @@ StackTable = dict[tuple[tuple[str, int, str], ...], int]
 class CodegenRecorder:
     """Writes an artifact for each graph.
 
-    Args:
-        partitions: Knows what a forward graph keeps for its backward graph; None where that can't be found out.
+    ``partitions`` knows what a forward graph keeps for its backward graph; None where that can't be found out.
     """
 
     def __init__(self, want_file: Callable[[str], None], partitions: PartitionWatch | None = None) -> None:
         self._want_file = want_file
         self._partitions = partitions
+        self._is_user_file = user_file_test()
         self.factor_dtypes: set[str] = set()
         """Of all matrix products and convolutions."""
-
-        self._is_user_file = user_file_test()
 
     def record(self, graph: GeneratedGraph) -> None:
         """Write what is known of a graph."""
@@ -69,35 +68,31 @@ class CodegenRecorder:
         nodes = [node for node in graph.nodes if node.op == "call_function"]
         index = {node: number for number, node in enumerate(nodes)}
         kernels_of: dict[torch.fx.Node, set[int]] = {node: set() for node in nodes}
+        records: list[InductorKernelRecord] = []
         for number, kernel in enumerate(graph.kernels):
             for node in kernel.nodes:
                 kernels_of.setdefault(node, set()).add(number)
-        records: list[InductorKernelRecord] = []
-        for kernel in graph.kernels:
-            if kernel.dtype is not None:
-                self.factor_dtypes.add(kernel.dtype)
             known = sorted(index[node] for node in kernel.nodes if node in index)
-            computed = [number for number in known if not is_view(nodes[number])]
             records.append(
                 InductorKernelRecord(
                     name=kernel.name,
                     kind=kernel.kind,
-                    operations=computed or known,
+                    operations=[each for each in known if not is_view(nodes[each])] or known,
                     bytes=kernel.bytes,
                     flops=kernel.flops,
                     dtype=kernel.dtype,
                 )
             )
+        self.factor_dtypes |= {kernel.dtype for kernel in graph.kernels if kernel.dtype is not None}
         operations = [self._operation(node, kernels_of, stacks) for node in nodes]
         found = self._partitions.take() if self._partitions is not None and graph.phase == "forward" else None
-        partition = None if found is None else self._partition(found, stacks)
         return InductorGraphArtifact(
             graph=graph.number,
             phase=graph.phase,
             operations=operations,
             kernels=records,
+            partition=None if found is None else self._partition(found, stacks),
             stacks=[list(stack) for stack in stacks],
-            partition=partition,
         )
 
     def _partition(self, found: Partition, stacks: StackTable) -> PartitionRecord:
@@ -108,21 +103,24 @@ class CodegenRecorder:
         )
 
     def _saved(self, kept: KeptTensor, stacks: StackTable) -> SavedTensorRecord:
-        node = kept.node
+        node, is_argument = kept.node, kept.is_argument
         return SavedTensorRecord(
             name=kept.name,
-            operation=None if kept.is_argument else operation_of(_source(node)),
+            operation=None if is_argument else operation_of(_source(node)),
             tensor=_tensor_text(node),
             bytes=value_bytes(node),
-            is_argument=kept.is_argument,
+            is_argument=is_argument,
             is_cheap=kept.is_cheap,
-            stack=None if kept.is_argument else self._stack(node, stacks),
-            module=None if kept.is_argument else module_of(node),
+            stack=None if is_argument else self._stack(node, stacks),
+            module=None if is_argument else torch_api.node_module(node),
         )
 
     def _operation(
         self, node: torch.fx.Node, kernels_of: dict[torch.fx.Node, set[int]], stacks: StackTable
     ) -> InductorOperationRecord:
+        # Its value gets to memory if the graph returns it, or a kernel reads it that doesn't compute it as well.
+        own = kernels_of.get(node, set())
+        is_stored = any(each.op == "output" or not kernels_of.get(each, {-1}) <= own for each in readers(node))
         return InductorOperationRecord(
             name=node.name,
             operation=operation_of(node),
@@ -132,9 +130,9 @@ class CodegenRecorder:
             elements=elements(node),
             dtype=dtype_name(node),
             input_dtypes=input_dtypes(node),
-            is_stored=_is_stored(node, kernels_of),
+            is_stored=is_stored,
             stack=self._stack(node, stacks),
-            module=module_of(node),
+            module=torch_api.node_module(node),
         )
 
     def _stack(self, node: torch.fx.Node, stacks: StackTable) -> int | None:
@@ -155,9 +153,3 @@ def _tensor_text(node: torch.fx.Node) -> str:
     """What tensor a node makes, such as ``f32[8, 128]``, with the sizes of the call that is compiled."""
     value = node.meta["val"]
     return f"{dtype_text(value.dtype)}[{', '.join(map(str, shape(value) or value.shape))}]"
-
-
-def _is_stored(node: torch.fx.Node, kernels_of: dict[torch.fx.Node, set[int]]) -> bool:
-    """Whether a value gets to memory: the graph returns it, or a kernel reads it that doesn't compute it as well."""
-    own = kernels_of.get(node, set())
-    return any(reader.op == "output" or not kernels_of.get(reader, {-1}) <= own for reader in readers(node))

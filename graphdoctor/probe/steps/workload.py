@@ -19,7 +19,6 @@ from ..measure.timing import Activity, Settling, serve, settle, steady_us
 from ..record.backend import GraphRuns, InstrumentedBackend
 from ..record.codegen import CodegenRecorder
 from ..record.compile_calls import block_root, target_root
-from ..record.cuda_graphs import CudaGraphWatch
 from ..record.describe import arguments_text
 from ..record.files import FileTexts, GeneratedFiles, user_file_test
 from ..record.guards import RecompileRecorder
@@ -35,9 +34,8 @@ from ..target.regions import Blocks, CompiledRegions, compile_regions, described
 from ..target.snapshot import RandomState, seed_everything
 from ..target.targets import Call, Calls, Target, signature_of
 from ..torch_private import torch_api, torch_inductor, torch_trace
-from ..torch_private.torch_codegen import CodegenWatch
-from ..torch_private.torch_cuda_graphs import asks_for_cuda_graphs
-from ..torch_private.torch_partition import PartitionWatch
+from ..torch_private.torch_codegen import CodegenWatch, PartitionWatch
+from ..torch_private.torch_cuda_graphs import CudaGraphWatch, asks_for_cuda_graphs
 from ..torch_private.torch_trace import TraceKeeper
 from ..wire import (
     BlocksRecord,

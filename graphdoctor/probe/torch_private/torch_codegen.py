@@ -1,24 +1,26 @@
-"""Looks on while Inductor generates code: which operations are in which kernel, what each moves and computes.
+"""Looks on while AOTAutograd cuts a graph in two and Inductor generates code: what each kernel computes, moves, keeps.
 
 ``torch/_inductor/debug.py`` (``set_kernel_post_grad_provenance_tracing``), ``graph.py``, ``scheduler.py``,
-``output_code.py`` and ``fx_utils.py`` (``count_flops_fx``), ``torch/utils/flop_counter.py``, 2.11 to 2.15.
+``output_code.py``, ``fx_utils.py`` (``count_flops_fx``), ``compile_fx.py`` (``partition_fn``) and ``lowering.py``,
+``torch/_functorch/partitioners.py``, ``torch/utils/flop_counter.py``, 2.11 to 2.15.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import wraps
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from ...facts.kernels import ProfilePhase
 from ...facts.profiled import InductorKernelKind
-from .replacing import Undo, put_in_place
+from .replacing import wrap
+from .torch_cuda_graphs import current_compile_id
 from .torch_kernels import quick_range
 
 _HOOK = "set_kernel_post_grad_provenance_tracing"
@@ -31,22 +33,15 @@ RUN_RANGE = "graphdoctor_inductor "
 """What the profiler ranges of runs of Inductor's graphs begin with; then the graph's number and the phase."""
 
 
-@dataclass
-class GeneratedKernel:
-    """One call of a kernel in generated code.
-
-    Args:
-        bytes: Memory that it must read and write; None if Inductor can't say.
-        flops: Of its matrix products and convolutions; None if it has none, or torch can't count them.
-        dtype: Of the factors of these; None if it has none.
-    """
+class GeneratedKernel(NamedTuple):
+    """One call of a kernel in generated code: its nodes, and the rest as in ``InductorKernelRecord``."""
 
     name: str
-    kind: InductorKernelKind
-    nodes: list[torch.fx.Node]
-    bytes: int | None
-    flops: int | None
-    dtype: str | None
+    kind: InductorKernelKind = "other"
+    nodes: Sequence[torch.fx.Node] = ()
+    bytes: int | None = None
+    flops: int | None = None
+    dtype: str | None = None
 
 
 @dataclass
@@ -75,28 +70,17 @@ class CodegenWatch:
         self.failure: str | None = None
         """What went wrong first in looking on; the compile went on without us."""
         self._current: GeneratedGraph | None = None
-        self._undo: list[Undo] = []
         from torch._inductor import config
         from torch._inductor.graph import GraphLowering
 
         config.trace.provenance_tracking_level = 1
-        for name in _IMPORTED_BY:
-            self._replace(import_module(name), _HOOK, self._seen)
-        self._replace(GraphLowering, "codegen", self._graph)
+        self._undos = [wrap(import_module(name), _HOOK, self._seen) for name in _IMPORTED_BY]
+        self._undos.append(wrap(GraphLowering, "codegen", self._graph))
 
     def close(self) -> None:
         """Stop looking on."""
-        while self._undo:
-            self._undo.pop()()
-
-    def _replace(self, owner: Any, name: str, around: Callable[..., Any]) -> None:  # noqa: ANN401
-        original = vars(owner)[name]
-
-        @wraps(original)
-        def replacement(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            return around(original, *args, **kwargs)
-
-        self._undo.append(put_in_place(owner, name, replacement))
+        for undo in self._undos:
+            undo()
 
     def _graph(self, original: Callable[..., Any], lowering: Any, *args: Any) -> Any:  # noqa: ANN401
         if lowering.graph_id is None:
@@ -122,7 +106,7 @@ class CodegenWatch:
 
     def _seen(self, original: Callable[..., Any], scheduled: Any, name: str, is_extern: bool = False) -> Any:  # noqa: ANN401 - as torch declares it
         if self._current is not None:
-            kernel = GeneratedKernel(name, "other", [], None, None, None)
+            kernel = GeneratedKernel(name)
             with self._survived():
                 kernel = _library(scheduled, name) if is_extern else _fused(scheduled, name)
             self._current.kernels.append(kernel)
@@ -134,21 +118,16 @@ def _library(node: Any, name: str) -> GeneratedKernel:  # noqa: ANN401
     from torch._inductor.utils import is_collective
     from torch._inductor.virtualized import V
 
-    origin = node.origin_node
     scheduled = V.graph.scheduler.name_to_node.get(node.get_operation_name())
-    kind: InductorKernelKind = "library"
-    if is_collective(node):
-        kind = "communication"
-    elif isinstance(node, ir.UserDefinedTritonKernel):
-        kind = "user"
+    is_user = isinstance(node, ir.UserDefinedTritonKernel)
+    kind: InductorKernelKind = "communication" if is_collective(node) else "user" if is_user else "library"
     # Among its origins are those of what it reads, if that wasn't in memory when it was made.
-    own = max(node.origins, default=None) if origin is None else origin
-    found = [] if scheduled is None else [scheduled]
+    own = max(node.origins, default=None) if node.origin_node is None else node.origin_node
     nodes = [] if own is None else [own]
-    flops, dtype = flops_of(nodes), factor_dtype(nodes)
+    flops, dtype = products_of(nodes)
     if flops is None and own is not None:
         flops, dtype = packed_flops(name, node, own)
-    return GeneratedKernel(name, kind, nodes, _bytes(found), flops, dtype)
+    return GeneratedKernel(name, kind, nodes, _bytes([] if scheduled is None else [scheduled]), flops, dtype)
 
 
 def _fused(scheduled: Sequence[Any], name: str) -> GeneratedKernel:
@@ -162,9 +141,12 @@ def _fused(scheduled: Sequence[Any], name: str) -> GeneratedKernel:
     if all(map(is_view, nodes)):
         nodes = _readers(single) or nodes
     products = [each.node.get_origin_node() for each in single if each.is_template() or each.is_extern()]
-    counted = [node for node in products if node is not None]
-    kind, size = _kind(single), _bytes(whole)
-    return GeneratedKernel(name, kind, nodes, size, flops_of(counted), factor_dtype(counted))
+    kind: InductorKernelKind = "pointwise"
+    if any(each.is_template() for each in single):
+        kind = "template"
+    elif any(each.is_reduction() for each in single):
+        kind = "reduction"
+    return GeneratedKernel(name, kind, nodes, _bytes(whole), *products_of([each for each in products if each]))
 
 
 def _readers(scheduled: Sequence[Any]) -> list[torch.fx.Node]:
@@ -174,16 +156,8 @@ def _readers(scheduled: Sequence[Any]) -> list[torch.fx.Node]:
     return list(dict.fromkeys(origin for node in nodes for origin in getattr(node, "origins", ())))
 
 
-def _kind(scheduled: Sequence[Any]) -> InductorKernelKind:
-    if any(each.is_template() for each in scheduled):
-        return "template"
-    return "reduction" if any(each.is_reduction() for each in scheduled) else "pointwise"
-
-
 def _bytes(scheduled: Sequence[Any]) -> int | None:
-    if not scheduled:
-        return None
-    return sum(int(each.get_read_write_buffers_sizes()) for each in scheduled)
+    return sum(int(each.get_read_write_buffers_sizes()) for each in scheduled) if scheduled else None
 
 
 @contextmanager
@@ -195,19 +169,20 @@ def graph_runs_marked() -> Iterator[None]:
     """
     from torch._inductor.output_code import CompiledFxGraph
 
-    original = vars(CompiledFxGraph)["__call__"]
-
-    def call(graph: Any, inputs: Sequence[Any]) -> Any:  # noqa: ANN401
+    def call(original: Callable[..., Any], graph: Any, inputs: Sequence[Any]) -> Any:  # noqa: ANN401
         asked = graph.fx_kwargs
         phase = "backward" if asked.get("is_backward") else "forward"
         with quick_range(f"{RUN_RANGE}{asked.get('graph_id')} {phase}"):
             return original(graph, inputs)
 
-    undo = put_in_place(CompiledFxGraph, "__call__", call)
+    undo = wrap(CompiledFxGraph, "__call__", call)
     try:
         yield
     finally:
         undo()
+
+
+# What a node is.
 
 
 def is_view(node: torch.fx.Node) -> bool:
@@ -230,12 +205,6 @@ def target_of(node: torch.fx.Node) -> str:
     return str(getattr(node.target, "__name__", node.name))
 
 
-def module_of(node: torch.fx.Node) -> str | None:
-    """The innermost module that a node, or the forward node that it is the backward of, was called in."""
-    modules = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
-    return next((str(path) for path, _ in reversed([*modules.values()])), None)
-
-
 def readers(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
     """The nodes that read a node's value, through views too."""
     for user in node.users:
@@ -247,32 +216,25 @@ def readers(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
 
 def value_bytes(node: torch.fx.Node) -> int | None:
     """The size of the tensors that a node makes, with the sizes of the call that is compiled; None if it is unknown."""
-    sizes = [_count(value, value.element_size()) for value in _tensors(node.meta.get("val"))]
-    return _sum(sizes)
+    counts = _counts([node], is_bytes=True)
+    return sum(counts) if counts else None
 
 
 def elements(node: torch.fx.Node) -> int | None:
     """How many elements a node works on: those of the largest tensor that it takes or makes; None if unknown."""
-    values = [value for each in (node, *node.all_input_nodes) for value in _tensors(each.meta.get("val"))]
-    counts = [_count(value) for value in values]
-    known = [count for count in counts if count is not None]
-    return max(known) if known and len(known) == len(counts) else None
+    return max(_counts([node, *node.all_input_nodes]), default=None)
 
 
-def _tensors(value: object) -> list[torch.Tensor]:
-    values = value if isinstance(value, (tuple, list)) else [value]
-    return [each for each in values if isinstance(each, torch.Tensor)]
-
-
-def _sum(values: Sequence[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known and len(known) == len(values) else None
-
-
-def _count(value: torch.Tensor, each: int = 1) -> int | None:
-    """Its elements times a number; None if a size is unknown."""
-    sizes = shape(value)
-    return None if sizes is None else math.prod(sizes) * each
+def _counts(nodes: Iterable[torch.fx.Node], *, is_bytes: bool = False) -> list[int]:
+    """Elements or bytes of each tensor that nodes make; none if the size of one is unknown."""
+    made = (node.meta.get("val") for node in nodes)
+    values = [each for value in made for each in (value if isinstance(value, (tuple, list)) else [value])]
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    shapes = [sizes for tensor in tensors if (sizes := shape(tensor)) is not None]
+    if len(shapes) < len(tensors):
+        return []
+    each_counts = [tensor.element_size() if is_bytes else 1 for tensor in tensors]
+    return [math.prod(sizes) * each for sizes, each in zip(shapes, each_counts, strict=True)]
 
 
 def shape(value: torch.Tensor) -> list[int] | None:
@@ -293,19 +255,14 @@ _STANDS_FOR = {
 """Operations that torch has no formula for, with one of ``aten`` that has, whose first arguments are the same."""
 
 
-def flops_of(nodes: Sequence[torch.fx.Node]) -> int | None:
-    """The floating-point operations of nodes, with the sizes of the call that is compiled.
+def products_of(nodes: Sequence[torch.fx.Node]) -> tuple[int | None, str | None]:
+    """The floating-point operations of nodes, with the sizes of the call that is compiled, and what they multiply.
 
-    Returns:
-        None if none of them is a matrix product or a convolution that torch can count.
+    Both are None if none of them is a matrix product or a convolution that torch can count.
     """
-    known = [count for count in map(_flops, nodes) if count]
-    return sum(known) if known else None
-
-
-def factor_dtype(nodes: Sequence[torch.fx.Node]) -> str | None:
-    """Dtype of what matrix products and convolutions multiply; None if there are none."""
-    return next((dtype for node in nodes if _flops(node) for dtype in input_dtypes(node)), None)
+    known = {node: count for node in nodes if (count := _flops(node))}
+    dtypes = (dtype for node in known for dtype in input_dtypes(node))
+    return (sum(known.values()), next(dtypes, None)) if known else (None, None)
 
 
 def input_dtypes(node: torch.fx.Node) -> list[str]:
@@ -340,14 +297,11 @@ def _by_formula(node: torch.fx.Node) -> Any:  # noqa: ANN401
     from torch.utils.flop_counter import flop_registry
 
     target = node.target
-    if not isinstance(target, torch._ops.OpOverload):
+    name = f"{target.namespace}.{target._opname}" if isinstance(target, torch._ops.OpOverload) else ""
+    if name not in _STANDS_FOR:
         return None
     values = [each.meta.get("val") if isinstance(each, torch.fx.Node) else each for each in node.args]
-    out = node.meta.get("val")
-    name = f"{target.namespace}.{target._opname}"
-    if name in _STANDS_FOR:
-        return flop_registry[getattr(torch.ops.aten, _STANDS_FOR[name])](*values, out_val=out)
-    return None
+    return flop_registry[getattr(torch.ops.aten, _STANDS_FOR[name])](*values, out_val=node.meta.get("val"))
 
 
 def packed_flops(name: str, node: Any, made: torch.fx.Node) -> tuple[int | None, str | None]:  # noqa: ANN401
@@ -379,3 +333,133 @@ def packed_flops(name: str, node: Any, made: torch.fx.Node) -> tuple[int | None,
     except (TypeError, KeyError, AttributeError):
         return None, None
     return int(count), str(first.get_dtype()).removeprefix("torch.")
+
+
+# How a graph is cut into its forward and its backward part.
+
+_FAR_SMALLER, _SMALL_BYTES = 1000, 1024
+"""A value by so much smaller than another could be kept in its place, and so could one this small, such as a seed."""
+
+
+class KeptTensor(NamedTuple):
+    """A tensor that the forward part hands to the backward part.
+
+    ``is_cheap``: it can be computed again from what else is kept by code that Inductor writes itself, without matrix
+    products, convolutions and random numbers; None for an argument, and if that is unknown.
+    """
+
+    name: str
+    node: torch.fx.Node
+    is_cheap: bool | None
+
+    @property
+    def is_argument(self) -> bool:
+        """An argument of the graph, or a constant in it."""
+        return self.node.op != "call_function"
+
+
+class Partition(NamedTuple):
+    """A graph cut in two; ``recomputed``: nodes that both parts compute, without views."""
+
+    kept: list[KeptTensor]
+    recomputed: list[torch.fx.Node]
+    draws_random: bool
+    compile_id: str | None
+
+
+class PartitionWatch:
+    """Keeps the last partition for the graph whose code is generated next, until it is closed.
+
+    Raises:
+        ImportError, AttributeError, KeyError: This torch cuts graphs otherwise.
+    """
+
+    def __init__(self) -> None:
+        from torch._inductor import compile_fx
+
+        self._last: Partition | None = None
+
+        def partition_fn(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            forward, backward = parts = original(*args, **kwargs)
+            self._last = None
+            if isinstance(count := kwargs.get("num_fwd_outputs"), int):
+                # A graph that is other than we know it must still compile; what it keeps is then not listed.
+                with suppress(Exception):
+                    self._last = _partition(forward.graph, backward.graph, count)
+            return parts
+
+        self.close = wrap(compile_fx, "partition_fn", partition_fn)
+
+    def take(self) -> Partition | None:
+        """What the compile that is under way cut last, if nobody has taken it; None if nothing."""
+        found, self._last = self._last, None
+        return found if found is not None and found.compile_id == current_compile_id() else None
+
+
+def _partition(forward: torch.fx.Graph, backward: torch.fx.Graph, output_count: int) -> Partition:
+    (output,) = forward.find_nodes(op="output")
+    handed: list[torch.fx.Node] = [
+        node
+        for node in output.args[0][output_count:]
+        if isinstance(node, torch.fx.Node) and isinstance(node.meta.get("val"), torch.Tensor)
+    ]
+    names = {_memory_of(node): node.name for node in reversed(handed)}
+    kept = [
+        KeptTensor(names[node], node, None if node.op != "call_function" else _is_cheap(node, names.keys() - {node}))
+        for node in dict.fromkeys(map(_memory_of, handed))
+    ]
+    computed = {node.name for node in _calls(forward)}
+    recomputed = [node for node in _calls(backward) if node.name in computed and not is_view(node)]
+    return Partition(kept, recomputed, any(map(_is_random, forward.nodes)), current_compile_id())
+
+
+def _calls(graph: torch.fx.Graph) -> Iterator[torch.fx.Node]:
+    return (node for node in graph.nodes if node.op == "call_function")
+
+
+def _memory_of(node: torch.fx.Node) -> torch.fx.Node:
+    """The node that makes the memory in which a node's value is: it, or what it is a view of."""
+    while node.op == "call_function" and is_view(node):
+        source = node.all_input_nodes[0]
+        if node.target is operator.getitem and not (source.op == "call_function" and is_view(source)):
+            break
+        node = source
+    return node
+
+
+def _is_cheap(node: torch.fx.Node, kept: set[torch.fx.Node]) -> bool | None:
+    """Whether it takes little to compute a value from others; None if an operation's cost is unknown."""
+    limit = max(_SMALL_BYTES, (value_bytes(node) or 0) // _FAR_SMALLER)
+    waiting, seen = [node], {node}
+    is_known = True
+    while waiting:
+        current = waiting.pop()
+        cost = _is_costly(current)
+        if cost:
+            return False
+        is_known = is_known and cost is not None
+        for source in current.all_input_nodes:
+            size = value_bytes(source)
+            is_there = source.op != "call_function" or _memory_of(source) in kept
+            if source not in seen and not is_there and (size is None or size > limit):
+                seen.add(source)
+                waiting.append(source)
+    return True if is_known else None
+
+
+def _is_costly(node: torch.fx.Node) -> bool | None:
+    """Whether torch counts its floating-point operations, a library computes it, or it's random; None if unknown."""
+    from torch._inductor.lowering import fallbacks, lowerings
+    from torch.utils.flop_counter import flop_registry
+
+    target = node.target
+    if target is operator.getitem:
+        return False
+    if not isinstance(target, torch._ops.OpOverload) or target not in lowerings:
+        return None
+    return _is_random(node) or target in fallbacks or target.overloadpacket in flop_registry
+
+
+def _is_random(node: torch.fx.Node) -> bool:
+    target = node.target
+    return isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags

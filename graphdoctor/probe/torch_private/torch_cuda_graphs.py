@@ -1,20 +1,29 @@
-"""The private names of torch's CUDA graphs: whether they are asked for, why some are skipped, which were recorded.
+"""CUDA graphs, by torch's private names: whether they are asked for, why some are skipped, which were recorded.
 
 Seen on 2.11.0, 2.13.0 and 2.15.0.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import pairwise
 from math import prod
 from typing import Any
 
 import torch
 
+from ..events import EventFile
+from ..wire import (
+    CudaGraphFunctionRecord,
+    CudaGraphInputRecord,
+    CudaGraphsEvent,
+    CudaGraphSkipRecord,
+    GraphPartitionsRecord,
+)
 from .replacing import Undo
 from .torch_api import counters
 
@@ -25,8 +34,15 @@ counts. Graphs without a CUDA device are only counted (``CompiledFxGraph.__init_
 ``torch/_inductor/output_code.py``, 2.13)."""
 
 _PARTITION_LOGGER, _LOGS_LEFT_OUT = "torch._inductor.scheduler.__cudagraphs", "_log_non_cudagraphable_node"
-_LOGS_PARTITIONS, _COUNTS = "_log_graph_partitions", 3
-"""Its first record has three numbers: all partitions, those that can be CUDA graphs, and the others."""
+"""Graph partition records what is before and after an operation that can't be in a CUDA graph as CUDA graphs of their
+own, and only says so in its debug log (``torch/_inductor/scheduler.py``, 2.13): a line with the reason, then the lines
+of a stack."""
+
+_LOGS_PARTITIONS = "_log_graph_partitions"
+"""Its first record, before those, has three numbers: all partitions, those that can be CUDA graphs, and the others."""
+
+_REASON = "reason="
+"""What torch's words on an operation begin with; a line of a stack doesn't."""
 
 _TREES = "torch._inductor.cudagraph_trees"
 
@@ -44,109 +60,88 @@ def asks_for_cuda_graphs(backend: str, mode: str | None, options: Mapping[str, o
     return bool(in_mode.get(name, config.triton.cudagraphs))
 
 
-def counted_skips() -> int:
+def current_compile_id() -> str | None:
+    """The compile that is under way, such as ``0/1``; None outside any, and if this torch doesn't tell."""
+    found = getattr(torch._guards.CompileContext, "current_compile_id", lambda: None)()
+    return None if found is None else str(found)
+
+
+class CudaGraphWatch:
+    """Listens to torch's reasons from when it is made until ``close``; none reach the program's log."""
+
+    def __init__(self) -> None:
+        self._skipped: list[CudaGraphSkipRecord] = []
+        self._left_out: list[CudaGraphSkipRecord] = []
+        self._partitions: list[GraphPartitionsRecord] = []
+        self._counted_before = _counted_skips()
+        self._ends = contextlib.ExitStack()
+        for name in _SKIP_LOGGERS:
+            self._listen(logging.getLogger(name), self._on_skip)
+        scheduler = logging.getLogger(_PARTITION_LOGGER)
+        was_enabled = scheduler.isEnabledFor(logging.DEBUG)
+        self._listen(scheduler, lambda record: self._on_partition(record, was_enabled=was_enabled))
+        self._ends.callback(scheduler.setLevel, scheduler.level)
+        scheduler.setLevel(logging.DEBUG)
+
+    def _listen(self, logger: logging.Logger, listener: Callable[[logging.LogRecord], bool]) -> None:
+        logger.addFilter(listener)
+        self._ends.callback(logger.removeFilter, listener)
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._ends.close()
+
+    def _on_skip(self, record: logging.LogRecord) -> bool:
+        if record.funcName == _LOGS_SKIP:
+            self._skipped.append(CudaGraphSkipRecord(reason=record.getMessage(), compile_id=current_compile_id()))
+        return True
+
+    def _on_partition(self, record: logging.LogRecord, *, was_enabled: bool) -> bool:
+        match record.funcName, record.args:
+            case (found, (*_, text)) if found == _LOGS_LEFT_OUT:
+                if str(text).startswith(_REASON):
+                    self._left_out.append(CudaGraphSkipRecord(reason=str(text), compile_id=current_compile_id()))
+                elif self._left_out:
+                    last = self._left_out[-1]
+                    last["reason"] = f"{last['reason']}\n{text}"
+            case (found, (int(count), int(recordable), _)) if found == _LOGS_PARTITIONS:
+                self._partitions.append(
+                    GraphPartitionsRecord(compile_id=current_compile_id(), count=count, recordable=recordable)
+                )
+        return was_enabled or record.levelno > logging.DEBUG
+
+    def report(self, events: EventFile) -> None:
+        """Write what is known so far."""
+        silent = _counted_skips() - self._counted_before - len(self._skipped)
+        skipped = [*self._skipped, *(CudaGraphSkipRecord(reason=None, compile_id=None) for _ in range(silent))]
+        has_device = torch.cuda.is_available()
+        functions, captured = recorded_functions() or (None, None)
+        if has_device and not captured and not skipped:
+            captured = None
+            why = (
+                "it records a graph in its second call, and there was none" if functions else "it says nothing of them"
+            )
+            events.gap("cuda_graphs", f"Whether torch uses CUDA graphs is unknown: {why}.")
+        events.write(
+            CudaGraphsEvent(
+                event="cuda_graphs",
+                has_device=has_device,
+                captured=captured,
+                skipped=skipped,
+                left_out=self._left_out,
+                partitions=self._partitions,
+                functions=functions,
+            )
+        )
+
+
+def _counted_skips() -> int:
     """Graphs that torch has skipped so far."""
     return counters().get("inductor", {}).get("cudagraph_skips", 0)
 
 
-def on_skip(callback: Callable[[str], None]) -> Callable[[], None]:
-    """Call a function with torch's reason for each graph that it skips from now on."""
-
-    def listen(record: logging.LogRecord) -> bool:
-        if record.funcName == _LOGS_SKIP:
-            callback(record.getMessage())
-        return True
-
-    loggers = [logging.getLogger(name) for name in _SKIP_LOGGERS]
-    for logger in loggers:
-        logger.addFilter(listen)
-
-    def stop() -> None:
-        for logger in loggers:
-            logger.removeFilter(listen)
-
-    return stop
-
-
-def on_left_out(callback: Callable[[str], None], on_partitions: Callable[[int, int], None]) -> Callable[[], None]:
-    """Call a function with torch's reason for each operation that it leaves out of CUDA graphs from now on.
-
-    Graph partition records what is before and after such an operation as CUDA graphs of their own, and only says so in
-    its debug log (``Scheduler._log_non_cudagraphable_node``, ``torch/_inductor/scheduler.py``, 2.13): a line with the
-    reason, then the lines of a stack. Nothing of it goes on to where the program's log goes.
-
-    Args:
-        callback: Gets the reason, or a line of the stack that belongs to the last one.
-        on_partitions: Gets, before that, into how many partitions a graph was split, and how many of them can be CUDA
-            graphs.
-    """
-    logger = logging.getLogger(_PARTITION_LOGGER)
-    was_enabled, level = logger.isEnabledFor(logging.DEBUG), logger.level
-
-    def listen(record: logging.LogRecord) -> bool:
-        if record.funcName == _LOGS_LEFT_OUT and isinstance(record.args, tuple) and record.args:
-            callback(str(record.args[-1]))
-        if record.funcName == _LOGS_PARTITIONS and isinstance(record.args, tuple) and len(record.args) == _COUNTS:
-            count, recordable, _ = record.args
-            if isinstance(count, int) and isinstance(recordable, int):
-                on_partitions(count, recordable)
-        return was_enabled or record.levelno > logging.DEBUG
-
-    logger.addFilter(listen)
-    logger.setLevel(logging.DEBUG)
-
-    def stop() -> None:
-        logger.removeFilter(listen)
-        logger.setLevel(level)
-
-    return stop
-
-
-def current_compile_id() -> str | None:
-    """The compile that is under way, such as ``0/1``; None outside any, and if this torch doesn't tell."""
-    try:
-        found = torch._guards.CompileContext.current_compile_id()
-    except AttributeError:
-        return None
-    return None if found is None else str(found)
-
-
-@dataclass(frozen=True)
-class StaticInput:
-    """An input of a function that torch records."""
-
-    placeholder: str
-    shape: tuple[int, ...]
-    bytes: int
-
-
-@dataclass
-class RecordedFunction:
-    """A function that torch is to record as CUDA graphs: one graph, or a partition of one.
-
-    Args:
-        sizes: For how many different sizes of its inputs it was called.
-        recorded_sizes: For how many of them it is recorded.
-        rerecordings: Of these, those that were recorded although there was one for the same place and size.
-        copied: Inputs that each replay copies to where the graph reads them.
-        moved: Inputs whose new addresses made torch record it again.
-        mutated: Placeholders of inputs that it writes to and that aren't static.
-    """
-
-    compile_id: str | None
-    is_backward: bool
-    name: str
-    sizes: int = 0
-    recorded_sizes: int = 0
-    recordings: int = 0
-    rerecordings: int = 0
-    copied: list[StaticInput] = field(default_factory=list)
-    moved: list[StaticInput] = field(default_factory=list)
-    mutated: list[str] = field(default_factory=list)
-
-
-def recorded_functions() -> list[RecordedFunction] | None:
-    """The functions that torch is to record as CUDA graphs; it records one in its second call.
+def recorded_functions() -> tuple[list[CudaGraphFunctionRecord], int] | None:
+    """The functions that torch is to record as CUDA graphs, and for how many sizes it has; it does in a second call.
 
     ``CUDAGraphTreeManager`` (``torch/_inductor/cudagraph_trees.py``, 2.11 to 2.15) has a function for each graph, or
     partition of one, and each size of its inputs, and a tree of recordings.
@@ -154,15 +149,14 @@ def recorded_functions() -> list[RecordedFunction] | None:
     Returns:
         None if this torch keeps them elsewhere.
     """
-    trees = sys.modules.get(_TREES)
-    if trees is None:
-        return []
+    if (trees := sys.modules.get(_TREES)) is None:
+        return [], 0
     try:
         containers = trees.local.tree_manager_containers.values()
-        managers = [container.tree_manager for container in containers if container.tree_manager is not None]
-        return [function for manager in managers for function in _functions(manager)]
+        found = [_functions(each.tree_manager) for each in containers if each.tree_manager is not None]
     except (AttributeError, KeyError, IndexError):
         return None
+    return [function for functions, _ in found for function in functions], sum(captured for _, captured in found)
 
 
 def launch_one_by_one() -> Undo:
@@ -177,43 +171,46 @@ def launch_one_by_one() -> Undo:
     from torch._inductor import config
 
     settings: Any = config.triton
-    before = settings.cudagraph_capture_sizes
+    undo = partial(setattr, settings, "cudagraph_capture_sizes", settings.cudagraph_capture_sizes)
     settings.cudagraph_capture_sizes = ()
-
-    def undo() -> None:
-        settings.cudagraph_capture_sizes = before
-
     return undo
 
 
-def _functions(manager: Any) -> Iterable[RecordedFunction]:  # noqa: ANN401
-    found: dict[int, RecordedFunction] = {}
+def _functions(manager: Any) -> tuple[list[CudaGraphFunctionRecord], int]:  # noqa: ANN401
+    found: dict[int, CudaGraphFunctionRecord] = {}
+    captured = 0
     recordings = list(_recordings(manager.roots))
     for number, wrapped in manager.ids_to_funcs.items():
         compile_id = manager.id_to_compile_id[number]
         # One function is wrapped anew for each size.
         function = found.setdefault(
             id(wrapped.model),
-            RecordedFunction(
+            CudaGraphFunctionRecord(
                 compile_id=None if compile_id is None else str(compile_id),
-                is_backward=manager.id_to_mode[number].name == "BACKWARD",
+                phase="backward" if manager.id_to_mode[number].name == "BACKWARD" else "forward",
                 name=manager.get_func_name(number),
+                sizes=0,
+                recordings=0,
+                rerecordings=0,
+                copied=[],
+                moved=[],
+                mutated=[],
             ),
         )
         written = [index for index in wrapped.mutated_input_idxs if index not in wrapped.static_input_idxs]
-        function.mutated = [wrapped.placeholders[index].name for index in written]
+        function["mutated"] = [wrapped.placeholders[index].name for index in written]
         own = [alike for of, alike in recordings if of == number]
-        function.sizes += 1
-        function.recorded_sizes += bool(own)
+        function["sizes"] += 1
+        captured += bool(own)
         for alike in own:
-            function.recordings += len(alike)
-            function.rerecordings += len(alike) - 1
-            function.copied = [_input(alike[-1], index) for index in _copied(alike[-1])]
+            function["recordings"] += len(alike)
+            function["rerecordings"] += len(alike) - 1
+            function["copied"] = [_input(alike[-1], index) for index in _copied(alike[-1])]
             for before, after in pairwise(alike):
-                known = {each.placeholder for each in function.moved}
+                known = {each["placeholder"] for each in function["moved"]}
                 moved = [_input(after, index) for index in _moved(before, after)]
-                function.moved += [each for each in moved if each.placeholder not in known]
-    return found.values()
+                function["moved"] += [each for each in moved if each["placeholder"] not in known]
+    return [*found.values()], captured
 
 
 def _recordings(nodes: Mapping[Any, list[Any]]) -> Iterator[tuple[Any, list[Any]]]:
@@ -237,9 +234,9 @@ def _moved(before: Any, after: Any) -> Iterator[int]:  # noqa: ANN401
     return (index for index, (one, other) in enumerate(pairs) if one != other)
 
 
-def _input(recording: Any, index: int) -> StaticInput:  # noqa: ANN401
+def _input(recording: Any, index: int) -> CudaGraphInputRecord:  # noqa: ANN401
     tensor = recording.reconstructed_inputs[index]
     # What an expanded dim repeats is copied once.
     copied = prod(size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride)
     name = recording.wrapped_function.placeholders[index].name
-    return StaticInput(name, tuple(tensor.shape), copied * tensor.element_size())
+    return CudaGraphInputRecord(placeholder=name, shape=list(tensor.shape), bytes=copied * tensor.element_size())
