@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.probe.catalog.huggingface.shrinking import (
+from graphdoctor.probe.catalog.transformers_settings import (
     LARGEST_VOCABULARY,
     STRENGTHS,
     Settings,

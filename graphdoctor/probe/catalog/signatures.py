@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -62,6 +63,11 @@ def slots(
         if known:
             found.append(Slot(parameter.name, known))
     return found
+
+
+def known_values(name: str, rules: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[str, ...]:
+    """The values of the first rule whose pattern is the name's; none if no rule is."""
+    return next((values for pattern, values in rules if re.fullmatch(pattern, name)), ())
 
 
 def choices(found: Sequence[Slot], *, most_changes: int) -> Iterator[dict[str, str]]:

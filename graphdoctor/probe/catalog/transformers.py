@@ -1,57 +1,83 @@
-"""The catalog of transformers: one architecture for each model type.
-
-``huggingface/names.py`` lists them, ``configurations.py`` reads and writes configurations, ``shrinking.py`` makes them
-small, and ``inputs.py`` finds what a model takes.
-"""
+"""transformers: one architecture for each model type, from the library's own tables of names."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 from collections.abc import Generator, Iterator
 from typing import Any
 
 import transformers
 
 from ..wire import ArchitectureRecord
-from .huggingface import names
-from .huggingface.configurations import Configured, configured
-from .huggingface.inputs import candidates
-from .huggingface.shrinking import STRENGTHS, shrunk
 from .library import InputsText, ModelText
+from .transformers_inputs import candidates
+from .transformers_settings import STRENGTHS, configured, shrunk
 
 _MOST_CALLS = 150
+"""Calls that may fail before an architecture is given up."""
+
+_MOST_CLASSES = 3
+_AUTO = "transformers.models.auto"
+_configuration_auto: Any = importlib.import_module(f"{_AUTO}.configuration_auto")
+_modeling_auto: Any = importlib.import_module(f"{_AUTO}.modeling_auto")
+
+_TASKS = {
+    "text": "CAUSAL_LM MASKED_LM SEQ_TO_SEQ_CAUSAL_LM SEQUENCE_CLASSIFICATION TEXT_ENCODING",
+    "vision": "IMAGE_CLASSIFICATION OBJECT_DETECTION SEMANTIC_SEGMENTATION UNIVERSAL_SEGMENTATION "
+    "INSTANCE_SEGMENTATION DEPTH_ESTIMATION IMAGE_MATTING KEYPOINT_DETECTION KEYPOINT_MATCHING POSE_ESTIMATION "
+    "BACKBONE MASK_GENERATION IMAGE_TO_IMAGE IMAGE TEXT_RECOGNITION TABLE_RECOGNITION",
+    "audio": "AUDIO_CLASSIFICATION CTC RNNT TDT SPEECH_SEQ_2_SEQ TEXT_TO_WAVEFORM TEXT_TO_SPECTROGRAM",
+    "video": "VIDEO_CLASSIFICATION",
+    "multimodal": "IMAGE_TEXT_TO_TEXT MULTIMODAL_LM VISUAL_QUESTION_ANSWERING DOCUMENT_QUESTION_ANSWERING",
+}
+_PROCESSORS = {
+    "text": "tokenization_auto.TOKENIZER_MAPPING_NAMES",
+    "vision": "image_processing_auto.IMAGE_PROCESSOR_MAPPING_NAMES",
+    "audio": "feature_extraction_auto.FEATURE_EXTRACTOR_MAPPING_NAMES",
+    "video": "video_processing_auto.VIDEO_PROCESSOR_MAPPING_NAMES",
+    "multimodal": "processing_auto.PROCESSOR_MAPPING_NAMES",
+}
+_PLACES = {
+    "text": ("text", "decoder"),
+    "vision": ("vision", "image"),
+    "audio": ("audio", "speech"),
+    "video": ("video",),
+}
+"""What the settings of composite configurations are called that hold a part."""
 
 
-class Transformers:
-    """transformers, as it is installed."""
-
+class _Transformers:
     most_parameters = 100_000_000
 
     def __init__(self) -> None:
         self._calls = 0
 
     def version(self) -> str:
-        """The installed version."""
         return str(transformers.__version__)
 
     def architectures(self) -> list[ArchitectureRecord]:
-        """All model types that have a model class."""
-        return [ArchitectureRecord(name=name, family=names.family(name)) for name in names.model_types()]
+        tables = _tables().values()
+        types = (name for name in _configuration_auto.CONFIG_MAPPING_NAMES if any(name in table for table in tables))
+        return [ArchitectureRecord(name=name, family=_family(name)) for name in types]
 
     def models(self, name: str) -> Iterator[ModelText]:
-        """The base model, with its configuration smaller or less small."""
         transformers.logging.set_verbosity_error()
-        for model_class, config_class in names.classes(name):
+        for model_class, config_class in _classes(name):
             whole = configured(config_class)
             seen = []
             for strength in STRENGTHS:
                 changes = shrunk(whole.settings, strength)
                 if self._calls < _MOST_CALLS and changes not in seen:
                     seen.append(changes)
-                    yield _model_text(model_class, whole, changes, strength.name)
+                    names = ", ".join(sorted({whole.class_name, model_class.__name__}))
+                    yield ModelText(
+                        imports=(f"from transformers import {names}",),
+                        body=f"config = {whole.source(changes)}\nreturn {model_class.__name__}(config).eval()",
+                        notes=(f"Of {whole.class_name}'s default configuration, {strength.name}.",),
+                    )
 
     def inputs(self, _text: ModelText, model: Any) -> Generator[InputsText, BaseException, None]:  # noqa: ANN401
-        """Inputs by the names of the arguments of ``forward``."""
         trying = candidates(model)
         error: BaseException | None = None
         # Not `yield from`: each call counts.
@@ -62,12 +88,65 @@ class Transformers:
                 error = yield inputs
 
 
-def _model_text(model_class: type, whole: Configured, changes: dict[str, Any], strength: str) -> ModelText:
-    return ModelText(
-        imports=(f"from transformers import {', '.join(sorted({whole.class_name, model_class.__name__}))}",),
-        body=f"config = {whole.source(changes)}\nreturn {model_class.__name__}(config).eval()",
-        notes=(f"Of {whole.class_name}'s default configuration, {strength}.",),
-    )
+LIBRARY = _Transformers()
 
 
-LIBRARY = Transformers()
+def _tables() -> dict[str, dict[str, Any]]:
+    """The table of base models, then those of the heads, the largest first: a head that many have is a usual one."""
+    base = "MODEL_MAPPING_NAMES"
+    heads = [
+        (name, table)
+        for name, table in vars(_modeling_auto).items()
+        if name.startswith("MODEL_FOR_") and name.endswith("_MAPPING_NAMES")
+    ]
+    return {base: getattr(_modeling_auto, base), **dict(sorted(heads, key=lambda item: -len(item[1])))}
+
+
+def _classes(name: str) -> Iterator[tuple[Any, Any]]:
+    """The classes of a model type, each with its configuration's: the base model, then the most usual heads."""
+    mapped = _configuration_auto.CONFIG_MAPPING[name]
+    found: dict[str, Any] = {}
+    for table in _tables().values():
+        # Two are given where which one fits depends on the checkpoint.
+        listed = table.get(name, ())
+        for class_name in [listed] if isinstance(listed, str) else listed[:1]:
+            found.setdefault(class_name, getattr(transformers, class_name, None))
+    # Some have no ``forward`` of their own, and can only generate.
+    known = (item for item in found.values() if item is not None)
+    usable = [item for item in known if item.forward.__name__ != "_forward_unimplemented"]
+    if not usable:
+        raise TypeError(f"no forward() in {', '.join(found)}")
+    for model_class in usable[:_MOST_CLASSES]:
+        yield model_class, mapped
+        # Some base models are made of a part of the configuration.
+        own = getattr(model_class, "config_class", None)
+        if own is not None and own is not mapped:
+            yield model_class, own
+
+
+def _family(name: str) -> str:
+    """What a model type is about: by the tasks that it has heads for, its processors, or what it is part of."""
+    tables = _tables()
+    kinds = {
+        kind
+        for kind, tasks in _TASKS.items()
+        if any(name in tables.get(f"MODEL_FOR_{task}_MAPPING_NAMES", ()) for task in tasks.split())
+    }
+    kinds = kinds or {kind for kind, place in _PROCESSORS.items() if name in _processors(place)}
+    kinds = {"multimodal"} if "multimodal" in kinds else kinds
+    if not kinds:
+        with contextlib.suppress(Exception):  # transformers can't import it, which is for its program to say
+            place = str(_configuration_auto.CONFIG_MAPPING[name].base_config_key)
+            kinds = {kind for kind, words in _PLACES.items() if any(word in place for word in words)}
+    if len(kinds) > 1:
+        # A video is images: what takes both and nothing else is for video.
+        return "video" if kinds == {"vision", "video"} else "multimodal"
+    return next(iter(kinds), "other")
+
+
+def _processors(place: str) -> Any:  # noqa: ANN401
+    """A table of processors; not every version has all of them."""
+    module, _, table = place.partition(".")
+    with contextlib.suppress(ImportError):
+        return getattr(importlib.import_module(f"{_AUTO}.{module}"), table, {})
+    return {}
