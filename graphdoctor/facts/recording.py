@@ -575,10 +575,13 @@ class SteadyCall(Fact):
     """Runs of graphs, in order. The time between them is spent on guards, Python and eager operations."""
 
 
+EnclosingKind = Literal["for", "while", "try", "with", "if", "comprehension"]
+
+
 class Enclosing(Fact):
     """A compound statement around a line, within the same function."""
 
-    kind: Literal["for", "while", "try", "with", "if", "comprehension"]
+    kind: EnclosingKind
     """The kind of statement."""
     line: int
     """1-based line where it starts."""

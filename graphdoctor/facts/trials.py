@@ -30,6 +30,10 @@ TEXTS: frozenset[ResultKind] = frozenset({"stdout", "logs", "stderr"})
 """Kinds of results that a program writes rather than computes."""
 
 
+Reference = Literal["eager", "untouched", "earlier"]
+"""What results are compared with: eager mode's, the untouched program's, those of an earlier run of the same trial."""
+
+
 class Difference(Fact):
     """The largest difference of one kind."""
 
@@ -89,7 +93,7 @@ class CompilerPart(Fact):
 class Replay(Fact):
     """What one replay gave, besides its compiles."""
 
-    compared: dict[Literal["eager", "untouched", "earlier"], Comparison] = field(default_factory=dict)
+    compared: dict[Reference, Comparison] = field(default_factory=dict)
     """Comparisons with the same calls of the unmodified program, without torch.compile (``eager``) and with it;
     ``earlier``: how an earlier run of the same trial compares with ``eager``."""
     errors: tuple[ResultError, ...] = ()

@@ -10,9 +10,10 @@ import json
 import threading
 from pathlib import Path
 
+from ..facts.base import Fact
 from ..facts.recording import GapKind
 from ..facts.run import CallPhase, Phase, PhaseKind
-from .wire import Event, GapEvent, PhaseEvent
+from .wire import EventName
 
 
 class EventFile:
@@ -31,9 +32,9 @@ class EventFile:
         self.error: OSError | None = None
         """Why the last events are missing; None while none is."""
 
-    def write(self, event: Event) -> None:
-        """Append one event."""
-        line = (json_text(event) + "\n").encode()
+    def write(self, name: EventName, fact: Fact | None = None, /, **fields: object) -> None:
+        """Append one event: a fact, what no fact holds, or both."""
+        line = (json_text({"event": name, **({} if fact is None else vars(fact)), **fields}) + "\n").encode()
         with self._lock:
             if self.error is not None:
                 return
@@ -68,19 +69,23 @@ class EventFile:
         self._write_phase(self._phase if step is None else f"{self._phase}, {step}")
 
     def _write_phase(self, phase: str) -> None:
-        self.write(PhaseEvent(event="phase", phase=phase, kind=self._kind))
+        self.write("phase", phase=phase, kind=self._kind)
 
     def gap(self, kind: GapKind, message: str) -> None:
         """Report something that the recording lacks."""
-        self.write(GapEvent(event="gap", kind=kind, message=message))
+        self.write("gap", kind=kind, message=message)
 
 
 def json_text(value: object) -> str:
-    """ASCII JSON that every reader takes; what JSON has no form for is written as ``str()``.
+    """ASCII JSON that every reader takes; a fact is its fields, and what JSON has no form for is ``str()``.
 
     Half a surrogate pair, which a Python string may hold and JSON may not, becomes a question mark.
     """
-    text = json.dumps(value, default=str)
+    text = json.dumps(value, default=_plain)
     if "\\ud" not in text:
         return text
-    return json.dumps(json.loads(json.dumps(value, default=str, ensure_ascii=False).encode("utf-8", "replace")))
+    return json.dumps(json.loads(json.dumps(value, default=_plain, ensure_ascii=False).encode("utf-8", "replace")))
+
+
+def _plain(value: object) -> object:
+    return vars(value) if isinstance(value, Fact) else str(value)

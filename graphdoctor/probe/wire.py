@@ -11,13 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypedDict
 
-from ..facts.catalog import RefusalKind
-from ..facts.hints import HintCode, HintValue
 from ..facts.kernels import KernelKind, ProfilePhase
 from ..facts.profiled import InductorKernelKind
-from ..facts.recording import BlockEntry, GapKind, SwitchKind
-from ..facts.run import PhaseKind
-from ..facts.trials import CompilerPartKind, TextChange
+from ..facts.recording import GraphInput, GraphNode
 from ..facts.watch import UnwatchedReason, WatchOutcome
 from .file_names import BENCH_FILE as BENCH_FILE
 from .file_names import CATALOG_REQUEST_FILE as CATALOG_REQUEST_FILE
@@ -218,260 +214,49 @@ class ReadsRecord(TypedDict):
     unseen: list[UnseenReads]
 
 
-class ErrorRecord(TypedDict):
-    """An exception of the program's."""
-
-    type: str
-    message: str
-    traceback: str
-
-
 # Events.
 
-
-class ProcessEvent(TypedDict):
-    """The first event: the main process."""
-
-    event: Literal["process"]
-    pid: int
-
-
-class RankEvent(TypedDict):
-    """A process of a job begins, as its launcher's variables say (``RANK``, ``WORLD_SIZE``)."""
-
-    event: Literal["rank"]
-    pid: int
-    rank: int
-    world_size: int
-
-
-class ProcessEndedEvent(TypedDict):
-    """A process of a job ran to its end; one that raised, was killed, or called ``os._exit``, doesn't."""
-
-    event: Literal["process_ended"]
-    pid: int
-
-
-class PhaseEvent(TypedDict):
-    """What begins now."""
-
-    event: Literal["phase"]
-    phase: str
-    """For people, such as ``importing the target``, ``call 2`` or ``call 2, compiling 0/1``."""
-    kind: PhaseKind
-    """For whoever decides by it."""
-
-
-class EnvironmentEvent(TypedDict):
-    """Where the target runs: the fields of ``Environment``; written again once the device's name is known."""
-
-    event: Literal["environment"]
-    python: str
-    torch: str
-    torch_build: str
-    platform: str
-    executable: str
-    device_name: str | None
-    torch_root: str
-    stdlib_root: str
-    site_roots: list[str]
-    packages: dict[str, str]
-
-
-class BlocksRecord(TypedDict):
-    """Modules of one class that repeat: the fields of ``RepeatedBlocks``."""
-
-    class_name: str
-    paths: list[str]
-    kinds: int
-    compiled_as: BlockEntry
-    container: str | None
-
-
-class TargetEvent(TypedDict):
-    """What the target turned out to be: fields of ``TargetInfo``."""
-
-    event: Literal["target"]
-    name: str
-    kind: str
-    class_name: str
-    file: str | None
-    parameters: list[str] | None
-    inputs_from: str
-    blocks: list[BlocksRecord] | None
-
-
-class BatchedRecord(TypedDict):
-    """A tensor in the calls with a batch dim: the fields of ``BatchedTensor``."""
-
-    expression: str
-    path: str
-
-
-class BatchEvent(TypedDict):
-    """Tensors whose batch size is another than the program's, once for each that is found."""
-
-    event: Literal["batch"]
-    tensors: list[BatchedRecord]
-
-
-class ConfigEvent(TypedDict):
-    """torch's config values that aren't the default, as Python writes them; again when the calls changed some."""
-
-    event: Literal["config"]
-    values: dict[str, str]
-
-
-class GapEvent(TypedDict):
-    """Something that the recording lacks."""
-
-    event: Literal["gap"]
-    kind: GapKind
-    message: str
-
-
-class CompileSwitchEvent(TypedDict):
-    """Something that can keep torch.compile from compiling, once."""
-
-    event: Literal["compile_switch"]
-    kind: SwitchKind
-    value: str
-    """The variable, the config value, the stance, or the name and place of what replaced torch.compile."""
-    call: int | None
-    """The first call that was made under it; None if it was found outside the calls."""
-
-
-class CallFailedEvent(ErrorRecord):
-    """A call raised; it is tried without torch.compile next."""
-
-    event: Literal["call_failed"]
-    index: int
-    from_compiler: bool
-    dtype: NotRequired[str | None]
-    """Written again with this and the next, where the call was changed and fails in eager mode too."""
-    batch: NotRequired[int | None]
-
-
-class ErrorEvent(TypedDict):
-    """The run ended outside a call: the program raised, or the target or the request can't be used."""
-
-    event: Literal["error"]
-    type: NotRequired[str]
-    """Of the program's exception; missing where the probe refuses the target or the request."""
-    message: NotRequired[str]
-    hint: NotRequired[str | None]
-    traceback: NotRequired[str]
-    code: NotRequired[HintCode]
-    """Why the request can't be done, in the place of a message."""
-    values: NotRequired[dict[str, HintValue]]
-
-
-class ExitedEvent(TypedDict):
-    """The program called ``sys.exit``."""
-
-    event: Literal["exited"]
-    status: int
-    place: str | None
-    """File and line of the call."""
-    traceback: str
-
-
-class InterruptedEvent(TypedDict):
-    """``KeyboardInterrupt`` reached the probe."""
-
-    event: Literal["interrupted"]
-
-
-class FinishedEvent(TypedDict):
-    """The probe did all it was asked to do, or as much as it could after a failed call."""
-
-    event: Literal["finished"]
-    is_complete: bool
-    """Every call came back."""
-    peak_memory_bytes: NotRequired[int]
-
-
-class LibraryEvent(TypedDict):
-    """A catalog's library was imported."""
-
-    event: Literal["library"]
-    version: str
-
-
-class ArchitectureRecord(TypedDict):
-    """The fields of ``Architecture``."""
-
-    name: str
-    family: str
-
-
-class ArchitecturesEvent(TypedDict):
-    """What a library has."""
-
-    event: Literal["architectures"]
-    architectures: list[ArchitectureRecord]
-
-
-class ProgramEvent(TypedDict):
-    """The program of an architecture was written, and runs in eager mode."""
-
-    event: Literal["program"]
-    parameters: int
-    """How many numbers its model learns."""
-
-
-class RefusedEvent(TypedDict):
-    """There is no program of an architecture."""
-
-    event: Literal["refused"]
-    kind: RefusalKind
-    message: str
-    traceback: str | None
-    """Of the exception, if there was one."""
-
-
-class EndedEvent(TypedDict):
-    """A script or a block ended, other than by ``os._exit`` or a signal."""
-
-    event: Literal["ended"]
-    error: NotRequired[ErrorRecord]
-
-
-class SettlingEvent(TypedDict):
-    """What the repetitions of the last call compiled."""
-
-    event: Literal["settling"]
-    compiles: list[int]
-    """Compiles that began in each repetition; 0 in the last one if the call is steady by then."""
-    is_over_limit: bool
-    """A function hit its recompile limit in the last one, because of the repetitions."""
-
-
-class CoverageEvent(TypedDict):
-    """The fields of ``Coverage``."""
-
-    event: Literal["coverage"]
-    graph_ops: int
-    eager_ops: int
-    extra_calls: int
-    extra_compiles: int
-    eager_op_names: dict[str, int]
-
-
-class GraphRunRecord(TypedDict):
-    """One run of a graph in a steady call."""
-
-    graph: int
-    start_us: float
-    end_us: float
-
-
-class SteadyCallEvent(TypedDict):
-    """The fields of ``SteadyCall``."""
-
-    event: Literal["steady_call"]
-    call_us: float
-    runs: list[GraphRunRecord]
+EventName = Literal[
+    "process",
+    "rank",
+    "process_ended",
+    "phase",
+    "environment",
+    "target",
+    "batch",
+    "config",
+    "gap",
+    "compile_switch",
+    "call_failed",
+    "error",
+    "exited",
+    "interrupted",
+    "finished",
+    "library",
+    "architectures",
+    "program",
+    "refused",
+    "ended",
+    "settling",
+    "coverage",
+    "steady_call",
+    "guard_cost",
+    "trial",
+    "part",
+    "vary_plan",
+    "variation",
+    "vary_end",
+    "kernels",
+    "profiled_call",
+    "memory",
+    "calibration",
+    "cuda_graphs",
+    "float32_precision",
+    "lane",
+    "export",
+    "export_calls",
+]
+"""What an event tells; each is a line of ``probe.jsonl`` that is written at once."""
 
 
 class BillRecord(TypedDict):
@@ -513,110 +298,6 @@ class GuardCostEvent(TypedDict):
     """What was taken off each search for the profiler."""
     entries: list[GuardCostRecord]
     is_complete: bool
-
-
-class DifferenceRecord(TypedDict):
-    """The fields of ``Difference``."""
-
-    kind: str
-    where: str
-    largest: float | None
-    detail: str | None
-    change: TextChange | None
-    may_be_rounding: bool
-
-
-class ComparisonRecord(TypedDict):
-    """The fields of ``Comparison``."""
-
-    kinds: list[str]
-    differences: list[DifferenceRecord]
-    is_bitwise_equal: bool
-    note: str | None
-
-
-class ResultErrorRecord(TypedDict):
-    """The fields of ``ResultError``."""
-
-    kind: str
-    variant: float
-    eager: float
-
-
-class TrialEvent(TypedDict):
-    """How a replay's results compare with those of others: the fields of ``Replay``."""
-
-    event: Literal["trial"]
-    compared: dict[str, ComparisonRecord]
-    errors: list[ResultErrorRecord]
-    kinds_apart: list[str]
-    is_rounding_known: bool
-    draws_random: bool
-    is_stopped: bool
-    lost: list[str]
-    steady_us: NotRequired[float | None]
-
-
-class PartEvent(TypedDict):
-    """A part of the compiler at its first use, or where it would have been used if it weren't left out."""
-
-    event: Literal["part"]
-    kind: CompilerPartKind
-    name: str
-
-
-class PlannedProperty(TypedDict):
-    """A property that may be varied."""
-
-    expression: str
-    kind: str
-    base: str
-    tied: list[str]
-
-
-class VaryPlanEvent(TypedDict):
-    """The properties to vary, before the first is tried."""
-
-    event: Literal["vary_plan"]
-    properties: list[PlannedProperty]
-
-
-class TriedRecord(TypedDict):
-    """The fields of ``TriedValue``."""
-
-    value: str
-    is_special: bool
-    outcome: str
-    compiles: NotRequired[int]
-    compile_s: NotRequired[float]
-    torch_reason: NotRequired[str | None]
-    error: NotRequired[str]
-
-
-class VariedRecord(TypedDict, total=False):
-    """What came of varying a property."""
-
-    tied: list[str]
-    tried: list[TriedRecord]
-    back_compiles: int
-    reason: str
-
-
-class VariationEvent(PlannedProperty):
-    """What came of varying one property, as soon as it is known; none for one that can only be varied with another."""
-
-    event: Literal["variation"]
-    number: int
-    """Its place in the plan."""
-    tried: NotRequired[list[TriedRecord]]
-    back_compiles: NotRequired[int]
-    reason: NotRequired[str]
-
-
-class VaryEndEvent(TypedDict):
-    """Everything that had to be tried was."""
-
-    event: Literal["vary_end"]
 
 
 class KernelRecord(TypedDict):
@@ -691,17 +372,6 @@ class ProfiledCallEvent(TypedDict):
     """The same call without torch.compile; None if it wasn't measured."""
 
 
-class MemoryEvent(TypedDict):
-    """The fields of ``MeasuredMemory``: memory of a steady call."""
-
-    event: Literal["memory"]
-    peak_of: Literal["allocator", "process"]
-    before_bytes: int | None
-    peak_bytes: int | None
-    saved_bytes: int | None
-    eager_saved_bytes: int | None
-
-
 class EagerCallRecord(TypedDict):
     """A call without torch.compile."""
 
@@ -741,216 +411,6 @@ class CalibrationEvent(TypedDict):
     """Each was measured twice with the same result, but for a tenth, so that it's worth keeping."""
 
 
-class CudaGraphSkipRecord(TypedDict):
-    """A graph that torch didn't record as a CUDA graph."""
-
-    reason: str | None
-    """In torch's words; None if it counts the graph and says nothing."""
-    compile_id: str | None
-    """The compile in which it said so; None outside any."""
-
-
-class GraphPartitionsRecord(TypedDict):
-    """The fields of ``GraphPartitions``."""
-
-    compile_id: str | None
-    count: int
-    recordable: int
-
-
-class CudaGraphInputRecord(TypedDict):
-    """An input of a function that torch records as CUDA graphs."""
-
-    placeholder: str
-    """Its name in the graph that Inductor compiled, such as ``primals_3``."""
-    shape: list[int]
-    bytes: int
-    """What copying it moves."""
-
-
-class CudaGraphFunctionRecord(TypedDict):
-    """The fields of ``CudaGraphFunction``."""
-
-    compile_id: str | None
-    phase: ProfilePhase
-    name: str
-    sizes: int
-    recordings: int
-    rerecordings: int
-    copied: list[CudaGraphInputRecord]
-    moved: list[CudaGraphInputRecord]
-    mutated: list[str]
-    """Placeholders."""
-
-
-class CudaGraphsEvent(TypedDict):
-    """What became of CUDA graphs in a run that asks for them."""
-
-    event: Literal["cuda_graphs"]
-    has_device: bool
-    """There is a CUDA device."""
-    captured: int | None
-    """Functions that torch recorded; None if unknown."""
-    skipped: list[CudaGraphSkipRecord]
-    left_out: list[CudaGraphSkipRecord]
-    """Operations that it leaves out of CUDA graphs."""
-    partitions: list[GraphPartitionsRecord]
-    """Graphs that it split."""
-    functions: list[CudaGraphFunctionRecord] | None
-    """What it is to record; None if this torch doesn't tell."""
-
-
-class Float32PrecisionEvent(TypedDict):
-    """What float32 computes with on CUDA after the calls: the fields of ``Float32Precision``."""
-
-    event: Literal["float32_precision"]
-    matmul_tf32: bool
-    convolution_tf32: bool
-    capabilities: list[list[int]]
-
-
-class LaneEvent(TypedDict):
-    """Where the time of a call goes; written again for a call that was repeated under the profiler."""
-
-    event: Literal["lane"]
-    call: int | None
-    """None for the steady call."""
-    duration_us: float
-    is_profiled: bool
-    segments: list[list[Any]]
-    """Each ``[kind, start_us, end_us, compile_id, graph]`` or ``["eager", start_us, end_us, {name: count}, count]``."""
-    hidden: int
-    """Segments that are left out, the shortest."""
-
-
-class NamedClassRecord(TypedDict):
-    """The fields of ``NamedClass``."""
-
-    name: str
-    module: str
-    is_dataclass: bool
-
-
-class ExportFailureRecord(TypedDict):
-    """Why torch.export made no program."""
-
-    type: str
-    message: str
-    stack: list[StackEntryRecord]
-    """The program's lines that led there and torch's below them, outermost first; the definition of what is exported
-    where there is none."""
-    is_at_line: bool
-    """There are such lines."""
-    is_truth: bool
-    """The program asked whether a tensor is true."""
-    classes: list[NamedClassRecord]
-    """Classes of the program that the message names."""
-
-
-class ExportInputRecord(TypedDict):
-    """The fields of ``ExportInput``."""
-
-    name: str
-    kind: str
-    target: str | None
-    value: str | None
-
-
-class ExportDimRecord(TypedDict):
-    """One dim that torch.export was to leave dynamic."""
-
-    source: str
-    dim: int
-    size: int
-    is_dynamic: bool
-    expression: str | None
-    """In torch's symbols; None for a constant, as the next two."""
-    low: int | None
-    high: int | None
-    other_sizes: list[int]
-    """Sizes that fit too, each together with those of all dims at the same place."""
-    stack: list[StackEntryRecord]
-    """The lines that made it a constant; empty if they are unknown."""
-    is_by_another: bool
-    """It must equal a dim that is a constant."""
-
-
-class ExportEvent(TypedDict):
-    """What torch.export made of the target: fields of ``Export``."""
-
-    event: Literal["export"]
-    is_strict: bool
-    is_wrapped: bool
-    seconds: float
-    line: str
-    """Python that makes the same program."""
-    failure: ExportFailureRecord | None
-    op_count: int | None
-    inputs: list[ExportInputRecord]
-    constraints: list[str]
-    dims: list[ExportDimRecord]
-
-
-class DifferingDimRecord(TypedDict):
-    """The fields of ``DifferingDim``."""
-
-    source: str
-    dim: int
-    sizes: list[int]
-
-
-class ExportCallsEvent(TypedDict):
-    """How the program's calls differ: fields of ``ExportCalls``."""
-
-    event: Literal["export_calls"]
-    total: int
-    made: int
-    differing: list[DifferingDimRecord]
-    other: list[int]
-
-
-Event = (
-    ProcessEvent
-    | RankEvent
-    | ProcessEndedEvent
-    | PhaseEvent
-    | EnvironmentEvent
-    | TargetEvent
-    | BatchEvent
-    | ConfigEvent
-    | GapEvent
-    | CompileSwitchEvent
-    | CallFailedEvent
-    | ErrorEvent
-    | ExitedEvent
-    | InterruptedEvent
-    | FinishedEvent
-    | LibraryEvent
-    | ArchitecturesEvent
-    | ProgramEvent
-    | RefusedEvent
-    | EndedEvent
-    | SettlingEvent
-    | CoverageEvent
-    | SteadyCallEvent
-    | GuardCostEvent
-    | TrialEvent
-    | PartEvent
-    | VaryPlanEvent
-    | VariationEvent
-    | VaryEndEvent
-    | LaneEvent
-    | KernelsEvent
-    | ProfiledCallEvent
-    | CalibrationEvent
-    | MemoryEvent
-    | CudaGraphsEvent
-    | Float32PrecisionEvent
-    | ExportEvent
-    | ExportCallsEvent
-)
-
-
 # Artifacts.
 
 
@@ -966,35 +426,6 @@ class StackEntryRecord(TypedDict):
     end_column: NotRequired[int | None]
 
 
-class CallErrorRecord(ErrorRecord):
-    """The fields of ``CallError``."""
-
-    from_compiler: bool
-    eager: NotRequired[str]
-    eager_message: NotRequired[str]
-
-
-class CallArtifact(TypedDict):
-    """``graphdoctor_call``: a call starts or ends; number None for the repetitions that measure something."""
-
-    event: Literal["start", "end"]
-    index: int | None
-    inputs: NotRequired[str]
-    outcome: NotRequired[Literal["ok", "error"]]
-    duration_s: NotRequired[float]
-    error: NotRequired[CallErrorRecord]
-
-
-class CompileCallArtifact(TypedDict):
-    """``graphdoctor_compile_call``: a script calls torch.compile; what is compiled and the arguments are in short."""
-
-    file: str
-    line: int
-    function: str
-    compiled: str
-    arguments: dict[str, str]
-
-
 class RootArtifact(TypedDict):
     """``graphdoctor_root``, after the ``dynamo_start`` of torch's own wrapper around a module of the program."""
 
@@ -1008,10 +439,6 @@ class RootArtifact(TypedDict):
     container: NotRequired[str | None]
     """The class of torch's own that the module, or the one inside DistributedDataParallel, has its ``forward`` from;
     None if it is the program's. Missing in recordings of graphdoctor 0.1."""
-
-
-CallerArtifact = list[StackEntryRecord]
-"""``graphdoctor_caller``, after ``dynamo_start``: the stack that led to a frame; torch's own lacks the caller."""
 
 
 class ValueRecord(TypedDict, total=False):
@@ -1071,43 +498,6 @@ class RecompileArtifact(TypedDict):
     stack_names: list[str]
 
 
-class StackArtifact(TypedDict):
-    """``graphdoctor_stack``, after a break or error record: the exception's own stack; torch's print loses lines."""
-
-    of: str
-    """The record that it belongs to."""
-    type: str
-    gb_type: str | None
-    stack: list[StackEntryRecord]
-
-
-class GraphInputRecord(TypedDict):
-    """The fields of ``GraphInput``."""
-
-    name: str
-    source: str | None
-    kind: Literal["tensor", "symbol", "other"]
-    dtype: NotRequired[str]
-    shape: NotRequired[list[int | str]]
-    device: NotRequired[str]
-    is_parameter: NotRequired[bool]
-
-
-class GraphNodeRecord(TypedDict):
-    """The fields of ``GraphNode``."""
-
-    name: str
-    opcode: str
-    target: str
-    args: str
-    kwargs: str
-    value: str | None
-    inputs: list[str]
-    file: NotRequired[str]
-    line: NotRequired[int]
-    module: NotRequired[str]
-
-
 class GraphArtifact(TypedDict, total=False):
     """``graphdoctor_graph``: a graph reaches the backend; what couldn't be read is missing."""
 
@@ -1116,52 +506,10 @@ class GraphArtifact(TypedDict, total=False):
     backend: str | None
     op_count: int
     tensor_op_count: int
-    inputs: list[GraphInputRecord]
-    nodes: list[GraphNodeRecord]
+    inputs: list[GraphInput]
+    nodes: list[GraphNode]
     backend_s: float
     backend_error: str
-
-
-class EnclosingRecord(TypedDict):
-    """A compound statement around a line."""
-
-    kind: str
-    line: int
-    text: str
-
-
-class SourceRecord(TypedDict):
-    """What surrounds a line: the fields of ``SourceContext``."""
-
-    file: str
-    line: int
-    qualname: str
-    function_line: int | None
-    statement: str
-    statement_line: int | None
-    statement_end_line: int | None
-    readable: list[str]
-    torch: str | None
-    enclosing: list[EnclosingRecord]
-
-
-SourcesArtifact = list[SourceRecord]
-"""``graphdoctor_sources``: what surrounds the lines seen since the last one."""
-
-
-class FileArtifact(TypedDict):
-    """``graphdoctor_file``: a file's text, once; None where it can't be read or is over a bound."""
-
-    file: str
-    text: str | None
-
-
-class GeneratedArtifact(TypedDict):
-    """``graphdoctor_generated``: a file that appeared during the run, outside the project; its path can be random."""
-
-    file: str
-    maker: str | None
-    """What holds one of its functions: a class or an attribute, such as ``model.Conv``; None if none was found."""
 
 
 class CalledArtifact(TypedDict):
@@ -1203,17 +551,6 @@ class WatchedCallArtifact(TypedDict):
     graph_ops: NotRequired[int]
     eager_ops: NotRequired[int]
     eager_op_names: NotRequired[dict[str, int]]
-
-
-class StepsArtifact(TypedDict):
-    """``graphdoctor_steps``, at the end of a process of a script that is run again under a change."""
-
-    count: int
-    """Calls of ``torch.autograd.backward``."""
-    intervals_us: list[float]
-    """Time from one to the next, of the last ones in which nothing was compiled."""
-    losses: list[float]
-    """What the first ones were called on, where it was a single number."""
 
 
 class RunChange(TypedDict):
@@ -1328,20 +665,3 @@ ArtifactName = Literal[
     "graphdoctor_inductor_graph",
     "graphdoctor_steps",
 ]
-
-Artifact = (
-    CallArtifact
-    | CompileCallArtifact
-    | RootArtifact
-    | CallerArtifact
-    | RecompileArtifact
-    | StackArtifact
-    | GraphArtifact
-    | SourcesArtifact
-    | FileArtifact
-    | GeneratedArtifact
-    | CalledArtifact
-    | WatchedCallArtifact
-    | InductorGraphArtifact
-    | StepsArtifact
-)

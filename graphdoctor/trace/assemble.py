@@ -35,7 +35,6 @@ from graphdoctor.facts.recording import (
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.trials import Replay
-from graphdoctor.probe.wire import GraphArtifact
 from graphdoctor.trace.breaks import PrintedEntry, limit_of, parse_chain
 from graphdoctor.trace.ddp_splits import split_of
 from graphdoctor.trace.gaps import old_log_gaps, run_gaps, unreadable_gaps
@@ -465,7 +464,7 @@ def _seconds(microseconds: float | None) -> float | None:
 
 
 def _graph(index: int, seen: SeenGraph) -> Graph:
-    record: GraphArtifact = seen.record or {}
+    record = seen.record or {}
     return read_fact(
         Graph,
         {

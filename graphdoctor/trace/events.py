@@ -6,12 +6,15 @@ that ``probe/wire.py`` declares.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 import orjson
 
-from graphdoctor.probe.wire import Event, GuardCostEvent
+from graphdoctor.probe.wire import GuardCostEvent
+
+Event = Mapping[str, Any]
+"""Its kind is under ``event``."""
 
 
 class Events:
@@ -35,7 +38,7 @@ class Events:
     @property
     def guard_cost(self) -> GuardCostEvent | None:
         """What guard checks cost; None if that was not measured."""
-        return next((event for event in reversed(self.all) if event["event"] == "guard_cost"), None)
+        return cast("GuardCostEvent | None", self._last.get("guard_cost"))
 
 
 def read_events(content: bytes) -> Events:
@@ -54,4 +57,4 @@ def _parsed(lines: Iterable[bytes]) -> Iterator[Event]:
         except orjson.JSONDecodeError:
             continue
         if isinstance(event, dict) and isinstance(event.get("event"), str):
-            yield cast("Event", event)
+            yield event

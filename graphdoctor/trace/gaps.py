@@ -16,8 +16,8 @@ from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import CaptureGap, CompileSwitch, Recording, TargetInfo
 from graphdoctor.facts.watch import CallWatch, WatchedFunction
 from graphdoctor.facts.wording import counted, switch_text
-from graphdoctor.probe.wire import Event
 from graphdoctor.trace.beginning import BeginningSigns
+from graphdoctor.trace.events import Event
 from graphdoctor.trace.grammar import LogDamage
 from graphdoctor.trace.merge import Part
 from graphdoctor.trace.versions import UNDERSTOOD_SINCE, lacking, parsed_version

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from graphdoctor.facts.kernels import (
     CacheBypass,
@@ -23,7 +23,6 @@ from graphdoctor.facts.kernels import (
 )
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import Graph, GraphInput
-from graphdoctor.probe.wire import CudaGraphFunctionRecord, CudaGraphInputRecord, CudaGraphsEvent, CudaGraphSkipRecord
 from graphdoctor.trace.events import Events
 
 _NO_DEVICE = "there is no CUDA device"
@@ -155,7 +154,7 @@ def cuda_graphs(events: Events, graphs: Iterable[Graph]) -> CudaGraphs | None:
     """
     if "cuda_graphs" not in events:
         return None
-    event = cast("CudaGraphsEvent", events.fields("cuda_graphs"))
+    event = events.fields("cuda_graphs")
     skipped = (_skip(record, has_device=event["has_device"]) for record in event["skipped"])
     left_out = (_skip(record, has_device=True) for record in event.get("left_out", ()))
     functions = event.get("functions")
@@ -170,7 +169,7 @@ def cuda_graphs(events: Events, graphs: Iterable[Graph]) -> CudaGraphs | None:
     return read_fact(CudaGraphs, found)
 
 
-def _function(record: CudaGraphFunctionRecord, inputs: Mapping[str | None, Sequence[GraphInput]]) -> dict[str, object]:
+def _function(record: Mapping[str, Any], inputs: Mapping[str | None, Sequence[GraphInput]]) -> dict[str, object]:
     named = inputs.get(record["compile_id"], ())
     return {
         **record,
@@ -184,7 +183,7 @@ def _function(record: CudaGraphFunctionRecord, inputs: Mapping[str | None, Seque
     }
 
 
-def _input(record: CudaGraphInputRecord, inputs: Sequence[GraphInput]) -> dict[str, object]:
+def _input(record: Mapping[str, Any], inputs: Sequence[GraphInput]) -> dict[str, object]:
     found = input_of(record["placeholder"], record["shape"], inputs)
     source = None if found is None else found.source
     return {"placeholder": record["placeholder"], "bytes": record["bytes"], "source": source}
@@ -211,7 +210,7 @@ def input_of(placeholder: str, shape: Sequence[int] | None, inputs: Sequence[Gra
     return inputs[at] if fits else None
 
 
-def _skip(record: CudaGraphSkipRecord, *, has_device: bool) -> CudaGraphSkip:
+def _skip(record: Mapping[str, Any], *, has_device: bool) -> CudaGraphSkip:
     reason, compile_id = record.get("reason"), record.get("compile_id")
     if reason is None:
         # torch says nothing of a graph that has no CUDA device.

@@ -24,12 +24,9 @@ from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.steps import Steps
 from graphdoctor.probe.wire import (
     CalledArtifact,
-    GeneratedArtifact,
-    GraphArtifact,
     InductorGraphArtifact,
     RecompileArtifact,
     RootArtifact,
-    StackArtifact,
     StackEntryRecord,
     WatchedCallArtifact,
 )
@@ -101,7 +98,7 @@ class SeenGraph:
 
     compile_id: str | None
     code: str | None
-    record: GraphArtifact | None = None
+    record: dict[str, Any] | None = None
     inputs: tuple[GraphInput, ...] | None = None
     nodes: tuple[GraphNode, ...] | None = None
     attempt: int | None = None
@@ -411,7 +408,7 @@ class Intake:
     def _on_graph(self, record: Record) -> None:
         if self._is_extra:
             return
-        value: GraphArtifact = orjson.loads(record.payload or "{}")
+        value = orjson.loads(record.payload or "{}")
         compile_ = self._compile_of(record)
         if compile_ is not None:
             compile_.has_graph = True
@@ -447,7 +444,7 @@ class Intake:
             compile_.caller = collapse_resumes(without_probe(caller))
 
     def _on_stack(self, record: Record) -> None:
-        value: StackArtifact = orjson.loads(record.payload or "{}")
+        value = orjson.loads(record.payload or "{}")
         last = self._last_stacked
         if last is None or last.compile_id != record.compile_id:
             return
@@ -463,7 +460,7 @@ class Intake:
             self._files[context.file] = None
 
     def _on_generated(self, record: Record) -> None:
-        value: GeneratedArtifact = orjson.loads(record.payload or "{}")
+        value = orjson.loads(record.payload or "{}")
         self.generated[value["file"]] = value["maker"]
 
     def _on_inductor_graph(self, record: Record) -> None:

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from graphdoctor.facts.picture import Picture, SourceText
 from graphdoctor.facts.recording import Recording
-from graphdoctor.probe.wire import Event
 from graphdoctor.trace.artifacts import Artifacts
 from graphdoctor.trace.details import Details
+from graphdoctor.trace.events import Event
 from graphdoctor.trace.files import Files
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.merge import Part

@@ -8,7 +8,7 @@ from typing import Any
 from graphdoctor.facts.picture import Lane, Segment
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import Graph, Recording
-from graphdoctor.probe.wire import Event, LaneEvent
+from graphdoctor.trace.events import Event
 
 _MAX_LANES = 200
 
@@ -29,7 +29,7 @@ def read_lanes(events: Sequence[Event], recording: Recording) -> tuple[Lane, ...
     return (*shown, *([lanes[None]] if None in lanes else []))
 
 
-def _lane(event: LaneEvent, graphs: Sequence[Graph]) -> Lane:
+def _lane(event: Event, graphs: Sequence[Graph]) -> Lane:
     return read_fact(
         Lane,
         {

@@ -10,7 +10,7 @@ from typing import Any
 
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.variations import TriedValue, Variation, Verdict
-from graphdoctor.probe.wire import Event, VariationEvent
+from graphdoctor.trace.events import Event
 
 _NOT_REACHED = "the run ended first"
 
@@ -39,7 +39,7 @@ def read_variations(events: Sequence[Event]) -> tuple[Variation, ...] | None:
     return tuple(found[number] for number in sorted(found))
 
 
-def _variation(event: VariationEvent) -> Variation:
+def _variation(event: Event) -> Variation:
     fields: dict[str, Any] = {key: value for key, value in event.items() if key not in ("event", "number", "tried")}
     tried = tuple(read_fact(TriedValue, value) for value in event.get("tried", ()))
     seconds = [value.compile_s for value in tried if value.compile_s is not None]

@@ -214,8 +214,7 @@ def test_a_repetition_is_renamed_to_what_the_program_ran():
 
 def test_an_event_is_rounded_to_nanoseconds():
     made = CutCall(1.23456, (Segment("graph", 0.12345, 1.0, "0/0", 2),), is_profiled=False)
-    assert made.event(5) == {
-        "event": "lane",
+    assert made.fields(5) == {
         "call": 5,
         "duration_us": 1.235,
         "is_profiled": False,
@@ -225,13 +224,13 @@ def test_an_event_is_rounded_to_nanoseconds():
 
 
 def test_the_steady_call_has_no_number():
-    assert graphs().event(None)["call"] is None
+    assert graphs().fields(None)["call"] is None
 
 
 def test_of_too_many_segments_the_shortest_are_hidden(monkeypatch):
     monkeypatch.setattr(segments, "_MAX_SEGMENTS", 2)
     lengths = (5, 1, 9)
     parts = tuple(Segment("graph", 100.0 * n, 100.0 * n + length, None, n) for n, length in enumerate(lengths))
-    event = CutCall(1000.0, parts, is_profiled=True).event(1)
+    event = CutCall(1000.0, parts, is_profiled=True).fields(1)
     assert [row[4] for row in event["segments"]] == [0, 2]
     assert event["hidden"] == 1

@@ -15,7 +15,7 @@ import diffusers
 import torch
 from diffusers import ModelMixin, models
 
-from ..wire import ArchitectureRecord
+from ...facts.catalog import Architecture
 from .library import InputsText, ModelText
 from .signatures import UnknownParameterError, described, evaluated_body
 
@@ -174,8 +174,8 @@ class _Diffusers:
     def version(self) -> str:
         return str(diffusers.__version__)
 
-    def architectures(self) -> list[ArchitectureRecord]:
-        return [ArchitectureRecord(name=name, family=_family(made)) for name, made in _classes().items()]
+    def architectures(self) -> list[Architecture]:
+        return [Architecture(name=name, family=_family(made)) for name, made in _classes().items()]
 
     def models(self, name: str) -> Iterator[ModelText]:
         made = _classes()[name]

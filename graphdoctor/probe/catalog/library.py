@@ -13,8 +13,9 @@ import textwrap
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from ...facts.catalog import Architecture
 from ..target.errors import TargetError
-from ..wire import LIBRARIES, ArchitectureRecord
+from ..wire import LIBRARIES
 
 
 class ModelText(NamedTuple):
@@ -53,7 +54,7 @@ class Library(Protocol):
     def version(self) -> str:
         """The installed version."""
 
-    def architectures(self) -> list[ArchitectureRecord]:
+    def architectures(self) -> list[Architecture]:
         """All architectures, in the library's order; builds none."""
 
     def models(self, name: str) -> Iterator[ModelText]:

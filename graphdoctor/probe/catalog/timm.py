@@ -8,7 +8,7 @@ from typing import Any
 import timm
 from timm.models import list_models, list_modules
 
-from ..wire import ArchitectureRecord
+from ...facts.catalog import Architecture
 from .library import InputsText, ModelText
 from .signatures import by_size, evaluated_body
 
@@ -23,8 +23,8 @@ class _Timm:
     def version(self) -> str:
         return str(timm.__version__)
 
-    def architectures(self) -> list[ArchitectureRecord]:
-        return [ArchitectureRecord(name=name, family="image") for name in list_modules() if list_models(module=name)]
+    def architectures(self) -> list[Architecture]:
+        return [Architecture(name=name, family="image") for name in list_modules() if list_models(module=name)]
 
     def models(self, name: str) -> Iterator[ModelText]:
         models = list_models(module=name)

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import torch_geometric.nn
 
-from ..wire import ArchitectureRecord
+from ...facts.catalog import Architecture
 from .library import InputsText, ModelText
 from .signatures import choices, evaluated_body, parameters_of, slots
 
@@ -192,8 +192,8 @@ class _TorchGeometric:
     def version(self) -> str:
         return version("torch-geometric")
 
-    def architectures(self) -> list[ArchitectureRecord]:
-        return [ArchitectureRecord(name=name, family=_family(room, name)) for name, room in _rooms().items()]
+    def architectures(self) -> list[Architecture]:
+        return [Architecture(name=name, family=_family(room, name)) for name, room in _rooms().items()]
 
     def models(self, name: str) -> Iterator[ModelText]:
         room = _rooms()[name]

@@ -12,7 +12,7 @@ from typing import Any
 import torchvision
 from torchvision.models import get_model_builder, list_models
 
-from ..wire import ArchitectureRecord
+from ...facts.catalog import Architecture
 from .library import InputsText, ModelText
 from .signatures import by_size, evaluated_body
 
@@ -43,8 +43,8 @@ class _Torchvision:
     def version(self) -> str:
         return str(torchvision.__version__)
 
-    def architectures(self) -> list[ArchitectureRecord]:
-        return [ArchitectureRecord(name=name, family=_family(name)) for name in _modules()]
+    def architectures(self) -> list[Architecture]:
+        return [Architecture(name=name, family=_family(name)) for name in _modules()]
 
     def models(self, name: str) -> Iterator[ModelText]:
         models = _modules()[name]

@@ -9,7 +9,7 @@ from typing import Any
 
 import transformers
 
-from ..wire import ArchitectureRecord
+from ...facts.catalog import Architecture
 from .library import InputsText, ModelText
 from .transformers_inputs import candidates
 from .transformers_settings import STRENGTHS, configured, shrunk
@@ -56,10 +56,10 @@ class _Transformers:
     def version(self) -> str:
         return str(transformers.__version__)
 
-    def architectures(self) -> list[ArchitectureRecord]:
+    def architectures(self) -> list[Architecture]:
         tables = _tables().values()
         types = (name for name in _configuration_auto.CONFIG_MAPPING_NAMES if any(name in table for table in tables))
-        return [ArchitectureRecord(name=name, family=_family(name)) for name in types]
+        return [Architecture(name=name, family=_family(name)) for name in types]
 
     def models(self, name: str) -> Iterator[ModelText]:
         transformers.logging.set_verbosity_error()

@@ -92,7 +92,7 @@ def _products(dtypes: Iterable[str], device: torch.device) -> list[str]:
     """Dtypes to measure products of: float32 always, of the others those that have ordinary products."""
     found = ["float32", *(each for each in ("bfloat16", "float16", "float64") if each in set(dtypes))]
     precision = float32_precision() if device.type == "cuda" else None
-    is_mixed = precision is not None and precision["convolution_tf32"] and not precision["matmul_tf32"]
+    is_mixed = precision is not None and precision.convolution_tf32 and not precision.matmul_tf32
     return [*found, TF32] if is_mixed else found
 
 

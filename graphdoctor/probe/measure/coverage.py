@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
+from ...facts.recording import GraphRun, SteadyCall
 from ..record.backend import GraphRuns
 from ..torch_private import torch_api
-from ..wire import GraphRunRecord, SteadyCallEvent
 
 RANGE_PREFIX = "graphdoctor_graph "
 """Profiler ranges of compiled graphs, each followed by the graph's index."""
@@ -75,7 +75,7 @@ def profiled(call: Callable[[], Any], runs: GraphRuns) -> list[Any]:
     return list(profiler.events())
 
 
-def time_runs(call: Callable[[], Any], runs: GraphRuns) -> SteadyCallEvent:
+def time_runs(call: Callable[[], Any], runs: GraphRuns) -> SteadyCall:
     """When each graph runs in a call, in the call of median length among several."""
     timelines: list[tuple[float, list[tuple[int, float, float]]]] = []
     ends = time.perf_counter() + _TIMED_S
@@ -92,11 +92,8 @@ def time_runs(call: Callable[[], Any], runs: GraphRuns) -> SteadyCallEvent:
     finally:
         runs.watched = None
     took, timeline = sorted(timelines, key=lambda item: item[0])[len(timelines) // 2]
-    return SteadyCallEvent(
-        event="steady_call",
-        call_us=took * 1e6,
-        runs=[GraphRunRecord(graph=index, start_us=start * 1e6, end_us=end * 1e6) for index, start, end in timeline],
-    )
+    ran = (GraphRun(graph=index, start_us=start * 1e6, end_us=end * 1e6) for index, start, end in timeline)
+    return SteadyCall(call_us=took * 1e6, runs=tuple(ran))
 
 
 def is_eager(event: Any) -> bool:  # noqa: ANN401

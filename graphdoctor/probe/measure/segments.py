@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..torch_private import torch_api
-from ..wire import LaneEvent
 from .compile_watch import TimedCompile
 from .coverage import RANGE_PREFIX, is_eager
 
@@ -70,8 +69,8 @@ class CutCall:
         )
         return replace(self, segments=tuple(parts))
 
-    def event(self, call: int | None) -> LaneEvent:
-        """The call as an event; where there are too many segments, the shortest are left out.
+    def fields(self, call: int | None) -> dict[str, object]:
+        """The call as a ``lane`` event; where there are too many segments, the shortest are left out.
 
         Args:
             call: Its number; None for the steady call.
@@ -79,14 +78,13 @@ class CutCall:
         parts = self.segments
         longest = sorted(range(len(parts)), key=lambda number: parts[number].start_us - parts[number].end_us)
         shown = sorted(longest[:_MAX_SEGMENTS])
-        return LaneEvent(
-            event="lane",
-            call=call,
-            duration_us=round(self.duration_us, 3),
-            is_profiled=self.is_profiled,
-            segments=[parts[number].row() for number in shown],
-            hidden=len(parts) - len(shown),
-        )
+        return {
+            "call": call,
+            "duration_us": round(self.duration_us, 3),
+            "is_profiled": self.is_profiled,
+            "segments": [parts[number].row() for number in shown],
+            "hidden": len(parts) - len(shown),
+        }
 
 
 def cut_profile(events: Sequence[Any]) -> CutCall:

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ...facts.watch import UnwatchedReason, WatchOutcome
+from ...facts.steps import Steps
 from ..torch_private import torch_api
 from ..torch_private.replacing import look_on
 from ..torch_private.torch_hooks import (
@@ -39,7 +40,7 @@ from ..torch_private.torch_hooks import (
     watch_profilers,
 )
 from ..torch_private.torch_kernels import RangeProfiler
-from ..wire import CalledArtifact, StepsArtifact, WatchedCallArtifact
+from ..wire import CalledArtifact, WatchedCallArtifact
 from .coverage import CONVERSION_RANGE, RANGE_PREFIX, eager_operations
 
 _FIRST_CALLS = 7
@@ -473,9 +474,9 @@ class BackwardSteps:
         if len(self._losses) < _MAX_LOSSES and isinstance(loss, torch.Tensor) and loss.numel() == 1:
             self._losses.append(loss.detach().clone())
 
-    def artifact(self) -> StepsArtifact:
+    def seen(self) -> Steps:
         """What was seen."""
         losses = []
         with contextlib.suppress(Exception):  # the device may be gone
             losses = [float(loss) for loss in self._losses]
-        return StepsArtifact(count=self._count, intervals_us=list(self._intervals_us), losses=losses)
+        return Steps(count=self._count, intervals_us=tuple(self._intervals_us), losses=tuple(losses))

@@ -12,8 +12,9 @@ from typing import Any, Literal
 
 import torch
 
+from ...facts.recording import GraphInput, GraphNode
 from ..torch_private import torch_api
-from ..wire import GraphArtifact, GraphInputRecord, GraphNodeRecord
+from ..wire import GraphArtifact
 from .describe import dtype_text, tensor_text
 from .files import user_file_test
 
@@ -168,39 +169,40 @@ def _has_tensor(value: object) -> bool:
     return isinstance(value, torch.Tensor)
 
 
-def _describe_input(node: torch.fx.Node) -> GraphInputRecord:
+def _describe_input(node: torch.fx.Node) -> GraphInput:
     value = torch_api.node_value(node)
     source = torch_api.placeholder_source(node)
-    described = GraphInputRecord(name=node.name, source=source, kind="other")
-    if isinstance(value, torch.Tensor):
-        described["kind"] = "tensor"
-        described["dtype"] = dtype_text(value.dtype)
-        described["shape"] = [size if type(size) is int else str(size) for size in value.shape]
-        described["device"] = str(value.device)
-        # Dynamo keeps the class in the fake tensor; a buffer shows by its source alone.
-        is_named = source is not None and ("._parameters[" in source or "._buffers[" in source)
-        described["is_parameter"] = isinstance(value, torch.nn.Parameter) or is_named
-    elif isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        described["kind"] = "symbol"
-    return described
+    if not isinstance(value, torch.Tensor):
+        is_symbol = isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
+        return GraphInput(name=node.name, source=source, kind="symbol" if is_symbol else "other")
+    # Dynamo keeps the class in the fake tensor; a buffer shows by its source alone.
+    is_named = source is not None and ("._parameters[" in source or "._buffers[" in source)
+    return GraphInput(
+        name=node.name,
+        source=source,
+        kind="tensor",
+        dtype=dtype_text(value.dtype),
+        shape=tuple(size if type(size) is int else str(size) for size in value.shape),
+        device=str(value.device),
+        is_parameter=isinstance(value, torch.nn.Parameter) or is_named,
+    )
 
 
-def _describe_node(node: torch.fx.Node, is_user_file: Callable[[str], bool]) -> GraphNodeRecord:
-    described = GraphNodeRecord(
+def _describe_node(node: torch.fx.Node, is_user_file: Callable[[str], bool]) -> GraphNode:
+    lines = _STACK_LINE.findall(node.stack_trace or "")
+    file, line = next(((file, int(line)) for file, line in reversed(lines) if is_user_file(file)), (None, None))
+    return GraphNode(
         name=node.name,
         opcode=node.op,
         target=node._pretty_print_target(node.target),
         args=_cut(", ".join(map(str, node.args))),
         kwargs=_cut(", ".join(f"{key}={value}" for key, value in node.kwargs.items())),
         value=_value_text(torch_api.node_value(node)),
-        inputs=[taken.name for taken in node.all_input_nodes],
+        inputs=tuple(taken.name for taken in node.all_input_nodes),
+        file=file,
+        line=line,
+        module=torch_api.node_module(node),
     )
-    lines = _STACK_LINE.findall(node.stack_trace or "")
-    if (innermost := next(((file, line) for file, line in reversed(lines) if is_user_file(file)), None)) is not None:
-        described["file"], described["line"] = innermost[0], int(innermost[1])
-    if (module := torch_api.node_module(node)) is not None:
-        described["module"] = module
-    return described
 
 
 def _value_text(value: object) -> str | None:

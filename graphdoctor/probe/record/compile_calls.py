@@ -17,19 +17,19 @@ from typing import Any
 
 import torch
 
+from ...facts.recording import CompileCall
 from ..torch_private import torch_api
-from ..wire import CompileCallArtifact
 from .describe import value_text
 
 
-def compiled_root(frame: FrameType, call: CompileCallArtifact) -> Root:
+def compiled_root(frame: FrameType, call: CompileCall) -> Root:
     """The object that a call of ``torch.compile`` is about."""
     model = frame.f_locals["model"]
-    expression = compiled_expression(call["file"], call["line"])
-    return Root(getattr(model, "__self__", model), expression, call["file"], call["line"], call["function"])
+    expression = compiled_expression(call.file, call.line)
+    return Root(getattr(model, "__self__", model), expression, call.file, call.line, call.function)
 
 
-def compile_call(frame: FrameType) -> CompileCallArtifact:
+def compile_call(frame: FrameType) -> CompileCall:
     """Describe a call of ``torch.compile``."""
     given = frame.f_locals
     defaults = {name: parameter.default for name, parameter in inspect.signature(torch.compile).parameters.items()}
@@ -45,7 +45,7 @@ def compile_call(frame: FrameType) -> CompileCallArtifact:
     caller: FrameType = frame
     while caller.f_code.co_filename.startswith(passed_on_by) and caller.f_back is not None:
         caller = caller.f_back
-    return CompileCallArtifact(
+    return CompileCall(
         file=caller.f_code.co_filename,
         line=caller.f_lineno,
         function=caller.f_code.co_name,

@@ -23,7 +23,6 @@ from typing import Any
 import torch
 
 from ..torch_private import torch_api
-from ..wire import FileArtifact, GeneratedArtifact
 
 _MAX_FILE_BYTES = 2**20
 _MAX_BYTES = 8 * 2**20
@@ -67,9 +66,9 @@ class FileTexts(_Wanted):
     def _is_one(self, file: str) -> bool:
         return self._is_user_file(file) or (file.startswith("<") and not is_python_made(file))
 
-    def take(self) -> list[FileArtifact]:
+    def take(self) -> list[dict[str, str | None]]:
         """The files wanted since the last time."""
-        return [FileArtifact(file=file, text=self._text(file)) for file in self._taken()]
+        return [{"file": file, "text": self._text(file)} for file in self._taken()]
 
     def _text(self, file: str) -> str | None:
         try:
@@ -127,11 +126,11 @@ class GeneratedFiles(_Wanted):
         self._roots = tuple(roots - {self._temporary})
         self._started = _process_start()
 
-    def take(self) -> list[GeneratedArtifact]:
+    def take(self) -> list[dict[str, str | None]]:
         """The files wanted since the last time."""
         files = self._taken()
         makers = _makers(files) if files else {}
-        return [GeneratedArtifact(file=file, maker=makers.get(file)) for file in files]
+        return [{"file": file, "maker": makers.get(file)} for file in files]
 
     def _is_one(self, file: str) -> bool:
         if file.startswith("<"):

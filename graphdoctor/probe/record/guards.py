@@ -231,8 +231,8 @@ class RecompileRecorder:
     def _loop_values(self, frame: FrameType) -> dict[str, str]:
         """The counters of the loops around a frame's line: ``{"step": "17"}``."""
         context = self._sources.context(*_place_of(frame))
-        loops = [around for around in (context["enclosing"] if context else []) if around["kind"] in ("for", "while")]
-        names = [name for around in reversed(loops) for name in _counted_names(around["text"])]
+        loops = [around for around in (context.enclosing if context else ()) if around.kind in ("for", "while")]
+        names = [name for around in reversed(loops) for name in _counted_names(around.text)]
         found = {name: frame.f_locals.get(name) for name in names}
         return {name: str(value) for name, value in found.items() if type(value) is int}
 

@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any
 
 from ..torch_private import torch_api, torch_trace
-from ..wire import RootArtifact, StackArtifact, StackEntryRecord
+from ..wire import RootArtifact, StackEntryRecord
 from .compile_calls import Roots, argument_names, is_wrapper
 from .files import FileTexts, GeneratedFiles
 from .sources import SourceReader
@@ -184,8 +184,8 @@ class TraceListener(torch_trace.TraceLooker):
         if entries and str(getattr(error, "gb_type", "")).startswith(_BRANCH):
             self._widen_to_condition(entries[-1])
         gb_type = getattr(error, "gb_type", None)
-        artifact = StackArtifact(of=of, type=type(error).__qualname__, gb_type=gb_type, stack=entries)
-        torch_api.write_artifact("graphdoctor_stack", artifact)
+        seen = {"of": of, "type": type(error).__qualname__, "gb_type": gb_type, "stack": entries}
+        torch_api.write_artifact("graphdoctor_stack", seen)
 
     def _widen_to_condition(self, entry: StackEntryRecord) -> None:
         """Mark the whole condition if it has several operands."""

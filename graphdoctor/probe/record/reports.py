@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ...facts.recording import Environment, GapKind
 from ..events import EventFile
 from ..torch_private import torch_api
 from ..torch_private.torch_config import changed_config, float32_precision
 from ..torch_private.torch_kernels import SHOWN_BY
-from ..wire import CompileSwitchEvent, ConfigEvent, EnvironmentEvent, GapEvent
 from .tracebacks import type_name
 
 if TYPE_CHECKING:
@@ -49,16 +49,15 @@ _PACKAGES = (
 """Packages whose version an issue for torch should name, by the names that they are installed under."""
 
 
-def describe_environment(device_name: str | None) -> EnvironmentEvent:
-    """The event that describes the environment.
+def describe_environment(device_name: str | None) -> Environment:
+    """Where the target runs.
 
     Args:
         device_name: Name of the first CUDA device, or None. Asking for it starts CUDA, after which a process can't
             fork, so only the caller knows whether it may.
     """
     paths = sysconfig.get_paths()
-    return EnvironmentEvent(
-        event="environment",
+    return Environment(
         python=platform.python_version(),
         torch=str(torch.__version__),
         torch_build=_torch_build(),
@@ -67,7 +66,7 @@ def describe_environment(device_name: str | None) -> EnvironmentEvent:
         device_name=device_name,
         torch_root=str(torch_api.torch_root()),
         stdlib_root=paths["stdlib"],
-        site_roots=sorted({paths["purelib"], paths["platlib"]}),
+        site_roots=tuple(sorted({paths["purelib"], paths["platlib"]})),
         packages=_package_versions(),
     )
 
@@ -93,16 +92,19 @@ def _package_versions() -> dict[str, str]:
     return versions
 
 
-def unrecorded_gap(reasons: Sequence[str]) -> GapEvent:
+Gap = tuple[GapKind, str]
+"""Something that the recording lacks: its kind and a message, as ``EventFile.gap`` takes them."""
+
+
+def unrecorded_gap(reasons: Sequence[str]) -> Gap:
     """Torch left a function to eager mode without a record of it."""
     message = f"torch.compile left a function to eager mode and wrote no record of it. {'; '.join(reasons)}"
-    return GapEvent(event="gap", kind="unrecorded_compile", message=message)
+    return "unrecorded_compile", message
 
 
-def hook_gap(what: str, error: Exception) -> GapEvent:
+def hook_gap(what: str, error: Exception) -> Gap:
     """A hook can't be installed in this torch."""
-    message = f"graphdoctor can't record {what} with this torch ({type(error).__name__}: {error})."
-    return GapEvent(event="gap", kind="missing_torch_name", message=message)
+    return "missing_torch_name", f"graphdoctor can't record {what} with this torch ({type(error).__name__}: {error})."
 
 
 @contextlib.contextmanager
@@ -111,30 +113,30 @@ def hooking(events: EventFile, what: str) -> Iterator[None]:
     try:
         yield
     except (ImportError, AttributeError, KeyError) as error:
-        events.write(hook_gap(what, error))
+        events.gap(*hook_gap(what, error))
 
 
 def failure_gaps(
     listener: TraceListener, recompiles: RecompileRecorder | None, keeper: TraceKeeper | None
-) -> Iterator[GapEvent]:
+) -> Iterator[Gap]:
     """What raised in our own handlers and what never reached them, usually nothing."""
     if keeper is not None and keeper.write_error is not None:
         reason = keeper.write_error.strerror or str(keeper.write_error)
         message = f"The trace log could not be written: {reason}. What torch did afterwards is missing."
-        yield GapEvent(event="gap", kind="log_removed", message=message)
+        yield "log_removed", message
     elif keeper is not None and (lost := keeper.lost_count(listener.finished_compiles)):
         compiles = "1 compile" if lost == 1 else f"{lost} compiles"
         message = (
             f"The program changed torch's trace logger (torch.__trace) while torch compiled: records of {compiles} "
             "are missing."
         )
-        yield GapEvent(event="gap", kind="log_removed", message=message)
+        yield "log_removed", message
     for name, count in listener.failures.items():
         message = f"{count} of torch's records could not be read during the run ({name})."
-        yield GapEvent(event="gap", kind="stacks", message=message)
+        yield "stacks", message
     for name, count in (recompiles.failures if recompiles else {}).items():
         message = f"{count} sets of guards could not be read during the run ({name})."
-        yield GapEvent(event="gap", kind="recompile_causes", message=message)
+        yield "recompile_causes", message
 
 
 class CompileSwitches:
@@ -158,14 +160,13 @@ class CompileSwitches:
         for kind, value in torch_api.compile_switches():
             if (kind, value) not in self._seen:
                 self._seen.add((kind, value))
-                event = CompileSwitchEvent(event="compile_switch", kind=kind, value=value, call=call)
-                self._events.write(event)
+                self._events.write("compile_switch", kind=kind, value=value, call=call)
 
 
 def report_environment(events: EventFile, device_name: str | None) -> None:
     """Report where the target runs, and what this torch lacks."""
     missing = torch_api.missing()
-    events.write(describe_environment(device_name))
+    events.write("environment", describe_environment(device_name))
     for name, purpose in missing.items():
         events.gap("missing_torch_name", f"This torch has no {name}: {purpose} is not available.")
 
@@ -192,7 +193,7 @@ def report_config(
         for name in SHOWN_BY:
             values.pop(name, None)
     if values != reported:
-        events.write(ConfigEvent(event="config", values=values))
+        events.write("config", values=values)
     return values
 
 
@@ -200,7 +201,7 @@ def report_float32_precision(events: EventFile) -> None:
     """Report what float32 computes with on CUDA. Called after the calls, since they may set it."""
     found = float32_precision()
     if found is not None:
-        events.write(found)
+        events.write("float32_precision", found)
 
 
 def report_failures(
@@ -208,4 +209,4 @@ def report_failures(
 ) -> None:
     """Report what raised in our own handlers and what never reached them, usually nothing."""
     for gap in failure_gaps(listener, recompiles, keeper):
-        events.write(gap)
+        events.gap(*gap)

@@ -12,11 +12,11 @@ import linecache
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..wire import EnclosingRecord, SourceRecord
+from ...facts.recording import Enclosing, EnclosingKind, SourceContext
 
 _MAX_STATEMENT_LINES = 12
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-_KINDS: dict[type[ast.AST], str] = {
+_KINDS: dict[type[ast.AST], EnclosingKind] = {
     ast.For: "for",
     ast.AsyncFor: "for",
     ast.While: "while",
@@ -45,9 +45,9 @@ class SourceReader:
 
     def __init__(self) -> None:
         self._trees: dict[str, ast.Module | None] = {}
-        self._contexts: dict[tuple[str, int, str | None], SourceRecord | None] = {}
+        self._contexts: dict[tuple[str, int, str | None], SourceContext | None] = {}
 
-    def context(self, file: str, line: int, code_name: str | None = None) -> SourceRecord | None:
+    def context(self, file: str, line: int, code_name: str | None = None) -> SourceContext | None:
         """What surrounds a line.
 
         ``file``: path, or a name that ``linecache`` knows, such as a notebook cell.
@@ -62,7 +62,7 @@ class SourceReader:
             self._contexts[place] = self._read_context(*place)
         return self._contexts[place]
 
-    def _read_context(self, file: str, line: int, code_name: str | None) -> SourceRecord | None:
+    def _read_context(self, file: str, line: int, code_name: str | None) -> SourceContext | None:
         tree = self._tree(file)
         if tree is None or line < 1:
             return None
@@ -77,13 +77,13 @@ class SourceReader:
         else:
             last = min(statement.end_lineno or line, statement.lineno + _MAX_STATEMENT_LINES - 1)
             text = textwrap.dedent("".join(lines[statement.lineno - 1 : last])).rstrip()
-        enclosing = [
-            EnclosingRecord(kind=kind, line=node.lineno, text=lines[node.lineno - 1].strip())  # type: ignore[attr-defined]
+        enclosing = tuple(
+            Enclosing(kind=kind, line=node.lineno, text=lines[node.lineno - 1].strip())  # type: ignore[attr-defined]
             for node in reversed(inner)
             if (kind := _KINDS.get(type(node)))
-        ]
+        )
         function = path[function_at] if function_at is not None else None
-        return SourceRecord(
+        return SourceContext(
             file=file,
             line=line,
             qualname=".".join(names) or "<module>",
@@ -91,7 +91,7 @@ class SourceReader:
             statement=text,
             statement_line=statement.lineno if statement else None,
             statement_end_line=statement.end_lineno if statement else None,
-            readable=list(readable_names(path, statement)) if statement else [],
+            readable=tuple(readable_names(path, statement)) if statement else (),
             torch=torch_name(path, statement) if statement else None,
             enclosing=enclosing,
         )

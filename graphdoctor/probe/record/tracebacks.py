@@ -8,16 +8,14 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..wire import ErrorRecord
-
 _MAX_MESSAGE = 20_000
 
 _HERE = str(Path(__file__).resolve().parent.parent)
 
 
-def described_error(error: BaseException) -> ErrorRecord:
+def described_error(error: BaseException) -> dict[str, str]:
     """An exception's type, message and traceback."""
-    return ErrorRecord(type=type_name(error), message=message_of(error), traceback=traceback_text(error))
+    return {"type": type_name(error), "message": message_of(error), "traceback": traceback_text(error)}
 
 
 def traceback_text(error: BaseException) -> str:

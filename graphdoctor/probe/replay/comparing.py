@@ -12,9 +12,8 @@ from typing import Any
 
 import torch
 
-from ...facts.trials import TextChange
+from ...facts.trials import Comparison, Difference, ResultKind, TextChange
 from ..record.describe import value_text
-from ..wire import ComparisonRecord, DifferenceRecord
 from .results import AFTER_CALLS, COMPUTED, KINDS, STRUCTURE, TEXTS, Results
 from .rounding import Rounding, is_nearly
 
@@ -22,9 +21,10 @@ _SIZE = re.compile(r"(list|tuple|dict) of (\d+)")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
 
-def compared(mine: Results, reference: Results, rounding: Rounding | None = None) -> ComparisonRecord:
+def compared(mine: Results, reference: Results, rounding: Rounding | None = None) -> Comparison:
     """How results differ from those of a reference."""
-    notes, kinds = [], []
+    notes: list[str] = []
+    kinds: list[ResultKind] = []
     first_omitted = min((n for n in (mine.omitted_from, reference.omitted_from) if n is not None), default=None)
     if first_omitted is not None:
         notes.append(f"from call {first_omitted} on, values are too large to compare")
@@ -43,23 +43,24 @@ def compared(mine: Results, reference: Results, rounding: Rounding | None = None
         ]
         worst = _worst(iter(differing))
         if worst is not None and kind == "state":
-            worst["change"] = _state_change([difference["where"] for difference in differing], values, others)
+            change = _state_change([difference.where for difference in differing], values, others)
+            worst = worst.model_copy(update={"change": change})
         if worst is not None:
             found.append(worst)
-    return ComparisonRecord(
-        kinds=kinds,
-        differences=found,
+    return Comparison(
+        kinds=tuple(kinds),
+        differences=tuple(found),
         is_bitwise_equal=all(_is_bitwise_equal(kind, mine.values[kind], reference.values[kind]) for kind in COMPUTED),
         note="; ".join(notes) or None,
     )
 
 
-def differing_names(kind: str, mine: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+def differing_names(kind: ResultKind, mine: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """Names of the values of one kind that differ."""
-    return [found["where"] for found in _differences(kind, mine, other, None)]
+    return [found.where for found in _differences(kind, mine, other, None)]
 
 
-def is_different(kind: str, mine: Results, reference: Results, rounding: Rounding | None, *, call: int) -> bool:
+def is_different(kind: ResultKind, mine: Results, reference: Results, rounding: Rounding | None, *, call: int) -> bool:
     """Whether the results of one call differ."""
     begin = f"call {call}, "
     values, others = (
@@ -86,36 +87,36 @@ def _has_same_bits(value: object, wanted: object) -> bool:
     return torch.equal(*(one.contiguous().reshape(-1).view(torch.uint8) for one in (value, wanted)))
 
 
-def _worst(differences: Iterator[DifferenceRecord]) -> DifferenceRecord | None:
+def _worst(differences: Iterator[Difference]) -> Difference | None:
     """The first without a number (another shape or type), otherwise the one with the largest number.
 
     What may be rounding is never worse than what can't.
     """
-    worst: DifferenceRecord | None = None
+    worst: Difference | None = None
     for found in differences:
-        if found["largest"] is None:
+        if found.largest is None:
             return found
         if worst is None or _badness(found) > _badness(worst):
             worst = found
     return worst
 
 
-def _badness(difference: DifferenceRecord) -> tuple[bool, float]:
-    return not difference["may_be_rounding"], difference["largest"] or 0.0
+def _badness(difference: Difference) -> tuple[bool, float]:
+    return not difference.may_be_rounding, difference.largest or 0.0
 
 
 def _differences(
-    kind: str, mine: Mapping[str, Any], other: Mapping[str, Any], rounding: Rounding | None
-) -> Iterator[DifferenceRecord]:
+    kind: ResultKind, mine: Mapping[str, Any], other: Mapping[str, Any], rounding: Rounding | None
+) -> Iterator[Difference]:
     for name in _names(kind, mine, other):
         if name not in mine or name not in other:
             detail = "is missing" if name not in mine else "is new"
-            yield _record(kind, name, detail=detail)
+            yield Difference(kind=kind, where=name, detail=detail)
         elif not _is_same(kind, name, mine[name], other[name], rounding):
             largest, text = _difference(mine[name], other[name])
             is_small = is_nearly(mine[name], other[name])
             may_be_rounding = is_small if rounding is None else rounding.may_allow(kind, name, mine[name])
-            yield _record(kind, name, largest=largest, detail=text, may_be_rounding=may_be_rounding)
+            yield Difference(kind=kind, where=name, largest=largest, detail=text, may_be_rounding=may_be_rounding)
 
 
 def _is_same(kind: str, name: str, value: object, wanted: object, rounding: Rounding | None) -> bool:
@@ -131,20 +132,6 @@ def _names(kind: str, mine: Mapping[str, Any], other: Mapping[str, Any]) -> list
         attributes = {attribute_of(name) for name in other}
         new = [name for name in new if not name.endswith(AFTER_CALLS) or attribute_of(name) in attributes]
     return [*other, *new]
-
-
-def _record(
-    kind: str,
-    where: str,
-    *,
-    largest: float | None = None,
-    detail: str | None = None,
-    change: TextChange | None = None,
-    may_be_rounding: bool = False,
-) -> DifferenceRecord:
-    return DifferenceRecord(
-        kind=kind, where=where, largest=largest, detail=detail, change=change, may_be_rounding=may_be_rounding
-    )
 
 
 def _state_change(names: Sequence[str], mine: Mapping[str, Any], other: Mapping[str, Any]) -> TextChange:
@@ -200,12 +187,12 @@ def _is_close(value: object, wanted: object) -> bool:
 _PLACES = {"stdout": "printed text", "logs": "logged text", "stderr": "standard error"}
 
 
-def _text_differences(kind: str, mine: Mapping[str, str], other: Mapping[str, str]) -> Iterator[DifferenceRecord]:
+def _text_differences(kind: ResultKind, mine: Mapping[str, str], other: Mapping[str, str]) -> Iterator[Difference]:
     text, wanted = mine.get("text", ""), other.get("text", "")
     lines, wanted_lines = text.splitlines(), wanted.splitlines()
     if lines != wanted_lines:
         detail, change = _text_detail(lines, wanted_lines), _text_change(lines, wanted_lines)
-        yield _record(kind, _PLACES[kind], detail=detail, change=change)
+        yield Difference(kind=kind, where=_PLACES[kind], detail=detail, change=change)
 
 
 def _text_detail(lines: Sequence[str], wanted: Sequence[str]) -> str:

@@ -19,7 +19,6 @@ import torch
 
 from ..record.describe import dtype_text, value_text
 from ..target.targets import Call
-from ..wire import PlannedProperty
 from . import arguments
 from .leaves import Leaf, leaves_of, replaced
 
@@ -57,10 +56,10 @@ class Property:
     tier: tuple[int, ...] = (9,)
     is_joint: bool = False
 
-    def planned(self) -> PlannedProperty:
+    def planned(self) -> dict[str, object]:
         """What it is, for the plan of a run."""
         tied = list(self.ways[0].tied) if self.is_joint else []
-        return PlannedProperty(expression=self.expression, kind=self.kind, base=self.base, tied=tied)
+        return {"expression": self.expression, "kind": self.kind, "base": self.base, "tied": tied}
 
 
 def properties_of(call: Call, function: Any, *, is_no_grad: bool) -> list[Property]:  # noqa: ANN401

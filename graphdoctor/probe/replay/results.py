@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from ...facts.trials import ResultKind
 from ..record.describe import value_text
 from ..torch_private import torch_api
 
@@ -38,9 +39,9 @@ _CONTENT = (torch.Tensor, bool, int, float, complex, str, list, tuple, dict)
 
 AFTER_CALLS = " after the calls"
 STRUCTURE = ", structure"
-TEXTS = ("stdout", "logs", "stderr")
-COMPUTED = ("outputs", "gradients", "state")
-KINDS = (*COMPUTED, *TEXTS)
+TEXTS: tuple[ResultKind, ...] = ("stdout", "logs", "stderr")
+COMPUTED: tuple[ResultKind, ...] = ("outputs", "gradients", "state")
+KINDS: tuple[ResultKind, ...] = (*COMPUTED, *TEXTS)
 _GRADIENT_SEED = 20_250
 
 
@@ -61,7 +62,9 @@ class Results:
             return self
         has_gradients = stopped.stopped_for == "gradients"
         last = {"outputs": stopped.call_count, "gradients": stopped.call_count - (not has_gradients)}
-        begins = {kind: tuple(f"call {number}, " for number in range(1, last.get(kind, 0) + 1)) for kind in KINDS}
+        begins: dict[str, tuple[str, ...]] = {
+            kind: tuple(f"call {number}, " for number in range(1, last.get(kind, 0) + 1)) for kind in KINDS
+        }
         values = {
             kind: {name: value for name, value in found.items() if name.startswith(begins[kind])}
             for kind, found in self.values.items()

@@ -22,8 +22,7 @@ from functools import cached_property
 
 import torch
 
-from ...facts.trials import Judged
-from ..wire import ResultErrorRecord
+from ...facts.trials import Judged, ResultError, ResultKind
 from .results import COMPUTED, Results
 
 _FACTOR = 2
@@ -158,22 +157,22 @@ class Rounding:
             self._own[kind, name] = math.inf if precise is None or eager is None else _distance(eager, precise)
         return self._own[kind, name]
 
-    def kinds_apart(self) -> list[str]:
+    def kinds_apart(self) -> tuple[ResultKind, ...]:
         """Kinds of results of which the float64 run computed a value in another way."""
-        return [kind for kind in COMPUTED if any(self._is_apart(kind, name) for name in self._eager.values[kind])]
+        return tuple(kind for kind in COMPUTED if any(self._is_apart(kind, name) for name in self._eager.values[kind]))
 
     def _is_apart(self, kind: str, name: str) -> bool:
         return number(self._eager.values[kind][name]) is not None and not self.is_known(kind, name)
 
-    def errors(self, mine: Results) -> list[ResultErrorRecord]:
+    def errors(self, mine: Results) -> tuple[ResultError, ...]:
         """How far results are from the float64 run, next to eager mode's."""
         found = []
         for kind in COMPUTED:
             pairs = list(self._errors(kind, mine.values[kind]))
             if pairs:
                 variant, eager = (max(values) for values in zip(*pairs, strict=True))
-                found.append(ResultErrorRecord(kind=kind, variant=variant, eager=eager))
-        return found
+                found.append(ResultError(kind=kind, variant=variant, eager=eager))
+        return tuple(found)
 
     def _errors(self, kind: str, mine: Mapping[str, object]) -> Iterator[tuple[float, float]]:
         """For each value of which the float64 run says something, the relative errors of both."""

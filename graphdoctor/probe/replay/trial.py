@@ -34,11 +34,10 @@ from typing import Any
 
 import torch
 
-from ...facts.trials import CompilerPartKind
+from ...facts.trials import CompilerPartKind, Reference, Replay, ResultKind
 from ..target.errors import TargetError
 from ..target.snapshot import RandomState, State, seed_everything
 from ..target.targets import Call, signature_of
-from ..wire import TrialEvent
 from .arguments import resized
 from .comparing import attribute_of, compared, differing_names, is_different
 from .leaves import Alike, replaced_in
@@ -219,7 +218,7 @@ class Trial:
         self._results.add_gradients(gradients)
         self._decides("gradients")
 
-    def _decides(self, kind: str) -> bool:
+    def _decides(self, kind: ResultKind) -> bool:
         decisive, eager = self._plan.get("decisive", ()), self._references.get("eager")
         if kind not in decisive or eager is None:
             return False
@@ -233,7 +232,7 @@ class Trial:
         except (TargetError, TypeError):
             return {"args": call[0], "kwargs": call[1]}
 
-    def finish(self, texts: Mapping[str, str]) -> TrialEvent:
+    def finish(self, texts: Mapping[str, str]) -> Replay:
         """Write the results, and compare them with those of the references."""
         if not self.is_decided:
             self._results.add_state(self._modules)
@@ -256,17 +255,16 @@ class Trial:
             found["earlier"] = compared(earlier.beside(earlier), eager.beside(earlier), rounding)
         if self._lost_gradients:
             calls = ", ".join(map(str, self._lost_gradients))
-            for comparison in found.values():
-                comparison["note"] = f"backward can't run for call {calls}: gradients are not compared"
-        return TrialEvent(
-            event="trial",
+            note = {"note": f"backward can't run for call {calls}: gradients are not compared"}
+            found = {name: comparison.model_copy(update=note) for name, comparison in found.items()}
+        return Replay(
             compared=found,
-            errors=[] if rounding is None else rounding.errors(mine),
-            kinds_apart=[] if rounding is None else rounding.kinds_apart(),
+            errors=() if rounding is None else rounding.errors(mine),
+            kinds_apart=() if rounding is None else rounding.kinds_apart(),
             is_rounding_known=rounding is not None and rounding.has_float64,
             draws_random=mine.draws_random,
             is_stopped=self.is_decided,
-            lost=lost,
+            lost=tuple(lost),
         )
 
     def _without_attributes(self, results: Results) -> Results:
@@ -292,7 +290,7 @@ class Trial:
         return {name for name in after if name.removesuffix(AFTER_CALLS) not in owned}
 
     @cached_property
-    def _references(self) -> dict[str, Results]:
+    def _references(self) -> dict[Reference, Results]:
         named = self._plan["references"].items()
         return {name: results for name, path in named if (results := _loaded(path)) is not None}
 

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...facts.recording import CallError
 from ..events import EventFile
 from ..record.streams import silence
 from ..record.tracebacks import described_error, message_of, traceback_text
 from ..target.errors import TargetError
 from ..target.targets import Call
 from ..torch_private import torch_api
-from ..wire import CallErrorRecord, CallFailedEvent
 from .workload import Workload
 
 if TYPE_CHECKING:
@@ -90,33 +90,23 @@ def _end_failed_call(
     error, index = failed.error, failed.index
     raised = described_error(error)
     is_refused = torch_api.is_compiler_error(error)
-    described = CallErrorRecord(
-        type=raised["type"], message=raised["message"], traceback=raised["traceback"], from_compiler=is_refused
-    )
-    complain(described["traceback"])
+    described = CallError(**raised, from_compiler=is_refused)
+    complain(described.traceback)
     # Before the trial: that may hang or crash.
     workload.mark_end(index, outcome="error", duration_s=failed.duration_s, error=described)
     workload.listener.write_sources()
-    event = CallFailedEvent(
-        event="call_failed",
-        index=index,
-        type=raised["type"],
-        message=raised["message"],
-        traceback=raised["traceback"],
-        from_compiler=is_refused,
-    )
-    events.write(event)
+    events.write("call_failed", index=index, **raised, from_compiler=is_refused)
     events.call_phase("trying call {index} without torch.compile", index)
     with silence():
         eager = workload.error_of(call, is_eager=True)
-    described["eager"] = "ok" if eager is None else type(eager).__qualname__
+    tried: dict[str, object] = {"eager": "ok" if eager is None else type(eager).__qualname__}
     if eager is not None:
-        described["eager_message"] = message_of(eager)
-        if workload.changes != (None, None):
-            event["dtype"], event["batch"] = workload.changes
-            events.write(event)
+        tried["eager_message"] = message_of(eager)
+        dtype, batch = workload.changes
+        if (dtype, batch) != (None, None):
+            events.write("call_failed", index=index, **raised, from_compiler=is_refused, dtype=dtype, batch=batch)
         if not is_refused:
             # Dynamo's traceback shows its own tracing; this one is the program's.
             complain("\nWithout torch.compile the same call raises:\n")
             complain(traceback_text(eager))
-    workload.mark_end(index, outcome="error", duration_s=failed.duration_s, error=described)
+    workload.mark_end(index, outcome="error", duration_s=failed.duration_s, error=described.model_copy(update=tried))

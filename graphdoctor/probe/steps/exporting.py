@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from ...facts.recording import DifferingDim, ExportCalls, ExportInput, NamedClass
 from ..events import EventFile
 from ..record.describe import value_text
 from ..record.files import user_file_test
@@ -28,17 +29,7 @@ from ..replay.results import modules_of
 from ..target.snapshot import RandomState, State, seed_everything
 from ..target.targets import Call, plain_function
 from ..torch_private import torch_api, torch_export, torch_trace
-from ..wire import (
-    DifferingDimRecord,
-    ExportCallsEvent,
-    ExportDimRecord,
-    ExportEvent,
-    ExportFailureRecord,
-    ExportInputRecord,
-    NamedClassRecord,
-    ProbeRequest,
-    StackEntryRecord,
-)
+from ..wire import ProbeRequest, StackEntryRecord
 from .workload import Workload
 
 _CLASS = re.compile(r"<class '(\w+(?:\.\w+)+)'>")
@@ -86,21 +77,20 @@ class Exporting:
                 program = torch.export.export(self._module, args, **arguments)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - why torch refuses is the answer
             failure = self._failure(error)
-        event = ExportEvent(
-            event="export",
-            is_strict=self._is_strict,
-            is_wrapped=self._is_wrapped,
-            seconds=time.perf_counter() - started,
-            line=self._line(call, shown),
-            failure=failure,
-            op_count=None if program is None else _op_count(program),
-            inputs=[] if program is None else _inputs(program),
-            constraints=[] if program is None else torch_export.guards_of(program),
-            dims=[] if program is None else self._described_dims(program, call, watch),
-        )
+        found = {
+            "is_strict": self._is_strict,
+            "is_wrapped": self._is_wrapped,
+            "seconds": time.perf_counter() - started,
+            "line": self._line(call, shown),
+            "failure": failure,
+            "op_count": None if program is None else _op_count(program),
+            "inputs": [] if program is None else _inputs(program),
+            "constraints": [] if program is None else torch_export.guards_of(program),
+            "dims": [] if program is None else self._described_dims(program, call, watch),
+        }
         state.restore()
         random.restore()
-        self._events.write(event)
+        self._events.write("export", **found)
         if program is not None:
             self._exported = program.module()
             self._workload.compiled = self._exported
@@ -118,18 +108,13 @@ class Exporting:
                     own.copy_(value)
         alike = self._workload.alike
         if alike is not None:
-            differing = [
-                DifferingDimRecord(source=source, dim=dim, sizes=sizes) for source, dim, sizes in alike.differing
-            ]
-            self._events.write(
-                ExportCallsEvent(
-                    event="export_calls",
-                    total=alike.total,
-                    made=alike.made,
-                    differing=differing,
-                    other=alike.other,
-                )
+            differing = (
+                DifferingDim(source=source, dim=dim, sizes=tuple(sizes)) for source, dim, sizes in alike.differing
             )
+            found = ExportCalls(
+                total=alike.total, made=alike.made, differing=tuple(differing), other=tuple(alike.other)
+            )
+            self._events.write("export_calls", found)
 
     # Dynamic shapes.
 
@@ -173,7 +158,8 @@ class Exporting:
         program: Any,  # noqa: ANN401
         call: Call,
         watch: torch_export.Specializations,
-    ) -> list[ExportDimRecord]:
+    ) -> list[dict[str, object]]:
+        """Fields of ``TriedDim``, their stacks as recorded."""
         leaves = list(named_leaves(call, self._signature))
         shapes = torch_export.input_shapes(program)
         if self._dims is None or len(shapes) != len(leaves):
@@ -198,22 +184,14 @@ class Exporting:
                     # Strict export numbers the leaves (``torch/_dynamo/functional_export.py``, 2.13).
                     f"L['flat_args'][{index}].size()[{dim}]"
                 )
-                records.append(
-                    ExportDimRecord(
-                        source=source,
-                        dim=dim,
-                        size=leaf.shape[dim],
-                        is_dynamic=found is not None,
-                        expression=None if found is None else found.expression,
-                        low=None if found is None else found.low,
-                        high=None if found is None else found.high,
-                        other_sizes=[]
-                        if found is None
-                        else [torch_export.size_under(shape[dim], choice) for choice in choices],
-                        stack=self._known(stack_entries(why.stack)) if why is not None and found is None else [],
-                        is_by_another=why is not None and found is None and why.is_by_another,
-                    )
-                )
+                record: dict[str, object] = {"source": source, "dim": dim, "size": leaf.shape[dim]}
+                record |= {"is_dynamic": found is not None, "stack": []}
+                if found is not None:
+                    record |= {"expression": found.expression, "low": found.low, "high": found.high}
+                    record["other_sizes"] = [torch_export.size_under(shape[dim], choice) for choice in choices]
+                elif why is not None:
+                    record |= {"stack": self._known(stack_entries(why.stack)), "is_by_another": why.is_by_another}
+                records.append(record)
         return records
 
     def _other_sizes(
@@ -241,18 +219,18 @@ class Exporting:
 
     # What torch said.
 
-    def _failure(self, error: BaseException) -> ExportFailureRecord:
+    def _failure(self, error: BaseException) -> dict[str, object]:
         # What torch says before it runs the program, or after, is about no line of it.
         stack = self._stack_of(error)
         trace = error.__traceback__
-        return ExportFailureRecord(
-            type=type_name(error),
-            message=message_of(error),
-            stack=self._known(stack or self._definition()),
-            is_at_line=bool(stack),
-            is_truth=trace is not None and torch_export.asks_for_truth(trace, self._is_user_file),
-            classes=self._named_classes(message_of(error)),
-        )
+        return {
+            "type": type_name(error),
+            "message": message_of(error),
+            "stack": self._known(stack or self._definition()),
+            "is_at_line": bool(stack),
+            "is_truth": trace is not None and torch_export.asks_for_truth(trace, self._is_user_file),
+            "classes": self._named_classes(message_of(error)),
+        }
 
     def _stack_of(self, error: BaseException) -> list[StackEntryRecord]:
         """The stack from the program's first line on; that of what Dynamo was tracing, where Python's has none."""
@@ -286,9 +264,9 @@ class Exporting:
             )
         )
 
-    def _named_classes(self, message: str) -> list[NamedClassRecord]:
+    def _named_classes(self, message: str) -> list[NamedClass]:
         """Classes that a message names; strict export names those of results without their module."""
-        found: dict[str, NamedClassRecord] = {}
+        found: dict[str, NamedClass] = {}
         function = plain_function(self._workload.function)
         around = {} if function is None else inspect.unwrap(function).__globals__
         named = [path.rpartition(".") for path in _CLASS.findall(message)]
@@ -297,7 +275,7 @@ class Exporting:
             if module.partition(".")[0] in ("torch", "builtins") and module:
                 continue
             is_known = isinstance(kind, type)
-            found[name] = NamedClassRecord(
+            found[name] = NamedClass(
                 name=name,
                 module=kind.__module__ if isinstance(kind, type) else module,
                 is_dataclass=is_known and dataclasses.is_dataclass(kind),
@@ -376,10 +354,10 @@ def _op_count(program: Any) -> int:  # noqa: ANN401
     return sum(getattr(node.target, "__name__", "") != "getitem" for node in nodes)
 
 
-def _inputs(program: Any) -> list[ExportInputRecord]:  # noqa: ANN401
+def _inputs(program: Any) -> list[ExportInput]:  # noqa: ANN401
     values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
     return [
-        ExportInputRecord(
+        ExportInput(
             name=str(spec.arg.name),
             kind=str(spec.kind.name).lower(),
             target=None if spec.target is None else str(spec.target),

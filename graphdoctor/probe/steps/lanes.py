@@ -254,7 +254,7 @@ class Lanes:
         return tuple(graph_number(name) for name in islice(self._workload.runs.tensor_ops, known, None))
 
     def _write(self, index: int | None, cut: CutCall) -> None:
-        self._events.write(cut.event(index))
+        self._events.write("lane", **cut.fields(index))
 
     def _report_lost(self, indexes: list[int], why: str) -> None:
         if indexes:

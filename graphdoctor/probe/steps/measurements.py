@@ -14,7 +14,9 @@ from typing import Literal, TypeVar
 
 import torch
 
-from ...facts.recording import GapKind
+from ...facts.coverage import Coverage
+from ...facts.profiled import MeasuredMemory
+from ...facts.recording import GapKind, SteadyCall
 from ...facts.run import Phase
 from ..events import EventFile
 from ..measure.calibration import calibrate
@@ -31,15 +33,11 @@ from ..torch_private.torch_codegen import graph_runs_marked
 from ..torch_private.torch_cuda_graphs import launch_one_by_one
 from ..wire import (
     CalibrationEvent,
-    CoverageEvent,
     EagerCallRecord,
     GuardCostEvent,
     KernelsEvent,
-    MemoryEvent,
     ProbeRequest,
     ProfiledCallEvent,
-    SettlingEvent,
-    SteadyCallEvent,
 )
 from .lanes import Lanes
 from .workload import COMPILED_AGAIN, NO_CALL, PROFILED, UNSETTLED, Workload
@@ -69,7 +67,7 @@ def measure(workload: Workload, request: ProbeRequest, events: EventFile, *, lan
     failed = "The kernels of a steady call were not measured"
     one("kernels", "profiling kernels", failed, profiling.kernels, partial(_report_kernels, profiling))
     failed = "The memory of a steady call was not measured"
-    one("memory", "measuring memory", failed, profiling.memory, lambda memory, events: events.write(memory))
+    one("memory", "measuring memory", failed, profiling.memory, lambda memory, events: events.write("memory", memory))
     if lanes is not None:
         with silence():
             lanes.repeat(is_settled=is_settled)
@@ -78,7 +76,7 @@ def measure(workload: Workload, request: ProbeRequest, events: EventFile, *, lan
 
 
 def _measure_coverage(workload: Workload, events: EventFile) -> bool:
-    def make() -> tuple[Settling, CoverageEvent | None, SteadyCallEvent | None] | str:
+    def make() -> tuple[Settling, Coverage | None, SteadyCall | None] | str:
         measured = workload.measure_coverage()
         if isinstance(measured, str):
             return measured
@@ -89,18 +87,17 @@ def _measure_coverage(workload: Workload, events: EventFile) -> bool:
     failed = "Coverage was not measured"
     if (found := _measured(workload, events, "measuring coverage", "coverage", failed, make)) is None:
         return True
-    settling, *measured = found
+    settling, measured, steady = found
     _report_settling(settling, events)
-    for event in measured:
-        if event is not None:
-            events.write(event)
+    if measured is not None:
+        events.write("coverage", measured)
+    if steady is not None:
+        events.write("steady_call", steady)
     return settling.is_settled
 
 
 def _report_settling(settling: Settling, events: EventFile) -> None:
-    events.write(
-        SettlingEvent(event="settling", compiles=list(settling.compiles), is_over_limit=settling.is_over_limit)
-    )
+    events.write("settling", compiles=settling.compiles, is_over_limit=settling.is_over_limit)
     if settling.is_settled:
         return
     what = "the last call compiled something each time it was repeated"
@@ -131,7 +128,7 @@ def _measured(
 
 def _report_guards(measured: tuple[GuardCostEvent, list[str]], events: EventFile) -> None:
     cost, troubles = measured
-    events.write(cost)
+    events.write("guard_cost", **cost)
     for trouble in troubles:
         events.gap("guard_cost", f"The guard check of one compile was not measured. {trouble}.")
 
@@ -140,9 +137,9 @@ def _report_kernels(
     profiling: Profiling, measured: tuple[KernelsEvent, ProfiledCallEvent | None], events: EventFile
 ) -> None:
     share, call = measured
-    events.write(share)
+    events.write("kernels", **share)
     if call is not None:
-        events.write(call)
+        events.write("profiled_call", **call)
         if call["kernels"] and (lacking := profiling.lacks_lines()) is not None:
             events.gap("kernels", lacking)
     if share["launches"] is None:
@@ -157,7 +154,7 @@ def _report_kernels(
 def _calibrate(profiling: Profiling, events: EventFile) -> None:
     events.phase("measuring what the device reaches")
     try:
-        events.write(profiling.calibration())
+        events.write("calibration", **profiling.calibration())
     except (RuntimeError, MemoryError) as error:
         events.gap("kernels", f"What the device reaches was not measured: {type_name(error)}.")
 
@@ -198,7 +195,7 @@ class Profiling:
             eager = Repeated(lambda: workload.make_again(call, is_eager=True), compiled.restore)
             return measured.share(), _profiled(measured, measure_kernels(eager))
 
-    def memory(self) -> MemoryEvent | str:
+    def memory(self) -> MeasuredMemory | str:
         """Memory of the last call once it is steady, with backward where asked for."""
         workload, call = self._workload, self._workload.last_call
         if call is None:
@@ -219,8 +216,7 @@ class Profiling:
                 return COMPILED_AGAIN
             eager_saved_bytes = kept_bytes(lambda: workload.forward(call, is_eager=True))
             compiled.put_back()
-            return MemoryEvent(
-                event="memory",
+            return MeasuredMemory(
                 peak_of=peak.peak_of,
                 before_bytes=peak.before_bytes,
                 peak_bytes=peak_bytes,
@@ -265,7 +261,7 @@ class Profiling:
         try:
             undo = launch_one_by_one()
         except AttributeError as error:
-            self._events.write(hook_gap("what is in CUDA graphs", error))
+            self._events.gap(*hook_gap("what is in CUDA graphs", error))
             return None
         try:
             return measure()

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ...facts.recording import BatchedTensor
 from ..events import EventFile
 from ..replay.arguments import InDtype, WithBatch, cast_module
 from ..replay.leaves import Leaf
@@ -20,7 +21,7 @@ from ..target.snapshot import seed_everything
 from ..target.targets import Call, Calls, Target, find_calls, find_target, import_target
 from ..torch_private import torch_api, torch_inductor
 from ..torch_private.torch_kernels import show_generated_kernels
-from ..wire import BatchedRecord, BatchEvent, ProbeRequest
+from ..wire import ProbeRequest
 from .benched import Benched
 from .workload import Workload
 
@@ -109,5 +110,4 @@ def _moved(device: torch.device, call: Call) -> Call:
 
 
 def _report_batch(events: EventFile, found: list[Leaf]) -> None:
-    tensors = [BatchedRecord(expression=leaf.expression, path=repr(leaf.path)) for leaf in found]
-    events.write(BatchEvent(event="batch", tensors=tensors))
+    events.write("batch", tensors=[BatchedTensor(expression=leaf.expression, path=repr(leaf.path)) for leaf in found])

@@ -14,13 +14,14 @@ from functools import partial
 
 import torch
 
+from ...facts.variations import TriedOutcome, TriedValue
 from ..events import EventFile
 from ..measure.compile_watch import Compiled, CompileWatch, watched_compiles
 from ..replay.leaves import leaves_of
 from ..replay.properties import Property, Value, Way, properties_of
 from ..target.snapshot import FreshCopies, State, seed_everything
 from ..target.targets import Call
-from ..wire import ProbeRequest, TriedRecord, VariationEvent, VariedRecord, VaryEndEvent, VaryPlanEvent
+from ..wire import ProbeRequest
 from .workload import Workload
 
 _MAX_WARM_UPS = 4
@@ -78,12 +79,12 @@ class Varying:
             function, is_no_grad = self._workload.function, self._request["no_grad"]
             self._events.phase("looking for what can be varied")
             found = properties_of(FreshCopies().call(self._base), function, is_no_grad=is_no_grad)
-            self._events.write(VaryPlanEvent(event="vary_plan", properties=[prop.planned() for prop in found]))
+            self._events.write("vary_plan", properties=[prop.planned() for prop in found])
             try:
                 self._vary_all(found, watch)
             finally:
                 self._state.restore()
-            self._events.write(VaryEndEvent(event="vary_end"))
+            self._events.write("vary_end")
 
     def _find_state(self, watch: CompileWatch) -> bool:
         """Begin each call from the state after the first one, as in a program that has run a while."""
@@ -148,7 +149,7 @@ class Varying:
                 self._write(number, prop, {"reason": reason})
                 continue
             place = f"variation {count} of {min(len(possible), limit)}: {prop.expression}"
-            outcome: VariedRecord | None
+            outcome: dict[str, object] | None
             try:
                 outcome = self._vary(prop, watch, place)
             except KeyboardInterrupt:
@@ -158,16 +159,16 @@ class Varying:
             if outcome is not None:
                 self._write(number, prop, outcome)
 
-    def _vary(self, prop: Property, watch: CompileWatch, place: str) -> VariedRecord | None:
+    def _vary(self, prop: Property, watch: CompileWatch, place: str) -> dict[str, object] | None:
         way, errors = self._working_way(prop, place)
         failed = [
-            TriedRecord(value=value.text, is_special=value.is_special, outcome="fails_eager", error=errors[value.text])
+            TriedValue(value=value.text, is_special=value.is_special, outcome="fails_eager", error=errors[value.text])
             for value in way.values
             if value.text in errors
         ]
         working = [value for value in way.values if value.text not in errors]
         # What was varied together with others counts alone too only where it can be anything alone.
-        if prop.expression in self._settled and any(not record["is_special"] for record in failed):
+        if prop.expression in self._settled and any(not tried.is_special for tried in failed):
             return None
         if not working:
             if prop.is_joint:
@@ -178,7 +179,7 @@ class Varying:
         torch.compiler.reset()
         if (unsteady := self._warm_up(watch)) is not None:
             return {"reason": unsteady}
-        tried: list[TriedRecord] = []
+        tried: list[TriedValue] = []
         is_over_limit = False
         for value in working:
             self._events.variation_phase(f"{place} = {value.text}")
@@ -249,44 +250,25 @@ class Varying:
         seed_everything(self._request["seed"])
         return make(call)
 
-    def _write(self, number: int, prop: Property, outcome: VariedRecord) -> None:
-        planned = prop.planned()
-        event = VariationEvent(
-            event="variation",
-            number=number,
-            expression=planned["expression"],
-            kind=planned["kind"],
-            base=planned["base"],
-            tied=outcome.get("tied", planned["tied"]),
-        )
-        if "tried" in outcome:
-            event["tried"] = outcome["tried"]
-        if "back_compiles" in outcome:
-            event["back_compiles"] = outcome["back_compiles"]
-        if "reason" in outcome:
-            event["reason"] = outcome["reason"]
-        self._events.write(event)
+    def _write(self, number: int, prop: Property, outcome: dict[str, object]) -> None:
+        self._events.write("variation", number=number, **prop.planned() | outcome)
 
     def _gap(self, message: str) -> None:
         self._events.gap("variations", message)
 
 
-def _described(value: Value, made: _Tried, *, is_over_limit: bool) -> TriedRecord:
+def _described(value: Value, made: _Tried, *, is_over_limit: bool) -> TriedValue:
     compiled = made.compiled
-    described = TriedRecord(
+    outcome: TriedOutcome = "over_limit" if is_over_limit else "compiled" if compiled.count else "free"
+    return TriedValue(
         value=value.text,
         is_special=value.is_special,
-        outcome="compiled" if compiled.count else "free",
+        outcome=outcome if made.error is None else "fails_compiled",
         compiles=compiled.count,
         compile_s=compiled.seconds,
         torch_reason=compiled.reason,
+        error=None if made.error is None else _error_text(made.error),
     )
-    if made.error is not None:
-        described["outcome"] = "fails_compiled"
-        described["error"] = _error_text(made.error)
-    elif is_over_limit:
-        described["outcome"] = "over_limit"
-    return described
 
 
 def _error_text(error: BaseException) -> str:

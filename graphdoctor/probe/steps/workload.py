@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 import torch
 
+from ...facts.coverage import Coverage
+from ...facts.recording import CallError, RepeatedBlocks, SteadyCall
 from ...facts.run import Phase
 from ...facts.trials import CompilerPartKind
 from ..events import EventFile
@@ -23,7 +25,7 @@ from ..record.describe import arguments_text
 from ..record.files import FileTexts, GeneratedFiles, user_file_test
 from ..record.guards import RecompileRecorder
 from ..record.listener import TraceListener
-from ..record.reports import CompileSwitches, hooking, unrecorded_gap
+from ..record.reports import CompileSwitches, Gap, hooking, unrecorded_gap
 from ..record.streams import silence
 from ..replay.leaves import AlikeCalls
 from ..replay.trial import Trial
@@ -37,18 +39,7 @@ from ..torch_private import torch_api, torch_inductor, torch_trace
 from ..torch_private.torch_codegen import CodegenWatch, PartitionWatch
 from ..torch_private.torch_cuda_graphs import CudaGraphWatch, asks_for_cuda_graphs
 from ..torch_private.torch_trace import TraceKeeper
-from ..wire import (
-    BlocksRecord,
-    CallArtifact,
-    CallErrorRecord,
-    CoverageEvent,
-    GapEvent,
-    GuardCostEvent,
-    PartEvent,
-    ProbeRequest,
-    SteadyCallEvent,
-    TargetEvent,
-)
+from ..wire import GuardCostEvent, ProbeRequest
 
 UNSETTLED = "the last call compiles something each time it is repeated."
 """Why a call that never gets steady isn't measured."""
@@ -79,7 +70,7 @@ class Workload:
         self._calls = calls
         # Found before any of them is compiled.
         self._blocks: Blocks = {}
-        self._described_blocks: list[BlocksRecord] | None = None
+        self._described_blocks: list[RepeatedBlocks] | None = None
         if isinstance(target.function, torch.nn.Module):
             self._blocks = repeated_blocks(target.function)
             self._described_blocks = described(self._blocks)
@@ -155,7 +146,7 @@ class Workload:
             raise TargetError(f"this torch can't be asked where it fails: {error}") from error
 
     def _report_part(self, kind: CompilerPartKind, name: str) -> None:
-        self._events.write(PartEvent(event="part", kind=kind, name=name))
+        self._events.write("part", kind=kind, name=name)
 
     def _attach_listener(self) -> TraceListener:
         # A trial's changes are in its own files; nobody reads its picture.
@@ -220,20 +211,20 @@ class Workload:
         if self.cuda_graphs is not None:
             self.cuda_graphs.report(self._events)
 
-    def _describe(self) -> TargetEvent:
+    def _describe(self) -> dict[str, object]:
+        """What the target turned out to be: fields of ``TargetInfo``."""
         function = self.function
         named = type(function) if isinstance(function, torch.nn.Module) else function
         signature = signature_of(function)
-        return TargetEvent(
-            event="target",
-            name=self._target.name,
-            kind=self._target.kind,
-            class_name=getattr(named, "__qualname__", type(named).__qualname__),
-            file=self._target.file,
-            parameters=None if signature is None else list(signature.parameters),
-            inputs_from=self._calls.origin,
-            blocks=self._described_blocks,
-        )
+        return {
+            "name": self._target.name,
+            "kind": self._target.kind,
+            "class_name": getattr(named, "__qualname__", type(named).__qualname__),
+            "file": self._target.file,
+            "parameters": None if signature is None else list(signature.parameters),
+            "inputs_from": self._calls.origin,
+            "blocks": self._described_blocks,
+        }
 
     def calls(self) -> Iterator[Call]:
         """The calls in order, each prepared just before its turn: a generator may change state in between."""
@@ -347,7 +338,7 @@ class Workload:
             return error
         return None
 
-    def unrecorded(self) -> GapEvent | None:
+    def unrecorded(self) -> Gap | None:
         """What torch left to eager mode without a record of it, or None."""
         if not self._is_compiled:
             return None
@@ -355,11 +346,11 @@ class Workload:
             return unrecorded_gap(reasons)
         if self.activity.compiles or self.last_call is None or self.switches.are_found:
             return None
-        message = (
+        return (
+            "nothing_compiled",
             "torch.compile compiled nothing and gave no reason: it skips calls without a tensor, functions under "
-            "torch.compiler.disable, and code made by exec()."
+            "torch.compiler.disable, and code made by exec().",
         )
-        return GapEvent(event="gap", kind="nothing_compiled", message=message)
 
     def _backward(self, output: object) -> None:
         backward(output)
@@ -370,7 +361,7 @@ class Workload:
         if self._request["backward"]:
             forget_gradients(self.function)
 
-    def measure_coverage(self) -> tuple[Settling, CoverageEvent | None] | str:
+    def measure_coverage(self) -> tuple[Settling, Coverage | None] | str:
         """Repeat the last call under the profiler until it is steady."""
         call = self.last_call
         if call is None:
@@ -386,8 +377,7 @@ class Workload:
         settling = settle(make, lambda: self.activity)
         if not settling.is_settled:
             return settling, None
-        return settling, CoverageEvent(
-            event="coverage",
+        return settling, Coverage(
             graph_ops=counted[-1].graph_ops,
             eager_ops=counted[-1].eager_ops.total(),
             extra_calls=len(settling.compiles),
@@ -395,7 +385,7 @@ class Workload:
             eager_op_names=dict(counted[-1].eager_ops.most_common(_MAX_NAMES)),
         )
 
-    def time_graphs(self) -> SteadyCallEvent | None:
+    def time_graphs(self) -> SteadyCall | None:
         """When each graph runs in a steady call; None when something was compiled again.
 
         Coverage has been measured, so the last call is steady.
@@ -472,10 +462,8 @@ class Workload:
     def mark_start(self, index: int | None, call: Call | None = None) -> None:
         """Write into the trace where a call starts."""
         self.keeper.restore()
-        artifact = CallArtifact(event="start", index=index)
-        if call is not None:
-            artifact["inputs"] = arguments_text(*call)
-        torch_api.write_artifact("graphdoctor_call", artifact)
+        inputs = {} if call is None else {"inputs": arguments_text(*call)}
+        torch_api.write_artifact("graphdoctor_call", {"event": "start", "index": index, **inputs})
 
     def mark_end(
         self,
@@ -483,15 +471,10 @@ class Workload:
         *,
         outcome: Literal["ok", "error"] | None = None,
         duration_s: float | None = None,
-        error: CallErrorRecord | None = None,
+        error: CallError | None = None,
     ) -> None:
         """Write into the trace where a call ends."""
         self.keeper.restore()
-        artifact = CallArtifact(event="end", index=index)
-        if outcome is not None:
-            artifact["outcome"] = outcome
-        if duration_s is not None:
-            artifact["duration_s"] = duration_s
-        if error is not None:
-            artifact["error"] = error
-        torch_api.write_artifact("graphdoctor_call", artifact)
+        known = {"outcome": outcome, "duration_s": duration_s, "error": error}
+        given = {name: value for name, value in known.items() if value is not None}
+        torch_api.write_artifact("graphdoctor_call", {"event": "end", "index": index, **given})

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
+from ...facts.recording import RepeatedBlocks
 from ..torch_private import torch_api
-from ..wire import BlocksRecord
 from .errors import RequestError
 
 FEWEST = 3
@@ -85,13 +85,13 @@ def compile_regions(function: Any, **arguments: Any) -> CompiledRegions:  # noqa
     return CompiledRegions(blocks, lambda one: torch.compile(one, **arguments))
 
 
-def described(blocks: Blocks) -> list[BlocksRecord]:
+def described(blocks: Blocks) -> list[RepeatedBlocks]:
     """Blocks for whoever reads the recording; before they are compiled."""
     known: dict[int, _Structure] = {}
     return [
-        BlocksRecord(
+        RepeatedBlocks(
             class_name=module_class.__qualname__,
-            paths=[block.path for block in found],
+            paths=tuple(block.path for block in found),
             kinds=len({_structure(block.module, known) for block in found}),
             compiled_as="forward" if torch_api.is_compiled_by_its_forward(found[0].module) else "module",
             container=_container(found),

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ..wire import Float32PrecisionEvent
+from ...facts.kernels import Float32Precision
 
 _CONFIG_MODULES = (
     "torch._dynamo.config",
@@ -134,7 +134,7 @@ def _printed(value: object) -> str:
     return text if len(text) <= _MAX_CONFIG_TEXT else f"{text[: _MAX_CONFIG_TEXT - 1]}…"
 
 
-def float32_precision() -> Float32PrecisionEvent | None:
+def float32_precision() -> Float32Precision | None:
     """What a program's float32 matmuls and convolutions compute with on CUDA, as it is set now.
 
     Returns:
@@ -148,11 +148,10 @@ def float32_precision() -> Float32PrecisionEvent | None:
     except AttributeError:
         return None
     devices = range(torch.cuda.device_count())
-    return Float32PrecisionEvent(
-        event="float32_precision",
+    return Float32Precision(
         matmul_tf32=matmul == "tf32",
         convolution_tf32=convolution == "tf32",
-        capabilities=[list(torch.cuda.get_device_capability(device)) for device in devices],
+        capabilities=tuple(torch.cuda.get_device_capability(device) for device in devices),
     )
 
 

@@ -16,14 +16,8 @@ from typing import Any
 
 import torch
 
+from ...facts.kernels import GraphPartitions
 from ..events import EventFile
-from ..wire import (
-    CudaGraphFunctionRecord,
-    CudaGraphInputRecord,
-    CudaGraphsEvent,
-    CudaGraphSkipRecord,
-    GraphPartitionsRecord,
-)
 from .replacing import Undo
 from .torch_api import counters
 
@@ -70,9 +64,9 @@ class CudaGraphWatch:
     """Listens to torch's reasons from when it is made until ``close``; none reach the program's log."""
 
     def __init__(self) -> None:
-        self._skipped: list[CudaGraphSkipRecord] = []
-        self._left_out: list[CudaGraphSkipRecord] = []
-        self._partitions: list[GraphPartitionsRecord] = []
+        self._skipped: list[dict[str, str | None]] = []
+        self._left_out: list[dict[str, str | None]] = []
+        self._partitions: list[GraphPartitions] = []
         self._counted_before = _counted_skips()
         self._ends = contextlib.ExitStack()
         for name in _SKIP_LOGGERS:
@@ -93,27 +87,27 @@ class CudaGraphWatch:
 
     def _on_skip(self, record: logging.LogRecord) -> bool:
         if record.funcName == _LOGS_SKIP:
-            self._skipped.append(CudaGraphSkipRecord(reason=record.getMessage(), compile_id=current_compile_id()))
+            self._skipped.append({"reason": record.getMessage(), "compile_id": current_compile_id()})
         return True
 
     def _on_partition(self, record: logging.LogRecord, *, was_enabled: bool) -> bool:
         match record.funcName, record.args:
             case (found, (*_, text)) if found == _LOGS_LEFT_OUT:
                 if str(text).startswith(_REASON):
-                    self._left_out.append(CudaGraphSkipRecord(reason=str(text), compile_id=current_compile_id()))
+                    self._left_out.append({"reason": str(text), "compile_id": current_compile_id()})
                 elif self._left_out:
                     last = self._left_out[-1]
                     last["reason"] = f"{last['reason']}\n{text}"
             case (found, (int(count), int(recordable), _)) if found == _LOGS_PARTITIONS:
                 self._partitions.append(
-                    GraphPartitionsRecord(compile_id=current_compile_id(), count=count, recordable=recordable)
+                    GraphPartitions(compile_id=current_compile_id(), count=count, recordable=recordable)
                 )
         return was_enabled or record.levelno > logging.DEBUG
 
     def report(self, events: EventFile) -> None:
         """Write what is known so far."""
         silent = _counted_skips() - self._counted_before - len(self._skipped)
-        skipped = [*self._skipped, *(CudaGraphSkipRecord(reason=None, compile_id=None) for _ in range(silent))]
+        skipped = [*self._skipped, *({"reason": None, "compile_id": None} for _ in range(silent))]
         has_device = torch.cuda.is_available()
         functions, captured = recorded_functions() or (None, None)
         if has_device and not captured and not skipped:
@@ -123,15 +117,13 @@ class CudaGraphWatch:
             )
             events.gap("cuda_graphs", f"Whether torch uses CUDA graphs is unknown: {why}.")
         events.write(
-            CudaGraphsEvent(
-                event="cuda_graphs",
-                has_device=has_device,
-                captured=captured,
-                skipped=skipped,
-                left_out=self._left_out,
-                partitions=self._partitions,
-                functions=functions,
-            )
+            "cuda_graphs",
+            has_device=has_device,
+            captured=captured,
+            skipped=skipped,
+            left_out=self._left_out,
+            partitions=self._partitions,
+            functions=functions,
         )
 
 
@@ -140,7 +132,7 @@ def _counted_skips() -> int:
     return counters().get("inductor", {}).get("cudagraph_skips", 0)
 
 
-def recorded_functions() -> tuple[list[CudaGraphFunctionRecord], int] | None:
+def recorded_functions() -> tuple[list[dict[str, Any]], int] | None:
     """The functions that torch is to record as CUDA graphs, and for how many sizes it has; it does in a second call.
 
     ``CUDAGraphTreeManager`` (``torch/_inductor/cudagraph_trees.py``, 2.11 to 2.15) has a function for each graph, or
@@ -176,8 +168,8 @@ def launch_one_by_one() -> Undo:
     return undo
 
 
-def _functions(manager: Any) -> tuple[list[CudaGraphFunctionRecord], int]:  # noqa: ANN401
-    found: dict[int, CudaGraphFunctionRecord] = {}
+def _functions(manager: Any) -> tuple[list[dict[str, Any]], int]:  # noqa: ANN401
+    found: dict[int, dict[str, Any]] = {}
     captured = 0
     recordings = list(_recordings(manager.roots))
     for number, wrapped in manager.ids_to_funcs.items():
@@ -185,17 +177,13 @@ def _functions(manager: Any) -> tuple[list[CudaGraphFunctionRecord], int]:  # no
         # One function is wrapped anew for each size.
         function = found.setdefault(
             id(wrapped.model),
-            CudaGraphFunctionRecord(
-                compile_id=None if compile_id is None else str(compile_id),
-                phase="backward" if manager.id_to_mode[number].name == "BACKWARD" else "forward",
-                name=manager.get_func_name(number),
-                sizes=0,
-                recordings=0,
-                rerecordings=0,
-                copied=[],
-                moved=[],
-                mutated=[],
-            ),
+            {
+                "compile_id": None if compile_id is None else str(compile_id),
+                "phase": "backward" if manager.id_to_mode[number].name == "BACKWARD" else "forward",
+                "name": manager.get_func_name(number),
+                **dict.fromkeys(("sizes", "recordings", "rerecordings"), 0),
+                **{part: [] for part in ("copied", "moved", "mutated")},
+            },
         )
         written = [index for index in wrapped.mutated_input_idxs if index not in wrapped.static_input_idxs]
         function["mutated"] = [wrapped.placeholders[index].name for index in written]
@@ -234,9 +222,9 @@ def _moved(before: Any, after: Any) -> Iterator[int]:  # noqa: ANN401
     return (index for index, (one, other) in enumerate(pairs) if one != other)
 
 
-def _input(recording: Any, index: int) -> CudaGraphInputRecord:  # noqa: ANN401
+def _input(recording: Any, index: int) -> dict[str, object]:  # noqa: ANN401
     tensor = recording.reconstructed_inputs[index]
     # What an expanded dim repeats is copied once.
     copied = prod(size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride)
     name = recording.wrapped_function.placeholders[index].name
-    return CudaGraphInputRecord(placeholder=name, shape=list(tensor.shape), bytes=copied * tensor.element_size())
+    return {"placeholder": name, "shape": list(tensor.shape), "bytes": copied * tensor.element_size()}

@@ -13,15 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..events import EventFile
 from ..target.errors import TargetError
-from ..wire import (
-    ArchitecturesEvent,
-    CatalogRequest,
-    FinishedEvent,
-    LibraryEvent,
-    ProgramEvent,
-    RefusedEvent,
-    program_header,
-)
+from ..wire import CatalogRequest, program_header
 from .session import reported
 
 if TYPE_CHECKING:
@@ -42,10 +34,10 @@ def _run(request: CatalogRequest, _folder: Path, events: EventFile, _complain: C
     events.phase("importing the library")
     library = imported(request["library"])
     version = library.version()
-    events.write(LibraryEvent(event="library", version=version))
+    events.write("library", version=version)
     if request["architecture"] is None:
         events.phase("listing its architectures")
-        events.write(ArchitecturesEvent(event="architectures", architectures=library.architectures()))
+        events.write("architectures", architectures=library.architectures())
     else:
         header = program_header(
             library=request["library"],
@@ -54,7 +46,7 @@ def _run(request: CatalogRequest, _folder: Path, events: EventFile, _complain: C
             graphdoctor=request["graphdoctor"],
         )
         _write(library, request["architecture"], header, request, events)
-    events.write(FinishedEvent(event="finished", is_complete=True))
+    events.write("finished", is_complete=True)
     return 0
 
 
@@ -65,9 +57,7 @@ def _write(library: Library, architecture: str, header: str, request: CatalogReq
     try:
         found = find(library, architecture, header, memory_bytes=request["memory_bytes"])
     except RefusedError as refusal:
-        events.write(
-            RefusedEvent(event="refused", kind=refusal.kind, message=refusal.message, traceback=refusal.traceback)
-        )
+        events.write("refused", kind=refusal.kind, message=refusal.message, traceback=refusal.traceback)
         return
     path = Path(str(request["program"]))
     temporary = path.with_name(f"{path.name}.{os.getpid()}.new")
@@ -76,4 +66,4 @@ def _write(library: Library, architecture: str, header: str, request: CatalogReq
         temporary.replace(path)
     except OSError as error:
         raise TargetError(f"{path} can't be written: {error.strerror}.") from error
-    events.write(ProgramEvent(event="program", parameters=found.parameters))
+    events.write("program", parameters=found.parameters)

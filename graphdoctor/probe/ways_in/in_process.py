@@ -41,7 +41,7 @@ from ..target.targets import Call, Calls, Target, plain_function, refuse_unfinis
 from ..torch_private import torch_api, torch_hooks, torch_trace
 from ..torch_private.torch_loan import borrowed, fresh_dynamo
 from ..torch_private.torch_trace import TraceKeeper
-from ..wire import EVENTS_FILE, TRACE_FOLDER, EndedEvent, FinishedEvent, ProbeRequest, ProcessEvent
+from ..wire import EVENTS_FILE, TRACE_FOLDER, ProbeRequest
 
 
 def live_target(function: Any) -> Target:  # noqa: ANN401
@@ -73,7 +73,7 @@ def explain(
     with contextlib.ExitStack() as left_behind:
         left_behind.enter_context(borrowed(recording / TRACE_FOLDER))
         events = left_behind.enter_context(contextlib.closing(EventFile(recording / EVENTS_FILE)))
-        events.write(ProcessEvent(event="process", pid=os.getpid()))
+        events.write("process", pid=os.getpid())
         # Files may have been edited and imported again since they were read.
         linecache.checkcache()
         state = State(target.function, call)
@@ -84,7 +84,7 @@ def explain(
         reports.report_environment(events, device_name())
         workload = Workload(request, events, target, Calls(lambda: iter((call,)), "the caller"))
         left_behind.callback(workload.close)
-        events.write(workload.description)
+        events.write("target", **workload.description)
         lanes: Lanes | None = None
         if request["lanes"]:
             lanes = Lanes(workload, events)
@@ -92,13 +92,13 @@ def explain(
         reports.report_config(events)
         is_complete = make_calls(workload, events, complain=complain, lanes=lanes)
         if (unrecorded := workload.unrecorded()) is not None:
-            events.write(unrecorded)
+            events.gap(*unrecorded)
         if is_complete:
             measure(workload, request, events, lanes=lanes)
         workload.report_cuda_graphs()
         reports.report_float32_precision(events)
         reports.report_failures(workload.listener, workload.recompiles, workload.keeper, events)
-        events.write(FinishedEvent(event="finished", is_complete=is_complete))
+        events.write("finished", is_complete=is_complete)
 
 
 def device_name() -> str | None:
@@ -128,7 +128,7 @@ def recorded(recording: Path, *, outside: Collection[FrameType], is_reset: bool)
     with contextlib.ExitStack() as left_behind:
         left_behind.enter_context(borrowed(recording / TRACE_FOLDER))
         events = left_behind.enter_context(contextlib.closing(EventFile(recording / EVENTS_FILE)))
-        events.write(ProcessEvent(event="process", pid=os.getpid()))
+        events.write("process", pid=os.getpid())
         linecache.checkcache()
         if is_reset:
             torch.compiler.reset()
@@ -136,7 +136,7 @@ def recorded(recording: Path, *, outside: Collection[FrameType], is_reset: bool)
         try:
             yield
         except BaseException as error:
-            events.write(EndedEvent(event="ended", error=described_error(error)))
+            events.write("ended", error=described_error(error))
             raise
         finally:
             recorder.end()
@@ -180,7 +180,7 @@ class _BlockRecorder:
         self._listener.roots.add(compiled_root(frame, call))
         self._keeper.restore()
         torch_api.write_artifact("graphdoctor_compile_call", call)
-        self._listener.want_file(call["file"])
+        self._listener.want_file(call.file)
 
     def end(self) -> None:
         self._listener.write_sources()
@@ -190,4 +190,4 @@ class _BlockRecorder:
         reports.report_float32_precision(self._events)
         reports.report_failures(self._listener, self._recompiles, self._keeper, self._events)
         if reasons := torch_api.unrecorded_breaks(self._counted):
-            self._events.write(unrecorded_gap(reasons))
+            self._events.gap(*unrecorded_gap(reasons))

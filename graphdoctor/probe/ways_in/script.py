@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType, ModuleType
 
+    from ...facts.base import Fact
+    from ...facts.recording import CompileCall, GapKind
     from ..events import EventFile
     from ..measure.watched_calls import BackwardSteps, CallWatcher, CompiledAt
     from ..record.backend import GraphDescriber
@@ -29,11 +31,8 @@ if TYPE_CHECKING:
     from ..torch_private.torch_trace import TraceKeeper
     from ..wire import (
         CalledArtifact,
-        CompileCallArtifact,
-        Event,
+        EventName,
         GraphArtifact,
-        ProcessEndedEvent,
-        RankEvent,
         RunChange,
         WatchedCallArtifact,
     )
@@ -96,7 +95,7 @@ class _Recorder:
         self._watcher: CallWatcher | None = None
         self._describe_graph: GraphDescriber | None = None
         self._has_compiled = False
-        self._unwritten_calls: list[CompileCallArtifact] = []
+        self._unwritten_calls: list[CompileCall] = []
         self._has_steps = self._is_inside_ddp = False
         self._steps: BackwardSteps | None = None
         self._is_rank = False
@@ -124,7 +123,7 @@ class _Recorder:
             from ..record.reports import describe_environment
             from ..torch_private import torch_hooks
 
-            self._write(describe_environment(None))
+            self._write("environment", describe_environment(None))
             self._report_rank()
             torch_hooks.write_trace_to(self._trace_folder)
             torch_hooks.after_log_setup(self._attach)
@@ -140,8 +139,8 @@ class _Recorder:
         if self.is_main or not (rank.isdecimal() and world_size.isdecimal() and int(world_size) > 1):
             return
         self._is_rank = True
-        event: RankEvent = {"event": "rank", "pid": self._pid, "rank": int(rank), "world_size": int(world_size)}
-        _append(self._event_path, b"%s\n" % _json(event))
+        line = b'{"event": "rank", "pid": %d, "rank": %d, "world_size": %d}\n'
+        _append(self._event_path, line % (self._pid, int(rank), int(world_size)))
 
     def _time_steps(self) -> None:
         if self._has_steps:
@@ -160,7 +159,7 @@ class _Recorder:
 
             self._recompiles = RecompileRecorder(user_file_test(), self._want_source, self._want_file)
             if (lost := self._recompiles.install()) is not None:
-                self._write({"event": "gap", "kind": "recompile_causes", "message": lost})
+                self._gap("recompile_causes", lost)
 
     def on_eval_frame(self, _module: ModuleType) -> None:
         """Watch some of the calls of compiled functions."""
@@ -211,7 +210,7 @@ class _Recorder:
         except Exception as error:  # noqa: BLE001 - see the docstring
             from ..record.reports import hook_gap
 
-            self._write(hook_gap(what, error))
+            self._gap(*hook_gap(what, error))
 
     def _attach(self) -> None:
         """Be the last of the trace logger's handlers, so that our records follow those they belong to."""
@@ -262,13 +261,13 @@ class _Recorder:
             # Each data loader worker imports the program again; one that compiles nothing leaves no log.
             self._unwritten_calls.append(call)
 
-    def _write_compile_call(self, call: CompileCallArtifact) -> None:
+    def _write_compile_call(self, call: CompileCall) -> None:
         from ..torch_private import torch_api
 
         if self._keeper is not None:
             self._keeper.restore()
         torch_api.write_artifact("graphdoctor_compile_call", call)
-        self._want_file(call["file"])
+        self._want_file(call.file)
 
     # Calls that are watched.
 
@@ -281,7 +280,7 @@ class _Recorder:
         if (frame := torch_hooks.compile_frame()) is None:
             return CompiledAt(compiled_name(function))
         call = compile_call(frame)
-        return CompiledAt(call["compiled"], call["file"], call["line"])
+        return CompiledAt(call.compiled, call.file, call.line)
 
     def _write_watched_call(self, artifact: WatchedCallArtifact) -> None:
         from ..torch_private import torch_api
@@ -326,11 +325,10 @@ class _Recorder:
             from ..torch_private import torch_api
 
             with contextlib.suppress(Exception):
-                torch_api.write_artifact("graphdoctor_steps", self._steps.artifact())
+                torch_api.write_artifact("graphdoctor_steps", self._steps.seen())
         if self._is_rank and self._pid == os.getpid() and _last_error() is None:
-            ended: ProcessEndedEvent = {"event": "process_ended", "pid": self._pid}
             with contextlib.suppress(OSError):
-                _append(self._event_path, b"%s\n" % _json(ended))
+                _append(self._event_path, b'{"event": "process_ended", "pid": %d}\n' % self._pid)
 
     # Other processes.
 
@@ -371,7 +369,7 @@ class _Recorder:
             if isinstance(error, BaseException):
                 from ..record.tracebacks import described_error
 
-                self._write({"event": "ended", "error": described_error(error)})
+                self._write("ended", error=described_error(error))
             else:
                 _append(self._event_path, b'{"event": "ended"}\n')
         if isinstance(error, KeyboardInterrupt) and _has_ended_the_program(error):
@@ -385,29 +383,32 @@ class _Recorder:
 
         if torch.cuda.is_initialized():
             with contextlib.suppress(RuntimeError):  # a device that was lost has no name
-                self._write(describe_environment(torch.cuda.get_device_name(0)))
+                self._write("environment", describe_environment(torch.cuda.get_device_name(0)))
         if self._listener is None:
             message = "graphdoctor didn't see the program import torch, so its own records are missing."
-            self._write({"event": "gap", "kind": "recorder_not_loaded", "message": message})
+            self._gap("recorder_not_loaded", message)
             return
         for gap in failure_gaps(self._listener, self._recompiles, self._keeper):
-            self._write(gap)
+            self._gap(*gap)
         if "torch._dynamo" in sys.modules:
             with self._surviving("torch's config"):
                 from ..torch_private.torch_config import changed_config
 
-                self._write({"event": "config", "values": changed_config()})
+                self._write("config", values=changed_config())
             with self._surviving("what float32 computes with"):
                 from ..torch_private.torch_config import float32_precision
 
                 if (precision := float32_precision()) is not None:
-                    self._write(precision)
+                    self._write("float32_precision", precision)
             for kind, value in torch_api.compile_switches():
-                self._write({"event": "compile_switch", "kind": kind, "value": value, "call": None})
+                self._write("compile_switch", kind=kind, value=value, call=None)
             if reasons := torch_api.unrecorded_breaks():
-                self._write(unrecorded_gap(reasons))
+                self._gap(*unrecorded_gap(reasons))
 
-    def _write(self, event: Event) -> None:
+    def _gap(self, kind: GapKind, message: str) -> None:
+        self._write("gap", kind=kind, message=message)
+
+    def _write(self, name: EventName, fact: Fact | None = None, /, **fields: object) -> None:
         if not self.is_main:
             return
         if self._events is None:
@@ -416,13 +417,7 @@ class _Recorder:
             from ..events import EventFile
 
             self._events = EventFile(Path(self._event_path))
-        self._events.write(event)
-
-
-def _json(event: RankEvent | ProcessEndedEvent) -> bytes:
-    import json
-
-    return json.dumps(event).encode()
+        self._events.write(name, fact, **fields)
 
 
 def _set(module: ModuleType, *, values: list[tuple[str, object]]) -> None:

@@ -24,18 +24,7 @@ from ..events import EventFile
 from ..record.streams import flush, silence
 from ..record.tracebacks import formatted, message_of, text_of, traceback_text, type_name, without_probe
 from ..target.errors import RequestError, TargetError
-from ..wire import (
-    CRASH_FILE,
-    EVENTS_FILE,
-    EXIT_UNWRITABLE,
-    READS_FILE,
-    ErrorEvent,
-    ExitedEvent,
-    FinishedEvent,
-    InterruptedEvent,
-    ProbeRequest,
-    ProcessEvent,
-)
+from ..wire import CRASH_FILE, EVENTS_FILE, EXIT_UNWRITABLE, READS_FILE, ProbeRequest
 from .process import hold
 
 if TYPE_CHECKING:
@@ -77,12 +66,12 @@ def _survived(
     crash: IO[str],
     complain: _Complain,
 ) -> int:
-    events.write(ProcessEvent(event="process", pid=os.getpid()))
+    events.write("process", pid=os.getpid())
     faulthandler.enable(file=crash)
     try:
         return run(request, folder, events, complain)
     except KeyboardInterrupt:
-        events.write(InterruptedEvent(event="interrupted"))
+        events.write("interrupted")
         return 130
     except SystemExit as error:
         _report_exit(error, events)
@@ -114,10 +103,10 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile, complain: _Comp
     if request["trial"] and "bench" in request["trial"]:
         with silence():
             benched_of(request, events).run()
-        events.write(FinishedEvent(event="finished", is_complete=True))
+        events.write("finished", is_complete=True)
         return _EXIT_FINISHED
     workload = workload_of(request, events)
-    events.write(workload.description)
+    events.write("target", **workload.description)
     if workload.trial is not None and workload.trial.export is not None:
         return _export(workload, request, workload.trial, events, complain)
     workload.warm_up()
@@ -133,7 +122,7 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile, complain: _Comp
         with silence():
             workload.serve_times(trial.timing)
         workload.report_cuda_graphs()
-        events.write(FinishedEvent(event="finished", is_complete=True))
+        events.write("finished", is_complete=True)
         return _EXIT_FINISHED
     if is_complete and trial is not None:
         _compare(workload, trial, events, texts())
@@ -141,7 +130,7 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile, complain: _Comp
         with silence():
             varying.run()
     if (unrecorded := workload.unrecorded()) is not None:
-        events.write(unrecorded)
+        events.gap(*unrecorded)
     if is_complete and not workload.is_decided:
         measure(workload, request, events, lanes=lanes)
     workload.report_cuda_graphs()
@@ -153,8 +142,7 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile, complain: _Comp
 
 
 def _finish(events: EventFile, *, is_complete: bool) -> int:
-    peak = _peak_memory_bytes()
-    events.write(FinishedEvent(event="finished", is_complete=is_complete, peak_memory_bytes=peak))
+    events.write("finished", is_complete=is_complete, peak_memory_bytes=_peak_memory_bytes())
     return _EXIT_FINISHED if is_complete else _EXIT_TARGET_FAILED
 
 
@@ -186,10 +174,10 @@ def _compare(workload: Workload, trial: Trial, events: EventFile, texts: Mapping
     if trial.is_steady_timed:
         try:
             with workload.repeating("timing the last call"):
-                found["steady_us"] = workload.steady_us()
+                found = found.model_copy(update={"steady_us": workload.steady_us()})
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the calls themselves went well
             events.gap("steady_time", f"The last call was not timed: repeating it raised {type_name(error)}.")
-    events.write(found)
+    events.write("trial", found)
 
 
 @contextlib.contextmanager
@@ -218,14 +206,14 @@ def _device_name(torch: Any) -> str | None:  # noqa: ANN401
 def _report_failure(error: BaseException, events: EventFile, complain: _Complain) -> None:
     complain("")
     if isinstance(error, RequestError):
-        events.write(ErrorEvent(event="error", code=error.code, values=error.values))
+        events.write("error", code=error.code, values=error.values)
         return
     if isinstance(error, TargetError):
-        events.write(ErrorEvent(event="error", message=message_of(error), hint=error.hint))
+        events.write("error", message=message_of(error), hint=error.hint)
         return
     text = traceback_text(error)
     complain(text)
-    events.write(ErrorEvent(event="error", type=type_name(error), message=message_of(error), traceback=text))
+    events.write("error", type=type_name(error), message=message_of(error), traceback=text)
 
 
 def _report_exit(error: SystemExit, events: EventFile) -> None:
@@ -234,8 +222,7 @@ def _report_exit(error: SystemExit, events: EventFile) -> None:
         _print_error(f"{text_of(error.code)}\n")
     report = without_probe(traceback.TracebackException.from_exception(error))
     place = f"{report.stack[-1].filename}:{report.stack[-1].lineno}" if report.stack else None
-    status, trace = _exit_status(error.code), formatted(report)
-    events.write(ExitedEvent(event="exited", status=status, place=place, traceback=trace))
+    events.write("exited", status=_exit_status(error.code), place=place, traceback=formatted(report))
 
 
 def _exit_status(code: object) -> int:

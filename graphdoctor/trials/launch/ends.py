@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from graphdoctor.facts.hints import COMMAND_LINE, HintCode, HintValue, during, words
 from graphdoctor.facts.run import PhaseKind, ProbeExit
-from graphdoctor.probe.wire import EXIT_UNWRITABLE, CallFailedEvent, ErrorEvent, ErrorRecord, ExitedEvent
+from graphdoctor.probe.wire import EXIT_UNWRITABLE
 
 _MAX_LINE = 500
 """Longest line of a program's message that is repeated in ours; its traceback has the whole message."""
@@ -89,7 +89,7 @@ def end_of_script(status: int, stopped_after_s: float | None, events: list[dict[
     last: dict[str, Any] = {event["event"]: event for event in events}
     if stopped_after_s is not None:
         return _coded("script_timeout", {"timeout_s": stopped_after_s}, status, None, reason="timeout")
-    error: ErrorRecord | None = last.get("ended", {}).get("error")
+    error: dict[str, str] | None = last.get("ended", {}).get("error")
     if status == -signal.SIGINT or (status and error and error["type"] == "KeyboardInterrupt"):
         return ProbeExit(status=status, reason="interrupted", message="Interrupted.")
     if status < 0:
@@ -113,7 +113,7 @@ def end_of_block(events: list[dict[str, Any]], *, duration_s: float) -> ProbeExi
         events: What was reported meanwhile.
         duration_s: Seconds that it took.
     """
-    error: ErrorRecord | None = next((event.get("error") for event in events if event["event"] == "ended"), None)
+    error: dict[str, str] | None = next((event.get("error") for event in events if event["event"] == "ended"), None)
     if error is None:
         return ProbeExit(status=None, reason="finished", duration_s=duration_s)
     return ProbeExit(
@@ -126,7 +126,7 @@ def end_of_block(events: list[dict[str, Any]], *, duration_s: float) -> ProbeExi
     )
 
 
-def end_of_failed_call(event: CallFailedEvent, *, status: int | None, duration_s: float | None = None) -> ProbeExit:
+def end_of_failed_call(event: dict[str, Any], *, status: int | None, duration_s: float | None = None) -> ProbeExit:
     """How a run ended whose call failed.
 
     Args:
@@ -179,7 +179,7 @@ def _coded(
     )
 
 
-def _end_by_exit(event: ExitedEvent, status: int, phase: str | None, kind: PhaseKind | None) -> ProbeExit:
+def _end_by_exit(event: dict[str, Any], status: int, phase: str | None, kind: PhaseKind | None) -> ProbeExit:
     place = f" at {event['place']}" if event["place"] else ""
     is_import = kind == "importing the target"
     return ProbeExit(
@@ -192,7 +192,9 @@ def _end_by_exit(event: ExitedEvent, status: int, phase: str | None, kind: Phase
     )
 
 
-def _end_by_error(event: ErrorEvent, status: int, phase: str | None, kind: PhaseKind | None, python: str) -> ProbeExit:
+def _end_by_error(
+    event: dict[str, Any], status: int, phase: str | None, kind: PhaseKind | None, python: str
+) -> ProbeExit:
     if "code" in event:
         return _coded(event["code"], event.get("values", {}), status, phase)
     message, traceback = event.get("message"), event.get("traceback")
@@ -232,7 +234,7 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _what_was_raised(error: ErrorRecord) -> str:
+def _what_was_raised(error: dict[str, str]) -> str:
     message = _first_line(error["message"])
     return f"{error['type']}: {message}" if message else error["type"]
 
