@@ -11,9 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypedDict
 
-from ..facts.kernels import KernelKind, ProfilePhase
-from ..facts.profiled import InductorKernelKind
-from ..facts.recording import GraphInput, GraphNode
 from ..facts.watch import UnwatchedReason, WatchOutcome
 from .file_names import BENCH_FILE as BENCH_FILE
 from .file_names import CATALOG_REQUEST_FILE as CATALOG_REQUEST_FILE
@@ -61,56 +58,9 @@ class WarmRequest(TypedDict):
     """Numbers under which it expects the other open files."""
 
 
-class ProbeRequest(TypedDict):
-    """``request.json``: what the probe is asked to do; the first fifteen are fields of ``RunSpec``."""
-
-    backend: str
-    mode: str | None
-    dynamic: bool | None
-    fullgraph: bool
-    options: dict[str, Any]
-    regional: bool
-    calls: int
-    backward: bool
-    train: bool | None
-    no_grad: bool
-    seed: int
-    device: str | None
-    dtype: str | None
-    """One of torch's floating-point dtypes, by name."""
-    batch: int | None
-    config: dict[str, Any]
-    file: str | None
-    """Where the target is: a file, or else a module."""
-    module: str | None
-    name: str | None
-    """What the target is called there; None to find it."""
-    is_call: bool
-    """The name was written with ``()``: it is a factory."""
-    inputs: dict[str, Any] | None
-    """``{"args": […], "kwargs": {…}}``, as ``capture/request.py`` describes inputs; None for the program's own."""
-    coverage: bool
-    guard_cost: bool
-    lanes: bool
-    kernels: bool
-    """Profile the kernels of a steady call; Inductor's C++ kernels then name themselves to the profiler."""
-    memory: bool
-    """Measure the memory of a steady call."""
-    profile: str | None
-    """Write down which operations each of Inductor's kernels has, and every run of a kernel in a steady call; Inductor
-    compiles into this folder, which is empty. None for a run that is no profile."""
-    stages: bool
-    """Have torch log each stage of each graph, whatever its caches hold, and which nodes go into which kernel."""
-    calibrations: list[CalibrationRecord]
-    """What earlier profiles measured on this machine."""
-    reads: bool
-    """Note which files are read."""
-    vary: bool
-    """Make the first call alone, then vary one property of it at a time."""
-    vary_count: int
-    vary_s: float
-    trial: Mapping[str, Any] | None
-    """How the calls are replayed to try a remedy: see ``replay/trial.py``."""
+ProbeRequest = Mapping[str, Any]
+"""``request.json``: what the probe is asked to do. The fields of ``RunSpec`` but the target, of ``TargetText`` and of
+``Measured``; ``inputs``, the ``vary``… of ``Variation`` and how the calls are replayed (``replay/trial.py``)."""
 
 
 LIBRARIES: dict[str, str] = {
@@ -300,117 +250,6 @@ class GuardCostEvent(TypedDict):
     is_complete: bool
 
 
-class KernelRecord(TypedDict):
-    """The fields of ``KernelTime``."""
-
-    name: str
-    kind: KernelKind
-    us: float
-    count: int
-
-
-class KernelsEvent(TypedDict):
-    """The fields of ``KernelShare``."""
-
-    event: Literal["kernels"]
-    device: Literal["cpu", "cuda"]
-    call_us: float
-    unprofiled_us: float
-    library_us: float | None
-    generated_us: float | None
-    copy_us: float | None
-    communication_us: float | None
-    graph_input_copy_us: float | None
-    launches: int | None
-    graph_launches: int
-    region_runs: int
-    region_us: float
-    outside_us: float
-    largest: list[KernelRecord]
-
-
-class InductorRunRecord(TypedDict):
-    """One run of a graph that Inductor compiled, in a profiled call."""
-
-    graph: int
-    """Inductor's number of the graph, as in ``InductorGraphArtifact``."""
-    phase: ProfilePhase
-    us: float
-    """The host's time."""
-
-
-class KernelRunRecord(TypedDict):
-    """One run of a kernel in a profiled call."""
-
-    name: str
-    kind: KernelKind
-    us: float
-    """Time that no earlier kernel has; the median over all profiled calls that ran the same kernels."""
-    phase: ProfilePhase
-    operation: str | None
-    """The outermost operation that computes, such as ``aten::addmm``, that it is, or that launched it; None for a
-    generated kernel and one that nothing on the host can be told of."""
-    launch: int | None
-    """Which time the operation ran: one can launch several kernels. None like ``operation``."""
-    run: int | None
-    """Index of the graph's run; None outside any."""
-
-
-class ProfiledCallEvent(TypedDict):
-    """A steady call, kernel by kernel."""
-
-    event: Literal["profiled_call"]
-    device: Literal["cpu", "cuda"]
-    times_us: list[float]
-    """Single calls without the profiler."""
-    profiled_us: float
-    """The call under the profiler."""
-    runs: list[InductorRunRecord]
-    kernels: list[KernelRunRecord]
-    """In the order of their beginnings."""
-    eager: EagerCallRecord | None
-    """The same call without torch.compile; None if it wasn't measured."""
-
-
-class EagerCallRecord(TypedDict):
-    """A call without torch.compile."""
-
-    times_us: list[float]
-    kernels_us: float | None
-    launches: int | None
-
-
-class CalibrationRecord(TypedDict):
-    """What a device reaches, and what that depends on."""
-
-    device_name: str
-    """Of a CPU, its model."""
-    torch: str
-    """torch's version."""
-    threads: int | None
-    """Threads of an operation; None on a GPU."""
-    precision: str
-    """Of float32 products, such as ``highest``, as the program set it."""
-    copy_gb_per_s: float
-    """Gigabytes (1e9) a second that a copy reads and writes."""
-    matmul_tflops_per_s: dict[str, float]
-    """1e12 operations a second of a matrix product, by dtype; under ``tf32`` those of float32 in TF32, where products
-    aren't in TF32 but convolutions are."""
-    launch_us: float | None
-    """What the launch of a small kernel takes; None on a CPU."""
-
-
-class CalibrationEvent(TypedDict):
-    """What the device reaches."""
-
-    event: Literal["calibration"]
-    found: CalibrationRecord
-    is_kept: bool
-    """All of it is from an earlier profile."""
-    is_steady: bool
-    """Each was measured twice with the same result, but for a tenth, so that it's worth keeping."""
-
-
 # Artifacts.
 
 
@@ -424,21 +263,6 @@ class StackEntryRecord(TypedDict):
     indent: int | None
     column: NotRequired[int]
     end_column: NotRequired[int | None]
-
-
-class RootArtifact(TypedDict):
-    """``graphdoctor_root``, after the ``dynamo_start`` of torch's own wrapper around a module of the program."""
-
-    expression: str
-    """What the program calls the module."""
-    class_name: str
-    arguments: list[str]
-    """What the module's ``forward`` calls the positional arguments."""
-    place: StackEntryRecord
-    """The program's line that compiles or makes the module."""
-    container: NotRequired[str | None]
-    """The class of torch's own that the module, or the one inside DistributedDataParallel, has its ``forward`` from;
-    None if it is the program's. Missing in recordings of graphdoctor 0.1."""
 
 
 class ValueRecord(TypedDict, total=False):
@@ -498,20 +322,6 @@ class RecompileArtifact(TypedDict):
     stack_names: list[str]
 
 
-class GraphArtifact(TypedDict, total=False):
-    """``graphdoctor_graph``: a graph reaches the backend; what couldn't be read is missing."""
-
-    index: int
-    """In the order in which graphs reached the backend."""
-    backend: str | None
-    op_count: int
-    tensor_op_count: int
-    inputs: list[GraphInput]
-    nodes: list[GraphNode]
-    backend_s: float
-    backend_error: str
-
-
 class CalledArtifact(TypedDict):
     """``graphdoctor_called``: how often a script called a compiled function; the last one of each counts."""
 
@@ -560,93 +370,6 @@ class RunChange(TypedDict):
     """torch settings by dotted name, with their values."""
     compile_inside_ddp: bool
     """torch.compile of a DistributedDataParallel compiles the module inside it."""
-
-
-class InductorOperationRecord(TypedDict):
-    """A node of the graph from which Inductor generates code, after all passes."""
-
-    name: str
-    operation: str
-    """The operation that it was decomposed from, such as ``aten.gelu.default``, or it itself."""
-    target: str
-    """What it is now, such as ``aten.erf.default``."""
-    is_view: bool
-    """It computes nothing."""
-    bytes: int | None
-    """Size of the tensors that it makes."""
-    elements: int | None
-    """Of the largest tensor that it takes or makes."""
-    dtype: str | None
-    """dtype of that tensor, such as ``float32``; None if it makes none."""
-    input_dtypes: list[str]
-    """dtypes of the tensors that it reads, each once, in order."""
-    is_stored: bool
-    """Its value is written to memory: something outside its kernels reads it, or the graph returns it."""
-    stack: int | None
-    """Index of its stack."""
-    module: str | None
-    """The innermost module that it is in, such as ``L['self'].layers.0``."""
-
-
-class InductorKernelRecord(TypedDict):
-    """One call of a kernel in generated code."""
-
-    name: str
-    """As the profiler has it, or the library's function, such as ``extern_kernels.mm``."""
-    kind: InductorKernelKind
-    operations: list[int]
-    """Indices of the operations that it computes, or that it only brings a tensor into a layout for; views only if it
-    has nothing else."""
-    bytes: int | None
-    """Memory that it must read and write at least, as Inductor estimates it (``get_read_write_buffers_sizes``,
-    ``torch/_inductor/scheduler.py``, 2.13)."""
-    flops: int | None
-    """Floating-point operations of its matrix products and convolutions, as torch counts them; None if it has none."""
-    dtype: str | None
-    """dtype of the factors of these; None if it has none."""
-
-
-class SavedTensorRecord(TypedDict):
-    """A tensor that a forward graph keeps for its backward graph; the fields of ``KeptTensor`` in model/profiled.py."""
-
-    name: str
-    """The node that is kept; it can be a view."""
-    operation: str | None
-    """The operation that makes its memory, as in ``InductorOperationRecord``; None for an argument."""
-    tensor: str
-    """dtype and shape of that, such as ``f32[8, 128]``."""
-    bytes: int | None
-    is_argument: bool
-    is_cheap: bool | None
-    stack: int | None
-    """Index of that operation's stack."""
-    module: str | None
-
-
-class PartitionRecord(TypedDict):
-    """What a forward graph and its backward graph have to do with each other."""
-
-    saved: list[SavedTensorRecord]
-    """Each memory once."""
-    recomputed: dict[str, int]
-    """Operations that both compute, without views, and how many of each."""
-    draws_random: bool
-    """The forward graph draws random numbers."""
-
-
-class InductorGraphArtifact(TypedDict):
-    """``graphdoctor_inductor_graph``: a graph for which Inductor generated code."""
-
-    graph: int
-    """Inductor's number; a graph and its backward have the same."""
-    phase: ProfilePhase
-    operations: list[InductorOperationRecord]
-    kernels: list[InductorKernelRecord]
-    """In the order of the calls in the code."""
-    stacks: list[list[tuple[str, int, str]]]
-    """File, line and function of each entry that isn't torch's or Python's, outermost first."""
-    partition: PartitionRecord | None
-    """Of a forward graph that has a backward graph; None for others, and if it is unknown."""
 
 
 ArtifactName = Literal[

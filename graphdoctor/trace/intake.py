@@ -24,9 +24,7 @@ from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.steps import Steps
 from graphdoctor.probe.wire import (
     CalledArtifact,
-    InductorGraphArtifact,
     RecompileArtifact,
-    RootArtifact,
     StackEntryRecord,
     WatchedCallArtifact,
 )
@@ -399,7 +397,7 @@ class Intake:
     def _on_root(self, record: Record) -> None:
         compile_ = self._compile_of(record)
         if compile_ is not None:
-            value: RootArtifact = orjson.loads(record.payload or "{}")
+            value = orjson.loads(record.payload or "{}")
             place = self._recorded_entry(value["place"])
             self.roots[compile_.frame_id] = Root(
                 value["expression"], value["class_name"], tuple(value["arguments"]), place, value.get("container")
@@ -465,7 +463,7 @@ class Intake:
 
     def _on_inductor_graph(self, record: Record) -> None:
         # Of the repetitions too: what they compile runs in the steady call.
-        value: InductorGraphArtifact = orjson.loads(record.payload or "{}")
+        value = orjson.loads(record.payload or "{}")
         self.inductor_graphs.append(inductor_graph(value, record.compile_id, self))
 
     def _compile_of(self, record: Record) -> SeenCompile | None:

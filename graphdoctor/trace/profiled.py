@@ -5,7 +5,7 @@ Comes in: the probe's artifact of each such graph, and its events of the call. G
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from graphdoctor.facts.profiled import (
@@ -21,7 +21,6 @@ from graphdoctor.facts.profiled import (
 )
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.probe.wire import InductorGraphArtifact, PartitionRecord
 from graphdoctor.trace.attribution import matched_runs
 from graphdoctor.trace.events import Events
 
@@ -33,7 +32,7 @@ class Entries(Protocol):
         """The entry for a place; None if it can't be made."""
 
 
-def inductor_graph(found: InductorGraphArtifact, compile_id: str | None, entries: Entries) -> InductorGraph:
+def inductor_graph(found: Mapping[str, Any], compile_id: str | None, entries: Entries) -> InductorGraph:
     """A graph for which Inductor generated code.
 
     Args:
@@ -61,7 +60,7 @@ def inductor_graph(found: InductorGraphArtifact, compile_id: str | None, entries
     )
 
 
-def _partition(found: PartitionRecord, stacks: Sequence[tuple[StackEntry, ...]]) -> Partition:
+def _partition(found: Mapping[str, Any], stacks: Sequence[tuple[StackEntry, ...]]) -> Partition:
     saved = [
         read_fact(
             KeptTensor, {**each, "stack": () if each["stack"] is None else stacks[each["stack"]]}, skips_unknown=True
@@ -92,13 +91,9 @@ def profiled_call(events: Events, graphs: Iterable[InductorGraph]) -> Profiled |
         call=call,
         graphs=known,
         matched=tuple(matched_runs(call, known)),
-        calibration=_calibration(measured) if measured else None,
+        # Up to graphdoctor 0.1, what was measured was in an object of its own.
+        calibration=read_fact(Calibration, measured | measured.pop("found", {})) if measured else None,
     )
-
-
-def _calibration(measured: dict[str, Any]) -> Calibration:
-    own = {key: value for key, value in measured.items() if key != "found"}
-    return read_fact(Calibration, {**measured["found"], **own})
 
 
 def measured_memory(events: Events) -> MeasuredMemory | None:

@@ -19,7 +19,6 @@ import orjson
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.picture import FusedKernel, GeneratedCode, Stage, StageGraph, StageNode
 from graphdoctor.facts.recording import Frame, Graph, GraphNode, Recording
-from graphdoctor.probe.wire import InductorGraphArtifact
 from graphdoctor.trace.details import Details, Text
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.origin import Origins, is_probe
@@ -127,7 +126,7 @@ class Stages:
 
     def _add_fused(self, record: Record) -> None:
         """Ours comes before the generated code that it is about."""
-        found: InductorGraphArtifact = orjson.loads(record.payload or "null")
+        found = orjson.loads(record.payload or "null")
         names = [operation["name"] for operation in found["operations"]]
         self._fused[record.compile_id] = tuple(
             FusedKernel(name=kernel["name"], nodes=tuple(names[number] for number in kernel["operations"]))

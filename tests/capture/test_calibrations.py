@@ -25,13 +25,13 @@ def test_what_is_measured_again_takes_the_place_of_what_was_kept() -> None:
     keep_calibration(measured())
     keep_calibration(measured(threads=1))
     keep_calibration(measured(12.0))
-    assert [(each["threads"], each["copy_gb_per_s"]) for each in kept_calibrations()] == [(1, 10.0), (2, 12.0)]
+    assert [(each.threads, each.copy_gb_per_s) for each in kept_calibrations()] == [(1, 10.0), (2, 12.0)]
 
 
 def test_only_the_latest_are_kept() -> None:
     for number in range(25):
         keep_calibration(measured(threads=number))
-    assert [each["threads"] for each in kept_calibrations()] == [*range(5, 25)]
+    assert [each.threads for each in kept_calibrations()] == [*range(5, 25)]
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '[{"device_name": "x"}]', "\xff"])

@@ -12,7 +12,7 @@ from graphdoctor.facts.picture import FusedKernel, GeneratedCode, Picture, Sourc
 from graphdoctor.facts.stages import GraphStages, StageChange, StageReport
 from graphdoctor.rules.diagnosis.stages import graph_stages, selected
 from tests import factories
-from tests.probe.test_wire import assert_as_declared
+from tests.probe.test_wire import recorded_in
 
 ROOT = Path("/project")
 CODE = "# AOT ID: ['0_inference']\n"
@@ -248,7 +248,7 @@ def test_the_stages_of_a_real_program(tmp_path, run_cli):
         process = run_cli("explain", "model.py", "--stages", "--backward", "-o", f"{number}.json")
         assert process.returncode == 0, process.stderr
     folder = tmp_path / ".graphdoctor"
-    _, artifacts = assert_as_declared(folder / (folder / "last").read_text().strip())
+    _, artifacts = recorded_in(folder / (folder / "last").read_text().strip())
     assert "graphdoctor_inductor_graph" in artifacts
     (graph,) = json.loads((tmp_path / "2.json").read_text())["stages"]
     assert (graph["function"], graph["place"]["line"]) == ("Net.forward", 9)

@@ -11,7 +11,7 @@ import pytest
 from graphdoctor.rules.catalog import ALL_RULES
 from tests.conftest import clean_environment, run_command, run_script
 from tests.exports.test_export_reading import finding_of
-from tests.probe.test_wire import assert_as_declared
+from tests.probe.test_wire import recorded_in
 from tests.rules.test_documentation import first_block
 
 pytestmark = pytest.mark.slow
@@ -132,7 +132,7 @@ def test_state_and_sizes_are_those_of_eager_mode(tmp_path):
     # What the probe wrote is as declared.
     (folder,) = (tmp_path / ".graphdoctor").glob("*/export")
     for name in ("strict-true", "dynamic-auto"):
-        events, _ = assert_as_declared(folder / name)
+        events, _ = recorded_in(folder / name)
         assert events >= {"export", "export_calls", "trial"}
     # What is there to paste makes the program.
     (tmp_path / "paste.py").write_text(

@@ -43,24 +43,23 @@ def test_a_call_that_other_programs_held_up_says_nothing(monkeypatch, samples, e
 def test_it_is_measured_once() -> None:
     threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
     first = calibrate(CPU, {"float32", "float8_e4m3fn"}, [])
-    found = first["found"]
-    assert (found["threads"], found["precision"], found["torch"]) == (threads, precision, torch.__version__)
-    assert (first["is_kept"], found["launch_us"]) == (False, None)
-    assert found["copy_gb_per_s"] > 0
+    found = first
+    assert (found.threads, found.precision, found.torch) == (threads, precision, torch.__version__)
+    assert (first.is_kept, found.launch_us) == (False, None)
+    assert found.copy_gb_per_s > 0
     # Not every dtype has ordinary products.
-    assert found["matmul_tflops_per_s"].keys() == {"float32"}
+    assert found.matmul_tflops_per_s.keys() == {"float32"}
     started = time.process_time()
     again = calibrate(CPU, {"float32"}, [found])
     assert time.process_time() - started < 0.2
-    assert (again["is_kept"], again["found"]) == (True, found)
+    assert again == found.model_copy(update={"is_kept": True, "is_steady": True})
 
 
 @pytest.mark.slow
 def test_only_what_is_missing_is_measured() -> None:
-    kept = calibrate(CPU, (), [])["found"]
-    kept["copy_gb_per_s"] = 123.0
+    kept = calibrate(CPU, (), []).model_copy(update={"copy_gb_per_s": 123.0})
     more = calibrate(CPU, {"float64"}, [kept])
-    assert (more["is_kept"], more["found"]["copy_gb_per_s"]) == (False, 123.0)
-    assert more["found"]["matmul_tflops_per_s"].keys() == {"float32", "float64"}
-    other = calibrate(CPU, (), [{**kept, "threads": 99}])
-    assert other["found"]["copy_gb_per_s"] != 123.0
+    assert (more.is_kept, more.copy_gb_per_s) == (False, 123.0)
+    assert more.matmul_tflops_per_s.keys() == {"float32", "float64"}
+    other = calibrate(CPU, (), [kept.model_copy(update={"threads": 99})])
+    assert other.copy_gb_per_s != 123.0

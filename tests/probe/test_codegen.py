@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,9 +11,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from graphdoctor.probe.events import json_text  # noqa: E402
 from graphdoctor.probe.record.codegen import CodegenRecorder  # noqa: E402
 from graphdoctor.probe.torch_private.torch_codegen import CodegenWatch  # noqa: E402
-from graphdoctor.probe.wire import InductorGraphArtifact  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
@@ -44,14 +45,14 @@ def inputs() -> tuple[torch.Tensor, ...]:
 
 
 @contextmanager
-def described() -> Iterator[list[InductorGraphArtifact]]:
+def described() -> Iterator[list[dict]]:
     """The graphs for which code is generated meanwhile."""
     from torch._inductor import config
 
     recorder, found = CodegenRecorder(lambda _: None), []
     with config.patch(force_disable_caches=True):
         before = config.trace.provenance_tracking_level
-        watch = CodegenWatch(lambda graph: found.append(recorder.described(graph)))
+        watch = CodegenWatch(lambda graph: found.append(json.loads(json_text(recorder.described(graph)))))
         try:
             yield found
         finally:

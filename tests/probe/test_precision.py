@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from graphdoctor.facts.kernels import Float32Precision
+from graphdoctor.facts.reading import plain
 from graphdoctor.probe.torch_private.torch_config import float32_precision
 from graphdoctor.trace.events import Events
 from graphdoctor.trace.inductor_runtime import float32_precision as read
@@ -27,17 +28,10 @@ def test_the_setting_is_read_as_the_program_leaves_it(monkeypatch):
         on = float32_precision()
     finally:
         torch.set_float32_matmul_precision(before)
-    assert off == {
-        "event": "float32_precision",
-        "matmul_tf32": False,
-        "convolution_tf32": True,
-        "capabilities": [[9, 0], [7, 5]],
-    }
+    assert off == Float32Precision(matmul_tf32=False, convolution_tf32=True, capabilities=((9, 0), (7, 5)))
     assert on is not None
-    assert on["matmul_tf32"]
-    assert read(Events([off])) == Float32Precision(
-        matmul_tf32=False, convolution_tf32=True, capabilities=((9, 0), (7, 5))
-    )
+    assert on.matmul_tf32
+    assert read(Events([{"event": "float32_precision", **plain(off)}])) == off
 
 
 def test_without_cuda_nothing_is_said(monkeypatch):

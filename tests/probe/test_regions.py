@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
+from graphdoctor.facts.recording import RepeatedBlocks  # noqa: E402
 from graphdoctor.probe.target.errors import RequestError  # noqa: E402
 from graphdoctor.probe.target.regions import compile_regions, described, repeated_blocks  # noqa: E402
 
@@ -242,11 +243,11 @@ def test_a_function_has_no_blocks() -> None:
 def test_blocks_are_described_for_whoever_reads_the_recording() -> None:
     module = nn.Sequential(*(Block(has_shortcut=index == 0) for index in range(4)))
     assert described(repeated_blocks(module)) == [
-        {"class_name": "Block", "paths": ["0", "1", "2", "3"], "kinds": 2, "compiled_as": "module", "container": ""}
+        RepeatedBlocks(class_name="Block", paths=("0", "1", "2", "3"), kinds=2, compiled_as="module", container="")
     ]
     layers = nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, batch_first=True), 3)
     (found,) = described(repeated_blocks(layers))
-    assert (found["compiled_as"], found["container"]) == ("forward", "layers")
+    assert (found.compiled_as, found.container) == ("forward", "layers")
 
 
 @pytest.mark.parametrize(
@@ -260,7 +261,7 @@ def test_blocks_are_described_for_whoever_reads_the_recording() -> None:
 )
 def test_there_is_no_container_unless_it_is_a_list_of_all_blocks_alone(module: nn.Module) -> None:
     (found,) = described(repeated_blocks(module))
-    assert found["container"] is None
+    assert found.container is None
 
 
 class Property(nn.Module):
@@ -295,7 +296,7 @@ def patched() -> nn.Module:
 def test_a_forward_that_is_no_plain_function_is_looked_at_in_no_way(make: Callable[[], nn.Module]) -> None:
     module = nn.Sequential(*(make() for _ in range(3)))
     (found,) = described(repeated_blocks(module))
-    assert found["compiled_as"] == ("forward" if make is Unfinished else "module")
+    assert found.compiled_as == ("forward" if make is Unfinished else "module")
 
 
 @pytest.mark.slow

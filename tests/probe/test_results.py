@@ -13,11 +13,16 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from graphdoctor.facts.reading import plain  # noqa: E402
 from graphdoctor.facts.trials import Judged  # noqa: E402
 from graphdoctor.probe.record.streams import kept_texts  # noqa: E402
-from graphdoctor.probe.replay.comparing import compared as compare  # noqa: E402
+from graphdoctor.probe.replay import comparing  # noqa: E402
 from graphdoctor.probe.replay.results import Results, copies_of, gradients_of, modules_of, tensors_in  # noqa: E402
 from graphdoctor.probe.replay.rounding import Rounding  # noqa: E402
+
+
+def compare(mine: Results, other: Results, rounding: Rounding | None = None) -> dict[str, Any]:
+    return plain(comparing.compared(mine, other, rounding))
 
 
 def compared(mine: Any, other: Any) -> dict[str, Any] | None:

@@ -43,8 +43,8 @@ def judged(
         judged="variant",
         is_shaken=is_shaken,
     )
-    differences = compared(of(value), reference, rounding)["differences"]
-    return "same" if not differences else "doubtful" if differences[0]["may_be_rounding"] else "wrong"
+    differences = compared(of(value), reference, rounding).differences
+    return "same" if not differences else "doubtful" if differences[0].may_be_rounding else "wrong"
 
 
 def test_a_variant_may_be_twice_as_far_from_float64_as_eager_mode() -> None:
@@ -88,9 +88,9 @@ def test_a_single_number_that_eager_mode_gets_right_by_chance_is_measured_by_the
     rest = (off(2e-3), off(2e-3) * 3)
     eager, mine = (of(*rest, torch.tensor(number)) for number in (1.5, 1.503))
     rounding = Rounding(of(*precise), eager, [], judged="variant")
-    assert compared(mine, eager, rounding)["differences"] == []
+    assert compared(mine, eager, rounding).differences == ()
     changed = Rounding(of(*precise), eager, [], judged="changed")
-    assert compared(mine, eager, changed)["differences"]
+    assert compared(mine, eager, changed).differences
 
 
 @pytest.mark.parametrize(
@@ -118,9 +118,9 @@ def test_errors_are_root_mean_squares_beside_those_of_the_float64_run() -> None:
     rounding = Rounding(of(precise, zero, torch.tensor([1, 2])), reference, [], judged="variant")
     [error] = rounding.errors(of(mine, torch.full((4,), 9e-8), torch.tensor([1, 2])))
     expected = [((one - precise).square().mean() / precise.square().mean()).sqrt().item() for one in (mine, eager)]
-    assert error["kind"] == "outputs"
-    assert (error["variant"], error["eager"]) == pytest.approx(expected, rel=1e-12)
-    assert rounding.kinds_apart() == []
+    assert error.kind == "outputs"
+    assert (error.variant, error.eager) == pytest.approx(expected, rel=1e-12)
+    assert rounding.kinds_apart() == ()
 
 
 def test_what_is_not_finite_has_no_error() -> None:
@@ -128,8 +128,8 @@ def test_what_is_not_finite_has_no_error() -> None:
     infinite[3] = float("inf")
     rounding = Rounding(of(infinite), of(infinite.float()), [], judged="variant")
     [error] = rounding.errors(of(infinite.float()))
-    assert 0 < error["variant"] < 1e-7
-    assert rounding.errors(of(torch.full((50,), float("nan")))) == []
+    assert 0 < error.variant < 1e-7
+    assert rounding.errors(of(torch.full((50,), float("nan")))) == ()
 
 
 def test_last_digits_change_up_and_down_and_whole_numbers_stay() -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from graphdoctor.facts.recording import SourceContext
 from graphdoctor.probe.record.sources import SourceReader
-from graphdoctor.probe.wire import SourceRecord
 
 
-def context(tmp_path: Path, code: str) -> SourceRecord:
+def context(tmp_path: Path, code: str) -> SourceContext:
     """The source around the line that ends in ``# here``."""
     file = tmp_path / "module.py"
     file.write_text(textwrap.dedent(code))
@@ -25,7 +25,7 @@ def context(tmp_path: Path, code: str) -> SourceRecord:
 
 def readable(tmp_path: Path, body: str, *, parameters: str = "x, c") -> set[str]:
     code = f"import torch\nLIMIT = 3\ndef f({parameters}):\n{textwrap.indent(textwrap.dedent(body), '    ')}"
-    return set(context(tmp_path, code)["readable"])
+    return set(context(tmp_path, code).readable)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_names_of_the_functions_around_are_readable_and_those_of_classes_arent(t
                 def method(self, d):
                     return a + b + c + d  # here
         """
-    assert set(context(tmp_path, code)["readable"]) == {"a", "b", "d"}
+    assert set(context(tmp_path, code).readable) == {"a", "b", "d"}
 
 
 @pytest.mark.parametrize(
@@ -86,12 +86,12 @@ def test_names_of_the_functions_around_are_readable_and_those_of_classes_arent(t
     ],
 )
 def test_the_name_of_the_torch_package_is_found(tmp_path: Path, code: str, expected: str | None) -> None:
-    assert context(tmp_path, code)["torch"] == expected
+    assert context(tmp_path, code).torch == expected
 
 
 def test_a_statement_has_its_lines_and_a_lambda_has_none(tmp_path: Path) -> None:
     found = context(tmp_path, "def f(x):\n    print(\n        x,  # here\n    )\n")
-    assert (found["statement_line"], found["statement_end_line"]) == (2, 4)
+    assert (found.statement_line, found.statement_end_line) == (2, 4)
     found = context(tmp_path, "f = (\n    lambda x:\n    x + 1  # here\n)\n")
-    assert found["statement_line"] is None
-    assert found["readable"] == []
+    assert found.statement_line is None
+    assert found.readable == ()

@@ -93,40 +93,40 @@ def test_a_line_knows_its_function_and_its_blocks(
 ) -> None:
     found = context(line_of(text))
 
-    assert found["qualname"] == qualname
-    assert found["function_line"] == (line_of(function) if function else None)
-    assert [block["kind"] for block in found["enclosing"]] == enclosing
+    assert found.qualname == qualname
+    assert found.function_line == (line_of(function) if function else None)
+    assert [block.kind for block in found.enclosing] == enclosing
 
 
 def test_the_name_of_the_code_tells_which_of_a_lines_functions_is_meant(context) -> None:
-    assert context(line_of("halve ="), "<lambda>")["qualname"] == "Net.<lambda>"
-    assert context(line_of("second=lambda"), "<lambda>")["qualname"] == "decorated.<lambda>"
-    assert context(line_of("second=lambda"), "decorated")["qualname"] == "decorated"
-    blocks = context(line_of("x = [part"), "<listcomp>")["enclosing"]
-    assert [block["kind"] for block in blocks] == ["comprehension", "while"]
+    assert context(line_of("halve ="), "<lambda>").qualname == "Net.<lambda>"
+    assert context(line_of("second=lambda"), "<lambda>").qualname == "decorated.<lambda>"
+    assert context(line_of("second=lambda"), "decorated").qualname == "decorated"
+    blocks = context(line_of("x = [part"), "<listcomp>").enclosing
+    assert [block.kind for block in blocks] == ["comprehension", "while"]
     # There is none of the kind: the line is as good as it gets.
-    assert context(line_of("limit = 3"), "<genexpr>")["qualname"] == "Net"
+    assert context(line_of("limit = 3"), "<genexpr>").qualname == "Net"
 
 
 def test_a_statement_over_several_lines_is_whole_and_dedented(context) -> None:
-    assert context(line_of('"größe"'))["statement"] == 'file.write(\n    "größe"\n)'
+    assert context(line_of('"größe"')).statement == 'file.write(\n    "größe"\n)'
 
 
 def test_a_statement_in_a_case_is_the_statement_alone(context) -> None:
-    assert context(line_of("x = 2"))["statement"] == "x = 2"
+    assert context(line_of("x = 2")).statement == "x = 2"
 
 
 def test_a_block_says_where_it_starts(context) -> None:
-    innermost = context(line_of('"größe"'))["enclosing"][0]
+    innermost = context(line_of('"größe"')).enclosing[0]
 
-    assert innermost == {"kind": "if", "line": line_of("if index:"), "text": "if index:"}
+    assert vars(innermost) == {"kind": "if", "line": line_of("if index:"), "text": "if index:"}
 
 
 def test_a_long_statement_is_cut(tmp_path: Path) -> None:
     file = tmp_path / "long.py"
     file.write_text("x = [\n" + "    1,\n" * 40 + "]\n")
 
-    statement = SourceReader().context(str(file), 5)["statement"]
+    statement = SourceReader().context(str(file), 5).statement
 
     assert statement.count("\n") == 11
 
@@ -153,7 +153,7 @@ def test_a_line_behind_the_end_has_no_statement(tmp_path: Path) -> None:
     file = tmp_path / "short.py"
     file.write_text("x = 1\n")
 
-    assert SourceReader().context(str(file), 99)["statement"] == ""
+    assert SourceReader().context(str(file), 99).statement == ""
 
 
 def test_a_notebook_cell_is_read_from_the_line_cache() -> None:
@@ -161,7 +161,7 @@ def test_a_notebook_cell_is_read_from_the_line_cache() -> None:
     source = "def f(x):\n    return x\n"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     try:
-        assert SourceReader().context(name, 2)["qualname"] == "f"
+        assert SourceReader().context(name, 2).qualname == "f"
     finally:
         del linecache.cache[name]
 
@@ -174,7 +174,7 @@ def test_every_line_has_a_context_that_parses(line: int) -> None:
     found = SourceReader().context(name, line)
 
     assert found is not None
-    for block in found["enclosing"]:
-        assert block["line"] <= line
-    if found["statement"].startswith("x ="):
-        ast.parse(textwrap.dedent(found["statement"]))
+    for block in found.enclosing:
+        assert block.line <= line
+    if found.statement.startswith("x ="):
+        ast.parse(textwrap.dedent(found.statement))

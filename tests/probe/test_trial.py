@@ -11,9 +11,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from graphdoctor.facts.trials import Replay  # noqa: E402
 from graphdoctor.probe.replay.trial import Trial  # noqa: E402
 from graphdoctor.probe.target.targets import Call, TargetError  # noqa: E402
-from graphdoctor.probe.wire import TrialEvent  # noqa: E402
 
 
 def function(x: Any, scale: float = 1.0, items: Any = None) -> Any:
@@ -111,7 +111,7 @@ def test_a_source_that_is_no_argument_is_refused(source: str) -> None:
         Trial(plan(marks=[{"source": source, "dim": 0}]), function).changed(((torch.ones(2),), {}))
 
 
-def replayed(folder: Path, name: str, scales: Sequence[float], **more: Any) -> tuple[TrialEvent, int]:
+def replayed(folder: Path, name: str, scales: Sequence[float], **more: Any) -> tuple[Replay, int]:
     """Calls that multiply by what the replay has for each; what came of them, and how many were made."""
     weight = torch.ones(2, requires_grad=True)
     references = {of: str(folder / of) for of in ("eager",) if (folder / of).exists()}
@@ -135,36 +135,36 @@ BOTH = ("gradients", "outputs")
 def test_a_replay_stops_at_the_first_call_with_other_outputs(tmp_path: Path) -> None:
     replayed(tmp_path, "eager", [1, 2, 3])
     event, made = replayed(tmp_path, "one", [1, 5, 7], decisive=BOTH)
-    assert (made, event["is_stopped"]) == (2, True)
-    [difference] = event["compared"]["eager"]["differences"]
-    assert (difference["where"], difference["largest"]) == ("call 2, output", 3.0)
+    assert (made, event.is_stopped) == (2, True)
+    [difference] = event.compared["eager"].differences
+    assert (difference.where, difference.largest) == ("call 2, output", 3.0)
 
 
 def test_a_replay_stops_at_gradients_too(tmp_path: Path) -> None:
     replayed(tmp_path, "eager", [1, 2, 3])
     event, made = replayed(tmp_path, "one", [1, -2, 3], decisive=BOTH)
-    assert (made, event["is_stopped"]) == (2, True)
-    [difference] = event["compared"]["eager"]["differences"]
-    assert (difference["kind"], difference["detail"]) == ("gradients", "is missing")
+    assert (made, event.is_stopped) == (2, True)
+    [difference] = event.compared["eager"].differences
+    assert (difference.kind, difference.detail) == ("gradients", "is missing")
 
 
 @pytest.mark.parametrize("decisive", [(), ("gradients",)])
 def test_what_does_not_decide_stops_nothing(tmp_path: Path, decisive: tuple[str, ...]) -> None:
     replayed(tmp_path, "eager", [1, 2, 3])
     event, made = replayed(tmp_path, "one", [1, 2, 3], decisive=decisive)
-    assert (made, event["is_stopped"], event["compared"]["eager"]["differences"]) == (3, False, [])
+    assert (made, event.is_stopped, event.compared["eager"].differences) == (3, False, ())
     if not decisive:
         event, made = replayed(tmp_path, "two", [1, 5, 7], decisive=decisive)
-        assert (made, event["is_stopped"]) == (3, False)
+        assert (made, event.is_stopped) == (3, False)
 
 
 def test_a_replay_that_stopped_says_nothing_of_the_calls_that_it_did_not_make(tmp_path: Path) -> None:
     replayed(tmp_path, "eager", [1, 2, 3])
     replayed(tmp_path, "one", [1, 5, 7], decisive=BOTH)
     event, made = replayed(tmp_path, "two", [1, 2, 3], decisive=BOTH, earlier=str(tmp_path / "one"))
-    assert (made, event["is_stopped"], event["compared"]["eager"]["differences"]) == (3, False, [])
-    [difference] = event["compared"]["earlier"]["differences"]
-    assert difference["where"] == "call 2, output"
+    assert (made, event.is_stopped, event.compared["eager"].differences) == (3, False, ())
+    [difference] = event.compared["earlier"].differences
+    assert difference.where == "call 2, output"
 
 
 def test_what_a_call_writes_to_its_input_is_there_in_the_next_call_in_float64_too() -> None:
@@ -222,7 +222,7 @@ def test_a_replay_says_whether_its_calls_draw_random_numbers(draw: Any, is_rando
     with trial.seeded(0):
         draw()
     torch.rand(1)
-    assert trial.finish({})["draws_random"] is is_random
+    assert trial.finish({}).draws_random is is_random
 
 
 def test_a_shaken_run_begins_with_other_last_digits() -> None:

@@ -26,7 +26,7 @@ from graphdoctor.views.html.kernel_code import codes_of
 from graphdoctor.views.html.profile import render_profile_page
 from graphdoctor.views.profile_words import kernel_name
 from tests.conftest import clean_environment, run_script
-from tests.probe.test_wire import assert_as_declared
+from tests.probe.test_wire import recorded_in
 
 pytestmark = pytest.mark.slow
 
@@ -145,7 +145,7 @@ def stacks_of_torch(folder: Path) -> dict[str, set[int]]:
 
 
 def test_the_recording_is_as_declared(folder: Path) -> None:
-    events, artifacts = assert_as_declared(folder / "recording")
+    events, artifacts = recorded_in(folder / "recording")
     assert {"profiled_call", "memory"} <= set(events)
     assert "graphdoctor_inductor_graph" in artifacts
 

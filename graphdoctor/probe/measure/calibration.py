@@ -15,9 +15,9 @@ from pathlib import Path
 
 import torch
 
+from ...facts.profiled import Calibration
 from ..torch_private import torch_api
 from ..torch_private.torch_config import float32_precision, matmul_setting, tf32_matmuls
-from ..wire import CalibrationEvent, CalibrationRecord
 from .timing import preemptions
 
 _COPY_BYTES = 256 * 2**20
@@ -47,14 +47,14 @@ _LAUNCHES = 200
 TF32 = "tf32"
 
 
-def calibrate(device: torch.device, dtypes: Iterable[str], kept: Sequence[CalibrationRecord]) -> CalibrationEvent:
+def calibrate(device: torch.device, dtypes: Iterable[str], kept: Sequence[Calibration]) -> Calibration:
     """What a device reaches.
 
     Raises:
         RuntimeError: There isn't enough memory.
     """
     on_cpu = device.type == "cpu"
-    found = CalibrationRecord(
+    found = Calibration(
         device_name=_processor() if on_cpu else torch.cuda.get_device_name(device),
         torch=str(torch.__version__),
         threads=torch.get_num_threads() if on_cpu else None,
@@ -65,27 +65,26 @@ def calibrate(device: torch.device, dtypes: Iterable[str], kept: Sequence[Calibr
     )
     wanted = _products(dtypes, device)
     before = next((each for each in reversed(kept) if _is_for(each) == _is_for(found)), None)
-    if before is not None:
-        found |= before
-        found["matmul_tflops_per_s"] = dict(before["matmul_tflops_per_s"])
-    missing = [dtype for dtype in wanted if dtype not in found["matmul_tflops_per_s"]]
-    is_steady = True
+    found = before or found
+    products = dict(found.matmul_tflops_per_s)
+    missing = [dtype for dtype in wanted if dtype not in products]
+    copy, launch, is_steady = found.copy_gb_per_s, found.launch_us, True
     with torch.inference_mode(), torch.autocast(device.type, enabled=False):
         if before is None:
-            found["copy_gb_per_s"], is_steady = _copy(device)
-            found["launch_us"] = None if on_cpu else _launch(device)
+            copy, is_steady = _copy(device)
+            launch = None if on_cpu else _launch(device)
         for dtype in missing:
             # A torch or a device without products of this dtype.
             with contextlib.suppress(RuntimeError, TypeError):
-                found["matmul_tflops_per_s"][dtype], is_this_steady = _product(dtype, device)
+                products[dtype], is_this_steady = _product(dtype, device)
                 is_steady = is_steady and is_this_steady
-    return CalibrationEvent(
-        event="calibration", found=found, is_kept=before is not None and not missing, is_steady=is_steady
-    )
+    measured = {"copy_gb_per_s": copy, "launch_us": launch, "matmul_tflops_per_s": products}
+    is_kept = before is not None and not missing
+    return found.model_copy(update={**measured, "is_kept": is_kept, "is_steady": is_steady})
 
 
-def _is_for(found: CalibrationRecord) -> tuple[object, ...]:
-    return found["device_name"], found["torch"], found["threads"], found["precision"]
+def _is_for(found: Calibration) -> tuple[object, ...]:
+    return found.device_name, found.torch, found.threads, found.precision
 
 
 def _products(dtypes: Iterable[str], device: torch.device) -> list[str]:

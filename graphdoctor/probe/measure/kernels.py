@@ -21,7 +21,8 @@ from typing import Literal, NamedTuple, get_args
 
 import torch
 
-from ...facts.kernels import KernelKind, ProfilePhase
+from ...facts.kernels import KernelKind, KernelShare, KernelTime, ProfilePhase
+from ...facts.profiled import InductorRun, KernelRun
 from ..torch_private import torch_api
 from ..torch_private.torch_codegen import RUN_RANGE
 from ..torch_private.torch_kernels import (
@@ -35,7 +36,6 @@ from ..torch_private.torch_kernels import (
     profile_activities,
     profiled_events,
 )
-from ..wire import InductorRunRecord, KernelRecord, KernelRunRecord, KernelsEvent
 from .timing import preemptions, time_calls
 
 CALL_RANGE = "graphdoctor_kernels"
@@ -94,7 +94,7 @@ class Kernel(NamedTuple):
     node: _Node | None = None
 
 
-_Runs = tuple[list[InductorRunRecord], list[KernelRunRecord]]
+_Runs = tuple[list[InductorRun], list[KernelRun]]
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class SeenCall:
         """What all kernels take; None if the profiler can't see them."""
         return None if self.launches is None else sum(counted_ns for _, counted_ns in self._counted_once()) / 1e3
 
-    def share(self) -> KernelsEvent:
+    def share(self) -> KernelShare:
         """Where its time goes, added up."""
         times: dict[str, float] = dict.fromkeys((*get_args(KernelKind), "graph_input"), 0.0)
         by_name: dict[tuple[str, KernelKind], list[float]] = defaultdict(list)
@@ -148,11 +148,9 @@ class SeenCall:
         # A wait for the device is as long as its kernels are.
         others = _waits(inside) if self.is_on_device else [(kernel.start_ns, kernel.end_ns) for kernel in self.kernels]
         covered_ns = _covered_ns([*regions, *others])
-        return KernelsEvent(
-            event="kernels",
+        return KernelShare(
             device=self.device,
             call_us=self.us,
-            unprofiled_us=0.0,
             library_us=known["library"],
             generated_us=known["generated"],
             copy_us=known["copy"],
@@ -163,19 +161,19 @@ class SeenCall:
             region_runs=sum(_is_region(event.name) and event.name != torch_api.CACHE_LOOKUP for event in inside),
             region_us=(covered_ns - _covered_ns(others)) / 1e3,
             outside_us=max(0, self.whole.duration_ns - covered_ns - self.empty_ns) / 1e3,
-            largest=[
-                KernelRecord(name=name, kind=kind, us=sum(each), count=len(each)) for (name, kind), each in largest
-            ],
+            largest=tuple(
+                KernelTime(name=name, kind=kind, us=sum(each), count=len(each)) for (name, kind), each in largest
+            ),
         )
 
     def runs(self) -> _Runs:
         """Each run of a graph of Inductor's, and each run of a kernel with the graph's run that it belongs to."""
         marked = [node for node in self.nodes if node.event.name.startswith(RUN_RANGE)]
-        records: list[InductorRunRecord] = []
+        records: list[InductorRun] = []
         for node in marked:
             graph, _, name = node.event.name.removeprefix(RUN_RANGE).partition(" ")
             phase: ProfilePhase = "backward" if name == "backward" else "forward"
-            records.append(InductorRunRecord(graph=int(graph), phase=phase, us=node.event.duration_ns / 1e3))
+            records.append(InductorRun(graph=int(graph), phase=phase, us=node.event.duration_ns / 1e3))
         index = {node: number for number, node in enumerate(marked)}
         return records, [_run(kernel, counted_ns, index, records) for kernel, counted_ns in self._counted_once()]
 
@@ -188,20 +186,18 @@ class SeenCall:
             last = max(last, end)
 
 
-def _run(
-    kernel: Kernel, counted_ns: int, index: dict[_Node, int], runs: Sequence[InductorRunRecord]
-) -> KernelRunRecord:
+def _run(kernel: Kernel, counted_ns: int, index: dict[_Node, int], runs: Sequence[InductorRun]) -> KernelRun:
     around = [] if kernel.node is None else list(kernel.node.outwards())
     run = next((index[node] for node in around if node in index), None)
     is_backward = any(node.event.name.startswith(_AUTOGRAD) for node in around)
     inside = itertools.takewhile(lambda node: node not in index, around)
     operations = [node.event for node in inside if _OPERATION.match(node.event.name)]
     launched_by = operations[-1] if operations and kernel.kind != "generated" else None
-    return KernelRunRecord(
+    return KernelRun(
         name=short_name(kernel.name),
         kind=kernel.kind,
         us=counted_ns / 1e3,
-        phase=runs[run]["phase"] if run is not None else "backward" if is_backward else "forward",
+        phase=runs[run].phase if run is not None else "backward" if is_backward else "forward",
         operation=None if launched_by is None else launched_by.name,
         launch=None if launched_by is None else launched_by.number,
         run=run,
@@ -233,43 +229,46 @@ class MeasuredKernels:
         own = [call for call in self.calls if not call.was_held_up]
         all_runs = [call.runs() for call in (own if len(own) >= _MIN_CALLS else self.calls)]
         same = [found for found in all_runs if _names(found) == _names((runs, kernels))] or [self.best.runs()]
-        for number, run in enumerate(runs):
-            run["us"] = statistics.median(each[number]["us"] for each, _ in same)
-        for number, kernel in enumerate(kernels):
-            kernel["us"] = statistics.median(each[number]["us"] for _, each in same)
-        if self.one_by_one is not None:
-            _add_operations(kernels, self.one_by_one.runs()[1])
-        return runs, kernels
+        runs = [
+            run.model_copy(update={"us": statistics.median(each[number].us for each, _ in same)})
+            for number, run in enumerate(runs)
+        ]
+        kernels = [
+            kernel.model_copy(update={"us": statistics.median(each[number].us for _, each in same)})
+            for number, kernel in enumerate(kernels)
+        ]
+        return runs, kernels if self.one_by_one is None else _with_operations(kernels, self.one_by_one.runs()[1])
 
-    def share(self) -> KernelsEvent:
+    def share(self) -> KernelShare:
         """Where the call's time goes, added up."""
-        found = self.best.share()
-        found["unprofiled_us"] = min(self.times_us)
-        return found
+        return self.best.share().model_copy(update={"unprofiled_us": min(self.times_us)})
 
 
-def _add_operations(kernels: Sequence[KernelRunRecord], one_by_one: Sequence[KernelRunRecord]) -> None:
-    """Add the operation of each kernel that CUDA graphs launched, where a run of a graph has the same kernels."""
-    for run in {kernel["run"] for kernel in kernels} - {None}:
-        own = [kernel for kernel in kernels if kernel["run"] == run and kernel["operation"] != GRAPH_INPUT_COPY]
-        known = [kernel for kernel in one_by_one if kernel["run"] == run]
-        if [kernel["name"] for kernel in own] == [kernel["name"] for kernel in known]:
-            for kernel, same in zip(own, known, strict=True):
-                kernel["operation"], kernel["launch"], kernel["kind"] = same["operation"], same["launch"], same["kind"]
+def _with_operations(kernels: Sequence[KernelRun], one_by_one: Sequence[KernelRun]) -> list[KernelRun]:
+    """The kernels that CUDA graphs launched with their operations, where a run of a graph has the same kernels."""
+    found = list(kernels)
+    for run in {kernel.run for kernel in kernels} - {None}:
+        own = [at for at, each in enumerate(kernels) if each.run == run and each.operation != GRAPH_INPUT_COPY]
+        known = [kernel for kernel in one_by_one if kernel.run == run]
+        if [kernels[at].name for at in own] == [kernel.name for kernel in known]:
+            for at, same in zip(own, known, strict=True):
+                told = {"operation": same.operation, "launch": same.launch, "kind": same.kind}
+                found[at] = kernels[at].model_copy(update=told)
+    return found
 
 
 def _names(found: _Runs) -> list[object]:
     runs, kernels = found
-    return [*((run["graph"], run["phase"]) for run in runs), *((each["name"], each["run"]) for each in kernels)]
+    return [*((run.graph, run.phase) for run in runs), *((each.name, each.run) for each in kernels)]
 
 
 def _us(call: SeenCall) -> float:
     return call.us
 
 
-def is_disturbed(measured: KernelsEvent) -> bool:
+def is_disturbed(measured: KernelShare) -> bool:
     """Other work on the machine made each profiled call longer than a profiler does."""
-    return measured["call_us"] > _DISTURBED * measured["unprofiled_us"] + _PROFILER_US
+    return measured.call_us > _DISTURBED * (measured.unprofiled_us or 0.0) + _PROFILER_US
 
 
 Around = Callable[[], AbstractContextManager[object]]

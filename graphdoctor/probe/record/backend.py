@@ -14,7 +14,6 @@ import torch
 
 from ...facts.recording import GraphInput, GraphNode
 from ..torch_private import torch_api
-from ..wire import GraphArtifact
 from .describe import dtype_text, tensor_text
 from .files import user_file_test
 
@@ -100,7 +99,7 @@ class GraphDescriber:
         self.count = 0
         """Graphs so far."""
 
-    def __call__(self, gm: torch.fx.GraphModule) -> GraphArtifact:
+    def __call__(self, gm: torch.fx.GraphModule) -> dict[str, Any]:
         """Describe a graph; the files in its stacks are wanted."""
         for file in _files_of(gm):
             self._want_file(file)
@@ -108,17 +107,17 @@ class GraphDescriber:
         return describe_graph(gm, self.count - 1)
 
 
-def describe_graph(gm: torch.fx.GraphModule, index: int) -> GraphArtifact:
+def describe_graph(gm: torch.fx.GraphModule, index: int) -> dict[str, Any]:
     """A graph's inputs, nodes and operation counts."""
     nodes = list(gm.graph.nodes)
     is_user_file = user_file_test()
-    return GraphArtifact(
-        index=index,
-        op_count=sum(node.op in _CALLS for node in nodes),
-        tensor_op_count=tensor_op_count(gm),
-        inputs=[_describe_input(node) for node in nodes if node.op == "placeholder"],
-        nodes=[_describe_node(node, is_user_file) for node in nodes],
-    )
+    return {
+        "index": index,
+        "op_count": sum(node.op in _CALLS for node in nodes),
+        "tensor_op_count": tensor_op_count(gm),
+        "inputs": [_describe_input(node) for node in nodes if node.op == "placeholder"],
+        "nodes": [_describe_node(node, is_user_file) for node in nodes],
+    }
 
 
 def _files_of(gm: torch.fx.GraphModule) -> list[str]:

@@ -10,9 +10,11 @@ import operator
 import re
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
+from ...facts.profiled import InductorKernel
 from ..torch_private import torch_api
 from ..torch_private.torch_codegen import (
     GeneratedGraph,
@@ -28,13 +30,6 @@ from ..torch_private.torch_codegen import (
     shape,
     target_of,
     value_bytes,
-)
-from ..wire import (
-    InductorGraphArtifact,
-    InductorKernelRecord,
-    InductorOperationRecord,
-    PartitionRecord,
-    SavedTensorRecord,
 )
 from .describe import dtype_text
 from .files import user_file_test
@@ -62,22 +57,22 @@ class CodegenRecorder:
         """Write what is known of a graph."""
         torch_api.write_artifact("graphdoctor_inductor_graph", self.described(graph))
 
-    def described(self, graph: GeneratedGraph) -> InductorGraphArtifact:
-        """A graph's operations and kernels."""
+    def described(self, graph: GeneratedGraph) -> dict[str, Any]:
+        """The fields of ``InductorGraph``; an operation's stack is its index in ``stacks``."""
         stacks: StackTable = {}
         nodes = [node for node in graph.nodes if node.op == "call_function"]
         index = {node: number for number, node in enumerate(nodes)}
         kernels_of: dict[torch.fx.Node, set[int]] = {node: set() for node in nodes}
-        records: list[InductorKernelRecord] = []
+        records: list[InductorKernel] = []
         for number, kernel in enumerate(graph.kernels):
             for node in kernel.nodes:
                 kernels_of.setdefault(node, set()).add(number)
             known = sorted(index[node] for node in kernel.nodes if node in index)
             records.append(
-                InductorKernelRecord(
+                InductorKernel(
                     name=kernel.name,
                     kind=kernel.kind,
-                    operations=[each for each in known if not is_view(nodes[each])] or known,
+                    operations=tuple([each for each in known if not is_view(nodes[each])] or known),
                     bytes=kernel.bytes,
                     flops=kernel.flops,
                     dtype=kernel.dtype,
@@ -86,54 +81,54 @@ class CodegenRecorder:
         self.factor_dtypes |= {kernel.dtype for kernel in graph.kernels if kernel.dtype is not None}
         operations = [self._operation(node, kernels_of, stacks) for node in nodes]
         found = self._partitions.take() if self._partitions is not None and graph.phase == "forward" else None
-        return InductorGraphArtifact(
-            graph=graph.number,
-            phase=graph.phase,
-            operations=operations,
-            kernels=records,
-            partition=None if found is None else self._partition(found, stacks),
-            stacks=[list(stack) for stack in stacks],
-        )
+        return {
+            "graph": graph.number,
+            "phase": graph.phase,
+            "operations": operations,
+            "kernels": records,
+            "partition": None if found is None else self._partition(found, stacks),
+            "stacks": [list(stack) for stack in stacks],
+        }
 
-    def _partition(self, found: Partition, stacks: StackTable) -> PartitionRecord:
-        return PartitionRecord(
-            saved=[self._saved(kept, stacks) for kept in found.kept],
-            recomputed=dict(Counter(map(operation_of, found.recomputed))),
-            draws_random=found.draws_random,
-        )
+    def _partition(self, found: Partition, stacks: StackTable) -> dict[str, object]:
+        return {
+            "saved": [self._saved(kept, stacks) for kept in found.kept],
+            "recomputed": dict(Counter(map(operation_of, found.recomputed))),
+            "draws_random": found.draws_random,
+        }
 
-    def _saved(self, kept: KeptTensor, stacks: StackTable) -> SavedTensorRecord:
+    def _saved(self, kept: KeptTensor, stacks: StackTable) -> dict[str, object]:
         node, is_argument = kept.node, kept.is_argument
-        return SavedTensorRecord(
-            name=kept.name,
-            operation=None if is_argument else operation_of(_source(node)),
-            tensor=_tensor_text(node),
-            bytes=value_bytes(node),
-            is_argument=is_argument,
-            is_cheap=kept.is_cheap,
-            stack=None if is_argument else self._stack(node, stacks),
-            module=None if is_argument else torch_api.node_module(node),
-        )
+        return {
+            "name": kept.name,
+            "operation": None if is_argument else operation_of(_source(node)),
+            "tensor": _tensor_text(node),
+            "bytes": value_bytes(node),
+            "is_argument": is_argument,
+            "is_cheap": kept.is_cheap,
+            "stack": None if is_argument else self._stack(node, stacks),
+            "module": None if is_argument else torch_api.node_module(node),
+        }
 
     def _operation(
         self, node: torch.fx.Node, kernels_of: dict[torch.fx.Node, set[int]], stacks: StackTable
-    ) -> InductorOperationRecord:
+    ) -> dict[str, object]:
         # Its value gets to memory if the graph returns it, or a kernel reads it that doesn't compute it as well.
         own = kernels_of.get(node, set())
         is_stored = any(each.op == "output" or not kernels_of.get(each, {-1}) <= own for each in readers(node))
-        return InductorOperationRecord(
-            name=node.name,
-            operation=operation_of(node),
-            target=target_of(node),
-            is_view=is_view(node),
-            bytes=value_bytes(node),
-            elements=elements(node),
-            dtype=dtype_name(node),
-            input_dtypes=input_dtypes(node),
-            is_stored=is_stored,
-            stack=self._stack(node, stacks),
-            module=torch_api.node_module(node),
-        )
+        return {
+            "name": node.name,
+            "operation": operation_of(node),
+            "target": target_of(node),
+            "is_view": is_view(node),
+            "bytes": value_bytes(node),
+            "elements": elements(node),
+            "dtype": dtype_name(node),
+            "input_dtypes": input_dtypes(node),
+            "is_stored": is_stored,
+            "stack": self._stack(node, stacks),
+            "module": torch_api.node_module(node),
+        }
 
     def _stack(self, node: torch.fx.Node, stacks: StackTable) -> int | None:
         entries = [(file, int(line), name) for file, line, name in _STACK_LINE.findall(node.stack_trace or "")]

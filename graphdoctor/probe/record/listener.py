@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any
 
 from ..torch_private import torch_api, torch_trace
-from ..wire import RootArtifact, StackEntryRecord
+from ..wire import StackEntryRecord
 from .compile_calls import Roots, argument_names, is_wrapper
 from .files import FileTexts, GeneratedFiles
 from .sources import SourceReader
@@ -150,13 +150,13 @@ class TraceListener(torch_trace.TraceLooker):
             return
         called = values["fn"]
         summary = traceback.FrameSummary(root.file, root.line, root.function, lookup_line=False)
-        artifact = RootArtifact(
-            expression=root.expression,
-            class_name=type(getattr(called, "__self__", called)).__qualname__,
-            arguments=argument_names(called, len(values.get("args", ()))),
-            place=stack_entries([summary])[0],
-            container=torch_api.container_inside(getattr(called, "__self__", called)),
-        )
+        artifact = {
+            "expression": root.expression,
+            "class_name": type(getattr(called, "__self__", called)).__qualname__,
+            "arguments": argument_names(called, len(values.get("args", ()))),
+            "place": stack_entries([summary])[0],
+            "container": torch_api.container_inside(getattr(called, "__self__", called)),
+        }
         torch_api.write_artifact("graphdoctor_root", artifact)
         self.want_source(root.file, root.line, root.function)
 

@@ -15,7 +15,8 @@ from typing import Literal, TypeVar
 import torch
 
 from ...facts.coverage import Coverage
-from ...facts.profiled import MeasuredMemory
+from ...facts.kernels import KernelShare
+from ...facts.profiled import Calibration, EagerCall, MeasuredMemory, ProfiledCall
 from ...facts.recording import GapKind, SteadyCall
 from ...facts.run import Phase
 from ..events import EventFile
@@ -31,14 +32,7 @@ from ..target.targets import Call
 from ..torch_private import torch_api
 from ..torch_private.torch_codegen import graph_runs_marked
 from ..torch_private.torch_cuda_graphs import launch_one_by_one
-from ..wire import (
-    CalibrationEvent,
-    EagerCallRecord,
-    GuardCostEvent,
-    KernelsEvent,
-    ProbeRequest,
-    ProfiledCallEvent,
-)
+from ..wire import GuardCostEvent, ProbeRequest
 from .lanes import Lanes
 from .workload import COMPILED_AGAIN, NO_CALL, PROFILED, UNSETTLED, Workload
 
@@ -133,20 +127,18 @@ def _report_guards(measured: tuple[GuardCostEvent, list[str]], events: EventFile
         events.gap("guard_cost", f"The guard check of one compile was not measured. {trouble}.")
 
 
-def _report_kernels(
-    profiling: Profiling, measured: tuple[KernelsEvent, ProfiledCallEvent | None], events: EventFile
-) -> None:
+def _report_kernels(profiling: Profiling, measured: tuple[KernelShare, ProfiledCall | None], events: EventFile) -> None:
     share, call = measured
-    events.write("kernels", **share)
+    events.write("kernels", share)
     if call is not None:
-        events.write("profiled_call", **call)
-        if call["kernels"] and (lacking := profiling.lacks_lines()) is not None:
+        events.write("profiled_call", call)
+        if call.kernels and (lacking := profiling.lacks_lines()) is not None:
             events.gap("kernels", lacking)
-    if share["launches"] is None:
+    if share.launches is None:
         message = "The time in kernels is unknown: without CUPTI torch.profiler sees none on a CUDA device."
         events.gap("kernels", message)
     elif is_disturbed(share):
-        times = share["call_us"] / share["unprofiled_us"]
+        times = share.call_us / (share.unprofiled_us or 1.0)
         message = f"Times of kernels are too long: other work made the profiled call take {times:.0f} times as long."
         events.gap("kernels", message)
 
@@ -154,7 +146,7 @@ def _report_kernels(
 def _calibrate(profiling: Profiling, events: EventFile) -> None:
     events.phase("measuring what the device reaches")
     try:
-        events.write("calibration", **profiling.calibration())
+        events.write("calibration", profiling.calibration())
     except (RuntimeError, MemoryError) as error:
         events.gap("kernels", f"What the device reaches was not measured: {type_name(error)}.")
 
@@ -167,7 +159,7 @@ class Profiling:
         self._request = request
         self._events = events
 
-    def kernels(self) -> tuple[KernelsEvent, ProfiledCallEvent | None] | str:
+    def kernels(self) -> tuple[KernelShare, ProfiledCall | None] | str:
         """Where the time of the last call goes once it is steady, with backward where asked for."""
         workload, call = self._workload, self._workload.last_call
         if call is None:
@@ -224,10 +216,12 @@ class Profiling:
                 eager_saved_bytes=eager_saved_bytes,
             )
 
-    def calibration(self) -> CalibrationEvent:
+    def calibration(self) -> Calibration:
         """What the device reaches, in the dtypes of the program's matrix products."""
         device = torch.device("cuda") if torch_api.uses_cuda() else torch.device("cpu")
-        return calibrate(device, self._workload.code.factor_dtypes, self._request["calibrations"])
+        return calibrate(
+            device, self._workload.code.factor_dtypes, [Calibration(**each) for each in self._request["calibrations"]]
+        )
 
     def lacks_lines(self) -> str | None:
         """Why lines of a profile's kernels are unknown, a sentence; None if they aren't, or nothing was compiled."""
@@ -269,19 +263,18 @@ class Profiling:
             undo()
 
 
-def _profiled(measured: MeasuredKernels, eager: MeasuredKernels | None) -> ProfiledCallEvent:
+def _profiled(measured: MeasuredKernels, eager: MeasuredKernels | None) -> ProfiledCall:
     runs, kernels = measured.runs()
-    return ProfiledCallEvent(
-        event="profiled_call",
+    return ProfiledCall(
         device=measured.best.device,
-        times_us=list(measured.times_us),
+        times_us=tuple(measured.times_us),
         profiled_us=measured.best.us,
-        runs=runs,
-        kernels=kernels,
+        runs=tuple(runs),
+        kernels=tuple(kernels),
         eager=None
         if eager is None
-        else EagerCallRecord(
-            times_us=list(eager.times_us),
+        else EagerCall(
+            times_us=tuple(eager.times_us),
             kernels_us=eager.best.kernels_us,
             launches=eager.best.launches,
         ),

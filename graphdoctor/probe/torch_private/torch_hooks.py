@@ -21,7 +21,6 @@ from typing import Any
 
 import torch
 
-from ..wire import GraphArtifact
 from . import torch_api, torch_trace
 from .replacing import Undo, look_on, survived, wrap
 from .torch_kernels import quick_range
@@ -84,7 +83,7 @@ def compile_frame() -> FrameType | None:
     return next((frame for frame in torch_api.frames_outwards() if frame.f_code is torch.compile.__code__), None)
 
 
-def watch_graphs(*, before: Callable[[Any], GraphArtifact], after: Callable[[GraphArtifact], None]) -> Undo:
+def watch_graphs(*, before: Callable[[Any], dict[str, Any]], after: Callable[[dict[str, Any]], None]) -> Undo:
     """Watch each graph on its way to the backend, whichever it is.
 
     ``OutputGraph.call_user_compiler``: ``torch/_dynamo/output_graph.py``, 2.13 and 2.15.
@@ -95,7 +94,7 @@ def watch_graphs(*, before: Callable[[Any], GraphArtifact], after: Callable[[Gra
     """
 
     def call(original: Callable[..., Any], self: Any, gm: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        artifact = GraphArtifact(backend=None)
+        artifact: dict[str, Any] = {"backend": None}
         with contextlib.suppress(Exception):
             artifact["backend"] = _backend_name(self.compiler_fn)
             artifact.update(before(gm))
@@ -106,7 +105,7 @@ def watch_graphs(*, before: Callable[[Any], GraphArtifact], after: Callable[[Gra
 
 
 @contextlib.contextmanager
-def timed_backend(artifact: GraphArtifact, write: Callable[[GraphArtifact], None]) -> Iterator[None]:
+def timed_backend(artifact: dict[str, Any], write: Callable[[dict[str, Any]], None]) -> Iterator[None]:
     """Add a backend's time and error to what is known of a graph, and write it."""
     started = time.perf_counter()
     try:

@@ -20,6 +20,7 @@ TYPE_CHECKING = False  # typing would be most of what a program without torch wa
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType, ModuleType
+    from typing import Any
 
     from ...facts.base import Fact
     from ...facts.recording import CompileCall, GapKind
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from ..wire import (
         CalledArtifact,
         EventName,
-        GraphArtifact,
         RunChange,
         WatchedCallArtifact,
     )
@@ -304,7 +304,7 @@ class _Recorder:
 
     # Graphs.
 
-    def _write_graph(self, artifact: GraphArtifact) -> None:
+    def _write_graph(self, artifact: dict[str, Any]) -> None:
         from ..torch_private import torch_api
 
         torch_api.write_artifact("graphdoctor_graph", artifact)

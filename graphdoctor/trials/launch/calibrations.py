@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from graphdoctor.facts.base import InvalidFactError
 from graphdoctor.facts.profiled import Calibration
-from graphdoctor.facts.reading import read_fact
-from graphdoctor.probe.wire import CalibrationRecord
+from graphdoctor.facts.reading import plain, read_fact
 from graphdoctor.trials.launch.state import state_folder
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ _MOST = 20
 """Of so many devices, versions and settings; the oldest go."""
 
 
-def kept_calibrations() -> tuple[CalibrationRecord, ...]:
+def kept_calibrations() -> tuple[Calibration, ...]:
     """What earlier profiles measured, the latest last; empty if there is nothing, or it can't be read."""
     file = _file()
     try:
@@ -45,12 +44,11 @@ def keep_calibration(found: Calibration) -> None:
     file = _file()
     if file is None:
         return
-    new = _record(found)
-    others = [each for each in kept_calibrations() if _is_for(each) != _is_for(new)]
+    others = [each for each in kept_calibrations() if _is_for(each) != _is_for(found)]
     with contextlib.suppress(OSError):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         written = file.with_name(f"{_FILE}.{os.getpid()}")
-        written.write_text(json.dumps([*others, new][-_MOST:]), encoding="utf-8")
+        written.write_text(json.dumps([plain(each) for each in (*others, found)][-_MOST:]), encoding="utf-8")
         written.replace(file)
 
 
@@ -59,23 +57,11 @@ def _file() -> Path | None:
     return None if folder is None else folder / _FILE
 
 
-def _is_for(found: CalibrationRecord) -> tuple[object, ...]:
-    return found["device_name"], found["torch"], found["threads"], found["precision"]
+def _is_for(found: Calibration) -> tuple[object, ...]:
+    return found.device_name, found.torch, found.threads, found.precision
 
 
-def _record(found: Calibration) -> CalibrationRecord:
-    return CalibrationRecord(
-        device_name=found.device_name,
-        torch=found.torch,
-        threads=found.threads,
-        precision=found.precision,
-        copy_gb_per_s=found.copy_gb_per_s,
-        matmul_tflops_per_s=dict(found.matmul_tflops_per_s),
-        launch_us=found.launch_us,
-    )
-
-
-def _valid(found: Iterable[object]) -> Iterator[CalibrationRecord]:
+def _valid(found: Iterable[object]) -> Iterator[Calibration]:
     for each in found:
         with contextlib.suppress(InvalidFactError):
-            yield _record(read_fact(Calibration, each))
+            yield read_fact(Calibration, each)

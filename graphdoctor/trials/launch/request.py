@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.profiled import Calibration
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.probe.wire import CalibrationRecord, ProbeRequest
 
 DTYPES = ("f32", "f64", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "bool", "b8", "c64", "c128")
 """dtypes of ``--input``, torch's own abbreviations."""
@@ -69,7 +69,7 @@ class Measured:
     kernels: bool = False
     memory: bool = False
     profile: str | None = None
-    calibrations: tuple[CalibrationRecord, ...] = ()
+    calibrations: tuple[Calibration, ...] = ()
     stages: bool = False
     reads: bool = False
 
@@ -125,44 +125,18 @@ class Request:
         """The same request with other values in its ``spec``."""
         return replace(self, spec=replace(self.spec, **changes))
 
-    def for_probe(self) -> ProbeRequest:
-        """The request file's content."""
-        spec, target, measured, vary = self.spec, self.target, self.measured, self.vary or Variation()
-        return ProbeRequest(
-            backend=spec.backend,
-            mode=spec.mode,
-            dynamic=spec.dynamic,
-            fullgraph=spec.fullgraph,
-            options=dict(spec.options),
-            regional=spec.regional,
-            calls=spec.calls,
-            backward=spec.backward,
-            train=spec.train,
-            no_grad=spec.no_grad,
-            seed=spec.seed,
-            device=spec.device,
-            dtype=spec.dtype,
-            batch=spec.batch,
-            config=dict(spec.config),
-            file=target.file,
-            module=target.module,
-            name=target.name,
-            is_call=target.is_call,
-            inputs=self.inputs,
-            coverage=measured.coverage,
-            guard_cost=measured.guard_cost,
-            lanes=measured.lanes,
-            kernels=measured.kernels,
-            memory=measured.memory,
-            profile=measured.profile,
-            stages=measured.stages,
-            calibrations=list(measured.calibrations),
-            reads=measured.reads,
-            vary=self.vary is not None,
-            vary_count=vary.count,
-            vary_s=vary.limit_s,
-            trial=self.trial,
-        )
+    def for_probe(self) -> dict[str, Any]:
+        """The request file's content: the fields of the spec, the target and what is measured, and the rest by name."""
+        vary = self.vary or Variation()
+        said = {**vars(self.spec), **vars(self.target), **vars(self.measured)}
+        return {name: value for name, value in said.items() if name not in ("target", "text")} | {
+            "calibrations": [vars(found) for found in self.measured.calibrations],
+            "inputs": self.inputs,
+            "vary": self.vary is not None,
+            "vary_count": vary.count,
+            "vary_s": vary.limit_s,
+            "trial": self.trial,
+        }
 
     def described(self) -> dict[str, Any]:
         """What the recording remembers of the request: fields of ``TargetInfo``."""
