@@ -50,11 +50,7 @@ def _safe_complaints() -> Iterator[None]:
 
 
 def application(names: Sequence[str] = NAMES) -> typer.Typer:
-    """The application with some of its commands.
-
-    Args:
-        names: The commands.
-    """
+    """The application with some of its commands."""
     app = typer.Typer(
         name="graphdoctor",
         cls=_Overview,

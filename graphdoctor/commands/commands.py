@@ -139,11 +139,7 @@ _NARROWEST = 40
 
 
 def overview(width: int = _WIDEST) -> str:
-    """The text of ``graphdoctor --help``.
-
-    Args:
-        width: Columns of the terminal. A line that doesn't fit goes on below, at least 40 columns wide.
-    """
+    """The text of ``graphdoctor --help``."""
     width = max(width, _NARROWEST)
     shown = {
         "graphdoctor explain model.py": "its graphs, and why they break",
@@ -169,12 +165,7 @@ def overview(width: int = _WIDEST) -> str:
 
 
 def example_lines(examples: dict[str, str], width: int) -> list[str]:
-    """Command lines with what each is for: beside it where all of them fit, otherwise above it.
-
-    Args:
-        examples: What each is for, by command line.
-        width: Columns of the terminal. A command line isn't folded, so that it can be pasted.
-    """
+    """Command lines with what each is for: beside it where all of them fit, otherwise above it."""
     longest = max(map(len, examples))
     beside = [f"  {command:<{longest}}  # {purpose}" for command, purpose in examples.items()]
     if max(map(len, beside)) <= width:

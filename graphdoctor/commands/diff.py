@@ -104,11 +104,7 @@ def diff(
 
 
 def _surveys(before: str, after: str | None) -> tuple[Path, Path | None] | None:
-    """Both arguments, if they are surveys; None if neither is one.
-
-    Raises:
-        GraphDoctorError: Only one is.
-    """
+    """Both arguments, if they are surveys; None if neither is one."""
     from graphdoctor.commands.work.survey_files import is_survey
 
     first = Path(before)

@@ -21,17 +21,7 @@ _REMOTE_PAUSE_S = 10.0
 
 
 def follow(location: Location, color: Color, *, is_on_stdout: bool, is_quiet: bool) -> None:
-    """Show what happens until Ctrl-C; on a terminal the counts stay on the last line.
-
-    Args:
-        location: A log, or a folder in which logs are or will be.
-        color: When to color text.
-        is_on_stdout: Show it there; otherwise on standard error, since standard output is for the report.
-        is_quiet: Show nothing.
-
-    Raises:
-        GraphDoctorError: There is nothing there, or it can't be read at first.
-    """
+    """Show what happens until Ctrl-C; on a terminal the counts stay on the last line."""
     from rich.text import Text
 
     from graphdoctor.trace.follow import Follower

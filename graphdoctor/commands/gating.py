@@ -35,11 +35,6 @@ class RunOptions:
 def run_all(chosen: Chosen, project: Project, asked: RunOptions) -> list[Ran]:
     """Run targets, saying which one on standard error.
 
-    Args:
-        chosen: What to run.
-        project: The project.
-        asked: The options of the command line.
-
     Raises:
         KeyboardInterrupt: A run was interrupted.
     """

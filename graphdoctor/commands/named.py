@@ -39,24 +39,14 @@ _START_BYTES = 4096
 
 @dataclass(frozen=True)
 class Place:
-    """Where a run can be read from.
-
-    Args:
-        location: The folder or file, on this machine or elsewhere.
-        kind: ``folder``: a recording, or a folder with trace logs; ``log``: a trace log; ``document``: a diagnosis as
-            JSON.
-    """
+    """Where a run can be read from."""
 
     location: Location
     kind: Kind
 
     @property
     def path(self) -> Path:
-        """The folder or file, for what can only be done with one of this machine.
-
-        Raises:
-            GraphDoctorError: It's elsewhere.
-        """
+        """The folder or file, for what can only be done with one of this machine."""
         if isinstance(self.location, Url):
             raise GraphDoctorError(
                 f"{self.location} isn't on this machine, and only report, diff, recompiles, guards and unpack read "
@@ -75,24 +65,12 @@ class Place:
 
 
 def last_recording(settings: Settings) -> Place:
-    """The last recording of the working directory.
-
-    Raises:
-        GraphDoctorError: There is none.
-    """
+    """The last recording of the working directory."""
     return Place(settings.store.last(), "folder")
 
 
 def place_named(text: str | None, settings: Settings) -> Place:
-    """The place that an argument names; without an argument, the last recording.
-
-    Args:
-        text: The argument.
-        settings: The project's settings.
-
-    Raises:
-        GraphDoctorError: There is nothing there, or something else.
-    """
+    """The place that an argument names; without an argument, the last recording."""
     if text is None:
         return last_recording(settings)
     location = _existing(text, settings)
@@ -105,15 +83,7 @@ def place_named(text: str | None, settings: Settings) -> Place:
 
 
 def location_named(text: str | None, settings: Settings) -> Location:
-    """Where something lies that may become a recording or log: as ``place_named``, without a look into it.
-
-    Args:
-        text: The argument; without one, it is the last recording.
-        settings: The project's settings.
-
-    Raises:
-        GraphDoctorError: There is nothing there.
-    """
+    """Where something lies that may become a recording or log: as ``place_named``, without a look into it."""
     if text is None:
         return last_recording(settings).location
     location = _existing(text, settings)
@@ -125,15 +95,7 @@ def location_named(text: str | None, settings: Settings) -> Location:
 
 
 def place_or_target(text: str | None, settings: Settings) -> Place | None:
-    """As ``place_named``, for commands that take a target too: None where the argument is one.
-
-    Args:
-        text: The argument; without one, it is the last recording.
-        settings: The project's settings.
-
-    Raises:
-        GraphDoctorError: There is no last recording, or a file is neither a target nor any of those.
-    """
+    """As ``place_named``, for commands that take a target too: None where the argument is one."""
     if text is None:
         return last_recording(settings)
     location = _existing(text, settings)
@@ -199,18 +161,7 @@ def diagnose_place(
     executor: Executor,
     rank: int | None = None,
 ) -> Result:
-    """The diagnosis of whatever an argument names.
-
-    Args:
-        place: What ``place_named`` gave.
-        selection: Which findings to show; None for all.
-        needs: What the result must hold.
-        executor: Reads logs.
-        rank: Read this rank alone; None where there are no ranks.
-
-    Raises:
-        GraphDoctorError: A JSON document is no diagnosis, or lacks what is needed; or there is no such rank.
-    """
+    """The diagnosis of whatever an argument names."""
     from graphdoctor.facts.result import Result
 
     if place.kind != "document":
@@ -236,15 +187,7 @@ def diagnose_place(
 def diagnoses_to_compare(places: Sequence[Place], ranks: Sequence[int | None], executor: Executor) -> list[Diagnosis]:
     """The diagnosis of each place, with all of its findings.
 
-    Args:
-        places: What to compare.
-        ranks: The rank to read of each; None where there are no ranks.
-        executor: Reads logs.
-
     Paths are as seen from where each recording was made, so that two checkouts of one project name files alike.
-
-    Raises:
-        GraphDoctorError: One can't be read.
     """
     documents = {place: _read_document(place.location) for place in places if place.kind == "document"}
     # Rules about guards need guards: they are read on all sides or on none.
@@ -281,18 +224,7 @@ def _read_document(location: Location) -> Diagnosis:
 
 
 def kept_report(place: Place, kind: type[_Report], *, file: str, command: str, has: Collection[str]) -> _Report:
-    """What an earlier command found.
-
-    Args:
-        place: Its recording, or the JSON document that it wrote.
-        kind: The model.
-        file: What it is called in a recording.
-        command: The command, which is what the report is called, too.
-        has: Fields that tell it from other documents.
-
-    Raises:
-        GraphDoctorError: There is none there, or it can't be read.
-    """
+    """What an earlier command found."""
     from graphdoctor.facts.base import InvalidFactError
     from graphdoctor.facts.diagnosis import SCHEMA_VERSION
     from graphdoctor.rules.gate.parsing import check_schema, parsed_json

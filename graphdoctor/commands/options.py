@@ -178,14 +178,7 @@ class ShownOptions:
     ] = None
 
     def selection(self, settings: Settings) -> Selection:
-        """Which findings to show: what was asked for, else the settings.
-
-        Args:
-            settings: The project's settings.
-
-        Raises:
-            GraphDoctorError: No rule's code begins with one of the prefixes.
-        """
+        """Which findings to show: what was asked for, else the settings."""
         return settings.selection(select=self.select, ignore=self.ignore, is_own_code_only=self.own_code)
 
 
@@ -213,14 +206,7 @@ class StagesOptions:
     ] = None
 
     def asked(self, given: Given) -> StagesAsked | None:
-        """What to show; None for nothing.
-
-        Args:
-            given: Options that were written out.
-
-        Raises:
-            GraphDoctorError: There is no such stage, or ``--stages`` is missing.
-        """
+        """What to show; None for nothing."""
         import difflib
 
         from graphdoctor.rules.diagnosed import StagesAsked
@@ -277,11 +263,7 @@ class ExecutorOptions:
     on: OnOption = None
 
     def executor(self) -> Executor:
-        """What reads logs.
-
-        Raises:
-            GraphDoctorError: There is no such executor.
-        """
+        """What reads logs."""
         from graphdoctor.executors.choice import executor_for
 
         return executor_for(jobs=self.reading_jobs, on=self.on)
@@ -348,15 +330,7 @@ class Given(dict[str, str]):
         return Given({name: flag for name, flag in self.items() if name not in names})
 
     def refuse(self, names: Iterable[str], *, without: str) -> None:
-        """Refuse options that have no effect.
-
-        Args:
-            names: Parameters that only have one together with another option, or with another kind of argument.
-            without: What is missing, such as ``--try``.
-
-        Raises:
-            GraphDoctorError: One of them was given.
-        """
+        """Refuse options that have no effect."""
         for name in names:
             if name in self:
                 raise GraphDoctorError(
@@ -366,14 +340,7 @@ class Given(dict[str, str]):
 
 
 def run_spec(values: Mapping[str, Any]) -> RunSpec:
-    """The part of a ``RunSpec`` that options say: all but the target.
-
-    Args:
-        values: By field name, as typer gives them.
-
-    Raises:
-        GraphDoctorError: A value can't be read.
-    """
+    """The part of a ``RunSpec`` that options say: all but the target."""
     from graphdoctor.facts.values import RUN
     from graphdoctor.trials.launch.request import parse_assignments
 
@@ -395,17 +362,7 @@ def with_options(
     defaults: Mapping[str, object] | None = None,
     without: tuple[str, ...] = (),
 ) -> Callable[..., Any]:
-    """Spread the option groups among a command's parameters over its signature.
-
-    Args:
-        command: A function; each parameter whose annotation is a dataclass is a group.
-        formats: What ``--format`` takes, the default first.
-        defaults: Other defaults than the group's, by field name.
-        without: Fields of a group that the command has no option for; they have their defaults.
-
-    Returns:
-        The same command with one parameter for each option, as typer wants it.
-    """
+    """Spread the option groups among a command's parameters over its signature."""
     if command is None:
         return functools.partial(with_options, formats=formats, defaults=defaults, without=without)
     hints = typing.get_type_hints(command, include_extras=True)

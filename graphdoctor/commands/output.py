@@ -28,12 +28,7 @@ class Output(Generic[C]):
     """Where a result goes and how it looks.
 
     Args:
-        format: The format.
         path: The file; None for standard output.
-        options: How it is rendered.
-        color: When to color text.
-        is_quiet: Print nothing on standard error.
-        is_opened: Open the file in a browser once it is written, if standard output is a terminal.
     """
 
     format: Format[C] | ConsoleFormat[C] | BytesFormat[C]
@@ -65,11 +60,7 @@ class Output(Generic[C]):
             typer.launch(self.path.resolve().as_uri())
 
     def showing(self, document: Document[D]) -> Output[D]:
-        """The same for what turned out to be another document.
-
-        Raises:
-            GraphDoctorError: That document has no such format.
-        """
+        """The same for what turned out to be another document."""
         return Output(
             document.named(self.format.name), self.path, self.options, self.color, self.is_quiet, self.is_opened
         )
@@ -88,18 +79,7 @@ class Output(Generic[C]):
 
 
 def choose_output(document: Document[C], asked: OutputOptions, given: Given, *, is_on_stdout: bool = True) -> Output[C]:
-    """Decide before anything runs, so that a wrong file name costs nothing.
-
-    Args:
-        document: What is written.
-        asked: The options of the command line.
-        given: Those of them that were written out.
-        is_on_stdout: Without a file, the result goes to standard output.
-
-    Raises:
-        GraphDoctorError: The document has no such format, the file exists or can't be written, or an option has no
-            effect.
-    """
+    """Decide before anything runs, so that a wrong file name costs nothing."""
     path = None if asked.output is None or str(asked.output) == "-" else asked.output
     if asked.format is not None:
         format = document.named(asked.format)
@@ -124,19 +104,7 @@ def choose_output(document: Document[C], asked: OutputOptions, given: Given, *, 
 def choose_page(
     document: Document[C], asked: OutputOptions, given: Given, name: Path, *, html: bool, is_opened: bool
 ) -> Output[C]:
-    """As ``choose_output``, for commands with ``--html`` and ``--no-open``.
-
-    Args:
-        document: What is written.
-        asked: The options of the command line.
-        given: Those of them that were written out.
-        name: The page's file if none is named; as nobody named it, it may be overwritten.
-        html: Whether the page is asked for.
-        is_opened: Whether to open it.
-
-    Raises:
-        GraphDoctorError: As there, or another format was asked for too.
-    """
+    """As ``choose_output``, for commands with ``--html`` and ``--no-open``."""
     if not html:
         given.refuse(("is_opened",), without="--html")
         return choose_output(document, asked, given)
@@ -152,11 +120,7 @@ def choose_page(
 
 
 def write_content(content: str | bytes, path: Path | None, *, is_quiet: bool) -> None:
-    """Write a document, to a file or to standard output.
-
-    Raises:
-        GraphDoctorError: The file can't be written.
-    """
+    """Write a document, to a file or to standard output."""
     if path is None:
         # Documents are UTF-8, whatever the terminal's encoding.
         sys.stdout.buffer.write(content.encode() if isinstance(content, str) else content)
@@ -168,25 +132,13 @@ def write_content(content: str | bytes, path: Path | None, *, is_quiet: bool) ->
 
 
 def check_shown(format: Format[C] | ConsoleFormat[C] | BytesFormat[C]) -> None:
-    """Check before anything runs whether standard output can take a format.
-
-    Raises:
-        GraphDoctorError: It's a terminal, and the format isn't text.
-    """
+    """Check before anything runs whether standard output can take a format."""
     if isinstance(format, BytesFormat) and sys.stdout.isatty():
         raise GraphDoctorError(f"A terminal can't show {format.name}.", hint="Name a file: -o FILE.")
 
 
 def check_writable(path: Path, *, force: bool) -> None:
-    """Check before anything runs whether a file can be written.
-
-    Args:
-        path: The file.
-        force: It may exist.
-
-    Raises:
-        GraphDoctorError: It can't, and why.
-    """
+    """Check before anything runs whether a file can be written."""
     try:
         _check(path, force=force)
     except OSError as error:

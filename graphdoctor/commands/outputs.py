@@ -16,15 +16,7 @@ if TYPE_CHECKING:
 
 
 def parse_outputs(texts: Sequence[str], *, is_quiet: bool = False) -> tuple[Output[CheckReport], ...]:
-    """The pairs of ``--output``, in order.
-
-    Args:
-        texts: Each ``format=file``; the file ``-`` is standard output.
-        is_quiet: Print nothing on standard error when a file is written.
-
-    Raises:
-        GraphDoctorError: A text isn't a pair, names no format or no file, or names a file twice.
-    """
+    """The pairs of ``--output``, in order."""
     outputs: list[Output[CheckReport]] = []
     taken: dict[str, str] = {}
     for text in texts:
@@ -49,30 +41,14 @@ def parse_outputs(texts: Sequence[str], *, is_quiet: bool = False) -> tuple[Outp
 
 
 def check_outputs(outputs: Sequence[Output[CheckReport]], *, force: bool) -> None:
-    """Check before anything runs whether all files can be written.
-
-    Args:
-        outputs: The files.
-        force: They may exist.
-
-    Raises:
-        GraphDoctorError: One can't be written, and why.
-    """
+    """Check before anything runs whether all files can be written."""
     for output in outputs:
         if output.path is not None:
             check_writable(output.path, force=force)
 
 
 def write_outputs(report: CheckReport, outputs: Sequence[Output[CheckReport]]) -> None:
-    """Write all; nothing is written unless everything can be rendered.
-
-    Args:
-        report: What to write.
-        outputs: Where to, and as what.
-
-    Raises:
-        GraphDoctorError: A file can't be written.
-    """
+    """Write all; nothing is written unless everything can be rendered."""
     rendered = [(output.content(report), output) for output in outputs]
     for content, output in rendered:
         write_content(content, output.path, is_quiet=output.is_quiet)

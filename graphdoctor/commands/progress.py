@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 
 
 class _Ticking:
-    """How far trials are, on one line; the time that is left runs down between events.
-
-    Args:
-        counts: The counts of now.
-    """
+    """How far trials are, on one line; the time that is left runs down between events."""
 
     def __init__(self, counts: TrialCounts) -> None:
         self._counts = counts
@@ -41,11 +37,7 @@ class _Ticking:
 
 
 class Progress:
-    """A status line that makes way for the program's output.
-
-    Args:
-        is_quiet: Show no status and no verdicts; the program's output is passed on all the same.
-    """
+    """A status line that makes way for the program's output."""
 
     def __init__(self, *, is_quiet: bool) -> None:
         self._is_quiet = is_quiet

@@ -28,14 +28,7 @@ EXIT_INTERRUPTED = 130
 
 
 def project_settings(recordings: Path | None = None) -> Settings:
-    """The settings of the working directory, with warnings about variables that nothing reads.
-
-    Args:
-        recordings: The folder for recordings that was asked for; None for the setting.
-
-    Raises:
-        GraphDoctorError: Its pyproject.toml or a variable can't be read.
-    """
+    """The settings of the working directory, with warnings about variables that nothing reads."""
     from graphdoctor.commands import settings as config
 
     _warn_of_variables()
@@ -49,15 +42,7 @@ def this_project(recordings: Path | None = None) -> Project:
 
 
 def project_in(folder: Path, recordings: Path | None = None) -> Project:
-    """The project that a folder belongs to.
-
-    Args:
-        folder: The folder.
-        recordings: The folder for recordings that was asked for; None for the setting.
-
-    Raises:
-        GraphDoctorError: Its pyproject.toml or a variable can't be read.
-    """
+    """The project that a folder belongs to."""
     from graphdoctor.commands import settings as config
 
     project = config.load_project(folder)
@@ -80,15 +65,7 @@ def _warn_of_variables() -> None:
 def set_up(
     settings: Settings, *, python: str | None, timeout_s: float | None, is_quiet: bool, is_warm: bool = False
 ) -> Iterator[Setup]:
-    """How to run processes while a status line shows what they do.
-
-    Args:
-        settings: The project's settings.
-        python: The interpreter asked for; None for ours.
-        timeout_s: Seconds until a run is stopped; None for the setting.
-        is_quiet: Show no status.
-        is_warm: Fixes will be tried: start runs from one process that has imported torch.
-    """
+    """How to run processes while a status line shows what they do."""
     from graphdoctor.commands.progress import Progress
     from graphdoctor.trials.launch.child import probe_command
     from graphdoctor.trials.launch.recorded import Setup
@@ -112,11 +89,7 @@ def import_report_meanwhile() -> None:
 
 
 def trials_of(asked: TrialOptions, given: Given, *, is_unsafe_tried: bool, is_tried: bool = True) -> Trials:
-    """How fixes are tried, from the options of the command line.
-
-    Raises:
-        GraphDoctorError: Two of them contradict each other.
-    """
+    """How fixes are tried, from the options of the command line."""
     from graphdoctor.commands.work.fix import Trials
 
     if asked.no_timing and "timing" in given and asked.timing is not Timing.none:
@@ -133,11 +106,7 @@ def trials_of(asked: TrialOptions, given: Given, *, is_unsafe_tried: bool, is_tr
 
 
 def finish(recorded: Recorded, diagnosis: Diagnosis) -> None:
-    """Print how the run ended where that is a problem, and exit with the code of a command whose job is the diagnosis.
-
-    Raises:
-        typer.Exit: The diagnosis could not be made, or the run was interrupted.
-    """
+    """Print how the run ended where that is a problem, and exit as a command whose job is the diagnosis."""
     tell_place(recorded.made)
     if recorded.exit.message:
         complain(recorded.exit.message, recorded.exit.hint)

@@ -72,16 +72,7 @@ class Settings:
         ignore: Sequence[str] | None = None,
         is_own_code_only: bool | None = None,
     ) -> Selection:
-        """Which findings to show: what was asked for, else these settings.
-
-        Args:
-            select: Code prefixes; None or empty for those of the settings, as for the next.
-            ignore: Code prefixes to leave out.
-            is_own_code_only: Findings in the user's own code only; None for the setting.
-
-        Raises:
-            GraphDoctorError: No rule's code begins with one of the prefixes.
-        """
+        """Which findings to show: what was asked for, else these settings."""
         from graphdoctor.rules.diagnosis.selection import Selection, code_prefixes
 
         return Selection(
@@ -128,10 +119,7 @@ class Project:
     """One project.
 
     Args:
-        root: The folder of pyproject.toml, or the working directory without one; findings' paths are relative to it.
         pyproject: The file, or None if there is none.
-        settings: Its settings.
-        targets: The gate's targets, in order.
     """
 
     root: Path
@@ -146,15 +134,7 @@ class Project:
 
 
 def load_settings(start: Path, environment: Mapping[str, str] | None = None) -> Settings:
-    """The settings that apply in a directory.
-
-    Args:
-        start: The directory; the nearest pyproject.toml in it or above it counts.
-        environment: Environment variables; None for those of the process.
-
-    Raises:
-        GraphDoctorError: A file can't be read, a key is unknown, or a value is wrong.
-    """
+    """The settings that apply in a directory."""
     path = find_pyproject(start)
     return _settings_of(path, _section(path) if path else {}, start, environment)
 
@@ -169,11 +149,7 @@ def load_project(start: Path, environment: Mapping[str, str] | None = None) -> P
 
 
 def project_folder(start: Path) -> Path | None:
-    """The nearest folder, from a directory up, whose pyproject.toml configures graphdoctor or has a baseline beside it.
-
-    Raises:
-        GraphDoctorError: A pyproject.toml on the way can't be read.
-    """
+    """The nearest folder, from a directory up, whose pyproject.toml configures graphdoctor or has a baseline."""
     path = find_pyproject(start)
     while path is not None:
         if _section(path) or (path.parent / BASELINE).is_file():
@@ -189,11 +165,7 @@ def repository_of(start: Path) -> Path | None:
 
 
 def projects_below(folder: Path) -> Iterator[Path]:
-    """Folders, from this one down, whose pyproject.toml configures graphdoctor; without environments and hidden ones.
-
-    Raises:
-        GraphDoctorError: A pyproject.toml can't be read.
-    """
+    """Folders from this one down whose pyproject.toml configures graphdoctor; no environments and hidden ones."""
     for place, names, files in os.walk(folder):
         names[:] = sorted(name for name in names if _is_searched(Path(place, name)))
         if PYPROJECT in files and _section(Path(place, PYPROJECT)):

@@ -194,14 +194,7 @@ class TableOptions:
     color: ColorOption = Color.auto
 
     def outputs(self, given: Given) -> tuple[Output[SurveyReport], ...]:
-        """Standard output, then files; checked before anything runs.
-
-        Args:
-            given: Options that were written out.
-
-        Raises:
-            GraphDoctorError: A file can't be written, or has no format's ending.
-        """
+        """Standard output, then files; checked before anything runs."""
         from graphdoctor.commands.output import Output, check_shown, check_writable
 
         if not self.output:
@@ -411,11 +404,7 @@ def _environment(nodes: Nodes) -> Environment | None:
 
 
 def draw_page(result: Result) -> str:
-    """The page of one piece.
-
-    Args:
-        result: Its diagnosis, and what pictures show.
-    """
+    """The page of one piece."""
     format = DIAGNOSIS.named("html")
     assert isinstance(format, Format)
     return format.render(result, RenderOptions(Path.cwd()))
@@ -452,19 +441,7 @@ def _write(report: SurveyReport, outputs: Sequence[Output[SurveyReport]], folder
 
 
 def _kept_beside(page: Path, report: SurveyReport, folder: Path) -> str | None:
-    """Put the pages of pieces beside a table that links to them.
-
-    Args:
-        page: The table's file.
-        report: The survey.
-        folder: Where it is kept.
-
-    Returns:
-        The folder, as seen from the table; None if there are no pages.
-
-    Raises:
-        GraphDoctorError: It can't be written.
-    """
+    """Put the pages of pieces beside a table that links to them."""
     beside = page.with_name(f"{page.stem}-files")
     found = [row.report for row in report.rows if row.report is not None and (folder / row.report).is_file()]
     try:

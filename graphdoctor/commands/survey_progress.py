@@ -29,11 +29,7 @@ _PER_SECOND = 2
 
 
 class SurveyProgress:
-    """How far a survey is; its methods can be called from any thread.
-
-    Args:
-        is_quiet: Show nothing.
-    """
+    """How far a survey is; its methods can be called from any thread."""
 
     def __init__(self, *, is_quiet: bool) -> None:
         self._is_quiet = is_quiet
@@ -69,21 +65,12 @@ class SurveyProgress:
             self._live.stop()
 
     def on_phase(self, phase: str) -> None:
-        """What is done before pieces run.
-
-        Args:
-            phase: Such as ``listing what transformers has``.
-        """
+        """What is done before pieces run."""
         if self._board is not None:
             self._board.prepare(phase)
 
     def planned(self, count: int, kept: int) -> None:
-        """What is to be done.
-
-        Args:
-            count: All pieces of the survey.
-            kept: How many of these an earlier run has finished.
-        """
+        """What is to be done."""
         with self._lock:
             self._count, self._done = count, kept
         if self._board is not None:
@@ -92,12 +79,7 @@ class SurveyProgress:
             say(f"{kept}/{count} kept from an earlier run")
 
     def began(self, key: Key, place: str | None) -> None:
-        """A piece runs.
-
-        Args:
-            key: The piece.
-            place: Where, such as the name of a machine; None if that needs no saying.
-        """
+        """A piece runs."""
         if self._board is not None:
             self._board.begin(key, place)
 
@@ -114,12 +96,7 @@ class SurveyProgress:
             say(finished_text(row, done, self._count))
 
     def retrying(self, key: Key, status: SurveyStatus) -> None:
-        """A piece failed, and will run again.
-
-        Args:
-            key: The piece.
-            status: How it came out.
-        """
+        """A piece failed, and will run again."""
         if self._is_quiet:
             return
         from graphdoctor.views.survey_words import retried_text

@@ -17,11 +17,7 @@ _MOST_CHARACTERS = 2_000
 
 
 def say(*lines: str) -> None:
-    """Print lines on standard error, without characters that a terminal would obey; nothing where that is full.
-
-    Args:
-        lines: Each is one line, whatever names are in it.
-    """
+    """Print lines on standard error, without characters that a terminal would obey; nothing where that is full."""
     try:
         print(*map(_line, lines), sep="\n", file=sys.stderr, flush=True)
     except BrokenPipeError:
@@ -62,11 +58,7 @@ def file_console(file: IO[str], color: Color, *, width: int) -> Console:
 
 
 def stdout_console(color: Color) -> Console:
-    """A console on standard output.
-
-    Args:
-        color: ``auto`` leaves it to the terminal, ``NO_COLOR`` and ``FORCE_COLOR``; the others overrule them.
-    """
+    """A console on standard output."""
     return _terminal_console(color, is_stderr=False)
 
 

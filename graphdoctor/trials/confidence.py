@@ -39,11 +39,7 @@ _STUDENT = (63.657, 9.925, 5.841, 4.604, 4.032, 3.707)
 
 
 def interval(ratios: Sequence[float]) -> tuple[float, float]:
-    """The ends of the interval at a look.
-
-    Args:
-        ratios: Of all turns until then, at least ``MIN_TURNS``, each above 0.
-    """
+    """The ends of the interval at a look."""
     count = len(ratios)
     if count < LOOKS[0]:
         logs = [math.log(ratio) for ratio in ratios]
@@ -65,14 +61,7 @@ def is_decided(ratios: Sequence[float]) -> bool:
 def change_of(
     ratio: float, low: float, high: float, *, noise: float = PROCESSES_DIFFER
 ) -> Literal["faster", "slower", "same"]:
-    """What the ratio of a changed program's time to another's says; "same" also where it isn't certain.
-
-    Args:
-        ratio: Below 1 is faster.
-        low: Lower end of its interval.
-        high: Upper end of its interval.
-        noise: What two processes of one program differ by, as a share.
-    """
+    """What the ratio of a changed program's time to another's says; "same" also where it isn't certain."""
     if high < 1 and ratio < 1 - noise:
         return "faster"
     return "slower" if low > 1 and ratio > 1 + noise else "same"

@@ -56,10 +56,7 @@ class Observed:
     """What one replay showed.
 
     Args:
-        recording: The facts.
-        diagnosis: What they mean.
         name: The replay's name; None for the recorded run.
-        is_compile_counted: It compiled with the user's backend, so the time that this took means something.
     """
 
     recording: Recording
@@ -104,13 +101,7 @@ class Observed:
 
 @dataclass(frozen=True)
 class Repeatability:
-    """Which results of the untouched program differ between runs without torch.compile.
-
-    Args:
-        unstable: Kinds of results that do.
-        unstable_numbers: Kinds of texts in which only numbers do; ``state`` if only Python numbers that modules keep
-            do, such as times.
-    """
+    """Which results of the untouched program differ between runs without torch.compile."""
 
     unstable: frozenset[ResultKind] = frozenset()
     unstable_numbers: frozenset[ResultKind] = frozenset()
@@ -165,12 +156,7 @@ def _kinds_text(kinds: Sequence[ResultKind]) -> str:
 
 @dataclass(frozen=True)
 class Untouched(Repeatability):
-    """What is known about the untouched program's results, with torch.compile too.
-
-    Args:
-        compiled_differs: What torch.compile changes without any fix, by kind.
-        is_known: Whether the program ran twice without torch.compile.
-    """
+    """What is known about the untouched program's results, with torch.compile too."""
 
     compiled_differs: Mapping[ResultKind, Difference] = field(default_factory=dict)
     is_known: bool = True
@@ -194,13 +180,7 @@ class Untouched(Repeatability):
         drops_output: bool,
         known: Mapping[ResultKind, Difference] | None = None,
     ) -> tuple[Literal["verified", "changes results", "unproven"], str | None]:
-        """Whether a finished trial computed what the untouched program computes, and why.
-
-        Args:
-            recording: The trial.
-            drops_output: Whether the fix makes the program print less on purpose.
-            known: What earlier fixes make the program print less, which isn't said again.
-        """
+        """Whether a finished trial computed what the untouched program computes, and why."""
         eager = compared_with_eager(recording)
         if eager is None or recording.replay is None or not self.is_known:
             return "unproven", "the program didn't return results in two runs without torch.compile"
@@ -279,11 +259,7 @@ class Reference:
     """The program without torch.compile: twice as it is, and once in float64.
 
     Args:
-        replays: Starts the probes.
-        program: What all variants run.
-        on_phase: Called with what is run.
         measured: What to measure after the calls of the first run; None for nothing.
-        prefix: What the names of its replays begin with.
     """
 
     def __init__(
@@ -335,13 +311,7 @@ class Reference:
         return ReplayArguments(references={EAGER: self._name}, rounding=self._rounding)
 
     def judge(self, recording: Recording, name: str, again: Again) -> Verdict:
-        """Judge a variant.
-
-        Args:
-            recording: Its replay, which finished and was given ``arguments``.
-            name: The replay's name.
-            again: Makes that replay once more; called only if results differ and the program draws random numbers.
-        """
+        """Judge a variant."""
         compared = compared_with_eager(recording)
         if self._failure is not None or compared is None:
             return Verdict(None, None, self._failure or "its results weren't compared")

@@ -15,13 +15,7 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True)
 class MinifierPlan:
-    """What torch's minifier waits for.
-
-    Args:
-        after: Where graphs are from: Dynamo, or AOTAutograd, which hands them to Inductor.
-        folder: Where its script goes.
-        is_wrong: A graph's results are wrong; otherwise it raises.
-    """
+    """What torch's minifier waits for."""
 
     after: Literal["dynamo", "aot"]
     folder: str
@@ -33,11 +27,8 @@ class ExportPlan:
     """How to export the target before the calls are made.
 
     Args:
-        is_strict: ``strict`` of ``torch.export``.
         dims: Sources of tensors with dims that are to stay dynamic; ``all`` for every dim of every tensor; None for
             none.
-        hint: The member of ``torch.export.Dim`` that says so: torch may make an ``AUTO`` dim a constant, and raises
-            where it would a ``DYNAMIC`` one.
     """
 
     is_strict: bool
@@ -50,22 +41,10 @@ class RunChange:
     """What a fix changes about a run, apart from source.
 
     Args:
-        settings: torch settings to apply.
-        setup: Lines of Python to run before the target is compiled.
         dynamic: ``torch.compile``'s ``dynamic``, or None to leave it unchanged.
-        regional: Compile each of the modules that repeat, and not the whole.
-        marks: Sources and dims to mark as dynamic before each call.
-        tensors: Sources of numbers to pass as tensors.
-        contiguous: Sources of tensors to make contiguous.
-        static: Sources of tensors to mark as having the same address in every call.
-        buffers: Sources of tensors to write into tensors that stay, which are passed in their place.
-        on_device: Sources of tensors to move to the GPU.
-        sizes: Sources, dims and the size that each is to have.
-        warm_up: Make all calls once before the ones that count.
         without: Parts of the compiler to leave out, by kind: names, or None for all; what is used is reported then,
             even if nothing is left out. None to leave the compiler alone.
         minifier: Have torch's minifier write a script for the first graph that fails; None to have it do nothing.
-        alike: Make only calls like the first one: with the same sizes, or other sizes of the same kinds of arguments.
         export: Export the target, and make the calls with the result; None to compile it.
     """
 
@@ -142,7 +121,6 @@ class Program:
 
     Args:
         content: Bytes to import in place of files.
-        change: What is changed about the run.
     """
 
     content: Mapping[Path, bytes] = field(default_factory=dict)

@@ -53,8 +53,6 @@ class RoundingNames:
 
     Args:
         float64: The untouched program in float64, without torch.compile; None if it doesn't run so.
-        others: More replays of the untouched program.
-        judged: What the replay to judge runs.
     """
 
     float64: str | None
@@ -66,10 +64,6 @@ class Replays:
     """Runs programs, each in its own probe.
 
     Args:
-        request: What the recorded run was asked to do.
-        folder: Where the replays' recordings go.
-        python: The interpreter.
-        limits: When a replay is stopped.
         warm: Where probes start sooner, closed by who opened it; None to open one here.
     """
 
@@ -107,26 +101,7 @@ class Replays:
         is_cold: bool = False,
         decisive: Collection[ResultKind] = (),
     ) -> Recording:
-        """Make the calls once.
-
-        Args:
-            program: What to run.
-            name: The replay's name.
-            references: Names of replays to compare the results with, under the keys ``eager`` and ``untouched``.
-            is_eager: Run without torch.compile.
-            is_float64: Run with modules and arguments in float64.
-            shaken: Change the last digits of all numbers that the run begins with, at random from this seed.
-            rounding: Names of the replays that say what rounding is; None if it is unknown.
-            earlier: Name of an earlier replay of the same program whose results to compare too.
-            coverage: Measure coverage after the calls, unless the run is eager.
-            is_timed: Time the last call once it compiles nothing.
-            backend: The backend to compile with; None for the user's.
-            spec: Fields of the request's ``spec`` with other values.
-            measured: What to measure after the calls, in place of coverage.
-            decisive: Kinds of results; the replay stops at the first call in which one differs.
-            is_counted: Somebody counts what compiling takes; otherwise Inductor may find what it compiled for timing.
-            is_cold: Inductor finds nothing that it compiled before, in whichever run.
-        """
+        """Make the calls once."""
         folder = self._new_folder(name)
         plan = {
             **self._plan(program, folder),
@@ -166,12 +141,6 @@ class Replays:
         Inductor finds what it compiled when the same program was timed earlier. Nothing but timing finds that: a
         compile whose time somebody counts must do its work.
 
-        Args:
-            program: What to run.
-            name: The replay's name.
-            backend: The backend to compile with.
-            descriptor: The probe's end of the socket.
-
         Returns:
             Why it failed, or None.
         """
@@ -187,17 +156,6 @@ class Replays:
         """Run a program as its user would, and time its last call over a socket (``probe/steps/benched.py``).
 
         It starts an interpreter of its own: a forked one has imported part of torch.compile already.
-
-        Args:
-            program: What to run.
-            name: The replay's name.
-            is_eager: Run without torch.compile.
-            cache: Inductor's folder on disk.
-            descriptor: The probe's end of the socket.
-            spec: Fields of the request's ``spec`` with other values.
-
-        Returns:
-            How it ended.
         """
         folder = self._new_folder(name)
         plan = {
@@ -211,16 +169,7 @@ class Replays:
         return self._record(replace(request, measured=Measured(), trial=plan), folder, descriptor, is_fresh=True)
 
     def in_parallel(self, run: Callable[[_Item], _Result], items: Sequence[_Item], *, jobs: int) -> list[_Result]:
-        """Run a function for each item, several at once; an interrupt stops the running ones.
-
-        Args:
-            run: The function, which makes replays.
-            items: Its arguments.
-            jobs: How many run at once.
-
-        Returns:
-            The results, in the order of the items.
-        """
+        """Run a function for each item, several at once; an interrupt stops the running ones."""
         with ThreadPoolExecutor(max_workers=jobs) as pool:
             futures = [pool.submit(run, item) for item in items]
             try:

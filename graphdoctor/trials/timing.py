@@ -30,12 +30,7 @@ E = TypeVar("E")
 
 
 class ServedProbe(Generic[E]):
-    """A probe at the other end of a socket, from its start.
-
-    Args:
-        start: Starts it with the descriptor of its end, and waits until it ends; returns how.
-        pool: Where to wait.
-    """
+    """A probe at the other end of a socket, from its start."""
 
     def __init__(self, start: Callable[[int], E], pool: ThreadPoolExecutor) -> None:
         ours, theirs = socket.socketpair()
@@ -81,15 +76,7 @@ class ServedProbe(Generic[E]):
 
 
 class TimedProbe(ServedProbe[str | None]):
-    """A probe that times its last call when asked; it ends with why it ended early, or None.
-
-    Args:
-        replays: Starts it.
-        program: What it runs.
-        name: The replay's name.
-        backend: The backend.
-        pool: Where to wait until it ends.
-    """
+    """A probe that times its last call when asked; it ends with why it ended early, or None."""
 
     def __init__(self, replays: Replays, program: Program, name: str, backend: str, pool: ThreadPoolExecutor) -> None:
         super().__init__(
@@ -109,13 +96,6 @@ class TimedProbe(ServedProbe[str | None]):
 
 def time_pair(replays: Replays, before: Program, after: Program, name: str, *, backend: str) -> PairedTime | str:
     """Time two programs in turns.
-
-    Args:
-        replays: Starts the probes.
-        before: The program without the fix.
-        after: The program with it.
-        name: What the names of the recordings begin with.
-        backend: The backend to compile with.
 
     Returns:
         The times, or why there are none, as a clause.

@@ -16,13 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Trouble:
-    """A target that gave nothing to write down.
-
-    Args:
-        name: Its name.
-        error: Why.
-        hint: What to do about it.
-    """
+    """A target that gave nothing to write down."""
 
     name: str
     error: str
@@ -30,13 +24,7 @@ class Trouble:
 
 
 def troubles_of(ran: Sequence[Ran], before: Baseline | None, *, is_empty_allowed: bool) -> Iterator[Trouble]:
-    """The targets that give nothing to write down: those that didn't run to their end or compiled nothing.
-
-    Args:
-        ran: What came of each target.
-        before: The baseline as it is; None without one.
-        is_empty_allowed: Write down a run in which nothing was compiled too.
-    """
+    """The targets that give nothing to write down: those that didn't run to their end or compiled nothing."""
     for found in ran:
         name = found.target.name
         if found.diagnosis is None:
@@ -50,15 +38,7 @@ def troubles_of(ran: Sequence[Ran], before: Baseline | None, *, is_empty_allowed
 def updated_baseline(
     before: Baseline | None, ran: Sequence[Ran], judged_by: Mapping[str, Policy], *, project: Project, chosen: Chosen
 ) -> Update:
-    """The baseline with what the runs found.
-
-    Args:
-        before: The baseline as it is; None without one.
-        ran: Targets that all ran to their end.
-        judged_by: The policy of each, by name.
-        project: The project.
-        chosen: Which targets ran: when they are all that are configured, entries of others are dropped.
-    """
+    """The baseline with what the runs found."""
     is_whole = chosen.targets == project.targets and not chosen.skipped
     return updated(
         before or Baseline(),

@@ -38,9 +38,7 @@ class Benching:
     """What to measure.
 
     Args:
-        variants: The ways to run it, eager mode first.
         sweep: Sizes to run it with; None for those of its calls.
-        is_minified: Have torch make the smallest program of a variant that fails.
     """
 
     variants: Sequence[VariantSpec]
@@ -49,34 +47,17 @@ class Benching:
 
 
 def quick(request: Request) -> Request:
-    """The run that shows soonest what torch.compile does with a target: under ``eager``, without mode and options.
-
-    Args:
-        request: What the user asked for.
-    """
+    """The run that shows soonest what torch.compile does with a target: under ``eager``, without mode and options."""
     return request.with_spec(backend="eager", mode=None, options={})
 
 
 def diagnosed(folder: Path, eager: KernelShare | None) -> Diagnosis:
-    """What a recording means, with its guards.
-
-    Args:
-        folder: The recording.
-        eager: Kernels of eager mode, to compare with; None if they are unknown.
-    """
+    """What a recording means, with its guards."""
     return diagnose_recording(folder, None, Needs(guards=True), eager_kernels=eager).diagnosis
 
 
 def bench_target(request: Request, recording: Path, diagnosis: Diagnosis, asked: Benching, setup: Setup) -> BenchReport:
-    """Measure a target that was recorded already; its recording holds the answer.
-
-    Args:
-        request: What the user asked for, with the backend to measure.
-        recording: The folder of the recording; the variants' go below it.
-        diagnosis: What it says.
-        asked: What to measure.
-        setup: How to run processes.
-    """
+    """Measure a target that was recorded already; its recording holds the answer."""
     # Not earlier: the recorded run begins sooner.
     from graphdoctor.studies.bench.bench import Choices, bench
     from graphdoctor.trials.program import Program
@@ -109,14 +90,7 @@ def bench_target(request: Request, recording: Path, diagnosis: Diagnosis, asked:
 
 
 def kept_bench(place: Place) -> BenchReport:
-    """What an earlier ``bench`` found.
-
-    Args:
-        place: Its recording, or the JSON document that it wrote.
-
-    Raises:
-        GraphDoctorError: There is none there, or it can't be read.
-    """
+    """What an earlier ``bench`` found."""
     from graphdoctor.commands.named import kept_report
     from graphdoctor.facts.bench import BenchReport
 

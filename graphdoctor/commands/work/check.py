@@ -33,12 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Which targets are run.
-
-    Args:
-        targets: In order.
-        skipped: Names of those left out, because no file asked about reaches them.
-    """
+    """Which targets are run."""
 
     targets: tuple[GateTarget, ...]
     skipped: tuple[str, ...] = ()
@@ -49,11 +44,7 @@ class Ran:
     """What came of one target.
 
     Args:
-        target: The target.
         diagnosis: With all findings; None when there is not even a partial recording.
-        comments: The ignore comments of the user's files that it touched.
-        error: Why it could not be run, where there is no diagnosis.
-        hint: What to do about that.
     """
 
     target: GateTarget
@@ -65,15 +56,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class Demands:
-    """What judges a target in place of what is configured; None leaves that.
-
-    Args:
-        select: Code prefixes of the findings that count.
-        ignore: Code prefixes of the findings that don't.
-        is_own_code_only: Only findings in the user's own code count.
-        limits: Budgets, by name.
-        fail_on: The least severity of a new finding that fails.
-    """
+    """What judges a target in place of what is configured; None leaves that."""
 
     select: Sequence[str] | None = None
     ignore: Sequence[str] | None = None
@@ -83,11 +66,7 @@ class Demands:
 
 
 def choose_targets(project: Project, asked: Sequence[str]) -> Chosen:
-    """The targets to run: those asked for, by name or by text, configured or not, else all that are configured.
-
-    Raises:
-        GraphDoctorError: There are none, or a name is nearly that of a configured one.
-    """
+    """The targets to run: those asked for, by name or by text, configured or not, else all that are configured."""
     if not asked:
         if not project.targets:
             raise _no_targets(project)
@@ -102,15 +81,7 @@ def choose_targets(project: Project, asked: Sequence[str]) -> Chosen:
 
 
 def reached_targets(project: Project, files: Sequence[str]) -> Chosen:
-    """The configured targets that given files can reach.
-
-    Args:
-        project: Its configuration.
-        files: Paths from the working directory, such as those that are staged.
-
-    Raises:
-        GraphDoctorError: No target is configured.
-    """
+    """The configured targets that given files can reach."""
     from graphdoctor.rules.gate.reach import select_targets
 
     chosen = choose_targets(project, ())
@@ -122,19 +93,7 @@ def reached_targets(project: Project, files: Sequence[str]) -> Chosen:
 def reached_projects(
     own: Project, files: Sequence[str], load: Callable[[Path], Project]
 ) -> list[tuple[Project, Chosen]]:
-    """The projects whose targets given files can reach: the working directory's, those below it, and each file's own.
-
-    Args:
-        own: The project of the working directory.
-        files: Paths from the working directory, such as those that are staged.
-        load: Loads the project of a folder.
-
-    Returns:
-        Each project that has targets, with those that the files reach.
-
-    Raises:
-        GraphDoctorError: No target is configured in any of them.
-    """
+    """The projects whose targets given files can reach: the working directory's, those below it, and each file's."""
     owners = {file: project_folder((Path.cwd() / file).parent) for file in files}
     folders = dict.fromkeys((own.root, *projects_below(Path.cwd()), *filter(None, owners.values())))
     projects = [own if folder == own.root else load(folder) for folder in folders]
@@ -150,12 +109,7 @@ def reached_projects(
 
 
 def merged_report(reports: Sequence[CheckReport], root: Path) -> CheckReport:
-    """One report of several projects.
-
-    Args:
-        reports: Of each project.
-        root: The folder above them, which the paths are then relative to and the targets named by.
-    """
+    """One report of several projects."""
     if len(reports) == 1:
         return reports[0]
     moved = [(_prefix(report, root), rebased(report, root)) for report in reports]
@@ -225,14 +179,6 @@ def run_targets(
 ) -> list[Ran]:
     """Run targets one after the other; one that can't be run says why, and the others are run all the same.
 
-    Args:
-        targets: What to run.
-        project: The project.
-        watching: What to do while one runs.
-        on_target: Called with the name and the number, from 1, of each target before it runs.
-        python: The interpreter asked for, or None.
-        timeout_s: Seconds until a target is stopped, or None.
-
     Raises:
         KeyboardInterrupt: A run was interrupted: then none of the others is wanted.
     """
@@ -295,11 +241,7 @@ def _on_disk(path: Path) -> str | None:
 
 
 def read_baseline_at(path: Path) -> Baseline | None:
-    """The baseline file; None where there is none.
-
-    Raises:
-        GraphDoctorError: It can't be read.
-    """
+    """The baseline file; None where there is none."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -319,15 +261,6 @@ def policies(
     """What each target is judged by, by its name: what is demanded, then the target's own, then the project's.
 
     Decided before anything runs, so that a wrong code costs nothing.
-
-    Args:
-        targets: The targets.
-        project: The project.
-        demands: What replaces the configuration.
-        baseline: What is known.
-
-    Raises:
-        GraphDoctorError: No rule's code begins with a prefix that is given.
     """
     paths = path_ignores(project)
     return {
@@ -363,26 +296,14 @@ def _limits(target: GateTarget, asked: Mapping[BudgetName, float | None]) -> dic
 
 
 def path_ignores(project: Project) -> tuple[PathIgnore, ...]:
-    """``per-path-ignores``, their codes checked.
-
-    Raises:
-        GraphDoctorError: No rule's code begins with a prefix that is given.
-    """
+    """``per-path-ignores``, their codes checked."""
     return tuple(PathIgnore(pattern, code_prefixes(codes)) for pattern, codes in project.settings.per_path_ignores)
 
 
 def judge(
     ran: Sequence[Ran], chosen: Chosen, project: Project, judged_by: Mapping[str, Policy], baseline: Path | None
 ) -> CheckReport:
-    """What the gate says.
-
-    Args:
-        ran: What came of each target.
-        chosen: Which were chosen.
-        project: The project.
-        judged_by: The policy of each, by name.
-        baseline: The baseline's file; None when there is none.
-    """
+    """What the gate says."""
     checks = tuple(_judged(found, judged_by[found.target.name]) for found in ran)
     notes = [] if Path.cwd() == project.root else [f"Paths are relative to {project.root}."]
     return CheckReport(

@@ -34,12 +34,7 @@ _SHARE_OF_FIXES = 0.5
 
 @dataclass(frozen=True)
 class Cure:
-    """What the search found, and the edits that it needs.
-
-    Args:
-        report: For people and for the recording.
-        changes: Edits of the best way, ready to be written.
-    """
+    """What the search found, and the edits that it needs."""
 
     report: CureReport
     changes: tuple[FileChange, ...]
@@ -51,9 +46,6 @@ class Curing:
 
     Args:
         budget_s: Seconds after which nothing more is tried.
-        is_unsafe_tried: Try fixes that may change results for other inputs, too.
-        selection: Findings to treat.
-        check: Given the edits that are tried first, before any trial; what it raises ends the command.
     """
 
     budget_s: float
@@ -63,15 +55,7 @@ class Curing:
 
 
 def cure_target(request: Request, recording: Path, diagnosis: Diagnosis, asked: Curing, setup: Setup) -> Cure:
-    """Search; the recording holds the answer.
-
-    Args:
-        request: What the user asked for, with the backend to measure.
-        recording: The folder of the recorded run.
-        diagnosis: What it says.
-        asked: How to search.
-        setup: How to run processes.
-    """
+    """Search; the recording holds the answer."""
     # Not earlier: the recorded run begins sooner.
     from graphdoctor.facts.bench import EAGER
     from graphdoctor.facts.cure import CURED, CureReport

@@ -30,7 +30,6 @@ class Exporting:
     """How to export.
 
     Args:
-        is_tried: Try fixes.
         dynamic: Ask for all sizes to stay dynamic if True, for none if False, and if None for those that differ between
             the calls.
     """
@@ -42,15 +41,7 @@ class Exporting:
 def export_target(
     request: Request, recording: Path, diagnosis: Diagnosis, asked: Exporting, setup: Setup
 ) -> ExportReport:
-    """Export a target that was recorded already; its recording holds the answer.
-
-    Args:
-        request: What the user asked for.
-        recording: The folder of the recording; those of the exports go below it.
-        diagnosis: What it says.
-        asked: How to export.
-        setup: How to run processes.
-    """
+    """Export a target that was recorded already; its recording holds the answer."""
     # Not earlier: the recorded run begins sooner.
     from graphdoctor.studies.export.export import Choices, export
     from graphdoctor.trials.replays import Limits, Replays

@@ -30,9 +30,6 @@ class Trials:
     """How fixes are tried.
 
     Args:
-        is_unsafe_tried: Try fixes that may change results for other inputs, too.
-        is_tried: Run trials at all; otherwise fixes are suggested only.
-        timing: What is timed.
         jobs: How many trials run side by side; None for a number that fits the machine.
         timeout_s: Seconds until a trial is stopped; None for a multiple of what the program takes.
         memory_gib: GiB above which a trial is stopped; None for a multiple of what the program takes.
@@ -66,17 +63,7 @@ def try_fixes(
     *,
     deadline: float | None = None,
 ) -> SearchResult:
-    """Try fixes; the recording holds the answer.
-
-    Args:
-        request: What the recorded run was asked to do.
-        recording: Its folder.
-        trials: How to try them.
-        selection: Findings to treat.
-        setup: How to run.
-        check: Given the edits that are tried first, before any trial; what it raises ends the command.
-        deadline: ``time.monotonic()`` after which no further round of trials begins; None for none.
-    """
+    """Try fixes; the recording holds the answer."""
     # Not earlier: the recipes take longer to import than the recorded run takes to begin.
     from graphdoctor.fixes.search import SearchOptions, search
 

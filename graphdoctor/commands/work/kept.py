@@ -42,9 +42,7 @@ class KeptFixes:
     """Verified fixes of an earlier command.
 
     Args:
-        recording: The recording that they are for.
         age_s: Seconds since the last trial.
-        result: The treatment and its edits.
     """
 
     recording: Path

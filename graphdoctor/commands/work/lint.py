@@ -25,10 +25,7 @@ class Asked:
 
     Args:
         select: Code prefixes to report; empty for those of each project, as for the next.
-        ignore: Code prefixes to leave out.
         baseline: The baseline file; None for that of each project.
-        is_baseline_used: Compare with a baseline.
-        is_recording_used: Take functions that the last recording saw compiled, too.
     """
 
     select: Sequence[str] = ()

@@ -30,13 +30,7 @@ _RESTART = "restart"
 
 @dataclass(frozen=True)
 class Profile:
-    """A profile that was just made.
-
-    Args:
-        recorded: Its recording.
-        diagnosis: What that means.
-        result: Where the time goes, with the picture.
-    """
+    """A profile that was just made."""
 
     recorded: Recorded
     diagnosis: Diagnosis
@@ -52,16 +46,7 @@ def profile_target(
     is_restarted: bool = False,
     is_tried: bool = False,
 ) -> Profile:
-    """Record a target's calls and profile the last one; the recording holds the report.
-
-    Args:
-        request: What the user asked for, with the backend to profile.
-        store: Where the recording goes.
-        setup: How to run processes.
-        selection: Findings to show.
-        is_restarted: Start the program once more, to see what torch's caches on disk save.
-        is_tried: Try to keep less for the backward pass.
-    """
+    """Record a target's calls and profile the last one; the recording holds the report."""
     from graphdoctor.facts.result import ProfileResult
     from graphdoctor.rules.catalog import RULES
     from graphdoctor.rules.diagnosis.diagnose import diagnose
@@ -136,15 +121,7 @@ def _ignore(_what: object) -> None:
 
 
 def kept_profile(place: Place, needs: Needs) -> ProfileResult:
-    """What an earlier ``profile`` found.
-
-    Args:
-        place: Its recording, or the JSON document that it wrote, which has no picture.
-        needs: What the result must hold, if the recording is there.
-
-    Raises:
-        GraphDoctorError: There is none there, or it can't be read.
-    """
+    """What an earlier ``profile`` found."""
     from graphdoctor.commands.named import kept_report
     from graphdoctor.facts.profile import ProfileReport
     from graphdoctor.facts.result import ProfileResult

@@ -51,15 +51,7 @@ _EXAMPLE = """\
 
 @dataclass(frozen=True)
 class Starter:
-    """A section that can be added.
-
-    Args:
-        path: The pyproject.toml, which need not exist.
-        before: Its text as it is.
-        section: The text to add.
-        found: What was found in the source.
-        targets: Those of it that can be run as they are.
-    """
+    """A section that can be added."""
 
     path: Path
     before: str
@@ -69,14 +61,7 @@ class Starter:
 
 
 def starter_section(folder: Path) -> Starter:
-    """Look for targets in a project, importing nothing.
-
-    Args:
-        folder: A folder of the project.
-
-    Raises:
-        GraphDoctorError: The pyproject.toml can't be read, or has a section already.
-    """
+    """Look for targets in a project, importing nothing."""
     path = find_pyproject(folder) or folder / PYPROJECT
     before = _checked(path)
     found = discover(path.parent, limit=_LIMIT)
@@ -85,12 +70,7 @@ def starter_section(folder: Path) -> Starter:
 
 
 def with_budgets(starter: Starter, ran: Sequence[Ran]) -> Starter:
-    """The section with budgets that are kept now.
-
-    Args:
-        starter: The section without.
-        ran: What came of each of its targets.
-    """
+    """The section with budgets that are kept now."""
     budgets = {found.target.name: "".join(_budgets(found)) for found in ran}
     return replace(starter, section="".join(_section(starter.found, starter.targets, budgets)))
 
@@ -122,11 +102,7 @@ def _targets(found: Discovered) -> Iterator[GateTarget]:
 
 
 def add_section(starter: Starter) -> None:
-    """Add the section at the end of the file; what is there stays byte by byte.
-
-    Raises:
-        GraphDoctorError: The file would not be valid, or can't be written.
-    """
+    """Add the section at the end of the file; what is there stays byte by byte."""
     path, before = starter.path, starter.before
     newline = "\r\n" if "\r\n" in before else "\n"
     gap = "" if not before else newline if before.endswith("\n") else newline * 2

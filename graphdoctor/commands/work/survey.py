@@ -57,11 +57,8 @@ class Working:
     """How pieces are worked on.
 
     Args:
-        executor: What works on them.
         share: What each has for itself; GPUs only if there are any to share.
         are_gpus_shared: Each piece has the GPUs of ``share``; otherwise only those do that ask for CUDA.
-        retries: How often one that failed is run again.
-        resume: Keep the rows of the last survey of this name that would come out the same.
         draw: Makes a page of each; None for none.
     """
 
@@ -75,13 +72,7 @@ class Working:
 
 @dataclass(frozen=True)
 class Surveyed:
-    """A survey that has run.
-
-    Args:
-        report: What it found.
-        folder: Where it is kept.
-        is_interrupted: Somebody pressed Ctrl-C.
-    """
+    """A survey that has run."""
 
     report: SurveyReport
     folder: Path
@@ -91,18 +82,7 @@ class Surveyed:
 def run_survey(
     asked: SurveyAsked, settings: Settings, working: Working, onlooker: Onlooker, on_phase: Callable[[str], None]
 ) -> Surveyed:
-    """Run what is missing of a survey.
-
-    Args:
-        asked: What it is asked for.
-        settings: The project's.
-        working: How pieces are worked on.
-        onlooker: Shows how far it is.
-        on_phase: Called with what is being done before pieces run.
-
-    Raises:
-        GraphDoctorError: It can't be planned, or not be kept; pieces that were finished are.
-    """
+    """Run what is missing of a survey."""
     store = settings.store
     plan = plan_survey(asked, store.programs.absolute(), working.draw, on_phase)
     with _folder(asked, settings, resume=working.resume) as folder:
@@ -138,15 +118,7 @@ def _folder(asked: SurveyAsked, settings: Settings, *, resume: bool) -> Iterator
 
 
 class _Run:
-    """One run of a survey.
-
-    Args:
-        plan: All pieces.
-        asked: What it was asked for.
-        working: How pieces are worked on.
-        store: Where rows go.
-        onlooker: Shows how far it is.
-    """
+    """One run of a survey."""
 
     def __init__(
         self, plan: Plan, asked: SurveyAsked, working: Working, store: SurveyStore, onlooker: Onlooker
@@ -316,14 +288,7 @@ def _now() -> str:
 
 
 def report_of(folder: Path) -> SurveyReport:
-    """What a survey found, as far as it got.
-
-    Args:
-        folder: The survey's.
-
-    Raises:
-        GraphDoctorError: It isn't a survey's folder.
-    """
+    """What a survey found, as far as it got."""
     content: dict[str, Any] = described(folder)
     kept = kept_rows(folder)
     keys: list[Key] = [(name, variant) for name, variant in content["pieces"]]
@@ -348,14 +313,7 @@ def report_of(folder: Path) -> SurveyReport:
 
 
 def last_survey(settings: Settings) -> Path:
-    """The folder of the last survey.
-
-    Args:
-        settings: The project's.
-
-    Raises:
-        GraphDoctorError: There is none.
-    """
+    """The folder of the last survey."""
     found = [path for path in settings.store.surveys() if (path / SURVEY_FILE).is_file()]
     if not found:
         raise GraphDoctorError("There is no survey here.", hint="Run graphdoctor survey 'models/*.py' first.")

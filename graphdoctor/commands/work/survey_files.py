@@ -45,14 +45,6 @@ def read_survey(path: Path) -> SurveyReport:
     """Read a survey.
 
     Unknown fields are skipped: a later minor version of the schema may have added them.
-
-    Args:
-        path: A Parquet file, a JSON document, the folder that a survey keeps its rows in, or a folder with the Parquet
-            files of shards, in folders of their own or not, which become one report.
-
-    Raises:
-        GraphDoctorError: There is none there, it can't be read, it is something else or of a newer schema, or parts of
-            several surveys are in one folder.
     """
     if path.is_dir():
         if _is_store(path):

@@ -53,13 +53,7 @@ _COUNTED: tuple[SurveyStatus, ...] = ("ok", "wrong", "not_compiled")
 
 @dataclass(frozen=True)
 class Architecture:
-    """What a catalog writes a target's program of.
-
-    Args:
-        library: The library's name.
-        version: Its version.
-        name: The architecture's.
-    """
+    """What a catalog writes a target's program of."""
 
     library: str
     version: str
@@ -71,9 +65,6 @@ class Measuring:
     """What is measured of each piece, and within which limits.
 
     Args:
-        bench: Beside eager mode.
-        export: Whether it exports.
-        fix: Try fixes of its first finding.
         timeout_s: Seconds until the piece is stopped.
         memory_gib: GiB above which a process of it is stopped; None for no limit.
     """
@@ -95,15 +86,8 @@ class SurveyPiece:
     """The work for one row.
 
     Args:
-        name: What the target is called.
-        family: Its group.
-        variant: The variant's name.
-        spec: How to compile and call the target; its text is in it.
         architecture: What its program is written of; None for a program of the user's.
-        programs: Where programs of catalogs are, if this process can see it.
         python: The interpreter; None for ours.
-        measured: What to measure.
-        plan: A digest of all that is known of it before it runs.
         draw: Makes a page; None for none.
     """
 
@@ -121,15 +105,7 @@ class SurveyPiece:
 
 @dataclass(frozen=True)
 class PieceResult:
-    """What is kept of a piece.
-
-    Args:
-        row: Its row.
-        plan: The piece's own digest.
-        page: Its page.
-        program: The text of its program, where a catalog wrote it.
-        files: Digests of the user's files that it read, by path.
-    """
+    """What is kept of a piece."""
 
     row: SurveyRow
     plan: str
@@ -139,11 +115,7 @@ class PieceResult:
 
 
 def work_on(piece: SurveyPiece) -> PieceResult:
-    """Work on one piece.
-
-    Args:
-        piece: The piece.
-    """
+    """Work on one piece."""
     folder = Path(tempfile.mkdtemp(prefix="graphdoctor-survey-"))
     try:
         with _Deadline(piece.measured.timeout_s) as deadline:
@@ -153,11 +125,7 @@ def work_on(piece: SurveyPiece) -> PieceResult:
 
 
 class _Deadline:
-    """Interrupts this process as Ctrl-C would when a piece has taken too long.
-
-    Args:
-        seconds: How long it may take.
-    """
+    """Interrupts this process as Ctrl-C would when a piece has taken too long."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -193,13 +161,7 @@ class _Deadline:
 
 
 class _Worker:
-    """Works on one piece.
-
-    Args:
-        piece: The piece.
-        folder: Where its recordings go.
-        deadline: When it is stopped.
-    """
+    """Works on one piece."""
 
     def __init__(self, piece: SurveyPiece, folder: Path, deadline: _Deadline) -> None:
         self._piece = piece
@@ -547,24 +509,14 @@ def _device(asked: str | None, cuda: str | None) -> str | None:
 
 
 def page_name(name: str, variant: str) -> str:
-    """The file name of a piece's page, which no other piece has.
-
-    Args:
-        name: The target's name.
-        variant: The variant's.
-    """
+    """The file name of a piece's page, which no other piece has."""
     plain = "".join(char if char.isalnum() or char in "-_." else "_" for char in f"{name}.{variant}")
     digest = hashlib.sha256(f"{name}\0{variant}".encode()).hexdigest()[:8]
     return f"{plain[:80].strip('.')}-{digest}.html"
 
 
 def fingerprint_of(plan: str, files: Mapping[str, str]) -> str:
-    """What a row depends on.
-
-    Args:
-        plan: The piece's digest.
-        files: Digests of the files that it read, by path.
-    """
+    """What a row depends on."""
     content = orjson.dumps([plan, sorted(files.items())])
     return hashlib.sha256(content).hexdigest()[:16]
 

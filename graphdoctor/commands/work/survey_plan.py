@@ -51,12 +51,9 @@ class SurveyAsked:
     """What a survey is asked for.
 
     Args:
-        name: Its name.
-        targets: The entries of the list.
         variants: The ways to compile all of them; empty for the one that ``run`` says.
         run: What all runs share.
         python: The interpreter; None for ours.
-        measured: What to measure.
         shard: The part to run, as number from 1 and count; None for all.
     """
 
@@ -71,13 +68,7 @@ class SurveyAsked:
 
 @dataclass(frozen=True)
 class Plan:
-    """What will run.
-
-    Args:
-        pieces: One for each row, in the order of the list.
-        variants: The variants.
-        notes: What was left out, in sentences.
-    """
+    """What will run."""
 
     pieces: tuple[SurveyPiece, ...]
     variants: tuple[SurveyVariant, ...]
@@ -107,18 +98,7 @@ def plan_survey(
     draw: Callable[[Result], str] | None,
     on_phase: Callable[[str], None],
 ) -> Plan:
-    """The pieces of a survey.
-
-    Args:
-        asked: What it is asked for.
-        programs: Where programs of catalogs go.
-        draw: Makes a page of a piece; None for no pages.
-        on_phase: Called with what is being done.
-
-    Raises:
-        GraphDoctorError: A pattern matches nothing, a library isn't installed, two targets or variants have one name,
-            or there is no such interpreter.
-    """
+    """The pieces of a survey."""
     notes: list[str] = []
     targets = _distinct(
         [target for entry in asked.targets for target in _spelled_out(entry, asked, programs, notes, on_phase)]
@@ -163,11 +143,7 @@ def _shard(pieces: Sequence[SurveyPiece], shard: tuple[int, int] | None) -> Iter
 
 
 def parse_shard(text: str) -> tuple[int, int]:
-    """Read ``3/8``.
-
-    Raises:
-        GraphDoctorError: It isn't a number from 1, a slash and the number of shards.
-    """
+    """Read ``3/8``."""
     number, slash, count = text.partition("/")
     if slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count):
         return int(number), int(count)
@@ -180,11 +156,7 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 
 def listed_text(text: str) -> ListedTargets:
-    """An entry of the command line: a pattern of files, or a target.
-
-    Args:
-        text: As it was written.
-    """
+    """An entry of the command line: a pattern of files, or a target."""
     return (
         ListedTargets(pattern=text) if glob.has_magic(text) and not Path(text).exists() else ListedTargets(target=text)
     )
@@ -259,12 +231,7 @@ def _of_library(entry: ListedTargets, library: str, asked: SurveyAsked, programs
 
 
 def programs_of(architecture: Architecture, programs: Path) -> Path:
-    """The folder of a library's programs, as seen from the working directory where it is below it.
-
-    Args:
-        architecture: One of the library's.
-        programs: Where programs of catalogs go.
-    """
+    """The folder of a library's programs, as seen from the working directory where it is below it."""
     folder = programs / f"{architecture.library}-{architecture.version}"
     return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
 
@@ -286,15 +253,7 @@ def _distinct(targets: Iterable[_Target]) -> list[_Target]:
 
 
 def variant_of_text(text: str, run: RunSpec) -> ListedVariant:
-    """A variant of the command line: what ``bench --variant`` takes, and dtype, batch, device and python.
-
-    Args:
-        text: Such as ``mode=reduce-overhead dtype=bfloat16``.
-        run: What all runs share.
-
-    Raises:
-        GraphDoctorError: It can't be read.
-    """
+    """A variant of the command line: what ``bench --variant`` takes, and dtype, batch, device and python."""
     own: dict[str, Any] = {}
     rest: list[str] = []
     for part in text.split():
@@ -364,11 +323,7 @@ class _Versions:
         self._found: dict[str | None, str | None] = {}
 
     def torch(self, python: str | None) -> str | None:
-        """Its version, from its metadata; None if it isn't installed.
-
-        Raises:
-            GraphDoctorError: The interpreter can't be started.
-        """
+        """Its version, from its metadata; None if it isn't installed."""
         if python not in self._found:
             self._found[python] = _own_torch() if python is None else _torch_of(python)
         return self._found[python]

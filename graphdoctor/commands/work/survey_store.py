@@ -34,14 +34,7 @@ _LOCK = "survey.lock"
 
 @dataclass(frozen=True)
 class KeptRow:
-    """A row of an earlier run.
-
-    Args:
-        row: The row.
-        plan: The digest of its piece.
-        files: Digests of the files that it read, by path.
-        limits: Its time and memory limits.
-    """
+    """A row of an earlier run."""
 
     row: SurveyRow
     plan: str
@@ -49,12 +42,7 @@ class KeptRow:
     limits: tuple[float | None, ...] = ()
 
     def holds(self, plan: str, limits: tuple[float | None, ...]) -> bool:
-        """Whether it is what the piece would give again, as far as that is known.
-
-        Args:
-            plan: The digest of the piece as it is now.
-            limits: Its limits now; they matter to a row that reached one.
-        """
+        """Whether it is what the piece would give again, as far as that is known."""
         if self.plan != plan or self.row.status == "lost":
             return False
         if self.row.status in ("timeout", "out_of_memory") and self.limits != limits:
@@ -63,14 +51,7 @@ class KeptRow:
 
 
 class SurveyStore:
-    """The folder of one survey, which only this process writes.
-
-    Args:
-        folder: The folder.
-
-    Raises:
-        GraphDoctorError: Another survey is writing to it, or it can't be written.
-    """
+    """The folder of one survey, which only this process writes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -87,26 +68,14 @@ class SurveyStore:
             self._rows = _opened(folder / ROWS_FILE)
 
     def describe(self, content: Mapping[str, Any]) -> None:
-        """Keep what the survey is.
-
-        Args:
-            content: Plain values.
-        """
+        """Keep what the survey is."""
         with self._writing():
             temporary = self.folder / f".{SURVEY_FILE}"
             temporary.write_bytes(orjson.dumps(content, option=orjson.OPT_INDENT_2))
             temporary.replace(self.folder / SURVEY_FILE)
 
     def add(self, result: PieceResult, limits: tuple[float | None, ...]) -> None:
-        """Keep what came of a piece.
-
-        Args:
-            result: The piece's.
-            limits: Under which it ran.
-
-        Raises:
-            GraphDoctorError: The disk is full, or the folder was removed.
-        """
+        """Keep what came of a piece."""
         line = {"row": result.row, "plan": result.plan, "files": dict(result.files), "limits": limits}
         with self._writing():
             if result.page is not None and result.row.report is not None:
@@ -149,11 +118,7 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 def kept_rows(folder: Path) -> dict[tuple[str, str], KeptRow]:
-    """The rows of a survey, by name and variant.
-
-    Args:
-        folder: The survey's.
-    """
+    """The rows of a survey, by name and variant."""
     found: dict[tuple[str, str], KeptRow] = {}
     try:
         lines = (folder / ROWS_FILE).read_bytes().splitlines()
@@ -169,14 +134,7 @@ def kept_rows(folder: Path) -> dict[tuple[str, str], KeptRow]:
 
 
 def described(folder: Path) -> dict[str, Any]:
-    """What a survey is, as ``SurveyStore.describe`` kept it.
-
-    Args:
-        folder: The survey's.
-
-    Raises:
-        GraphDoctorError: It isn't a survey's folder.
-    """
+    """What a survey is, as ``SurveyStore.describe`` kept it."""
     try:
         found = orjson.loads((folder / SURVEY_FILE).read_bytes())
     except (OSError, orjson.JSONDecodeError) as error:

@@ -42,10 +42,8 @@ class Candidate:
     """One change to try on top of those that were kept.
 
     Args:
-        name: Its name.
         changes: Fields of ``RunSpec`` with other values; empty for another program.
         program: Another program; None for the best one so far.
-        needs_cuda: Without CUDA it is the same as another one.
     """
 
     name: str
@@ -60,8 +58,6 @@ class Look:
 
     Args:
         correct: Results are eager mode's, but for rounding; None if that is unknown.
-        reason: Why they aren't, or why it is unknown, a clause.
-        findings: What slows it down.
     """
 
     correct: bool | None
@@ -81,9 +77,6 @@ class Way:
     """A way to run the program.
 
     Args:
-        program: What to run.
-        changes: Fields of ``RunSpec`` with other values than the user's.
-        measured: What was measured of it.
         look: What its calls compute; None if that wasn't looked at.
     """
 
@@ -103,13 +96,7 @@ class Found:
     """What the search found.
 
     Args:
-        eager: Without torch.compile.
-        as_it_was: With the user's own arguments.
         cured: The best way; None if nothing helped.
-        best: That way, or the user's own.
-        steps: What was tried.
-        noise: How steady the machine was.
-        call_count: Calls whose results were compared.
     """
 
     eager: Variant
@@ -122,17 +109,7 @@ class Found:
 
 
 class Search:
-    """A greedy search.
-
-    Args:
-        replays: Starts processes.
-        base: The user's own run.
-        folder: Where recordings go.
-        deadline: ``time.monotonic()`` after which nothing more is tried.
-        on_phase: Called with what is being done.
-        on_step: Called with each step as soon as it is decided.
-        diagnose: Says what a recording's folder means, beside the kernels of eager mode if they are known.
-    """
+    """A greedy search."""
 
     def __init__(
         self,
@@ -157,11 +134,7 @@ class Search:
         self._number = 0
 
     def run(self, candidates: Sequence[Candidate]) -> Found:
-        """Try each candidate on top of those that were kept.
-
-        Args:
-            candidates: In the order in which to try them.
-        """
+        """Try each candidate on top of those that were kept."""
         with SideBySide(self._replays, self._base, self._folder / _CACHES, self._say) as ways:
             eager = ways.start_eager(Program())
             own = VariantSpec(AS_IT_WAS)

@@ -13,11 +13,6 @@ from graphdoctor.studies.bench.variants import VariantSpec
 def compile_lines(changes: Mapping[str, object], base: RunSpec, blocks: Sequence[RepeatedBlocks]) -> tuple[str, ...]:
     """Lines that compile a model, in place of the user's own call of torch.compile.
 
-    Args:
-        changes: Fields of ``RunSpec`` with other values than the user's.
-        base: The user's own run.
-        blocks: The modules that repeat in it.
-
     Returns:
         None at all if nothing changed.
     """

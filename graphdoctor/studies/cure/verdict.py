@@ -14,12 +14,6 @@ from graphdoctor.studies.bench.verdict import pays_off, seconds
 def best_of(eager: Variant, as_it_was: Variant, cured: Variant | None, noise: Noise | None) -> Best | None:
     """The fastest correct way.
 
-    Args:
-        eager: Without torch.compile.
-        as_it_was: As the user had it.
-        cured: The best way that was found; None if nothing helped.
-        noise: How steady the machine was.
-
     Returns:
         None if eager mode wasn't timed.
     """
@@ -40,16 +34,7 @@ def sentence(
     steps: Sequence[CureStep],
     call_count: int,
 ) -> str:
-    """The answer.
-
-    Args:
-        eager: Without torch.compile.
-        as_it_was: As the user had it.
-        cured: The best way that was found; None if nothing helped.
-        best: The fastest of them.
-        steps: What was tried.
-        call_count: Calls whose results were compared.
-    """
+    """The answer."""
     if eager.call_us is None:
         return f"The program fails without torch.compile, so nothing was tried: {eager.reason}."
     parts = [f"eager {duration(eager.call_us.median)}", _had(as_it_was)]

@@ -23,12 +23,7 @@ _OUTCOMES: dict[StepOutcome, Tone] = {"kept": "good", "wrong": "bad", "failed": 
 
 
 def cure_view(report: CureReport, *, is_written: bool = False) -> View:
-    """The report as a tree.
-
-    Args:
-        report: What to show.
-        is_written: The edits are being written.
-    """
+    """The report as a tree."""
     parts = tuple(_parts(report, is_written=is_written))
     return View(run_title(report), "cure", parts, report.graphdoctor_version)
 

@@ -36,11 +36,7 @@ def kept_calibrations() -> tuple[Calibration, ...]:
 
 
 def keep_calibration(found: Calibration) -> None:
-    """Keep what a profile measured, in place of what was kept for the same; where nothing can be written, don't.
-
-    Args:
-        found: With the device, torch, threads and precision that it is for.
-    """
+    """Keep what a profile measured, in place of what was kept for the same; where nothing can be written, don't."""
     file = _file()
     if file is None:
         return

@@ -26,11 +26,6 @@ _QUIET = Watching(on_phase=lambda _phase: None, on_output=lambda _output: None)
 def architectures(library: str, *, python: str, timeout_s: float | None) -> Catalog:
     """Which architectures a library has; builds none of them.
 
-    Args:
-        library: The name it is installed under, one of ``LIBRARIES``.
-        python: The interpreter that has it.
-        timeout_s: Seconds until the process that asks it is stopped, or None.
-
     Raises:
         GraphDoctorError: There is no such catalog, or the library or torch isn't installed there.
     """
@@ -61,17 +56,6 @@ def write_program(
     version: str | None = None,
 ) -> Program | Refusal:
     """Write a program with an architecture's smallest configuration that runs in eager mode.
-
-    Args:
-        library: The name it is installed under, one of ``LIBRARIES``.
-        architecture: The architecture's name.
-        folder: Where the file goes, ``ARCHITECTURE.py``.
-        python: The interpreter that has the library.
-        timeout_s: Seconds until the process that looks for it is stopped, or None.
-        memory_bytes: Resident memory above which that process is stopped, or None; Linux only.
-        warm: Where to get that process sooner; None to start an interpreter.
-        version: The library's version (``Catalog.version``): a file in the folder that this graphdoctor wrote for it is
-            taken as it is. None to write it anew.
 
     Returns:
         The program; or why there is none.

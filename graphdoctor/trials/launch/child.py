@@ -53,13 +53,7 @@ _PROBE = Path(graphdoctor.__file__).resolve().parent / "probe" / "__main__.py"
 
 @dataclass(frozen=True)
 class Watching:
-    """What the parent does while the probe runs.
-
-    Args:
-        on_phase: Called with each new phase, such as ``call 3``.
-        on_output: Called with the program's own output, stdout and stderr in the order it came.
-        is_cancelled: Polled to learn whether to stop the probe; for a thread, which no signal reaches.
-    """
+    """What the parent does while the probe runs."""
 
     on_phase: Callable[[str], None]
     on_output: Callable[[bytes], None]
@@ -78,19 +72,6 @@ def record(
     warm: WarmProbes | None = None,
 ) -> ProbeExit:
     """Run the probe once.
-
-    Args:
-        request: What it is asked to do.
-        recording: The recording's folder, empty.
-        python: The interpreter to run it with; it needs torch and nothing else.
-        timeout_s: Seconds until the probe is stopped, or None.
-        watching: What to do meanwhile.
-        memory_bytes: Resident memory above which the probe is stopped, or None; Linux only.
-        descriptor: An open file that the probe inherits under the same number, or None.
-        warm: Where to get it sooner; None to start an interpreter.
-
-    Returns:
-        How it ended, also written to ``recording.json``.
 
     Raises:
         GraphDoctorError: The interpreter can't be started, or the recording can't be written.
@@ -156,18 +137,6 @@ def watch(
     warm: WarmProbes | None = None,
 ) -> Watched:
     """Start a child for a request, and wait for its end.
-
-    Args:
-        request_path: The request; the child writes into its folder.
-        python: The interpreter to run it with.
-        timeout_s: Seconds until it is stopped, or None.
-        watching: What to do meanwhile.
-        memory_bytes: Resident memory above which it is stopped, or None; Linux only.
-        traced: torch writes its trace log.
-        backend: What it compiles with.
-        library: The catalog's library that it needs; None for a run.
-        descriptors: Open files that it inherits under the same numbers.
-        warm: Where to get it sooner; None to start an interpreter.
 
     Raises:
         GraphDoctorError: The interpreter can't be started.
@@ -439,13 +408,7 @@ def _crash_report(recording: Path) -> str | None:
 
 
 def write_meta(recording: Path, target: dict[str, Any], ended: ProbeExit | None) -> None:
-    """Write ``recording.json``.
-
-    Args:
-        recording: The recording's folder.
-        target: Fields of ``TargetInfo``.
-        ended: How the child ended; None while it runs.
-    """
+    """Write ``recording.json``."""
     meta = {"format": FORMAT, "target": target, "exit": None if ended is None else plain(ended)}
     temporary = recording / f"{META_FILE}.new"
     temporary.write_text(json.dumps(meta), encoding="utf-8")

@@ -22,12 +22,7 @@ _MAX_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Candidate:
-    """A possible target.
-
-    Args:
-        target: Its text, relative to the project's folder.
-        why: Why it is one, a clause.
-    """
+    """A possible target."""
 
     target: str
     why: str
@@ -35,24 +30,14 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Discovered:
-    """What was found.
-
-    Args:
-        ready: Targets that can be run as they are.
-        compiled: Files that call ``torch.compile`` but don't say what to call the result with.
-    """
+    """What was found."""
 
     ready: tuple[Candidate, ...]
     compiled: tuple[Candidate, ...]
 
 
 def discover(root: Path, *, limit: int) -> Discovered:
-    """Look for targets.
-
-    Args:
-        root: The project's folder.
-        limit: The most of each kind to return.
-    """
+    """Look for targets."""
     ready: list[Candidate] = []
     compiled: list[Candidate] = []
     for path in _python_files(root):
@@ -70,11 +55,7 @@ def discover(root: Path, *, limit: int) -> Discovered:
 
 
 def ready_target(path: Path) -> str | None:
-    """Why a file is a target as it is, a clause; None if it isn't one.
-
-    Args:
-        path: The file.
-    """
+    """Why a file is a target as it is, a clause; None if it isn't one."""
     tree = _parsed(path)
     return None if tree is None else _why_ready(tree)
 

@@ -22,15 +22,7 @@ StoppedFor = Literal["timeout", "memory", "interrupted"]
 def end_of_probe(
     status: int, stopped_for: StoppedFor | None, events: list[dict[str, Any]], *, python: str, timeout_s: float | None
 ) -> ProbeExit:
-    """How a probe ended.
-
-    Args:
-        status: Its exit status; negative for a signal.
-        stopped_for: Why we stopped it; None when it ended by itself.
-        events: What it reported.
-        python: The interpreter that ran it.
-        timeout_s: Seconds after which it would be stopped, or None.
-    """
+    """How a probe ended."""
     phases: list[dict[str, Any]] = [event for event in events if event["event"] == "phase"]
     phase: str | None = phases[-1]["phase"] if phases else None
     kind: PhaseKind | None = phases[-1]["kind"] if phases else None
@@ -79,13 +71,7 @@ def _end(
 
 
 def end_of_script(status: int, stopped_after_s: float | None, events: list[dict[str, Any]]) -> ProbeExit:
-    """How a program ended that was run as it is.
-
-    Args:
-        status: Its exit status; negative for a signal.
-        stopped_after_s: Seconds after which we stopped it; None when it ended by itself.
-        events: What its main process reported.
-    """
+    """How a program ended that was run as it is."""
     last: dict[str, Any] = {event["event"]: event for event in events}
     if stopped_after_s is not None:
         return _coded("script_timeout", {"timeout_s": stopped_after_s}, status, None, reason="timeout")
@@ -107,12 +93,7 @@ def end_of_script(status: int, stopped_after_s: float | None, events: list[dict[
 
 
 def end_of_block(events: list[dict[str, Any]], *, duration_s: float) -> ProbeExit:
-    """How a block of a program ended that was recorded in its own process.
-
-    Args:
-        events: What was reported meanwhile.
-        duration_s: Seconds that it took.
-    """
+    """How a block of a program ended that was recorded in its own process."""
     error: dict[str, str] | None = next((event.get("error") for event in events if event["event"] == "ended"), None)
     if error is None:
         return ProbeExit(status=None, reason="finished", duration_s=duration_s)
@@ -127,13 +108,7 @@ def end_of_block(events: list[dict[str, Any]], *, duration_s: float) -> ProbeExi
 
 
 def end_of_failed_call(event: dict[str, Any], *, status: int | None, duration_s: float | None = None) -> ProbeExit:
-    """How a run ended whose call failed.
-
-    Args:
-        event: The event ``call_failed``.
-        status: The process's exit status; None for a call in our own process.
-        duration_s: Seconds that it took, or None.
-    """
+    """How a run ended whose call failed."""
     call = f"call {event['index']}"
     failed = f"torch.compile refused {call}" if event["from_compiler"] else f"The program failed in {call}"
     message, hint = f"{failed}: {event['type']}: {_first_line(event['message'])}", None

@@ -31,11 +31,7 @@ class Lifeline:
         return () if sys.platform == "linux" else (str(self.descriptor),)
 
     def hold(self, owner: int) -> None:
-        """End this child with us from now on.
-
-        Args:
-            owner: Its process id; negative for its group.
-        """
+        """End this child with us from now on."""
         if sys.platform == "linux":
             import fcntl
 

@@ -29,11 +29,7 @@ _MACHINE_ID = Path("/etc/machine-id")
 
 
 def sign(recording: Path) -> None:
-    """Sign a recording that has just been made; without a state folder or on a full disk it stays unsigned.
-
-    Args:
-        recording: Its folder; nothing that a script is made from may change afterwards.
-    """
+    """Sign a recording that has just been made; without a state folder or on a full disk it stays unsigned."""
     with contextlib.suppress(OSError):
         key = _key() or _new_key()
         if key is not None:
@@ -41,11 +37,7 @@ def sign(recording: Path) -> None:
 
 
 def is_own(recording: Path) -> bool:
-    """Whether the signature of a recording is right.
-
-    Args:
-        recording: Its folder.
-    """
+    """Whether the signature of a recording is right."""
     try:
         key = _key()
         if key is None:
@@ -57,12 +49,7 @@ def is_own(recording: Path) -> bool:
 
 
 def signature_of(recording: Path, content: str) -> str | None:
-    """The signature of a text that belongs to a recording; None without a key.
-
-    Args:
-        recording: The recording's folder.
-        content: The text.
-    """
+    """The signature of a text that belongs to a recording; None without a key."""
     try:
         key = _key()
         return None if key is None else _signed(key, [*_where(recording), "text", content])

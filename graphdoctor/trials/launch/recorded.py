@@ -24,10 +24,8 @@ class Setup:
     """How processes are run.
 
     Args:
-        watching: What to do meanwhile.
         python: The interpreter asked for; None for ours.
         timeout_s: Seconds until a run is stopped; None for no limit.
-        on_trial: Called with how far trials of fixes are, from several threads.
         warm: Where runs of targets start sooner; None to start an interpreter for each.
         memory_bytes: Resident memory above which a process is stopped; None for no limit.
     """
@@ -47,12 +45,7 @@ class Setup:
 
 @dataclass(frozen=True)
 class Recorded:
-    """A recording that was just made.
-
-    Args:
-        made: The recording, which stays as long as this object.
-        exit: How the probe ended.
-    """
+    """A recording that was just made."""
 
     made: NewRecording
     exit: ProbeExit
@@ -71,9 +64,6 @@ class Recorded:
         """The diagnosis could be made: the run finished, or torch.compile refused a call that works without it.
 
         Without the records of what torch did there is nothing to make it from.
-
-        Args:
-            diagnosis: What the recording gave.
         """
         from graphdoctor.rules.gate.check import refused_call
 
@@ -84,23 +74,12 @@ class Recorded:
 
     @staticmethod
     def lost(diagnosis: Diagnosis) -> str | None:
-        """What the program took from the recording, in words; None where it took nothing.
-
-        Args:
-            diagnosis: What the recording gave.
-        """
+        """What the program took from the recording, in words; None where it took nothing."""
         return next((gap.message for gap in diagnosis.gaps if gap.kind == "log_removed"), None)
 
 
 def record_target(request: Request, store: Store, setup: Setup, pool: Pool = "") -> Recorded:
-    """Run the probe, in a new recording.
-
-    Args:
-        request: What to do.
-        store: Where the recording goes.
-        setup: How.
-        pool: Which recordings this one may replace.
-    """
+    """Run the probe, in a new recording."""
     place = request.target.file or request.target.module or ""
     made = store.create(Path(place).stem, pool)
     ended = record(
@@ -117,12 +96,7 @@ def record_target(request: Request, store: Store, setup: Setup, pool: Pool = "")
 
 
 def fitting(peak_bytes: int | None, *, most: int) -> int:
-    """How many processes fit into half the free memory of this machine, at least one.
-
-    Args:
-        peak_bytes: What one of them takes at most; None if unknown.
-        most: More than these are never wanted.
-    """
+    """How many processes fit into half the free memory of this machine, at least one."""
     free = _free_bytes()
     if peak_bytes and free is not None:
         most = min(most, free // 2 // peak_bytes)

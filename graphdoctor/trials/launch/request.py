@@ -29,11 +29,9 @@ class TargetText:
     """A target as it was written.
 
     Args:
-        text: As written.
         file: Path of the file, or None for a module.
         module: Dotted module name, or None for a file.
         name: What to take from it, or None for the first that fits.
-        is_call: The name ends in ``()``, so it is a factory.
     """
 
     text: str
@@ -48,19 +46,10 @@ class Measured:
     """What is measured after the calls.
 
     Args:
-        coverage: How much of a steady call runs in graphs.
-        guard_cost: What guard checks cost.
-        lanes: Where the time of each call goes; the calls are repeated under the profiler.
-        kernels: Where the time of a steady call goes, kernel by kernel. The code that Inductor generates is then
-            slightly different, so the times of such a run are for nothing else.
-        memory: What a steady call keeps for its backward pass, and its peak.
         profile: Which operations are in which kernel, and each run of a kernel in that call; with ``kernels``. An empty
             folder for what Inductor compiles, so that it generates all code anew; None for a run that is no profile.
             With the folder of an earlier profile and without ``kernels``, a second start: torch asks its caches for the
             same code.
-        stages: Each graph at each stage of the compiler, which torch then takes from no cache.
-        calibrations: What earlier profiles measured of this machine, for a profile.
-        reads: Which files are read.
     """
 
     coverage: bool = False
@@ -79,7 +68,6 @@ class Variation:
     """Make the first call alone, then vary one property of it at a time.
 
     Args:
-        count: How many properties are varied at most.
         limit_s: Seconds after which no further property is varied.
     """
 
@@ -92,10 +80,7 @@ class Request:
     """Everything that the probe needs to know.
 
     Args:
-        spec: What to compile and how to call it.
-        target: The target that ``spec.target`` names.
         inputs: ``{"args": […], "kwargs": {…}}`` of ``spec.inputs``, or None.
-        measured: What is measured after the calls.
         vary: What to vary about the first call; None to make all calls and vary nothing.
         trial: How the calls are replayed to try a remedy (``probe/replay/trial.py``), or None.
     """

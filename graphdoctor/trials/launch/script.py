@@ -37,13 +37,7 @@ _OF_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 
 @dataclass(frozen=True)
 class Script:
-    """A program and its arguments.
-
-    Args:
-        name: What Python is to run: a path, ``-`` for standard input, or a module's name.
-        is_module: ``name`` is a module: ``python -m``.
-        arguments: The program's own.
-    """
+    """A program and its arguments."""
 
     name: str
     is_module: bool
@@ -74,7 +68,6 @@ class ScriptEnd:
     """How a program ended.
 
     Args:
-        status: Its exit status, 128 + n for signal n.
         unwritten: Why the recording isn't complete; None where it is.
         reason: Why it failed, in a sentence; None if it didn't.
         seconds: How long it ran.
@@ -112,17 +105,6 @@ def run_script(
     change: RunChange | None = None,
 ) -> ScriptEnd:
     """Run the program once.
-
-    Args:
-        script: The program.
-        recording: The recording's folder, empty.
-        python: The interpreter to run it with; it may lack torch.
-        timeout_s: Seconds until it is told to terminate, or None.
-        apart: A folder to run it in, without input and with its output dropped; None to run it as it is.
-        change: What is other in this run; None to leave it as it is, and its steps untimed.
-
-    Returns:
-        How it ended; its exit status counts, whatever became of the recording.
 
     Raises:
         GraphDoctorError: The interpreter can't be started, or the recording can't be begun.

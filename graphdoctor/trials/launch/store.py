@@ -32,13 +32,7 @@ _PROGRAMS = "programs"
 
 
 class NewRecording:
-    """A recording that is being made, which nobody removes until this object is gone or its process has died.
-
-    Args:
-        path: Its folder.
-        lock: The file that is locked, which the system unlocks with the process.
-        is_elsewhere: Whether it is in the user's state folder, because the working directory can't be written.
-    """
+    """A recording that is being made, which nobody removes until this object is gone or its process has died."""
 
     def __init__(self, path: Path, lock: IO[bytes], *, is_elsewhere: bool) -> None:
         self.path = path
@@ -51,13 +45,7 @@ class NewRecording:
 
 
 class Store:
-    """Keeps recordings below a working directory, or in the user's state folder if that can't be written.
-
-    Args:
-        root: The directory that holds ``.graphdoctor/``.
-        keep_count: How many recordings to keep of each pool; older ones are removed when a new one begins.
-        folder: The folder for recordings, in place of both.
-    """
+    """Keeps recordings below a working directory, or in the user's state folder if that can't be written."""
 
     def __init__(self, root: Path, *, keep_count: int, folder: Path | None = None) -> None:
         self._folder = folder or root / FOLDER
@@ -67,10 +55,6 @@ class Store:
 
     def create(self, label: str, pool: Pool = "") -> NewRecording:
         """Create the folder of a new recording, make it the last one, and remove the oldest of its pool.
-
-        Args:
-            label: What is recorded, for people who look into the folder.
-            pool: Which recordings it may replace.
 
         Raises:
             GraphDoctorError: The folder can't be written.
@@ -135,11 +119,7 @@ class Store:
         return sorted(found, key=lambda path: path.name, reverse=True)
 
     def surveys(self, label: str | None = None) -> list[Path]:
-        """Surveys, the newest first.
-
-        Args:
-            label: Only those of this name; None for all.
-        """
+        """Surveys, the newest first."""
         wanted = None if label is None else f"{_plain(label)}@survey"
         found = [
             path
@@ -152,9 +132,6 @@ class Store:
     @staticmethod
     def hold(path: Path) -> IO[bytes]:
         """Keep a survey from being removed until what this returns is closed.
-
-        Args:
-            path: Its folder.
 
         Raises:
             GraphDoctorError: The folder can't be written.

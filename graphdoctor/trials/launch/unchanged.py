@@ -33,8 +33,6 @@ class Change:
     """Why a run may find something else.
 
     Args:
-        kind: ``modules``: of a folder that modules are looked for in; ``folder``: the working directory; ``network``,
-            ``processes``, ``reads``: what was read can't be known.
         name: The file, folder, variable, or fields of what was asked for, separated by commas; empty for others.
     """
 
@@ -47,11 +45,8 @@ class Surroundings:
     """What runs found.
 
     Args:
-        folder: The working directory.
-        interpreter: The interpreter, as it was named.
         files: Size, times in ns and, of files that are small and not installed, SHA-256 by path; None for no file.
         modules: A digest of the names of modules by folder; None where there is no folder.
-        variables: A digest of the value by name.
     """
 
     folder: str
@@ -66,13 +61,7 @@ class Surroundings:
 
 
 def surroundings_of(recording: Path, replays: Iterable[Path], *, interpreter: str) -> Surroundings | Change:
-    """What a run and its replays found, or why that can't be known.
-
-    Args:
-        recording: The run's recording; what is below it, they wrote themselves.
-        replays: The replays' recordings.
-        interpreter: The interpreter that ran them.
-    """
+    """What a run and its replays found, or why that can't be known."""
     since_ns = (recording / REQUEST_FILE).stat().st_mtime_ns
     files: set[str] = {*_own_files(), os.path.realpath(shutil.which(interpreter) or interpreter)}
     missing: set[str] = set()
@@ -115,12 +104,7 @@ def surroundings_of(recording: Path, replays: Iterable[Path], *, interpreter: st
 
 
 def first_change(before: Surroundings, *, interpreter: str) -> Change | None:
-    """What a run would find otherwise now; None for nothing.
-
-    Args:
-        before: What runs found.
-        interpreter: The interpreter that would run it.
-    """
+    """What a run would find otherwise now; None for nothing."""
     if str(Path.cwd()) != before.folder:
         return Change("folder", before.folder)
     if interpreter != before.interpreter:

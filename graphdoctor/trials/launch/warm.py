@@ -27,13 +27,7 @@ _END_S = 5.0
 
 
 class WarmProcess:
-    """A probe that was forked; what ``subprocess.Popen`` is to one that was started.
-
-    Args:
-        pid: Its process id, which is its group's too.
-        answer: Reports its exit status.
-        stdout: What it prints, standard error included.
-    """
+    """A probe that was forked; what ``subprocess.Popen`` is to one that was started."""
 
     def __init__(self, pid: int, answer: socket.socket, stdout: IO[bytes]) -> None:
         self.pid = pid
@@ -43,9 +37,6 @@ class WarmProcess:
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end.
-
-        Args:
-            timeout: Seconds; None to wait as long as it takes.
 
         Returns:
             Its exit status, negative for a signal.
@@ -66,11 +57,7 @@ class WarmProcess:
 
 
 class WarmProbes:
-    """Forks probes, from several threads at once.
-
-    Args:
-        command: Starts the probe's main script; its arguments are left out.
-    """
+    """Forks probes, from several threads at once."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self._command = [*command, WARM_ARGUMENT]
@@ -104,15 +91,6 @@ class WarmProbes:
         library: str | None = None,
     ) -> WarmProcess | None:
         """Fork a probe.
-
-        Args:
-            request: Path of its ``request.json`` or ``catalog.json``.
-            backend: What it compiles with.
-            environment: What the first one's process is started with; the same for all of them.
-            descriptors: Open files that it inherits under the same numbers.
-            held: An open file that it keeps open, under any number.
-            timeout_s: Seconds to wait for the process that forks it, which imports torch first; None for no limit.
-            library: The catalog's library that it needs; None for a run.
 
         Returns:
             The probe; None where it can't be forked, so that it must be started.
