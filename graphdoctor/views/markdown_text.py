@@ -154,6 +154,8 @@ class _Writer:
         match part:
             case parts.Section():
                 self._section(part)
+            case parts.Drawing():
+                self.blocks(part.elsewhere)
             case parts.Table(rows=rows) if rows:
                 self._table(part)
             case parts.Rows():

@@ -140,11 +140,13 @@ class Column:
         heading: Its name.
         is_number: Aligned at the right, and sorted by value.
         meaning: What it says, for a reader who asks.
+        rank: Where a terminal is too narrow for all columns, those of the highest rank are hidden first; 0 for never.
     """
 
     heading: Inline
     is_number: bool = True
     meaning: str = ""
+    rank: int = 0
 
 
 @dataclass(frozen=True)
@@ -185,10 +187,17 @@ class Table(Part):
 
 @dataclass(frozen=True)
 class Row(Part):
-    """A labeled row. A row without a label belongs to the one before it."""
+    """A labeled row. A row without a label belongs to the one before it.
+
+    Args:
+        label: Its label.
+        body: What it says.
+        anchor: Its anchor in the page; None if nothing links to it.
+    """
 
     label: Inline
     body: Block | Blocks
+    anchor: str | None = None
 
 
 @dataclass(frozen=True)
@@ -302,6 +311,7 @@ class Drawing(Part):
         facts: The template's variables.
         blobs: Data of its scripts, by name.
         scripts: Its scripts, and ``styles`` its style sheets, below ``html/assets``.
+        elsewhere: What a terminal and Markdown show in its place.
     """
 
     template: str
@@ -309,6 +319,7 @@ class Drawing(Part):
     blobs: Mapping[str, Any] = field(default_factory=dict)
     scripts: tuple[str, ...] = ()
     styles: tuple[str, ...] = ()
+    elsewhere: Blocks = ()
 
 
 @dataclass(frozen=True)
@@ -353,6 +364,12 @@ def plain_text(text: Inline) -> str:
     )
 
 
+def cell_line(cell: Cell) -> str:
+    """A cell with its detail in one line."""
+    text, detail = plain_text(cell.text), plain_text(cell.detail)
+    return f"{text} ({detail})" if text and detail else text
+
+
 def joined(pieces: tuple[Inline, ...] | list[Inline], between: str = ", ") -> Inline:
     """Pieces as one line."""
     return tuple(part for number, piece in enumerate(pieces) for part in ((between, piece) if number else (piece,)))
@@ -362,13 +379,15 @@ def statements(parts: Blocks) -> Iterator[str]:
     """Every text of a tree that has to be in all outputs: all but short forms, lines of the program and drawings."""
     for part in blocks(parts):
         match part:
-            case Part(show="short") | Source() | Drawing():
+            case Part(show="short") | Source():
                 pass
+            case Drawing():
+                yield from statements(part.elsewhere)
             case Verdict(text) | Note(text):
                 yield plain_text(text)
             case Figures(figures):
                 yield from (text for one in figures for text in (one.label, one.value, one.note) if text)
-            case Table(columns, rows):
+            case Table(columns, rows) if rows:
                 yield from (plain_text(column.heading) for column in columns)
                 yield from (plain_text(text) for row in rows for cell in row for text in (cell.text, cell.detail))
             case Rows(rows):

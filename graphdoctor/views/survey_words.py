@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
 
 from graphdoctor.facts.survey import SURVEY_STATUSES
 from graphdoctor.facts.wording import about_time, bytes_text, counted, duration, factor_text, percent, shortened
-from graphdoctor.views.bench_words import Cell, seconds_text
+from graphdoctor.views.bench_words import seconds_text
+from graphdoctor.views.parts import Cell, Column, Span, Table, cell_line
 from graphdoctor.views.survey_failures import error_text
 from graphdoctor.views.words import base_name
 
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
         SurveyVariant,
     )
     from graphdoctor.views.parts import Tone
-    from graphdoctor.views.survey_failures import Failure
+
+_Number = TypeVar("_Number", int, float)
 
 STATUS_TEXTS: dict[SurveyStatus, str] = {
     "ok": "ok",
@@ -92,19 +94,6 @@ _SHORT_ERROR = 120
 """Characters of an error in the line of a row."""
 _MAX_LINES = 4
 """Line numbers of a cause."""
-
-
-@dataclass(frozen=True)
-class Grid:
-    """A table of figures.
-
-    Args:
-        headings: Of its columns; the first is that of the rows' names.
-        rows: For each its name and its cells.
-    """
-
-    headings: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[Cell, ...]], ...]
 
 
 # The head.
@@ -216,25 +205,26 @@ def total_groups(report: SurveyReport) -> list[SurveyGroup]:
 # Variants and families.
 
 
-def variant_grid(report: SurveyReport) -> Grid:
+def variant_table(report: SurveyReport) -> Table:
     """A row for each variant; columns that are unknown for all are left out."""
     groups = total_groups(report) if report.rows else []
-    return _grid("variant", [(group.variant, group) for group in groups], report.rows)
+    return _table("variant", [(group.variant, group) for group in groups], report.rows)
 
 
-def family_grid(report: SurveyReport) -> Grid:
+def family_table(report: SurveyReport, most: int) -> Table:
     """A row for each family, those with most rows first; of several variants, a column for each."""
     names = [variant.name for variant in report.variants]
     if len(names) == 1:
-        return family_rows(report)
+        return family_rows(report, most)
     rows = []
     for family, groups in _families(report):
         by_variant = {group.variant: group for group in groups}
-        rows.append((family, tuple(_passed_cell(by_variant.get(name)) for name in names)))
-    return Grid(("family", *names), tuple(rows))
+        rows.append((Cell(Span(family)), *(_passed_cell(by_variant.get(name)) for name in names)))
+    columns = (Column("family"), *(Column(Span(name)) for name in names))
+    return Table(columns, tuple(rows), "row", most, "Figures of each family")
 
 
-def family_rows(report: SurveyReport) -> Grid:
+def family_rows(report: SurveyReport, most: int) -> Table:
     """A row for each variant of each family, where there is no room for a column for each."""
     has_variants = len(report.variants) > 1
     named = [
@@ -242,7 +232,7 @@ def family_rows(report: SurveyReport) -> Grid:
         for family, groups in _families(report)
         for group in groups
     ]
-    return _grid("family", named, report.rows)
+    return _table("family", named, report.rows, most)
 
 
 def _families(report: SurveyReport) -> list[tuple[str, list[SurveyGroup]]]:
@@ -271,7 +261,9 @@ def _tone(group: SurveyGroup) -> Tone | None:
     return "good" if group.passed == group.judged else "warning" if group.passed else "bad"
 
 
-def _grid(heading: str, named: Sequence[tuple[str, SurveyGroup]], rows: Sequence[SurveyRow]) -> Grid:
+def _table(
+    heading: str, named: Sequence[tuple[str, SurveyGroup]], rows: Sequence[SurveyRow], most: int | None = None
+) -> Table:
     groups = [group for _, group in named]
     exports = _exports(rows) if heading == "variant" else {}
     is_timed = any(group.speedup is not None for group in groups)
@@ -293,9 +285,12 @@ def _grid(heading: str, named: Sequence[tuple[str, SurveyGroup]], rows: Sequence
     if exports:
         found = [exports.get(one.variant) for one in groups]
         columns.append(("exports", [Cell(f"{pair[0]:,} of {pair[1]:,}" if pair else NOTHING) for pair in found]))
-    return Grid(
-        (heading, *(name for name, _ in columns)),
-        tuple((name, tuple(cells[number] for _, cells in columns)) for number, (name, _) in enumerate(named)),
+    return Table(
+        (Column(heading), *(Column(name) for name, _ in columns)),
+        tuple((Cell(Span(name)), *(cells[number] for _, cells in columns)) for number, (name, _) in enumerate(named)),
+        "row",
+        most,
+        f"Figures of each {heading}",
     )
 
 
@@ -461,12 +456,6 @@ def _stage_text(status: SurveyStatus, stage: SurveyStage | None) -> str | None:
     return None if stage is None or stage in _IMPLIED.get(status, ()) else STAGE_TEXTS[stage]
 
 
-def failure_names(failure: Failure, *, has_variants: bool) -> str:
-    """The first targets of a failure, and its variants."""
-    text = some_names(failure.targets)
-    return f"{text} · {', '.join(failure.variants)}" if has_variants else text
-
-
 def some_names(names: Sequence[str], most: int = _MAX_NAMES) -> str:
     """The first of a list of names, and how many more."""
     more = len(names) - most
@@ -507,14 +496,12 @@ class RowColumn:
         rank: The lower, the longer it stays where there is little room.
         cell: What a row has in it.
         is_text: It holds text, which can be cut.
-        value: What it is sorted by, where that isn't its text; None for what is unknown.
     """
 
     heading: str
     rank: int
     cell: Callable[[SurveyRow], Cell]
     is_text: bool = False
-    value: Callable[[SurveyRow], float | None] | None = None
 
 
 def row_columns(report: SurveyReport) -> list[RowColumn]:
@@ -522,57 +509,47 @@ def row_columns(report: SurveyReport) -> list[RowColumn]:
     is_cold = any(row.compile_cold_s is not None for row in report.rows)
     columns = [
         RowColumn("name", 0, lambda row: Cell(row.name), is_text=True),
-        *([RowColumn("variant", 1, lambda row: Cell(row.variant), is_text=True)] if len(report.variants) > 1 else []),
-        RowColumn("status", 2, status_cell, value=lambda row: SURVEY_STATUSES.index(row.status)),
-        _count_column("breaks", 3, lambda row: row.break_sites),
-        _count_column("skipped", 11, lambda row: row.skipped_frames),
-        _count_column("recompiles", 8, lambda row: row.recompiles),
-        RowColumn(
-            "coverage",
-            5,
-            lambda row: Cell(NOTHING if row.coverage is None else percent(row.coverage)),
-            value=lambda row: row.coverage,
-        ),
-        _count_column("graphs", 10, lambda row: row.graphs),
+        *([RowColumn("variant", 0, lambda row: Cell(row.variant), is_text=True)] if len(report.variants) > 1 else []),
+        RowColumn("status", 0, outcome_cell, is_text=True),
+        RowColumn("breaks", 3, lambda row: _figure(row.break_sites)),
+        RowColumn("skipped", 11, lambda row: _figure(row.skipped_frames)),
+        RowColumn("recompiles", 8, lambda row: _figure(row.recompiles)),
+        RowColumn("coverage", 5, lambda row: _figure(row.coverage, percent)),
+        RowColumn("graphs", 10, lambda row: _figure(row.graphs)),
         RowColumn(
             "cold compile" if is_cold else "compile",
             6,
-            lambda row: _seconds_cell(row.compile_cold_s if is_cold else row.compile_s),
-            value=lambda row: row.compile_cold_s if is_cold else row.compile_s,
+            lambda row: _figure(row.compile_cold_s if is_cold else row.compile_s, seconds_text),
         ),
-        RowColumn("speed-up", 4, speedup_cell, value=lambda row: row.speedup),
-        RowColumn("memory", 9, lambda row: Cell(_memory_text(row)), value=lambda row: row.peak_memory_bytes),
-        RowColumn("correct", 12, _correct_cell),
-        RowColumn("exports", 7, lambda row: Cell({True: "yes", False: "no", None: NOTHING}[row.exports])),
+        RowColumn("speed-up", 4, speedup_cell),
+        RowColumn("memory", 9, lambda row: _figure(row.peak_memory_bytes, bytes_text)),
+        RowColumn("correct", 12, lambda row: _yes_or_no(row.correct)),
+        RowColumn("exports", 7, lambda row: _yes_or_no(row.exports)),
         RowColumn(FINDING, 6, lambda row: Cell(finding_text(row)), is_text=True),
     ]
     return [column for column in columns if any(column.cell(row).text != NOTHING for row in report.rows)]
 
 
-def _count_column(heading: str, rank: int, count: Callable[[SurveyRow], int | None]) -> RowColumn:
-    return RowColumn(heading, rank, lambda row: _count_cell(count(row)), value=count)
+def _figure(number: _Number | None, text: Callable[[_Number], str] = "{:,}".format) -> Cell:
+    return Cell(NOTHING) if number is None else Cell(text(number), value=number)
+
+
+def _yes_or_no(is_so: bool | None) -> Cell:
+    return {True: Cell("yes"), False: Cell("no", tone="bad"), None: Cell(NOTHING)}[is_so]
 
 
 def status_cell(row: SurveyRow) -> Cell:
     """How it came out."""
-    return Cell(STATUS_TEXTS[row.status], tone=_STATUS_TONES.get(row.status, "warning"))
+    order = SURVEY_STATUSES.index(row.status)
+    return Cell(STATUS_TEXTS[row.status], tone=_STATUS_TONES.get(row.status, "warning"), value=order)
 
 
 def outcome_cell(row: SurveyRow) -> Cell:
     """How it came out; as its detail, what failed, and whether it is flaky or noisy."""
-    cell = status_cell(row)
     details = [part] if (part := _stage_text(row.status, row.stage)) is not None else []
     details += ["flaky"] if row.is_flaky else []
     details += ["noisy"] if row.is_noisy else []
-    return Cell(cell.text, ", ".join(details), cell.tone)
-
-
-def _count_cell(number: int | None) -> Cell:
-    return Cell(NOTHING if number is None else f"{number:,}")
-
-
-def _seconds_cell(seconds: float | None) -> Cell:
-    return Cell(NOTHING if seconds is None else seconds_text(seconds))
+    return replace(status_cell(row), detail=", ".join(details))
 
 
 def speedup_cell(row: SurveyRow) -> Cell:
@@ -580,17 +557,9 @@ def speedup_cell(row: SurveyRow) -> Cell:
     if row.speedup is None:
         return Cell(NOTHING)
     if row.speedup_low is None or row.speedup_high is None:
-        return Cell(factor_text(row.speedup))
+        return Cell(factor_text(row.speedup), value=row.speedup)
     tone: Tone | None = "good" if row.speedup_low > 1 and row.is_passed else "bad" if row.speedup_high < 1 else None
-    return Cell(factor_text(row.speedup), interval_text(row.speedup_low, row.speedup_high), tone)
-
-
-def _memory_text(row: SurveyRow) -> str:
-    return NOTHING if row.peak_memory_bytes is None else bytes_text(row.peak_memory_bytes)
-
-
-def _correct_cell(row: SurveyRow) -> Cell:
-    return {True: Cell("yes"), False: Cell("no", tone="bad"), None: Cell(NOTHING)}[row.correct]
+    return Cell(factor_text(row.speedup), interval_text(row.speedup_low, row.speedup_high), tone, row.speedup)
 
 
 def finding_text(row: SurveyRow) -> str:
@@ -627,7 +596,7 @@ def _parts(row: SurveyRow) -> Iterator[str]:
         if number:
             yield counted(number, noun)
     if row.speedup is not None:
-        yield speedup_cell(row).line
+        yield cell_line(speedup_cell(row))
     if row.attempts > 1:
         yield counted(row.attempts, "attempt")
     yield seconds_of(row.seconds)

@@ -5,9 +5,10 @@ Comes in: a ``View``. Goes out: text, through rich. Text from outside is made sa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from rich.cells import cell_len
 from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
@@ -31,6 +32,7 @@ from graphdoctor.views.terminal_lines import (
     labeled_rows,
     write_report,
 )
+from graphdoctor.views.wrapping import longest_name
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -39,6 +41,10 @@ _R = TypeVar("_R")
 
 _TONES: dict[Tone | None, str] = {None: "", "good": "green", "warning": "yellow", "bad": "red", "dim": "dim"}
 _SEVERITIES = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
+_WIDEST_TEXT = 28
+"""Cells of a text in a table that has more columns than there is room for."""
+_LEAST_TEXT = 12
+"""Cells that figures leave to a text beside them before they wrap."""
 _SPACED = (parts.Section, parts.Table, parts.Card, parts.Figures)
 """Parts with an empty line around them."""
 _INDENTED = (parts.Code, parts.Diff)
@@ -126,6 +132,8 @@ class _Shown:
                 yield from self._rows(part)
             case parts.Card():
                 yield from self._card(part)
+            case parts.Drawing():
+                yield from self.blocks(part.elsewhere)
             case parts.Section(title, body):
                 # A section's own heading is no part of it that could need a line above.
                 if inner := list(self.blocks(body)):
@@ -163,15 +171,50 @@ class _Shown:
         yield from self.blocks(card.parts)
 
     def _table(self, part: parts.Table) -> RenderableType:
-        table = grid(self._width)
-        for number, column in enumerate(part.columns):
-            table.add_column(Folded(line(column.heading)), justify="right" if number and column.is_number else "left")
         rows = self._few(list(part.rows), part.most)
-        for first, *cells in rows:
-            table.add_row(_name(first), *(self._cell(cell) for cell in cells))
-        if len(rows) == len(part.rows):
-            return table
-        return Group(table, Prose(self._more(len(part.rows) - len(rows), part.noun)))
+        if not rows:
+            return Prose(self._more(len(part.rows), part.noun))
+        table = grid(self._width)
+        shown, widths = self._fitting(part.columns, rows)
+        for at in shown:
+            is_right = at > 0 and part.columns[at].is_number
+            heading = Folded(line(part.columns[at].heading))
+            table.add_column(heading, justify="right" if is_right else "left", width=widths.get(at))
+        for row in rows:
+            table.add_row(_name(row[0]), *(self._cell(row[number]) for number in shown[1:]))
+        below = []
+        if hidden := [parts.plain_text(one.heading) for at, one in enumerate(part.columns) if at not in shown]:
+            below.append(Prose(clean(f"Hidden columns: {', '.join(hidden)}", "dim")))
+        if len(rows) < len(part.rows):
+            below.append(Prose(self._more(len(part.rows) - len(rows), part.noun)))
+        return Group(table, *below) if below else table
+
+    def _fitting(
+        self, columns: tuple[parts.Column, ...], rows: Sequence[tuple[parts.Cell, ...]]
+    ) -> tuple[list[int], dict[int, int]]:
+        """The columns that there is room for, and the widths of figures that would wrap beside texts that can."""
+        gap = grid(self._width).padding[1]
+        room = self._width + gap
+        least = [self._least_width(column, [row[at] for row in rows]) + gap for at, column in enumerate(columns)]
+        shown = list(range(len(columns)))
+        for at in sorted(shown, key=lambda at: -columns[at].rank):
+            if sum(least[one] for one in shown) <= room or not columns[at].rank:
+                break
+            shown.remove(at)
+        figures = [at for at in shown[1:] if columns[at].is_number]
+        texts = len(shown) - len(figures)
+        whole = sum(max(least[at], cell_len(parts.plain_text(columns[at].heading)) + gap) for at in shown)
+        has_room = sum(least[at] for at in figures) + texts * _LEAST_TEXT <= room
+        return shown, {at: least[at] - gap for at in figures} if whole > room and has_room else {}
+
+    def _least_width(self, column: parts.Column, cells: Sequence[parts.Cell]) -> int:
+        heading = longest_name(parts.plain_text(column.heading))
+        lines = (
+            [parts.cell_line(cell)] if self._is_wide else map(parts.plain_text, (cell.text, cell.detail))
+            for cell in cells
+        )
+        widest = max((cell_len(text) for found in lines for text in found), default=0)
+        return max(heading, widest if column.is_number else min(widest, _WIDEST_TEXT))
 
     def _cell(self, cell: parts.Cell) -> RenderableType:
         return Figure(line(cell.text, cell.tone), line(cell.detail, "dim"), is_wide=self._is_wide)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from io import StringIO
 from typing import Any
 
 import pytest
-from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.survey_comparison import SurveyComparison
 from graphdoctor.studies.survey.comparison import compare_surveys
-from graphdoctor.views.survey_comparison import render_survey_comparison
-from graphdoctor.views.survey_comparison_markdown import render_survey_comparison_markdown
+from graphdoctor.views.markdown_text import render_view_markdown
+from graphdoctor.views.survey_comparison import survey_comparison_view
 from tests.survey_comparisons import changed
 from tests.survey_reports import report, row
+from tests.views.outputs import on_terminal
 
 
 def compared(before: Any, after: Any, fail_on: Any = "warning", **more: Any) -> SurveyComparison:
@@ -24,10 +23,11 @@ def compared(before: Any, after: Any, fail_on: Any = "warning", **more: Any) -> 
 
 def text_of(comparison: SurveyComparison, *, width: int = 80, is_verbose: bool = False) -> str:
     """What a terminal shows."""
-    console = Console(file=StringIO(), width=width, color_system=None)
-    render_survey_comparison(comparison, console, is_verbose=is_verbose)
-    assert isinstance(console.file, StringIO)
-    return console.file.getvalue()
+    return on_terminal(survey_comparison_view(comparison), width=width, is_verbose=is_verbose)
+
+
+def as_markdown(comparison: SurveyComparison) -> str:
+    return render_view_markdown(survey_comparison_view(comparison))
 
 
 @pytest.mark.parametrize(("width", "is_verbose"), [(80, False), (140, True)])
@@ -38,7 +38,7 @@ def test_a_comparison_on_the_terminal(snapshot: SnapshotAssertion, width: int, i
 
 
 def test_a_comparison_as_markdown(snapshot: SnapshotAssertion) -> None:
-    assert render_survey_comparison_markdown(changed()) == snapshot
+    assert as_markdown(changed()) == snapshot
 
 
 def test_the_same_survey_twice_is_good_news_everywhere() -> None:
@@ -67,8 +67,6 @@ def test_what_is_worse_but_below_fail_on_does_not_fail() -> None:
 
 def test_markdown_of_a_large_comparison_is_short_enough_for_a_comment() -> None:
     names = [f"model{number}" for number in range(3000)]
-    text = render_survey_comparison_markdown(
-        compared([row(name) for name in names], [row(name, break_sites=1) for name in names])
-    )
+    text = as_markdown(compared([row(name) for name in names], [row(name, break_sites=1) for name in names]))
     assert len(text) < 65_536
     assert "left out to keep the comment short enough" in text

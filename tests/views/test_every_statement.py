@@ -20,12 +20,16 @@ from graphdoctor.views.fixes import fixes_view
 from graphdoctor.views.html.document import render_view_page
 from graphdoctor.views.markdown_text import render_view_markdown
 from graphdoctor.views.parts import View, statements
+from graphdoctor.views.survey import survey_view
+from graphdoctor.views.survey_comparison import survey_comparison_view
 from tests.cure_reports import cured
 from tests.export_reports import blocked
 from tests.render.check_reports import failed_report
 from tests.render.test_comparison import both
 from tests.render.test_fixes import every_verdict, treated
 from tests.render.test_job import two
+from tests.render.test_survey import SURVEYS
+from tests.survey_comparisons import changed
 from tests.views.outputs import on_terminal
 
 VIEWS: dict[str, Callable[[], View]] = {
@@ -35,6 +39,9 @@ VIEWS: dict[str, Callable[[], View]] = {
     "cure": lambda: cure_view(cured()),
     "export": lambda: export_view(blocked()),
     "ranks": lambda: job_view(two()),
+    "survey": lambda: survey_view(SURVEYS["many"]()),
+    "survey of four variants": lambda: survey_view(SURVEYS["four"]()),
+    "comparison of surveys": lambda: survey_comparison_view(changed()),
 }
 
 

@@ -18,10 +18,11 @@ from graphdoctor.views import survey_words as words
 from graphdoctor.views.bench_words import seconds_text
 from graphdoctor.views.html import plots
 from graphdoctor.views.html.plots import Axis, Line, Tick
+from graphdoctor.views.html.survey_rows import MAX_ROWS, row_ids
+from graphdoctor.views.parts import Drawing, cell_line
 
 if TYPE_CHECKING:
     from graphdoctor.facts.survey import GeometricMean, SurveyReport, SurveyRow
-    from graphdoctor.views.html.survey_rows import TableRow
 
 _Point = TypeVar("_Point")
 
@@ -34,6 +35,7 @@ _MAX_INTERVALS = 60
 _FAR_APART = 4.0
 """Numbers this many times as far from each other share a logarithmic axis."""
 _PIECE = Markup('<i class="piece {}" data-row="{}"')
+_STYLES = ("bench.css", "survey.css")
 _MARK = Markup('<b class="badge mark {}"')
 
 
@@ -74,42 +76,6 @@ class Mark:
         )
 
 
-@dataclass(frozen=True)
-class Pareto:
-    """Speed-up by compile time.
-
-    Args:
-        drawn: The drawing.
-        marks: The variants; empty if there is one.
-        shared: How many targets their figures are of.
-        front: Of a survey with one variant, rows that no other beats in both, with their figures.
-        more: How many more of these there are.
-        log_text: Which axes are logarithmic, a sentence; empty if none is.
-    """
-
-    drawn: Markup
-    marks: tuple[Mark, ...]
-    shared: int
-    front: tuple[tuple[TableRow, str], ...]
-    more: int
-    log_text: str
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Speed-ups of each variant in order.
-
-    Args:
-        drawn: The drawing.
-        rows: For each variant its label, class and name, how many there are, and least, quartiles and most.
-        every: Of how many points one has its interval drawn.
-    """
-
-    drawn: Markup
-    rows: tuple[tuple[str, str, str, int, tuple[str, ...]], ...]
-    every: int
-
-
 def styles_of(report: SurveyReport) -> dict[str, tuple[str, str]]:
     """For each variant that is drawn, its label and its class."""
     names = [variant.name for variant in report.variants[:MAX_VARIANTS]]
@@ -119,32 +85,31 @@ def styles_of(report: SurveyReport) -> dict[str, tuple[str, str]]:
 # Speed-up by compile time.
 
 
-def pareto_of(report: SurveyReport, rows: Sequence[TableRow]) -> Pareto | None:
-    """Speed-up by compile time; None if nothing has both.
-
-    Args:
-        report: The survey.
-        rows: Those of the table, in its order.
-    """
+def pareto_drawing(report: SurveyReport) -> tuple[Drawing, ...]:
+    """Speed-up by compile time; empty if nothing has both."""
     styles = styles_of(report)
+    rows = report.rows[:MAX_ROWS]
+    ids = row_ids(rows)
     points = [
-        (number, shown, point)
-        for number, shown in enumerate(rows)
-        if shown.row.variant in styles and (point := _point(shown.row)) is not None
+        (number, row, point)
+        for number, row in enumerate(rows)
+        if row.variant in styles and (point := _point(row)) is not None
     ]
     if not points:
-        return None
+        return ()
     marks, shared = _marks(report, styles)
     every = [point for _, _, point in points] + [mark.point for mark in marks if mark.point is not None]
     x, y = _axis([at for at, _ in every]), _axis([value for _, value in every], level=1.0)
     is_single = len(report.variants) == 1
-    on_front = front([(shown, point) for _, shown, point in points]) if is_single else []
-    ends = [point for shown in on_front if (point := _point(shown.row)) is not None]
+    on_front = front([(number, point) for number, _, point in points]) if is_single else []
+    ends = [point for number in on_front if (point := _point(rows[number])) is not None]
     ends += sorted(mark.point for mark in marks if mark.is_on_front and mark.point is not None)
-    best = {shown.id for shown in on_front}
     lines = [Line(tuple(_steps(ends, x)), "front", is_dashed=True)]
     inside = [
-        _dot(number, shown, point, styles, is_best=shown.id in best, axes=(x, y)) for number, shown, point in points
+        Markup("{}</i>").format(
+            plots.placed(_PIECE.format(styles[row.variant][1] + " best" * (number in on_front), number), *point, x, y)
+        )
+        for number, row, point in points
     ]
     for mark in marks:
         if mark.point is not None and mark.mean is not None:
@@ -162,21 +127,17 @@ def pareto_of(report: SurveyReport, rows: Sequence[TableRow]) -> Pareto | None:
         level=1.0,
         inside=Markup().join(inside),
     )
-    named = tuple((shown, _figures(shown.row)) for shown in on_front[:_MAX_FRONT])
-    return Pareto(drawn, tuple(marks), shared, named, max(len(on_front) - _MAX_FRONT, 0), _log_text(x, y))
-
-
-def _dot(
-    number: int,
-    shown: TableRow,
-    point: tuple[float, float],
-    styles: Mapping[str, tuple[str, str]],
-    *,
-    is_best: bool,
-    axes: tuple[Axis, Axis],
-) -> Markup:
-    style = styles[shown.row.variant][1] + " best" * is_best
-    return Markup("{}</i>").format(plots.placed(_PIECE.format(style, number), *point, *axes))
+    facts = {
+        "has_variants": not is_single,
+        "drawn": drawn,
+        "marks": marks,
+        "shared": shared,
+        "front": [(ids[number], rows[number].name, _figures(rows[number])) for number in on_front[:_MAX_FRONT]],
+        "more": max(len(on_front) - _MAX_FRONT, 0),
+        "log_text": _log_text(x, y),
+        "hidden_variants": max(len(report.variants) - MAX_VARIANTS, 0),
+    }
+    return (Drawing("survey_pareto.html.j2", facts, styles=_STYLES),)
 
 
 def _point(row: SurveyRow) -> tuple[float, float] | None:
@@ -187,7 +148,7 @@ def _point(row: SurveyRow) -> tuple[float, float] | None:
 
 
 def _figures(row: SurveyRow) -> str:
-    return f"{words.speedup_cell(row).line}, {seconds_text(row.compile_cold_s)}"
+    return f"{cell_line(words.speedup_cell(row))}, {seconds_text(row.compile_cold_s)}"
 
 
 def _marks(report: SurveyReport, styles: Mapping[str, tuple[str, str]]) -> tuple[list[Mark], int]:
@@ -258,8 +219,8 @@ def _log_text(x: Axis, y: Axis) -> str:
 # Speed-ups in order.
 
 
-def spread_of(report: SurveyReport) -> Spread | None:
-    """Speed-ups in order, a curve for each variant; None if nothing was timed."""
+def spread_drawing(report: SurveyReport) -> tuple[Drawing, ...]:
+    """Speed-ups in order, a curve for each variant; empty if nothing was timed."""
     found: dict[str, list[SurveyRow]] = {}
     for row in report.rows:
         if row.is_passed and row.speedup:
@@ -267,7 +228,7 @@ def spread_of(report: SurveyReport) -> Spread | None:
     styles = styles_of(report)
     own = {name: sorted(found[name], key=_speedup) for name in styles if name in found}
     if not own:
-        return None
+        return ()
     every = max(math.ceil(max(map(len, own.values())) / _MAX_INTERVALS), 1)
     y = _axis([_speedup(row) for rows in own.values() for row in rows], level=1.0)
     lines = [line for name, rows in own.items() for line in _curve(rows, *styles[name], every)]
@@ -281,8 +242,14 @@ def spread_of(report: SurveyReport) -> Spread | None:
         y_name="speed-up",
         level=1.0,
     )
-    rows = tuple((*styles[name], name, len(ordered), _quartiles(ordered)) for name, ordered in own.items())
-    return Spread(drawn, rows, every)
+    facts = {
+        "has_variants": len(report.variants) > 1,
+        "drawn": drawn,
+        "rows": [(*styles[name], name, len(ordered), _quartiles(ordered)) for name, ordered in own.items()],
+        "every": every,
+        "quartiles": ("least", "¼", "median", "¾", "most"),
+    }
+    return (Drawing("survey_spread.html.j2", facts, styles=_STYLES),)
 
 
 def _speedup(row: SurveyRow) -> float:

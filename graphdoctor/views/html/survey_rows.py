@@ -7,17 +7,19 @@ which each text is held once, as many rows share tracebacks, messages and edits.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from markupsafe import Markup, escape
 
+from graphdoctor.facts.survey import SURVEY_STATUSES
 from graphdoctor.facts.wording import bytes_text, counted, duration, factor_text, percent, shortened, without_middle
 from graphdoctor.views import survey_words as words
-from graphdoctor.views.bench_words import Cell, seconds_text
+from graphdoctor.views.bench_words import seconds_text
+from graphdoctor.views.parts import Cell, Drawing, Table, cell_line, plain_text
 from graphdoctor.views.printable import printable_lines
 from graphdoctor.views.survey_failures import error_text
 
@@ -39,85 +41,65 @@ _MAX_TEXT = 4_000_000
 _SCARCE = 200
 _LONGEST_ERROR = 90
 _LONGEST_ID = 60
+_MAX_CHOICES = 300
+"""Choices of a filter."""
+_LONGEST_CHOICE = 60
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column of the table after that of names.
+class _Filter:
+    """A choice of what the table shows.
 
     Args:
-        heading: Its heading, which no other has.
-        cell: What a row has in it.
-        is_text: It holds text.
-        value: What it is sorted by, where that isn't its text; None for what is unknown.
+        key: Its name in the page's address.
+        label: What it chooses.
+        every: What its first choice says, which leaves all rows.
+        choices: Values and how they are written.
     """
 
-    heading: str
-    cell: Callable[[SurveyRow], Cell]
-    is_text: bool
-    value: Callable[[SurveyRow], float | None] | None = None
+    key: str
+    label: str
+    every: str
+    choices: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True)
-class TableRow:
-    """A line of the table.
-
-    Args:
-        row: What it is of.
-        id: Its id on the page.
-        markup: The line, whose text is escaped.
-    """
-
-    row: SurveyRow
-    id: str
-    markup: Markup
-
-
-@dataclass(frozen=True)
-class RowTable:
-    """The table of all rows.
-
-    Args:
-        columns: Those after that of names.
-        rows: Its lines.
-        has_pages: It has a column of links to the pages of pieces.
-    """
-
-    columns: tuple[Column, ...]
-    rows: tuple[TableRow, ...]
-    has_pages: bool
-
-
-def table_of(report: SurveyReport, pages: str | None) -> RowTable:
-    """The table, with as many rows as a page has.
+def rows_drawing(report: SurveyReport, pages: str | None, elsewhere: Table) -> Drawing:
+    """The table of all rows, which sorts, filters, and opens each row.
 
     Args:
         report: The survey.
         pages: The folder under which pages of pieces are, relative to this page; None for no links.
+        elsewhere: The same where there are no scripts.
     """
     rows = report.rows[:MAX_ROWS]
     columns = tuple(_columns(report))
     addresses = [page_address(row.report, pages) for row in rows]
     has_pages = any(address is not None for address in addresses)
-    lines = (
-        TableRow(row, id, _line(row, id, columns, address if has_pages else _NO_COLUMN))
-        for row, id, address in zip(rows, row_ids(rows), addresses, strict=True)
+    ids = row_ids(rows)
+    details, is_scarce = details_of(rows, ids)
+    facts = {
+        "columns": columns,
+        "rows": [
+            _line(row, id, columns, address if has_pages else _NO_COLUMN)
+            for row, id, address in zip(rows, ids, addresses, strict=True)
+        ],
+        "has_pages": has_pages,
+        "hidden_rows": len(report.rows) - len(rows),
+        "is_scarce": is_scarce,
+        "filters": [one for one in _filters(rows) if len(one.choices) > 1],
+        "marks": [name for name in ("flaky", "noisy") if any(name in marks_of(row) for row in rows)],
+    }
+    return Drawing(
+        "survey_rows.html.j2", facts, {"rows": details}, ("survey.js",), ("bench.css", "survey.css"), (elsewhere,)
     )
-    return RowTable(columns, tuple(lines), has_pages)
 
 
-def _columns(report: SurveyReport) -> Iterator[Column]:
+def _columns(report: SurveyReport) -> Iterator[words.RowColumn]:
+    """The columns after that of names, which heads the rows."""
     if any(row.family is not None for row in report.rows):
-        yield Column("family", lambda row: Cell(row.family or words.NOTHING), is_text=True)
-    # All rows have a name, which heads them.
+        yield words.RowColumn("family", 0, lambda row: Cell(row.family or words.NOTHING), is_text=True)
     for column in words.row_columns(report)[1:]:
-        match column.heading:
-            case "status":
-                yield Column("status", words.outcome_cell, is_text=True, value=column.value)
-            case words.FINDING:
-                yield Column(column.heading, _finding_cell, is_text=True)
-            case _:
-                yield Column(column.heading, column.cell, column.is_text, column.value)
+        yield replace(column, cell=_finding_cell) if column.heading == words.FINDING else column
 
 
 def _finding_cell(row: SurveyRow) -> Cell:
@@ -129,10 +111,24 @@ def _finding_cell(row: SurveyRow) -> Cell:
     return Cell("" if row.top is None else found, shortened(error, _LONGEST_ERROR))
 
 
+def _filters(rows: Sequence[SurveyRow]) -> Iterator[_Filter]:
+    statuses = {row.status for row in rows}
+    outcomes = [(status, words.STATUS_TEXTS[status]) for status in SURVEY_STATUSES if status in statuses]
+    yield _Filter("status", "Status", "all", (*outcomes, ("not-ok", "all but ok")) if len(outcomes) > 1 else ())
+    yield _Filter("variant", "Variant", "all", _choices(row.variant for row in rows))
+    yield _Filter("family", "Family", "all", _choices(row.family for row in rows if row.family is not None))
+    codes = _choices(sorted({cause.code for row in rows for cause in row.causes}))
+    yield _Filter("code", "Finding", "any or none", (*codes, ("none", "none")) if codes else ())
+
+
+def _choices(values: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    return tuple((value, shortened(value, _LONGEST_CHOICE)) for value in list(dict.fromkeys(values))[:_MAX_CHOICES])
+
+
 # Markup by hand: a template would take seconds for thousands of rows.
 
 
-def _line(row: SurveyRow, id: str, columns: Sequence[Column], page: str | None) -> Markup:
+def _line(row: SurveyRow, id: str, columns: Sequence[words.RowColumn], page: str | None) -> Markup:
     facts = {
         "status": row.status,
         "variant": row.variant,
@@ -149,26 +145,20 @@ def _line(row: SurveyRow, id: str, columns: Sequence[Column], page: str | None) 
     return Markup(f'<tr id="{_safe(id)}"{filtered}><th scope="row">{_safe(row.name)}</th>{cells}</tr>')
 
 
-def _cell(column: Column, row: SurveyRow) -> str:
+def _cell(column: words.RowColumn, row: SurveyRow) -> str:
     cell = column.cell(row)
+    text, detail = plain_text(cell.text), plain_text(cell.detail)
     kinds = [
         *(["text"] if column.is_text else []),
         *(["finding"] if column.heading == words.FINDING else []),
         *([f"tone-{cell.tone}"] if cell.tone else []),
     ]
     style = f' class="{" ".join(kinds)}"' if kinds else ""
-    detail = f" <small>{_safe(cell.detail)}</small>" if cell.detail else ""
-    return f"<td{style}{_sorted_by(column, row, cell)}>{_safe(cell.text)}{detail}</td>"
-
-
-def _sorted_by(column: Column, row: SurveyRow, cell: Cell) -> str:
-    """The attribute with what the cell is sorted by, empty for what is unknown; none where that is its text."""
-    if column.value is None:
-        return ' data-v=""' if cell.text == words.NOTHING else ""
-    value = column.value(row)
-    if value is not None and cell.text == str(value):
-        return ""
-    return f' data-v="{"" if value is None else f"{value:.6g}"}"'
+    # What is unknown has nothing to be sorted by.
+    by = "" if text == words.NOTHING else None if cell.value is None or text == str(cell.value) else f"{cell.value:.6g}"
+    value = "" if by is None else f' data-v="{by}"'
+    small = f" <small>{_safe(detail)}</small>" if detail else ""
+    return f"<td{style}{value}>{_safe(text)}{small}</td>"
 
 
 def _safe(text: str) -> str:
@@ -232,21 +222,16 @@ class _Texts:
         return None if text is None or not text.strip() else self.add(text, most)
 
 
-def details_of(rows: Sequence[TableRow]) -> tuple[dict[str, Any], bool]:
-    """What the rows show when they are opened, and whether long texts had to be cut to little.
-
-    Args:
-        rows: Those of the table.
-    """
+def details_of(rows: Sequence[SurveyRow], ids: Sequence[str]) -> tuple[dict[str, Any], bool]:
+    """What the rows show when they are opened, and whether long texts had to be cut to little."""
     texts = _Texts()
     # What failed comes first: its tracebacks are what a reader opens a row for.
-    ordered = sorted(rows, key=lambda shown: shown.row.is_passed)
-    details = {shown.id: _details(shown, texts) for shown in ordered}
+    ordered = sorted(zip(rows, ids, strict=True), key=lambda shown: shown[0].is_passed)
+    details = {id: _details(row, texts) for row, id in ordered}
     return {"texts": list(texts.found), "rows": details}, texts.is_scarce
 
 
-def _details(shown: TableRow, texts: _Texts) -> dict[str, Any]:
-    row = shown.row
+def _details(row: SurveyRow, texts: _Texts) -> dict[str, Any]:
     error = None if row.is_passed else row.error or row.error_type
     found: dict[str, Any] = {
         "error": texts.maybe(error, _MAX_CHARACTERS),
@@ -337,7 +322,7 @@ def _numbers(row: SurveyRow) -> Iterator[tuple[str, str]]:
         if us is not None:
             yield name, duration(us)
     if row.speedup is not None:
-        yield "speed-up", words.speedup_cell(row).line
+        yield "speed-up", cell_line(words.speedup_cell(row))
     if row.noise is not None:
         busy = f". {words.NOISY}." if row.is_noisy else ""
         yield "eager beside eager", f"{factor_text(row.noise)}{busy}"

@@ -15,9 +15,10 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from graphdoctor.facts.survey import SurveyReport
+from graphdoctor.studies.documents import SURVEY
 from graphdoctor.studies.survey.summary import summarize
 from graphdoctor.views import survey_words as words
-from graphdoctor.views.html.survey import render_survey_page
+from graphdoctor.views.formats import RenderOptions
 from graphdoctor.views.html.survey_plots import front
 from graphdoctor.views.html.survey_rows import page_address, row_ids
 from tests.render.html.made import HOSTILE
@@ -28,6 +29,12 @@ from tests.survey_reports import cause, failed, report, row
 
 TWO_MIB = 2 * 2**20
 BLOB = re.compile(r'<script type="application/octet-stream" id="data-rows">(.*?)</script>', re.DOTALL)
+
+
+def render_survey_page(made: SurveyReport, **options: Any) -> str:
+    page = SURVEY.named("html").render(made, RenderOptions(root=Path(), **options))
+    assert isinstance(page, str)
+    return page
 
 
 def texts(page: str) -> str:
@@ -88,7 +95,7 @@ def test_a_shared_cause_has_its_lines_its_targets_with_links_and_where_its_fix_w
     (card,) = re.findall(r'<article class="card.*?</article>', page, re.DOTALL)
     text = texts(card)
     assert "2 targets, 2 lines of make_mask" in text
-    assert "transformers/masking.py:41, 44" in text
+    assert "transformers/masking.py:41, transformers/masking.py:44" in text
     assert "verified on t5" in text
     ids = dict(zip([one.key for one in report().rows], row_ids(report().rows), strict=True))
     for name in ("gpt2", "t5"):
