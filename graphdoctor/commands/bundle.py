@@ -63,8 +63,7 @@ def bundle(
     from graphdoctor.commands.progress import Progress
     from graphdoctor.commands.running import project_settings
     from graphdoctor.errors import GraphDoctorError
-    from graphdoctor.studies.bundle.archive import zipped
-    from graphdoctor.studies.bundle.contents import Wanted, bundle_of
+    from graphdoctor.studies.bundle.contents import Wanted, bundle_of, zipped
     from graphdoctor.views.file import write_file
 
     if redact and with_trials:

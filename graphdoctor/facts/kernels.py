@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from .base import Fact
+from .shared import OperationName
 
 ProfilePhase = Literal["forward", "backward"]
 """The part of a call that something belongs to."""
@@ -74,7 +75,7 @@ class CacheBypass(Fact):
 class KernelTime(Fact):
     """All runs of one kernel in a call."""
 
-    name: str
+    name: OperationName
     """As torch's profiler names it, such as ``aten::addmm`` or ``triton_poi_fused_add_0``; without template
     arguments."""
     kind: KernelKind

@@ -30,7 +30,9 @@ from .shared import (
     DtypeName,
     ExceptionType,
     Expression,
+    File,
     GbType,
+    ModulePath,
     Name,
     Opcode,
     OutcomeText,
@@ -154,9 +156,9 @@ class Environment(Fact):
 class RepeatedBlocks(Fact):
     """Modules of one class that repeat in the target, such as the layers of a transformer."""
 
-    class_name: str
+    class_name: Name
     """Qualified name of their class."""
-    paths: tuple[str, ...]
+    paths: tuple[ModulePath, ...]
     """Where they are, such as ``layers.0``, in order; at least three."""
     kinds: int
     """How many of them differ from one another in their parameters or submodules."""
@@ -164,7 +166,7 @@ class RepeatedBlocks(Fact):
     """How each can be compiled. ``module``: by ``Module.compile()``; ``forward``: by replacing its ``forward``, since
     the class is torch's own and that method does nothing."""
 
-    container: str | None
+    container: ModulePath | None
     """Path of the list that holds all of them and nothing else, such as ``layers``; empty if that is the target itself,
     None if there is none."""
 
@@ -182,7 +184,7 @@ class RepeatedBlocks(Fact):
 class BatchedTensor(Fact):
     """A tensor in the calls that has a batch dim, its first."""
 
-    expression: str
+    expression: Expression
     """What a person would write for it, such as ``batch['mask']``."""
     path: str
     """Steps to it from the positional and the keyword arguments, as Python writes them."""
@@ -193,16 +195,16 @@ class TargetInfo(Fact):
 
     text: str | None = None
     """The target as given, such as ``model.py:Net``."""
-    name: str | None = None
+    name: Name | None = None
     """Its name in its module."""
     kind: Literal["module", "module class", "function", "factory", "script", "block"] | None = None
     """What the target is. ``script``: a whole program, run unchanged; ``block``: a part of a program, recorded in its
     own process."""
-    class_name: str | None = None
+    class_name: Name | None = None
     """Qualified name of the compiled object's class, or of the function."""
-    file: str | None = None
+    file: File | None = None
     """Absolute path of its file."""
-    parameters: tuple[str, ...] | None = None
+    parameters: tuple[Name, ...] | None = None
     """Names of the parameters of the function that is called; None if Python doesn't know them."""
     inputs_from: str | None = None
     """Where the calls came from: ``--input``, ``example_inputs()``, ``dummy_inputs``, …"""

@@ -20,11 +20,10 @@ from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.studies.bundle.redact import public
 from graphdoctor.studies.bundle.redact.break_words import BreakWords
-from graphdoctor.studies.bundle.redact.events import redacted_events, redacted_meta
 from graphdoctor.studies.bundle.redact.facts import Facts
 from graphdoctor.studies.bundle.redact.public import Public
 from graphdoctor.studies.bundle.redact.recordings import Redaction
-from graphdoctor.studies.bundle.redact.records import Records
+from graphdoctor.studies.bundle.redact.records import Redactor
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
 from graphdoctor.trace.guards.state import STATE_NAMES
 from graphdoctor.trace.reader import read_recording
@@ -49,8 +48,7 @@ def shown() -> Public:
 def test_no_text_of_any_field_goes_through_unread(model, mark):
     value = filled(model, mark)
     assert "qzsecret" in json_of(value).lower()
-    facts = Facts(shown())
-    redacted = facts.diagnosis(value) if isinstance(value, Diagnosis) else facts.picture(value)
+    redacted = Facts(shown()).redacted(value)
     assert "qzsecret" not in json_of(redacted).lower()
     read_fact(model, plain(redacted))
 
@@ -71,7 +69,7 @@ def _marked(value: Any, mark: str) -> Any:
     "log", [log for log in LOGS if "2.13.0" in log.parts], ids=lambda log: log.relative_to(RECORDINGS).parts[1]
 )
 def test_no_text_of_any_record_goes_through_unread(log, mark):
-    records, count = Records(shown()), 0
+    redactor, count = Redactor(shown()), 0
     with log.open("rb") as lines:
         for record in read_records(lines, lambda _kind: True, LogDamage()):
             payload = record.payload
@@ -81,7 +79,7 @@ def test_no_text_of_any_record_goes_through_unread(log, mark):
                 payload = payload and f'{mark}\n  File "{mark}", line 1, in {mark}\n    {mark}\n{mark}: {mark}'
             value = _marked(record.value, mark)
             changed = Record(record.kind, record.is_artifact, value, record.metadata | {"stack": mark}, payload)
-            redacted = records.redacted(changed)
+            redacted = redactor.record(changed)
             count += redacted is not None
             assert "qzsecret" not in json.dumps(redacted).lower(), record.kind
     assert count >= 5
@@ -101,12 +99,12 @@ def test_no_text_of_any_event_goes_through_unread(mark):
         {"event": "lane", "call": 1, "segments": [["eager", 0.0, 1.0, {mark: 2}, 2]], mark: mark},
     ]
     marked = [{**_marked(event, mark), "event": event["event"]} for event in events]
-    shown_events = list(redacted_events([*marked, *known], shown()))
+    shown_events = list(Redactor(shown()).events([*marked, *known]))
     meta = _marked(json.loads((recording / "recording.json").read_text()), mark)
     meta["exit"] = {"message": mark, "hint": mark, "phase": mark, "traceback": mark, "reason": mark}
     meta["exit"] |= {"hint_code": mark, "hint_values": {"error": mark}}
     assert len(shown_events) > len(events)
-    assert "qzsecret" not in json.dumps([shown_events, redacted_meta(meta, shown())]).lower()
+    assert "qzsecret" not in json.dumps([shown_events, Redactor(shown()).meta(meta)]).lower()
 
 
 @pytest.mark.parametrize(
@@ -138,21 +136,22 @@ def test_a_phase_is_told_unless_it_has_values_in_it(phase, told):
 
 def test_the_kind_of_a_gap_goes_through_and_its_words_stay_behind():
     gap = {"event": "gap", "kind": "unrecorded_compile", "message": "qzsecret"}
-    assert list(redacted_events([gap], shown())) == [{**gap, "message": "…"}]
+    assert list(Redactor(shown()).events([gap])) == [{**gap, "message": "…"}]
 
 
 def test_events_keep_counts_times_and_public_names():
+    measured = {"extra_calls": 1, "extra_compiles": 0, "eager_op_names": {"aten::add": 1, "qzsecret::f": 1}}
     events = [
         {"event": "environment", "torch": "2.13.0", "packages": {"numpy": "2.1.0", "qzsecret": "1.0"}},
         {"event": "config", "values": {"torch._dynamo.config.recompile_limit": "2", "qzsecret": "True"}},
-        {"event": "coverage", "graph_ops": 3, "eager_ops": 2, "eager_op_names": {"aten::add": 1, "qzsecret::f": 1}},
+        {"event": "coverage", "graph_ops": 3, "eager_ops": 2, **measured},
         {
             "event": "lane",
             "call": 1,
             "segments": [["eager", 0.0, 1.0, {"aten::add": 1}, 1], ["compile", 1.0, 2.0, "0/1", 0]],
         },
     ]
-    environment, config, coverage, lane = redacted_events(events, shown())
+    environment, config, coverage, lane = Redactor(shown()).events(events)
     assert (environment["torch"], environment["packages"]) == ("2.13.0", {"numpy": "2.1.0"})
     assert config["values"] == {"torch._dynamo.config.recompile_limit": "2"}
     assert (coverage["graph_ops"], coverage["eager_ops"], sum(coverage["eager_op_names"].values())) == (3, 2, 2)
@@ -164,14 +163,14 @@ def test_a_hint_keeps_its_code_and_what_its_words_need_and_nothing_of_the_progra
     values = {"timeout_s": 3, "phase": "call 2", "python": "qzsecret", "near": ["qzsecret"], "qzsecret": 1}
     kept = {"timeout_s": 3, "phase": "call 2", "python": "…", "near": []}
     ended = {"reason": "timeout", "hint_code": "timeout", "hint_values": values, "error_type": "my.QzsecretError"}
-    (event,) = redacted_events([{"event": "error", "code": "timeout", "values": values}], shown())
+    (event,) = Redactor(shown()).events([{"event": "error", "code": "timeout", "values": values}])
     assert event == {"event": "error", "code": "timeout", "values": kept}
-    meta = redacted_meta({"exit": ended}, shown())["exit"]
+    meta = Redactor(shown()).meta({"exit": ended})["exit"]
     assert (meta["hint_code"], meta["hint_values"], meta["error_type"]) == ("timeout", kept, "name1.name2")
     before = read_recording(RECORDINGS / "2.13.0" / "item")
     before = before.model_copy(update={"exit": ProbeExit(status=1, **ended)})
     diagnosis = diagnose(before, RULES, root=Path("/"), version="0")
-    assert Facts(shown()).diagnosis(diagnosis).exit.hint_values == kept
+    assert Facts(shown()).redacted(diagnosis).exit.hint_values == kept
 
 
 def _read(content: bytes) -> Recording:
@@ -198,7 +197,7 @@ def test_a_redacted_log_has_the_counts_of_the_log_and_no_damage(log):
 def test_a_redacted_diagnosis_has_the_findings_of_the_diagnosis():
     recording = read_recording(RECORDINGS / "2.13.0" / "item", guards=True)
     before = diagnose(recording, RULES, root=Path("/"), version="0.1.0")
-    after = Redaction(recording.environment, Path("/")).diagnosis(before)
+    after = Redaction(recording.environment, Path("/")).redacted(before)
     assert [found.code for found in after.findings] == [found.code for found in before.findings]
     assert after.summary == before.summary
     assert after.graphs[0].inputs[0].shape == before.graphs[0].inputs[0].shape
@@ -208,7 +207,7 @@ def test_what_else_a_log_has_keeps_ids_kinds_and_symbols():
     recording = read_recording(RECORDINGS / "2.13.0" / "lowered_sizes.bare")
     before = diagnose(recording, RULES, root=Path("/"), version="0.1.0").evidence
     redaction = Redaction(recording.environment, Path("/"))
-    after = redaction.diagnosis(diagnose(recording, RULES, root=Path("/"), version="0.1.0")).evidence
+    after = redaction.redacted(diagnose(recording, RULES, root=Path("/"), version="0.1.0")).evidence
     assert after.records == before.records
     assert [(found.compile_id, found.cache, found.state) for found in after.cache_answers] == [
         (found.compile_id, found.cache, found.state) for found in before.cache_answers
@@ -307,7 +306,7 @@ def test_a_change_keeps_sizes_dtypes_and_modes(kind, old, new, told):
     change = GuardChange(kind=kind, expression="x", old=old, new=new)
     (finding, *_) = diagnosis.findings
     marked = diagnosis.model_copy(update={"findings": (finding.model_copy(update={"changes": (change,)}),)})
-    (shown_change,) = Facts(shown()).diagnosis(marked).findings[0].changes
+    (shown_change,) = Facts(shown()).redacted(marked).findings[0].changes
     assert (shown_change.old, shown_change.new) == told
 
 
@@ -332,7 +331,7 @@ def test_the_target_s_event_hides_nothing_that_recording_json_says() -> None:
     blocks = [{"class_name": "Block", "paths": ["layers.0", "qzsecret.1"], "kinds": 1, "compiled_as": "module"}]
     blocks[0]["container"] = "qzsecret.layers"
     event = {"event": "target", "name": "Net", "kind": "module", "class_name": "Net", "blocks": blocks}
-    (redacted,) = redacted_events([event], shown())
+    (redacted,) = Redactor(shown()).events([event])
     assert redacted.keys() == event.keys()
     (found,) = redacted["blocks"]
     assert [path.rpartition(".")[2] for path in found["paths"]] == ["0", "1"]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from graphdoctor.facts.recording import Call, CallError, Environment
 from graphdoctor.studies.bundle.attempt import Attempt
-from graphdoctor.studies.bundle.environment import environment_text, versions_text
-from graphdoctor.studies.bundle.issue import fenced, issue_text
-from graphdoctor.studies.bundle.readme import readme_text
 from graphdoctor.studies.bundle.reproduce import Script
+from graphdoctor.studies.bundle.texts import environment_text, fenced, issue_text, readme_text, versions_text
 from tests.gate.diagnoses import with_prints
 
 KNOWN = Environment(python="3.11.7", torch="2.13.0+cpu", platform="Linux-6.1-x86_64", packages={"numpy": "2.1.0"})

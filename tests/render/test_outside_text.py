@@ -29,8 +29,8 @@ from graphdoctor.facts.result import ProfileResult
 from graphdoctor.facts.survey import SurveyReport
 from graphdoctor.facts.survey_comparison import SurveyComparison
 from graphdoctor.facts.wording import without_middle
-from graphdoctor.studies.bundle.issue import issue_text
 from graphdoctor.studies.bundle.reproduce import Script
+from graphdoctor.studies.bundle.texts import issue_text
 from graphdoctor.views.following import seen_text
 from graphdoctor.views.formats import CHECK, ConsoleFormat
 from graphdoctor.views.printable import printable, printable_lines

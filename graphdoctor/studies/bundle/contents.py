@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
-from collections.abc import Callable, Iterator
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,16 +26,13 @@ from graphdoctor.probe.wire import (
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.studies.bundle.attempt import SCRIPT, Attempt, attempt, command_text, not_tried, refused
-from graphdoctor.studies.bundle.environment import environment_text
-from graphdoctor.studies.bundle.issue import issue_text
-from graphdoctor.studies.bundle.readme import readme_text
 from graphdoctor.studies.bundle.reproduce import MODULES, Script, write_script
+from graphdoctor.studies.bundle.texts import environment_text, issue_text, readme_text, title_of
 from graphdoctor.trace.folder import read_object
 from graphdoctor.trace.logs import find_logs
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trace.storage.places import LocalFolder, is_own_file
 from graphdoctor.trials.launch.ownership import is_own
-from graphdoctor.views import words
 from graphdoctor.views.html.page import render_page
 from graphdoctor.views.json import render_json
 
@@ -126,7 +125,7 @@ def _bundle_of(place: Path, recording: Recording, wanted: Wanted, on_phase: Call
         from graphdoctor.studies.bundle.redact.recordings import Redaction
 
         redaction = Redaction(recording.environment, wanted.root)
-        diagnosis, picture = redaction.diagnosis(diagnosis), redaction.picture(picture)
+        diagnosis, picture = redaction.redacted(diagnosis), redaction.redacted(picture)
         kept = dict(redaction.files(_recording_files(place, notes, has_trials=False), notes))
     else:
         kept = {name: path.read_bytes() for name, path in _recording_files(place, notes, has_trials=wanted.has_trials)}
@@ -170,8 +169,7 @@ def _files(
     if script.text is not None:
         texts[SCRIPT] = script.text
         texts |= {f"{MODULES}/{name}": text for name, text in script.modules.items()}
-    title = " · ".join(words.title_parts(diagnosis))
-    readme = readme_text(title, [*texts, *kept], notes, is_redacted=wanted.is_redacted)
+    readme = readme_text(title_of(diagnosis), [*texts, *kept], notes, is_redacted=wanted.is_redacted)
     written = {"README.md": readme, **texts}
     # A program can put halves of surrogate pairs anywhere.
     return {name: text.encode("utf-8", "replace") for name, text in written.items()} | kept
@@ -228,3 +226,16 @@ def _log_name(log: Path) -> str:
     """A name that the reader accepts for a log."""
     is_known = log.name.startswith(_LOG) and log.suffix == ".log"
     return log.name if is_known else f"{_LOG}{log.stem}.log"
+
+
+def zipped(files: Mapping[str, bytes]) -> bytes:
+    """A zip of files, given by name and in order. The same files always give the same bytes."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name, content in files.items():
+            entry = zipfile.ZipInfo(name)  # of 1980, the earliest time that a zip can hold
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.create_system = 3  # Unix, whatever this system is
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, content)
+    return buffer.getvalue()

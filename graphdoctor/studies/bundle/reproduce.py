@@ -15,10 +15,25 @@ from typing import Any
 
 from graphdoctor.facts.picture import SourceText
 from graphdoctor.facts.recording import Recording
-from graphdoctor.studies.bundle.calls import call_lines, seed_lines
+from graphdoctor.probe.wire import INPUTS_FROM_OPTIONS, INPUTS_NOT_NEEDED
+from graphdoctor.studies.bundle.texts import rendered
 
 MODULES = "modules"
 """The folder next to the script for the modules that it imports."""
+
+_DEFAULTS: Mapping[str, Any] = {
+    **{"seed": 0, "calls": 1, "config": {}, "inputs": {}},
+    **dict.fromkeys(("device", "dtype", "batch", "train", "no_grad", "backward", "regional")),
+}
+_COMPILED: Mapping[str, object] = {"backend": None, "mode": None, "options": {}, "dynamic": None, "fullgraph": False}
+"""Arguments of ``torch.compile``, with what needn't be written."""
+_DTYPES = {
+    **{"f32": "float32", "f64": "float64", "f16": "float16", "bf16": "bfloat16", "c64": "complex64"},
+    **{"c128": "complex128", "i64": "int64", "i32": "int32", "i16": "int16", "i8": "int8", "u8": "uint8"},
+    **{"bool": "bool", "b8": "bool"},
+}
+_METHODS = {"float32": "float", "float64": "double", "float16": "half", "bfloat16": "bfloat16"}
+"""The method that converts a module, by dtype."""
 
 
 @dataclass(frozen=True)
@@ -139,18 +154,71 @@ def _is_beside(file: Path, name: str, texts: Mapping[str, SourceText]) -> bool:
 
 
 def _put_together(text: str, recording: Recording, request: Mapping[str, Any], *, has_modules: bool) -> str:
-    lines = text.splitlines()
-    tree = _parsed(text, Path(recording.target.file or "").name)
+    """The script. ``probe/steps/workload.py``, ``probe/target/`` and ``probe/replay/arguments.py`` do what it does."""
+    target, lines = recording.target, text.splitlines()
+    file = Path(target.file or "").name
+    tree = _parsed(text, file)
     start = _start(tree)
     # From the end, so that earlier line numbers stay valid.
     for first, last in reversed(_main_blocks(tree)):
         del lines[first - 1 : last]
-    body = "\n".join(lines[start:]).strip("\n")
-    head = "\n".join(lines[:start])
-    setup = "\n".join(_setup_lines(request, has_modules=has_modules))
-    calls = "\n".join(call_lines(recording, request))
-    parts = [head, setup, f"# --- {Path(recording.target.file or '').name}, as recorded ---", body, "", calls]
-    return "\n".join(part for index, part in enumerate(parts) if part or index > 3) + "\n"
+    # The factory returned the arguments with the target.
+    is_own = target.kind == "factory" and target.inputs_from == f"{target.name}()"
+    spec = {**_DEFAULTS, **{name: value for name, value in request.items() if value is not None}}
+    made_once, each_round = _rounds(recording, spec, is_own=is_own)
+    return rendered(
+        "reproduce.py.jinja",
+        head="\n".join(lines[:start]),
+        body="\n".join(lines[start:]).strip("\n"),
+        file=file,
+        target=target,
+        spec=spec,
+        is_own=is_own,
+        calls_are_drawn=not is_own and (target.inputs_from or "") not in (INPUTS_FROM_OPTIONS, INPUTS_NOT_NEEDED),
+        made_once=made_once,
+        each_round=each_round,
+        method=_METHODS.get(spec["dtype"]),
+        has_modules=has_modules,
+        folder=MODULES,
+        config_modules=tuple(dict.fromkeys(name.rpartition(".")[0] for name in spec["config"])),
+        compile_arguments=[
+            f"{name}={value!r}"
+            for name, default in _COMPILED.items()
+            if (value := request.get(name)) not in (None, default)
+        ],
+    )
+
+
+def _rounds(recording: Recording, spec: Mapping[str, Any], *, is_own: bool) -> tuple[str | None, str]:
+    """The expression that is evaluated once before the calls, and the one that gives a round of calls."""
+    origin = recording.target.inputs_from or ""
+    if is_own:
+        return None, "[given]"
+    if origin == INPUTS_FROM_OPTIONS:
+        return f"[{_asked(spec['inputs'])}]", "calls"
+    if origin == INPUTS_NOT_NEEDED:
+        return None, "[((), {})]"
+    value = f"target.{origin}" if origin in ("example_input_array", "dummy_inputs") else origin
+    if recording.exit.reason == "finished" and len(recording.calls) == spec["calls"]:
+        # A list of bare tensors can be the arguments of one call, and here it was.
+        return None, f"_calls(tuple(value) if isinstance(value := {value}, list) and len(value) > 1 else value)"
+    return None, f"_calls({value})"
+
+
+def _asked(inputs: Mapping[str, Any]) -> str:
+    args = [_input(spec) for spec in inputs.get("args") or ()]
+    kwargs = [f"{name!r}: {_input(spec)}" for name, spec in (inputs.get("kwargs") or {}).items()]
+    return f"(({''.join(f'{arg}, ' for arg in args).rstrip()}), {{{', '.join(kwargs)}}})"
+
+
+def _input(spec: Mapping[str, Any]) -> str:
+    """An input as the probe's ``make_input`` makes it."""
+    if spec["kind"] == "value":
+        return repr(spec["value"])
+    dtype, shape = _DTYPES[spec["dtype"]], spec["shape"]
+    if dtype.startswith(("float", "bfloat", "complex")):
+        return f"torch.randn({shape}, dtype=torch.{dtype})"
+    return f"torch.randint(0, 2, {shape}).to(torch.{dtype})"
 
 
 def _start(tree: ast.Module) -> int:
@@ -173,18 +241,3 @@ def _main_blocks(tree: ast.Module) -> list[tuple[int, int]]:
         and not node.orelse
         and any(isinstance(part, ast.Name) and part.id == "__name__" for part in ast.walk(node.test))
     ]
-
-
-def _setup_lines(request: Mapping[str, Any], *, has_modules: bool) -> Iterator[str]:
-    yield "# Written by graphdoctor bundle: a recorded target and the calls that were made."
-    yield from seed_lines(request)
-    if has_modules:
-        yield ""
-        yield "import sys as _sys"
-        yield ""
-        yield f"_sys.path.insert(1, _sys.path[0] + '/{MODULES}')"
-    config: Mapping[str, object] = request.get("config") or {}
-    for module in dict.fromkeys(name.rpartition(".")[0] for name in config):
-        yield f"import {module}"
-    yield from (f"{name} = {value!r}" for name, value in config.items())
-    yield ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import get_args
 
@@ -24,9 +24,11 @@ from graphdoctor.studies.bundle.redact.vocabulary import (
     LEFT_OUT,
     METHODS,
     NAMES,
+    OPCODES,
     PACKAGES,
     PHASE_WORDS,
     RECORD_KINDS,
+    SWITCHES,
 )
 from graphdoctor.trace.origin import RESUME_NAME, Origins, is_probe
 
@@ -39,17 +41,11 @@ _GENERATED = re.compile(
     r"^<(?:frozen [a-z_.]+|string|unknown|stdin|eval_with_key>[.\d]*|__array_function__ internals)>?$"
 )
 _PART = re.compile(r"[\w.+-]+")
-_COMPILE_ID = re.compile(r"^(?:(?:p|rank|reset)\d+:)*(?:!\d+/?)?(?:-|\d+)?(?:/(?:-|\d+))*(?:_\d+)?$")
-_PROCESS = re.compile(r"^(?:p|rank)\d+$")
-_DTYPE = re.compile(
-    r"^(?:torch\.)?(?:b?f(?:loat)?(?:16|32|64)|bfloat16|half|double|u?i(?:nt)?(?:8|16|32|64)|b8|bool|c(?:omplex)?(?:32|64|128)|f8\w{0,8}|float8_\w{0,10})$"
-)
 _SIZE = r"(?:[su]?\d+)"
 _TENSOR = re.compile(
     rf"\b(?:b?f\d+|i\d+|u\d+|b8|c\d+)\[(?:{_SIZE}(?:, ?{_SIZE})*)?\](?: (?:cpu|cuda|xpu|mps|meta)(?::\d+)?)?"
 )
 _SYMBOL = re.compile(r"^[su]\d+$")
-_DEVICE = re.compile(r"^(?:cpu|cuda|xpu|mps|meta|hpu|xla|privateuseone)(?::\d+)?$")
 _OPERATION = re.compile(r"^(?:torch|aten|prims?|inductor|math|_?operator|builtins|_c10d_functional)(?:\.\w+)*$")
 _OPERATION_SPACES = frozenset({"aten", "prims", "prim", "inductor", "higher_order", "_c10d_functional", "c10d"})
 _VERSION = re.compile(
@@ -68,18 +64,6 @@ _CALL_PHASES = tuple(
     re.compile(r"\d+".join(map(re.escape, template.split("{index}")))) for template in get_args(CallPhase)
 )
 _HINT_NAMES = frozenset(name for names in HINT_VALUES.values() for name in names)
-_SWITCHES = frozenset(
-    {
-        "TORCH_COMPILE_DISABLE",
-        "TORCHDYNAMO_DISABLE",
-        "torch._dynamo.config.disable",
-        "force_eager",
-        "eager_on_recompile",
-        "fail_on_recompile",
-        "eager_then_compile",
-        "aot_eager_then_compile",
-    }
-)
 _SIZED = ("shape[", "size()[", "stride(", "stride()[", "size(")
 
 
@@ -172,6 +156,10 @@ class Public:
         shown = self.file(path)
         return shown.startswith(("/", "<frozen", "<eval_with_key")) and not shown.startswith(f"{SITE}/package/")
 
+    def module_path(self, path: str) -> str:
+        """The path of a submodule, such as ``layers.0``; numbers in it stay."""
+        return ".".join(part if part.isdigit() else self.name(part) for part in path.split("."))
+
     def function(self, text: str, file: str) -> str:
         """A function's name, which stays if its file is public."""
         is_public = self.is_readable_file(file) and re.fullmatch(r"[\w.<>]+", text)
@@ -236,12 +224,8 @@ class Public:
 
     def exception(self, text: str) -> str:
         """An exception's type."""
-        last = text.rpartition(".")[2]
-        return (
-            text
-            if last in EXCEPTIONS and re.fullmatch(r"(?:torch\.[\w.]+\.|builtins\.)?\w+", text)
-            else self.name(text)
-        )
+        is_known = text.rpartition(".")[2] in EXCEPTIONS
+        return text if is_known and re.fullmatch(r"(?:torch\.[\w.]+\.|builtins\.)?\w+", text) else self.name(text)
 
     def outcome(self, text: str) -> str:
         """``ok``, or an exception's type."""
@@ -310,23 +294,39 @@ def _below(path: str, root: str) -> list[str] | None:
     return re.split(r"[/\\]", path[len(root) + 1 :])
 
 
-def _matching(pattern: re.Pattern[str], otherwise: str | None) -> Callable[[str], str | None]:
-    return lambda text: text if pattern.match(text) else otherwise
+def _matching(pattern: re.Pattern[str] | str, otherwise: str | None = LEFT_OUT) -> Callable[[str], str | None]:
+    found = re.compile(pattern)
+    return lambda text: text if found.fullmatch(text) else otherwise
 
 
-compile_id = _matching(_COMPILE_ID, LEFT_OUT)
-process = _matching(_PROCESS, LEFT_OUT)
-dtype = _matching(_DTYPE, LEFT_OUT)
-device = _matching(_DEVICE, LEFT_OUT)
-rule_code = _matching(re.compile(r"^GD\d{3}$"), LEFT_OUT)
-torch_id = _matching(re.compile(r"^GB\d{4}$"), None)
-placeholder = _matching(re.compile(r"^(arg\d+_1|(primals|tangents)_\d+)$"), LEFT_OUT)
-partition = _matching(re.compile(r"^partition_\d+$"), LEFT_OUT)
+def _among(words: Collection[str], otherwise: str | None = LEFT_OUT) -> Callable[[str], str | None]:
+    return lambda text: text if text in words else otherwise
 
 
-def guard_kind(text: str) -> str:
-    """The name of a kind of guard."""
-    return text if text in GUARD_KINDS else LEFT_OUT
+compile_id = _matching(r"^(?:(?:p|rank|reset)\d+:)*(?:!\d+/?)?(?:-|\d+)?(?:/(?:-|\d+))*(?:_\d+)?$")
+process = _matching(r"^(?:p|rank)\d+$")
+dtype = _matching(
+    r"^(?:torch\.)?(?:b?f(?:loat)?(?:16|32|64)|bfloat16|half|double|u?i(?:nt)?(?:8|16|32|64)|b8|bool"
+    r"|c(?:omplex)?(?:32|64|128)|f8\w{0,8}|float8_\w{0,10})$"
+)
+device = _matching(r"^(?:cpu|cuda|xpu|mps|meta|hpu|xla|privateuseone)(?::\d+)?$")
+rule_code = _matching(r"^GD\d{3}$")
+torch_id = _matching(r"^GB\d{4}$", None)
+placeholder = _matching(r"^(arg\d+_1|(primals|tangents)_\d+)$")
+partition = _matching(r"^partition_\d+$")
+printed_value = _matching(r"^(?:True|False|None|-?\d{1,6}(?:\.\d{1,6})?)$")
+"""A config value that is a switch, None or a number."""
+build = _matching(r"^(?:CPU|(?:CUDA|ROCm) \d+(?:\.\d+)*)$", None)
+"""What torch was built for, such as ``CUDA 12.8``."""
+device_name = _matching(r"^(?:NVIDIA|AMD|Intel|Tesla)(?: [\w().-]{1,24}){1,8}$", None)
+"""A GPU's product name."""
+config_name = _matching(r"^torch\.(?:_dynamo|_inductor|_functorch|fx\.experimental)\.(?:_?config)(?:\.\w+)+$", None)
+guard_kind = _among(GUARD_KINDS)
+backend = _among(BACKENDS)
+record_kind = _among(RECORD_KINDS)
+opcode = _among(OPCODES)
+switch = _among(SWITCHES, None)
+"""What can keep torch.compile from compiling; not what replaced it."""
 
 
 def version(text: str) -> str | None:
@@ -346,11 +346,6 @@ def platform(text: str) -> str | None:
 def event_name(text: str) -> str:
     """The name of one of torch's compile phases."""
     return text if PHASE_WORDS.issuperset(re.findall(r"[A-Za-z]+", text)) else LEFT_OUT
-
-
-def printed_value(text: str) -> str:
-    """A config value that is a switch, None or a number."""
-    return text if re.fullmatch(r"True|False|None|-?\d{1,6}(?:\.\d{1,6})?", text) else LEFT_OUT
 
 
 def phase(text: str) -> str:
@@ -376,52 +371,9 @@ def _hint_value(name: str, value: object) -> HintValue:
     return LEFT_OUT if shown is None else shown(str(value))
 
 
-def build(text: str) -> str | None:
-    """What torch was built for, such as ``CUDA 12.8``."""
-    return text if re.fullmatch(r"CPU|(?:CUDA|ROCm) \d+(?:\.\d+)*", text) else None
-
-
-def device_name(text: str) -> str | None:
-    """A GPU's product name."""
-    return text if re.fullmatch(r"(?:NVIDIA|AMD|Intel|Tesla)(?: [\w().-]{1,24}){1,8}", text) else None
-
-
 def package_name(text: str) -> str | None:
     """The name of an installed package, if it's a public one."""
     return text if text.replace("-", "_") in PACKAGES or text == "pytorch-triton" else None
-
-
-def backend(text: str) -> str:
-    """A backend that comes with torch."""
-    return text if text in BACKENDS else LEFT_OUT
-
-
-def opcode(text: str) -> str:
-    """A node's opcode."""
-    return (
-        text
-        if text in ("placeholder", "call_function", "call_method", "call_module", "get_attr", "output")
-        else LEFT_OUT
-    )
-
-
-def record_kind(text: str) -> str:
-    """The kind of a record, torch's or ours."""
-    return text if text in RECORD_KINDS else LEFT_OUT
-
-
-def config_name(text: str) -> str | None:
-    """The dotted name of one of torch's settings."""
-    return (
-        text
-        if re.fullmatch(r"torch\.(?:_dynamo|_inductor|_functorch|fx\.experimental)\.(?:_?config)(?:\.\w+)+", text)
-        else None
-    )
-
-
-def switch(text: str) -> str | None:
-    """What can keep torch.compile from compiling; not what replaced it."""
-    return text if text in _SWITCHES else None
 
 
 def config_value(name: object, value: str) -> str | None:

@@ -1,64 +1,85 @@
-"""Redacts records of torch's trace log.
+"""Redacts the JSON of a recording: records of torch's trace log, events of the probe, and ``recording.json``.
 
-Comes in: a record. Goes out: its metadata and its payload, or None for a record that is left out. The kinds below stay,
-each with the keys in its table. Every other kind is left out: printed graphs, generated code, guards, bytecode, source.
+Comes in: a record or an object. Goes out: what the tables below let through, or None for what is left out. Every kind
+without a table is left out: printed graphs, generated code, guards, bytecode, source.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, get_args
 
 import orjson
 
+from graphdoctor.facts.base import Fact, InvalidFactError
+from graphdoctor.facts.coverage import Coverage
+from graphdoctor.facts.hints import HintCode
+from graphdoctor.facts.kernels import Float32Precision, KernelShare, ProfilePhase
+from graphdoctor.facts.profiled import MeasuredMemory
+from graphdoctor.facts.reading import plain, read_fact
+from graphdoctor.facts.recording import (
+    BatchedTensor,
+    CallError,
+    CompileCall,
+    Environment,
+    GapKind,
+    GraphInput,
+    GraphNode,
+    SourceContext,
+    SteadyCall,
+    SwitchKind,
+    TargetInfo,
+)
+from graphdoctor.facts.run import CallPhase, Phase, ProbeExit
 from graphdoctor.facts.watch import UnwatchedReason, WatchOutcome
 from graphdoctor.studies.bundle.redact import public
-from graphdoctor.studies.bundle.redact.public import Public
-from graphdoctor.studies.bundle.redact.shapes import Table, let_through, number, one_of, text
+from graphdoctor.studies.bundle.redact.facts import Facts
+from graphdoctor.studies.bundle.redact.public import SITE, STDLIB, Public
 from graphdoctor.studies.bundle.redact.vocabulary import LEFT_OUT
 from graphdoctor.trace.grammar import Record
-from graphdoctor.trace.inductor_runtime import CACHE_RECORDS
+from graphdoctor.trace.inductor_runtime import CACHE_RECORDS, plain_reason
+
+Table = type[Fact] | Mapping[str, Any] | list[Any] | Callable[[Any], Any]
+"""A fact, an object's keys, a list's items, or a reader of one value."""
 
 Redacted = tuple[dict[str, Any], str | None]
 """Metadata without ``has_payload``, and the payload."""
 
 _CONTEXT = ("frame_id", "frame_compile_id", "attempt", "compiled_autograd_id", "rank")
-_OUTCOMES, _REASONS = get_args(WatchOutcome), get_args(UnwatchedReason)
 _NO_CODE = f"# {LEFT_OUT} left out by graphdoctor bundle --redact"
+_ASKED = ("text", "kind", "file", "compile_arguments", "is_regional", "config", "call_options")
+"""Fields of the target in ``recording.json``; what it turned out to be is in its event."""
 
 
-class Records:
-    """Redacts records.
+def _number(value: object) -> int | float | None:
+    return value if isinstance(value, (bool, int, float)) else None
 
-    Args:
-        shown: Reads values.
-    """
+
+def _numbers(names: str) -> dict[str, Callable[[object], object]]:
+    return dict.fromkeys(names.split(), _number)
+
+
+def _text(reader: Callable[[str], str | None]) -> Callable[[object], str | None]:
+    return lambda value: reader(value) if isinstance(value, str) else None
+
+
+def _one_of(*words: str) -> Callable[[object], str | None]:
+    return lambda value: value if isinstance(value, str) and value in words else None
+
+
+def _left_out(_value: object) -> str:
+    return LEFT_OUT
+
+
+class Redactor:
+    """Redacts JSON; ``shown`` reads values."""
 
     def __init__(self, shown: Public) -> None:
         self._shown = shown
+        self._facts = Facts(shown)
         self._interned: dict[int, str] = {}
-        entry = self._entry
-        self._tables: Mapping[str, Table] = {
-            "graphdoctor_caller": [entry],
-            "graphdoctor_stack": {
-                "of": one_of("dynamo_graph_break_reason", "dynamo_error"),
-                "type": text(shown.exception),
-                "gb_type": text(shown.gb_type),
-                "stack": [entry],
-            },
-            **{kind: {"cache_state": one_of("hit", "miss", "bypass")} for kind in CACHE_RECORDS},
-            "graphdoctor_call": _call_table(shown),
-            "graphdoctor_compile_call": self._compile_call,
-            "graphdoctor_called": self._called,
-            "graphdoctor_watched_call": self._watched_call,
-            "graphdoctor_root": self._root,
-            "graphdoctor_sources": [self._source],
-            "graphdoctor_graph": self._graph_table(),
-            "graphdoctor_generated": {"file": text(shown.file), "maker": text(shown.name)},
-            "torch_version": {"pytorch_version": text(public.version), "oss": number},
-            "chromium_event": _event_table(),
-        }
+        self._events, self._records = self._event_tables(), self._record_tables()
         self._handlers: Mapping[str, Callable[[Record], Redacted]] = {
             "str": self._on_str,
             "dynamo_start": self._on_start,
@@ -69,28 +90,211 @@ class Records:
             "dynamo_error": self._on_text,
         }
 
-    def redacted(self, record: Record) -> Redacted | None:
+    def let_through(self, value: object, table: Table) -> Any:  # noqa: ANN401 - JSON
+        """The value without what the table doesn't have; None if it has another type."""
+        if value is None:
+            return None
+        if isinstance(table, type):
+            try:
+                return plain(self._facts.redacted(read_fact(table, value, skips_unknown=True)))
+            except InvalidFactError:
+                return None
+        if isinstance(table, list):
+            return [self.let_through(item, table[0]) for item in value] if isinstance(value, list) else None
+        if isinstance(table, Mapping):
+            known = {key: value[key] for key in table if key in value} if isinstance(value, dict) else None
+            return known and {key: self.let_through(item, table[key]) for key, item in known.items()}
+        return table(value)
+
+    # Events.
+
+    def events(self, events: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+        """The lines of ``probe.jsonl``. Kinds without a table are left out."""
+        for event in events:
+            kind = event.get("event")
+            fields = {key: value for key, value in event.items() if key != "event"}
+            if kind == "target":
+                # What it doesn't say is in recording.json.
+                yield {"event": kind} | {key: value for key, value in self._target(fields).items() if key in event}
+            elif kind == "environment":
+                roots = {"torch_root": f"{SITE}/torch", "stdlib_root": STDLIB, "site_roots": [SITE]}
+                yield {"event": kind} | (self.let_through(fields, Environment) or {}) | roots
+            elif isinstance(kind, str) and kind in self._events:
+                yield {"event": kind} | (self.let_through(fields, self._events[kind]) or {})
+
+    def meta(self, meta: Mapping[str, Any]) -> dict[str, Any]:
+        """The content of ``recording.json``."""
+        target, ended = self._target(meta.get("target") or {}), meta.get("exit")
+        return {
+            "format": meta.get("format"),
+            "target": {key: target[key] for key in _ASKED},
+            "exit": ended and self.let_through({"status": None, **ended}, ProbeExit),
+        }
+
+    def _target(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        return self.let_through(fields, TargetInfo) or plain(TargetInfo())
+
+    def _event_tables(self) -> Mapping[str, Table]:
+        shown = self._shown
+        compile_id, placeholder = _text(public.compile_id), _text(public.placeholder)
+        # torch's fixed words alone.
+        skip: Table = {"reason": _text(lambda reason: plain_reason(reason) or LEFT_OUT), "compile_id": compile_id}
+        graph_input: Table = {"placeholder": placeholder, "shape": [_number], "bytes": _number}
+        checked = "search_us search_low_us search_high_us check_us check_low_us check_high_us unbilled_count runs"
+        bill: Table = {"source": _text(shown.expression), "check_us": _number}
+        error = {
+            "type": _text(shown.exception),
+            "message": _left_out,
+            "traceback": _text(shown.traceback),
+            "eager": _text(shown.outcome),
+            "from_compiler": _number,
+        }
+        return {
+            "process": _numbers("pid"),
+            "phase": {
+                "phase": _text(public.phase),
+                "kind": _one_of(*get_args(Phase), *get_args(CallPhase), "variation"),
+            },
+            "batch": {"tensors": [BatchedTensor]},
+            "compile_switch": {
+                "kind": _one_of(*get_args(SwitchKind)),
+                "value": _text(public.switch),
+                "call": _number,
+            },
+            "gap": {"kind": _one_of(*get_args(GapKind)), "message": _left_out},
+            "config": {"values": _config},
+            "settling": {"compiles": [_number], "is_over_limit": _number},
+            "coverage": Coverage,
+            "steady_call": SteadyCall,
+            "guard_cost": {
+                **_numbers("call_us call_low_us call_high_us call_count is_complete"),
+                **_numbers("searches_us searches_low_us searches_high_us profiler_us"),
+                "entries": [{"compile_id": compile_id, **_numbers(checked), "bill": [bill]}],
+            },
+            "lane": {
+                **_numbers("call duration_us is_profiled hidden"),
+                "segments": [self._segment],
+            },
+            "kernels": KernelShare,
+            "float32_precision": Float32Precision,
+            "memory": MeasuredMemory,
+            "cuda_graphs": {
+                **_numbers("has_device captured"),
+                "skipped": [skip],
+                "left_out": [skip],
+                "partitions": [{"compile_id": compile_id, **_numbers("count recordable")}],
+                "functions": [
+                    {
+                        "compile_id": compile_id,
+                        "phase": _one_of(*get_args(ProfilePhase)),
+                        "name": _text(public.partition),
+                        **_numbers("sizes recordings rerecordings"),
+                        "copied": [graph_input],
+                        "moved": [graph_input],
+                        "mutated": [placeholder],
+                    }
+                ],
+            },
+            "call_failed": {**error, **_numbers("index batch"), "dtype": _text(public.dtype)},
+            "error": {**error, "code": _one_of(*get_args(HintCode)), "values": public.hint_values},
+            "exited": {"status": _number, "traceback": _text(shown.traceback)},
+            "interrupted": {},
+            "finished": _numbers("is_complete peak_memory_bytes"),
+        }
+
+    def _segment(self, row: list[Any]) -> list[Any]:
+        kind, start, end, *rest = row
+        head = [_one_of("graph", "eager", "guards", "compile")(kind), _number(start), _number(end)]
+        if kind == "eager":
+            return [*head, self._operations(rest[0]), _number(rest[1])]
+        return [*head, None if rest[0] is None else public.compile_id(str(rest[0])), _number(rest[1])]
+
+    def _operations(self, names: Mapping[str, int]) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for name, count in names.items():
+            operation = self._shown.operation(name)
+            counts[operation] = counts.get(operation, 0) + int(count)
+        return counts
+
+    # Records.
+
+    def record(self, record: Record) -> Redacted | None:
         """The redacted record; None if it is left out."""
         if handler := self._handlers.get(record.kind):
             metadata, payload = handler(record)
-        elif (table := self._tables.get(record.kind)) is not None:
-            value = let_through(orjson.loads(record.payload or "null"), table)
-            metadata, payload = self._head(record, "json"), json.dumps(value, ensure_ascii=False)
+        elif (table := self._records.get(record.kind)) is not None:
+            value = self.let_through(orjson.loads(record.payload or "null"), table)
+            metadata, payload = _head(record, "json"), json.dumps(value, ensure_ascii=False)
         else:
             return None
         context = {key: record.metadata[key] for key in _CONTEXT if isinstance(record.metadata.get(key), int)}
         return metadata | context, payload
 
-    @staticmethod
-    def _head(record: Record, encoding: str) -> dict[str, Any]:
-        if record.is_artifact:
-            return {"artifact": {"name": record.kind, "encoding": encoding}}
-        return {record.kind: {}}
+    def _record_tables(self) -> Mapping[str, Table]:
+        shown, name = self._shown, _text(self._shown.name)
+        cache_state = _one_of("hit", "miss", "bypass")
+        return {
+            "graphdoctor_caller": [self._entry],
+            "graphdoctor_stack": {
+                "of": _one_of("dynamo_graph_break_reason", "dynamo_error"),
+                "type": _text(shown.exception),
+                "gb_type": _text(shown.gb_type),
+                "stack": [self._entry],
+            },
+            **{kind: {"cache_state": cache_state} for kind in CACHE_RECORDS},
+            "graphdoctor_call": {
+                "event": _one_of("start", "end"),
+                "inputs": _text(shown.values),
+                "outcome": _one_of("ok", "error", "unfinished"),
+                **_numbers("index duration_s"),
+                "error": CallError,
+            },
+            "graphdoctor_compile_call": CompileCall,
+            "graphdoctor_called": {
+                "compiled": name,
+                "file": _text(shown.file),
+                "unwatched": _numbers(" ".join(get_args(UnwatchedReason))),
+                **_numbers("function line calls last_compile compiling_calls is_deferred is_end"),
+            },
+            "graphdoctor_watched_call": {
+                "outcome": _one_of(*get_args(WatchOutcome)),
+                **_numbers("function call duration_us is_profiled cost_us graph_runs graph_ops eager_ops"),
+                "eager_op_names": self._operations,
+            },
+            "graphdoctor_root": {
+                "expression": lambda _expression: "model",
+                "class_name": name,
+                "arguments": [name],
+                "place": self._entry,
+            },
+            "graphdoctor_sources": [SourceContext],
+            "graphdoctor_graph": {
+                **_numbers("index op_count tensor_op_count backend_s"),
+                "backend": _text(public.backend),
+                "backend_error": _left_out,
+                "inputs": [GraphInput],
+                "nodes": [GraphNode],
+            },
+            "graphdoctor_generated": {"file": _text(shown.file), "maker": name},
+            "torch_version": {"pytorch_version": _text(public.version), "oss": _number},
+            "chromium_event": {
+                "name": _text(public.event_name),
+                **_numbers("ts dur tid pid"),
+                "ph": _one_of("B", "E", "i", "X", "M", "b", "e"),
+                "cat": _one_of("dynamo_timed"),
+                "s": _one_of("p", "t", "g"),
+                "args": {
+                    "compile_id": _text(public.compile_id),
+                    "cache_state": cache_state,
+                    "is_forward": _number,
+                },
+            },
+        }
 
     def _on_str(self, record: Record) -> Redacted:
-        path, number_ = record.value
-        self._interned[int(number_)] = str(path)
-        return {"str": [self._shown.file(str(path)), int(number_)]}, None
+        path, number = record.value
+        self._interned[int(number)] = str(path)
+        return {"str": [self._shown.file(str(path)), int(number)]}, None
 
     def _on_start(self, record: Record) -> Redacted:
         stack = [self._start_entry(line) for line in record.value.get("stack") or ()]
@@ -98,21 +302,15 @@ class Records:
 
     def _start_entry(self, line: Mapping[str, Any]) -> dict[str, Any]:
         file = self._interned.get(line["filename"], "<unknown>")
-        return {
-            "line": number(line["line"]),
-            "name": self._shown.function(str(line["name"]), file),
-            "filename": int(line["filename"]),
-            "loc": "",
-        }
+        name = self._shown.function(str(line["name"]), file)
+        return {"line": _number(line["line"]), "name": name, "filename": int(line["filename"]), "loc": ""}
 
     def _on_metrics(self, record: Record) -> Redacted:
         value = orjson.loads(record.payload) if record.payload else record.value
         shown = self._metrics(value)
-        return (
-            ({"compilation_metrics": {}}, json.dumps(shown))
-            if record.payload
-            else ({"compilation_metrics": shown}, None)
-        )
+        if record.payload:
+            return {"compilation_metrics": {}}, json.dumps(shown)
+        return {"compilation_metrics": shown}, None
 
     def _metrics(self, value: Mapping[str, Any]) -> dict[str, Any]:
         """Counts, times, and the text that the reader needs; torch's config dumps are left out."""
@@ -126,17 +324,15 @@ class Records:
             "co_name": lambda name: self._shown.function(name, str(file)),
             "fail_type": self._shown.exception,
             "fail_reason": self._shown.break_text,
-            "recompile_reason": lambda _reason: LEFT_OUT,
+            "recompile_reason": _left_out,
             "fail_user_frame_filename": self._shown.file,
         }
         shown |= {key: reader(value[key]) for key, reader in readers.items() if isinstance(value.get(key), str)}
         restarts = value.get("restart_reasons")
         if isinstance(restarts, str):
             restarts = orjson.loads(restarts)
-        shown["restart_reasons"] = [
-            self._shown.gb_type(str(reason).split("\n")[0].strip()) for reason in restarts or ()
-        ]
-        return shown
+        first_lines = (str(reason).split("\n")[0].strip() for reason in restarts or ())
+        return shown | {"restart_reasons": [self._shown.gb_type(line) for line in first_lines]}
 
     def _on_reasons(self, record: Record) -> Redacted:
         """Which cache entries didn't match; how they differed is in diagnosis.json."""
@@ -147,150 +343,23 @@ class Records:
         many = [reasons] if isinstance(reasons, str) else reasons
         shown = [f"{public.compile_id(str(reason).partition(':')[0].strip())}: {LEFT_OUT}" for reason in many]
         payload = shown[0] if isinstance(reasons, str) and shown else json.dumps(shown, ensure_ascii=False)
-        return self._head(record, "json"), payload
+        return _head(record, "json"), payload
 
     def _on_text(self, record: Record) -> Redacted:
-        return self._head(record, "string"), self._shown.break_text(record.payload or "")
+        return _head(record, "string"), self._shown.break_text(record.payload or "")
 
     def _entry(self, value: Mapping[str, Any]) -> dict[str, Any]:
         file = str(value.get("file"))
-        numbers = {key: number(value.get(key)) for key in ("line", "indent", "column", "end_column") if key in value}
-        return {
-            "file": self._shown.file(file),
-            "function": self._shown.function(str(value.get("function")), file),
-            "text": None,
-        } | numbers
-
-    def _compile_call(self, value: Mapping[str, Any]) -> dict[str, Any]:
-        file = str(value.get("file"))
-        return {
-            "file": self._shown.file(file),
-            "line": number(value.get("line")),
-            "function": self._shown.function(str(value.get("function")), file),
-            "compiled": self._shown.name(str(value.get("compiled"))),
-            "arguments": {},
-        }
-
-    def _called(self, value: Mapping[str, Any]) -> dict[str, Any]:
-        counts = ("function", "line", "calls", "last_compile", "compiling_calls", "is_deferred", "is_end")
-        file, unwatched = value.get("file"), value.get("unwatched") or {}
-        return {name: number(value.get(name)) for name in counts} | {
-            "compiled": self._shown.name(str(value.get("compiled"))),
-            "file": None if file is None else self._shown.file(str(file)),
-            "unwatched": {reason: number(unwatched.get(reason)) for reason in _REASONS if reason in unwatched},
-        }
-
-    def _watched_call(self, value: Mapping[str, Any]) -> dict[str, Any]:
-        counts = ("function", "call", "duration_us", "is_profiled", "cost_us", "graph_runs", "graph_ops", "eager_ops")
-        kept: dict[str, Any] = {name: number(value[name]) for name in counts if name in value}
-        outcome = value.get("outcome")
-        kept["outcome"] = outcome if outcome in _OUTCOMES else None
-        if "eager_op_names" in value:
-            names = {self._shown.operation(name) or LEFT_OUT: count for name, count in value["eager_op_names"].items()}
-            kept["eager_op_names"] = {name: number(count) for name, count in names.items()}
-        return kept
-
-    def _root(self, value: Mapping[str, Any]) -> dict[str, Any]:
-        return {
-            "expression": "model",
-            "class_name": self._shown.name(str(value.get("class_name"))),
-            "arguments": [self._shown.name(str(name)) for name in value.get("arguments") or ()],
-            "place": self._entry(value.get("place") or {}),
-        }
-
-    def _source(self, value: Mapping[str, Any]) -> dict[str, Any]:
-        file = str(value.get("file"))
-        kinds = one_of("for", "while", "try", "with", "if", "comprehension")
-        enclosing = [item for item in value.get("enclosing") or () if kinds(item.get("kind"))]
-        return {
-            "file": self._shown.file(file),
-            "line": number(value.get("line")),
-            "qualname": self._shown.function(str(value.get("qualname")), file),
-            "function_line": number(value.get("function_line")),
-            "statement": LEFT_OUT,
-            "statement_line": number(value.get("statement_line")),
-            "statement_end_line": number(value.get("statement_end_line")),
-            "readable": [],
-            "torch": None,
-            "enclosing": [
-                {"kind": item["kind"], "line": number(item.get("line")), "text": LEFT_OUT} for item in enclosing
-            ],
-        }
-
-    def _graph_table(self) -> Table:
-        shown = self._shown
-        graph_input = {
-            "name": text(shown.name),
-            "source": text(shown.expression),
-            "kind": one_of("tensor", "symbol", "other"),
-            "dtype": text(public.dtype),
-            "shape": [lambda size: shown.size(str(size)) if isinstance(size, str) else number(size)],
-            "device": text(public.device),
-            "is_parameter": number,
-        }
-        return {
-            "index": number,
-            "backend": text(public.backend),
-            "op_count": number,
-            "tensor_op_count": number,
-            "backend_s": number,
-            "backend_error": lambda _error: LEFT_OUT,
-            "inputs": [graph_input],
-            "nodes": [self._node],
-        }
-
-    def _node(self, node: Mapping[str, Any]) -> dict[str, Any]:
-        shown, opcode, file = self._shown, public.opcode(str(node.get("opcode"))), node.get("file")
-        target = str(node.get("target"))
-        return {
-            "name": shown.name(str(node.get("name"))),
-            "opcode": opcode,
-            "target": shown.operation(target) if opcode in ("call_function", "call_method") else shown.name(target),
-            "args": "",
-            "kwargs": "",
-            "value": let_through(node.get("value"), text(shown.shape)),
-            "inputs": let_through(node.get("inputs"), [text(shown.name)]),
-            "file": shown.file(file) if isinstance(file, str) else None,
-            "line": number(node.get("line")),
-            "module": let_through(node.get("module"), text(shown.expression)),
-        }
+        numbers = {key: _number(value.get(key)) for key in ("line", "indent", "column", "end_column") if key in value}
+        function = self._shown.function(str(value.get("function")), file)
+        return {"file": self._shown.file(file), "function": function, "text": None} | numbers
 
 
-def error_table(shown: Public) -> dict[str, Any]:
-    """The table of an error in the program, in a record or an event."""
-    return {
-        "type": text(shown.exception),
-        "message": lambda _message: LEFT_OUT,
-        "traceback": lambda value: shown.traceback(value) if isinstance(value, str) else "",
-        "eager": text(shown.outcome),
-        "from_compiler": number,
-    }
+def _head(record: Record, encoding: str) -> dict[str, Any]:
+    if record.is_artifact:
+        return {"artifact": {"name": record.kind, "encoding": encoding}}
+    return {record.kind: {}}
 
 
-def _call_table(shown: Public) -> Table:
-    return {
-        "event": one_of("start", "end"),
-        "index": number,
-        "inputs": text(shown.values),
-        "outcome": one_of("ok", "error", "unfinished"),
-        "duration_s": number,
-        "error": error_table(shown),
-    }
-
-
-def _event_table() -> Table:
-    return {
-        "name": text(public.event_name),
-        "ts": number,
-        "dur": number,
-        "ph": one_of("B", "E", "i", "X", "M", "b", "e"),
-        "cat": one_of("dynamo_timed"),
-        "tid": number,
-        "pid": number,
-        "s": one_of("p", "t", "g"),
-        "args": {
-            "compile_id": text(public.compile_id),
-            "cache_state": one_of("hit", "miss", "bypass"),
-            "is_forward": number,
-        },
-    }
+def _config(values: Mapping[str, Any]) -> dict[str, str | None]:
+    return {name: public.printed_value(str(value)) for name, value in values.items() if public.config_name(name)}

@@ -17,38 +17,10 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-PACKAGES = frozenset(
-    {
-        "accelerate",
-        "deepspeed",
-        "diffusers",
-        "einops",
-        "flash_attn",
-        "functorch",
-        "jaxtyping",
-        "lightning",
-        "lightning_fabric",
-        "numpy",
-        "optree",
-        "peft",
-        "pytorch_lightning",
-        "safetensors",
-        "scipy",
-        "sympy",
-        "timm",
-        "tokenizers",
-        "torch",
-        "torch_geometric",
-        "torchao",
-        "torchaudio",
-        "torchgen",
-        "torchrec",
-        "torchvision",
-        "transformers",
-        "triton",
-        "vllm",
-        "xformers",
-    }
+PACKAGES = _words(
+    "accelerate deepspeed diffusers einops flash_attn functorch jaxtyping lightning lightning_fabric numpy optree "
+    "peft pytorch_lightning safetensors scipy sympy timm tokenizers torch torch_geometric torchao torchaudio "
+    "torchgen torchrec torchvision transformers triton vllm xformers"
 )
 """Well-known public packages. Any other installed package may be private."""
 
@@ -132,3 +104,12 @@ EXCEPTIONS = frozenset(
     "UncapturedHigherOrderOpError UserError"
 )
 """Types of exceptions, without their modules."""
+
+OPCODES = _words("placeholder call_function call_method call_module get_attr output")
+"""Of the nodes of a graph."""
+
+SWITCHES = _words(
+    "TORCH_COMPILE_DISABLE TORCHDYNAMO_DISABLE torch._dynamo.config.disable force_eager eager_on_recompile "
+    "fail_on_recompile eager_then_compile aot_eager_then_compile"
+)
+"""What can keep torch.compile from compiling."""

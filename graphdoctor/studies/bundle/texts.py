@@ -1,0 +1,126 @@
+"""Writes the texts of a bundle from their templates: the draft of an issue, the README, the environment, the script."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+from jinja2 import Environment as Templates
+from jinja2 import PackageLoader, StrictUndefined
+
+from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.recording import Environment
+from graphdoctor.facts.wording import counted, percent, times
+from graphdoctor.probe.wire import TRACE_FOLDER
+from graphdoctor.views import words
+from graphdoctor.views.markdown_text import code, fenced, plain, sentence
+from graphdoctor.views.printable import printable_lines
+
+if TYPE_CHECKING:
+    from graphdoctor.studies.bundle.attempt import Attempt
+    from graphdoctor.studies.bundle.reproduce import Script
+
+_MAX_FINDINGS = 10
+_MAX_SCRIPT_LINES = 150
+_MAX_TRACEBACK = 6_000
+_UNKNOWN = "not recorded"
+
+
+def rendered(template: str, **values: object) -> str:
+    """A template of ``templates/`` with its values."""
+    return _templates().get_template(template).render(values)
+
+
+@cache
+def _templates() -> Templates:
+    templates = Templates(
+        loader=PackageLoader("graphdoctor.studies.bundle"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    templates.filters |= {"code": code, "plain": plain, "sentence": sentence, "counted": counted, "times": times}
+    templates.filters |= {"repr": repr, "fenced": _fenced}
+    templates.tests["torch_id"] = re.compile(r"GB\d+").fullmatch
+    return templates
+
+
+def _fenced(text: str, language: str = "") -> str:
+    return "\n".join(fenced(text, language))
+
+
+def issue_text(diagnosis: Diagnosis, script: Script, attempt: Attempt | None) -> str:
+    """A draft of a PyTorch issue: what happened, in torch's words, how to reproduce it, and where it ran.
+
+    ``attempt`` is the result of running the script; None without one.
+    """
+    summary = diagnosis.summary
+    counts = [
+        counted(summary.calls, "call"),
+        counted(summary.graphs, "graph"),
+        counted(summary.break_sites, "break site"),
+        counted(summary.skipped_frames, "skipped frame"),
+        counted(summary.recompiles, "recompile"),
+    ]
+    if summary.frames_over_limit:
+        counts.append(f"{counted(summary.frames_over_limit, 'frame')} over the recompile limit")
+    if summary.coverage is not None:
+        counts.append(f"{percent(summary.coverage)} of a steady call's tensor operations in graphs")
+    errors = [call.error.traceback for call in diagnosis.calls if call.error is not None]
+    error = next(iter(errors), diagnosis.exit.traceback or "")
+    text = rendered(
+        "issue.md.jinja",
+        title=title_of(diagnosis),
+        counts=counts,
+        findings=diagnosis.findings[:_MAX_FINDINGS],
+        more=max(0, len(diagnosis.findings) - _MAX_FINDINGS),
+        is_partial=diagnosis.is_partial,
+        ended=diagnosis.exit.message,
+        error=error[-_MAX_TRACEBACK:],
+        script=script,
+        attempt=attempt,
+        is_long=script.text is not None and script.text.count("\n") > _MAX_SCRIPT_LINES,
+        versions=versions_text(diagnosis.environment),
+    )
+    return printable_lines(text.rstrip("\n")) + "\n"
+
+
+def title_of(diagnosis: Diagnosis) -> str:
+    """What was recorded, for people."""
+    return " · ".join(words.title_parts(diagnosis))
+
+
+def versions_text(environment: Environment) -> str:
+    """The versions that a PyTorch issue asks for, as ``torch.utils.collect_env`` prints them, as far as recorded."""
+    packages = None
+    if environment.packages is not None:
+        packages = sorted({**environment.packages, "torch": environment.torch or _UNKNOWN}.items())
+    return rendered("environment.txt.jinja", environment=environment, packages=packages)
+
+
+def environment_text(environment: Environment, config: Mapping[str, str] | None, *, graphdoctor: str) -> str:
+    """All of ``environment.txt``.
+
+    ``config`` has torch's config values that differ from the defaults, by dotted name; None if unknown.
+    """
+    lines = [versions_text(environment), "torch config values that differ from the defaults:"]
+    if config is None:
+        lines.append(_UNKNOWN)
+    else:
+        lines += [f"{name} = {value}" for name, value in sorted(config.items())] or ["(none)"]
+    lines += ["", f"Recorded with graphdoctor {graphdoctor}."]
+    if environment.executable:
+        lines.append(f"Interpreter: {environment.executable}")
+    return "\n".join(lines) + "\n"
+
+
+def readme_text(title: str, names: Sequence[str], notes: Sequence[str], *, is_redacted: bool) -> str:
+    """What is in a bundle, how to open it, and what was left out."""
+    logs = f"recording/{TRACE_FOLDER}/"
+    has_logs = any(name.startswith(logs) for name in names)
+    return rendered(
+        "README.md.jinja", title=title, names=names, notes=notes, logs=logs, has_logs=has_logs, is_redacted=is_redacted
+    )
