@@ -41,9 +41,7 @@ def safe_name(text: str) -> str:
 def compile_folder(compile_id: str | None, reset: int = 0) -> str:
     """The folder of a compile's records, such as ``0_1`` for ``0/1`` and ``reset1_0_1`` after a reset of Dynamo.
 
-    Args:
-        compile_id: As torch prints it; None for records that belong to no compile.
-        reset: How many times Dynamo was reset before.
+    ``compile_id``: as torch prints it; None for records that belong to no compile.
     """
     name = NO_COMPILE if compile_id is None else compile_id.replace("!", "autograd").replace("/", "_")
     return safe_name(f"reset{reset}_{name}" if reset else name)
@@ -60,23 +58,14 @@ def stem_and_suffix(record: Record) -> tuple[str, str]:
 
 
 class FileNames:
-    """The names that are taken in one folder.
-
-    Args:
-        taken: Names that are in it already.
-    """
+    """The names that are taken in one folder."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = {name.casefold() for name in taken}
         self._counts: dict[str, int] = {}
 
     def take(self, stem: str, suffix: str) -> str:
-        """A name that no other file in the folder has, also where case is ignored: ``a.txt``, ``a_2.txt``.
-
-        Args:
-            stem: What it begins with.
-            suffix: What it ends with.
-        """
+        """A name that no other file in the folder has, also where case is ignored: ``a.txt``, ``a_2.txt``."""
         key = f"{stem}{suffix}".casefold()
         number = self._counts.get(key, 0)
         while True:

@@ -22,9 +22,7 @@ _MAX_FILES = 100
 class Artifacts:
     """Collects the records of one process until a reset of Dynamo.
 
-    Args:
-        details: The compiles whose records are listed; None for all.
-        reset: How many resets there were before.
+    ``details``: the compiles whose records are listed; None for all.
     """
 
     def __init__(self, details: Details | None = None, reset: int = 0) -> None:
@@ -64,11 +62,7 @@ class Artifacts:
         return len(self._hidden)
 
     def finish(self, prefix: str) -> tuple[CompileArtifacts, ...]:
-        """What was collected.
-
-        Args:
-            prefix: Of the compile ids.
-        """
+        """What was collected."""
         return tuple(
             CompileArtifacts(
                 compile_id=None if compile_id is None else prefix + compile_id,

@@ -75,12 +75,7 @@ class RunFacts:
 
 
 class Assembler:
-    """Makes facts of what was taken in.
-
-    Args:
-        intake: Has all records.
-        is_ours: Whether graphdoctor made the recording; if not, what it lacks is a gap.
-    """
+    """Makes facts of what was taken in."""
 
     def __init__(self, intake: Intake, *, is_ours: bool) -> None:
         self._intake = intake
@@ -325,12 +320,7 @@ class Assembler:
         ]
 
     def finish(self, run: RunFacts, *, is_cut: bool) -> Recording:
-        """Make the recording.
-
-        Args:
-            run: What is known about the whole run.
-            is_cut: Whether the log ends in the middle of a record.
-        """
+        """Make the recording."""
         own = [compile_ for compile_ in self._intake.compiles.values() if not compile_.is_extra]
         compiles = [self._finished_compile(compile_) for compile_ in own]
         breaks = [self._break_record(found, self._effect(found)) for found in self._intake.breaks]

@@ -30,12 +30,7 @@ _LIBRARY = ("extern_kernels.", "torch.ops.", "aten.", "inductor_ops.")
 
 
 def matched_runs(call: ProfiledCall, graphs: Sequence[InductorGraph]) -> Iterator[MatchedRun]:
-    """Each run of a kernel, graph by graph, with the call in the generated code that it is.
-
-    Args:
-        call: What the profiler saw.
-        graphs: Graphs for which code was generated.
-    """
+    """Each run of a kernel, graph by graph, with the call in the generated code that it is."""
     index = {(graph.graph, graph.phase): number for number, graph in enumerate(graphs)}
     by_run: dict[int | None, list[int]] = defaultdict(list)
     for number, kernel in enumerate(call.kernels):
@@ -50,13 +45,7 @@ def matched_runs(call: ProfiledCall, graphs: Sequence[InductorGraph]) -> Iterato
 
 
 class _InGraph:
-    """Matches the runs of kernels in one run of a graph.
-
-    Args:
-        kernels: All runs of the call.
-        graph: Index of the graph.
-        calls: The calls in its code, in order.
-    """
+    """Matches the runs of kernels in one run of a graph."""
 
     def __init__(self, kernels: Sequence[KernelRun], graph: int, calls: Sequence[InductorKernel]) -> None:
         self._kernels = kernels
@@ -65,11 +54,7 @@ class _InGraph:
         self._names = [call.name for call in calls]
 
     def matched(self, runs: Sequence[int]) -> Iterator[MatchedRun]:
-        """The runs; between two generated kernels are those of the calls between the two.
-
-        Args:
-            runs: Indices of the runs, in order.
-        """
+        """The runs; between two generated kernels are those of the calls between the two."""
         done = 0
         waiting: list[int] = []
         for run in runs:

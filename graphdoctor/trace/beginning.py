@@ -106,11 +106,7 @@ def signs_of(process: str | None, beginning: Beginning, intakes: Sequence[Intake
 
     A forked process goes on with its parent's numbers. Where graphdoctor recorded it, it has its own log and strings.
 
-    Args:
-        process: Its name; None for the main one.
-        beginning: What its records refer to.
-        intakes: Of each stretch until a reset of Dynamo.
-        is_ours: Whether graphdoctor recorded it.
+    ``process``: its name; None for the main one.
     """
     is_forked = beginning.is_forked
     return BeginningSigns(

@@ -166,12 +166,7 @@ def parse_chain(words: str) -> tuple[BreakReason, ...]:
 
 
 def topic_of(words: str, cause: BreakReason) -> BreakTopic | None:
-    """What a cause is about, by torch's words (2.13 and 2.15).
-
-    Args:
-        words: The whole reason as printed.
-        cause: The first of the messages in it.
-    """
+    """What a cause is about, by torch's words (2.13 and 2.15)."""
     if any(text in words for text in _SYMBOLIC):
         return "symbolic_number"
     return "recurrent_module" if _RECURRENT in f"{cause.gb_type} {cause.explanation}" else None
@@ -184,13 +179,7 @@ def export_words(message: str) -> str:
 
 
 def export_topic(words: str, cause: BreakReason, *, is_truth: bool) -> BreakTopic | None:
-    """What an exception of torch.export is about; None if Dynamo's own words name it.
-
-    Args:
-        words: Its message.
-        cause: The first of the messages in it.
-        is_truth: The program asked whether a tensor is true.
-    """
+    """What an exception of torch.export is about; None if Dynamo's own words name it."""
     if is_truth:
         return "tensor_truth"
     if cause.explanation is not None:

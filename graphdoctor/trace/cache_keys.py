@@ -40,12 +40,7 @@ class _Asked:
 
 
 def key_changes(first: Path, second: Path) -> tuple[CacheKeyChange, ...]:
-    """Why graphs of a second start aren't found: what of their keys differs from those of the first.
-
-    Args:
-        first: Folder of the first start's recording.
-        second: The same of the second.
-    """
+    """Why graphs of a second start aren't found: what of their keys differs from those of the first."""
     before, after = _questions(first), _questions(second)
     found = [
         change

@@ -39,13 +39,7 @@ _NO_VALUE: ValueRecord = {}
 
 
 def cause_of_record(record: RecompileArtifact, place: PlaceReader, *, reasons: tuple[str, ...] = ()) -> RecompileCause:
-    """The cause in one of our records; what torch printed if it names no cache entry.
-
-    Args:
-        record: The payload of ``graphdoctor_recompile``.
-        place: Makes a stack entry from a file, line and function.
-        reasons: What torch printed.
-    """
+    """The cause in one of our records; what torch printed if it names no cache entry."""
     nearest, last = _nearest(record, place, reasons)
     if nearest is None and reasons:
         return cause_of_reasons(reasons, place).model_copy(update={"loop_values": record.get("loops") or {}})
@@ -126,12 +120,7 @@ def _entry(printed: PrintedEntry | None, place: PlaceReader) -> StackEntry | Non
 
 
 def with_carried(cause: RecompileCause, carried: Callable[[str], str]) -> RecompileCause:
-    """The cause with names for the values that Dynamo passed to a resume function.
-
-    Args:
-        cause: The cause, with such values under torch's names (``___stack1``).
-        carried: Returns what such a value is.
-    """
+    """The cause with names for the values that Dynamo passed to a resume function."""
 
     def named(changes: tuple[GuardChange, ...]) -> tuple[GuardChange, ...]:
         return tuple(

@@ -62,14 +62,7 @@ class ChunkRecords:
 
 
 def records_of(log: LogFile, kinds: frozenset[str], damage: LogDamage, executor: Executor) -> Iterator[Record]:
-    """The records of a log, as ``read_records`` gives them.
-
-    Args:
-        log: The log.
-        kinds: Which records to keep.
-        damage: Updated with what couldn't be read; complete when all records have been taken.
-        executor: Reads the parts of a large log if it works in several processes of this machine.
-    """
+    """The records of a log, as ``read_records`` gives them."""
     # Finding where to cut a log that lies elsewhere takes a request for each part.
     is_near = log.is_seekable and not log.is_remote
     is_cut = executor.jobs > 1 and is_near and (log.size_bytes or 0) >= _LEAST_BYTES

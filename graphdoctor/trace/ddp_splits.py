@@ -41,9 +41,7 @@ class SeenSplit:
 def split_of(seen: SeenSplit, parameters: Mapping[str, str] | None) -> DdpSplit:
     """A split graph's parts, their parameters, and what crosses between them.
 
-    Args:
-        seen: What torch printed.
-        parameters: What to call the graph's inputs that are parameters; None if they weren't recorded.
+    ``parameters``: what to call the graph's inputs that are parameters; None if they weren't recorded.
     """
     outside = {name.lower() for name, _ in _arguments(seen.code)}
     crossing: dict[str, int | None] = {}

@@ -20,9 +20,7 @@ class Text:
 class Details:
     """Keeps the texts of some compiles.
 
-    Args:
-        compile_ids: Those that can be kept, what matters most first.
-        most_bytes: How much text to keep; the first compile's is kept however long it is. None for all.
+    ``most_bytes``: how much text to keep; the first compile's is kept however long it is. None for all.
     """
 
     def __init__(self, compile_ids: Iterable[str], *, most_bytes: int | None) -> None:

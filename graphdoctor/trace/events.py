@@ -18,11 +18,7 @@ Event = Mapping[str, Any]
 
 
 class Events:
-    """Events in the order of the file.
-
-    Args:
-        events: Each with its kind under ``event``.
-    """
+    """Events in the order of the file."""
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self.all = tuple(events)
@@ -42,11 +38,7 @@ class Events:
 
 
 def read_events(content: bytes) -> Events:
-    """The events in a file's content; lines that aren't events are skipped, since a killed probe leaves half a line.
-
-    Args:
-        content: What is in the file.
-    """
+    """The events in a file's content; lines that aren't events are skipped, since a killed probe leaves half a line."""
     return Events(_parsed(content.splitlines()))
 
 

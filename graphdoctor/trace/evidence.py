@@ -72,11 +72,7 @@ Entries = Callable[[Any], Sequence[StackEntry]]
 
 
 class Evidence:
-    """Collects the records of one process until a reset of Dynamo.
-
-    Args:
-        entries: Reads stacks.
-    """
+    """Collects the records of one process until a reset of Dynamo."""
 
     KINDS: frozenset[str] = frozenset(
         {
@@ -190,11 +186,7 @@ class Evidence:
 
 
 def joined(parts: Iterable[tuple[str, LogEvidence]]) -> LogEvidence:
-    """What the logs of several processes have.
-
-    Args:
-        parts: Each with the prefix of its compile ids.
-    """
+    """What the logs of several processes have."""
     found: dict[str, Any] = {}
     for prefix, evidence in parts:
         for name, value in vars(evidence).items():
@@ -204,11 +196,7 @@ def joined(parts: Iterable[tuple[str, LogEvidence]]) -> LogEvidence:
 
 
 def record_counts(damage: LogDamage) -> tuple[RecordCount, ...]:
-    """The kinds of records by size, largest first.
-
-    Args:
-        damage: Has the counts.
-    """
+    """The kinds of records by size, largest first."""
     families: dict[str, tuple[int, int]] = {}
     for kind, (count, size) in damage.kinds.items():
         before = families.get(family_of(kind), (0, 0))

@@ -32,13 +32,7 @@ _MAX_MESSAGE = 20_000
 
 
 def with_export(recording: Recording, events: Events, environment: Environment) -> Recording:
-    """The recording with what was exported; unchanged if nothing was.
-
-    Args:
-        recording: What torch's log says.
-        events: What the probe reported.
-        environment: Where it ran.
-    """
+    """The recording with what was exported; unchanged if nothing was."""
     found = events.fields("export")
     if not found:
         return recording
@@ -91,12 +85,7 @@ def _break_record(failure: Mapping[str, Any], words: str, stack: tuple[StackEntr
 
 
 class _Stacks:
-    """Stack entries with the owners of their files and the qualified names of their functions.
-
-    Args:
-        origins: Tells whose a file is.
-        contexts: What surrounds the lines that are known.
-    """
+    """Stack entries with the owners of their files and the qualified names of their functions."""
 
     def __init__(self, origins: Origins, contexts: Mapping[tuple[str, int], SourceContext]) -> None:
         self._origins = origins

@@ -15,12 +15,7 @@ from graphdoctor.trace.origin import Origins
 
 
 def read_files(recording: Path, environment: Environment) -> tuple[SourceText, ...]:
-    """Read only a recording's source files.
-
-    Args:
-        recording: A recording's folder.
-        environment: Where it was made.
-    """
+    """Read only a recording's source files."""
     files = Files()
     for log in find_logs(recording):
         with log.open() as lines:
@@ -43,11 +38,7 @@ class Files:
     def add(self, record: Record, call_index: int | None, *, is_extra: bool) -> None:  # noqa: ARG002 - a part's interface
         """Take the next record.
 
-        Args:
-            record: One of ``KINDS``.
-            call_index: The user's current call; None outside the calls.
-            is_extra: Whether the record belongs to one of our repetitions; makes no difference, because each file is
-                recorded once.
+        ``call_index``: the user's current call; None outside the calls.
         """
         value = orjson.loads(record.payload or "{}")
         self._texts[value["file"]] = value["text"]

@@ -53,9 +53,6 @@ class RecordingFolder:
 def open_folder(location: Location) -> RecordingFolder:
     """Find what there is to read.
 
-    Args:
-        location: A recording's folder, one that ``TORCH_TRACE`` wrote or any other with its logs, or a log file.
-
     Raises:
         GraphDoctorError: There is no recording there, it has another format, or it can't be read.
     """

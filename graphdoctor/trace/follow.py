@@ -82,11 +82,7 @@ class _Process:
 
 
 class _Tail:
-    """One file that is followed.
-
-    Args:
-        log: The file.
-    """
+    """One file that is followed."""
 
     def __init__(self, log: LogFile) -> None:
         self.log = log
@@ -220,11 +216,7 @@ class _Tail:
 
 
 class Follower:
-    """Follows the logs at a place.
-
-    Args:
-        location: A log, or a folder in which logs are or will be.
-    """
+    """Follows the logs at a place."""
 
     def __init__(self, location: Location) -> None:
         self._location = location

@@ -46,12 +46,7 @@ def switch_gaps(switches: Iterable[CompileSwitch]) -> Iterator[CaptureGap]:
 
 
 def log_gaps(damage: LogDamage, unreadable: Mapping[str, int]) -> Iterator[CaptureGap]:
-    """What the logs lost.
-
-    Args:
-        damage: The lines that couldn't be read.
-        unreadable: How many records of each kind have unexpected contents.
-    """
+    """What the logs lost."""
     if damage.broken_records:
         cut = "; the last one is cut off" if damage.is_last_broken else ""
         yield CaptureGap(
@@ -82,11 +77,7 @@ def log_gaps(damage: LogDamage, unreadable: Mapping[str, int]) -> Iterator[Captu
 
 
 def unreadable_gaps(unreadable: Mapping[str, int]) -> Iterator[CaptureGap]:
-    """Records with unexpected contents.
-
-    Args:
-        unreadable: How many of each kind.
-    """
+    """Records with unexpected contents."""
     for kind, count in unreadable.items():
         yield CaptureGap(
             code="GD902",
@@ -96,12 +87,7 @@ def unreadable_gaps(unreadable: Mapping[str, int]) -> Iterator[CaptureGap]:
 
 
 def beginning_gaps(headless_logs: int, signs: Iterable[BeginningSigns]) -> Iterator[CaptureGap]:
-    """Whether the logs begin in the middle.
-
-    Args:
-        headless_logs: Logs that begin in the middle of a record.
-        signs: What each process refers to that isn't in its logs.
-    """
+    """Whether the logs begin in the middle."""
     said = ["it begins in the middle of a record"] if headless_logs else []
     is_fork_possible = False
     for found in signs:
@@ -157,15 +143,7 @@ def run_gaps(
     is_ours: bool,
     is_unfinished: bool,
 ) -> Iterator[CaptureGap]:
-    """What one process lacks, until a reset or its end.
-
-    Args:
-        target: What was compiled.
-        coverage: What was measured, if anything.
-        unfinished: Ids of compiles that never ended.
-        is_ours: Whether graphdoctor recorded it.
-        is_unfinished: Whether the run ended early.
-    """
+    """What one process lacks, until a reset or its end."""
     if not is_ours:
         yield CaptureGap(
             code="GD904",
@@ -184,12 +162,7 @@ def run_gaps(
 
 
 def old_log_gaps(torch: str | None, *, is_older: bool) -> Iterator[CaptureGap]:
-    """What the log of an old torch lacks.
-
-    Args:
-        torch: The version, if the log names it.
-        is_older: Whether its records show that it is older than what is fully understood.
-    """
+    """What the log of an old torch lacks."""
     version = parsed_version(torch) or (_LAST_NOT_UNDERSTOOD if is_older else None)
     lacks = [] if version is None else lacking(version)
     if version is None or not lacks:
@@ -201,12 +174,7 @@ def old_log_gaps(torch: str | None, *, is_older: bool) -> Iterator[CaptureGap]:
 
 
 def without_dynamo_gaps(recording: Recording, *, is_rest: bool) -> Iterator[CaptureGap]:
-    """What a log has in which torch.compile compiled nothing, such as one of torch.export or AOTInductor.
-
-    Args:
-        recording: The merged recording of a log that graphdoctor didn't record.
-        is_rest: Whether the beginning of the log is missing, so that there may have been compiles.
-    """
+    """What a log has in which torch.compile compiled nothing, such as one of torch.export or AOTInductor."""
     if recording.compiles or recording.graphs or recording.breaks:
         return
     evidence = recording.evidence
@@ -235,12 +203,7 @@ def without_dynamo_gaps(recording: Recording, *, is_rest: bool) -> Iterator[Capt
 
 
 def script_gaps(recording: Recording, *, is_hooked: bool) -> Iterator[CaptureGap]:
-    """What the recording of a script or a block lacks, and why it can be empty.
-
-    Args:
-        recording: The merged recording.
-        is_hooked: Whether the recorder was loaded into the program.
-    """
+    """What the recording of a script or a block lacks, and why it can be empty."""
     if not is_hooked:
         yield CaptureGap(
             code="GD900",
@@ -265,11 +228,7 @@ def script_gaps(recording: Recording, *, is_hooked: bool) -> Iterator[CaptureGap
 
 
 def watch_gaps(watch: CallWatch) -> Iterator[CaptureGap]:
-    """The functions of a script whose coverage or steady time is unknown.
-
-    Args:
-        watch: The calls that were watched.
-    """
+    """The functions of a script whose coverage or steady time is unknown."""
     for found in watch.functions:
         place = "" if found.file is None else f", compiled at {Path(found.file).name}:{found.line},"
         is_own = found in watch.own
@@ -307,11 +266,7 @@ def _not_covered(found: WatchedFunction) -> str:
 
 
 def lost_call_gaps(recording: Recording) -> Iterator[CaptureGap]:
-    """What the log lacks where the probe made all calls and the log has none.
-
-    Args:
-        recording: The merged recording of a target.
-    """
+    """What the log lacks where the probe made all calls and the log has none."""
     if recording.exit.reason == "finished" and not recording.calls:
         yield CaptureGap(
             code="GD902",
@@ -322,13 +277,7 @@ def lost_call_gaps(recording: Recording) -> Iterator[CaptureGap]:
 
 
 def guard_gaps(guards: Guards, known: Iterable[CaptureGap], *, is_measured: bool) -> Iterator[CaptureGap]:
-    """What the guards lack.
-
-    Args:
-        guards: Those that were read.
-        known: Gaps of the same recording.
-        is_measured: Whether the probe timed them.
-    """
+    """What the guards lack."""
     if not is_measured and not any(gap.kind == "guard_cost" for gap in known):
         yield CaptureGap(
             code="GD900", kind="guard_cost", message="The cost of guard checks was not measured during this run."

@@ -126,17 +126,7 @@ def _header(line: bytes) -> re.Match[bytes] | None:
 def read_records(
     lines: Iterable[bytes], wants: Callable[[str], bool], damage: LogDamage, *, has_more: bool = False
 ) -> Iterator[Record]:
-    """Read records one by one.
-
-    Args:
-        lines: The file's lines, with or without their line ends.
-        wants: Returns whether records of a kind are wanted; the others are counted and skipped.
-        damage: Updated with what couldn't be read.
-        has_more: Whether the log goes on with a header, so that the last of these records isn't its last.
-
-    Yields:
-        The wanted records in the order of the file, interned strings (``str``) included if wanted.
-    """
+    """Read records one by one."""
     record: Record | None = None
     payload: list[bytes] = []
     kind: str | None = None

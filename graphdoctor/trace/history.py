@@ -44,11 +44,7 @@ class ComparedEntry:
 
 
 def nearest_entry(entries: Sequence[ComparedEntry]) -> ComparedEntry:
-    """The entry with the fewest differences, of those that differ only in values that changed since the last call.
-
-    Args:
-        entries: The one that the last call used, then others, those used later first.
-    """
+    """The entry with the fewest differences, of those that differ only in values that changed since the last call."""
     last = entries[0]
     possible = [entry for entry in entries[1:] if not entry.hidden_count and _is_of_the_last_call(entry, last)]
     return min((last, *possible), key=_distance)
@@ -92,9 +88,7 @@ def _is_within(source: str | None, whole: str | None) -> bool:
 def with_previous(changes: Iterable[GuardChange], last: ComparedEntry | None) -> tuple[GuardChange, ...]:
     """The changes with the value that each had in the function's last call, as far as its entry shows it.
 
-    Args:
-        changes: What differs from the nearest entry.
-        last: The entry that the last call used, which can be the same one; None if unknown.
+    ``last``: the entry that the last call used, which can be the same one; None if unknown.
     """
     known: dict[tuple[str, str], str | None] = {}
     for change in last.differing if last else ():

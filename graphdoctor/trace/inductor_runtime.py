@@ -146,12 +146,7 @@ def float32_precision(events: Events) -> Float32Precision | None:
 
 
 def cuda_graphs(events: Events, graphs: Iterable[Graph]) -> CudaGraphs | None:
-    """What became of CUDA graphs; None if none were asked for.
-
-    Args:
-        events: The probe's.
-        graphs: Those that the backend got, whose inputs have names in the program.
-    """
+    """What became of CUDA graphs; None if none were asked for."""
     if "cuda_graphs" not in events:
         return None
     event = events.fields("cuda_graphs")
@@ -249,9 +244,6 @@ def cache_use(records: Iterable[CacheRecord]) -> CacheUse | None:
     A graph asks AOTAutograd's cache, and Inductor's for its forward and its backward if that has none. It is found if
     Inductor had nothing to compile for it.
 
-    Args:
-        records: In the order of the log.
-
     Returns:
         None if no cache was asked.
     """
@@ -275,11 +267,7 @@ def cache_use(records: Iterable[CacheRecord]) -> CacheUse | None:
 
 
 def cache_bypasses(records: Iterable[CacheRecord]) -> tuple[CacheBypass, ...]:
-    """Why the caches leave graphs out, one for each reason of each graph.
-
-    Args:
-        records: In the order of the log.
-    """
+    """Why the caches leave graphs out, one for each reason of each graph."""
     found: list[CacheBypass] = []
     for graph in _by_graph(records):
         of_inductor = [record.state for record in graph if record.cache == "fx_graph_cache"]

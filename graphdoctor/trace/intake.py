@@ -111,11 +111,7 @@ class SeenGraph:
 
 
 class Intake:
-    """Keeps what a log's records say, in the order of the log.
-
-    Args:
-        environment: Where the recording was made.
-    """
+    """Keeps what a log's records say, in the order of the log."""
 
     is_older: bool
     """Whether a torch before 2.6 wrote the log, as its metrics show."""
@@ -482,12 +478,7 @@ class Intake:
     def entry(self, file: str, line: int, function: str, text: str | None, **columns: Any) -> StackEntry:  # noqa: ANN401
         """A stack entry with its file's owner.
 
-        Args:
-            file: As torch printed it.
-            line: 1-based.
-            function: The code object's name.
-            text: The source line, or None.
-            columns: The other fields of a recorded entry.
+        ``text``: the source line, or None.
         """
         key = (file, line, function, text, *columns.items())
         if key not in self._entries:

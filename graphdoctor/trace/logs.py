@@ -131,9 +131,6 @@ def held_logs(file: LogFile) -> list[LogFile]:
 def logs_of(log: LogFile) -> list[LogFile]:
     """The log, or one for each process whose name a launcher has put before its lines; none without a record.
 
-    Args:
-        log: A file, which is read until its first record, and to its end if that has something before it.
-
     Raises:
         CutStreamError: It can't be read, and no record came before that.
     """
@@ -167,11 +164,7 @@ def _prefixes(log: LogFile) -> list[bytes]:
 
 
 def hindrance(log: LogFile) -> str | None:
-    """Why a file holds records and yet isn't a log that can be read, as a hint; None if it holds none.
-
-    Args:
-        log: A file without a record that could be read.
-    """
+    """Why a file holds records and yet isn't a log that can be read, as a hint; None if it holds none."""
     head = log.part(0, _HEAD_BYTES)
     if kind := _archive(head):
         return f"It's a {kind} archive: name what is in it, {kind}://::{log.location}"

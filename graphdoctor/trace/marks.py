@@ -91,11 +91,7 @@ class _Seen:
 
 
 class Marks:
-    """Collects records in the order of the log.
-
-    Args:
-        texts_of: Compile ids whose texts are kept.
-    """
+    """Collects records in the order of the log."""
 
     KINDS: frozenset[str] = frozenset(
         {

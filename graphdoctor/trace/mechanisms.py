@@ -23,12 +23,7 @@ _SIDE_EFFECT = "HOP: Unsafe side effect"
 
 
 def mechanism_of(path: Sequence[StackEntry], text: BreakText) -> TorchMechanism | None:
-    """The code of torch's own that a break happened in.
-
-    Args:
-        path: How the frame was reached, and then the break, outermost first.
-        text: What torch printed.
-    """
+    """The code of torch's own that a break happened in."""
     cause = text.chain[0]
     is_checkpointed = (text.higher_order_operator or "").startswith(_CHECKPOINT)
     below = _below_the_program(path)

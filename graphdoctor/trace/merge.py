@@ -43,14 +43,7 @@ class Part:
 
 
 def merge(parts: Sequence[Part]) -> Recording:
-    """Merge parts into one recording.
-
-    Args:
-        parts: At least one; the first is of the main process, whose target, exit, calls and coverage are taken.
-
-    Returns:
-        Everything in the order of the parts, without duplicate sources and gaps.
-    """
+    """Merge parts into one recording."""
     frame_base = 0
     renamed: list[Recording] = []
     for part in parts:

@@ -71,9 +71,6 @@ def is_before_breaks(value: Mapping[str, Any]) -> bool:
 def read_metrics(value: Mapping[str, Any]) -> CompileMetrics:
     """Read a record's JSON.
 
-    Args:
-        value: As torch wrote it, whatever its version.
-
     Raises:
         ValueError: Something in it doesn't fit.
     """

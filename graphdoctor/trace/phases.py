@@ -107,10 +107,7 @@ class Phases:
     def add(self, record: Record, call_index: int | None, *, is_extra: bool) -> None:
         """Take the next record.
 
-        Args:
-            record: One of ``KINDS``.
-            call_index: The user's current call; None outside the calls.
-            is_extra: Whether the record belongs to one of our repetitions, which are left out.
+        ``call_index``: the user's current call; None outside the calls.
 
         Raises:
             ValueError: The record isn't an event, or is an end whose begin isn't in the log.
@@ -255,11 +252,7 @@ def _overlap(phase: _Begun) -> dict[str, str]:
 
 
 def _laid_out(phases: list[_Begun]) -> Iterator[tuple[_Begun, int, int]]:
-    """Each phase with its thread and depth; phases of one thread are nested.
-
-    Args:
-        phases: In the order of their starts.
-    """
+    """Each phase with its thread and depth; phases of one thread are nested."""
     threads: list[list[_Begun]] = [[]]
     for phase in phases:
         for open_ in threads:

@@ -49,10 +49,7 @@ class PictureIntake:
     def add(self, record: Record, call_index: int | None, *, is_extra: bool) -> None:
         """Take the next record.
 
-        Args:
-            record: One of ``KINDS``.
-            call_index: The user's current call; None outside the calls.
-            is_extra: Whether the record belongs to one of our repetitions, which are left out.
+        ``call_index``: the user's current call; None outside the calls.
         """
         if record.kind in self.artifacts.KINDS and not is_extra:
             self.artifacts.add(record)
@@ -70,11 +67,7 @@ def picture_of(
 ) -> Picture:
     """Make the picture of several processes.
 
-    Args:
-        parts: In the order in which they were merged, each with its records and the owners of its files.
-        recording: The merged recording.
-        events: The probe's events.
-        details: The compiles whose graphs and code were kept; None for all.
+    ``details``: the compiles whose graphs and code were kept; None for all.
     """
     files: dict[str, SourceText] = {}
     for found in (found for _, taken, origins in parts for found in taken.files.finish(origins)):

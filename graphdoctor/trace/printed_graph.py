@@ -94,12 +94,7 @@ class PrintedGraph:
 
 
 def parse_graph(text: str, names_file: Callable[[str], bool] = lambda _file: True) -> PrintedGraph:
-    """Parse a printed graph.
-
-    Args:
-        text: As torch printed it.
-        names_file: Returns whether nodes keep their line in a file; lines in torch's own files help nobody.
-    """
+    """Parse a printed graph."""
     reader = _Reader(names_file)
     with warnings.catch_warnings():
         # Python warns about unknown escapes in strings.
@@ -121,11 +116,7 @@ def _parsed(text: str) -> list[ast.stmt] | None:
 
 
 class _Reader:
-    """Parses one graph line by line.
-
-    Args:
-        names_file: Returns whether nodes keep their line in a file.
-    """
+    """Parses one graph line by line."""
 
     def __init__(self, names_file: Callable[[str], bool]) -> None:
         self.unread_lines = 0

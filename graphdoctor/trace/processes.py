@@ -35,11 +35,9 @@ class ProcessLogs:
 def find_processes(logs: Iterable[LogFile], *, main_pid: int | None) -> list[ProcessLogs]:
     """The processes that wrote the logs, the main one first.
 
-    Args:
-        logs: Trace logs.
-        main_pid: Process id of the main process. If None, the main process is the one with the lowest rank, otherwise
-            the one that wrote first. Only our own recordings have it. Each of them is of one machine, so only there do
-            logs with one process id belong to one process.
+    ``main_pid``: process id of the main process. If None, the main process is the one with the lowest rank, otherwise
+    the one that wrote first. Only our own recordings have it. Each of them is of one machine, so only there do
+    logs with one process id belong to one process.
     """
     logs = list(logs)
     found = [item for of_log in for_each(_processes_of, logs, logs) for item in of_log]

@@ -33,13 +33,7 @@ class Entries(Protocol):
 
 
 def inductor_graph(found: Mapping[str, Any], compile_id: str | None, entries: Entries) -> InductorGraph:
-    """A graph for which Inductor generated code.
-
-    Args:
-        found: As the probe wrote it.
-        compile_id: The compile under which it was written.
-        entries: Makes stack entries.
-    """
+    """A graph for which Inductor generated code."""
     stacks = [tuple(_known(stack, entries)) for stack in found["stacks"]]
     operations = [
         read_fact(
@@ -77,12 +71,7 @@ def _known(stack: Iterable[tuple[str, int, str]], entries: Entries) -> Iterable[
 
 
 def profiled_call(events: Events, graphs: Iterable[InductorGraph]) -> Profiled | None:
-    """What a profile recorded; None for any other run, and if the call wasn't profiled.
-
-    Args:
-        events: The probe's.
-        graphs: In order.
-    """
+    """What a profile recorded; None for any other run, and if the call wasn't profiled."""
     if "profiled_call" not in events:
         return None
     call, known = read_fact(ProfiledCall, events.fields("profiled_call")), tuple(graphs)

@@ -56,12 +56,6 @@ def read_recording(
 ) -> Recording:
     """Read what was recorded.
 
-    Args:
-        location: A recording's folder, one with trace logs, or a log file, on this machine or elsewhere.
-        guards: Read the guards too, which can be most of a log.
-        picture: Read what only the picture of a run shows too, which takes all of a log.
-        executor: Reads large logs; by default, this process does.
-
     Raises:
         GraphDoctorError: There is no recording there, or it is from another version of graphdoctor.
     """
@@ -69,13 +63,7 @@ def read_recording(
 
 
 def read_wanted(location: Location, wanted: Wanted, executor: Executor = ALONE) -> Recording:
-    """As ``read_recording``.
-
-    Args:
-        location: A recording's folder, one with trace logs, or a log file, on this machine or elsewhere.
-        wanted: What to read beside what every recording needs.
-        executor: Reads large logs; by default, this process does.
-    """
+    """As ``read_recording``."""
     folder = open_folder(location)
     with other_version(location):
         return _with_trials(read_folder(folder, wanted, executor), folder)
@@ -100,11 +88,6 @@ def other_version(location: Location) -> Iterator[None]:
 
 def read_folder(folder: RecordingFolder, wanted: Wanted, executor: Executor = ALONE) -> Recording:
     """Read the files of a recording, or of one of its ranks.
-
-    Args:
-        folder: The files; see ``ranks.py`` for those of a rank.
-        wanted: What to read beside what every recording needs.
-        executor: Reads large logs; by default, this process does.
 
     Raises:
         InvalidFactError: Something that graphdoctor wrote doesn't fit this version.

@@ -17,12 +17,7 @@ from graphdoctor.trace.origin import RESUME_NAME
 def resumed_breaks(
     compiles: Iterable[SeenCompile], code_names: Mapping[int, tuple[str, str, int]]
 ) -> Iterator[SeenBreak]:
-    """The breaks after which torch resumed, in the order of the log.
-
-    Args:
-        compiles: In the order of the log.
-        code_names: Name, file and first line of each frame.
-    """
+    """The breaks after which torch resumed, in the order of the log."""
     before: dict[tuple[str, str], SeenCompile] = {}
     for compile_ in compiles:
         if compile_.frame_id not in code_names:

@@ -149,11 +149,7 @@ class Wanted:
     texts_of: frozenset[str] = frozenset()
 
     def first_section(self, environment: Environment) -> Section:
-        """The first section of a process.
-
-        Args:
-            environment: Where the recording was made.
-        """
+        """The first section of a process."""
         section = Section(Intake(environment))
         if self.guards:
             from graphdoctor.trace.guards.tree import GuardTrees
@@ -171,13 +167,7 @@ class Wanted:
 
 
 def read_logs(processes: Iterable[ProcessLogs], new_section: Callable[[], Section], executor: Executor) -> LogContents:
-    """Read all logs, each once.
-
-    Args:
-        processes: The main one first.
-        new_section: Makes the first section of a process.
-        executor: Reads large logs.
-    """
+    """Read all logs, each once."""
     contents = LogContents([ProcessSections(process, [new_section()]) for process in processes])
     takers: dict[LogFile, list[ProcessSections]] = {}
     for taken in contents.processes:
@@ -189,14 +179,7 @@ def read_logs(processes: Iterable[ProcessLogs], new_section: Callable[[], Sectio
 
 
 class _LogTakers:
-    """Finds who takes each record of one log.
-
-    Args:
-        log: The log.
-        takers: The processes that it's read for. If others are known to have written to it, their records are skipped.
-        contents: Gets the processes that nobody knew of.
-        new_section: Makes the first section of a process.
-    """
+    """Finds who takes each record of one log."""
 
     def __init__(
         self,

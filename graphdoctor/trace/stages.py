@@ -90,10 +90,7 @@ class Stages:
     def add(self, record: Record, call_index: int | None, *, is_extra: bool) -> None:  # noqa: ARG002 - as all parts
         """Take the next record.
 
-        Args:
-            record: One of ``KINDS``.
-            call_index: The user's current call; None outside the calls.
-            is_extra: Whether the record belongs to one of our repetitions, which are left out.
+        ``call_index``: the user's current call; None outside the calls.
         """
         if is_extra:
             return
@@ -164,12 +161,7 @@ class Stages:
                 lowered.of = seen.of
 
     def graphs(self, prefix: str, recording: Recording) -> tuple[StageGraph, ...]:
-        """The graphs in the order of the log.
-
-        Args:
-            prefix: The prefix of compile ids in this part of the recording.
-            recording: The merged recording.
-        """
+        """The graphs in the order of the log."""
         origins = Origins(recording.environment)
         frames = {frame.frame_id: frame for frame in recording.frames}
         frame_of = {each.compile_id: frames.get(each.frame_id) for each in recording.compiles}
@@ -186,12 +178,7 @@ class Stages:
         return tuple(found)
 
     def generated(self, prefix: str, recording: Recording) -> tuple[GeneratedCode, ...]:
-        """The generated code in the order of the log.
-
-        Args:
-            prefix: The prefix of compile ids in this part of the recording.
-            recording: The merged recording.
-        """
+        """The generated code in the order of the log."""
         own = _graphs_of(prefix, recording)
         return tuple(
             GeneratedCode(

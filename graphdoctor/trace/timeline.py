@@ -14,12 +14,7 @@ _MAX_LANES = 200
 
 
 def read_lanes(events: Sequence[Event], recording: Recording) -> tuple[Lane, ...]:
-    """The lanes of as many calls as are shown, preferring those that compile, and of the steady call.
-
-    Args:
-        events: The probe's events. A call that was repeated under the profiler has two; the later one counts.
-        recording: Has each graph's compile id.
-    """
+    """The lanes of as many calls as are shown, preferring those that compile, and of the steady call."""
     by_call = {event["call"]: event for event in events if event["event"] == "lane"}
     # The probe numbers the graphs that it recorded; a graph without nodes isn't one of them.
     graphs = [graph for graph in recording.graphs if graph.nodes is not None]

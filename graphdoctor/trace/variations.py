@@ -18,9 +18,6 @@ _NOT_REACHED = "the run ended first"
 def read_variations(events: Sequence[Event]) -> tuple[Variation, ...] | None:
     """The variations of a run.
 
-    Args:
-        events: The probe's events.
-
     Returns:
         In the order of the plan, including those that were never reached; None if none were asked for.
     """

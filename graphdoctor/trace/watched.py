@@ -15,11 +15,7 @@ _TIMED_CALLS = 15
 
 
 def call_watch(processes: Iterable[tuple[str | None, Intake]]) -> CallWatch | None:
-    """The calls that were watched in all processes; None if none was to be.
-
-    Args:
-        processes: Each with its name and its first section, which has the watched calls of all its sections.
-    """
+    """The calls that were watched in all processes; None if none was to be."""
     functions: list[WatchedFunction] = []
     cost_us = 0.0
     for name, intake in processes:

@@ -130,9 +130,6 @@ class Lanes:
     Records from before a process joins its group, and definitions of strings, have no rank: they go with the records
     around them. Processes of several machines can have one process id; where strings are numbered from 0 again,
     another one begins.
-
-    Args:
-        known: Those that the samples have, in the order in which they begin.
     """
 
     def __init__(self, known: Iterable[Lane]) -> None:

@@ -64,10 +64,7 @@ def command_text(script: Script, recording: Recording) -> str:
 def attempt(script: Script, recording: Recording, *, timeout_s: float | None) -> Attempt:
     """Run the script in an empty folder, as its reader will, and compare what torch does with the recording.
 
-    Args:
-        script: A script with a text.
-        recording: What it was made from.
-        timeout_s: Seconds until it is stopped; None for a multiple of the recorded run's time.
+    ``timeout_s``: seconds until it is stopped; None for a multiple of the recorded run's time.
 
     Raises:
         GraphDoctorError: Interrupted.
@@ -102,13 +99,7 @@ def write_script_files(script: Script, folder: Path) -> None:
 
 
 def compared(before: Recording, after: Recording, folder: Path) -> Attempt:
-    """Compare the script's run with the recording.
-
-    Args:
-        before: The recording.
-        after: The recording of the script's run.
-        folder: Where the script and its modules were.
-    """
+    """Compare the script's run with the recording."""
     if after.exit.reason in ("timeout", "killed"):
         return Attempt(False, f"On its own, it didn't finish: {after.exit.message}")
     parts = (_sites(before, after), _recompiles(before, after), _error(before, after))

@@ -91,11 +91,6 @@ class Bundle:
 def bundle_of(place: Path, wanted: Wanted, on_phase: Callable[[str], None]) -> Bundle:
     """Collect the files of a recording's bundle.
 
-    Args:
-        place: A recording's folder, a ``TORCH_TRACE`` folder, or one log.
-        wanted: What the bundle should hold.
-        on_phase: Called with a description of each phase.
-
     Raises:
         GraphDoctorError: There is no recording, another version wrote it, it can't be read, or interrupted.
     """

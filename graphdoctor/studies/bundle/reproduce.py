@@ -56,12 +56,7 @@ class _ImpossibleError(Exception):
 
 
 def write_script(recording: Recording, request: Mapping[str, Any]) -> Script:
-    """Write the script.
-
-    Args:
-        recording: A recording with its picture.
-        request: What the probe was asked to do; empty if unknown.
-    """
+    """Write the script."""
     try:
         return _script(recording, request)
     except _ImpossibleError as impossible:

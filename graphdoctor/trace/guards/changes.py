@@ -29,11 +29,7 @@ expression = partial(expressions.expression, carried=str)
 
 
 def changes_of(guard: GuardText) -> Iterator[GuardChange]:
-    """The change that a failed guard shows, or several changes of process-wide state.
-
-    Args:
-        guard: Such as ``0/0: tensor 'x' size mismatch at index 0. expected 4, actual 6``, split into its parts.
-    """
+    """The change that a failed guard shows, or several changes of process-wide state."""
     form = read_form(guard.expression)
     if isinstance(form, forms.GlobalStateChanged):
         yield from named_changes(form.names)

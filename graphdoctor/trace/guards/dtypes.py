@@ -53,10 +53,6 @@ _SHORT: dict[str | int, str] = {key: each.short for each in _DTYPES for key in (
 
 
 def short_dtype(dtype: str | int) -> str:
-    """A dtype's short name; an unknown dtype as it is, without ``torch.``.
-
-    Args:
-        dtype: ``torch.float32``, ``float32``, ``Float`` or the number of a ``c10::ScalarType``.
-    """
+    """A dtype's short name; an unknown dtype as it is, without ``torch.``."""
     key = dtype.removeprefix("torch.") if isinstance(dtype, str) else dtype
     return _SHORT.get(key, str(key))

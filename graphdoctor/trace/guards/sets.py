@@ -65,13 +65,7 @@ def guards_of(
 ) -> Guards:
     """Put a recording's guards into words.
 
-    Args:
-        recording: What else is known; compiles that aren't in it are left out.
-        trees: Each compile's tree.
-        files: Every file in the log.
-        origins: Classifies files by owner.
-        cost: What the probe measured, or None.
-        roots: What torch's wrappers stand for, by frame.
+    ``cost``: what the probe measured, or None.
     """
     places = _Places(files, origins)
     measured = {} if cost is None else {entry["compile_id"]: entry for entry in cost["entries"]}
@@ -113,9 +107,7 @@ def guards_of_parts(
 ) -> Guards:
     """The guards of a recording with several parts: processes, and stretches between resets of Dynamo.
 
-    Args:
-        parts: Each part with its compiles' trees and what else was taken in for it.
-        cost: What the probe measured in the main process after its last reset, or None.
+    ``cost``: what the probe measured in the main process after its last reset, or None.
     """
     measured = max((index for index, (part, _, _) in enumerate(parts) if part.process is None), default=None)
     found = [
@@ -268,12 +260,7 @@ class _Words:
 
 
 def value_words(source: str, resumes_at: int | None = None) -> str:
-    """A guard's source in the user's words: ``key 0 of d``, ``x.shape[0]``, ``torch.nn.functional.relu``.
-
-    Args:
-        source: torch's source.
-        resumes_at: For a resume function, the line that it continues after.
-    """
+    """A guard's source in the user's words: ``key 0 of d``, ``x.shape[0]``, ``torch.nn.functional.relu``."""
     if key := _KEY.match(source):
         return f"key {key[2]} of {value_words(key[1], resumes_at)}"
     return _in_words(source, resumes_at)

@@ -78,12 +78,7 @@ class Comparison(NamedTuple):
 
 
 def tokenize(text: str, start: int = 0) -> Iterator[Token]:
-    """Split a text into tokens; an unclosed quote is a sign, and an unmatched closing bracket closes nothing.
-
-    Args:
-        text: A guard's text.
-        start: Where to begin.
-    """
+    """Split a text into tokens; an unclosed quote is a sign, and an unmatched closing bracket closes nothing."""
     depth = 0
     for match in _TOKEN.finditer(text, start):
         kind: TokenKind = match.lastgroup  # type: ignore[assignment]

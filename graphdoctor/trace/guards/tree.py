@@ -79,11 +79,7 @@ class GuardTrees:
         return later
 
     def add(self, record: Record) -> None:
-        """Take the next record.
-
-        Args:
-            record: One of ``KINDS``.
-        """
+        """Take the next record."""
         if record.compile_id is not None and record.payload is not None:
             self.trees[record.compile_id] = parse_tree(record.payload, self._known)
 
@@ -95,13 +91,7 @@ class KnownGuards:
         self._guards: dict[tuple[int, str | None, str], TreeGuard] = {}
 
     def guard(self, depth: int, manager_source: str | None, text: str) -> TreeGuard:
-        """A guard.
-
-        Args:
-            depth: As in ``TreeGuard``.
-            manager_source: As in ``TreeGuard``.
-            text: As printed.
-        """
+        """A guard."""
         key = (depth, manager_source, text)
         known = self._guards.get(key)
         if known is None:
@@ -115,9 +105,7 @@ class KnownGuards:
 def parse_tree(payload: str, known: KnownGuards | None = None) -> GuardTree:
     """Parse a printed tree.
 
-    Args:
-        payload: The record's payload.
-        known: Reads the guards; None for nothing known.
+    ``known``: reads the guards; None for nothing known.
     """
     known = known or KnownGuards()
     guards: list[TreeGuard] = []

@@ -29,12 +29,7 @@ class CutStreamError(Exception):
     """A log whose bytes end, or make no sense, before the log's own end; what came until then is as it was written."""
 
     def __init__(self, name: str, reason: str) -> None:
-        """Keep both.
-
-        Args:
-            name: The log's name.
-            reason: A clause, such as ``its gzip stream is cut off``.
-        """
+        """Keep both."""
         super().__init__(name, reason)
         self.name = name
         self.reason = reason
@@ -51,21 +46,12 @@ class _Decompressor(Protocol):
 
 
 def compression_of(start: bytes) -> Compression | None:
-    """How a file is compressed.
-
-    Args:
-        start: Its first ``MAGIC_BYTES`` bytes, or all if it has fewer.
-    """
+    """How a file is compressed."""
     return next((name for magic, name in _MAGIC.items() if start.startswith(magic)), None)
 
 
 def decompressed(stored: BinaryIO, compression: Compression, name: str) -> BinaryIO:
     """What a compressed stream holds; reading it raises ``CutStreamError`` where it is damaged or cut off.
-
-    Args:
-        stored: The compressed bytes; closed with the stream.
-        compression: How they are compressed.
-        name: The log's name.
 
     Raises:
         GraphDoctorError: The package that reads it isn't installed.

@@ -60,21 +60,11 @@ class LogFile:
         return self
 
     def of_lines(self, prefix: str) -> LogFile:
-        """Only the lines that begin with a prefix, without it.
-
-        Args:
-            prefix: What they begin with; all lines are kept if it's empty.
-        """
+        """Only the lines that begin with a prefix, without it."""
         return replace(self, line_prefix=prefix, name=f"{self.name} {prefix.rstrip(': ')}".rstrip())
 
     def open(self, start: int = 0) -> BinaryIO:
         """The log's bytes, decompressed.
-
-        Args:
-            start: How many of them to leave out at the beginning.
-
-        Returns:
-            A stream. Reading it raises ``CutStreamError`` where the log can't be read to its end.
 
         Raises:
             GraphDoctorError: It can't be opened.
@@ -104,12 +94,7 @@ class LogFile:
         return stream
 
     def part(self, start: int, count: int) -> bytes:
-        """Some of the log's bytes: fewer than asked for where it ends, or can't be read further.
-
-        Args:
-            start: Where they begin.
-            count: How many.
-        """
+        """Some of the log's bytes: fewer than asked for where it ends, or can't be read further."""
         found = bytearray()
         with suppress(CutStreamError), self.open(start) as stream:
             while len(found) < count and (read := stream.read(min(count - len(found), _PART_BYTES))):
@@ -119,10 +104,6 @@ class LogFile:
 
 def local_log(path: Path, name: str | None = None) -> LogFile:
     """The log in a file of this machine.
-
-    Args:
-        path: Its path.
-        name: What to call it; its file name by default.
 
     Raises:
         GraphDoctorError: It can't be read.

@@ -88,12 +88,7 @@ def location_of(text: str) -> Location:
 
 
 class LocalFolder:
-    """A folder of this machine.
-
-    Args:
-        path: Its path.
-        name: Its path below the folder that was asked for.
-    """
+    """A folder of this machine."""
 
     def __init__(self, path: Path, name: str = "") -> None:
         self._path = path
@@ -175,13 +170,7 @@ def place_at(location: Location) -> LogFile | Folder | None:
 
 
 def for_each(function: Callable[[_Item], _Answer], items: Iterable[_Item], logs: Sequence[LogFile]) -> list[_Answer]:
-    """The function's answer for each item; at the same time if the logs aren't on this machine.
-
-    Args:
-        function: Reads a little of some log.
-        items: What it's given, one after the other.
-        logs: The logs that it reads.
-    """
+    """The function's answer for each item; at the same time if the logs aren't on this machine."""
     if len(logs) < 2 or not any(log.is_remote for log in logs):
         return [function(item) for item in items]
     from concurrent.futures import ThreadPoolExecutor

@@ -12,12 +12,7 @@ _LINES_BYTES = 2**17
 
 
 def without_prefix(stream: BinaryIO, prefix: bytes) -> BinaryIO:
-    """The lines that begin with a prefix, without it.
-
-    Args:
-        stream: All lines; closed with what is returned.
-        prefix: What they begin with.
-    """
+    """The lines that begin with a prefix, without it."""
     return io.BufferedReader(_Unprefixed(stream, prefix), _LINES_BYTES)
 
 

@@ -76,12 +76,7 @@ def remote_place(url: Url) -> LogFile | Folder | None:
 
 
 def open_remote(log: LogFile, start: int) -> BinaryIO:
-    """The bytes of a log as they are stored; nothing is asked for before they are read.
-
-    Args:
-        log: The log.
-        start: Where to begin.
-    """
+    """The bytes of a log as they are stored; nothing is asked for before they are read."""
     return io.BufferedReader(_RemoteBytes(log, start), 2**17)
 
 

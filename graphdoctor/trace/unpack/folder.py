@@ -29,10 +29,6 @@ def _new_file(path: Path) -> BinaryIO:
 class Folder:
     """Files in a folder; used in a ``with`` block.
 
-    Args:
-        root: The folder. It is made if it isn't there.
-        is_replacing: Write into one that has files, and replace those of the same names.
-
     Raises:
         GraphDoctorError: It is no folder, has something in it, or can't be written.
     """
@@ -70,17 +66,7 @@ class Folder:
             ) from error
 
     def write(self, folder: str, stem: str, suffix: str, content: bytes) -> str:
-        """Write a file under a name that is free.
-
-        Args:
-            folder: Where in the folder, with ``/`` between names; empty for the folder itself.
-            stem: What its name begins with.
-            suffix: What its name ends with.
-            content: All of it.
-
-        Returns:
-            Its path in the folder, with ``/``.
-        """
+        """Write a file under a name that is free."""
         name = self._names_in(folder).take(stem, suffix)
         path = f"{folder}/{name}" if folder else name
         with self.create(path) as file:
@@ -89,15 +75,7 @@ class Folder:
         return path
 
     def gather(self, path: str, item: bytes) -> int:
-        """Add an item to a JSON list that is a file of its own.
-
-        Args:
-            path: The file's path in the folder.
-            item: JSON.
-
-        Returns:
-            The item's position in the list.
-        """
+        """Add an item to a JSON list that is a file of its own."""
         if self._open is None or self._open[0] != path:
             self._close()
             if path not in self._gathered:
@@ -122,11 +100,7 @@ class Folder:
                 file.write(b"\n]\n")
 
     def create(self, path: str) -> BinaryIO:
-        """A new file.
-
-        Args:
-            path: Its path in the folder, with ``/``.
-        """
+        """A new file."""
         whole = self._root / path
         self._make(path.rpartition("/")[0])
         try:

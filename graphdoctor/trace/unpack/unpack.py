@@ -88,12 +88,6 @@ class _Process:
 def unpack(source: Location, into: Path, *, version: str, is_replacing: bool = False) -> Unpacked:
     """Write each artifact of the logs to a file.
 
-    Args:
-        source: A recording's folder, a folder that ``TORCH_TRACE`` wrote, or one of its log files.
-        into: The folder to write to.
-        version: Of graphdoctor.
-        is_replacing: Write into a folder that has files, and replace those of the same names.
-
     Raises:
         GraphDoctorError: There are no logs at ``source``, or ``into`` can't be written.
     """
@@ -129,11 +123,7 @@ def _rows(processes: Sequence[ProcessLogs], folder: Folder, done: Unpacked) -> I
 
 
 class _Names:
-    """The names of processes: none for the only one, else ``rank1``, or ``p2`` if its rank is unknown.
-
-    Args:
-        processes: Those that are known, the main one first.
-    """
+    """The names of processes: none for the only one, else ``rank1``, or ``p2`` if its rank is unknown."""
 
     def __init__(self, processes: Sequence[ProcessLogs]) -> None:
         self.by_log: dict[LogFile, list[tuple[ProcessLogs, str | None]]] = {}

@@ -34,11 +34,7 @@ _MAX_PUNCTUATION = 6
 
 
 class BreakWords:
-    """torch's registry of graph breaks: the fixed words of each id.
-
-    Args:
-        torch_root: The folder of the torch that ran. If it's gone, the torch installed here is read instead.
-    """
+    """torch's registry of graph breaks: the fixed words of each id."""
 
     def __init__(self, torch_root: str | None) -> None:
         self._torch_root = torch_root
@@ -63,12 +59,7 @@ class BreakWords:
         return frozenset(str(item.get("Gb_type")) for items in self._entries.values() for item in items)
 
     def kept(self, text: str, ids: Iterable[str] = ()) -> str:
-        """The fixed words of a message of torch; the rest is left out.
-
-        Args:
-            text: The message.
-            ids: Ids of the graph break, such as ``GB0059``; ids linked in the text count too.
-        """
+        """The fixed words of a message of torch; the rest is left out."""
         linked = (f"GB{number}" for number in _LINK.findall(text))
         known = _FRAMING_PIECES.union(*(self._pieces(id_) for id_ in (*ids, *linked)))
         return "\n".join(_known_line(line, known) for line in text.splitlines())

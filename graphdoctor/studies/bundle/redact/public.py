@@ -68,12 +68,7 @@ _SIZED = ("shape[", "size()[", "stride(", "stride()[", "size(")
 
 
 class Public:
-    """Returns what may be shown of a value.
-
-    Args:
-        environment: Where the recording was made, which says who owns a file.
-        root: The folder that relative paths are relative to.
-    """
+    """Returns what may be shown of a value."""
 
     def __init__(self, environment: Environment, root: Path) -> None:
         self._origins = Origins(environment)
