@@ -40,14 +40,16 @@ _MOST_COLUMNS = 5
 """Variants that have a column each in the table of families."""
 _MAX_WHOLE = 3
 """Causes that a terminal shows in full; the others are a line each."""
-_MAX_FAILURES = 8
+_MAX_FAILURES = 7
 _MAX_NAMES = 8
 _MOST_NAMES = 300
 _MAX_PLACES = 60
+_MAX_NOTED = 2
 _MAX_NOTES = 8
 _MAX_ROWS = 20
 """Rows that a terminal shows; of more than these it shows none."""
 _LONGEST_ERROR = 400
+_SAME_ERROR = "Rows with the same error are together; … stands where their errors differ."
 
 Ids = Mapping[str, str]
 """Of the rows that a page has, by the names of their targets."""
@@ -83,7 +85,7 @@ def _parts(report: SurveyReport, pages: str | None) -> Iterator[Block]:
     ]
     yield Section(words.EXPORTS_HEADING, (*stops, *_more(words.more_export_causes_text(report))), "Exports")
     yield _failures(failures(report.rows), report, ids)
-    yield Section("Flaky and noisy", (Rows(tuple(_noted(report)), "row", _MAX_NAMES),))
+    yield Section("Flaky and noisy", (Rows(tuple(_noted(report)), "row", _MAX_NOTED),))
     yield Section("Speed-up by compile time", pareto_drawing(report), "Pareto")
     yield Section("Speed-ups in order", spread_drawing(report), "Spread")
     yield Section("All rows", (rows_drawing(report, pages, _rows(report)),), "Rows", len(report.rows))
