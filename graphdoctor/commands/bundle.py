@@ -104,7 +104,7 @@ def _refuse_several_ranks(place: Place) -> None:
 
     from graphdoctor.errors import GraphDoctorError
     from graphdoctor.facts.wording import ranks_text
-    from graphdoctor.trace.ranks import ranks_at
+    from graphdoctor.trace.folder import ranks_at
 
     ranks = ranks_at(place.path)
     if len(ranks) < 2:

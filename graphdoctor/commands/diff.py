@@ -149,7 +149,7 @@ def _compared(
 
 def _chosen(ranks: Sequence[int], first: Place, second: Place) -> tuple[int | None, int | None]:
     """The rank to read of each side."""
-    from graphdoctor.trace.ranks import ranks_at
+    from graphdoctor.trace.folder import ranks_at
 
     if len(ranks) > 2:
         raise GraphDoctorError("--rank was given more than twice.", hint="diff compares two ranks.")

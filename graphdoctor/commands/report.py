@@ -85,7 +85,7 @@ def report(
     from graphdoctor.commands.running import project_settings
     from graphdoctor.studies.ranks.job import job_report
     from graphdoctor.studies.ranks.rank import several_ranks
-    from graphdoctor.trace.ranks import ranks_at
+    from graphdoctor.trace.folder import ranks_at
 
     settings = project_settings(recordings)
     output = choose_page(DIAGNOSIS, written, given, _PAGE, html=html, is_opened=is_opened)

@@ -127,7 +127,7 @@ def _report(
     from graphdoctor.executors.choice import executor_for
     from graphdoctor.rules.diagnosed import diagnose_recording
     from graphdoctor.studies.ranks.job import job_report
-    from graphdoctor.trace.ranks import ranks_at
+    from graphdoctor.trace.folder import ranks_at
 
     try:
         ranks = ranks_at(recording)

@@ -39,8 +39,8 @@ def unpack(
     from graphdoctor.commands.running import project_settings
     from graphdoctor.errors import GraphDoctorError
     from graphdoctor.facts.wording import counted
-    from graphdoctor.trace.unpack.folder import INDEX
-    from graphdoctor.trace.unpack.unpack import unpack as unpacked
+    from graphdoctor.trace.unpack import INDEX
+    from graphdoctor.trace.unpack import unpack as unpacked
 
     place = place_named(recording, project_settings(recordings))
     if place.kind == "document":

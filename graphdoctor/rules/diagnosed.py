@@ -182,7 +182,7 @@ def _folder(location: Location, rank: int | None) -> RecordingFolder:
         from graphdoctor.trace.folder import open_folder
 
         return open_folder(location)
-    from graphdoctor.trace.ranks import only_rank, ranks_at
+    from graphdoctor.trace.folder import only_rank, ranks_at
 
     return only_rank(ranks_at(location), rank).folder
 

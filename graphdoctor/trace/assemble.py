@@ -1,14 +1,14 @@
-"""Turns what an ``Intake`` kept into a ``Recording``.
+"""Turns what an ``Intake`` kept into a ``Recording``: the facts of one process until a reset of Dynamo.
 
-Comes in: an ``Intake`` and what is known about the whole run. Goes out: the facts of one process until a reset of
-Dynamo.
+A torch before 2.6 has no records of breaks. A resume function's name has the line of the break in the function itself
+(``torch/_dynamo/resume_execution.py``), and the metrics of the compile before it torch's reason (``restart_reasons``).
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -35,16 +35,36 @@ from graphdoctor.facts.recording import (
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.trials import Replay
-from graphdoctor.trace.breaks import PrintedEntry, limit_of, parse_chain
+from graphdoctor.trace.breaks import BreakText, PrintedEntry, limit_of, mechanism_of, parse_chain
 from graphdoctor.trace.ddp_splits import split_of
 from graphdoctor.trace.gaps import old_log_gaps, run_gaps, unreadable_gaps
 from graphdoctor.trace.inductor_runtime import cache_bypasses, cache_use
 from graphdoctor.trace.intake import Intake, SeenBreak, SeenCompile, SeenGraph
-from graphdoctor.trace.mechanisms import mechanism_of
 from graphdoctor.trace.metrics import CompileMetrics
 from graphdoctor.trace.origin import RESUME_NAME, innermost, without_probe
-from graphdoctor.trace.resumed import resumed_breaks
 from graphdoctor.trace.roots import Root
+
+
+def resumed_breaks(
+    compiles: Iterable[SeenCompile], code_names: Mapping[int, tuple[str, str, int]]
+) -> Iterator[SeenBreak]:
+    """The breaks after which torch resumed, in the order of the log."""
+    before: dict[tuple[str, str], SeenCompile] = {}
+    for compile_ in compiles:
+        if compile_.frame_id not in code_names:
+            continue
+        name, file, _ = code_names[compile_.frame_id]
+        resume = RESUME_NAME.match(name)
+        function = resume[1] if resume else name
+        broken = before.pop((file, function), None) if resume else None
+        if broken is not None and resume is not None and broken.metrics is not None:
+            words = broken.metrics.restart_reasons[-1].strip("'")
+            entry = PrintedEntry(file, int(resume[2]), function, None)
+            text = BreakText(parse_chain(words), "resumed", None, None, words, (entry,), None)
+            yield SeenBreak(broken.compile_id, None, broken.call_index, text)
+        if compile_.metrics is not None and compile_.metrics.restart_reasons:
+            before[file, function] = compile_
+
 
 _LIMIT_TYPE = "Dynamo recompile limit exceeded"
 _WRAPPER_FILES = ("_dynamo/external_utils.py", "_dynamo\\external_utils.py")

@@ -1,16 +1,20 @@
-"""Reads the probe's events, which are the lines of ``probe.jsonl``.
+"""Reads the probe's events, which are the lines of ``probe.jsonl``, and what takes several of them: lanes, variations.
 
-Comes in: the file, which can be missing or end in the middle of a line. Goes out: events by kind, with the fields
-that ``probe/wire.py`` declares.
+Comes in: the file, which can be missing or end in the middle of a line. Goes out: events by kind. The probe reports
+what each tried value did; the verdict on a property is made here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import orjson
 
+from graphdoctor.facts.picture import Lane, Segment
+from graphdoctor.facts.reading import read_fact
+from graphdoctor.facts.recording import Graph, Recording
+from graphdoctor.facts.variations import TriedValue, Variation, Verdict
 from graphdoctor.probe.wire import GuardCostEvent
 
 Event = Mapping[str, Any]
@@ -50,3 +54,103 @@ def _parsed(lines: Iterable[bytes]) -> Iterator[Event]:
             continue
         if isinstance(event, dict) and isinstance(event.get("event"), str):
             yield event
+
+
+_MAX_LANES = 200
+
+
+def read_lanes(events: Sequence[Event], recording: Recording) -> tuple[Lane, ...]:
+    """The lanes of as many calls as are shown, preferring those that compile, and of the steady call."""
+    by_call = {event["call"]: event for event in events if event["event"] == "lane"}
+    # The probe numbers the graphs that it recorded; a graph without nodes isn't one of them.
+    graphs = [graph for graph in recording.graphs if graph.nodes is not None]
+    lanes = {call: _lane(event, graphs) for call, event in by_call.items()}
+    ranked = sorted((call for call in lanes if call is not None), key=lambda call: (not _compiles(lanes[call]), call))
+    shown = [lanes[call] for call in sorted(ranked[:_MAX_LANES])]
+    return (*shown, *([lanes[None]] if None in lanes else []))
+
+
+def _lane(event: Event, graphs: Sequence[Graph]) -> Lane:
+    return read_fact(
+        Lane,
+        {
+            "call_index": event["call"],
+            "duration_us": event["duration_us"],
+            "is_profiled": event["is_profiled"],
+            "segments": tuple(_segment(row, graphs) for row in event["segments"]),
+            "hidden_segments": event["hidden"],
+        },
+    )
+
+
+def _segment(row: Sequence[Any], graphs: Sequence[Graph]) -> Segment:
+    kind, start, end, *rest = row
+    if kind == "eager":
+        names, count = rest
+        return read_fact(
+            Segment, {"kind": kind, "start_us": start, "end_us": end, "op_names": names, "op_count": count}
+        )
+    compile_id, number = rest
+    graph = graphs[number] if number is not None and number < len(graphs) else None
+    return read_fact(
+        Segment,
+        {
+            "kind": kind,
+            "start_us": start,
+            "end_us": end,
+            "compile_id": compile_id if compile_id is not None or graph is None else graph.compile_id,
+            "graph_index": None if graph is None else graph.index,
+        },
+    )
+
+
+def _compiles(lane: Lane) -> bool:
+    return any(segment.kind == "compile" for segment in lane.segments)
+
+
+_NOT_REACHED = "the run ended first"
+
+
+def read_variations(events: Sequence[Event]) -> tuple[Variation, ...] | None:
+    """The variations of a run.
+
+    Returns:
+        In the order of the plan, including those that were never reached; None if none were asked for.
+    """
+    plan = next((event["properties"] for event in events if event["event"] == "vary_plan"), None)
+    if plan is None:
+        return None
+    found: dict[int, Variation] = {}
+    for event in events:
+        if event["event"] == "variation":
+            found[event["number"]] = _variation(event)
+    if not any(event["event"] == "vary_end" for event in events):
+        for number, planned in enumerate(plan):
+            if number not in found:
+                fields = {**planned, "verdict": "not_varied", "reason": _NOT_REACHED}
+                found[number] = read_fact(Variation, fields)
+    return tuple(found[number] for number in sorted(found))
+
+
+def _variation(event: Event) -> Variation:
+    fields: dict[str, Any] = {key: value for key, value in event.items() if key not in ("event", "number", "tried")}
+    tried = tuple(read_fact(TriedValue, value) for value in event.get("tried", ()))
+    seconds = [value.compile_s for value in tried if value.compile_s is not None]
+    reason = fields.pop("reason", None)
+    verdict = verdict_of(tried) if reason is None else "not_varied"
+    said = {"tried": tried, "verdict": verdict, "compile_s": sum(seconds) if seconds else None, "reason": reason}
+    return read_fact(Variation, fields | said)
+
+
+def verdict_of(tried: Sequence[TriedValue]) -> Verdict:
+    """The verdict on a property from the values tried; special values count only if there are no others."""
+    made = [value for value in tried if value.outcome != "fails_eager"]
+    counted = [value for value in made if not value.is_special] or made
+    outcomes = {value.outcome for value in counted}
+    if not outcomes:
+        return "not_varied"
+    if outcomes == {"free"}:
+        return "free"
+    if "free" in outcomes:
+        return "generalises"
+    return "fails" if outcomes == {"fails_compiled"} else "recompiles"

@@ -13,14 +13,13 @@ from graphdoctor.facts.picture import Picture, SourceText
 from graphdoctor.facts.recording import Recording
 from graphdoctor.trace.artifacts import Artifacts
 from graphdoctor.trace.details import Details
-from graphdoctor.trace.events import Event
+from graphdoctor.trace.events import Event, read_lanes
 from graphdoctor.trace.files import Files
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.merge import Part
 from graphdoctor.trace.origin import Origins
 from graphdoctor.trace.phases import Phases
 from graphdoctor.trace.stages import Stages
-from graphdoctor.trace.timeline import read_lanes
 
 
 class PictureIntake:

@@ -25,7 +25,7 @@ from graphdoctor.facts.trials import Replay, WhatIf
 from graphdoctor.probe.wire import TRACE_FOLDER
 from graphdoctor.trace.assemble import Assembler, RunFacts
 from graphdoctor.trace.beginning import BeginningSigns, signs_of
-from graphdoctor.trace.events import Events
+from graphdoctor.trace.events import Events, read_variations
 from graphdoctor.trace.evidence import record_counts
 from graphdoctor.trace.folder import RecordingFolder, open_folder
 from graphdoctor.trace.gaps import (
@@ -39,14 +39,12 @@ from graphdoctor.trace.gaps import (
     switch_gaps,
     without_dynamo_gaps,
 )
-from graphdoctor.trace.generated import generated_names, with_generated
 from graphdoctor.trace.inductor_runtime import cuda_graphs, float32_precision, kernel_share
-from graphdoctor.trace.merge import Part, merge
+from graphdoctor.trace.merge import Part, generated_names, merge, with_generated
 from graphdoctor.trace.processes import ProcessLogs, find_processes
 from graphdoctor.trace.profiled import measured_memory, profiled_call
 from graphdoctor.trace.sections import LogContents, Section, Wanted, read_logs
 from graphdoctor.trace.storage.places import Location
-from graphdoctor.trace.variations import read_variations
 from graphdoctor.trace.versions import RUNNABLE, named_version
 from graphdoctor.trace.watched import call_watch
 

@@ -126,7 +126,7 @@ def test_a_recording_that_the_cluster_gives_up_is_one_sentence() -> None:
 def test_a_rank_that_a_worker_could_not_read_is_named(monkeypatch: pytest.MonkeyPatch, job: Path) -> None:
     from graphdoctor.executors.local import Local
     from graphdoctor.studies.ranks.job import job_report
-    from graphdoctor.trace.ranks import ranks_at
+    from graphdoctor.trace.folder import ranks_at
 
     class LosesOne(Local):
         def run(self, work: Any, pieces: Sequence[Any], *, ahead: int | None = None) -> Iterator[Outcome[Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from graphdoctor.facts.profiled import InductorRun
-from graphdoctor.trace.attribution import base_name
+from graphdoctor.trace.profiled import base_name
 from tests.profiles.facts import code, graph, names_of, profiled, ran
 
 

@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 
 from graphdoctor.facts.kernels import ProfilePhase
-from graphdoctor.facts.profiled import InductorGraph, InductorKernel, InductorRun, KernelRun, ProfiledCall
+from graphdoctor.facts.profiled import InductorGraph, InductorKernel, KernelRun, ProfiledCall
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.probe.measure.kernels import MeasuredKernels, SeenCall, calls_in, short_name
 from graphdoctor.probe.torch_private.torch_kernels import ProfiledEvent
-from graphdoctor.probe.wire import KernelRunRecord
-from graphdoctor.trace.attribution import base_name, matched_runs
 from graphdoctor.trace.grammar import LogDamage, read_records
+from graphdoctor.trace.profiled import base_name, matched_runs
 
 RECORDED = Path(__file__).resolve().parent.parent / "recordings" / "2.11.0"
 PHASES: tuple[ProfilePhase, ...] = ("forward", "backward")
@@ -38,15 +37,15 @@ def handles() -> dict[ProfilePhase, list[str]]:
     return dict(zip(PHASES, found, strict=True))
 
 
-def matched(measured: MeasuredKernels) -> dict[tuple[int | None, int | None], list[KernelRunRecord]]:
+def matched(measured: MeasuredKernels) -> dict[tuple[int | None, int | None], list[KernelRun]]:
     """The runs of kernels that each call in the code has."""
     runs, kernels = measured.runs()
     call = ProfiledCall(
         device="cuda",
         times_us=(measured.best.us,),
         profiled_us=measured.best.us,
-        runs=tuple(InductorRun(**run) for run in runs),
-        kernels=tuple(KernelRun(**kernel) for kernel in kernels),
+        runs=tuple(runs),
+        kernels=tuple(kernels),
     )
     graphs = [
         InductorGraph(
@@ -60,7 +59,7 @@ def matched(measured: MeasuredKernels) -> dict[tuple[int | None, int | None], li
     ]
     found = defaultdict(list)
     for each in matched_runs(call, graphs):
-        assert each.us == kernels[each.run]["us"], "a part of a run"
+        assert each.us == kernels[each.run].us, "a part of a run"
         found[each.graph, each.kernel].append(kernels[each.run])
     return dict(found)
 
@@ -80,17 +79,17 @@ def test_copies_into_a_cuda_graph_are_told_from_its_kernels() -> None:
     copies = [kernel.end_ns - kernel.start_ns for kernel in call.kernels if "multi_tensor_apply" in kernel.name]
     share = call.share()
     assert len(copies) == call.graph_launches
-    assert share["graph_input_copy_us"] == share["copy_us"] == sum(copies) / 1000
-    assert seen("one_by_one").share()["graph_input_copy_us"] == 0.0
+    assert share.graph_input_copy_us == share.copy_us == sum(copies) / 1000
+    assert seen("one_by_one").share().graph_input_copy_us == 0.0
 
 
 @pytest.mark.parametrize("name", ["graphs", "one_by_one"])
 def test_kinds_add_up_to_what_the_device_did(name: str) -> None:
     call = seen(name)
     share = call.share()
-    parts = [share[part] or 0.0 for part in ("library_us", "generated_us", "copy_us", "communication_us")]
+    parts = [getattr(share, part) or 0.0 for part in ("library_us", "generated_us", "copy_us", "communication_us")]
     assert sum(parts) == pytest.approx(call.kernels_us)
-    assert share["launches"] == len(call.kernels)
+    assert share.launches == len(call.kernels)
 
 
 @pytest.mark.parametrize("name", ["graphs", "one_by_one"])
@@ -101,17 +100,17 @@ def test_each_run_of_a_kernel_is_of_the_call_that_torch_s_log_has_at_its_place(n
         for number, call in enumerate(named[phase]):
             assert found[graph, number], call
             if call.startswith("triton_"):
-                assert [run["name"] for run in found[graph, number]] == [call]
+                assert [run.name for run in found[graph, number]] == [call]
     # A product that is split over the inner dim takes two kernels.
     products = [number for number, call in enumerate(named["backward"]) if base_name(call) == "mm"]
     assert [len(found[1, number]) for number in products] == [2, 2, 2]
     attention = next(number for number, call in enumerate(named["backward"]) if "attention" in call)
-    assert found[1, attention][-1]["name"].startswith("fmha_cutlassB")
+    assert found[1, attention][-1].name.startswith("fmha_cutlassB")
     # In no code: what autograd begins with, and the copies into CUDA graphs.
-    assert {run["operation"] for run in found[None, None]} <= {"aten::ones_like", "aten::_foreach_copy_"}
+    assert {run.operation for run in found[None, None]} <= {"aten::ones_like", "aten::_foreach_copy_"}
 
 
 def test_without_the_call_one_by_one_a_cuda_graph_s_library_kernels_have_no_operation() -> None:
     _, kernels = MeasuredKernels([seen("graphs")], [0.0]).runs()
-    known = {kernel["operation"] for kernel in kernels if kernel["kind"] == "library" and kernel["run"] is not None}
+    known = {kernel.operation for kernel in kernels if kernel.kind == "library" and kernel.run is not None}
     assert known == {None}

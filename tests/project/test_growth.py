@@ -28,11 +28,11 @@ from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.studies.ranks.job import job_report
 from graphdoctor.trace.breaks import exception_words, parse_break
 from graphdoctor.trace.causes import cause_of_reasons
+from graphdoctor.trace.folder import ranks_at
 from graphdoctor.trace.guards.sets import guards_of
 from graphdoctor.trace.guards.tree import parse_tree
 from graphdoctor.trace.origin import Origins
 from graphdoctor.trace.printed_graph import parse_graph
-from graphdoctor.trace.ranks import ranks_at
 from graphdoctor.views.html.page import render_page
 from tests.factories import change, compiled, entry, frame, graph, recompiled, record, recording
 

@@ -23,9 +23,8 @@ from graphdoctor.commands.named import place_named
 from graphdoctor.commands.settings import Settings
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.following import BreakSeen, LogBegun, RecompileSeen
-from graphdoctor.trace.folder import open_folder
+from graphdoctor.trace.folder import find_ranks, open_folder
 from graphdoctor.trace.follow import Follower
-from graphdoctor.trace.ranks import find_ranks
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trace.storage.compression import CutStreamError
 from graphdoctor.trace.storage.log_file import LogFile

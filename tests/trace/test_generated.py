@@ -6,7 +6,7 @@ from pathlib import Path
 
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
-from graphdoctor.trace.generated import generated_names, with_generated
+from graphdoctor.trace.merge import generated_names, with_generated
 from tests.factories import compiled, entry, frame, record, recording
 
 RANDOM = "/tmp/net_Conv_propagate_8x1.py"

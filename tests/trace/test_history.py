@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from graphdoctor.facts.recompiles import ChangeKind, GuardChange
-from graphdoctor.trace.causes import cause_of_record
-from graphdoctor.trace.history import ComparedEntry, also_changed, nearest_entry, with_previous
+from graphdoctor.trace.causes import ComparedEntry, also_changed, cause_of_record, nearest_entry, with_previous
 
 
 def change(expression: str, old: str, new: str, kind: ChangeKind = "size", source: str | None = None) -> GuardChange:

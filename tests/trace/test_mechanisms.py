@@ -6,8 +6,7 @@ import pytest
 
 from graphdoctor.facts.recording import BreakReason, TorchMechanism
 from graphdoctor.facts.stack import Origin, StackEntry
-from graphdoctor.trace.breaks import BreakText
-from graphdoctor.trace.mechanisms import mechanism_of
+from graphdoctor.trace.breaks import BreakText, mechanism_of
 
 TORCH = "/lib/python3.11/site-packages/torch"
 

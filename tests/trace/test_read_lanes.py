@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from graphdoctor.facts.recording import Graph
-from graphdoctor.trace.timeline import read_lanes
+from graphdoctor.trace.events import read_lanes
 from tests.factories import recording
 
 

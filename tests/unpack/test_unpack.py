@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.trace.artifact_names import FileNames, compile_folder, safe_name
-from graphdoctor.trace.unpack import folder as folders
-from graphdoctor.trace.unpack.unpack import unpack
+from graphdoctor.trace import unpack as folders
+from graphdoctor.trace.artifacts import FileNames, compile_folder, safe_name
+from graphdoctor.trace.unpack import unpack
 from tests.conftest import REPOSITORY, RunCli
 from tests.trace.mutated_logs import mutated_logs
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from graphdoctor.executors.executor import Executor
     from graphdoctor.facts.job import Divergence
     from graphdoctor.rules.diagnosis.selection import Selection
-    from graphdoctor.trace.ranks import RankFolder
+    from graphdoctor.trace.folder import RankFolder
     from graphdoctor.trace.storage.places import Location as Place
 
 _SEVERITY = ("error", "warning", "info")
@@ -56,7 +56,7 @@ def job_report(
     """
     from graphdoctor.facts.stack import relative
     from graphdoctor.rules.gd209_ranks_disagree import finding_of_job
-    from graphdoctor.trace.ranks import world_size
+    from graphdoctor.trace.folder import world_size
 
     pieces = [RankPiece(files, root or Path.cwd(), selection, location) for files in ranks]
     reports: list[RankReport] = []

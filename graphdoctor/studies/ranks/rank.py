@@ -19,11 +19,11 @@ from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import Compile, Frame, Recording
 from graphdoctor.facts.stack import relative
 from graphdoctor.facts.wording import ranks_text
-from graphdoctor.trace.ranks import ranks_at
+from graphdoctor.trace.folder import ranks_at
 
 if TYPE_CHECKING:
     from graphdoctor.rules.diagnosis.selection import Selection
-    from graphdoctor.trace.ranks import RankFolder
+    from graphdoctor.trace.folder import RankFolder
     from graphdoctor.trace.storage.places import Location as Place
 
 _NUMBER = re.compile(r"\d+")

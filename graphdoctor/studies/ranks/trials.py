@@ -16,7 +16,7 @@ from graphdoctor.facts.job import Job, JobFinding, JobRemedyKind, JobTrial, JobV
 from graphdoctor.facts.run import Setting
 from graphdoctor.probe.wire import RunChange
 from graphdoctor.studies.ranks.job import job_report
-from graphdoctor.trace.ranks import ranks_at
+from graphdoctor.trace.folder import ranks_at
 from graphdoctor.trials.launch.child import interpreter
 from graphdoctor.trials.launch.script import Script, run_script
 

@@ -14,9 +14,8 @@ from functools import partial
 from graphdoctor.facts import expressions
 from graphdoctor.facts.recompiles import ChangeKind, GuardChange
 from graphdoctor.trace.guards import forms
-from graphdoctor.trace.guards.dtypes import short_dtype
 from graphdoctor.trace.guards.forms import Form, read_form
-from graphdoctor.trace.guards.state import named_changes
+from graphdoctor.trace.guards.state import named_changes, short_dtype
 from graphdoctor.trace.guards.text import GuardText
 
 _MODULE_ATTRIBUTE = re.compile(r"(?:L\['self'\]|self|L\['fn'\]|fn|L\['args'\]\[0\]|args\[0\])[.\[](?:.*\.)?\w+$")

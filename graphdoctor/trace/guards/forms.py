@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Literal, NamedTuple
 
 from graphdoctor.trace.guards.state import read_state
-from graphdoctor.trace.guards.tokens import (
+from graphdoctor.trace.guards.text import (
     Call,
     Comparison,
     is_source,

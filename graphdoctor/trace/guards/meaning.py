@@ -10,11 +10,9 @@ import re
 from dataclasses import dataclass
 
 from graphdoctor.trace.guards import forms
-from graphdoctor.trace.guards.dtypes import short_dtype
 from graphdoctor.trace.guards.forms import Dims, Form, read_form
-from graphdoctor.trace.guards.state import state_words
-from graphdoctor.trace.guards.text import GuardText
-from graphdoctor.trace.guards.tokens import is_source, read_comparison
+from graphdoctor.trace.guards.state import short_dtype, state_words
+from graphdoctor.trace.guards.text import GuardText, is_source, read_comparison
 
 _NUMBER = re.compile(r"-?\d+$")
 _BACKENDS = ("CUDA", "XPU", "MPS", "Meta", "HPU")

@@ -14,6 +14,7 @@ from graphdoctor.errors import GraphDoctorError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
+from typing import TYPE_CHECKING
 
 Compression = Literal["gzip", "xz", "zstd"]
 
@@ -127,3 +128,38 @@ def _decompressor(compression: Compression) -> tuple[Callable[[], _Decompressor]
             "This log is compressed with zstd, which needs the package zstandard.", hint="pip install zstandard"
         ) from error
     return lambda: zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError
+
+
+_LINES_BYTES = 2**17
+
+
+def without_prefix(stream: BinaryIO, prefix: bytes) -> BinaryIO:
+    """The lines that begin with a prefix, without it."""
+    return io.BufferedReader(_Unprefixed(stream, prefix), _LINES_BYTES)
+
+
+class _Unprefixed(io.RawIOBase):
+    def __init__(self, stream: BinaryIO, prefix: bytes) -> None:
+        self._stream = stream
+        self._prefix = prefix
+        self._ready = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        while not self._ready:
+            lines = self._stream.readlines(_LINES_BYTES)
+            if not lines:
+                return 0
+            cut = len(self._prefix)
+            self._ready = memoryview(b"".join(line[cut:] for line in lines if line.startswith(self._prefix)))
+        target = memoryview(buffer).cast("B")
+        count = min(len(target), len(self._ready))
+        target[:count] = self._ready[:count]
+        self._ready = self._ready[count:]
+        return count
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()

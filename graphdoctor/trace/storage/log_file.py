@@ -12,8 +12,14 @@ from pathlib import Path, PurePath
 from typing import BinaryIO
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.trace.storage.compression import MAGIC_BYTES, Compression, CutStreamError, compression_of, decompressed
-from graphdoctor.trace.storage.prefixed import without_prefix
+from graphdoctor.trace.storage.compression import (
+    MAGIC_BYTES,
+    Compression,
+    CutStreamError,
+    compression_of,
+    decompressed,
+    without_prefix,
+)
 
 _SKIPPED_BYTES = 2**20
 _PART_BYTES = 2**12

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from graphdoctor.trace.breaks import PrintedEntry
 from graphdoctor.trace.guards.changes import changes_of
 from graphdoctor.trace.guards.meaning import Meaning, meaning_of
-from graphdoctor.trace.guards.text import take_apart
-from graphdoctor.trace.guards.tokens import tokenize
+from graphdoctor.trace.guards.text import take_apart, tokenize
 
 GLOBAL = (
     '___check_global_state() against {"allow_bf16_reduce":0,"allow_tf32":false,"autocast_state":{"cached_enabled":true,'

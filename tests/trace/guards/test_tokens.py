@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphdoctor.trace.guards import tokens
-from graphdoctor.trace.guards.text import take_apart
-from graphdoctor.trace.guards.tokens import (
+from graphdoctor.trace.guards import text as tokens
+from graphdoctor.trace.guards.text import (
     Call,
     Comparison,
     is_source,
     read_call,
     read_comparison,
     split_list,
+    take_apart,
     tokenize,
 )
 

@@ -1,1 +1,0 @@
-"""Writes each artifact of a trace log to a file of its own."""
