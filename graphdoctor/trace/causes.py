@@ -19,11 +19,18 @@ from graphdoctor.facts.recompiles import GuardChange, RecompileCause
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.probe.wire import FailedGuardRecord, RecompileArtifact, ValueRecord
 from graphdoctor.trace.breaks import PrintedEntry
-from graphdoctor.trace.guards.changes import changes_of, dispatch_change, expression, is_relation, value_kind
-from graphdoctor.trace.guards.forms import Compared, GlobalState, ObjectIs, TensorMatch, read_form
-from graphdoctor.trace.guards.meaning import meaning_of
+from graphdoctor.trace.guards.forms import (
+    TensorMatch,
+    changes_of,
+    dispatch_change,
+    expression,
+    is_relation,
+    meaning_of,
+    read_form,
+    value_kind,
+)
 from graphdoctor.trace.guards.state import short_dtype, state_changes
-from graphdoctor.trace.guards.text import GuardText, take_apart
+from graphdoctor.trace.guards.text import Comparison, GuardText, take_apart
 
 _WHOLE = frozenset({"type", "none", "identity", "attribute", "keys", "length", "value", "entry_gone"})
 """Changes after which nothing inside the value is known to be what it was."""
@@ -288,14 +295,14 @@ def _changes(item: FailedGuardRecord) -> Iterator[GuardChange]:
         common["source"] = source
     found: Iterable[GuardChange]
     if leaf == "GLOBAL_STATE" and words is not None:
-        form = read_form(words.expression)
-        old = form.state if isinstance(form, GlobalState) else None
+        state = read_form(words.expression).parts
+        old = state if isinstance(state, Mapping) else None
         found = state_changes(old, item["now"]) if old and item.get("now") else changes_of(words)
         common["guard"] = None
     elif leaf == "RELATION" and words is not None:
         found = [_relation(words, item)]
     elif leaf == "TENSOR_MATCH" and words is not None:
-        expected = read_form(words.expression)
+        expected = read_form(words.expression).parts
         if isinstance(expected, TensorMatch):
             if None in (expected.size or ()):
                 # The sizes while compiling aren't those of each call.
@@ -412,9 +419,8 @@ def _object_change(leaf: str, source: str, guard: GuardText, then: ValueRecord, 
 
 
 def _type_in(guard: GuardText) -> str | None:
-    form = read_form(guard.expression)
-    name = form.class_name if isinstance(form, ObjectIs) else None
-    return f"one `{name.rpartition('.')[2]}`" if name else None
+    name = read_form(guard.expression).parts
+    return f"one `{name.rpartition('.')[2]}`" if isinstance(name, str) else None
 
 
 def _described(value: ValueRecord) -> str | None:
@@ -463,9 +469,9 @@ def _relation(guard: GuardText, item: FailedGuardRecord) -> GuardChange:
     code = guard.expression
     then = item.get("then") or {}
     sizes = item.get("sizes") or {}
-    form = read_form(code)
+    form = read_form(code).parts
     if (
-        isinstance(form, Compared)
+        isinstance(form, Comparison)
         and form.operator == "=="
         and form.left in sizes
         and _NUMBER.fullmatch(form.right)
@@ -475,7 +481,7 @@ def _relation(guard: GuardText, item: FailedGuardRecord) -> GuardChange:
         new = _text(sizes[form.left])
         kind = value_kind(form.left, form.right, new)
         return GuardChange(kind=kind, source=form.left, expression=expression(form.left), old=form.right, new=new)
-    if isinstance(form, Compared) and form.operator == "is" and (not sizes or _ARGUMENT.fullmatch(form.right)):
+    if isinstance(form, Comparison) and form.operator == "is" and (not sizes or _ARGUMENT.fullmatch(form.right)):
         return next(changes_of(guard))
     return GuardChange(
         kind="relation",

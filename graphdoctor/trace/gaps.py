@@ -13,7 +13,7 @@ from pathlib import Path
 from graphdoctor.facts.coverage import Coverage
 from graphdoctor.facts.guards import Guards
 from graphdoctor.facts.reading import read_fact
-from graphdoctor.facts.recording import CaptureGap, CompileSwitch, Recording, TargetInfo
+from graphdoctor.facts.recording import CaptureGap, CompileSwitch, GapKind, Recording, TargetInfo
 from graphdoctor.facts.watch import CallWatch, WatchedFunction
 from graphdoctor.facts.wording import counted, switch_text
 from graphdoctor.trace.beginning import BeginningSigns
@@ -29,6 +29,27 @@ _AOT_GRAPHS = ("aot_joint_graph", "aot_forward_graph", "aot_inference_graph")
 _LAST_NOT_UNDERSTOOD = (UNDERSTOOD_SINCE[0], UNDERSTOOD_SINCE[1] - 1)
 
 
+_NOT_IN_LOG: tuple[GapKind, ...] = (
+    "log_beginning",
+    "log_cut",
+    "log_damage",
+    "log_removed",
+    "unfinished_compile",
+    "unreadable_record",
+    "guards",
+)
+_CODES: Mapping[GapKind, str] = {
+    **dict.fromkeys(_NOT_IN_LOG, "GD902"),
+    **{"several_processes": "GD903", "dynamo_reset": "GD903", "foreign_log": "GD904", "old_log": "GD904"},
+    "nothing_compiled": "GD905",
+}
+"""Of what else is missing, the code is GD900."""
+
+
+def _gap(kind: GapKind, message: str) -> CaptureGap:
+    return CaptureGap(code=_CODES.get(kind, "GD900"), kind=kind, message=message)
+
+
 def reported_gaps(events: Iterable[Event]) -> Iterator[CaptureGap]:
     """What the probe's ``gap`` events report; those of graphdoctor 0.1 have no kind."""
     for event in events:
@@ -42,47 +63,35 @@ def switch_gaps(switches: Iterable[CompileSwitch]) -> Iterator[CaptureGap]:
     """What kept torch.compile from compiling, or could have."""
     for found in switches:
         meaning = "torch.compile does nothing" if found.is_off else "calls can run eagerly"
-        yield CaptureGap(code="GD900", kind="compile_disabled", message=f"{switch_text(found)}, so {meaning}.")
+        yield _gap("compile_disabled", f"{switch_text(found)}, so {meaning}.")
 
 
 def log_gaps(damage: LogDamage, unreadable: Mapping[str, int]) -> Iterator[CaptureGap]:
     """What the logs lost."""
     if damage.broken_records:
         cut = "; the last one is cut off" if damage.is_last_broken else ""
-        yield CaptureGap(
-            code="GD902",
-            kind="log_cut" if damage.is_last_broken else "log_damage",
-            message=f"Couldn't read {counted(damage.broken_records, 'record')} of the trace log{cut}.",
+        yield _gap(
+            "log_cut" if damage.is_last_broken else "log_damage",
+            f"Couldn't read {counted(damage.broken_records, 'record')} of the trace log{cut}.",
         )
     if damage.altered_payloads:
-        yield CaptureGap(
-            code="GD902",
-            kind="log_damage",
-            message=f"{counted(damage.altered_payloads, 'record')} of the trace log changed after torch wrote the log; "
+        yield _gap(
+            "log_damage",
+            f"{counted(damage.altered_payloads, 'record')} of the trace log changed after torch wrote the log; "
             "the contents may be wrong.",
         )
     if damage.bad_bytes:
-        yield CaptureGap(
-            code="GD902",
-            kind="log_damage",
-            message=f"Found invalid UTF-8 in {counted(damage.bad_bytes, 'record')} of the trace log.",
-        )
+        yield _gap("log_damage", f"Found invalid UTF-8 in {counted(damage.bad_bytes, 'record')} of the trace log.")
     for name, reason in damage.cut_logs.items():
-        yield CaptureGap(
-            code="GD902",
-            kind="log_cut",
-            message=f"Couldn't read {name} to its end: {reason}.",
-        )
+        yield _gap("log_cut", f"Couldn't read {name} to its end: {reason}.")
     yield from unreadable_gaps(unreadable)
 
 
 def unreadable_gaps(unreadable: Mapping[str, int]) -> Iterator[CaptureGap]:
     """Records with unexpected contents."""
     for kind, count in unreadable.items():
-        yield CaptureGap(
-            code="GD902",
-            kind="unreadable_record",
-            message=f"Couldn't read what {counted(count, f'`{kind}` record')} of the trace log said.",
+        yield _gap(
+            "unreadable_record", f"Couldn't read what {counted(count, f'`{kind}` record')} of the trace log said."
         )
 
 
@@ -102,10 +111,9 @@ def beginning_gaps(headless_logs: int, signs: Iterable[BeginningSigns]) -> Itera
         if found.compiles:
             said.append(f"{_listed(found.compiles)}{whose} compiled again what it doesn't have")
     if said:
-        yield CaptureGap(
-            code="GD902",
-            kind="log_beginning",
-            message=f"The beginning of the trace log is missing: {'; '.join(said)}. What was compiled before isn't in "
+        yield _gap(
+            "log_beginning",
+            f"The beginning of the trace log is missing: {'; '.join(said)}. What was compiled before isn't in "
             "the counts." + (" The log of a forked process looks the same." if is_fork_possible else ""),
         )
 
@@ -120,17 +128,15 @@ def part_gaps(parts: Sequence[Part]) -> Iterator[CaptureGap]:
     names = list(dict.fromkeys(part.process for part in parts if part.recording.compiles))
     if len(names) > 1:
         others = ", ".join(f"{name}:" for name in names if name is not None)
-        yield CaptureGap(
-            code="GD903",
-            kind="several_processes",
-            message=f"{len(names)} processes compiled. Counts are sums over all of them, and compile ids of all but "
+        yield _gap(
+            "several_processes",
+            f"{len(names)} processes compiled. Counts are sums over all of them, and compile ids of all but "
             f"the first begin with the process ({others}).",
         )
     if any(part.reset for part in parts):
-        yield CaptureGap(
-            code="GD903",
-            kind="dynamo_reset",
-            message="Dynamo was reset during the run and counted its compiles from 0 again: compile ids after the "
+        yield _gap(
+            "dynamo_reset",
+            "Dynamo was reset during the run and counted its compiles from 0 again: compile ids after the "
             "first reset begin with reset1:.",
         )
 
@@ -145,20 +151,15 @@ def run_gaps(
 ) -> Iterator[CaptureGap]:
     """What one process lacks, until a reset or its end."""
     if not is_ours:
-        yield CaptureGap(
-            code="GD904",
-            kind="foreign_log",
-            message="This log was not recorded by graphdoctor: it has no calls, coverage or columns, and its stacks "
+        yield _gap(
+            "foreign_log",
+            "This log was not recorded by graphdoctor: it has no calls, coverage or columns, and its stacks "
             "are those that torch prints, which can lack lines.",
         )
     elif is_unfinished and coverage is None and not target.runs_itself:
-        yield CaptureGap(code="GD900", kind="coverage", message="Coverage was not measured: the run ended early.")
+        yield _gap("coverage", "Coverage was not measured: the run ended early.")
     if unfinished:
-        yield CaptureGap(
-            code="GD902",
-            kind="unfinished_compile",
-            message=f"The run ended while torch was compiling {', '.join(unfinished)}.",
-        )
+        yield _gap("unfinished_compile", f"The run ended while torch was compiling {', '.join(unfinished)}.")
 
 
 def old_log_gaps(torch: str | None, *, is_older: bool) -> Iterator[CaptureGap]:
@@ -170,7 +171,7 @@ def old_log_gaps(torch: str | None, *, is_older: bool) -> Iterator[CaptureGap]:
     since = ".".join(map(str, UNDERSTOOD_SINCE))
     writer = f"torch {torch}" if torch is not None else f"A torch older than {since}"
     limits = f", and logs of a torch older than {since} aren't fully understood" if version < UNDERSTOOD_SINCE else ""
-    yield CaptureGap(code="GD904", kind="old_log", message=f"{writer} wrote this log{limits}: {'; '.join(lacks)}.")
+    yield _gap("old_log", f"{writer} wrote this log{limits}: {'; '.join(lacks)}.")
 
 
 def without_dynamo_gaps(recording: Recording, *, is_rest: bool) -> Iterator[CaptureGap]:
@@ -193,10 +194,9 @@ def without_dynamo_gaps(recording: Recording, *, is_rest: bool) -> Iterator[Capt
     known = [each for each in held if not each.startswith("0 ")]
     wrote = f", which {by} wrote" if by is not None else ""
     has = f"has {', '.join(known)}" if known else "has no graph, size or generated code either"
-    yield CaptureGap(
-        code="GD905",
-        kind="nothing_compiled",
-        message=f"What is left of this log has no compile of Dynamo{wrote}. It {has}."
+    yield _gap(
+        "nothing_compiled",
+        f"What is left of this log has no compile of Dynamo{wrote}. It {has}."
         if is_rest
         else f"Dynamo compiled nothing in this log{wrote}. It {has}.",
     )
@@ -205,26 +205,21 @@ def without_dynamo_gaps(recording: Recording, *, is_rest: bool) -> Iterator[Capt
 def script_gaps(recording: Recording, *, is_hooked: bool) -> Iterator[CaptureGap]:
     """What the recording of a script or a block lacks, and why it can be empty."""
     if not is_hooked:
-        yield CaptureGap(
-            code="GD900",
-            kind="recorder_not_loaded",
-            message="The interpreter did not load graphdoctor's recorder, possibly because it ignores PYTHONPATH, so "
+        yield _gap(
+            "recorder_not_loaded",
+            "The interpreter did not load graphdoctor's recorder, possibly because it ignores PYTHONPATH, so "
             "there are only torch's own records, if any.",
         )
     if recording.compiles:
         kind = recording.target.kind
-        yield CaptureGap(
-            code="GD900",
-            kind="script",
-            message=f"A {kind}'s calls have no numbers: lines and call paths say where things happened.",
-        )
+        yield _gap("script", f"A {kind}'s calls have no numbers: lines and call paths say where things happened.")
         if recording.watch is not None:
             yield from watch_gaps(recording.watch)
         else:
             why = "a block's calls are not repeated" if kind == "block" else "the script's calls were not watched"
-            yield CaptureGap(code="GD900", kind="coverage", message=f"Coverage was not measured: {why}.")
+            yield _gap("coverage", f"Coverage was not measured: {why}.")
     elif is_hooked:
-        yield CaptureGap(code="GD905", kind="nothing_compiled", message=_why_empty(recording))
+        yield _gap("nothing_compiled", _why_empty(recording))
 
 
 def watch_gaps(watch: CallWatch) -> Iterator[CaptureGap]:
@@ -234,16 +229,11 @@ def watch_gaps(watch: CallWatch) -> Iterator[CaptureGap]:
         is_own = found in watch.own
         if found.coverage is None and found.not_covered not in (None, "nested"):
             whose = ", and so is the program's" if is_own else ""
-            yield CaptureGap(
-                code="GD900",
-                kind="coverage",
-                message=f"Coverage of `{found.compiled}`{place} is unknown{whose}: {_not_covered(found)}.",
-            )
+            yield _gap("coverage", f"Coverage of `{found.compiled}`{place} is unknown{whose}: {_not_covered(found)}.")
         elif found.coverage is not None and found.steady_us is None:
-            yield CaptureGap(
-                code="GD900",
-                kind="steady_time",
-                message=f"The time of a steady call of `{found.compiled}`{place} is unknown: no call that compiled "
+            yield _gap(
+                "steady_time",
+                f"The time of a steady call of `{found.compiled}`{place} is unknown: no call that compiled "
                 "nothing was timed.",
             )
 
@@ -268,26 +258,20 @@ def _not_covered(found: WatchedFunction) -> str:
 def lost_call_gaps(recording: Recording) -> Iterator[CaptureGap]:
     """What the log lacks where the probe made all calls and the log has none."""
     if recording.exit.reason == "finished" and not recording.calls:
-        yield CaptureGap(
-            code="GD902",
-            kind="log_removed",
-            message="The trace log has none of the calls that were made: something removed or emptied it during the "
-            "run.",
+        yield _gap(
+            "log_removed",
+            "The trace log has none of the calls that were made: something removed or emptied it during the run.",
         )
 
 
 def guard_gaps(guards: Guards, known: Iterable[CaptureGap], *, is_measured: bool) -> Iterator[CaptureGap]:
     """What the guards lack."""
     if not is_measured and not any(gap.kind == "guard_cost" for gap in known):
-        yield CaptureGap(
-            code="GD900", kind="guard_cost", message="The cost of guard checks was not measured during this run."
-        )
+        yield _gap("guard_cost", "The cost of guard checks was not measured during this run.")
     unread = sum(len(found.unread_lines) for found in guards.sets)
     if unread:
-        yield CaptureGap(
-            code="GD902",
-            kind="guards",
-            message=f"Couldn't read {counted(unread, 'line')} of torch's guard trees: their layout is unknown.",
+        yield _gap(
+            "guards", f"Couldn't read {counted(unread, 'line')} of torch's guard trees: their layout is unknown."
         )
 
 

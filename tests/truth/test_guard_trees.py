@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.trace.guards.meaning import meaning_of
+from graphdoctor.trace.guards.forms import meaning_of
 from graphdoctor.trace.guards.text import take_apart
 from graphdoctor.trace.reader import read_recording
 from tests.conftest import clean_environment, run_script

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from graphdoctor.trace.grammar import Record
-from graphdoctor.trace.guards.meaning import Meaning, meaning_of
+from graphdoctor.trace.guards.forms import Meaning, meaning_of
 from graphdoctor.trace.guards.text import GuardText, take_apart
 
 _LINE = re.compile(r"^(?P<bars>(?:\| )*)\+- ?(?P<text>.*)$", re.DOTALL)

@@ -8,7 +8,7 @@ import pytest
 
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.trace.causes import cause_of_reasons, cause_of_record
-from graphdoctor.trace.guards.changes import changes_of
+from graphdoctor.trace.guards.forms import changes_of
 from graphdoctor.trace.guards.state import read_state, short_dtype, state_changes, state_words
 from graphdoctor.trace.guards.text import take_apart
 

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphdoctor.trace.breaks import PrintedEntry
-from graphdoctor.trace.guards.changes import changes_of
-from graphdoctor.trace.guards.meaning import Meaning, meaning_of
+from graphdoctor.trace.guards.forms import Meaning, changes_of, meaning_of
 from graphdoctor.trace.guards.text import take_apart, tokenize
 
 GLOBAL = (
