@@ -113,11 +113,12 @@ def _benched(request: Request, recording: Path, setup: Setup) -> BenchReport:
 def _show(report: BenchReport, output: Output[Result]) -> None:
     """A bench below a report on the terminal; beside any other, its answer."""
     from graphdoctor.commands.terminal import say, stdout_console
-    from graphdoctor.views.bench import render_bench
+    from graphdoctor.views.bench import bench_view
+    from graphdoctor.views.terminal import write_view
 
     if output.is_text and output.path is None:
         console = stdout_console(output.color)
         console.print()
-        render_bench(report, console, is_verbose=output.options.is_verbose)
+        write_view(bench_view(report), console, is_verbose=output.options.is_verbose)
     elif not output.is_quiet:
         say(f"{report.verdict.text} `graphdoctor bench` shows it.")

@@ -1,175 +1,206 @@
-"""A bench on the terminal: the answer, what compiling gains and costs, what runs, what holds variants back, gaps."""
+"""A bench: the answer, what compiling gains and costs, what runs, what holds variants back, how it was measured.
+
+Comes in: a ``BenchReport``. Goes out: a view.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from rich.console import Group
-from rich.text import Text
-
 from graphdoctor.facts.bench import EAGER
+from graphdoctor.facts.wording import kind_text
 from graphdoctor.views import bench_words as words
-from graphdoctor.views.terminal_lines import (
-    CELL_TONES,
-    ONE_LINE,
+from graphdoctor.views.html.bench import payoff_drawing, speed_drawing, sweep_drawing
+from graphdoctor.views.parts import (
+    Block,
+    Cell,
     Code,
-    Folded,
-    Prose,
-    cell_figure,
-    clean,
-    grid,
-    labeled_rows,
-    write_report,
+    Column,
+    Drawing,
+    Figure,
+    Figures,
+    Note,
+    Place,
+    Row,
+    Rows,
+    Section,
+    Span,
+    Table,
+    Tone,
+    Verdict,
+    View,
+    joined,
+    plain_text,
 )
-from graphdoctor.views.words import place_text, worth_trying
+from graphdoctor.views.words import place_text, unknown_section, worth_trying
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-    from rich.table import Table
-
-    from graphdoctor.facts.bench import BenchReport, SweepPoint, Variant
+    from graphdoctor.facts.bench import BenchReport, Sweep, Variant, VariantStatus
     from graphdoctor.facts.diagnosis import Finding
-    from graphdoctor.views.parts import Tone
 
-_TONES: dict[Tone, str] = {"good": "bold green", "warning": "bold yellow", "bad": "bold red"}
-
-
-def render_bench(report: BenchReport, console: Console, *, is_verbose: bool = False) -> None:
-    """Write a bench to a terminal.
-
-    Args:
-        report: What to show.
-        console: Where to.
-        is_verbose: Add all figures of calls and break-evens, where the time of a call goes, suggestions in full, and
-            where the recordings are.
-    """
-    write_report(console, _report(report, console.width, is_verbose=is_verbose), [_sentence(report)])
+_ENDED: dict[VariantStatus, Tone] = {"wrong": "bad", "failed": "bad", "skipped": "warning"}
+_HOW = (
+    "Each variant has a process of its own. Eager mode has two: what these differ by is the noise.",
+    "Calls are timed in rounds: in each, every process has its turn, so that drift of the machine hits all. A speed-up "
+    "is the median of the rounds' ratios.",
+    "Compile times are what the first calls take longer than later ones, less what eager mode's do: cold in a process "
+    "with an empty cache on disk, warm in a second process with what the first left there.",
+)
 
 
-def _sentence(report: BenchReport) -> Text:
-    return clean(report.verdict.text, _TONES[words.tone(report)])
+def bench_view(report: BenchReport) -> View:
+    """The bench as a tree."""
+    return View(tuple(words.title_parts(report)), "bench", tuple(_parts(report)), report.graphdoctor_version)
 
 
-def _report(report: BenchReport, width: int, *, is_verbose: bool) -> Iterator[RenderableType]:
-    first, *rest = words.title_parts(report)
-    title = clean(first, "bold")
-    for part in rest:
-        title.append(" · ", "dim").append_text(clean(part, "dim"))
-    yield title
-    yield Text()
-    yield _sentence(report)
-    if measured := words.measured_text(report):
-        yield clean(measured, "dim")
-    if report.sweep is not None:
-        yield Text()
-        yield _sweep_table(report.sweep.points, words.sweep_name(report), width=width)
-        if (size := words.shown_size(report)) is not None:
-            yield Text()
-            yield clean(f"With {words.sweep_name(report)} = {size:,}", "bold")
+def _parts(report: BenchReport) -> Iterator[Block]:
     variants = words.shown_variants(report)
-    for table in (words.speed_table(variants), words.run_table(report)):
-        if table.rows:
-            yield Text()
-            yield _table(table, best=report.verdict.best, width=width)
-    yield from _sections(report, variants, is_verbose=is_verbose)
+    yield Verdict(report.verdict.text, words.tone(report))
+    if measured := words.measured_text(report):
+        yield Note(Span(measured), "dim")
+    if report.sweep is not None:
+        sizes = _sizes(report.sweep, words.sweep_name(report))
+        yield Section("Sizes", (*sweep_drawing(report.sweep, words.sweep_name(report)), sizes))
+    if (size := words.shown_size(report)) is not None:
+        yield Note(("With ", Span(words.sweep_name(report), "code"), f" = {size:,}"))
+    if figures := tuple(_figures(report, variants)):
+        yield Figures(figures, show="long")
+    yield Section("Variants", (words.speed_table(report), words.run_table(report), *speed_drawing(variants)))
+    yield Section("When compiling pays", payoff_drawing(variants, report.verdict.best), "Payoff")
+    held = tuple(row for finding, names in words.finding_groups(variants) for row in _finding(finding, names))
+    yield Section("What holds variants back", (Rows(held, "finding"),), "Reasons")
+    yield Section("Failed, wrong or skipped", (Rows(tuple(_ended(report)), "variant"),), "Ended")
+    yield Section("Results", (Rows(tuple(_notes(variants)), "note"),))
+    yield unknown_section(report.gaps)
+    kernels = tuple(part for variant in variants for part in _kernels(variant))
+    yield Section("Where the time goes", kernels, "Kernels", show="long")
+    yield Section("How it was measured", tuple(_measured(report, variants)), "Measured", show="long")
 
 
-# Tables.
-
-
-def _table(shown: words.Table, *, best: str | None, width: int) -> Table:
-    table = grid(width)
-    for heading in shown.headings:
-        table.add_column(Folded(Text(heading)))
-    for variant, cells in shown.rows:
-        style = "bold green" if variant.name == best and best != EAGER else "bold"
-        table.add_row(_name(variant, style), *(cell_figure(cell, is_wide=width >= ONE_LINE) for cell in cells))
-    return table
-
-
-def _name(variant: Variant, style: str) -> RenderableType:
-    """Its name, and below it the blocks that it compiles."""
-    regions = [Folded(clean(", ".join(variant.regions), "dim"))] if variant.regions else []
-    return Group(Folded(clean(variant.name, style)), *regions)
-
-
-def _sweep_table(points: Sequence[SweepPoint], name: str, *, width: int) -> Table:
+def _sizes(sweep: Sweep, name: str) -> Table:
     """A row for each size, with each variant's speed-up and call."""
-    table = grid(width)
-    table.add_column(Folded(clean(name)), justify="right")
-    named = list(dict.fromkeys(variant.name for point in points for variant in point.variants))
-    for one in named:
-        table.add_column(Folded(clean(one)))
-    for point in points:
+    named = list(dict.fromkeys(variant.name for point in sweep.points for variant in point.variants))
+    rows = []
+    for point in sweep.points:
         found = {variant.name: variant for variant in point.variants}
-        cells = [words.size_cell(found.get(one)) for one in named]
-        table.add_row(f"{point.size:,}", *(cell_figure(cell, is_wide=width >= ONE_LINE) for cell in cells))
-    return table
+        rows.append((Cell(f"{point.size:,}"), *(words.size_cell(found.get(one)) for one in named)))
+    columns = (Column(Span(name)), *(Column(Span(one)) for one in named))
+    return Table(columns, tuple(rows), "size", label="Speed-up and call of each size")
 
 
-# What is below them.
+def _figures(report: BenchReport, variants: Sequence[Variant]) -> Iterator[Figure]:
+    """The figures of the best variant; nothing if it is eager mode."""
+    best = next((one for one in variants if one.name == report.verdict.best), None)
+    eager = variants[0]
+    if best is None or best.name == EAGER:
+        return
+    speedup, compiled, pays = words.speedup_cell(best), words.compile_cell(best), words.pays_off_cell(best)
+    yield Figure("speed-up", plain_text(speedup.text), plain_text(speedup.detail))
+    if eager.call_us is not None and best.call_us is not None:
+        before, after = words.time_text(eager.call_us.median), words.time_text(best.call_us.median)
+        yield Figure("call", f"{before} → {after}", "eager → compiled")
+    yield Figure(
+        "compile", plain_text(compiled.text), f"{plain_text(compiled.detail)} start" if compiled.detail else ""
+    )
+    calls = best.break_even_calls
+    yield Figure("pays off after", plain_text(pays.text), "" if calls is None else words.calling_text(calls, eager))
 
 
-def _sections(report: BenchReport, variants: Sequence[Variant], *, is_verbose: bool) -> Iterator[RenderableType]:
-    groups = words.finding_groups(variants)
-    if groups:
-        yield Text()
-        yield Text("What holds variants back", "bold")
-        for finding, names in groups:
-            yield labeled_rows(_finding_rows(finding, names, is_verbose=is_verbose))
-    rows = [*_ended(report, is_verbose=is_verbose), *_notes(variants)]
-    if is_verbose:
-        rows += _details(report, variants)
-    rows += [("unknown", clean(gap.message, "dim")) for gap in report.gaps]
-    if rows:
-        yield Text()
-        yield labeled_rows(rows)
-
-
-def _finding_rows(finding: Finding, names: Sequence[str], *, is_verbose: bool) -> Iterator[tuple[str, RenderableType]]:
-    yield finding.code, clean(finding.message).append_text(clean(f" ({', '.join(names)})", "dim"))
+def _finding(finding: Finding, names: Sequence[str]) -> Iterator[Row]:
+    """What holds some variants back, and what to try; a terminal shows the first of that alone."""
+    which = (" (", joined([Span(name) for name in names]), ")")
+    yield Row(Span(finding.code, "strong"), Note((finding.message, *which)))
     location, fixes = finding.location, worth_trying(finding.fixes)
-    if is_verbose and location.file:
-        yield "at", clean(f"{location.shown_file}:{location.line} in {location.function}", "dim")
-    for fix in fixes if is_verbose else fixes[:1]:
-        parts: list[RenderableType] = [Prose(clean(fix.title, "green"))]
-        if is_verbose and fix.snippet is not None:
-            parts += [Prose(clean(f"{place_text(fix.place)}:", "dim"))] if fix.place is not None else []
-            parts.append(Code(fix.snippet))
-        yield "try", Group(*parts)
+    if location.file:
+        place = Place(location.file, location.line, location.shown_file)
+        yield Row("at", Note((place, " in ", Span(location.function, "code")), "dim"), show="long")
+    for number, fix in enumerate(fixes):
+        yield Row("try", Note(fix.title, "good"), show="long" if number else "always")
+        if fix.snippet is not None:
+            where = () if fix.place is None else (Note(f"{place_text(fix.place)}:", "dim"),)
+            yield Row("", (*where, Code(fix.snippet)), show="long")
 
 
-def _ended(report: BenchReport, *, is_verbose: bool) -> Iterator[tuple[str, RenderableType]]:
+def _ended(report: BenchReport) -> Iterator[Row]:
     for variant in words.ended_variants(report):
-        style = CELL_TONES[words.result_cell(variant).tone or "warning"]
-        yield variant.status, clean(words.ended_text(variant, is_short=not is_verbose), style)
+        short, whole = (words.ended_text(variant, is_short=is_short) for is_short in (True, False))
+        yield from _cut(variant.status, short, whole, _ENDED[variant.status])
         if variant.stages is not None:
-            lines = words.stages_texts(variant.stages, variant.reason, is_short=not is_verbose)
-            yield from (("", clean(line)) for line in lines)
-    yield from ((status, clean(text)) for status, text in words.ended_sizes(report, is_short=not is_verbose))
+            lines = (
+                words.stages_texts(variant.stages, variant.reason, is_short=is_short) for is_short in (True, False)
+            )
+            yield from (row for short, whole in zip(*lines, strict=True) for row in _cut("", short, whole))
+    yield from (Row(status, Span(text)) for status, text in words.ended_sizes(report, is_short=True))
 
 
-def _notes(variants: Sequence[Variant]) -> Iterator[tuple[str, RenderableType]]:
+def _cut(label: str, short: str, whole: str, tone: Tone | None = None) -> Iterator[Row]:
+    """A text of which a terminal shows the first paragraph."""
+    if short == whole:
+        yield Row(label, Note(Span(whole), tone))
+    else:
+        yield Row(label, Note(Span(short), tone), show="short")
+        yield Row(label, Code(whole, "text"), show="long")
+
+
+def _notes(variants: Sequence[Variant]) -> Iterator[Row]:
     for name, reason in words.skipped_graphs(variants):
-        yield "CUDA graphs", clean(f"{name}: {reason}")
+        yield Row("CUDA graphs", Span(f"{name}: {reason}"))
     for names, text in words.correctness_groups(variants):
-        yield "results", clean(f"{', '.join(names)}: {text}")
+        yield Row("results", Span(f"{', '.join(names)}: {text}"))
     for variant in variants:
         cached = None if variant.cache is None else words.cache_text(variant.cache)
         if cached is not None:
-            yield "cache", clean(f"{variant.name}: {cached}")
+            yield Row("cache", Span(f"{variant.name}: {cached}"))
 
 
-def _details(report: BenchReport, variants: Sequence[Variant]) -> Iterator[tuple[str, RenderableType]]:
+def _kernels(variant: Variant) -> Iterator[Block]:
+    """Where the time of one variant's call goes."""
+    if variant.kernels is None:
+        return
+    yield Note(Span(f"{variant.name}: {words.kernels_text(variant.kernels)}"))
+    if parts := words.kernel_parts(variant.kernels):
+        yield Drawing("bench_shares.html.j2", {"parts": parts}, styles=("bench.css",))
+    columns = (Column("kernel"), Column("of", is_number=False), Column("time"), Column("runs"))
+    rows = (
+        (
+            Cell(Span(one.name, "code")),
+            Cell(one.kind),
+            Cell(words.time_text(one.us), value=one.us),
+            Cell(f"{one.count:,}"),
+        )
+        for one in variant.kernels.largest
+    )
+    yield Table(columns, tuple(rows), "kernel", label=f"Largest kernels of {variant.name}")
+
+
+def _measured(report: BenchReport, variants: Sequence[Variant]) -> Iterator[Block]:
+    yield from _HOW
+    yield Rows(tuple(_details(report, variants)), "figure")
+
+
+def _details(report: BenchReport, variants: Sequence[Variant]) -> Iterator[Row]:
     for variant in variants:
         if variant.call_us is not None:
-            yield "calls", clean(f"{variant.name}: {words.times_text(variant.call_us)}")
+            yield Row("calls", Span(f"{variant.name}: {words.times_text(variant.call_us)}"))
     for variant in variants:
         for start, found in words.break_evens(variant):
-            yield "pays off", clean(f"{variant.name}, {start}: after {words.break_even_text(found)}")
-    for variant in variants:
-        if variant.kernels is not None:
-            yield "kernels", clean(f"{variant.name}: {words.kernels_text(variant.kernels)}")
-    for name, folder in report.recordings.items():
-        yield "recording", clean(f"{name}: {folder}", "dim")
+            yield Row("pays off", Span(f"{variant.name}, {start}: after {words.break_even_text(found)}"))
+    for variant in variants[1:]:
+        if variant.correctness is not None and not variant.correctness.is_bitwise_equal:
+            far = (
+                f"{kind_text(one.kind)} {words.error_text(one.variant)}" for one in words.distances(variant.correctness)
+            )
+            yield Row("off float64", Span(f"{variant.name}: {', '.join(far) or 'not compared'}"))
+    target, environment = report.target, report.environment
+    settings = {"target": target.text, "file": target.file, "inputs from": target.inputs_from}
+    if environment is not None:
+        settings |= {
+            "built for": environment.torch_build,
+            "Python": environment.python,
+            "platform": environment.platform,
+        }
+        settings["interpreter"] = environment.executable
+    given = {**settings, **target.compile_arguments, **target.call_options}
+    yield from (Row(name, Span(str(value))) for name, value in given.items() if value not in (None, False, {}))
+    yield from (Row("recording", Note(Span(f"{name}: {folder}"), "dim")) for name, folder in report.recordings.items())

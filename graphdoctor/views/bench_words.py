@@ -21,6 +21,7 @@ from graphdoctor.facts.wording import (
     shortened,
     spread_text,
 )
+from graphdoctor.views.parts import Cell, Column, Span, Table, plain_text
 from graphdoctor.views.words import SAME_SPEED, UNKNOWN, changes
 
 if TYPE_CHECKING:
@@ -49,40 +50,21 @@ _UNITS = ((1e6, "s"), (1e3, "ms"), (1.0, "µs"))
 _BYTES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One figure of a table.
-
-    Args:
-        text: The figure.
-        detail: What belongs to it, such as its interval.
-        tone: Whether it is good news; None if it is neither.
-    """
-
-    text: str
-    detail: str = ""
-    tone: Tone | None = None
-
-    @property
-    def line(self) -> str:
-        """Both in one line."""
-        return f"{self.text} ({self.detail})" if self.text and self.detail else self.text
-
-
 NOTHING = Cell("")
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of variants.
-
-    Args:
-        headings: Of its columns; the first is that of the variants' names.
-        rows: For each variant its name and its cells.
-    """
-
-    headings: tuple[str, ...]
-    rows: tuple[tuple[Variant, tuple[Cell, ...]], ...]
+_SPEED = ("results", "compile", "call", "speed-up", "pays off after")
+_MEANINGS = {
+    "results": "Outputs, gradients and state beside eager mode's: identical, correct but for rounding, or wrong.",
+    "compile": "What compiling adds to the first calls: with an empty cache on disk, and warm, after a restart.",
+    "call": "The median of steady calls, with their quartiles; on a GPU until the device is done.",
+    "speed-up": "How many times as fast as eager mode, with the 95% interval.",
+    "pays off after": "Calls until the time spent compiling is won back: after a cold start, and warm.",
+    "graphs": "Graphs that torch compiled.",
+    "breaks": "Lines that break the graph.",
+    "recompiles": "How often torch compiled a function again.",
+    "launches": "Kernels that one call launches, those inside CUDA graphs included.",
+    "CUDA graphs": "Graphs that torch recorded as CUDA graphs, and those that it skipped.",
+    "peak memory": "The most during steady calls: of torch's allocator on a GPU, of the whole process on a CPU.",
+}
 
 
 # The head.
@@ -146,10 +128,18 @@ def sweep_name(report: BenchReport) -> str:
 # The tables.
 
 
-def speed_table(variants: Sequence[Variant]) -> Table:
+def speed_table(report: BenchReport) -> Table:
     """What compiling costs and what it gains."""
-    headings = ("variant", "results", "compile", "call", "speed-up", "pays off after")
-    return Table(headings, tuple((variant, _speed_cells(variant)) for variant in variants))
+    columns = tuple(Column(heading, meaning=_MEANINGS[heading]) for heading in _SPEED)
+    rows = tuple((_name(one, report), *_speed_cells(one)) for one in shown_variants(report))
+    return Table((Column("variant"), *columns), rows, "variant", label="What compiling gains and costs")
+
+
+def _name(variant: Variant, report: BenchReport) -> Cell:
+    """Its name, and below it the blocks that it compiles."""
+    is_best = variant.name == report.verdict.best != EAGER
+    regions = Span(", ".join(variant.regions)) if variant.regions else ""
+    return Cell(Span(variant.name, "code"), regions, "good" if is_best else None)
 
 
 def _speed_cells(variant: Variant) -> tuple[Cell, ...]:
@@ -261,28 +251,14 @@ def run_table(report: BenchReport) -> Table:
         ("peak memory", [_known(bytes_text(one.peak_memory_bytes)) for one in variants]),
         (per_second, [_known(rate_text(one.throughput)) for one in variants]),
     ]
-    return _table(variants, columns)
-
-
-def figures_table(variants: Sequence[Variant]) -> Table:
-    """All figures of each variant's calls, its break-evens with their intervals, and where its time goes."""
-    timed = [one for one in variants if one.call_us is not None]
-    evens = [[f"{start} {break_even_text(found)}" for start, found in break_evens(one)] for one in timed]
-    columns: list[tuple[str, list[Cell]]] = [
-        ("calls", [Cell(times_text(one.call_us)) if one.call_us is not None else NOTHING for one in timed]),
-        ("pays off after", [Cell("; ".join(texts)) for texts in evens]),
-        ("where the time goes", [NOTHING if one.kernels is None else Cell(kernels_text(one.kernels)) for one in timed]),
-    ]
-    return _table(timed, columns)
-
-
-def _table(variants: Sequence[Variant], columns: Sequence[tuple[str, list[Cell]]]) -> Table:
-    """The columns that aren't empty, for the variants that have something in one."""
+    # Columns that aren't empty, for the variants that have something in one.
     kept = [(heading, cells) for heading, cells in columns if any(cell.text for cell in cells)]
-    rows = [(one, tuple(cells[number] for _, cells in kept)) for number, one in enumerate(variants)]
+    rows = ((one, tuple(cells[at] for _, cells in kept)) for at, one in enumerate(variants))
     return Table(
-        ("variant", *(heading for heading, _ in kept)),
-        tuple((one, cells) for one, cells in rows if any(cell.text for cell in cells)),
+        (Column("variant"), *(Column(heading, meaning=_MEANINGS.get(heading, "")) for heading, _ in kept)),
+        tuple((_name(one, report), *cells) for one, cells in rows if any(cell.text for cell in cells)),
+        "variant",
+        label="What torch made of each variant",
     )
 
 
@@ -310,11 +286,11 @@ def size_cell(variant: Variant | None) -> Cell:
         return NOTHING
     if variant.status != "ok" and variant.call_us is None:
         return result_cell(variant)
-    call = call_cell(variant.call_us).text
+    call = plain_text(call_cell(variant.call_us).text)
     if variant.name == EAGER:
         return Cell(call)
     found = speedup_cell(variant)
-    text = factor_text(variant.speedup.ratio) if variant.speedup is not None else found.text
+    text = factor_text(variant.speedup.ratio) if variant.speedup is not None else plain_text(found.text)
     wrong = variant.status == "wrong"
     return Cell(f"{text} wrong" if wrong else text, call, "bad" if wrong else found.tone)
 

@@ -406,33 +406,13 @@ CHECK: Document[CheckReport] = document(
 # Each way to run a program beside eager mode.
 
 
-def _bench(report: BenchReport, console: Console, options: RenderOptions) -> None:
-    from graphdoctor.views.bench import render_bench
+def _bench(report: BenchReport, _: RenderOptions) -> View:
+    from graphdoctor.views.bench import bench_view
 
-    render_bench(report, console, is_verbose=options.is_verbose)
-
-
-def _bench_html(report: BenchReport, options: RenderOptions) -> str:
-    from graphdoctor.views.html.bench import render_bench_page
-
-    return render_bench_page(report, has_source=options.has_source)
+    return bench_view(report)
 
 
-def _bench_markdown(report: BenchReport, _: RenderOptions) -> str:
-    from graphdoctor.views.bench_markdown import render_bench_markdown
-
-    return render_bench_markdown(report)
-
-
-BENCH: Document[BenchReport] = Document(
-    "a bench",
-    (
-        ConsoleFormat("text", _bench, (".txt", ".text")),
-        Format("json", _json, (".json",)),
-        Format("html", _bench_html, (".html", ".htm")),
-        Format("markdown", _bench_markdown, (".md",)),
-    ),
-)
+BENCH: Document[BenchReport] = document("a bench", _bench)
 """``bench``."""
 
 

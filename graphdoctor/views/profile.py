@@ -16,6 +16,7 @@ from graphdoctor.facts.wording import counted
 from graphdoctor.views import bench_words
 from graphdoctor.views import profile_words as words
 from graphdoctor.views.bench_words import time_text
+from graphdoctor.views.parts import plain_text
 from graphdoctor.views.printable import printable
 from graphdoctor.views.terminal_lines import Code, Prose, clean, labeled_rows, write
 from graphdoctor.views.words import place_text, worth_trying
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from graphdoctor.facts.diagnosis import Finding
     from graphdoctor.facts.profile import ProfiledKernel, ProfiledLine, ProfileReport
-    from graphdoctor.views.bench_words import Cell
+    from graphdoctor.views.parts import Cell
 
 _WIDE = 120
 """From this width on, a line of code and its place, and a kernel and its rates, have columns of their own."""
@@ -323,4 +324,5 @@ def _grid(gap: int) -> Table:
 
 
 def _rate(cell: Cell) -> Text:
-    return clean(cell.text).append_text(clean(f" ({cell.detail})" if cell.detail else "", "dim"))
+    detail = plain_text(cell.detail)
+    return clean(plain_text(cell.text)).append_text(clean(f" ({detail})" if detail else "", "dim"))

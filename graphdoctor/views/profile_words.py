@@ -16,7 +16,6 @@ from graphdoctor.facts.stack import relative
 from graphdoctor.facts.wording import counted, factor_text, percent
 from graphdoctor.views.bench_words import (
     NOTHING,
-    Cell,
     Part,
     bytes_text,
     cache_text,
@@ -26,6 +25,7 @@ from graphdoctor.views.bench_words import (
     skip_text,
     time_text,
 )
+from graphdoctor.views.parts import Cell, cell_line
 from graphdoctor.views.words import base_name
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def measured_text(report: ProfileReport) -> str:
     """Which call was profiled, and how long it takes with and without torch.compile."""
     parts = [f"call: {report.call}"] if report.call else []
     if report.call_us is not None:
-        parts.append(f"{call_cell(report.call_us).line} per call")
+        parts.append(f"{cell_line(call_cell(report.call_us))} per call")
     if report.eager_us is not None:
         parts.append(f"{time_text(report.eager_us.median)} without torch.compile")
     return " · ".join(parts)
@@ -294,7 +294,7 @@ def _rate_cell(text: str | None, share: float | None) -> Cell:
 
 def rates_text(kernel: ProfiledKernel) -> str:
     """Both rates in a line; empty if unknown."""
-    return ", ".join(cell.line for cell in (bandwidth_cell(kernel), compute_cell(kernel)) if cell.text)
+    return ", ".join(cell_line(cell) for cell in (bandwidth_cell(kernel), compute_cell(kernel)) if cell.text)
 
 
 # What else there is.

@@ -18,14 +18,14 @@ from rich.table import Table
 from rich.text import Text
 
 from graphdoctor.facts.wording import without_middle
+from graphdoctor.views.parts import plain_text
 from graphdoctor.views.printable import printable, printable_lines
 from graphdoctor.views.wrapping import CUT, code_lines, command_lines, cut, longest_name, prose_breaks
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
-    from graphdoctor.views.bench_words import Cell
-    from graphdoctor.views.parts import Tone
+    from graphdoctor.views.parts import Cell, Tone
 
 _BEGINNING = re.compile(r"GD\d|-->")
 _MOST_CHARACTERS = 800
@@ -334,4 +334,4 @@ def grid(width: int) -> Table:
 def cell_figure(cell: Cell, *, is_wide: bool, style: str = "") -> Figure:
     """A cell of words as a figure."""
     tone = CELL_TONES[cell.tone] if cell.tone is not None else style
-    return Figure(clean(cell.text, tone), clean(cell.detail, "dim"), is_wide=is_wide)
+    return Figure(clean(plain_text(cell.text), tone), clean(plain_text(cell.detail), "dim"), is_wide=is_wide)

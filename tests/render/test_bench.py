@@ -13,8 +13,7 @@ from syrupy.assertion import SnapshotAssertion
 from graphdoctor.facts.bench import EAGER, BenchReport, CallTimes, Correctness, StageResult, Stages
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.trials import ResultError
-from graphdoctor.views.bench import render_bench
-from graphdoctor.views.bench_markdown import render_bench_markdown
+from graphdoctor.views.bench import bench_view
 from graphdoctor.views.bench_words import (
     bytes_text,
     call_cell,
@@ -24,9 +23,11 @@ from graphdoctor.views.bench_words import (
     rate_text,
     time_text,
 )
-from graphdoctor.views.html.bench import render_bench_page
+from graphdoctor.views.html.document import render_view_page
 from graphdoctor.views.json import json_schema, render_json
-from graphdoctor.views.markdown import MAX_CHARACTERS
+from graphdoctor.views.markdown_text import MAX_CHARACTERS, render_view_markdown
+from graphdoctor.views.parts import cell_line
+from graphdoctor.views.terminal import write_view
 from tests.bench_reports import (
     EXACT,
     KERNELS,
@@ -42,6 +43,7 @@ from tests.bench_reports import (
     troubled,
     variant,
 )
+from tests.views.outputs import on_terminal
 
 REPORTS = {"faster": mobilenet, "slower": attention, "troubled": troubled, "sweep": swept}
 
@@ -52,9 +54,7 @@ class Terminal(StringIO):
 
 
 def rendered(shown: BenchReport, *, width: int = 80, is_verbose: bool = False) -> str:
-    buffer = StringIO()
-    render_bench(shown, Console(file=buffer, width=width, color_system=None), is_verbose=is_verbose)
-    return buffer.getvalue()
+    return on_terminal(bench_view(shown), width=width, is_verbose=is_verbose)
 
 
 @pytest.mark.parametrize("width", [80, 140])
@@ -67,13 +67,13 @@ def test_a_bench(snapshot: SnapshotAssertion, name: str, width: int) -> None:
 
 @pytest.mark.parametrize("name", REPORTS)
 def test_a_bench_for_a_pull_request(snapshot: SnapshotAssertion, name: str) -> None:
-    assert render_bench_markdown(REPORTS[name]()) == snapshot
+    assert render_view_markdown(bench_view(REPORTS[name]())) == snapshot
 
 
 def test_a_long_answer_is_whole_in_markdown_and_the_rest_fits_a_comment() -> None:
     many = tuple(finding("GD401", f"Reason {number}. " + 250 * "x") for number in range(400))
     found = report(eager(), variant(findings=many), text=f"{'word ' * 300}end.")
-    text = render_bench_markdown(found)
+    text = render_view_markdown(bench_view(found))
     assert "end.**" in text
     assert len(text) <= MAX_CHARACTERS
     assert "more finding" in text
@@ -88,11 +88,11 @@ def test_verbose_adds_all_figures(snapshot: SnapshotAssertion) -> None:
 def test_the_answer_comes_first_and_on_a_terminal_that_scrolled_last_too() -> None:
     text = attention().verdict.text
     buffer = Terminal()
-    render_bench(attention(), Console(file=buffer, width=600, height=20, color_system=None))
+    write_view(bench_view(attention()), Console(file=buffer, width=600, height=20, color_system=None))
     lines = buffer.getvalue().splitlines()
     assert lines[2] == lines[-1] == text
     tall = Terminal()
-    render_bench(attention(), Console(file=tall, width=600, height=90, color_system=None))
+    write_view(bench_view(attention()), Console(file=tall, width=600, height=90, color_system=None))
     assert tall.getvalue().count(text) == 1
 
 
@@ -173,7 +173,7 @@ def test_code_below_an_error_is_for_verbose() -> None:
     assert "int main" not in text
     assert "\ndefault" not in text.partition("launches")[2]
     assert rendered(failed, is_verbose=True).count("int main() {") == 2
-    assert "int main" in render_bench_page(failed)
+    assert "int main" in render_view_page(bench_view(failed))
 
 
 def test_eager_mode_that_failed_leaves_the_tables_with_what_there_is() -> None:
@@ -199,8 +199,8 @@ def test_a_time_has_three_digits_that_count(us: float, shown: str) -> None:
 
 def test_quartiles_have_the_unit_and_the_digits_of_their_median() -> None:
     times = CallTimes(median=1003.0, q1=996.0, q3=1010.0, min=990.0, max=1500.0, mean=1004.0, count=9)
-    assert call_cell(times).line == "1.00 ms (1.00 to 1.01)"
-    assert call_cell(calls(508.0, 0.01)).line == "508 µs (505 to 511)"
+    assert cell_line(call_cell(times)) == "1.00 ms (1.00 to 1.01)"
+    assert cell_line(call_cell(calls(508.0, 0.01))) == "508 µs (505 to 511)"
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pytest
 from graphdoctor.studies.cure.view import cure_view
 from graphdoctor.studies.export.view import export_view
 from graphdoctor.studies.ranks.view import job_view
+from graphdoctor.views.bench import bench_view
 from graphdoctor.views.check import check_view
 from graphdoctor.views.comparison import comparison_view
 from graphdoctor.views.fixes import fixes_view
@@ -22,6 +23,7 @@ from graphdoctor.views.markdown_text import render_view_markdown
 from graphdoctor.views.parts import View, statements
 from graphdoctor.views.survey import survey_view
 from graphdoctor.views.survey_comparison import survey_comparison_view
+from tests.bench_reports import mobilenet, swept, troubled
 from tests.cure_reports import cured
 from tests.export_reports import blocked
 from tests.render.check_reports import failed_report
@@ -36,6 +38,9 @@ VIEWS: dict[str, Callable[[], View]] = {
     "check": lambda: check_view(failed_report()),
     "comparison": lambda: comparison_view(both()),
     "fixes": lambda: fixes_view(treated(*every_verdict())),
+    "bench": lambda: bench_view(mobilenet()),
+    "bench of sizes": lambda: bench_view(swept()),
+    "bench with trouble": lambda: bench_view(troubled()),
     "cure": lambda: cure_view(cured()),
     "export": lambda: export_view(blocked()),
     "ranks": lambda: job_view(two()),

@@ -1,4 +1,7 @@
-"""A bench as one self-contained HTML file."""
+"""Drawings of a bench: speed-ups as bars, by size, and when compiling pays.
+
+Comes in: a ``BenchReport``. Goes out: drawings that need no script, hidden from screen readers.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,14 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from graphdoctor.facts.bench import EAGER
-from graphdoctor.facts.wording import about_count, factor_text, kind_text
+from graphdoctor.facts.wording import about_count, factor_text
 from graphdoctor.views import bench_words as words
 from graphdoctor.views.html import plots
-from graphdoctor.views.html.document import write_document
 from graphdoctor.views.html.plots import Axis, Line, Tick
+from graphdoctor.views.parts import Drawing
 
 if TYPE_CHECKING:
-    from graphdoctor.facts.bench import BenchReport, Sweep, Variant
+    from graphdoctor.facts.bench import Sweep, Variant
 
 _HUES = 8
 _FAR_APART = 8.0
@@ -26,71 +29,8 @@ _WIDEST = 1.5
 _MAX_DASHED = 3
 """With more variants than this, only the best has a line for a restart."""
 _POINTS = 60
-_COLUMNS = (
-    (
-        "results",
-        "Outputs, gradients and state beside eager mode's: identical bit by bit, correct but for rounding, or wrong.",
-    ),
-    (
-        "compile",
-        "What compiling adds to the first calls: with an empty cache on disk, and warm, which is after a restart.",
-    ),
-    ("call", "The median of steady calls, with their quartiles; on a GPU until the device is done."),
-    ("speed-up", "How many times as fast as eager mode, with the 95% interval."),
-    ("pays off after", "Calls until the time spent compiling is won back: after a cold start, and warm."),
-    ("graphs, breaks", "Graphs that torch compiled, and lines that break the graph."),
-    ("recompiles", "How often torch compiled a function again."),
-    ("launches", "Kernels that one call launches, those inside CUDA graphs included."),
-    ("CUDA graphs", "Graphs that torch recorded as CUDA graphs, and those that it skipped."),
-    ("peak memory", "The most during steady calls: of torch's allocator on a GPU, of the whole process on a CPU."),
-)
-
-
-def render_bench_page(report: BenchReport, *, has_source: bool = True) -> str:
-    """The page.
-
-    Args:
-        report: What to show.
-        has_source: Show lines of code.
-
-    Returns:
-        A whole HTML document.
-    """
-    if not has_source:
-        from graphdoctor.views.html.sourceless import without_source
-
-        report = without_source(report)
-    variants = words.shown_variants(report)
-    styles = {variant.name: _style(number) for number, variant in enumerate(variants)}
-    context = {
-        "report": report,
-        "title": words.title_parts(report),
-        "tone": words.tone(report),
-        "measured": words.measured_text(report),
-        "has_source": has_source,
-        "best": report.verdict.best,
-        "size": words.shown_size(report),
-        "sweep_name": words.sweep_name(report),
-        "tiles": list(_tiles(report, variants)),
-        "bars": list(_bars(variants)),
-        "speed": words.speed_table(variants),
-        "run": words.run_table(report),
-        "payoff": _payoff(variants, report.verdict.best, styles),
-        "sweep": None if report.sweep is None else _sweep(report.sweep, words.sweep_name(report)),
-        "findings": words.finding_groups(variants),
-        "ended": words.ended_variants(report),
-        "ended_sizes": words.ended_sizes(report),
-        "skipped_graphs": words.skipped_graphs(variants),
-        "results": list(_results(variants)),
-        "figures": words.figures_table(variants),
-        "kernels": [(one.name, one.kernels, words.kernel_parts(one.kernels)) for one in variants if one.kernels],
-        "variants": variants,
-        "rounds": max((one.speedup.rounds for one in variants if one.speedup is not None), default=None),
-        "settings": [*report.target.compile_arguments.items(), *report.target.call_options.items()],
-        "columns": _COLUMNS,
-        "words": words,
-    }
-    return write_document("bench.html.j2", context, blobs={}, scripts=(), styles=("bench.css",))
+_STYLES = ("bench.css",)
+_JUDGED = {"faster": "", "slower": "slower", "same": "no measurable difference"}
 
 
 def _style(number: int) -> str:
@@ -98,46 +38,16 @@ def _style(number: int) -> str:
     return "of-eager" if number == 0 else f"hue{(number - 1) % _HUES}"
 
 
-# The head.
-
-
-@dataclass(frozen=True)
-class _Tile:
-    label: str
-    value: str
-    note: str = ""
-
-
-def _tiles(report: BenchReport, variants: Sequence[Variant]) -> Iterator[_Tile]:
-    """The figures of the best variant; nothing if it is eager mode."""
-    best = next((one for one in variants if one.name == report.verdict.best), None)
-    eager = variants[0]
-    if best is None or best.name == EAGER:
-        return
-    speedup, calls = words.speedup_cell(best), best.break_even_calls
-    yield _Tile("speed-up", speedup.text, speedup.detail)
-    if eager.call_us is not None and best.call_us is not None:
-        before, after = words.time_text(eager.call_us.median), words.time_text(best.call_us.median)
-        yield _Tile("call", f"{before} → {after}", "eager → compiled")
-    compiled = words.compile_cell(best)
-    yield _Tile("compile", compiled.text, f"{compiled.detail} start" if compiled.detail else "")
-    pays = words.pays_off_cell(best)
-    yield _Tile("pays off after", pays.text, "" if calls is None else words.calling_text(calls, eager))
-
-
 # Bars.
 
 
-@dataclass(frozen=True)
-class _Bar:
-    name: str
-    drawn: Markup
-    text: str
-    note: str
+def speed_drawing(variants: Sequence[Variant]) -> tuple[Drawing, ...]:
+    """Each variant's speed-up with its interval; empty if nothing was timed."""
+    bars = list(_bars(variants))
+    return (Drawing("bench_bars.html.j2", {"bars": bars}, styles=_STYLES),) if bars else ()
 
 
-def _bars(variants: Sequence[Variant]) -> Iterator[_Bar]:
-    """Each variant's speed-up with its interval."""
+def _bars(variants: Sequence[Variant]) -> Iterator[dict[str, str]]:
     timed = [(variant, variant.speedup) for variant in variants if variant.speedup is not None]
     most = max([1.0, *(speedup.ratio for _, speedup in timed)])
     axis = Axis(0.0, min(max([most, *(speedup.high for _, speedup in timed)]) * 1.04, most * _WIDEST))
@@ -147,15 +57,12 @@ def _bars(variants: Sequence[Variant]) -> Iterator[_Bar]:
         ratio = 1.0 if is_eager else speedup.ratio
         figures = f"{factor_text(speedup.ratio)} ({words.interval_text(speedup)})"
         note = "wrong results" if variant.status == "wrong" else _JUDGED.get(variant.judgement, "")
-        yield _Bar(
-            name=variant.name,
-            drawn=plots.bar(axis, ratio, (speedup.low, speedup.high), kind=kind),
-            text=factor_text(1.0) if is_eager else figures,
-            note=f"beside itself {figures}" if is_eager else note,
-        )
-
-
-_JUDGED = {"faster": "", "slower": "slower", "same": "no measurable difference"}
+        yield {
+            "name": variant.name,
+            "drawn": plots.bar(axis, ratio, (speedup.low, speedup.high), kind=kind),
+            "text": factor_text(1.0) if is_eager else figures,
+            "note": f"beside itself {figures}" if is_eager else note,
+        }
 
 
 # When compiling pays.
@@ -179,32 +86,17 @@ class _Start:
         return self.compile_s + calls * self.call_s
 
 
-@dataclass(frozen=True)
-class _Legend:
-    label: str
-    style: str
-    name: str
-    lines: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class _Payoff:
-    drawn: Markup
-    legend: tuple[_Legend, ...]
-    is_log: bool
-    has_dashed: bool
-
-
-def _payoff(variants: Sequence[Variant], best: str | None, styles: dict[str, str]) -> _Payoff | None:
-    """The time that calls take in all, compiling included; None if that is unknown of all variants."""
+def payoff_drawing(variants: Sequence[Variant], best: str | None) -> tuple[Drawing, ...]:
+    """The time that calls take in all, compiling included; empty if that is unknown of all variants."""
+    styles = {variant.name: _style(number) for number, variant in enumerate(variants)}
     eager = variants[0]
     if eager.call_us is None or eager.call_us.median <= 0:
-        return None
+        return ()
     call_s = eager.call_us.median / 1e6
     right = [one for one in variants[1:] if one.status == "ok" and one.speedup is not None and one.speedup.ratio > 0]
     starts = [start for one in right for start in _starts(one, call_s, styles)]
     if not starts:
-        return None
+        return ()
     drawn_starts = [one for one in starts if len(right) <= _MAX_DASHED or not one.is_warm or one.name == best]
     first = _Start(EAGER, 0.0, call_s, styles[EAGER], "E", is_warm=False, calls=None)
     x = _calls_axis(drawn_starts, call_s)
@@ -229,13 +121,19 @@ def _payoff(variants: Sequence[Variant], best: str | None, styles: dict[str, str
         y_name="time in all",
         dots=[(one.calls, one.calls * call_s, one.style) for one in drawn_starts if one.calls is not None],
     )
-    legend = [_Legend("E", styles[EAGER], EAGER, (f"{words.time_text(call_s * 1e6)} per call",))]
+    legend = [("E", styles[EAGER], EAGER, [f"{words.time_text(call_s * 1e6)} per call"])]
     for one in right:
         own = [start for start in starts if start.name == one.name]
         if own:
-            texts = tuple(_start_text(start, one, eager) for start in own)
-            legend.append(_Legend(own[0].label, own[0].style, one.name, texts))
-    return _Payoff(drawn, tuple(legend), x.is_log, any(one.is_warm for one in drawn_starts))
+            texts = [_start_text(start, one, eager) for start in own]
+            legend.append((own[0].label, own[0].style, one.name, texts))
+    facts = {
+        "drawn": drawn,
+        "legend": legend,
+        "is_log": x.is_log,
+        "has_dashed": any(one.is_warm for one in drawn_starts),
+    }
+    return (Drawing("bench_payoff.html.j2", facts, styles=_STYLES),)
 
 
 def _starts(variant: Variant, call_s: float, styles: dict[str, str]) -> Iterator[_Start]:
@@ -290,22 +188,12 @@ def _spread(x: Axis) -> list[float]:
 # Several sizes.
 
 
-@dataclass(frozen=True)
-class _Sweep:
-    drawn: Markup | None
-    legend: tuple[tuple[str, str, str], ...]
-    """Of each line its label, its class and the variant's name."""
-    names: tuple[str, ...]
-    rows: tuple[tuple[int, tuple[words.Cell, ...]], ...]
-
-
-def _sweep(sweep: Sweep, name: str) -> _Sweep:
-    names = tuple(dict.fromkeys(variant.name for point in sweep.points for variant in point.variants))
-    rows = []
+def sweep_drawing(sweep: Sweep, name: str) -> tuple[Drawing, ...]:
+    """Each variant's speed-up by size; empty if nothing was timed."""
+    names = list(dict.fromkeys(variant.name for point in sweep.points for variant in point.variants))
     found: dict[str, list[tuple[int, Variant]]] = {each: [] for each in names}
-    for point in sorted(sweep.points, key=lambda one: one.size):
-        by_name = {variant.name: variant for variant in point.variants}
-        rows.append((point.size, tuple(words.size_cell(by_name.get(each)) for each in names)))
+    points = sorted(sweep.points, key=lambda one: one.size)
+    for point in points:
         for variant in point.variants:
             if variant.speedup is not None and variant.status == "ok" and variant.name != EAGER:
                 found[variant.name].append((point.size, variant))
@@ -321,10 +209,11 @@ def _sweep(sweep: Sweep, name: str) -> _Sweep:
         for number, (_, own) in enumerate(found.items())
         if own
     ]
-    legend = tuple((str(number), _style(number), each) for number, each in enumerate(names) if found[each])
-    return _Sweep(
-        _sweep_plot(lines, [size for size, _ in rows], failed, name) if lines else None, legend, names, tuple(rows)
-    )
+    if not lines:
+        return ()
+    legend = [(str(number), _style(number), each) for number, each in enumerate(names) if found[each]]
+    drawn = _sweep_plot(lines, [point.size for point in points], failed, name)
+    return (Drawing("bench_sweep.html.j2", {"drawn": drawn, "legend": legend}, styles=_STYLES),)
 
 
 def _sweep_plot(lines: Sequence[Line], sizes: Sequence[int], failed: set[int], name: str) -> Markup:
@@ -349,24 +238,3 @@ def _ends(line: Line) -> Iterator[float]:
     """The ends of its intervals, as far as there is room for them."""
     for (_, ratio), (low, high) in zip(line.points, line.intervals, strict=True):
         yield from (max(low, ratio / _WIDEST), min(high, ratio * _WIDEST))
-
-
-# Below.
-
-
-def _results(variants: Sequence[Variant]) -> Iterator[tuple[str, words.Cell, str, str, str]]:
-    """For each variant: its name, whether it's right, its distances from float64, eager mode's, what else there is."""
-    for variant in variants[1:]:
-        found = variant.correctness
-        errors = [] if found is None else words.distances(found)
-        own = ", ".join(f"{kind_text(one.kind)} {words.error_text(one.variant)}" for one in errors)
-        eager = ", ".join(f"{kind_text(one.kind)} {words.error_text(one.eager)}" for one in errors)
-        if variant.status in ("ok", "wrong"):
-            notes = [words.doubt_text(variant), "" if found is None else words.correctness_notes(found)]
-            yield (
-                variant.name,
-                words.result_cell(variant),
-                own or "not compared",
-                eager or "not compared",
-                "; ".join(filter(None, notes)),
-            )

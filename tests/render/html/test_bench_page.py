@@ -11,13 +11,19 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from graphdoctor.facts.bench import EAGER, BenchReport
-from graphdoctor.views.html.bench import render_bench_page
+from graphdoctor.views.formats import BENCH, RenderOptions
 from tests.bench_reports import attention, calls, eager, ended, finding, mobilenet, report, swept, troubled, variant
 from tests.render.hostile import spoiled
 from tests.render.html.test_page_use import AXE_RUN, NARROW
 
 REPORTS = {"faster": mobilenet, "slower": attention, "troubled": troubled, "sweep": swept}
 HOSTILE = "</script><img src=x onerror=window.hacked=1>'\"{{ 7*7 }}"
+
+
+def render_bench_page(shown: BenchReport, *, has_source: bool = True) -> str:
+    page = BENCH.named("html").render(shown, RenderOptions(root=Path(), has_source=has_source))
+    assert isinstance(page, str)
+    return page
 
 
 def page_of(folder: Path, shown: BenchReport) -> Path:
@@ -108,7 +114,7 @@ def test_the_page_shows_where_the_time_of_a_call_goes():
 def test_a_sweep_marks_the_sizes_that_failed():
     page = render_bench_page(swept())
     assert ">128 failed</span>" in page
-    assert page.partition('id="sweep"')[2].partition("</section>")[0].count('class="dot') == 6
+    assert page.partition('id="sizes"')[2].partition("</section>")[0].count('class="dot') == 6
 
 
 def test_drawings_survive_odd_numbers():
@@ -184,7 +190,7 @@ def test_axe_finds_no_serious_fault_and_nothing_is_wider_than_the_screen(visit, 
 @pytest.mark.slow
 def test_without_scripts_and_on_paper_the_drawings_are_there(visit, tmp_path):
     page = visit(page_of(tmp_path, mobilenet()), java_script_enabled=False, viewport=NARROW)
-    for place in ("#verdict .track", "#payoff .plot svg", "#payoff .end"):
+    for place in ("#variants .track", "#payoff .plot svg", "#payoff .end"):
         expect(page.locator(place).first).to_be_visible()
     assert page.locator("button:visible").count() == 0
     page.emulate_media(media="print")
