@@ -188,8 +188,8 @@ def read_records(
 def is_rest_of_record(line: bytes) -> bool:
     """Whether a log that begins with this line begins in the middle of a record: its payload or its header's end."""
     text = line.rstrip()
-    # A whole object is what a program can print.
-    is_end = text.endswith(b"}") and not text.startswith(b"{") and _HEADER.match(text) is None
+    # A program can print a whole object, and a bracket of one that it prints line by line.
+    is_end = text.endswith(b"}") and b'": ' in text and text.count(b"}") > text.count(b"{")
     return line.startswith(b"\t") or is_end
 
 

@@ -14,12 +14,12 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.trace.storage.compression import CutStreamError
+from graphdoctor.trace.storage.compression import ChunkedReader, CutStreamError
 from graphdoctor.trace.storage.log_file import LogFile
 from graphdoctor.trace.storage.places import Folder, Url, is_shown, without_secrets
 
 if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
+    pass
 
 _Answer = TypeVar("_Answer")
 
@@ -130,37 +130,23 @@ class _RemoteFolder:
         return sorted(((_last(whole), entry) for whole, entry in paths.items()), key=lambda found: found[0])
 
 
-class _RemoteBytes(io.RawIOBase):
+class _RemoteBytes(ChunkedReader):
     def __init__(self, log: LogFile, start: int) -> None:
+        super().__init__()
         self._log = log
         self._position = start
         self._next_bytes = _FIRST_BYTES
         self._system: Any = None
         self._is_streamed = False
         self._file: BinaryIO | None = None
-        self._ready = memoryview(b"")
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: WriteableBuffer) -> int:
-        if not self._ready:
-            self._ready = memoryview(self._fetched())
-            self._position += len(self._ready)
-            self._next_bytes = min(self._next_bytes * _GROWTH, _MOST_BYTES)
-        target = memoryview(buffer).cast("B")
-        count = min(len(target), len(self._ready))
-        target[:count] = self._ready[:count]
-        self._ready = self._ready[count:]
-        return count
-
-    def _fetched(self) -> bytes:
+    def next_chunk(self) -> bytes:
         size = self._log.size_bytes
-        if size is not None and self._position >= size:
-            return b""
-        content = self._tried()
-        if not content and size is not None:
+        content = b"" if size is not None and self._position >= size else self._tried()
+        self._position += len(content)
+        if size is not None and not content and self._position < size:
             raise CutStreamError(self._log.name, f"it ends after {self._position:,} of {size:,} bytes")
+        self._next_bytes = min(self._next_bytes * _GROWTH, _MOST_BYTES)
         return content
 
     def _tried(self) -> bytes:
