@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from graphdoctor.commands.gating import RunOptions, TargetsArgument
 from graphdoctor.commands.options import with_options
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.spec import option
 
 if TYPE_CHECKING:
     from graphdoctor.facts.check import BaselineEntry
@@ -20,29 +19,20 @@ if TYPE_CHECKING:
 def baseline(
     run: RunOptions,
     targets: TargetsArgument = None,
-    is_update: Annotated[
-        bool,
-        typer.Option(
-            "--update",
-            help="Update an existing file: replace the findings of the targets that run, for the torch that runs; drop "
-            "targets that are no longer configured; keep everything else.",
-        ),
-    ] = False,
-    is_empty_allowed: Annotated[
-        bool,
-        typer.Option(
-            "--allow-empty",
-            help="Also write down a target in which torch compiled nothing: its findings and graphs are then gone.",
-        ),
-    ] = False,
-    path: Annotated[
-        Path | None,
-        typer.Option(
-            "--baseline",
-            help="The file. By default, graphdoctor-baseline.json beside pyproject.toml.",
-            show_default=False,
-        ),
-    ] = None,
+    is_update: bool = option(
+        False,
+        "Update an existing file: replace the findings of the targets that run, for the torch that runs; drop "
+        "targets that are no longer configured; keep everything else.",
+        flag="--update",
+    ),
+    is_empty_allowed: bool = option(
+        False,
+        "Also write down a target in which torch compiled nothing: its findings and graphs are then gone.",
+        flag="--allow-empty",
+    ),
+    path: Path | None = option(
+        None, "The file. By default, graphdoctor-baseline.json beside pyproject.toml.", flag="--baseline"
+    ),
 ) -> None:
     """Run the configured targets and allow the findings they have.
 

@@ -13,12 +13,10 @@ from graphdoctor.commands.options import (
     TARGET_HELP,
     Given,
     OutputOptions,
-    PythonOption,
-    RecordingsOption,
-    TimeoutOption,
+    ProcessOptions,
     with_options,
 )
-from graphdoctor.facts.spec import RunSpec
+from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.views.formats import BENCH
 
 
@@ -26,6 +24,7 @@ from graphdoctor.views.formats import BENCH
 def bench(
     spec: RunSpec,
     written: OutputOptions,
+    process: ProcessOptions,
     given: Given,
     target: Annotated[
         str | None,
@@ -34,36 +33,28 @@ def bench(
             show_default=False,
         ),
     ] = None,
-    variant: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--variant",
-            metavar="NAME=VALUE",
-            help="Also measure this way to run it: mode=reduce-overhead, backend=aot_eager, dynamic=true, "
-            "fullgraph=true, option.NAME=VALUE, config.NAME=VALUE, regional; or several of these, with "
-            "spaces between. Repeatable.",
-        ),
-    ] = None,
-    is_every_mode: Annotated[
-        bool,
-        typer.Option(
-            "--all", help="Measure every mode, CUDA graphs, and each repeated block compiled by itself, where possible."
-        ),
-    ] = False,
-    sweep: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE=N,N",
-            help="Measure with several sizes: x.shape[0]=1,8,32; dims that change together: x.shape[0],y.shape[0]=1,8.",
-            show_default=False,
-        ),
-    ] = None,
-    is_minified: Annotated[
-        bool, typer.Option("--minify", help="Let torch make the smallest program of a variant that fails or is wrong.")
-    ] = False,
-    recordings: RecordingsOption = None,
-    timeout: TimeoutOption = None,
-    python: PythonOption = None,
+    variant: list[str] | None = option(
+        None,
+        "Also measure this way to run it: mode=reduce-overhead, backend=aot_eager, dynamic=true, "
+        "fullgraph=true, option.NAME=VALUE, config.NAME=VALUE, regional; or several of these, with "
+        "spaces between. Repeatable.",
+        flag="--variant",
+        metavar="NAME=VALUE",
+    ),
+    is_every_mode: bool = option(
+        False,
+        "Measure every mode, CUDA graphs, and each repeated block compiled by itself, where possible.",
+        flag="--all",
+        heading="What to measure",
+    ),
+    sweep: str | None = option(
+        None,
+        "Measure with several sizes: x.shape[0]=1,8,32; dims that change together: x.shape[0],y.shape[0]=1,8.",
+        metavar="SIZE=N,N",
+    ),
+    is_minified: bool = option(
+        False, "Let torch make the smallest program of a variant that fails or is wrong.", flag="--minify"
+    ),
 ) -> None:
     """Measure what torch.compile is worth, beside eager mode.
 
@@ -79,7 +70,7 @@ def bench(
     from graphdoctor.trials.launch.recorded import record_target
     from graphdoctor.trials.launch.request import Measured, Request
 
-    settings = project_settings(recordings)
+    settings = project_settings(process.recordings)
     output = choose_output(BENCH, written, given)
     place = place_or_target(target, settings)
     if place is not None:
@@ -89,7 +80,7 @@ def bench(
     request = Request.of(replace(spec, target=target or ""), Measured(coverage=True))
     ways = partial(variants_of, variant or (), request.spec, is_all=is_every_mode)
     asked = Benching(ways(), None if sweep is None else parse_sweep(sweep), is_minified=is_minified)
-    with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet, is_warm=True) as setup:
+    with set_up(settings, process, is_quiet=written.quiet, is_warm=True) as setup:
         recorded = record_target(quick(request), settings.store, setup)
         diagnosis = diagnose_recording(recorded.folder).diagnosis
         if recorded.exit.reason != "finished":

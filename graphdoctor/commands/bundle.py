@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from graphdoctor.commands.options import Given, QuietOption, RecordingsOption, TimeoutOption, with_options
+from graphdoctor.commands.options import QUIET, Given, LogArgument, ProcessOptions, with_options
 from graphdoctor.commands.terminal import say
+from graphdoctor.facts.spec import option
 
 if TYPE_CHECKING:
     from graphdoctor.commands.named import Place
@@ -18,39 +17,26 @@ _ATTACHMENT_BYTES = 25 * 2**20
 """The largest zip that GitHub takes as an attachment."""
 
 
-@with_options
+@with_options(without=("python",))
 def bundle(
+    process: ProcessOptions,
     given: Given,
-    recording: Annotated[
-        str | None,
-        typer.Argument(
-            help="A recording or its name under .graphdoctor/, or a folder or log file that TORCH_TRACE wrote. By "
-            "default, the last recording.",
-            show_default=False,
-        ),
-    ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Write the zip to this file.")] = Path("bundle.zip"),
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file that -o names.")] = False,
-    redact: Annotated[
-        bool, typer.Option("--redact", help="Leave out source, paths, values and the program's own names.")
-    ] = False,
-    with_trials: Annotated[
-        bool, typer.Option("--with-trials", help="Include the recordings of the fixes and remedies that were tried.")
-    ] = False,
-    is_tried: Annotated[
-        bool,
-        typer.Option(
-            "--try/--no-try",
-            help="Run reproduce.py if you made the recording here, and say in issue.md whether it shows the same.",
-        ),
-    ] = True,
-    is_run: Annotated[
-        bool,
-        typer.Option("--run", help="Run reproduce.py of any recording: show the interpreter and the code, then run."),
-    ] = False,
-    timeout: TimeoutOption = None,
-    recordings: RecordingsOption = None,
-    quiet: QuietOption = False,
+    recording: LogArgument = None,
+    output: Path = option(Path("bundle.zip"), "Write the zip to this file.", flag="--output -o"),
+    force: bool = option(False, "Overwrite the file that -o names.", flag="--force"),
+    redact: bool = option(False, "Leave out source, paths, values and the program's own names.", flag="--redact"),
+    with_trials: bool = option(
+        False, "Include the recordings of the fixes and remedies that were tried.", flag="--with-trials"
+    ),
+    is_tried: bool = option(
+        True,
+        "Run reproduce.py if you made the recording here, and say in issue.md whether it shows the same.",
+        flag="--try/--no-try",
+    ),
+    is_run: bool = option(
+        False, "Run reproduce.py of any recording: show the interpreter and the code, then run.", flag="--run"
+    ),
+    quiet: bool = QUIET,
 ) -> None:
     """Put a recording into a zip file to attach to a PyTorch issue.
 
@@ -73,7 +59,7 @@ def bundle(
         raise GraphDoctorError(f"{without} and --run exclude each other.", hint="Give one of them.")
     if not is_tried:
         given.refuse(("timeout",), without="--try")
-    settings = project_settings(recordings)
+    settings = project_settings(process.recordings)
     check_writable(output, force=force)
     place = place_named(recording, settings)
     if place.kind == "document":
@@ -89,7 +75,7 @@ def bundle(
             has_trials=with_trials,
             is_tried=is_tried,
             show=progress.say if is_run else None,
-            timeout_s=timeout,
+            timeout_s=process.timeout,
         )
         made = bundle_of(place.path, wanted, progress.watching.on_phase)
     content = zipped(made.files)

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from graphdoctor.commands.gating import RunOptions, TargetsArgument
 from graphdoctor.commands.options import (
+    BASELINE,
+    COLOR,
+    FAIL_ON,
+    NO_BASELINE,
+    VERBOSE,
     Color,
-    ColorOption,
-    FailOnOption,
+    FailOnChoice,
     Given,
     ShownOptions,
-    VerboseOption,
     with_options,
 )
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.spec import option
 from graphdoctor.views.formats import CHECK
 
 if TYPE_CHECKING:
@@ -38,47 +42,30 @@ def check(
     run: RunOptions,
     given: Given,
     targets: TargetsArgument = None,
-    max_breaks: Annotated[
-        int | None, typer.Option(help="Fail if there are more break sites.", min=0, show_default=False)
-    ] = None,
-    max_recompiles: Annotated[
-        int | None, typer.Option(help="Fail if there are more recompiles.", min=0, show_default=False)
-    ] = None,
-    max_graphs: Annotated[
-        int | None, typer.Option(help="Fail if there are more graphs.", min=0, show_default=False)
-    ] = None,
-    min_coverage: Annotated[
-        float | None,
-        typer.Option(
-            help="Fail if a smaller share of operations is compiled, 0 to 1.", show_default=False, callback=_share
-        ),
-    ] = None,
-    fail_on: FailOnOption = None,
-    baseline: Annotated[
-        Path | None,
-        typer.Option(help="The baseline file. By default, graphdoctor-baseline.json beside pyproject.toml."),
-    ] = None,
-    is_without_baseline: Annotated[
-        bool, typer.Option("--no-baseline", help="Compare with no baseline: every finding is new.")
-    ] = False,
-    is_files: Annotated[
-        bool,
-        typer.Option(
-            "--files",
-            help="The arguments are changed files: run the configured targets that they reach, those of each project "
-            "with its own pyproject.toml and baseline.",
-        ),
-    ] = False,
-    format: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", help="What to write to standard output: {formats}.")
-    ] = CHECK.names[0],
-    output: Annotated[
-        list[str] | None,
-        typer.Option("--output", help="FORMAT=FILE: also write the result to a file. Repeatable.", show_default=False),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite files that --output names.")] = False,
-    verbose: VerboseOption = False,
-    color: ColorOption = Color.auto,
+    max_breaks: int | None = option(None, "Fail if there are more break sites.", least=0),
+    max_recompiles: int | None = option(None, "Fail if there are more recompiles.", least=0),
+    max_graphs: int | None = option(None, "Fail if there are more graphs.", least=0),
+    min_coverage: float | None = option(
+        None, "Fail if a smaller share of operations is compiled, 0 to 1.", least=0, most=1
+    ),
+    fail_on: FailOnChoice | None = FAIL_ON,
+    baseline: Path | None = BASELINE,
+    is_without_baseline: bool = NO_BASELINE,
+    is_files: bool = option(
+        False,
+        "The arguments are changed files: run the configured targets that they reach, those of each project "
+        "with its own pyproject.toml and baseline.",
+        flag="--files",
+    ),
+    format: str = option(
+        CHECK.names[0], "What to write to standard output: {formats}.", flag="--format", metavar="FORMAT"
+    ),
+    output: list[str] | None = option(
+        None, "FORMAT=FILE: also write the result to a file. Repeatable.", flag="--output"
+    ),
+    force: bool = option(False, "Overwrite files that --output names.", flag="--force"),
+    verbose: bool = VERBOSE,
+    color: Color = COLOR,
 ) -> None:
     """Run the configured targets and fail on what isn't allowed.
 

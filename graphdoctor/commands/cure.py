@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Annotated
 
 import typer
 
 from graphdoctor.commands.options import (
+    APPLY,
+    UNSAFE_FIXES,
     Given,
     OutputOptions,
-    PythonOption,
-    RecordingsOption,
+    ProcessOptions,
     ShownOptions,
     TargetArgument,
-    TimeoutOption,
-    positive,
     with_options,
 )
 from graphdoctor.commands.terminal import say
-from graphdoctor.facts.spec import RunSpec
+from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.studies.documents import CURE
 
 
@@ -30,26 +28,11 @@ def cure(
     spec: RunSpec,
     shown: ShownOptions,
     written: OutputOptions,
+    process: ProcessOptions,
     given: Given,
-    budget: Annotated[
-        float,
-        typer.Option(
-            "--budget",
-            metavar="SECONDS",
-            help="Begin nothing more after this many seconds.",
-            min=0.001,
-            callback=positive,
-        ),
-    ] = 300.0,
-    is_applied: Annotated[
-        bool, typer.Option("--apply", help="Write the verified edits; with --force also where git could not undo it.")
-    ] = False,
-    is_unsafe_tried: Annotated[
-        bool, typer.Option("--unsafe-fixes", help="Also try fixes that may change results for other inputs.")
-    ] = False,
-    recordings: RecordingsOption = None,
-    timeout: TimeoutOption = None,
-    python: PythonOption = None,
+    budget: float = option(300.0, "Begin nothing more after this many seconds.", flag="--budget", metavar="SECONDS"),
+    is_applied: bool = APPLY,
+    is_unsafe_tried: bool = UNSAFE_FIXES,
 ) -> None:
     """Search for the fastest correct way to run a target.
 
@@ -64,7 +47,7 @@ def cure(
     from graphdoctor.trials.launch.recorded import record_target
     from graphdoctor.trials.launch.request import Measured, Request
 
-    settings = project_settings(recordings)
+    settings = project_settings(process.recordings)
     # --force is for --apply too.
     output = choose_output(CURE, written, given.without("force") if is_applied else given)
     if is_applied:
@@ -78,7 +61,7 @@ def cure(
         # The search takes minutes: what must not be written is refused before it.
         check=partial(check, force=written.force) if is_applied else None,
     )
-    with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet, is_warm=True) as setup:
+    with set_up(settings, process, is_quiet=written.quiet, is_warm=True) as setup:
         recorded = record_target(quick(request), settings.store, setup)
         diagnosis = diagnose_recording(recorded.folder, selection).diagnosis
         if recorded.exit.reason != "finished":

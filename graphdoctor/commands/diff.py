@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from graphdoctor.commands.options import (
+    FAIL_ON,
     NAMED_HELP,
     ExecutorOptions,
     FailOnChoice,
-    FailOnOption,
     Given,
-    HtmlOption,
-    OpenOption,
     OutputOptions,
-    RecordingsOption,
+    PageOptions,
+    ProcessOptions,
     ShownOptions,
     with_options,
 )
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.spec import option
 from graphdoctor.studies.documents import SURVEY_COMPARISON
 from graphdoctor.views.formats import COMPARISON
 
@@ -36,11 +36,13 @@ _ONLY_RUNS = ("ranks", "select", "ignore", "own_code", "on", "reading_jobs")
 """Parameters that say nothing of surveys."""
 
 
-@with_options(formats=SURVEY_COMPARISON.names)
+@with_options(formats=SURVEY_COMPARISON.names, without=("python", "timeout"))
 def diff(
     shown: ShownOptions,
     written: OutputOptions,
     reading: ExecutorOptions,
+    page: PageOptions,
+    process: ProcessOptions,
     given: Given,
     before: Annotated[
         str,
@@ -52,20 +54,14 @@ def diff(
     after: Annotated[
         str | None, typer.Argument(help="What to compare it with. By default, the last recording or survey.")
     ] = None,
-    ranks: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--rank",
-            metavar="N",
-            min=0,
-            help="Of a recording of several ranks, this one; twice, to compare two ranks of one recording.",
-            show_default=False,
-        ),
-    ] = None,
-    html: HtmlOption = False,
-    is_opened: OpenOption = True,
-    recordings: RecordingsOption = None,
-    fail_on: FailOnOption = None,
+    ranks: list[int] | None = option(
+        None,
+        "Of a recording of several ranks, this one; twice, to compare two ranks of one recording.",
+        flag="--rank",
+        metavar="N",
+        least=0,
+    ),
+    fail_on: FailOnChoice | None = FAIL_ON,
 ) -> None:
     """Compare two runs: new and gone findings, graphs, coverage, time.
 
@@ -81,15 +77,15 @@ def diff(
 
     if (surveys := _surveys(before, after)) is not None:
         given.refuse(_ONLY_RUNS, without="two recordings")
-        page = choose_page(SURVEY_COMPARISON, written, given, _PAGE, html=html, is_opened=is_opened)
-        comparison = _compared(*surveys, project_settings(recordings), fail_on=fail_on)
-        page.write(comparison)
+        table = choose_page(SURVEY_COMPARISON, written, given, _PAGE, page=page)
+        comparison = _compared(*surveys, project_settings(process.recordings), fail_on=fail_on)
+        table.write(comparison)
         if comparison.exit_code:
             raise typer.Exit(comparison.exit_code)
         return
     given.refuse(("fail_on",), without="two surveys")
-    settings = project_settings(recordings)
-    output = choose_page(COMPARISON, written, given, _PAGE, html=html, is_opened=is_opened)
+    settings = project_settings(process.recordings)
+    output = choose_page(COMPARISON, written, given, _PAGE, page=page)
     selection = shown.selection(settings)
     executor = reading.executor()
     first = place_named(before, settings)

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from graphdoctor.commands.options import (
     OF_TRIALS,
+    TRY,
     Given,
     OutputOptions,
-    PythonOption,
-    RecordingsOption,
+    ProcessOptions,
     ShownOptions,
     StagesOptions,
     TargetArgument,
-    TimeoutOption,
     TrialOptions,
     with_options,
 )
-from graphdoctor.facts.spec import RunSpec
+from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.views.formats import DIAGNOSIS
 
 if TYPE_CHECKING:
@@ -41,22 +38,13 @@ def explain(
     written: OutputOptions,
     trials: TrialOptions,
     staged: StagesOptions,
+    process: ProcessOptions,
     given: Given,
-    coverage: Annotated[
-        bool, typer.Option("--coverage/--no-coverage", help="Repeat the last call to measure coverage.")
-    ] = True,
-    is_tried: Annotated[
-        bool, typer.Option("--try", help="Try fixes, unsafe ones too, and report what each did. Writes nothing.")
-    ] = False,
-    is_benched: Annotated[
-        bool,
-        typer.Option(
-            "--bench", help="Also measure what torch.compile is worth, under inductor unless you name another."
-        ),
-    ] = False,
-    recordings: RecordingsOption = None,
-    timeout: TimeoutOption = None,
-    python: PythonOption = None,
+    coverage: bool = option(True, "Repeat the last call to measure coverage.", flag="--coverage/--no-coverage"),
+    is_tried: bool = TRY,
+    is_benched: bool = option(
+        False, "Also measure what torch.compile is worth, under inductor unless you name another.", flag="--bench"
+    ),
 ) -> None:
     """Compile a model, call it, and report its graphs and graph breaks."""
     from graphdoctor.commands.output import choose_output
@@ -70,7 +58,7 @@ def explain(
     stages = staged.asked(given)
     if stages is not None and "backend" not in given:
         spec = replace(spec, backend="inductor")
-    settings = project_settings(recordings)
+    settings = project_settings(process.recordings)
     output = choose_output(DIAGNOSIS, written, given)
     needs = replace(output.needs, stages=stages)
     selection = shown.selection(settings)
@@ -80,9 +68,7 @@ def explain(
         Measured(coverage=coverage, guard_cost=has_page, lanes=has_page, stages=stages is not None, reads=is_tried),
     )
     asked = trials_of(trials, given, is_unsafe_tried=True)
-    with set_up(
-        settings, python=python, timeout_s=timeout, is_quiet=written.quiet, is_warm=is_tried or is_benched
-    ) as setup:
+    with set_up(settings, process, is_quiet=written.quiet, is_warm=is_tried or is_benched) as setup:
         recorded = record_target(request, settings.store, setup)
         if is_tried:
             from graphdoctor.commands.work.fix import try_fixes

@@ -3,20 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
 
-import typer
-
-from graphdoctor.commands.options import (
-    Given,
-    OutputOptions,
-    PythonOption,
-    RecordingsOption,
-    TargetArgument,
-    TimeoutOption,
-    with_options,
-)
-from graphdoctor.facts.spec import RunSpec
+from graphdoctor.commands.options import TRY, Given, OutputOptions, ProcessOptions, TargetArgument, with_options
+from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.studies.documents import EXPORT
 
 
@@ -27,21 +16,15 @@ def export(
     target: TargetArgument,
     spec: RunSpec,
     written: OutputOptions,
+    process: ProcessOptions,
     given: Given,
-    is_dynamic: Annotated[
-        bool | None,
-        typer.Option(
-            "--dynamic/--no-dynamic",
-            help="Try which sizes can stay dynamic: all, or none. By default, those that differ between the calls.",
-            show_default=False,
-        ),
-    ] = None,
-    is_tried: Annotated[
-        bool, typer.Option("--try", help="Try fixes, unsafe ones too, and report what each did. Writes nothing.")
-    ] = False,
-    recordings: RecordingsOption = None,
-    timeout: TimeoutOption = None,
-    python: PythonOption = None,
+    is_dynamic: bool | None = option(
+        None,
+        "Try which sizes can stay dynamic: all, or none. By default, those that differ between the calls.",
+        flag="--dynamic/--no-dynamic",
+        heading="What to run",
+    ),
+    is_tried: bool = TRY,
 ) -> None:
     """Find out whether torch.export takes a model, and what blocks it.
 
@@ -54,10 +37,10 @@ def export(
     from graphdoctor.trials.launch.recorded import record_target
     from graphdoctor.trials.launch.request import Measured, Request
 
-    settings = project_settings(recordings)
+    settings = project_settings(process.recordings)
     output = choose_output(EXPORT, written, given)
     request = Request.of(replace(spec, target=target), Measured(reads=is_tried))
-    with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet, is_warm=True) as setup:
+    with set_up(settings, process, is_quiet=written.quiet, is_warm=True) as setup:
         recorded = record_target(request, settings.store, setup)
         diagnosis = diagnose_recording(recorded.folder).diagnosis
         if not recorded.is_explained(diagnosis):

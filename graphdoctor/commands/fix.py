@@ -7,25 +7,23 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from graphdoctor.commands.options import (
+    APPLY,
     OF_TRIALS,
+    UNSAFE_FIXES,
     Given,
     OutputOptions,
-    PythonOption,
-    RecordingsOption,
+    ProcessOptions,
     ShownOptions,
     TargetArgument,
-    TimeoutOption,
     TrialOptions,
     with_options,
 )
 from graphdoctor.commands.terminal import say
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.spec import RunSpec
+from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.views.formats import FIXES
 from graphdoctor.views.outcome import outcome
 from graphdoctor.views.words import applied_snippets
@@ -44,25 +42,15 @@ def fix(
     shown: ShownOptions,
     written: OutputOptions,
     trials: TrialOptions,
+    process: ProcessOptions,
     given: Given,
-    is_applied: Annotated[
-        bool, typer.Option("--apply", help="Write the verified edits; with --force also where git could not undo it.")
-    ] = False,
-    is_unsafe_tried: Annotated[
-        bool, typer.Option("--unsafe-fixes", help="Also try fixes that may change results for other inputs.")
-    ] = False,
-    is_diff: Annotated[
-        bool, typer.Option("--diff", help="Write the verified edits to standard output as one patch.")
-    ] = False,
-    is_tried: Annotated[
-        bool, typer.Option("--try/--no-try", help="Try each fix by running the target with it; or only suggest fixes.")
-    ] = True,
-    is_again: Annotated[
-        bool, typer.Option("--again", help="Try fixes anew, even if nothing changed since they were verified.")
-    ] = False,
-    recordings: RecordingsOption = None,
-    timeout: TimeoutOption = None,
-    python: PythonOption = None,
+    is_applied: bool = APPLY,
+    is_unsafe_tried: bool = UNSAFE_FIXES,
+    is_diff: bool = option(False, "Write the verified edits to standard output as one patch.", flag="--diff"),
+    is_tried: bool = option(
+        True, "Try each fix by running the target with it; or only suggest fixes.", flag="--try/--no-try"
+    ),
+    is_again: bool = option(False, "Try fixes anew, even if nothing changed since they were verified.", flag="--again"),
 ) -> None:
     """Try fixes by running the target with each, and show which work.
 
@@ -84,7 +72,7 @@ def fix(
         given.refuse(OF_TRIALS, without="trials")
     if is_diff and (written.output is not None or written.format is not None):
         raise GraphDoctorError("--diff writes a patch to standard output.", hint="Leave out -o and --format.")
-    settings = project_settings(recordings)
+    settings = project_settings(process.recordings)
     # --force is for --apply too.
     output = choose_output(FIXES, written, given.without("force") if is_applied else given)
     if is_applied:
@@ -94,7 +82,7 @@ def fix(
     asked = trials_of(trials, given, is_unsafe_tried=is_unsafe_tried, is_tried=is_tried)
     before = None
     if is_tried and not is_again:
-        before = kept_fixes(request, asked.choices(selection), settings.store, interpreter(python))
+        before = kept_fixes(request, asked.choices(selection), settings.store, interpreter(process.python))
     if before is not None and not written.quiet:
         say(_said_before(before))
     if isinstance(before, KeptFixes):
@@ -102,7 +90,7 @@ def fix(
         if is_applied:
             check(treated.changes, force=written.force)
     else:
-        with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet, is_warm=is_tried) as setup:
+        with set_up(settings, process, is_quiet=written.quiet, is_warm=is_tried) as setup:
             recorded = record_target(request, settings.store, setup)
             folder = recorded.folder
             treated = try_fixes(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graphdoctor.commands.options import PythonOption, QuietOption, RecordingsOption, TimeoutOption
+from graphdoctor.commands.options import QUIET, ProcessOptions
 
 if TYPE_CHECKING:
     from graphdoctor.commands.settings import Project
@@ -23,13 +23,10 @@ TargetsArgument = Annotated[
 
 
 @dataclass(frozen=True)
-class RunOptions:
+class RunOptions(ProcessOptions):
     """How the gate's targets are run."""
 
-    python: PythonOption = None
-    timeout: TimeoutOption = None
-    recordings: RecordingsOption = None
-    quiet: QuietOption = False
+    quiet: bool = QUIET
 
 
 def run_all(chosen: Chosen, project: Project, asked: RunOptions) -> list[Ran]:

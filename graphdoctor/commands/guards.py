@@ -6,16 +6,14 @@ from dataclasses import replace
 
 from graphdoctor.commands.options import (
     OF_EXECUTOR,
+    RANK,
     RUN_OPTIONS,
     ExecutorOptions,
     Given,
     OutputOptions,
-    PythonOption,
-    RankOption,
-    RecordingsOption,
+    ProcessOptions,
     ShownOptions,
     TargetOrRecordingArgument,
-    TimeoutOption,
     with_options,
 )
 from graphdoctor.facts.spec import RunSpec
@@ -28,12 +26,10 @@ def guards(
     shown: ShownOptions,
     written: OutputOptions,
     reading: ExecutorOptions,
+    process: ProcessOptions,
     given: Given,
     target: TargetOrRecordingArgument = None,
-    rank: RankOption = None,
-    recordings: RecordingsOption = None,
-    timeout: TimeoutOption = None,
-    python: PythonOption = None,
+    rank: int | None = RANK,
 ) -> None:
     """Show each compile's guards and what checking them costs.
 
@@ -47,7 +43,7 @@ def guards(
     from graphdoctor.trials.launch.recorded import record_target
     from graphdoctor.trials.launch.request import Measured, Request
 
-    settings = project_settings(recordings)
+    settings = project_settings(process.recordings)
     output = choose_output(GUARDS, written, given)
     selection = shown.selection(settings)
     place = place_or_target(target, settings)
@@ -59,7 +55,7 @@ def guards(
         return
     given.refuse((*OF_EXECUTOR, "rank"), without="a recording")
     request = Request.of(replace(spec, target=target or ""), Measured(guard_cost=True))
-    with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet) as setup:
+    with set_up(settings, process, is_quiet=written.quiet) as setup:
         recorded = record_target(request, settings.store, setup)
     result = diagnose_recording(recorded.folder, selection, output.needs)
     output.write(result)

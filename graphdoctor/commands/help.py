@@ -43,16 +43,6 @@ HEADINGS: dict[str, tuple[str, ...]] = {
 }
 """Options by what they are about, in the order in which they are shown; the same in every command."""
 
-_BY_PARAMETER = {
-    "is_every_mode": "What to measure",
-    "is_dynamic": "What to run",
-    "reading_jobs": "What reads logs",
-    "piece_jobs": "Where pieces run",
-    "piece_executor": "Where pieces run",
-    "piece_timeout": "Where pieces run",
-}
-"""Headings by parameter, where one flag means something else in another command."""
-
 _REST = "More options"
 
 
@@ -85,6 +75,6 @@ class Command(typer.core.TyperCommand):
 def _heading(parameter: Any) -> str:  # noqa: ANN401 - as above
     if parameter.param_type_name == "argument":
         return "Arguments"
-    if parameter.name in _BY_PARAMETER:
-        return _BY_PARAMETER[parameter.name]
-    return next((name for name, flags in HEADINGS.items() if {*flags} & {*parameter.opts}), _REST)
+    return parameter.rich_help_panel or next(
+        (name for name, flags in HEADINGS.items() if {*flags} & {*parameter.opts}), _REST
+    )

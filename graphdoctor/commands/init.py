@@ -5,23 +5,22 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+from graphdoctor.commands.options import with_options
+from graphdoctor.facts.spec import option
 
 if TYPE_CHECKING:
     from graphdoctor.commands.work.check import Ran
     from graphdoctor.commands.work.starter import Starter
 
 
+@with_options
 def init(
-    is_shown_only: Annotated[
-        bool, typer.Option("--stdout", help="Print the section to standard output and write nothing.")
-    ] = False,
-    is_measured: Annotated[
-        bool,
-        typer.Option("--measure", help="Run each target that was found, and write budgets that hold now."),
-    ] = False,
+    is_shown_only: bool = option(False, "Print the section to standard output and write nothing.", flag="--stdout"),
+    is_measured: bool = option(
+        False, "Run each target that was found, and write budgets that hold now.", flag="--measure"
+    ),
 ) -> None:
     """Find targets in the project's source and add a config section.
 

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from graphdoctor.commands.options import Color, ColorOption, with_options
+from graphdoctor.commands.options import BASELINE, COLOR, NO_BASELINE, Color, with_options
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.spec import option
 from graphdoctor.views.formats import LINT
 
 
@@ -17,26 +18,19 @@ def lint(
     files: Annotated[
         list[Path] | None, typer.Argument(help="Python files, or folders with Python files.", show_default=False)
     ] = None,
-    select: Annotated[
-        list[str] | None,
-        typer.Option("--select", help="Report only rules whose code begins with this, such as GD1. Repeatable."),
-    ] = None,
-    ignore: Annotated[
-        list[str] | None, typer.Option("--ignore", help="Leave out rules whose code begins with this. Repeatable.")
-    ] = None,
-    baseline: Annotated[
-        Path | None,
-        typer.Option(help="The baseline file. By default, graphdoctor-baseline.json beside pyproject.toml."),
-    ] = None,
-    is_without_baseline: Annotated[
-        bool, typer.Option("--no-baseline", help="Compare with no baseline: every finding is new.")
-    ] = False,
-    recording: Annotated[
-        bool,
-        typer.Option("--recording/--no-recording", help="Include functions that the last recording saw compiled."),
-    ] = True,
-    format: Annotated[str, typer.Option("--format", metavar="FORMAT", help="{formats}.")] = LINT.names[0],
-    color: ColorOption = Color.auto,
+    select: list[str] | None = option(
+        None, "Report only rules whose code begins with this, such as GD1. Repeatable.", flag="--select"
+    ),
+    ignore: list[str] | None = option(
+        None, "Leave out rules whose code begins with this. Repeatable.", flag="--ignore"
+    ),
+    baseline: Path | None = BASELINE,
+    is_without_baseline: bool = NO_BASELINE,
+    recording: bool = option(
+        True, "Include functions that the last recording saw compiled.", flag="--recording/--no-recording"
+    ),
+    format: str = option(LINT.names[0], "{formats}.", flag="--format", metavar="FORMAT"),
+    color: Color = COLOR,
 ) -> None:
     """Find certain graph breaks in source without running it.
 

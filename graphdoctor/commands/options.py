@@ -1,18 +1,17 @@
-"""Options that several commands share, in groups, and the decorator that spreads a group over a command's signature.
+"""Options that several commands share, and the decorator that makes typer's options of all that commands declare.
 
-A command takes a group as one parameter: ``def report(shown: ShownOptions, ...)``; under ``with_options`` typer sees
-each of the group's fields as an option of the command. ``RunSpec`` is such a group too: ``RUN_OPTIONS`` has the
-command line's side of its fields. A parameter of the type ``Given`` gets the options that were written out.
+A command declares an option as ``RunSpec`` does, by ``option``: as a parameter's default, or in a dataclass that is a
+group of them and comes as one parameter. A parameter of the type ``Given`` gets the options that were written out.
 """
 
 from __future__ import annotations
 
-import copy
 import functools
 import inspect
+import math
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.spec import STAGES, RunSpec, Timing, options_of
+from graphdoctor.facts.spec import STAGES, RunOption, RunSpec, Timing, option, options_of
 
 if TYPE_CHECKING:
     from graphdoctor.commands.settings import Settings
@@ -46,74 +45,28 @@ class FailOnChoice(StrEnum):
     never = "never"
 
 
-def positive(number: float | None) -> float | None:
-    """A number above 0; NaN is neither too small nor too large for typer's own check."""
-    if number is not None and not number > 0:
-        raise typer.BadParameter(f"{number} is not above 0.")
-    return number
+COLOR: Any = option(Color.auto, "When to color text.")
+FAIL_ON: Any = option(None, "The least severity of what is new or worse that fails. By default, warning.")
+PYTHON: Any = option(None, "Run the target with this interpreter. It needs torch, not graphdoctor.", metavar="PATH")
+RECORDINGS: Any = option(
+    None,
+    "The folder for recordings. By default, .graphdoctor here, or one of yours if this folder is read-only.",
+    metavar="DIR",
+)
+QUIET: Any = option(False, "Show no progress and no summary on standard error.", flag="--quiet -q")
+VERBOSE: Any = option(False, "Add each graph's operations and code, and torch's full messages.", flag="--verbose -v")
+RANK: Any = option(None, "Of a recording of several ranks, show this one.", metavar="N", least=0)
+ON: Any = option(
+    None,
+    "Read logs on a Ray cluster: ray://HOST:PORT, or ray for that of RAY_ADDRESS, else one on this machine.",
+    metavar="CLUSTER",
+)
+TRY: Any = option(False, "Try fixes, unsafe ones too, and report what each did. Writes nothing.", flag="--try")
+APPLY: Any = option(False, "Write the verified edits; with --force also where git could not undo it.", flag="--apply")
+UNSAFE_FIXES: Any = option(False, "Also try fixes that may change results for other inputs.", flag="--unsafe-fixes")
+BASELINE: Any = option(None, "The baseline file. By default, graphdoctor-baseline.json beside pyproject.toml.")
+NO_BASELINE: Any = option(False, "Compare with no baseline: every finding is new.", flag="--no-baseline")
 
-
-ColorOption = Annotated[Color, typer.Option("--color", help="When to color text.")]
-FailOnOption = Annotated[
-    FailOnChoice | None,
-    typer.Option(
-        help="The least severity of what is new or worse that fails. By default, warning.", show_default=False
-    ),
-]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no summary on standard error.")]
-VerboseOption = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Add each graph's operations and code, and torch's full messages.")
-]
-HtmlOption = Annotated[
-    bool,
-    typer.Option(
-        "--html",
-        help="Write one HTML file: what -o names, else graphdoctor-report.html (graphdoctor-diff.html for diff).",
-    ),
-]
-OpenOption = Annotated[bool, typer.Option("--open/--no-open", help="Open the file of --html in a browser.")]
-TimeoutOption = Annotated[
-    float | None,
-    typer.Option(
-        metavar="SECONDS",
-        help="Stop the run after this many seconds.",
-        min=0.001,
-        show_default=False,
-        callback=positive,
-    ),
-]
-PythonOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="PATH",
-        help="Run the target with this interpreter. It needs torch, not graphdoctor.",
-        show_default=False,
-    ),
-]
-RankOption = Annotated[
-    int | None,
-    typer.Option(
-        "--rank", metavar="N", min=0, help="Of a recording of several ranks, show this one.", show_default=False
-    ),
-]
-RecordingsOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--recordings",
-        metavar="DIR",
-        help="The folder for recordings. By default, .graphdoctor here, or one of yours if this folder is read-only.",
-        show_default=False,
-    ),
-]
-OnOption = Annotated[
-    str | None,
-    typer.Option(
-        "--on",
-        metavar="CLUSTER",
-        help="Read logs on a Ray cluster: ray://HOST:PORT, or ray for that of RAY_ADDRESS, else one on this machine.",
-        show_default=False,
-    ),
-]
 TARGET_HELP = "file.py, file.py:name, file.py:factory() or package.module:name."
 NAMED_HELP = (
     "recording or its name under .graphdoctor/, a folder or file of trace logs, also at an address (s3://bucket/job), "
@@ -123,8 +76,13 @@ NAMED_HELP = (
 TargetArgument = Annotated[str, typer.Argument(help=TARGET_HELP, show_default=False)]
 TargetOrRecordingArgument = Annotated[
     str | None,
+    typer.Argument(help=f"{TARGET_HELP} Or a {NAMED_HELP}. By default, the last recording.", show_default=False),
+]
+LogArgument = Annotated[
+    str | None,
     typer.Argument(
-        help=f"{TARGET_HELP} Or a {NAMED_HELP}. By default, the last recording.",
+        help="A recording or its name under .graphdoctor/, or a folder or log file that TORCH_TRACE wrote. By "
+        "default, the last recording.",
         show_default=False,
     ),
 ]
@@ -132,50 +90,39 @@ TargetOrRecordingArgument = Annotated[
 RUN_OPTIONS = options_of(RunSpec)
 """The fields of ``RunSpec`` on the command line; the target is an argument of its own."""
 
-_BY_TYPE = {"Mapping[str, object]": list[str] | None, "tuple[str, ...]": list[str] | None}
-_TYPES: dict[str, Any] = {"bool": bool, "int": int, "str": str, "float": float}
-_TEXTS = tuple(found.name for found in fields(RunSpec) if found.type in _BY_TYPE)
-"""Fields of ``RunSpec`` that are given one by one, as texts."""
+
+@dataclass(frozen=True)
+class ProcessOptions:
+    """How processes are run, and where recordings go."""
+
+    python: str | None = PYTHON
+    timeout: float | None = option(None, "Stop the run after this many seconds.", metavar="SECONDS")
+    recordings: Path | None = RECORDINGS
 
 
-def run_annotations() -> dict[str, Any]:
-    """The annotations that typer needs for the fields of ``RunSpec``."""
-    found = {}
-    for each in fields(RunSpec):
-        option = RUN_OPTIONS.get(each.name)
-        if option is not None:
-            name, _, is_optional = str(each.type).partition(" | ")
-            kind = _BY_TYPE[name] if name in _BY_TYPE else _TYPES[name] | None if is_optional else _TYPES[name]
-            told = typer.Option(
-                option.flag or f"--{each.name.replace('_', '-')}",
-                metavar=option.metavar,
-                help=option.help,
-                min=option.least,
-                max=option.most,
-                show_default=each.default is not None,
-            )
-            found[each.name] = Annotated[kind, told]
-    return found
+@dataclass(frozen=True)
+class PageOptions:
+    """The page that is opened."""
+
+    html: bool = option(
+        False, "Write one HTML file: what -o names, else graphdoctor-report.html (graphdoctor-diff.html for diff)."
+    )
+    is_opened: bool = option(True, "Open the file of --html in a browser.", flag="--open/--no-open")
 
 
 @dataclass(frozen=True)
 class ShownOptions:
     """Which findings are shown."""
 
-    own_code: Annotated[
-        bool | None,
-        typer.Option("--own-code/--all-code", help="Show only findings in your own files, not in packages."),
-    ] = None
-    select: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--select", metavar="CODE", help="Show only rules whose code begins with this, such as GD1. Repeatable."
-        ),
-    ] = None
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option("--ignore", metavar="CODE", help="Leave out rules whose code begins with this. Repeatable."),
-    ] = None
+    own_code: bool | None = option(
+        None, "Show only findings in your own files, not in packages.", flag="--own-code/--all-code"
+    )
+    select: list[str] | None = option(
+        None, "Show only rules whose code begins with this, such as GD1. Repeatable.", flag="--select", metavar="CODE"
+    )
+    ignore: list[str] | None = option(
+        None, "Leave out rules whose code begins with this. Repeatable.", flag="--ignore", metavar="CODE"
+    )
 
     def selection(self, settings: Settings) -> Selection:
         """Which findings to show: what was asked for, else the settings."""
@@ -186,24 +133,18 @@ class ShownOptions:
 class StagesOptions:
     """Which stages of which graphs are shown."""
 
-    stages: Annotated[
-        bool,
-        typer.Option(
-            "--stages",
-            help="Also show each graph at each stage of the compiler, from Dynamo to the generated code. explain then "
-            "compiles with inductor unless you name another backend.",
-        ),
-    ] = False
-    stage: Annotated[
-        list[str] | None,
-        typer.Option("--stage", metavar="NAME", help=f"With --stages, only this one: {', '.join(STAGES)}. Repeatable."),
-    ] = None
-    graph: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--graph", metavar="ID", help="With --stages, only this compile's graph, such as 0/0. Repeatable."
-        ),
-    ] = None
+    stages: bool = option(
+        False,
+        "Also show each graph at each stage of the compiler, from Dynamo to the generated code. explain then "
+        "compiles with inductor unless you name another backend.",
+        flag="--stages",
+    )
+    stage: list[str] | None = option(
+        None, f"With --stages, only this one: {', '.join(STAGES)}. Repeatable.", flag="--stage", metavar="NAME"
+    )
+    graph: list[str] | None = option(
+        None, "With --stages, only this compile's graph, such as 0/0. Repeatable.", flag="--graph", metavar="ID"
+    )
 
     def asked(self, given: Given) -> StagesAsked | None:
         """What to show; None for nothing."""
@@ -227,40 +168,32 @@ class StagesOptions:
 class OutputOptions:
     """Where a result goes and how it looks."""
 
-    format: Annotated[
-        str | None,
-        typer.Option(
-            "--format", metavar="FORMAT", help="{formats}. By default, what the ending of -o says, else text."
-        ),
-    ] = None
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write the result to this file; - is standard output."),
-    ] = None
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file that -o names.")] = False
-    verbose: VerboseOption = False
-    quiet: QuietOption = False
-    color: ColorOption = Color.auto
-    source: Annotated[
-        bool, typer.Option("--source/--no-source", help="Show lines of code in an HTML report, or leave them out.")
-    ] = True
+    format: str | None = option(
+        None, "{formats}. By default, what the ending of -o says, else text.", flag="--format", metavar="FORMAT"
+    )
+    output: Path | None = option(
+        None, "Write the result to this file; - is standard output.", flag="--output -o", metavar="FILE"
+    )
+    force: bool = option(False, "Overwrite the file that -o names.", flag="--force")
+    verbose: bool = VERBOSE
+    quiet: bool = QUIET
+    color: Color = COLOR
+    source: bool = option(True, "Show lines of code in an HTML report, or leave them out.", flag="--source/--no-source")
 
 
 @dataclass(frozen=True)
 class ExecutorOptions:
     """Where logs are read."""
 
-    reading_jobs: Annotated[
-        int | None,
-        typer.Option(
-            "--jobs",
-            metavar="N",
-            help="How many logs, or parts of a large one, to read side by side. By default, one for each core.",
-            min=1,
-            show_default=False,
-        ),
-    ] = None
-    on: OnOption = None
+    reading_jobs: int | None = option(
+        None,
+        "How many logs, or parts of a large one, to read side by side. By default, one for each core.",
+        flag="--jobs",
+        metavar="N",
+        least=1,
+        heading="What reads logs",
+    )
+    on: str | None = ON
 
     def executor(self) -> Executor:
         """What reads logs."""
@@ -277,45 +210,30 @@ OF_EXECUTOR = tuple(field.name for field in fields(ExecutorOptions))
 class TrialOptions:
     """How fixes are tried."""
 
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="How many trials to run side by side. By default, one for each core that has the memory, at most 4, "
-            "and 1 with --device.",
-            min=1,
-            show_default=False,
-        ),
-    ] = None
-    timing: Annotated[
-        Timing,
-        typer.Option(
-            "--timing",
-            help="What to time, under inductor too: the program with all verified fixes, each fix as well, or nothing.",
-        ),
-    ] = Timing.final
-    no_timing: Annotated[bool, typer.Option("--no-timing", help="Time nothing: --timing none.")] = False
-    trial_timeout: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS",
-            help="Stop a trial after this many seconds. By default, six times what the program takes, at least 60; "
-            "or 600 with another backend than eager.",
-            min=0.001,
-            show_default=False,
-            callback=positive,
-        ),
-    ] = None
-    trial_memory: Annotated[
-        float | None,
-        typer.Option(
-            metavar="GIB",
-            help="Stop a trial above this many GiB (Linux). By default, twice what the program takes plus 2.",
-            min=0.001,
-            show_default=False,
-            callback=positive,
-        ),
-    ] = None
+    jobs: int | None = option(
+        None,
+        "How many trials to run side by side. By default, one for each core that has the memory, at most 4, "
+        "and 1 with --device.",
+        metavar="N",
+        least=1,
+    )
+    timing: Timing = option(
+        Timing.final,
+        "What to time, under inductor too: the program with all verified fixes, each fix as well, or nothing.",
+        flag="--timing",
+    )
+    no_timing: bool = option(False, "Time nothing: --timing none.", flag="--no-timing")
+    trial_timeout: float | None = option(
+        None,
+        "Stop a trial after this many seconds. By default, six times what the program takes, at least 60; "
+        "or 600 with another backend than eager.",
+        metavar="SECONDS",
+    )
+    trial_memory: float | None = option(
+        None,
+        "Stop a trial above this many GiB (Linux). By default, twice what the program takes plus 2.",
+        metavar="GIB",
+    )
 
 
 OF_TRIALS = tuple(field.name for field in fields(TrialOptions))
@@ -340,7 +258,7 @@ class Given(dict[str, str]):
 
 
 def run_spec(values: Mapping[str, Any]) -> RunSpec:
-    """The part of a ``RunSpec`` that options say: all but the target."""
+    """The part of a ``RunSpec`` that options say, all but the target, from the values that typer gives."""
     from graphdoctor.facts.values import RUN
     from graphdoctor.trials.launch.request import parse_assignments
 
@@ -348,7 +266,7 @@ def run_spec(values: Mapping[str, Any]) -> RunSpec:
     for name, value in values.items():
         if name == "inputs":
             read[name] = tuple(value or ())
-        elif name in _TEXTS:
+        elif name in ("options", "config"):
             read[name] = parse_assignments(value or (), f"--{name.removesuffix('s')}")
         elif RUN[name].choices is not None and value is not None:
             read[name] = RUN[name].read(f"--{name}: ", name, value)
@@ -359,77 +277,86 @@ def with_options(
     command: Callable[..., None] | None = None,
     *,
     formats: tuple[str, ...] = (),
-    defaults: Mapping[str, object] | None = None,
+    defaults: Mapping[str, object] = {},
     without: tuple[str, ...] = (),
 ) -> Callable[..., Any]:
-    """Spread the option groups among a command's parameters over its signature."""
+    """Give a command the signature that typer wants: one parameter for each option.
+
+    Args:
+        command: A function; each parameter whose annotation is a dataclass is a group.
+        formats: What ``--format`` takes, the default first.
+        defaults: Other defaults than the groups', by field name.
+        without: Fields of a group that the command has no option for; they have their defaults.
+    """
     if command is None:
         return functools.partial(with_options, formats=formats, defaults=defaults, without=without)
     hints = typing.get_type_hints(command, include_extras=True)
-    hints.pop("return", None)
-    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
-    parameters: list[inspect.Parameter] = []
+    groups = {name: list(_of_group(hint, without)) for name, hint in hints.items() if is_dataclass(hint)}
+    found = [inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)]
     for parameter in inspect.signature(command).parameters.values():
-        hint = hints[parameter.name]
-        if hint is Given:
-            continue
-        if parameter.name in groups:
-            found = _parameters_of(groups[parameter.name], formats, defaults or {})
-            parameters += [one for one in found if one.name not in without]
-        else:
-            parameters.append(parameter.replace(annotation=_with_formats(hint, formats)))
-    ordered = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
-    context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-    given = next((name for name, hint in hints.items() if hint is Given), None)
+        if hints[parameter.name] is not Given:
+            own = (parameter.name, hints[parameter.name], parameter.default)
+            found += [_parameter(*each, formats, defaults) for each in groups.get(parameter.name, [own])]
 
     @functools.wraps(command)
     def run(ctx: typer.Context, **values: Any) -> None:  # noqa: ANN401
-        for name, group in groups.items():
-            taken = {field: values.pop(field) for field in _field_names(group) if field not in without}
-            values[name] = run_spec(taken) if group is RunSpec else group(**taken)
-        if given is not None:
-            values[given] = _given(ctx)
-        command(**values)
+        for name, options in groups.items():
+            taken = {option_name: values.pop(option_name) for option_name, _, _ in options}
+            values[name] = run_spec(taken) if hints[name] is RunSpec else hints[name](**taken)
+        given = [name for name, hint in hints.items() if hint is Given]
+        command(**values, **{name: _given(ctx) for name in given})
 
-    run.__signature__ = inspect.Signature([context, *ordered])  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in (context, *ordered)}
+    run.__signature__ = inspect.Signature(found)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in found}
     return run
 
 
-def _parameters_of(
-    group: Any,  # noqa: ANN401 - a dataclass
+def _of_group(group: Any, without: tuple[str, ...]) -> Iterable[tuple[str, Any, Any]]:  # noqa: ANN401 - a dataclass
+    """The options of a group: name, type and field."""
+    hints = typing.get_type_hints(group)
+    for found in fields(group):
+        if "option" in found.metadata and found.name not in without:
+            yield found.name, hints[found.name], found
+
+
+def _parameter(
+    name: str,
+    hint: Any,  # noqa: ANN401 - a type
+    found: Any,  # noqa: ANN401 - a field, or a default of any type
     formats: tuple[str, ...],
-    others: Mapping[str, object],
-) -> Iterable[inspect.Parameter]:
-    annotations = run_annotations() if group is RunSpec else typing.get_type_hints(group, include_extras=True)
-    defaults = {field.name: others.get(field.name, field.default) for field in fields(group)}
-    for name in _field_names(group):
-        default = None if group is RunSpec and name in _TEXTS else defaults[name]
-        yield inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if default is MISSING else default,
-            annotation=_with_formats(annotations[name], formats),
-        )
+    defaults: Mapping[str, object],
+) -> inspect.Parameter:
+    """A parameter as typer wants it."""
+    if not isinstance(found, Field):
+        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=found, annotation=hint)
+    told: RunOption = found.metadata["option"]
+    # A text each, read once all are there.
+    if is_repeated := typing.get_origin(hint) in (tuple, Mapping):
+        hint = list[str] | None
+    is_float = float in (hint, *typing.get_args(hint))
+    default = defaults.get(name, None if is_repeated or found.default is MISSING else found.default)
+    typed = typer.Option(
+        *(told.flag or f"--{name.replace('_', '-')}").split(),
+        metavar=told.metavar,
+        help=told.help.replace("{formats}", " or ".join(filter(None, (", ".join(formats[:-1]), *formats[-1:])))),
+        min=_SMALLEST if is_float and told.least is None else told.least,
+        max=told.most,
+        show_default=default is not None,
+        callback=_number if is_float else None,
+        rich_help_panel=told.heading,
+    )
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[hint, typed])
 
 
-def _field_names(group: Any) -> tuple[str, ...]:  # noqa: ANN401 - a dataclass
-    return tuple(RUN_OPTIONS) if group is RunSpec else tuple(field.name for field in fields(group))
+_SMALLEST = 0.001
+"""Of numbers that are above 0."""
 
 
-def _with_formats(annotation: Any, formats: tuple[str, ...]) -> Any:  # noqa: ANN401 - an annotation
-    """The annotation with the formats of the command in its help."""
-    for option in typing.get_args(annotation)[1:]:
-        if "{formats}" in (getattr(option, "help", None) or ""):
-            changed = copy.copy(option)
-            changed.help = option.help.format(formats=_listed(formats))
-            return Annotated[typing.get_args(annotation)[0], changed]
-    return annotation
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    *most, last = names
-    return f"{', '.join(most)} or {last}"
+def _number(number: float | None) -> float | None:
+    # NaN is neither too small nor too large for typer's own check.
+    if number is not None and math.isnan(number):
+        raise typer.BadParameter(f"{number} isn't a number.")
+    return number
 
 
 def _given(ctx: typer.Context) -> Given:

@@ -9,7 +9,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from graphdoctor.commands.options import Color, Given, OutputOptions
+from graphdoctor.commands.options import Color, Given, OutputOptions, PageOptions
 from graphdoctor.commands.streams import is_closed
 from graphdoctor.commands.terminal import file_console, say, stdout_console
 from graphdoctor.errors import GraphDoctorError
@@ -102,10 +102,10 @@ def choose_output(document: Document[C], asked: OutputOptions, given: Given, *, 
 
 
 def choose_page(
-    document: Document[C], asked: OutputOptions, given: Given, name: Path, *, html: bool, is_opened: bool
+    document: Document[C], asked: OutputOptions, given: Given, name: Path, *, page: PageOptions
 ) -> Output[C]:
     """As ``choose_output``, for commands with ``--html`` and ``--no-open``."""
-    if not html:
+    if not page.html:
         given.refuse(("is_opened",), without="--html")
         return choose_output(document, asked, given)
     if asked.format not in (None, "html"):
@@ -116,7 +116,7 @@ def choose_page(
     if asked.output is not None:
         check_writable(asked.output, force=asked.force)
     options = RenderOptions(root=Path.cwd(), has_source=asked.source)
-    return Output(document.named("html"), asked.output or name, options, asked.color, asked.quiet, is_opened)
+    return Output(document.named("html"), asked.output or name, options, asked.color, asked.quiet, page.is_opened)
 
 
 def write_content(content: str | bytes, path: Path | None, *, is_quiet: bool) -> None:

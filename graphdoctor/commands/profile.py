@@ -12,13 +12,11 @@ from graphdoctor.commands.options import (
     TARGET_HELP,
     Given,
     OutputOptions,
-    PythonOption,
-    RecordingsOption,
+    ProcessOptions,
     ShownOptions,
-    TimeoutOption,
     with_options,
 )
-from graphdoctor.facts.spec import RunSpec
+from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.views.formats import PROFILE
 
 
@@ -27,6 +25,7 @@ def profile(
     spec: RunSpec,
     shown: ShownOptions,
     written: OutputOptions,
+    process: ProcessOptions,
     given: Given,
     target: Annotated[
         str | None,
@@ -35,19 +34,14 @@ def profile(
             show_default=False,
         ),
     ] = None,
-    restart: Annotated[
-        bool,
-        typer.Option("--restart", help="Start the program once more, to see what torch's caches on disk save."),
-    ] = False,
-    is_tried: Annotated[
-        bool,
-        typer.Option(
-            "--try", help="With --backward, try to keep less for the backward pass, and report what it saves and costs."
-        ),
-    ] = False,
-    recordings: RecordingsOption = None,
-    timeout: TimeoutOption = None,
-    python: PythonOption = None,
+    restart: bool = option(
+        False, "Start the program once more, to see what torch's caches on disk save.", flag="--restart"
+    ),
+    is_tried: bool = option(
+        False,
+        "With --backward, try to keep less for the backward pass, and report what it saves and costs.",
+        flag="--try",
+    ),
 ) -> None:
     """Report where the time of a compiled call goes.
 
@@ -59,7 +53,7 @@ def profile(
     from graphdoctor.commands.work.profile import kept_profile, profile_target
     from graphdoctor.trials.launch.request import Request
 
-    settings = project_settings(recordings)
+    settings = project_settings(process.recordings)
     output = choose_output(PROFILE, written, given)
     selection = shown.selection(settings)
     place = place_or_target(target, settings)
@@ -68,7 +62,7 @@ def profile(
         output.write(kept_profile(place, output.needs))
         return
     request = Request.of(replace(spec, target=target or ""))
-    with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet, is_warm=is_tried) as setup:
+    with set_up(settings, process, is_quiet=written.quiet, is_warm=is_tried) as setup:
         profile = profile_target(request, settings.store, setup, selection, is_restarted=restart, is_tried=is_tried)
     if profile.recorded.exit.reason == "finished":
         output.write(profile.result)

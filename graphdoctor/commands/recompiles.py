@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
-
-import typer
 
 from graphdoctor.commands.options import (
+    ON,
+    RANK,
     RUN_OPTIONS,
     Given,
-    OnOption,
     OutputOptions,
-    PythonOption,
-    RankOption,
-    RecordingsOption,
+    ProcessOptions,
     ShownOptions,
     TargetOrRecordingArgument,
-    TimeoutOption,
     with_options,
 )
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.spec import RunSpec
+from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.views.formats import RECOMPILES, VARIATIONS
 
 
@@ -30,29 +25,20 @@ def recompiles(
     spec: RunSpec,
     shown: ShownOptions,
     written: OutputOptions,
+    process: ProcessOptions,
     given: Given,
     target: TargetOrRecordingArgument = None,
-    rank: RankOption = None,
-    what_if: Annotated[
-        bool, typer.Option("--what-if", help="Replay the calls under each remedy to find which cause matters.")
-    ] = False,
-    vary: Annotated[
-        bool, typer.Option("--vary", help="Change one property of the first call at a time: which ones recompile?")
-    ] = False,
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="How many replays to run side by side, by default 1. Of a recording, how many logs, or parts of a "
-            "large one, to read side by side, by default one for each core.",
-            min=1,
-            show_default=False,
-        ),
-    ] = None,
-    on: OnOption = None,
-    recordings: RecordingsOption = None,
-    timeout: TimeoutOption = None,
-    python: PythonOption = None,
+    rank: int | None = RANK,
+    what_if: bool = option(False, "Replay the calls under each remedy to find which cause matters.", flag="--what-if"),
+    vary: bool = option(False, "Change one property of the first call at a time: which ones recompile?", flag="--vary"),
+    jobs: int | None = option(
+        None,
+        "How many replays to run side by side, by default 1. Of a recording, how many logs, or parts of a "
+        "large one, to read side by side, by default one for each core.",
+        metavar="N",
+        least=1,
+    ),
+    on: str | None = ON,
 ) -> None:
     """Report what made torch recompile: what changed, where, the cost.
 
@@ -69,7 +55,7 @@ def recompiles(
 
     if what_if and vary:
         raise GraphDoctorError("--what-if and --vary are separate runs.", hint="Leave out one of them.")
-    settings = project_settings(recordings)
+    settings = project_settings(process.recordings)
     output = choose_output(VARIATIONS if vary else RECOMPILES, written, given)
     selection = shown.selection(settings)
     place = place_or_target(target, settings)
@@ -87,7 +73,7 @@ def recompiles(
         given.refuse(("jobs",), without="--what-if")
     variation = Variation(settings.vary_count, settings.vary_seconds) if vary else None
     request = Request.of(replace(spec, target=target or ""), vary=variation)
-    with set_up(settings, python=python, timeout_s=timeout, is_quiet=written.quiet) as setup:
+    with set_up(settings, process, is_quiet=written.quiet) as setup:
         recorded = record_target(request, settings.store, setup)
         if what_if and recorded.exit.reason == "finished":
             from graphdoctor.commands.work.recompile import replay_under_remedies

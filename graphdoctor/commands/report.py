@@ -10,17 +10,17 @@ import typer
 
 from graphdoctor.commands.options import (
     NAMED_HELP,
+    RANK,
     ExecutorOptions,
     Given,
-    HtmlOption,
-    OpenOption,
     OutputOptions,
-    RankOption,
-    RecordingsOption,
+    PageOptions,
+    ProcessOptions,
     ShownOptions,
     StagesOptions,
     with_options,
 )
+from graphdoctor.facts.spec import option
 from graphdoctor.studies.documents import JOB
 from graphdoctor.views.formats import DIAGNOSIS
 
@@ -51,28 +51,32 @@ def _of_one_rank(staged: StagesOptions, compiles: Sequence[str], output: Output[
         yield ("--format", output.format.name)
 
 
-@with_options(formats=DIAGNOSIS.names)
+@with_options(formats=DIAGNOSIS.names, without=("python", "timeout"))
 def report(
     shown: ShownOptions,
     written: OutputOptions,
     staged: StagesOptions,
     reading: ExecutorOptions,
+    page: PageOptions,
+    process: ProcessOptions,
     given: Given,
     recording: Annotated[
         str | None,
         typer.Argument(help=f"A {NAMED_HELP}. By default, the last recording.", show_default=False),
     ] = None,
-    rank: RankOption = None,
-    is_followed: Annotated[
-        bool,
-        typer.Option(
-            "--follow", help="Show what happens in logs that are still being written; Ctrl-C ends it with the report."
-        ),
-    ] = False,
-    html: HtmlOption = False,
-    compiles: CompilesOption = None,
-    is_opened: OpenOption = True,
-    recordings: RecordingsOption = None,
+    rank: int | None = RANK,
+    is_followed: bool = option(
+        False,
+        "Show what happens in logs that are still being written; Ctrl-C ends it with the report.",
+        flag="--follow",
+    ),
+    compiles: list[str] | None = option(
+        None,
+        "With --html, show the graphs, code and guards of this compile, such as 12/0. The page of a large log "
+        "shows those of a few. Repeatable.",
+        flag="--compile",
+        metavar="ID",
+    ),
 ) -> None:
     """Show a recording again without running anything.
 
@@ -87,8 +91,8 @@ def report(
     from graphdoctor.studies.ranks.rank import several_ranks
     from graphdoctor.trace.folder import ranks_at
 
-    settings = project_settings(recordings)
-    output = choose_page(DIAGNOSIS, written, given, _PAGE, html=html, is_opened=is_opened)
+    settings = project_settings(process.recordings)
+    output = choose_page(DIAGNOSIS, written, given, _PAGE, page=page)
     selection = shown.selection(settings)
     if not output.needs.is_page:
         given.refuse(("compiles",), without="--html")

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graphdoctor.commands.options import Color, ColorOption, with_options
+from graphdoctor.commands.options import COLOR, Color, with_options
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.spec import option
 from graphdoctor.views.formats import RULES
 
 if TYPE_CHECKING:
@@ -21,9 +22,9 @@ def rule(
     codes: Annotated[
         list[str] | None, typer.Argument(help="Codes or beginnings of codes: GD101, GD1.", show_default=False)
     ] = None,
-    is_all: Annotated[bool, typer.Option("--all", help="Every rule.")] = False,
-    format: Annotated[str, typer.Option("--format", metavar="FORMAT", help="{formats}.")] = RULES.names[0],
-    color: ColorOption = Color.auto,
+    is_all: bool = option(False, "Every rule.", flag="--all"),
+    format: str = option(RULES.names[0], "{formats}.", flag="--format", metavar="FORMAT"),
+    color: Color = COLOR,
 ) -> None:
     """Explain a rule: what it finds, why it costs, what to write."""
     from graphdoctor.commands.output import Output

@@ -10,19 +10,18 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from graphdoctor.commands.options import (
+    COLOR,
+    VERBOSE,
     Color,
-    ColorOption,
     Given,
     OutputOptions,
-    PythonOption,
-    RecordingsOption,
+    ProcessOptions,
     ShownOptions,
-    TimeoutOption,
-    VerboseOption,
     with_options,
 )
 from graphdoctor.commands.terminal import complain
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.spec import option
 from graphdoctor.studies.documents import JOB
 from graphdoctor.views.formats import DIAGNOSIS
 
@@ -46,29 +45,25 @@ _PATIENCE_S = 60.0
 def run(
     script: Annotated[str, typer.Argument(help="A Python file or a folder with __main__.py.", show_default=False)],
     shown: ShownOptions,
+    process: ProcessOptions,
     given: Given,
     arguments: Annotated[
         list[str] | None,
         typer.Argument(help="The script's own arguments. Our options come before the script.", show_default=False),
     ] = None,
-    module: Annotated[bool, typer.Option("-m", help="The script is a module's name, as in python -m.")] = False,
-    report: Annotated[
-        Path | None, typer.Option("--report", help="Also write the report to this file: .html, .md, .json or .txt.")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file that --report names.")] = False,
-    is_trying: Annotated[
-        bool,
-        typer.Option(
-            "--try",
-            help="For a job of several ranks: run the script again, twice for each suggestion that can be tried.",
-        ),
-    ] = False,
-    recordings: RecordingsOption = None,
-    timeout: TimeoutOption = None,
-    python: PythonOption = None,
-    verbose: VerboseOption = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no summary on standard error.")] = False,
-    color: ColorOption = Color.auto,
+    module: bool = option(False, "The script is a module's name, as in python -m.", flag="-m"),
+    report: Path | None = option(
+        None, "Also write the report to this file: .html, .md, .json or .txt.", flag="--report"
+    ),
+    force: bool = option(False, "Overwrite the file that --report names.", flag="--force"),
+    is_trying: bool = option(
+        False,
+        "For a job of several ranks: run the script again, twice for each suggestion that can be tried.",
+        flag="--try",
+    ),
+    verbose: bool = VERBOSE,
+    quiet: bool = option(False, "Show no summary on standard error.", flag="--quiet -q"),
+    color: Color = COLOR,
 ) -> None:
     """Run a script as python would, and report what torch.compile did.
 
@@ -85,7 +80,7 @@ def run(
         raise GraphDoctorError("Standard output belongs to the script.", hint="Name a file: --report out.json.")
     if report is None:
         given.refuse(("force",), without="--report")
-    settings = project_settings(recordings)
+    settings = project_settings(process.recordings)
     asked = OutputOptions(output=report, force=force, verbose=verbose, quiet=quiet, color=color)
     output = choose_output(DIAGNOSIS, asked, Given(), is_on_stdout=False)
     selection = shown.selection(settings)
@@ -93,13 +88,15 @@ def run(
     recording = settings.store.create(found.label)
     import_report_meanwhile()
     change = UNTOUCHED if is_trying else None
-    ended = run_script(found, recording.path, python=interpreter(python), timeout_s=timeout, change=change)
+    ended = run_script(
+        found, recording.path, python=interpreter(process.python), timeout_s=process.timeout, change=change
+    )
     sign(recording.path)
     if ended.unwritten is not None:
         complain(ended.unwritten.message, ended.unwritten.hint)
     elif report is not None or not quiet:
-        limit = timeout if timeout is not None else ended.seconds * _SLOWEST + _PATIENCE_S
-        again = partial(_tried, script=found, python=python, timeout_s=limit) if is_trying else None
+        limit = process.timeout if process.timeout is not None else ended.seconds * _SLOWEST + _PATIENCE_S
+        again = partial(_tried, script=found, python=process.python, timeout_s=limit) if is_trying else None
         _report(recording.path, selection, output, again)
         tell_place(recording)
     raise typer.Exit(ended.status)

@@ -16,7 +16,7 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import Timing
 
 if TYPE_CHECKING:
-    from graphdoctor.commands.options import Given, TrialOptions
+    from graphdoctor.commands.options import Given, ProcessOptions, TrialOptions
     from graphdoctor.commands.settings import Project, Settings
     from graphdoctor.commands.work.fix import Trials
     from graphdoctor.facts.diagnosis import Diagnosis
@@ -62,9 +62,7 @@ def _warn_of_variables() -> None:
 
 
 @contextlib.contextmanager
-def set_up(
-    settings: Settings, *, python: str | None, timeout_s: float | None, is_quiet: bool, is_warm: bool = False
-) -> Iterator[Setup]:
+def set_up(settings: Settings, process: ProcessOptions, *, is_quiet: bool, is_warm: bool = False) -> Iterator[Setup]:
     """How to run processes while a status line shows what they do."""
     from graphdoctor.commands.progress import Progress
     from graphdoctor.trials.launch.child import probe_command
@@ -75,8 +73,8 @@ def set_up(
     if is_warm:
         threading.Thread(target=_import_trials, daemon=True).start()
     with Progress(is_quiet=is_quiet) as progress, contextlib.ExitStack() as stack:
-        limit_s = settings.timeout if timeout_s is None else timeout_s
-        setup = Setup(progress.watching, python, limit_s, progress.show_trial)
+        limit_s = settings.timeout if process.timeout is None else process.timeout
+        setup = Setup(progress.watching, process.python, limit_s, progress.show_trial)
         if is_warm:
             warm = WarmProbes(probe_command(setup.interpreter))
             setup = replace(setup, warm=stack.enter_context(contextlib.closing(warm)))

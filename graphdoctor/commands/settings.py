@@ -36,9 +36,7 @@ FAIL_ON: Mapping[str, str] = {name: name for name in ("error", "warning", "info"
 class Settings:
     """A project's settings."""
 
-    recordings: Path | None = option(  # noqa: RUF009 - a field
-        None, "The folder for recordings; unset for `.graphdoctor` here."
-    )
+    recordings: Path | None = option(None, "The folder for recordings; unset for `.graphdoctor` here.")
     keep_recordings: int = option(20, "How many recordings to keep, and as many of the gate's.", least=1)
     own_code: bool = option(False, "Show only findings in the user's own code.")
     select: tuple[str, ...] = option((), "Code prefixes of the findings to show; empty for all.")
@@ -48,14 +46,12 @@ class Settings:
     vary_seconds: float = option(
         300.0, "Seconds after which `recompiles --vary` starts no further property.", metavar="SECONDS"
     )
-    fail_on: FailOn = option(  # noqa: RUF009 - a field
+    fail_on: FailOn = option(
         "warning",
         "The lowest severity of a new finding that fails `check`; `never` if only budgets do.",
         choices=FAIL_ON,
     )
-    baseline: Path | None = option(  # noqa: RUF009 - a field
-        None, f"The gate's baseline file; unset for `{BASELINE}` in the project's folder."
-    )
+    baseline: Path | None = option(None, f"The gate's baseline file; unset for `{BASELINE}` in the project's folder.")
     per_path_ignores: tuple[tuple[str, tuple[str, ...]], ...] = option(
         (), "Path patterns, each with the code prefixes that don't count there."
     )
@@ -98,9 +94,7 @@ class GateTarget:
     max_recompiles: int | None = option(None, "The most recompiles.")
     max_graphs: int | None = option(None, "The most graphs.")
     min_coverage: float | None = option(None, "The lowest coverage, a share from 0 to 1.", least=0, most=1)
-    fail_on: FailOn | None = option(  # noqa: RUF009 - a field
-        None, "Replaces the project's setting.", choices=FAIL_ON
-    )
+    fail_on: FailOn | None = option(None, "Replaces the project's setting.", choices=FAIL_ON)
     select: tuple[str, ...] | None = option(None, "Replaces the project's setting; unset keeps it.")
     ignore: tuple[str, ...] | None = option(None, "Replaces the project's setting; unset keeps it.")
 

@@ -13,34 +13,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphdoctor.commands.options import (
+    COLOR,
+    PYTHON,
+    QUIET,
+    RECORDINGS,
     RUN_OPTIONS,
+    VERBOSE,
     Color,
-    ColorOption,
     Given,
-    PythonOption,
-    QuietOption,
-    RecordingsOption,
-    VerboseOption,
-    positive,
     with_options,
 )
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.spec import RunSpec
+from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.studies.documents import SURVEY
 from graphdoctor.studies.survey.survey_file import ListedTargets, ListedVariant, Nodes, SurveyOptions
-from graphdoctor.views.formats import DIAGNOSIS, Format, RenderOptions
+from graphdoctor.views.formats import RenderOptions
 
 if TYPE_CHECKING:
     from graphdoctor.commands.output import Output
     from graphdoctor.commands.settings import Settings
-    from graphdoctor.commands.work.survey import Surveyed, Working
+    from graphdoctor.commands.work.survey import Working
     from graphdoctor.commands.work.survey_plan import SurveyAsked
-    from graphdoctor.executors.choice import Environment
-    from graphdoctor.facts.result import Result
     from graphdoctor.facts.survey import SurveyReport
     from graphdoctor.studies.survey.survey_file import SurveyFile
 
-_TIMEOUT_S = 600.0
 _DOCUMENTS = (".parquet", ".json")
 _MOST_NAMED = 3
 
@@ -49,149 +45,56 @@ _MOST_NAMED = 3
 class ListOptions:
     """What is in the list."""
 
-    libraries: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--from",
-            metavar="LIBRARY",
-            help="Every architecture of transformers, torch-geometric, timm, torchvision or diffusers, with its "
-            "smallest configuration and random weights. Repeatable.",
-        ),
-    ] = None
-    only: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--only", metavar="PATTERN", help="Of --from, only architectures of this name, such as 'gpt*'. Repeatable."
-        ),
-    ] = None
-    exclude: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--exclude", metavar="PATTERN", help="Of --from and of patterns, leave out what has this name. Repeatable."
-        ),
-    ] = None
-    variants: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--variant",
-            metavar="NAME=VALUE",
-            help="Run every target this way: mode=reduce-overhead, backend=inductor, dynamic=true, fullgraph=true, "
-            "option.NAME=VALUE, config.NAME=VALUE, regional, dtype=bfloat16, batch=8, device=cuda, python=PATH; or "
-            "several of these, with spaces between. Repeatable.",
-        ),
-    ] = None
-    shard: Annotated[
-        str | None,
-        typer.Option("--shard", metavar="N/COUNT", help="Run one part of several, such as 3/8.", show_default=False),
-    ] = None
-    resume: Annotated[
-        bool,
-        typer.Option("--resume", help="Go on with the last survey of this name: run what is missing or has changed."),
-    ] = False
-
-
-@dataclass(frozen=True)
-class MeasureOptions:
-    """What is measured of each piece."""
-
-    bench: Annotated[bool, typer.Option("--bench", help="Measure each piece beside eager mode, as bench does.")] = False
-    export: Annotated[bool, typer.Option("--export", help="Find out whether torch.export takes each target.")] = False
-    fix: Annotated[bool, typer.Option("--fix", help="Try fixes of each one's first finding.")] = False
-    pages: Annotated[bool, typer.Option("--pages/--no-pages", help="Keep a page of each piece.")] = True
-
-
-@dataclass(frozen=True)
-class WorkOptions:
-    """Where pieces run, and within which limits."""
-
-    piece_jobs: Annotated[
-        int | None,
-        typer.Option(
-            "--jobs",
-            metavar="N",
-            help="How many pieces to run side by side. By default, one for each core, and 1 with --bench.",
-            min=1,
-            show_default=False,
-        ),
-    ] = None
-    piece_executor: Annotated[
-        str | None,
-        typer.Option(
-            "--on",
-            metavar="CLUSTER",
-            help="Run pieces on a Ray cluster: ray://HOST:PORT, or ray for that of RAY_ADDRESS, else one on this "
-            "machine.",
-            show_default=False,
-        ),
-    ] = None
-    cpus: Annotated[
-        int | None,
-        typer.Option("--cpus", metavar="N", help="Cores that each piece has for itself.", min=1, show_default=False),
-    ] = None
-    gpus: Annotated[
-        int | None,
-        typer.Option(
-            "--gpus",
-            metavar="N",
-            help="GPUs that each piece has for itself. By default, 1 where the device is cuda.",
-            min=0,
-            show_default=False,
-        ),
-    ] = None
-    piece_timeout: Annotated[
-        float | None,
-        typer.Option(
-            "--timeout",
-            metavar="SECONDS",
-            help="Stop a piece after this many seconds. By default, 600.",
-            min=0.001,
-            show_default=False,
-            callback=positive,
-        ),
-    ] = None
-    memory: Annotated[
-        float | None,
-        typer.Option(
-            "--memory",
-            metavar="GIB",
-            help="Stop a process of a piece that takes more memory than this (Linux).",
-            min=0.001,
-            show_default=False,
-            callback=positive,
-        ),
-    ] = None
-    retries: Annotated[
-        int | None,
-        typer.Option(
-            "--retries",
-            metavar="N",
-            help="How often to run a piece again that failed. By default, 1.",
-            min=0,
-            show_default=False,
-        ),
-    ] = None
+    libraries: list[str] | None = option(
+        None,
+        "Every architecture of transformers, torch-geometric, timm, torchvision or diffusers, with its "
+        "smallest configuration and random weights. Repeatable.",
+        flag="--from",
+        metavar="LIBRARY",
+    )
+    only: list[str] | None = option(
+        None,
+        "Of --from, only architectures of this name, such as 'gpt*'. Repeatable.",
+        flag="--only",
+        metavar="PATTERN",
+    )
+    exclude: list[str] | None = option(
+        None,
+        "Of --from and of patterns, leave out what has this name. Repeatable.",
+        flag="--exclude",
+        metavar="PATTERN",
+    )
+    variants: list[str] | None = option(
+        None,
+        "Run every target this way: mode=reduce-overhead, backend=inductor, dynamic=true, fullgraph=true, "
+        "option.NAME=VALUE, config.NAME=VALUE, regional, dtype=bfloat16, batch=8, device=cuda, python=PATH; or "
+        "several of these, with spaces between. Repeatable.",
+        flag="--variant",
+        metavar="NAME=VALUE",
+    )
+    shard: str | None = option(None, "Run one part of several, such as 3/8.", flag="--shard", metavar="N/COUNT")
+    resume: bool = option(
+        False, "Go on with the last survey of this name: run what is missing or has changed.", flag="--resume"
+    )
 
 
 @dataclass(frozen=True)
 class TableOptions:
     """Where the table goes, and how it looks."""
 
-    format: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", help="What to write to standard output: {formats}.")
-    ] = SURVEY.names[0]
-    output: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Also write the table to this file, as what its ending says. Repeatable.",
-        ),
-    ] = None
-    force: Annotated[bool, typer.Option("--force", help="Overwrite files that -o names.")] = False
-    verbose: VerboseOption = False
-    quiet: QuietOption = False
-    color: ColorOption = Color.auto
+    format: str = option(
+        SURVEY.names[0], "What to write to standard output: {formats}.", flag="--format", metavar="FORMAT"
+    )
+    output: list[Path] | None = option(
+        None,
+        "Also write the table to this file, as what its ending says. Repeatable.",
+        flag="--output -o",
+        metavar="FILE",
+    )
+    force: bool = option(False, "Overwrite files that -o names.", flag="--force")
+    verbose: bool = VERBOSE
+    quiet: bool = QUIET
+    color: Color = COLOR
 
     def outputs(self, given: Given) -> tuple[Output[SurveyReport], ...]:
         """Standard output, then files; checked before anything runs."""
@@ -219,8 +122,7 @@ class TableOptions:
 @with_options(formats=SURVEY.names, without=("inputs",))
 def survey(
     listed: ListOptions,
-    measured: MeasureOptions,
-    work: WorkOptions,
+    measured: SurveyOptions,
     table: TableOptions,
     spec: RunSpec,
     given: Given,
@@ -233,14 +135,23 @@ def survey(
             show_default=False,
         ),
     ] = None,
-    python: PythonOption = None,
-    recordings: RecordingsOption = None,
+    where: str | None = option(
+        None,
+        "Run pieces on a Ray cluster: ray://HOST:PORT, or ray for that of RAY_ADDRESS, else one on this machine.",
+        flag="--on",
+        metavar="CLUSTER",
+        heading="Where pieces run",
+    ),
+    python: str | None = PYTHON,
+    recordings: Path | None = RECORDINGS,
 ) -> None:
     """Compile many targets in several ways, and report them in one table.
 
     Each piece, a target in one variant, runs in processes of its own. What fails is a row too.
     """
     from graphdoctor.commands.running import EXIT_INTERRUPTED, project_settings
+    from graphdoctor.commands.survey_progress import SurveyProgress
+    from graphdoctor.commands.work.survey import run_survey
 
     texts = lists or ()
     settings = project_settings(recordings)
@@ -248,15 +159,19 @@ def survey(
     if not listed.libraries:
         given.refuse(("only",), without="--from")
     if not listed.libraries and all(_is_kept(text) for text in texts):
-        given.refuse((*RUN_OPTIONS, *_names(ListOptions, MeasureOptions, WorkOptions), "python"), without="a list")
+        given.refuse((*RUN_OPTIONS, *_names(ListOptions, SurveyOptions), "where", "python"), without="a list")
         report, folder = _kept(texts, settings)
         _write(report, outputs, folder)
         return
     file = _file(texts)
-    options = _options(file, measured, work, given)
-    asked = _asked(texts, listed, file, options, spec, given, python)
-    working = _working(asked, options, work, Nodes() if file is None else file.nodes, resume=listed.resume)
-    surveyed = _run(asked, settings, working, is_quiet=table.quiet)
+    if file is not None:
+        # What the command line says, then the file.
+        written = {name: getattr(measured, name) for name in _names(SurveyOptions) if name in given}
+        measured = replace(file.options, **written)
+    asked = _asked(texts, listed, file, measured, spec, given, python)
+    working = _working(measured, where, None if file is None else file.nodes, resume=listed.resume)
+    with SurveyProgress(is_quiet=table.quiet) as progress, _terminated_as_interrupted():
+        surveyed = run_survey(asked, settings, working, progress)
     _write(surveyed.report, outputs, surveyed.folder)
     if surveyed.is_interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)
@@ -304,15 +219,6 @@ def _file(texts: Sequence[str]) -> SurveyFile | None:
     return read_survey_file(Path(files[0])) if files else None
 
 
-def _options(file: SurveyFile | None, measured: MeasureOptions, work: WorkOptions, given: Given) -> SurveyOptions:
-    """What the command line says, then the file."""
-    found = SurveyOptions() if file is None else file.options
-    own = {**vars(measured), **vars(work)}
-    # Some flags mean something else in other commands, so that their parameters have other names.
-    written = {name.removeprefix("piece_"): own[name] for name in own if name in given}
-    return replace(found, **{each.name: written[each.name] for each in fields(SurveyOptions) if each.name in written})
-
-
 def _asked(
     texts: Sequence[str],
     listed: ListOptions,
@@ -322,7 +228,6 @@ def _asked(
     given: Given,
     python: str | None,
 ) -> SurveyAsked:
-    from graphdoctor.commands.work.survey_piece import Measuring
     from graphdoctor.commands.work.survey_plan import SurveyAsked, listed_text, parse_shard, variant_of_text
 
     others = [text for text in texts if file is None or not text.lower().endswith(".toml")]
@@ -345,13 +250,7 @@ def _asked(
         variants=variants,
         run=shared,
         python=python or (None if file is None else file.python),
-        measured=Measuring(
-            bench=bool(options.bench),
-            export=bool(options.export),
-            fix=bool(options.fix),
-            timeout_s=options.timeout or _TIMEOUT_S,
-            memory_gib=options.memory,
-        ),
+        measured=options,
         shard=None if listed.shard is None else parse_shard(listed.shard),
     )
 
@@ -362,60 +261,29 @@ def _name(texts: Sequence[str], libraries: Sequence[str]) -> str:
     return " ".join(entries) if len(entries) <= _MOST_NAMED else f"{entries[0]} and {len(entries) - 1} more"
 
 
-def _working(asked: SurveyAsked, options: SurveyOptions, work: WorkOptions, nodes: Nodes, *, resume: bool) -> Working:
+def _working(options: SurveyOptions, cluster: str | None, nodes: Nodes | None, *, resume: bool) -> Working:
     from graphdoctor.commands.work.survey import Working
-    from graphdoctor.executors.choice import executor_for
+    from graphdoctor.executors.choice import Environment, executor_for
     from graphdoctor.executors.executor import Share
     from graphdoctor.executors.machine import cores, gpus
 
-    jobs = options.jobs or (1 if options.bench and work.piece_executor is None else None)
-    cpus = options.cpus
-    if cpus is None and options.bench and work.piece_executor is None:
+    is_local, jobs, cpus, environment = cluster is None, options.jobs, options.cpus, None
+    if is_local and options.bench:
         # Times are only worth something on cores that nobody else has.
-        cpus = max(cores() // (jobs or 1), 1)
-    memory = asked.measured.memory_bytes
+        jobs = jobs or 1
+        cpus = cpus or max(cores() // jobs, 1)
     # Where there are none, what asks for CUDA says so in its row.
-    are_there = work.piece_executor is not None or gpus() != ()
-    share = Share(cpus, options.gpus if options.gpus is not None else int(are_there), memory)
+    gpu_count = options.gpus if options.gpus is not None else int(not is_local or gpus() != ())
     # Processes of this machine have what this one has.
-    environment = None if work.piece_executor is None else _environment(nodes)
-    return Working(
-        executor=executor_for(jobs=jobs, on=work.piece_executor, runtime_env=environment),
-        share=share,
-        are_gpus_shared=options.gpus is not None,
-        retries=1 if options.retries is None else options.retries,
-        resume=resume,
-        draw=None if options.pages is False else draw_page,
-    )
-
-
-def _environment(nodes: Nodes) -> Environment | None:
-    """What Ray gives the nodes; None for what they have."""
-    from graphdoctor.executors.choice import Environment
-
-    if nodes == Nodes():
-        return None
-    return Environment(
-        working_dir=None if nodes.working_dir is None else Path(nodes.working_dir),
-        pip=nodes.pip,
-        env_vars=nodes.env_vars,
-        py_modules=tuple(map(Path, nodes.py_modules)),
-    )
-
-
-def draw_page(result: Result) -> str:
-    """The page of one piece."""
-    format = DIAGNOSIS.named("html")
-    assert isinstance(format, Format)
-    return format.render(result, RenderOptions(Path.cwd()))
-
-
-def _run(asked: SurveyAsked, settings: Settings, working: Working, *, is_quiet: bool) -> Surveyed:
-    from graphdoctor.commands.survey_progress import SurveyProgress
-    from graphdoctor.commands.work.survey import run_survey
-
-    with SurveyProgress(is_quiet=is_quiet) as progress, _terminated_as_interrupted():
-        return run_survey(asked, settings, working, progress, progress.on_phase)
+    if not is_local and nodes not in (None, Nodes()):
+        environment = Environment(
+            working_dir=None if nodes.working_dir is None else Path(nodes.working_dir),
+            pip=nodes.pip,
+            env_vars=nodes.env_vars,
+            py_modules=tuple(map(Path, nodes.py_modules)),
+        )
+    executor = executor_for(jobs=jobs, on=cluster, runtime_env=environment)
+    return Working(executor, Share(cpus, gpu_count, options.memory_bytes), resume)
 
 
 @contextlib.contextmanager

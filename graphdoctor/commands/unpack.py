@@ -7,26 +7,18 @@ from typing import Annotated
 
 import typer
 
-from graphdoctor.commands.options import QuietOption, RecordingsOption, with_options
+from graphdoctor.commands.options import QUIET, LogArgument, ProcessOptions, with_options
 from graphdoctor.commands.terminal import say, warn
+from graphdoctor.facts.spec import option
 
 
-@with_options
+@with_options(without=("python", "timeout"))
 def unpack(
-    recording: Annotated[
-        str | None,
-        typer.Argument(
-            help="A recording or its name under .graphdoctor/, or a folder or log file that TORCH_TRACE wrote. By "
-            "default, the last recording.",
-            show_default=False,
-        ),
-    ] = None,
+    process: ProcessOptions,
+    recording: LogArgument = None,
     folder: Annotated[Path, typer.Argument(help="Write to this folder.")] = Path("unpacked"),
-    force: Annotated[
-        bool, typer.Option("--force", help="Write into a folder that isn't empty, and replace files in it.")
-    ] = False,
-    recordings: RecordingsOption = None,
-    quiet: QuietOption = False,
+    force: bool = option(False, "Write into a folder that isn't empty, and replace files in it.", flag="--force"),
+    quiet: bool = QUIET,
 ) -> None:
     """Write each artifact of a trace log to a file of its own.
 
@@ -42,7 +34,7 @@ def unpack(
     from graphdoctor.trace.unpack import INDEX
     from graphdoctor.trace.unpack import unpack as unpacked
 
-    place = place_named(recording, project_settings(recordings))
+    place = place_named(recording, project_settings(process.recordings))
     if place.kind == "document":
         raise GraphDoctorError(
             f"{place.location} is a JSON document; artifacts are in a trace log.", hint="Name the recording itself."

@@ -54,15 +54,17 @@ class RunOption:
         most: The largest.
         choices: What it can be, by each way of writing that; None for anything.
         goes_to: Whether it is an argument of ``torch.compile`` or says how calls are made; None for neither.
+        heading: What it stands under in the help of its command; None for where others of its flag stand.
     """
 
     help: str
     flag: str | None = None
     metavar: str | None = None
-    least: int | None = None
-    most: int | None = None
+    least: float | None = None
+    most: float | None = None
     choices: Mapping[str, str] | None = None
     goes_to: Literal["compile", "call"] | None = None
+    heading: str | None = None
 
 
 def option(default: Any, text: str, **told: Any) -> Any:  # noqa: ANN401 - a field of any type

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import re
 import typing
 from dataclasses import fields
@@ -10,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from graphdoctor.commands.commands import NAMES
-from graphdoctor.commands.options import RUN_OPTIONS, run_annotations, run_spec
+from graphdoctor.commands.options import RUN_OPTIONS, run_spec
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.studies import documents
@@ -164,7 +166,9 @@ def test_a_variable_that_no_setting_reads_is_a_warning(run_here: RunCli) -> None
 
 def test_an_option_whose_metavar_is_its_name_says_how_it_is_written() -> None:
     """typer 0.27 writes such an option as its metavar: ``--MODE``."""
-    for name, annotation in run_annotations().items():
-        (option,) = typing.get_args(annotation)[1:]
-        written = {*(option.param_decls or ()), option.default}
-        assert option.metavar != name.upper() or f"--{name}" in written, name
+    for command in NAMES:
+        module = importlib.import_module(f"graphdoctor.commands.{command}")
+        for name, parameter in inspect.signature(getattr(module, command)).parameters.items():
+            for option in typing.get_args(parameter.annotation)[1:]:
+                written = {*(getattr(option, "param_decls", None) or ()), option.default}
+                assert option.metavar != name.upper() or f"--{name}" in written, name

@@ -67,7 +67,7 @@ def test_a_whole_list_is_read(tmp_path):
         8,
         0,
     )
-    assert (found.options.export, found.options.jobs) == (None, None)
+    assert (found.options.export, found.options.jobs) == (False, None)
     first, second, third = found.targets
     assert first == ListedTargets(
         target="models/bert.py:Net", name="bert", family="text", run={"inputs": ("i64[2,16]",), "calls": 3}

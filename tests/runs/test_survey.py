@@ -12,13 +12,13 @@ import pytest
 from graphdoctor.commands.settings import Settings
 from graphdoctor.commands.work import survey as surveys
 from graphdoctor.commands.work.survey import Working, last_survey, report_of, run_survey
-from graphdoctor.commands.work.survey_piece import Measuring, PieceResult, fingerprint_of
+from graphdoctor.commands.work.survey_piece import PieceResult, fingerprint_of
 from graphdoctor.commands.work.survey_plan import SurveyAsked
 from graphdoctor.commands.work.survey_store import ROWS_FILE, file_digest
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Done, Failed, Failure, Share
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.studies.survey.survey_file import ListedTargets
+from graphdoctor.studies.survey.survey_file import ListedTargets, SurveyOptions
 from tests.survey_reports import row
 
 NAMES = ("a", "b", "c")
@@ -57,6 +57,9 @@ class Looks:
     def __init__(self):
         self.seen = []
 
+    def on_phase(self, phase):
+        pass
+
     def planned(self, count, kept):
         self.seen.append(("planned", count, kept))
 
@@ -82,12 +85,12 @@ def _run(answer, *, names=NAMES, resume=False, looks=None, executor=None, retrie
         (),
         RunSpec(),
         None,
-        Measuring(**measured),
+        SurveyOptions(retries=retries, **measured),
         shard=shard,
     )
     executor = executor or Answers(answer)
-    working = Working(executor, Share(None), retries=retries, resume=resume)
-    return run_survey(asked, Settings(), working, looks or Looks(), lambda _: None)
+    working = Working(executor, Share(None), resume)
+    return run_survey(asked, Settings(), working, looks or Looks())
 
 
 def _statuses(report):
@@ -199,11 +202,11 @@ def test_resume_runs_a_piece_whose_file_changed(tmp_path):
 
 @pytest.mark.parametrize(("status", "worked"), [("timeout", True), ("out_of_memory", True), ("wrong", False)])
 def test_resume_with_another_limit_runs_what_reached_it(status, worked):
-    _run(lambda *_: {"status": status}, names=("a",), retries=0, timeout_s=5.0)
+    _run(lambda *_: {"status": status}, names=("a",), retries=0, timeout=5.0)
     executor = Answers(lambda *_: {"status": "ok"})
-    _run(None, executor=executor, names=("a",), resume=True, timeout_s=5.0)
+    _run(None, executor=executor, names=("a",), resume=True, timeout=5.0)
     assert executor.worked == []
-    _run(None, executor=executor, names=("a",), resume=True, timeout_s=50.0)
+    _run(None, executor=executor, names=("a",), resume=True, timeout=50.0)
     assert bool(executor.worked) is worked
 
 

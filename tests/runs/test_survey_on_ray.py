@@ -11,14 +11,13 @@ import pytest
 
 from graphdoctor.commands.settings import Settings
 from graphdoctor.commands.work.survey import Working, run_survey
-from graphdoctor.commands.work.survey_piece import Measuring
 from graphdoctor.commands.work.survey_plan import SurveyAsked
 from graphdoctor.executors.executor import Share
 from graphdoctor.executors.local import Local
 from graphdoctor.executors.on_ray import OnRay
 from graphdoctor.facts.reading import plain
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.studies.survey.survey_file import ListedTargets
+from graphdoctor.studies.survey.survey_file import ListedTargets, SurveyOptions
 from tests.cli.test_survey import BREAKS, EAGER_FAILS, GOOD, HELPER, SHARES
 from tests.executors.ports import free_port
 from tests.runs.test_survey import Looks
@@ -88,11 +87,11 @@ def test_a_killed_node_changes_nothing_of_the_table(cluster, client_port, tmp_pa
         (tmp_path / f"{name}.py").write_text(text)
     targets = [ListedTargets(target=f"{name}.py", name=name) for name in programs if name != "helper"]
     targets.append(ListedTargets(target="none.py", name="none"))
-    asked = SurveyAsked("table", targets, (), RunSpec(), None, Measuring(timeout_s=300.0))
+    asked = SurveyAsked("table", targets, (), RunSpec(), None, SurveyOptions(timeout=300.0, retries=0, pages=False))
 
     def surveyed(executor, looks):
-        working = Working(executor, Share(1), retries=0)
-        return run_survey(asked, Settings(), working, looks, lambda _: None).report
+        working = Working(executor, Share(1))
+        return run_survey(asked, Settings(), working, looks).report
 
     here = surveyed(Local(1), Looks())
     node = cluster.add_node(num_cpus=1, node_ip_address=_SECOND)

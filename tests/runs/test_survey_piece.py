@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from graphdoctor.commands.work import survey_piece
-from graphdoctor.commands.work.survey_piece import Measuring, SurveyPiece, fingerprint_of, page_name, work_on
+from graphdoctor.commands.work.survey_piece import SurveyPiece, fingerprint_of, page_name, work_on
 from graphdoctor.facts.spec import RunSpec
+from graphdoctor.studies.survey.survey_file import SurveyOptions
+from graphdoctor.views import formats
 from tests.cli.test_survey import GOOD
 
 
@@ -22,14 +24,10 @@ def _piece(target: str, **more) -> SurveyPiece:
         "architecture": None,
         "programs": "",
         "python": None,
-        "measured": Measuring(timeout_s=300.0),
+        "measured": SurveyOptions(timeout=300.0, pages=False),
         "plan": "p",
     }
     return SurveyPiece(**given | more)
-
-
-def _draw(_result):
-    raise ValueError("no page")
 
 
 def test_a_target_that_is_not_there_is_a_row(tmp_path, monkeypatch):
@@ -46,7 +44,7 @@ def test_a_piece_that_takes_too_long_is_a_row_whatever_it_was_doing(tmp_path, mo
         time.sleep(60)
 
     monkeypatch.setattr(survey_piece, "record", hangs)
-    row = work_on(_piece("net.py", measured=Measuring(timeout_s=0.2))).row
+    row = work_on(_piece("net.py", measured=SurveyOptions(timeout=0.2))).row
     assert (row.status, row.error) == ("timeout", "It was stopped after 0.2 s.")
 
 
@@ -73,7 +71,12 @@ def test_nothing_is_left_of_its_folder(tmp_path, monkeypatch):
 def test_a_page_that_cannot_be_made_costs_no_row(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "net.py").write_text(GOOD)
-    result = work_on(_piece("net.py", draw=_draw))
+
+    def fails(*_args):
+        raise ValueError("no page")
+
+    monkeypatch.setattr(formats, "RenderOptions", fails)
+    result = work_on(_piece("net.py", measured=SurveyOptions(timeout=300.0)))
     assert (result.row.status, result.row.report, result.page) == ("ok", None, None)
     assert result.row.gaps == ("Its page couldn't be made: ValueError: no page",)
     assert set(result.files) == {"net.py"}

@@ -6,19 +6,18 @@ import sys
 
 import pytest
 
-from graphdoctor.commands.work.survey_piece import Measuring
 from graphdoctor.commands.work.survey_plan import SurveyAsked, listed_text, parse_shard, plan_survey, variant_of_text
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.studies.survey.survey_file import ListedTargets, ListedVariant
+from graphdoctor.studies.survey.survey_file import ListedTargets, ListedVariant, SurveyOptions
 
 NET = "import torch\n\n\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        return x\n"
 READY = NET + "\n\ndef example_inputs():\n    return (torch.ones(2),)\n"
 
 
 def _plan(tmp_path, targets, *, variants=(), run=None, shard=None, python=None, **measured):
-    asked = SurveyAsked("s", targets, variants, run or RunSpec(), python, Measuring(**measured), shard)
-    return plan_survey(asked, tmp_path / "programs", None, lambda _: None)
+    asked = SurveyAsked("s", targets, variants, run or RunSpec(), python, SurveyOptions(**measured), shard)
+    return plan_survey(asked, tmp_path / "programs", lambda _: None)
 
 
 @pytest.fixture
@@ -155,7 +154,7 @@ def test_what_changes_a_row_changes_its_plan(models):
 
     plain = digest()
     assert digest() == plain
-    assert digest(timeout_s=5.0) == plain
+    assert digest(timeout=5.0) == plain
     assert len({plain, digest(bench=True), digest(fix=True), digest(run=RunSpec(calls=2))}) == 4
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import datetime
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from graphdoctor import __version__
 from graphdoctor.commands.work.survey_piece import PieceResult, SurveyPiece, fingerprint_of, work_on
@@ -24,8 +24,8 @@ from graphdoctor.trials.launch.store import NewRecording
 
 if TYPE_CHECKING:
     from graphdoctor.commands.settings import Settings
+    from graphdoctor.commands.survey_progress import SurveyProgress
     from graphdoctor.executors.executor import Executor
-    from graphdoctor.facts.result import Result
 
 _TRIED_AGAIN: frozenset[SurveyStatus] = frozenset(
     {"wrong", "compile_failed", "eager_failed", "crashed", "timeout", "out_of_memory", "lost"}
@@ -36,38 +36,13 @@ Key = tuple[str, str]
 """A target's name and a variant's."""
 
 
-class Onlooker(Protocol):
-    """Shows how far a survey is."""
-
-    def planned(self, count: int, kept: int) -> None:
-        """So many pieces are wanted, so many of them an earlier run has."""
-
-    def began(self, key: Key, place: str | None) -> None:
-        """A piece begins."""
-
-    def finished(self, row: SurveyRow) -> None:
-        """A piece has come out."""
-
-    def retrying(self, key: Key, status: SurveyStatus) -> None:
-        """A piece will be run again."""
-
-
 @dataclass(frozen=True)
 class Working:
-    """How pieces are worked on.
-
-    Args:
-        share: What each has for itself; GPUs only if there are any to share.
-        are_gpus_shared: Each piece has the GPUs of ``share``; otherwise only those do that ask for CUDA.
-        draw: Makes a page of each; None for none.
-    """
+    """What works on pieces, what each has for itself, and whether rows of the last survey of this name are kept."""
 
     executor: Executor
     share: Share
-    are_gpus_shared: bool = True
-    retries: int = 1
     resume: bool = False
-    draw: Callable[[Result], str] | None = None
 
 
 @dataclass(frozen=True)
@@ -79,12 +54,10 @@ class Surveyed:
     is_interrupted: bool = False
 
 
-def run_survey(
-    asked: SurveyAsked, settings: Settings, working: Working, onlooker: Onlooker, on_phase: Callable[[str], None]
-) -> Surveyed:
+def run_survey(asked: SurveyAsked, settings: Settings, working: Working, onlooker: SurveyProgress) -> Surveyed:
     """Run what is missing of a survey."""
     store = settings.store
-    plan = plan_survey(asked, store.programs.absolute(), working.draw, on_phase)
+    plan = plan_survey(asked, store.programs.absolute(), onlooker.on_phase)
     with _folder(asked, settings, resume=working.resume) as folder:
         run = _Run(plan, asked, working, SurveyStore(folder), onlooker)
         try:
@@ -121,14 +94,15 @@ class _Run:
     """One run of a survey."""
 
     def __init__(
-        self, plan: Plan, asked: SurveyAsked, working: Working, store: SurveyStore, onlooker: Onlooker
+        self, plan: Plan, asked: SurveyAsked, working: Working, store: SurveyStore, onlooker: SurveyProgress
     ) -> None:
         self.store = store
         self._plan = plan
         self._asked = asked
         self._working = working
         self._onlooker = onlooker
-        self._limits = (asked.measured.timeout_s, asked.measured.memory_gib)
+        self._limits = (asked.measured.timeout_s, asked.measured.memory)
+        self._retries = 1 if asked.measured.retries is None else asked.measured.retries
         self._begun = time.monotonic()
         self._started = _now()
         self._made = 0
@@ -141,7 +115,7 @@ class _Run:
         self._onlooker.planned(len(self._plan.pieces), len(kept))
         self._describe(len(kept), seconds=None)
         try:
-            for left in reversed(range(self._working.retries + 1)):
+            for left in reversed(range(self._retries + 1)):
                 pieces = self._pass(pieces, is_last=left == 0)
                 if not pieces:
                     break
@@ -163,8 +137,8 @@ class _Run:
             "export": measured.export,
             "fix": measured.fix,
             "timeout_s": measured.timeout_s,
-            "memory_gib": measured.memory_gib,
-            "retries": self._working.retries,
+            "memory_gib": measured.memory,
+            "retries": self._retries,
             "cpus": share.cpus,
             "gpus": share.gpus,
         }
@@ -190,7 +164,7 @@ class _Run:
     def _pass(self, pieces: Sequence[SurveyPiece], *, is_last: bool) -> list[SurveyPiece]:
         """Run pieces once; those to run again."""
         share = self._working.share
-        if self._working.are_gpus_shared:
+        if self._asked.measured.gpus is not None:
             return self._run(pieces, share, is_last=is_last)
         with_cuda = [piece for piece in pieces if (piece.spec.device or "").startswith("cuda")]
         others = [piece for piece in pieces if piece not in with_cuda]

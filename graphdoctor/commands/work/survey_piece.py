@@ -16,7 +16,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ from graphdoctor.facts.survey import SurveyCause, SurveyRow, SurveyStatus
 from graphdoctor.probe.wire import READS_FILE, ReadsRecord
 from graphdoctor.rules.gate.gaps import missing_records
 from graphdoctor.studies.survey.outcome import OK, PieceOutcome, cut, ended_early, outcome_of, outcome_of_bench
+from graphdoctor.studies.survey.survey_file import SurveyOptions
 from graphdoctor.trials.launch.child import Watching, interpreter, record
 from graphdoctor.trials.launch.recorded import Setup
 from graphdoctor.trials.launch.request import Measured, Request, parse_target
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
 _RECORDING = "recording"
 _MAX_FILE_BYTES = 32 * 2**20
-_GIB = 2**30
 _OF_RECORDS = ("break_sites", "skipped_frames", "recompiles", "frames_over_limit")
 """Counts of torch's records: too low where it left one out."""
 _COUNTED: tuple[SurveyStatus, ...] = ("ok", "wrong", "not_compiled")
@@ -58,27 +58,6 @@ class Architecture:
     library: str
     version: str
     name: str
-
-
-@dataclass(frozen=True)
-class Measuring:
-    """What is measured of each piece, and within which limits.
-
-    Args:
-        timeout_s: Seconds until the piece is stopped.
-        memory_gib: GiB above which a process of it is stopped; None for no limit.
-    """
-
-    bench: bool = False
-    export: bool = False
-    fix: bool = False
-    timeout_s: float = 600.0
-    memory_gib: float | None = None
-
-    @property
-    def memory_bytes(self) -> int | None:
-        """The limit in bytes."""
-        return None if self.memory_gib is None else int(self.memory_gib * _GIB)
 
 
 @dataclass(frozen=True)
@@ -98,9 +77,8 @@ class SurveyPiece:
     architecture: Architecture | None
     programs: str
     python: str | None
-    measured: Measuring
+    measured: SurveyOptions
     plan: str
-    draw: Callable[[Result], str] | None = None
 
 
 @dataclass(frozen=True)
@@ -301,7 +279,7 @@ class _Worker:
         if not diagnosis.findings:
             return
         self._stage = "fix"
-        trials = Trials(is_unsafe_tried=False, timing=Timing.none, jobs=1, memory_gib=self._piece.measured.memory_gib)
+        trials = Trials(is_unsafe_tried=False, timing=Timing.none, jobs=1, memory_gib=self._piece.measured.memory)
         selection = Selection(select=(diagnosis.findings[0].code,))
         with self._surviving("Fixes weren't tried"):
             try_fixes(request, self._recording, trials, selection, setup)
@@ -341,10 +319,14 @@ class _Worker:
             self._deadline.is_over = False
 
     def _page(self) -> str | None:
-        if self._piece.draw is None or self._diagnosis is None:
+        if not self._piece.measured.pages or self._diagnosis is None:
             return None
+        from graphdoctor.views.formats import DIAGNOSIS, Format, RenderOptions
+
         try:
-            return self._piece.draw(self._diagnosed(is_page=True))
+            page = DIAGNOSIS.named("html")
+            assert isinstance(page, Format)
+            return page.render(self._diagnosed(is_page=True), RenderOptions(Path.cwd()))
         except Exception as error:  # noqa: BLE001 - a row isn't lost for its page
             self._gaps.append(f"Its page couldn't be made: {type(error).__name__}: {error}")
             return None

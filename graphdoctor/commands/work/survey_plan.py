@@ -20,18 +20,18 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from graphdoctor import __version__
-from graphdoctor.commands.work.survey_piece import Architecture, Measuring, SurveyPiece
+from graphdoctor.commands.work.survey_piece import Architecture, SurveyPiece
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.survey import SurveyVariant
 from graphdoctor.facts.values import RUN, TEXT, read_table
 from graphdoctor.studies.bench.variants import DEFAULT, VariantSpec, name_of, parse_variant
-from graphdoctor.studies.survey.survey_file import ListedTargets, ListedVariant
+from graphdoctor.studies.survey.survey_file import ListedTargets, ListedVariant, SurveyOptions
 from graphdoctor.trials.launch.child import interpreter
 from graphdoctor.trials.launch.discover import ready_target
 
 if TYPE_CHECKING:
-    from graphdoctor.facts.result import Result
+    pass
 
 _CATALOG_S = 300.0
 """How long a library may take to list its architectures."""
@@ -62,7 +62,7 @@ class SurveyAsked:
     variants: Sequence[ListedVariant]
     run: RunSpec
     python: str | None
-    measured: Measuring
+    measured: SurveyOptions
     shard: tuple[int, int] | None = None
 
 
@@ -95,7 +95,6 @@ class _Variant:
 def plan_survey(
     asked: SurveyAsked,
     programs: Path,
-    draw: Callable[[Result], str] | None,
     on_phase: Callable[[str], None],
 ) -> Plan:
     """The pieces of a survey."""
@@ -122,7 +121,6 @@ def plan_survey(
                     python=python,
                     measured=asked.measured,
                     plan=_digest(spec, target, python, versions.torch(python), asked.measured),
-                    draw=draw,
                 )
             )
     shown = tuple(
@@ -346,7 +344,7 @@ def _torch_of(python: str) -> str | None:
     return ended.stdout.strip() or None
 
 
-def _digest(spec: RunSpec, target: _Target, python: str | None, torch: str | None, measured: Measuring) -> str:
+def _digest(spec: RunSpec, target: _Target, python: str | None, torch: str | None, measured: SurveyOptions) -> str:
     content = {
         "graphdoctor": __version__,
         "spec": asdict(spec),

@@ -16,6 +16,8 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import option
 from graphdoctor.facts.values import RUN, TEXT, TEXTS, Kind, kinds_of, read_table, tables
 
+_TIMEOUT_S = 600.0
+
 
 @dataclass(frozen=True)
 class ListedTargets:
@@ -78,25 +80,42 @@ class Nodes:
 
 @dataclass(frozen=True)
 class SurveyOptions:
-    """What is measured, and within which limits; None is what the command line or the default says."""
+    """What is measured of each piece, and within which limits."""
 
-    bench: bool | None = None
-    """Measure each piece beside eager mode."""
-    export: bool | None = None
-    """Export each target."""
-    fix: bool | None = None
-    """Try fixes of each piece's first finding."""
-    timeout: float | None = option(None, "Seconds until a piece is stopped.", metavar="SECONDS")
-    memory: float | None = None
-    """GiB of memory above which a process of a piece is stopped."""
-    retries: int | None = None
-    """How often a piece that failed is run again."""
-    jobs: int | None = option(None, "How many pieces run side by side.", least=1)
-    cpus: int | None = option(None, "How many cores a piece has for itself.", least=1)
-    gpus: int | None = None
-    """How many GPUs a piece has for itself."""
-    pages: bool | None = None
-    """Write a page for each piece."""
+    bench: bool = option(False, "Measure each piece beside eager mode, as bench does.")
+    export: bool = option(False, "Find out whether torch.export takes each target.")
+    fix: bool = option(False, "Try fixes of each one's first finding.")
+    pages: bool = option(True, "Keep a page of each piece.", flag="--pages/--no-pages")
+    jobs: int | None = option(
+        None,
+        "How many pieces to run side by side. By default, one for each core, and 1 with --bench.",
+        metavar="N",
+        least=1,
+        heading="Where pieces run",
+    )
+    cpus: int | None = option(None, "Cores that each piece has for itself.", metavar="N", least=1)
+    gpus: int | None = option(
+        None, "GPUs that each piece has for itself. By default, 1 where the device is cuda.", metavar="N", least=0
+    )
+    timeout: float | None = option(
+        None, "Stop a piece after this many seconds. By default, 600.", metavar="SECONDS", heading="Where pieces run"
+    )
+    memory: float | None = option(
+        None, "Stop a process of a piece that takes more memory than this (Linux).", metavar="GIB"
+    )
+    retries: int | None = option(
+        None, "How often to run a piece again that failed. By default, 1.", metavar="N", least=0
+    )
+
+    @property
+    def timeout_s(self) -> float:
+        """Seconds until a piece is stopped."""
+        return self.timeout or _TIMEOUT_S
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """Above which a process of a piece is stopped; None for no limit."""
+        return None if self.memory is None else int(self.memory * 2**30)
 
 
 @dataclass(frozen=True)
