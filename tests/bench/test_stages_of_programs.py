@@ -78,6 +78,7 @@ def subject(folder: Path, program: str) -> Subject:
     return Subject(replays, reference, Program(), replace(base, backend=INDUCTOR), changes, "default")
 
 
+@pytest.mark.nightly
 def test_a_kernel_that_inductor_writes_is_found_and_made_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = tmp_path / "theirs"
     theirs.mkdir()

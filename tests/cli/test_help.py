@@ -76,8 +76,12 @@ def test_the_overview_fits_and_is_whole(run_here: RunCli, width: int) -> None:
             assert summary in " ".join(text.split())
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("example", [line for examples in EXAMPLES.values() for line in examples])
+def _marked(example: str) -> object:
+    is_long = shlex.split(example)[1] in ("cure", "survey")
+    return pytest.param(example, marks=pytest.mark.nightly if is_long else pytest.mark.slow)
+
+
+@pytest.mark.parametrize("example", [_marked(line) for examples in EXAMPLES.values() for line in examples])
 def test_each_example_runs_as_it_stands(project: Path, tmp_path: Path, example: str) -> None:
     _, command, *rest = shlex.split(example)
     folder = shutil.copytree(project, tmp_path / "project")

@@ -210,7 +210,7 @@ def test_the_table_can_be_shown_again(folder, ran, table):
     assert _cli(folder, "survey", "table.json").stdout == ran.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_resume_keeps_what_would_come_out_the_same(folder, table):
     (folder / "helper.py").write_text(HELPER + "\n")
     again = _cli(folder, "survey", "survey.toml", "--resume", "--format", "json")
@@ -222,7 +222,7 @@ def test_resume_keeps_what_would_come_out_the_same(folder, table):
     }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_survey_that_is_killed_loses_what_was_running_and_nothing_else(folder):
     command = [sys.executable, "-m", "graphdoctor", "survey", "good.py", "hangs.py", "--jobs", "1", "--no-pages"]
     process = subprocess.Popen(command, cwd=folder, env=clean_environment(), stderr=subprocess.PIPE, text=True)
@@ -258,7 +258,7 @@ def _is_alive(pid: int) -> bool:
         return False
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_export_stops_at_is_told_for_each_target_and_over_all(tmp_path):
     for name, text in {"one": NO_EXPORT, "other": NO_EXPORT, "good": GOOD}.items():
         (tmp_path / f"{name}.py").write_text(text)
@@ -281,7 +281,7 @@ def test_what_export_stops_at_is_told_for_each_target_and_over_all(tmp_path):
     assert "one.Out" in alone.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_bench_and_fix_and_export_fill_their_columns(folder):
     ran = _cli(folder, "survey", "breaks.py", "--bench", "--fix", "--export", "--format", "json", "--no-pages", "-q")
     (row,) = json.loads(ran.stdout)["rows"]

@@ -233,6 +233,7 @@ NORM = """
 """
 
 
+@pytest.mark.nightly
 def test_a_conv_net_in_train_mode_agrees_with_a_bare_script(vary: Vary, tmp_path: Path) -> None:
     document = vary(NORM)
     counts = bare(
@@ -268,8 +269,7 @@ GPT2 = """
 """
 
 
-@pytest.mark.slow
-@pytest.mark.long
+@pytest.mark.nightly
 def test_gpt2_agrees_with_a_bare_script(vary: Vary, tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     document = vary(GPT2, imported="packages")

@@ -29,6 +29,7 @@ def cure(folder: Path, target: str, *options: str) -> tuple[dict[str, Any], str]
     return json.loads(process.stdout), process.stderr
 
 
+@pytest.mark.nightly
 def test_fixes_that_make_calls_faster_are_kept_and_written(tmp_path):
     document, said = cure(tmp_path, "Skipped", "--unsafe-fixes", "--apply", "--force")
     assert document["best"] == "cured"
@@ -59,6 +60,7 @@ def test_where_eager_mode_is_fastest_it_says_so_and_writes_nothing(tmp_path):
     assert "There is nothing to write." in said
 
 
+@pytest.mark.nightly
 def test_a_budget_that_is_used_up_leaves_the_rest_untried(tmp_path):
     (tmp_path / "napping.py").write_bytes(PROGRAM.read_bytes())
     process = run_command(

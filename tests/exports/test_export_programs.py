@@ -107,6 +107,7 @@ def test_fixes_are_tried_one_blocker_after_the_other(tmp_path):
     assert (tmp_path / "model.py").read_text() == CHAIN
 
 
+@pytest.mark.nightly
 def test_state_and_sizes_are_those_of_eager_mode(tmp_path):
     document = export(tmp_path, STATE)
     assert document["best"] == "non-strict"

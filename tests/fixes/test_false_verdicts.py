@@ -127,6 +127,7 @@ def example_inputs():
 """
 
 
+@pytest.mark.nightly
 def test_an_edit_that_leaves_the_optimizer_s_step_to_eager_mode_is_not_written(tmp_path: Path) -> None:
     document = treated(tmp_path, _HEAD + TRAIN, "--no-timing", "--apply", target="train_step")
     before, after = document["treatment"]["before"], document["treatment"]["after"]

@@ -56,7 +56,7 @@ def example_inputs():
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_break_after_a_loop_over_a_packages_modules_is_found_and_fixed(tmp_path: Path) -> None:
     site = tmp_path / "site-packages"
     (site / "slowlib").mkdir(parents=True)

@@ -88,6 +88,7 @@ def judged(folder: Path) -> tuple[Judgment, Check, Trials]:
         replays.close()
 
 
+@pytest.mark.nightly
 def test_a_language_model_with_gradients_gets_the_same_verdict_each_time(tmp_path: Path) -> None:
     found = []
     for number in range(REPETITIONS):

@@ -91,7 +91,7 @@ def example_inputs():
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_smaller_budget_is_tried_on_the_very_model(tmp_path: Path, run_cli: RunCli) -> None:
     (tmp_path / "model.py").write_text(PROGRAM)
     found = run_cli("profile", "model.py", "--backward", "--try", "-o", "profile.json", "-q")

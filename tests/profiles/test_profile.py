@@ -172,6 +172,7 @@ def independent(folder: Path) -> list[str]:
     return run_script(script, cwd=folder, env=clean_environment()).stdout.splitlines()
 
 
+@pytest.mark.nightly
 def test_what_is_kept_is_what_hooks_of_ones_own_see(report: ProfileReport, independent: list[str]) -> None:
     memory = report.memory
     assert memory is not None

@@ -428,7 +428,7 @@ def is_run(example: str) -> None:
         pytest.skip("its example needs CUDA")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("rule", sorted(BELOW_DYNAMO - {"GD403", "GD506"}))
 def test_the_page_is_true(rule: str, tmp_path: Path) -> None:
     example, instead = (first_block(ALL_RULES[rule], section) for section in ("Example", "Use instead"))
@@ -456,7 +456,7 @@ def test_explain_sees_for_free_what_torch_says_below_dynamo(tmp_path: Path, run_
         assert findings["GD504"]["message"] == "CUDA graphs were asked for, but there is no CUDA device"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_page_on_slower_kernels_is_true(tmp_path: Path) -> None:
     example, instead = (first_block(ALL_RULES["GD506"], section) for section in ("Example", "Use instead"))
     # Work of others only ever adds to a time, but to either one: the least of a few measurements is what it takes.

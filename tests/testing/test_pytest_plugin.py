@@ -521,7 +521,7 @@ def test_without_torch(graphdoctor):
     assert "fixture 'graphdoctor' not found" in blocked.stdout.str()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("installed")
 def test_under_xdist(pytester: pytest.Pytester) -> None:
     pytest.importorskip("xdist")

@@ -54,7 +54,7 @@ def test_a_training_loop(tmp_path: Path) -> None:
     assert {"GD204", "GD212"} <= {finding["code"] for finding in document["findings"]}
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_gpt2_with_growing_sequences_batches_and_caches(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     document = check("gpt2.py", tmp_path)

@@ -128,7 +128,7 @@ def test_own_code_hides_what_lies_in_a_package(explain_json: Callable[..., dict[
     assert document["summary"]["break_sites"] > 0
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_longformer_is_treated_without_touching_transformers(run_cli: RunCli, tmp_path: Path) -> None:
     program = tmp_path / "longformer.py"
     program.write_bytes((MODELS / "longformer.py").read_bytes())

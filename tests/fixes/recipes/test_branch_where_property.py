@@ -80,7 +80,7 @@ def _outcome(code: str, inputs: list[torch.Tensor]) -> Any:
     return out, torch.autograd.grad(out.sum(), leaves, allow_unused=True, materialize_grads=True)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @settings(
     max_examples=200,
     report_multiple_bugs=False,

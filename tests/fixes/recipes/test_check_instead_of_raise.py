@@ -152,7 +152,7 @@ def test_good_input_gives_the_same_and_bad_input_raises_as_before() -> None:
             fixed(too_large)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 def test_the_check_is_in_the_one_graph_and_raises_there(backend: str, tmp_path: Path) -> None:
     for path in PROGRAMS:

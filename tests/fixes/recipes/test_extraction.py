@@ -104,6 +104,7 @@ def outcomes(program: str) -> list[object]:
 
 
 @each("seed", range(12))
+@pytest.mark.nightly
 def test_what_moves_does_the_same(seed: int) -> None:
     moved = 0
     for number in range(40):
