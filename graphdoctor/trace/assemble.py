@@ -353,7 +353,7 @@ class Assembler:
             for index, seen in enumerate(self._intake.graphs)
         )
         graphs = [graph for graph in made if graph is not None]
-        calls = self._calls(compiles)
+        calls, evidence = self._calls(compiles), self._intake.evidence.finish()
         is_unfinished = any(call.outcome != "ok" for call in calls) or run.exit.reason not in (None, "finished")
         replay = run.replay and run.replay.model_copy(update={"warm_up_frames_over_limit": self._extra_limits()})
         return Recording(
@@ -373,9 +373,9 @@ class Assembler:
             steps=self._intake.steps,
             settling=run.settling and self._settling(run.settling, run.target),
             replay=replay,
-            cache_bypasses=cache_bypasses(self._intake.cache_records),
-            caches=cache_use(self._intake.cache_records),
-            evidence=self._intake.evidence.finish(),
+            cache_bypasses=cache_bypasses(evidence.cache_answers),
+            caches=cache_use(evidence.cache_answers),
+            evidence=evidence,
             gaps=(
                 *unreadable_gaps(self._unreadable),
                 *run_gaps(

@@ -63,7 +63,7 @@ _SHAPES: Mapping[str, ShapeKind] = {
 _KERNELS: Mapping[str, bool] = {"missing_fake_kernel": True, "mismatched_fake_kernel": False}
 _REASONS = ("cache_bypass_reason", "_reason", "reason", "error", "missing_backend")
 _MAX_SHAPES = 2000
-_MAX_TEXT = 500
+_MAX_TEXT, _MAX_REASON = 500, 2000
 _RANGES = re.compile(r"^Range constraints: \{(.*)\}\s*$", re.MULTILINE)
 _RANGE = re.compile(r"(\w+): VR\[([^,\]]+), ([^,\]]+)\]")
 
@@ -228,7 +228,7 @@ def _answer(record: Record) -> CacheAnswer:
         compile_id=record.compile_id,
         cache=cache,
         state=state,
-        reason=None if reason is None else str(reason)[:_MAX_TEXT],
+        reason=None if reason is None else str(reason)[:_MAX_REASON],
         key=None if key is None else str(key)[:_MAX_TEXT],
     )
 

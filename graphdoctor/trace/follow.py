@@ -28,6 +28,7 @@ from graphdoctor.facts.following import (
 from graphdoctor.trace.breaks import parse_break
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
 from graphdoctor.trace.logs import held_logs, possible_logs
+from graphdoctor.trace.metrics import printed_reasons
 from graphdoctor.trace.origin import RESUME_NAME
 from graphdoctor.trace.storage.compression import CutStreamError
 from graphdoctor.trace.storage.log_file import LogFile
@@ -210,7 +211,7 @@ class _Tail:
         elif record.kind == "dynamo_output_graph":
             process.graphs += 1
         elif record.kind == "recompile_reasons":
-            process.reasons[compile_id] = _reasons(record.payload or "")
+            process.reasons[compile_id] = printed_reasons(record.payload or "")
         elif record.kind == "compilation_metrics":
             yield from _metrics(compile_id, record, process, writer)
 
@@ -269,15 +270,6 @@ def _identity(log: LogFile) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
-
-
-def _reasons(payload: str) -> tuple[str, ...]:
-    # The record claims to be JSON, but a single reason is a bare string; several are a list.
-    try:
-        value = orjson.loads(payload)
-    except orjson.JSONDecodeError:
-        value = payload
-    return tuple(map(str, value)) if isinstance(value, list) else (str(value).strip(),)
 
 
 def _break(record: Record, process: _Process, writer: Writer) -> Iterator[Seen]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, cast
 
+from graphdoctor.facts.evidence import AskedCache, CacheAnswer
 from graphdoctor.facts.kernels import (
     CacheBypass,
     CacheBypassKind,
@@ -21,6 +21,7 @@ from graphdoctor.facts.kernels import (
     Float32Precision,
     KernelShare,
 )
+from graphdoctor.facts.marks import CacheAnswer as CacheState
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import Graph, GraphInput
 from graphdoctor.trace.events import Events
@@ -60,13 +61,9 @@ _PLACEHOLDER = re.compile(r"arg(\d+)_1|primals_(\d+)")
 _STACK = "Found from"
 _STACK_LINE = re.compile(r'^\s*File "(.*?)", line (\d+)', re.MULTILINE)
 
-CacheName = Literal["fx_graph_cache", "aotautograd_cache"]
-CacheState = Literal["hit", "miss", "bypass"]
-CACHE_RECORDS: Mapping[str, tuple[CacheName, CacheState]] = {
-    f"{name}_{state}": (name, state)
-    for name in cast("tuple[CacheName, ...]", ("fx_graph_cache", "aotautograd_cache"))
-    for state in cast("tuple[CacheState, ...]", ("hit", "miss", "bypass"))
-}
+_CACHES: tuple[AskedCache, ...] = ("fx_graph_cache", "aotautograd_cache")
+_STATES: tuple[CacheState, ...] = ("hit", "miss", "bypass")
+CACHE_RECORDS: Mapping[str, CacheState] = {f"{cache}_{state}": state for cache in _CACHES for state in _STATES}
 """torch's records of what a cache did (``torch/_inductor/compile_fx.py`` and
 ``torch/_functorch/_aot_autograd/autograd_cache.py``, 2.13)."""
 
@@ -102,23 +99,6 @@ _BYPASSES: tuple[tuple[re.Pattern[str], CacheBypassKind], ...] = tuple(
 )
 """What torch's reasons contain, and what they mean (``torch/_functorch/_aot_autograd/autograd_cache.py``,
 ``torch/_inductor/codecache.py`` and ``torch/fx/_graph_pickler.py``, 2.11 to 2.13)."""
-
-
-@dataclass(frozen=True)
-class CacheRecord:
-    """One answer of a cache.
-
-    Args:
-        compile_id: The compile that asked; its backward graph asks under the same.
-        cache: Which cache.
-        state: What it said.
-        reason: Why it was bypassed, in torch's words; None if it wasn't, or that is unknown.
-    """
-
-    compile_id: str | None
-    cache: CacheName
-    state: CacheState
-    reason: str | None = None
 
 
 def joined(uses: Iterable[CacheUse | None]) -> CacheUse | None:
@@ -238,7 +218,7 @@ def skip_kind(reason: str) -> CudaGraphSkipKind:
     return next((kind for text, kind in _KINDS if text in reason), "other")
 
 
-def cache_use(records: Iterable[CacheRecord]) -> CacheUse | None:
+def cache_use(records: Iterable[CacheAnswer]) -> CacheUse | None:
     """What the caches did, each graph counted once.
 
     A graph asks AOTAutograd's cache, and Inductor's for its forward and its backward if that has none. It is found if
@@ -266,13 +246,13 @@ def cache_use(records: Iterable[CacheRecord]) -> CacheUse | None:
     )
 
 
-def cache_bypasses(records: Iterable[CacheRecord]) -> tuple[CacheBypass, ...]:
+def cache_bypasses(records: Iterable[CacheAnswer]) -> tuple[CacheBypass, ...]:
     """Why the caches leave graphs out, one for each reason of each graph."""
     found: list[CacheBypass] = []
     for graph in _by_graph(records):
         of_inductor = [record.state for record in graph if record.cache == "fx_graph_cache"]
         is_code_kept = bool(of_inductor) and "bypass" not in of_inductor
-        reasons: dict[tuple[CacheBypassKind, str | None], CacheRecord] = {}
+        reasons: dict[tuple[CacheBypassKind, str | None], CacheAnswer] = {}
         for record in graph:
             if record.state == "bypass":
                 reasons.setdefault(bypass_kind(record.reason or ""), record)
@@ -299,11 +279,13 @@ def bypass_kind(reason: str) -> tuple[CacheBypassKind, str | None]:
     return "other", None
 
 
-def _by_graph(records: Iterable[CacheRecord]) -> list[list[CacheRecord]]:
+def _by_graph(records: Iterable[CacheAnswer]) -> list[list[CacheAnswer]]:
     """The records of each graph."""
-    graphs: list[list[CacheRecord]] = []
-    latest: dict[str | None, list[CacheRecord]] = {}
+    graphs: list[list[CacheAnswer]] = []
+    latest: dict[str | None, list[CacheAnswer]] = {}
     for record in records:
+        if record.cache not in _CACHES or record.state not in _STATES:
+            continue
         # DDP's optimizer makes several graphs in one compile; AOTAutograd's cache is asked once for each.
         is_asked_again = record.cache == "aotautograd_cache" and any(
             earlier.cache == record.cache for earlier in latest.get(record.compile_id, ())
@@ -315,7 +297,7 @@ def _by_graph(records: Iterable[CacheRecord]) -> list[list[CacheRecord]]:
     return graphs
 
 
-def _state(graph: Sequence[CacheRecord]) -> CacheState:
+def _state(graph: Sequence[CacheAnswer]) -> CacheState:
     of_inductor = [record.state for record in graph if record.cache == "fx_graph_cache"]
     states = of_inductor or [record.state for record in graph]
     return "bypass" if "bypass" in states else "miss" if "miss" in states else "hit"

@@ -32,8 +32,7 @@ from graphdoctor.trace.breaks import BreakText, parse_break, parse_error
 from graphdoctor.trace.ddp_splits import SeenSplit
 from graphdoctor.trace.evidence import Evidence
 from graphdoctor.trace.grammar import Record
-from graphdoctor.trace.inductor_runtime import CACHE_RECORDS, CacheRecord
-from graphdoctor.trace.metrics import CompileMetrics, is_before_breaks, read_metrics
+from graphdoctor.trace.metrics import CompileMetrics, is_before_breaks, printed_reasons, read_metrics
 from graphdoctor.trace.origin import RESUME_NAME, Origins, collapse_resumes, without_probe
 from graphdoctor.trace.profiled import inductor_graph
 from graphdoctor.trace.roots import Root
@@ -142,7 +141,6 @@ class Intake:
         self.called: dict[int, CalledArtifact] = {}
         self.watched_calls: list[WatchedCallArtifact] = []
         self.steps: Steps | None = None
-        self.cache_records: list[CacheRecord] = []
         self.evidence = Evidence(self._logged_entries)
         self._handlers: Mapping[str, Handler] = {
             "str": self._on_str,
@@ -156,7 +154,6 @@ class Intake:
             "optimize_ddp_split_graph": self._on_ddp_split,
             "optimize_ddp_split_child": self._on_ddp_part,
             **dict.fromkeys(Evidence.KINDS, self._on_evidence),
-            **dict.fromkeys(CACHE_RECORDS, self._on_cache),
             "graphdoctor_call": self._on_call,
             "graphdoctor_compile_call": self._on_compile_call,
             "graphdoctor_root": self._on_root,
@@ -270,12 +267,7 @@ class Intake:
         compile_ = self._compile_of(record)
         if compile_ is None or record.payload is None:
             return
-        # The record claims to be JSON, but a single reason is a bare string; several are a list.
-        try:
-            value = orjson.loads(record.payload)
-        except orjson.JSONDecodeError:
-            value = record.payload
-        compile_.reasons = tuple(map(str, value)) if isinstance(value, list) else (str(value).strip(),)
+        compile_.reasons = printed_reasons(record.payload)
 
     def _on_break(self, record: Record) -> None:
         found = SeenBreak(record.compile_id, record.attempt, self._call, parse_break(record.payload or ""))
@@ -352,14 +344,6 @@ class Intake:
     def _on_evidence(self, record: Record) -> None:
         if not self.is_extra(record):
             self.evidence.add(record)
-
-    def _on_cache(self, record: Record) -> None:
-        if self.is_extra(record):
-            return
-        self.evidence.add(record)
-        cache, state = CACHE_RECORDS[record.kind]
-        reason = orjson.loads(record.payload or "{}").get("cache_bypass_reason")
-        self.cache_records.append(CacheRecord(record.compile_id, cache, state, str(reason) if reason else None))
 
     # Records of ours.
 

@@ -132,7 +132,7 @@ class Marks:
         seen = self._seen.setdefault(record.compile_id, _Seen())
         payload = record.payload or ""
         if record.kind in CACHE_RECORDS:
-            answer = CACHE_RECORDS[record.kind][1]
+            answer = CACHE_RECORDS[record.kind]
             seen.cache = answer if seen.cache is None else max(seen.cache, answer, key=_WORSE.index)
             return
         match record.kind:

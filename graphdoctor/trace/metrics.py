@@ -103,3 +103,12 @@ def _reasons(value: object) -> tuple[str, ...]:
     if not isinstance(reasons, list) or not all(isinstance(reason, str) for reason in reasons):
         raise InvalidFactError(("restart_reasons",), "isn't a list of texts")
     return tuple(reasons)
+
+
+def printed_reasons(payload: str) -> tuple[str, ...]:
+    """Torch's ``recompile_reasons``: the record claims to be JSON, but a single reason is a bare string."""
+    try:
+        value = orjson.loads(payload)
+    except orjson.JSONDecodeError:
+        value = payload
+    return tuple(map(str, value)) if isinstance(value, list) else (str(value).strip(),)

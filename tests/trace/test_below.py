@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from graphdoctor.facts.evidence import CacheAnswer
 from graphdoctor.facts.kernels import CacheUse
 from graphdoctor.facts.recording import Graph, GraphInput
 from graphdoctor.trace.events import Events
 from graphdoctor.trace.inductor_runtime import (
-    CacheRecord,
     bypass_kind,
     cache_bypasses,
     cache_use,
@@ -21,8 +21,12 @@ from graphdoctor.trace.inductor_runtime import (
 FX, AOT = "fx_graph_cache", "aotautograd_cache"
 
 
+def answer(compile_id: str | None, cache: str, state: str, reason: str | None = None) -> CacheAnswer:
+    return CacheAnswer(compile_id=compile_id, cache=cache, state=state, reason=reason)
+
+
 def used(*records: tuple) -> tuple[int, int, int, tuple[str, ...]] | None:
-    found = cache_use(CacheRecord(*record) for record in records)
+    found = cache_use(answer(*record) for record in records)
     return None if found is None else (found.hits, found.misses, found.bypasses, found.bypass_reasons)
 
 
@@ -202,7 +206,7 @@ def test_what_is_left_out_of_the_caches():
         ("3/0", FX, "miss"),
         ("4/0", FX, "bypass"),
     )
-    found = cache_bypasses(CacheRecord(*each) for each in asked)
+    found = cache_bypasses(answer(*each) for each in asked)
     assert [(each.compile_id, each.kind, each.subject, each.is_code_kept) for each in found] == [
         ("0/0", "function", "m.f", True),
         ("1/0", "higher_order_operator", "cond", False),

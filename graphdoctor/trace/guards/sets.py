@@ -86,20 +86,9 @@ def guards_of(
         sets.append(_guard_set(compile_id, tree, words, entry, call_us))
     checks_us = _total(sets) if call_us and is_complete else None
     searches_us = None if cost is None else cost.get("searches_us")
-    return Guards(
-        sets=tuple(sets),
-        call_us=call_us,
-        call_low_us=None if cost is None else cost["call_low_us"],
-        call_high_us=None if cost is None else cost["call_high_us"],
-        call_count=None if cost is None else cost["call_count"],
-        searches_us=searches_us,
-        searches_low_us=None if cost is None else cost.get("searches_low_us"),
-        searches_high_us=None if cost is None else cost.get("searches_high_us"),
-        profiler_us=None if cost is None else cost.get("profiler_us"),
-        checks_us=checks_us,
-        share=_share(searches_us, call_us),
-        warm_share=_share(checks_us, call_us),
-    )
+    shares = {"share": _share(searches_us, call_us), "warm_share": _share(checks_us, call_us)}
+    found = read_fact(Guards, {**(cost or {}), "checks_us": checks_us, **shares}, skips_unknown=True)
+    return found.model_copy(update={"sets": tuple(sets)})
 
 
 def guards_of_parts(
@@ -153,36 +142,23 @@ def _guard_set(
     compile_id: str, tree: GuardTree, words: _Words, entry: GuardCostRecord | None, call_us: float | None
 ) -> GuardSet:
     nodes = words.nodes()
-    unmeasured: GuardCostRecord = {"compile_id": compile_id, "runs": 0}
-    cost = unmeasured if entry is None else entry
-    search_us, check_us, runs = cost.get("search_us"), cost.get("check_us"), None if entry is None else entry["runs"]
-    found = GuardSet(
-        compile_id=compile_id,
-        guard_count=len(nodes),
-        kinds=dict(Counter(node.kind or "other" for node in nodes).most_common()),
-        nodes=nodes,
-        unread_lines=tree.unread[:_MAX_UNREAD],
-        latency_us=tree.latency_us,
-    )
-    if entry is None:
-        return found
-    return read_fact(
-        GuardSet,
-        {
-            **vars(found),
+    known: dict[str, object] = {
+        "compile_id": compile_id,
+        "guard_count": len(nodes),
+        "kinds": dict(Counter(node.kind or "other" for node in nodes).most_common()),
+        "unread_lines": tree.unread[:_MAX_UNREAD],
+        "latency_us": tree.latency_us,
+    }
+    if entry is not None:
+        runs = entry["runs"]
+        known |= {name: value for name, value in entry.items() if name != "runs"} | {
             "runs_per_call": runs,
-            "search_us": search_us,
-            "search_low_us": cost.get("search_low_us"),
-            "search_high_us": cost.get("search_high_us"),
-            "check_us": check_us,
-            "check_low_us": cost.get("check_low_us"),
-            "check_high_us": cost.get("check_high_us"),
-            "share": _share(_times(search_us, runs), call_us),
-            "warm_share": _share(_times(check_us, runs), call_us),
-            "bill": tuple(words.cost(part, nodes) for part in cost.get("bill", ())),
-            "unbilled_count": cost.get("unbilled_count", 0),
-        },
-    )
+            "share": _share(_times(entry.get("search_us"), runs), call_us),
+            "warm_share": _share(_times(entry.get("check_us"), runs), call_us),
+            "bill": [words.cost(part, nodes) for part in entry.get("bill", ())],
+        }
+    # The nodes are facts already, and can be very many.
+    return read_fact(GuardSet, {**known, "nodes": ()}).model_copy(update={"nodes": nodes})
 
 
 _KnownNodes = dict[object, dict[TreeGuard, GuardNode]]
