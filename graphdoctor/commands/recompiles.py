@@ -47,7 +47,7 @@ def recompiles(
     from graphdoctor.commands.named import diagnose_place, place_or_target
     from graphdoctor.commands.output import choose_output
     from graphdoctor.commands.running import finish, project_settings, set_up
-    from graphdoctor.executors.choice import executor_for
+    from graphdoctor.executors.executor import executor_for
     from graphdoctor.rules.diagnosed import diagnose_recording
     from graphdoctor.studies.ranks.rank import check_one_rank
     from graphdoctor.trials.launch.recorded import record_target

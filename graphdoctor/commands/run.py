@@ -105,7 +105,7 @@ def run(
 def _tried(job: Job, recording: Path, *, script: Script, python: str | None, timeout_s: float) -> Job:
     """The job with what its suggestions do when they're tried."""
     from graphdoctor.commands.terminal import say
-    from graphdoctor.executors.choice import executor_for
+    from graphdoctor.executors.executor import executor_for
     from graphdoctor.studies.ranks.trials import remedies_of, runner, try_remedies
 
     again = runner(script, recording, python=python, timeout_s=timeout_s, executor=executor_for())
@@ -121,7 +121,7 @@ def _report(
     """
     from graphdoctor.commands.crash_log import report_trouble
     from graphdoctor.commands.streams import system_error_text
-    from graphdoctor.executors.choice import executor_for
+    from graphdoctor.executors.executor import executor_for
     from graphdoctor.rules.diagnosed import diagnose_recording
     from graphdoctor.studies.ranks.job import job_report
     from graphdoctor.trace.folder import ranks_at

@@ -263,8 +263,7 @@ def _name(texts: Sequence[str], libraries: Sequence[str]) -> str:
 
 def _working(options: SurveyOptions, cluster: str | None, nodes: Nodes | None, *, resume: bool) -> Working:
     from graphdoctor.commands.work.survey import Working
-    from graphdoctor.executors.choice import Environment, executor_for
-    from graphdoctor.executors.executor import Share
+    from graphdoctor.executors.executor import Environment, Share, executor_for
     from graphdoctor.executors.machine import cores, gpus
 
     is_local, jobs, cpus, environment = cluster is None, options.jobs, options.cpus, None

@@ -1,4 +1,4 @@
-"""What an executor is, and how a piece of work can come out.
+"""What an executor is, how a piece of work can come out, and which executor ``--jobs`` and ``--on`` ask for.
 
 Comes in: a function of module level and pieces of work, all picklable. Goes out: one outcome for each piece, in any
 order. A piece that fails is an outcome too, so that it costs no other piece.
@@ -6,12 +6,15 @@ order. A piece that fails is an outcome too, so that it costs no other piece.
 
 from __future__ import annotations
 
+import os
 import pickle
 import signal
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from graphdoctor.errors import GraphDoctorError
 
@@ -50,7 +53,6 @@ class Failed:
 
 Outcome: TypeAlias = Done[Result] | Failed
 
-
 OnBegin: TypeAlias = Callable[[int, str | None], None]
 """Takes the index of a piece that begins, and where it does, such as ``cores 0-1``; None if that has no name."""
 
@@ -71,16 +73,33 @@ class Share:
     memory_bytes: int | None = None
 
 
-class Executor(Protocol):
+@dataclass(frozen=True)
+class Job:
+    """What ``Executor.run`` is asked for."""
+
+    work: Callable[[Any], object]
+    pieces: Sequence[Any]
+    ahead: int
+    share: Share | None
+    attempts: int
+    on_begin: OnBegin | None
+
+    def begin(self, index: int, place: str | None) -> None:
+        """Tell whoever wants to know that a piece begins."""
+        if self.on_begin is not None:
+            self.on_begin(index, place)
+
+
+class Executor(ABC):
     """Something that works on pieces."""
 
-    @property
-    def jobs(self) -> int:
-        """How many pieces it works on at once in this machine's processes; 1 if none or elsewhere."""
+    jobs: int = 1
+    """How many pieces it works on at once in this machine's processes; 1 if none or elsewhere."""
 
     @property
     def elsewhere(self) -> str | None:
         """What to call it if it isn't this machine's processes, such as "a Ray cluster"; else None."""
+        return None
 
     def run(
         self,
@@ -110,6 +129,12 @@ class Executor(Protocol):
         Raises:
             GraphDoctorError: The executor itself can't be used.
         """
+        distance = len(pieces) if ahead is None else ahead
+        return self.outcomes(Job(work, pieces, distance, share, attempts, on_begin))
+
+    @abstractmethod
+    def outcomes(self, job: Job) -> Iterator[Outcome[Any]]:
+        """All outcomes, as they come."""
 
 
 def attempt(work: Callable[[Piece], Result], piece: Piece) -> Result | Failure:
@@ -126,7 +151,7 @@ def attempt(work: Callable[[Piece], Result], piece: Piece) -> Result | Failure:
 
 
 def failure_of_end(status: int | None, count: int) -> Failure:
-    """The failure of a piece whose process ended."""
+    """The failure of a piece over which ``count`` processes ended; ``status`` is the last one's, None if unknown."""
     times = {1: "", 2: " twice"}.get(count, f" {count} times")
     if status == -signal.SIGKILL:
         words = f"its process was killed{times} (SIGKILL), as the system does when memory runs out"
@@ -152,3 +177,63 @@ def outcome_of(index: int, found: Result | Failure) -> Outcome[Result]:
 def unpacked(index: int, packed: bytes) -> Outcome[Any]:
     """The outcome that ``packed_attempt`` made elsewhere."""
     return outcome_of(index, attempt(pickle.loads, packed))
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A runtime environment of Ray's.
+
+    ``working_dir``: a folder that nodes get a copy of; None to work in the folder of the same path as here.
+    """
+
+    working_dir: Path | None = None
+    pip: tuple[str, ...] = ()
+    env_vars: Mapping[str, str] = field(default_factory=dict)
+    py_modules: tuple[Path, ...] = ()
+
+    def described(self) -> dict[str, object]:
+        """As ``ray.init`` takes it; empty for none.
+
+        Raises:
+            GraphDoctorError: A folder doesn't exist.
+        """
+        for folder in (*filter(None, [self.working_dir]), *self.py_modules):
+            if not folder.is_dir():
+                raise GraphDoctorError(f"{folder} can't be copied to the nodes of a cluster: it isn't a folder.")
+        fields = {
+            "working_dir": self.working_dir and str(self.working_dir.absolute()),
+            "pip": list(self.pip),
+            "env_vars": dict(self.env_vars),
+            "py_modules": [str(folder.absolute()) for folder in self.py_modules],
+        }
+        return {name: value for name, value in fields.items() if value}
+
+
+def executor_for(
+    *,
+    jobs: int | None = None,
+    on: str | None = None,
+    runtime_env: Environment | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> Executor:
+    """The executor that options ask for; nothing is started yet, and Ray isn't imported.
+
+    ``jobs``: None for as many as there are cores. ``on``: ``ray`` or ``ray://host:port``; None for this machine.
+    """
+    if on is None:
+        from graphdoctor.executors.local import Local
+        from graphdoctor.executors.machine import cores
+
+        if runtime_env is not None:
+            raise GraphDoctorError("A runtime environment is for the nodes of a cluster.", hint="Use it with --on ray.")
+        return Local(cores() if jobs is None else jobs)
+    from graphdoctor.executors.on_ray import OnRay
+
+    if on == "ray":
+        named = environment.get("RAY_ADDRESS") or None
+        return OnRay(None if named == "local" else named, jobs, runtime_env)
+    if not on.startswith("ray://") or on == "ray://":
+        raise GraphDoctorError(
+            f"--on {on} names no executor.", hint="Executors are ray and ray://HOST:PORT, such as ray://head:10001."
+        )
+    return OnRay(on, jobs, runtime_env)

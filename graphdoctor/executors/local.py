@@ -11,20 +11,18 @@ import contextlib
 import os
 import sys
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from graphdoctor.executors.executor import (
-    ATTEMPTS,
+    Executor,
     Failed,
-    OnBegin,
+    Job,
     Outcome,
-    Piece,
-    Result,
-    Share,
     attempt,
     failure_of_end,
     outcome_of,
@@ -40,67 +38,44 @@ _PARENT_POLL_S = 1.0
 
 
 @dataclass(frozen=True)
-class Local:
-    """This machine."""
+class Local(Executor):
+    """This machine; with one job, no process is started for pieces without a share."""
 
     jobs: int
 
-    @property
-    def elsewhere(self) -> None:
-        """See ``Executor.elsewhere``."""
-        return None
-
-    def run(
-        self,
-        work: Callable[[Piece], Result],
-        pieces: Sequence[Piece],
-        *,
-        ahead: int | None = None,
-        share: Share | None = None,
-        attempts: int = ATTEMPTS,
-        on_begin: OnBegin | None = None,
-    ) -> Iterator[Outcome[Result]]:
-        """See ``Executor.run``."""
-        begins = on_begin or _ignore
-        if share is not None:
+    def outcomes(self, job: Job) -> Iterator[Outcome[Any]]:
+        """See ``Executor``."""
+        if job.share is not None:
             from graphdoctor.executors.machine import has_memory, slots_for, this_machine
             from graphdoctor.executors.supervisor import Supervisors
 
-            slots = slots_for(share, this_machine(), most=self.jobs)
-            has_room = partial(has_memory, share.memory_bytes)
-            yield from Supervisors(work, pieces, attempts, begins, has_room).outcomes(slots)
-        elif min(self.jobs, len(pieces)) > 1:
-            yield from _in_pool(work, pieces, self.jobs, len(pieces) if ahead is None else ahead, begins)
+            slots = slots_for(job.share, this_machine(), most=self.jobs)
+            yield from Supervisors(job, partial(has_memory, job.share.memory_bytes)).outcomes(slots)
+        elif min(self.jobs, len(job.pieces)) > 1:
+            yield from _in_pool(job, self.jobs)
         else:
-            for index, piece in enumerate(pieces):
-                begins(index, None)
-                yield outcome_of(index, attempt(work, piece))
+            for index, piece in enumerate(job.pieces):
+                job.begin(index, None)
+                yield outcome_of(index, attempt(job.work, piece))
 
 
 ALONE = Local(1)
-"""This process."""
 
 
-def _ignore(_index: int, _place: str | None) -> None:
-    """Nobody looks on."""
-
-
-def _in_pool(
-    work: Callable[[Any], object], pieces: Sequence[Any], jobs: int, ahead: int, on_begin: OnBegin
-) -> Iterator[Outcome[Any]]:
+def _in_pool(job: Job, jobs: int) -> Iterator[Outcome[Any]]:
     from concurrent.futures import FIRST_COMPLETED, wait
     from concurrent.futures.process import BrokenProcessPool
 
-    waiting = deque(range(len(pieces)))
+    waiting = deque(range(len(job.pieces)))
     while waiting:
         pending: dict[Future[bytes], int] = {}
 
         def begin(pool: ProcessPoolExecutor, pending: dict[Future[bytes], int] = pending) -> None:
-            first = min(pending.values(), default=len(pieces))
-            while waiting and len(pending) < jobs and waiting[0] <= first + ahead:
-                future = pool.submit(packed_attempt, work, pieces[waiting[0]])
-                first = min(first, waiting[0])
-                on_begin(waiting[0], None)
+            while (
+                waiting and len(pending) < jobs and waiting[0] <= min(pending.values(), default=waiting[0]) + job.ahead
+            ):
+                future = pool.submit(packed_attempt, job.work, job.pieces[waiting[0]])
+                job.begin(waiting[0], None)
                 pending[future] = waiting.popleft()
 
         with _pool(min(jobs, len(waiting))) as pool, contextlib.suppress(BrokenProcessPool):
@@ -114,21 +89,16 @@ def _in_pool(
                     yield unpacked(index, packed)
         # A process ended over one of these: each is tried once more, alone, when less memory is in use.
         for index in pending.values():
-            on_begin(index, None)
-            yield _alone(work, index, pieces[index])
-
-
-def _alone(work: Callable[[Any], object], index: int, piece: object) -> Outcome[Any]:
-    from concurrent.futures.process import BrokenProcessPool
-
-    with _pool(1) as pool:
-        future = pool.submit(packed_attempt, work, piece)
-        (process,) = pool._processes.values()
-        try:
-            return unpacked(index, future.result())
-        except BrokenProcessPool:
-            process.join()
-            return Failed(index, failure_of_end(process.exitcode, 2))
+            job.begin(index, None)
+            with _pool(1) as pool:
+                future = pool.submit(packed_attempt, job.work, job.pieces[index])
+                (process,) = pool._processes.values()
+                try:
+                    outcome = unpacked(index, future.result())
+                except BrokenProcessPool:
+                    process.join()
+                    outcome = Failed(index, failure_of_end(process.exitcode, 2))
+            yield outcome
 
 
 @contextlib.contextmanager
@@ -156,14 +126,11 @@ def _context() -> BaseContext:
 def _begin_worker(parent: int) -> None:
     import signal
 
+    def end_with_parent() -> None:
+        while os.getppid() == parent:
+            time.sleep(_PARENT_POLL_S)
+        os._exit(1)
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends its workers.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-
-
-def _end_with(parent: int) -> None:
-    import time
-
-    while os.getppid() == parent:
-        time.sleep(_PARENT_POLL_S)
-    os._exit(1)
+    threading.Thread(target=end_with_parent, daemon=True).start()

@@ -1,7 +1,9 @@
 """Works on pieces on a Ray cluster, which places them, tries again when a worker or a node ends, and gives up.
 
-Comes in: an address. Goes out: an ``Executor``. The only module that imports ray, and only when it runs. Nodes run
-their own graphdoctor, which has to be of the same version: what comes back are its objects.
+The only module that imports ray, and only when it runs. Nodes run their own graphdoctor, which has to be of the same
+version: what comes back are its objects. A piece with a share is worked on there as on this machine, in a process of
+its own. Ray counts cores and doesn't say which ones, so pieces claim them by locks on files, which the system takes
+back when a process ends. GPUs are those that Ray has given to its process.
 """
 
 from __future__ import annotations
@@ -12,92 +14,83 @@ import os
 import pickle
 import socket
 import sys
+import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.executors.choice import Environment
 from graphdoctor.executors.executor import (
-    ATTEMPTS,
     Done,
+    Environment,
+    Executor,
     Failed,
     Failure,
-    OnBegin,
+    Job,
     Outcome,
-    Piece,
-    Result,
     Share,
+    packed_attempt,
     unpacked,
 )
-from graphdoctor.executors.machine import cores
-from graphdoctor.executors.on_node import Sent
+from graphdoctor.executors.machine import GPU_VARIABLE, Slot, core_groups, cores, this_machine
+from graphdoctor.executors.supervisor import Supervisors
 from graphdoctor.facts.wording import bytes_text, counted
 
 _ANSWER_S = 5.0
-
 _RETRIES = 3
 """How often Ray begins a piece again whose worker or node ended; its own default."""
 
 _REPORT_S = 0.5
-
 _LOOK_S = 10.0
 _PATIENCE_S = 60.0
 """How long a cluster may have no node that can give a piece its share."""
 
 _CONNECTIONS = 3
-"""How often to connect over Ray Client before it is given up."""
-
 _PAUSE_S = 2.0
 _ENVIRONMENT_HINT = "Nodes need the package index for pip, and room for a copy of the folders."
 
 
 @dataclass(frozen=True)
-class OnRay:
-    """A Ray cluster, at an address as ``ray.init`` takes it; None to start one on this machine."""
+class OnRay(Executor):
+    """A Ray cluster, at an address as ``ray.init`` takes it; None to start one on this machine.
+
+    ``at_once``: how many pieces to hand over at once; None for all of them.
+    """
 
     address: str | None
     at_once: int | None = None
     runtime_env: Environment | None = None
 
     @property
-    def jobs(self) -> int:
-        """See ``Executor.jobs``: what Ray runs isn't in this machine's processes."""
-        return 1
-
-    @property
     def elsewhere(self) -> str:
-        """See ``Executor.elsewhere``."""
+        """See ``Executor``."""
         return "a Ray cluster of this machine" if self.address is None else f"the Ray cluster at {self.address}"
 
-    def run(
-        self,
-        work: Callable[[Piece], Result],
-        pieces: Sequence[Piece],
-        *,
-        ahead: int | None = None,
-        share: Share | None = None,
-        attempts: int = ATTEMPTS,
-        on_begin: OnBegin | None = None,
-    ) -> Iterator[Outcome[Result]]:
-        """See ``Executor.run``.
+    def outcomes(self, job: Job) -> Iterator[Outcome[Any]]:
+        """See ``Executor``.
 
         A node reports that it begins a piece, so ``on_begin`` is called within a second after it does; if that report
         is lost with a node, before a result comes. The place is the node's address and what the piece has of it.
         """
-        with self._cluster(share) as (ray, is_own):
-            asked = {} if share is None else _asked(ray, share)
+        with self._cluster(job.share) as (ray, is_own):
+            asked: dict[str, object] = {}
+            if (share := job.share) is not None:
+                if not _can_give(ray, share):
+                    raise GraphDoctorError(
+                        f"Each piece needs {_words(share)}, but no node of the Ray cluster has that.",
+                        hint="ray status shows what nodes have; one that an autoscaler would add has to be there.",
+                    )
+                asked = {"num_cpus": share.cpus, "num_gpus": share.gpus, "memory": share.memory_bytes}
             there = ray.remote(_remote_work()).options(max_retries=_RETRIES, **asked)
             has_folder = self.runtime_env is not None and self.runtime_env.working_dir is not None
-            folder = None if has_folder else str(Path.cwd())
-            pending = _Pending(ray, there, folder, Sent(work, share, attempts), pieces, on_begin)
+            pending = _Pending(ray, there, None if has_folder else str(Path.cwd()), job)
             try:
-                yield from pending.outcomes(at_once=self.at_once, ahead=ahead)
+                yield from pending.outcomes(self.at_once)
             finally:
                 # The end of an own connection ends what is at work through it.
                 if not is_own:
@@ -127,7 +120,11 @@ class OnRay:
                 ray.shutdown()
 
     def _connect(self, ray: Any, share: Share | None) -> None:  # noqa: ANN401 - a module without types of its own
-        options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+        """Connect; over Ray Client again if the server that Ray starts for it died.
+
+        It did so four times in 60 on Ray 2.60: gRPC in Ray's proxy takes it amiss to be forked while it is called.
+        """
+        options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "address": self.address}
         if self.runtime_env is not None:
             options["runtime_env"] = self.runtime_env.described()
         if self.address is None:
@@ -135,31 +132,19 @@ class OnRay:
             options |= {"address": "local", "num_cpus": count, "include_dashboard": False}
         else:
             _check_answer(self.address)
-            options["address"] = self.address
-        try:
-            with warnings.catch_warnings(action="ignore"):
-                _begin_connection(ray, options)
-        except Exception as error:
-            hint = None if self.runtime_env is None else _ENVIRONMENT_HINT
-            raise GraphDoctorError(f"Can't use {self.elsewhere}: {error_summary(error)}.", hint=hint) from error
-
-
-def _begin_connection(ray: Any, options: dict[str, Any]) -> None:  # noqa: ANN401
-    """Connect; over Ray Client again if the server that Ray starts for it died.
-
-    It did so four times in 60 on Ray 2.60: gRPC in Ray's proxy takes it amiss to be forked while it is called.
-    """
-    for rest in reversed(range(_CONNECTIONS)):
-        try:
-            ray.init(**options)
-        except ConnectionAbortedError as error:
-            # A runtime environment that can't be made costs minutes, and can't be made the next time either.
-            if not rest or "runtime_env" in str(error):
-                raise
+        for rest in reversed(range(_CONNECTIONS)):
+            try:
+                with warnings.catch_warnings(action="ignore"):
+                    ray.init(**options)
+                return
+            except Exception as error:
+                # A runtime environment that can't be made costs minutes, and can't be made the next time either.
+                if not isinstance(error, ConnectionAbortedError) or not rest or "runtime_env" in str(error):
+                    hint = None if self.runtime_env is None else _ENVIRONMENT_HINT
+                    reason = f"Can't use {self.elsewhere}: {error_summary(error)}."
+                    raise GraphDoctorError(reason, hint=hint) from error
             ray.shutdown()
             time.sleep(_PAUSE_S)
-        else:
-            return
 
 
 def _check_answer(address: str) -> None:
@@ -173,12 +158,18 @@ def _check_answer(address: str) -> None:
         if address == "auto":
             return
         raise GraphDoctorError(f"{address} isn't the address of a Ray cluster.", hint="It's like ray://head:10001.")
+    reason = None
     try:
         socket.create_connection((host, port), timeout=_ANSWER_S).close()
     except OSError as error:
-        raise _no_answer(address, error.strerror or str(error)) from error
-    if "RAY_USE_TLS" not in os.environ and not _is_ray(host, port, is_client="//" in address):
-        raise _no_answer(address, "what listens there isn't Ray")
+        reason = error.strerror or str(error)
+    if reason is None and "RAY_USE_TLS" not in os.environ and not _is_ray(host, port, is_client="//" in address):
+        reason = "what listens there isn't Ray"
+    if reason is not None:
+        raise GraphDoctorError(
+            f"There is no answer from a Ray cluster at {address}: {reason}.",
+            hint="Is it running, and can this machine reach it? ray://HOST:10001 is Ray Client's usual address.",
+        )
 
 
 def _is_ray(host: str, port: int, *, is_client: bool) -> bool:
@@ -195,51 +186,32 @@ def _is_ray(host: str, port: int, *, is_client: bool) -> bool:
     return True
 
 
-def _no_answer(address: str, reason: str) -> GraphDoctorError:
-    return GraphDoctorError(
-        f"There is no answer from a Ray cluster at {address}: {reason}.",
-        hint="Is it running, and can this machine reach it? ray://HOST:10001 is Ray Client's usual address.",
-    )
-
-
 class _Pending:
-    def __init__(
-        self,
-        ray: Any,  # noqa: ANN401
-        there: Any,  # noqa: ANN401
-        folder: str | None,
-        sent: Sent,
-        pieces: Sequence[Any],
-        on_begin: OnBegin | None,
-    ) -> None:
+    """Pieces that were handed to Ray, which calls ``there`` on a node, in ``folder`` or, for None, where it is."""
+
+    def __init__(self, ray: Any, there: Any, folder: str | None, job: Job) -> None:  # noqa: ANN401
         self._ray = ray
         self._there = there
         self._folder = folder
-        self._sent = sent
-        self._pieces = pieces
-        self._on_begin = on_begin
-        self._beginnings = None if on_begin is None else _beginnings(ray)
+        self._job = job
+        self._beginnings = None if job.on_begin is None else _beginnings(ray)
         self._question: Any = None
         self._indices: dict[Any, int] = {}
         self._begun: set[int] = set()
         self._has_succeeded = False
         self._hopeless_since: float | None = None
 
-    def outcomes(self, *, at_once: int | None, ahead: int | None) -> Iterator[Outcome[Any]]:
-        following = 0
-
-        def may_begin() -> bool:
-            is_near = ahead is None or following <= min(self._indices.values(), default=following) + ahead
-            return following < len(self._pieces) and is_near and (at_once is None or len(self._indices) < at_once)
-
-        while True:
-            while may_begin():
-                packed = pickle.dumps((self._sent, self._pieces[following]), pickle.HIGHEST_PROTOCOL)
-                report = () if self._beginnings is None else (self._beginnings, following)
-                self._indices[self._there.remote(__version__, self._folder, packed, *report)] = following
-                following += 1
-            if not self._indices:
-                return
+    def outcomes(self, at_once: int | None) -> Iterator[Outcome[Any]]:
+        waiting = list(reversed(range(len(self._job.pieces))))
+        while waiting or self._indices:
+            while waiting and (at_once is None or len(self._indices) < at_once):
+                if waiting[-1] > min(self._indices.values(), default=waiting[-1]) + self._job.ahead:
+                    break
+                index = waiting.pop()
+                # Nodes get one piece each, and what is to be told here stays here.
+                sent = replace(self._job, pieces=[self._job.pieces[index]], on_begin=None)
+                packed = pickle.dumps(sent, pickle.HIGHEST_PROTOCOL)
+                self._indices[self._there.remote(__version__, self._folder, packed, self._beginnings, index)] = index
             yield from self._next()
 
     def cancel(self) -> None:
@@ -267,32 +239,40 @@ class _Pending:
             return
         index = self._indices[ready[0]]
         outcome = self._outcome(index, ready[0])
-        if self._on_begin is not None and index not in self._begun:
+        if index not in self._begun:
             self._report_beginnings()
-            # What is lost may never have begun.
-            has_begun = isinstance(outcome, Done) or outcome.failure.kind != "lost"
-            if index not in self._begun and has_begun:
-                self._on_begin(index, None)
+        # What is lost may never have begun.
+        if index not in self._begun and (isinstance(outcome, Done) or outcome.failure.kind != "lost"):
+            self._job.begin(index, None)
         del self._indices[ready[0]]
         yield outcome
 
     def _outcome(self, index: int, reference: Any) -> Outcome[Any]:  # noqa: ANN401
+        errors = self._ray.exceptions
         try:
             version, answer = self._ray.get(reference)
-        except self._ray.exceptions.RayError as error:
-            is_environment = isinstance(error, self._ray.exceptions.RuntimeEnvSetupError)
-            if is_environment and not self._has_succeeded:
-                raise GraphDoctorError(
-                    f"Ray can't set up the runtime environment: {error_summary(error)}.", hint=_ENVIRONMENT_HINT
-                ) from error
-            return Failed(index, _loss(self._ray, error))
-        _check_version(version)
+        except errors.RayError as error:
+            summary = error_summary(error)
+            if isinstance(error, errors.RuntimeEnvSetupError) and not self._has_succeeded:
+                reason = f"Ray can't set up the runtime environment: {summary}."
+                raise GraphDoctorError(reason, hint=_ENVIRONMENT_HINT) from error
+            if isinstance(error, errors.RayTaskError):
+                # Outside the work: what it needs can't be imported there.
+                return Failed(index, Failure("lost", f"its node can't work on it: {summary}"))
+            is_memory = isinstance(error, errors.OutOfMemoryError)
+            return Failed(index, Failure("memory" if is_memory else "lost", f"Ray gave it up: {summary}"))
+        if version != __version__:
+            found = "isn't installed" if version is None else f"is {version}, not {__version__}"
+            raise GraphDoctorError(
+                f"On a node of the Ray cluster, graphdoctor {found}.",
+                hint=f"Install graphdoctor {__version__} in the environment of each node.",
+            )
         self._has_succeeded = True
         return unpacked(index, answer)
 
     def _report_beginnings(self) -> None:
         """Tell what nodes say has begun; an actor that a node took along doesn't answer for a while."""
-        if self._beginnings is None or self._on_begin is None:
+        if self._beginnings is None:
             return
         question = self._beginnings.taken.remote() if self._question is None else self._question
         ready, _ = self._ray.wait([question], timeout=_REPORT_S)
@@ -302,11 +282,11 @@ class _Pending:
                 # A report may come after the outcome of another attempt.
                 if index in self._indices.values():
                     self._begun.add(index)
-                    self._on_begin(index, place)
+                    self._job.begin(index, place)
 
     def _hopeless(self) -> Iterator[Outcome[Any]]:
         """Give up if no node has what a piece needs, and none has come for a while: Ray would wait forever."""
-        share, now = self._sent.share, time.monotonic()
+        share, now = self._job.share, time.monotonic()
         if share is None or _can_give(self._ray, share):
             self._hopeless_since = None
         elif self._hopeless_since is None:
@@ -316,16 +296,6 @@ class _Pending:
                 del self._indices[reference]
                 self._ray.cancel(reference, force=True)
                 yield Failed(index, Failure("lost", f"no node of the Ray cluster has {_words(share)} any more"))
-
-
-def _asked(ray: Any, share: Share) -> dict[str, object]:  # noqa: ANN401
-    """What to ask of Ray for each piece."""
-    if not _can_give(ray, share):
-        raise GraphDoctorError(
-            f"Each piece needs {_words(share)}, but no node of the Ray cluster has that.",
-            hint="ray status shows what nodes have; one that an autoscaler would add has to be there.",
-        )
-    return {"num_cpus": share.cpus, "num_gpus": share.gpus, "memory": share.memory_bytes}
 
 
 def _can_give(ray: Any, share: Share) -> bool:  # noqa: ANN401
@@ -365,6 +335,15 @@ def _beginnings(ray: Any) -> Any:  # noqa: ANN401
     return ray.remote(Beginnings).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here).remote()
 
 
+def error_summary(error: Exception) -> str:
+    """The line of an error of Ray's that says what is wrong: the last one where it is a traceback of a node's."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return lines[-1 if any(line.startswith('File "') for line in lines) else 0].rstrip(".")
+
+
+# On a node.
+
+
 def _remote_work() -> Callable[..., tuple[str | None, bytes]]:
     """What Ray calls on a node: pickled by its code, as a node without graphdoctor couldn't find it by its name."""
 
@@ -372,8 +351,8 @@ def _remote_work() -> Callable[..., tuple[str | None, bytes]]:
         version: str,
         folder: str | None,
         packed: bytes,
-        beginnings: Any = None,  # noqa: ANN401
-        index: int = -1,
+        beginnings: Any,  # noqa: ANN401
+        index: int,
     ) -> tuple[str | None, bytes]:
         import contextlib
         import os
@@ -387,41 +366,71 @@ def _remote_work() -> Callable[..., tuple[str | None, bytes]]:
             return __version__, b""
         import ray
 
+        from graphdoctor.executors.on_ray import packed_outcome
+
         # Paths are as seen from where the command was given.
         if folder is not None:
             with contextlib.suppress(OSError):
                 os.chdir(folder)
 
-        def on_begin(name: str | None) -> None:
+        def on_begin(_index: int, name: str | None) -> None:
             if beginnings is not None:
                 node = ray.util.get_node_ip_address()
                 beginnings.add.remote(index, node if name is None else f"{node}, {name}")
 
-        sent, piece = pickle.loads(packed)
-        return __version__, sent.packed_outcome(piece, on_begin)
+        return __version__, packed_outcome(pickle.loads(packed), on_begin)
 
     return work_there
 
 
-def _check_version(version: str | None) -> None:
-    if version == __version__:
+def packed_outcome(job: Job, on_begin: Callable[[int, str | None], None]) -> bytes:
+    """The outcome of a job's only piece, packed; ``on_begin`` takes the name of what it has of this machine."""
+    (piece,) = job.pieces
+    share = job.share
+    if share is None:
+        on_begin(0, None)
+        return packed_attempt(job.work, piece)
+
+    def work_apart(slot: Slot) -> object:
+        (outcome,) = Supervisors(replace(job, on_begin=on_begin), lambda: True).outcomes([slot])
+        return outcome.failure if isinstance(outcome, Failed) else outcome.result
+
+    named = os.environ.get(GPU_VARIABLE)
+    given = None if named is None else tuple(filter(None, named.split(",")))
+    with claimed_cores(share.cpus) as claimed:
+        return packed_attempt(work_apart, Slot(1, claimed, given if share.gpus else ()))
+
+
+@contextlib.contextmanager
+def claimed_cores(count: int | None, folder: Path | None = None) -> Iterator[tuple[int, ...] | None]:
+    """So many cores that nobody else who asks here has meanwhile; None where there are none, or none can be pinned."""
+    machine = this_machine()
+    if count is None or not machine.can_pin:
+        yield None
         return
-    found = "isn't installed" if version is None else f"is {version}, not {__version__}"
-    raise GraphDoctorError(
-        f"On a node of the Ray cluster, graphdoctor {found}.",
-        hint=f"Install graphdoctor {__version__} in the environment of each node.",
-    )
+    folder = folder or Path(tempfile.gettempdir()) / f"graphdoctor-cores-{os.getuid()}"
+    with contextlib.ExitStack() as locks:
+        yield _claim(core_groups(machine.siblings, count), folder, locks)
 
 
-def _loss(ray: Any, error: Exception) -> Failure:  # noqa: ANN401
-    if isinstance(error, ray.exceptions.RayTaskError):
-        # Outside the work: what it needs can't be imported there.
-        return Failure("lost", f"its node can't work on it: {error_summary(error)}")
-    is_memory = isinstance(error, ray.exceptions.OutOfMemoryError)
-    return Failure("memory" if is_memory else "lost", f"Ray gave it up: {error_summary(error)}")
+def _claim(groups: list[tuple[int, ...]], folder: Path, locks: contextlib.ExitStack) -> tuple[int, ...] | None:
+    with contextlib.suppress(OSError):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        with contextlib.ExitStack() as turn:
+            # One after the other: two that each hold half a group would both go without.
+            _lock(folder / "turn", turn, wait=True)
+            for group in groups:
+                with contextlib.ExitStack() as claim, contextlib.suppress(BlockingIOError):
+                    for core in group:
+                        _lock(folder / str(core), claim)
+                    locks.push(claim.pop_all())
+                    return group
+    return None
 
 
-def error_summary(error: Exception) -> str:
-    """The line of an error of Ray's that says what is wrong: the last one where it is a traceback of a node's."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    return lines[-1 if any(line.startswith('File "') for line in lines) else 0].rstrip(".")
+def _lock(path: Path, holder: contextlib.ExitStack, *, wait: bool = False) -> None:
+    import fcntl
+
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    holder.callback(os.close, descriptor)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

@@ -1,11 +1,11 @@
 """Works on pieces in slots, each in a process of its own, and ends what pieces leave running.
 
-Comes in: work, pieces and slots. Goes out: outcomes, as they come. ``Supervisors`` starts one process for each slot;
-``supervise`` is what that does. A supervisor is an interpreter of its own, without threads and with nothing but the
-work imported, so it forks a process for each piece. On Linux it adopts what pieces start (``PR_SET_CHILD_SUBREAPER`` of
-``prctl(2)``), whatever sessions and groups those are in, and ends all of it with the piece. It ends when its pipe
-closes, which the system sees to when its parent is gone, SIGKILL included; a piece ends with its supervisor
-(``PR_SET_PDEATHSIG``). Elsewhere what stays in the piece's process group is ended.
+``Supervisors`` starts one process for each slot; ``supervise`` is what that does. A supervisor is an interpreter of
+its own, without threads and with nothing but the work imported, so it forks a process for each piece. On Linux it
+adopts what pieces start (``PR_SET_CHILD_SUBREAPER`` of ``prctl(2)``), whatever sessions and groups those are in, and
+ends all of it with the piece. It ends when its pipe closes, which the system sees to when its parent is gone, SIGKILL
+included; a piece ends with its supervisor (``PR_SET_PDEATHSIG``). Elsewhere what stays in the piece's process group is
+ended.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
 from graphdoctor.executors.executor import (
     Failed,
     Failure,
-    OnBegin,
+    Job,
     Outcome,
     attempt,
     failure_of_end,
@@ -37,8 +37,6 @@ from graphdoctor.executors.executor import (
     unpacked,
 )
 from graphdoctor.executors.machine import GPU_VARIABLE, Slot
-
-_Work: TypeAlias = Callable[[Any], object]
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -75,27 +73,17 @@ class _Supervisor:
 class Supervisors:
     """Processes that work on pieces."""
 
-    def __init__(
-        self,
-        work: _Work,
-        pieces: Sequence[Any],
-        attempts: int,
-        on_begin: OnBegin,
-        has_room: Callable[[], bool],
-    ) -> None:
-        self._work = work
-        self._pieces = pieces
-        self._most_attempts = attempts
-        self._on_begin = on_begin
+    def __init__(self, job: Job, has_room: Callable[[], bool]) -> None:
+        self._job = job
         self._has_room = has_room
-        self._waiting = deque(range(len(pieces)))
+        self._waiting = deque(range(len(job.pieces)))
         self._ends: Counter[int] = Counter()
         self._at_work: dict[Connection, _Supervisor] = {}
 
     def outcomes(self, slots: Sequence[Slot]) -> Iterator[Outcome[Any]]:
         """All outcomes, with one process for each slot; all of them have ended when the iterator has."""
         try:
-            for slot in slots[: len(self._pieces)]:
+            for slot in slots[: len(self._job.pieces)]:
                 self._start(slot)
             while busy := [each.pipe for each in self._at_work.values() if each.index is not None]:
                 for pipe in wait(busy):
@@ -126,7 +114,7 @@ class Supervisors:
             )
         self._at_work[here] = started = _Supervisor(process, here, slot)
         with contextlib.suppress(OSError):  # it has ended, as will be seen
-            here.send((slot.cores, pickle.dumps(self._work, pickle.HIGHEST_PROTOCOL)))
+            here.send((slot.cores, pickle.dumps(self._job.work, pickle.HIGHEST_PROTOCOL)))
         self._give(started)
 
     def _give(self, idle: _Supervisor) -> None:
@@ -134,10 +122,10 @@ class Supervisors:
         if not self._waiting or not (is_first or self._has_room()):
             return
         idle.index = self._waiting.popleft()
-        self._on_begin(idle.index, idle.slot.name)
+        self._job.begin(idle.index, idle.slot.name)
         # One that has ended says so when it is waited for.
         with contextlib.suppress(OSError):
-            idle.pipe.send_bytes(pickle.dumps(self._pieces[idle.index], pickle.HIGHEST_PROTOCOL))
+            idle.pipe.send_bytes(pickle.dumps(self._job.pieces[idle.index], pickle.HIGHEST_PROTOCOL))
 
     def _outcome(self, one: _Supervisor) -> Outcome[Any] | None:
         index = one.index
@@ -158,7 +146,7 @@ class Supervisors:
 
     def _after_end(self, index: int, status: int | None) -> Failed | None:
         self._ends[index] += 1
-        if self._ends[index] < self._most_attempts:
+        if self._ends[index] < self._job.attempts:
             # Behind the others: by then less memory may be in use.
             self._waiting.append(index)
             return None
@@ -201,7 +189,7 @@ def _ignore_endings() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def _worked(work: _Work | Failure, piece: bytes, pipe: Connection, parent: int) -> bytes:
+def _worked(work: Callable[[Any], object] | Failure, piece: bytes, pipe: Connection, parent: int) -> bytes:
     """The outcome of a piece, packed."""
     receiving, sending = Pipe(duplex=False)
     supervisor = os.getpid()
@@ -217,7 +205,13 @@ def _worked(work: _Work | Failure, piece: bytes, pipe: Connection, parent: int) 
             answer = _answer(process, receiving, pipe, parent)
         status = None if answer else _status(process)
     except EOFError:
-        _ask_to_end(process)
+        # For a while: what the piece is in the middle of may take a signal for its own.
+        end = time.monotonic() + _GRACE_S
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            while time.monotonic() < end:
+                os.kill(process, signal.SIGTERM)
+                if _status(process, _AGAIN_S) is not None:
+                    break
         raise
     finally:
         _end_children(process)
@@ -289,16 +283,6 @@ def _status(process: int, within_s: float = _GRACE_S) -> int | None:
             return None
         time.sleep(0.01)
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-
-
-def _ask_to_end(process: int) -> None:
-    """Have a piece end what it has begun, for a while: what it is in the middle of may take a signal for its own."""
-    end = time.monotonic() + _GRACE_S
-    with contextlib.suppress(ProcessLookupError, ChildProcessError):
-        while time.monotonic() < end:
-            os.kill(process, signal.SIGTERM)
-            if _status(process, _AGAIN_S) is not None:
-                return
 
 
 def _end_children(process: int | None = None) -> None:

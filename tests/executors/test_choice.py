@@ -13,10 +13,9 @@ import pytest
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors import on_ray
-from graphdoctor.executors.choice import Environment, cores, executor_for
-from graphdoctor.executors.executor import Failed, Failure, Share
+from graphdoctor.executors.executor import Environment, Failed, Failure, Job, Share, executor_for
 from graphdoctor.executors.local import Local
-from graphdoctor.executors.on_node import Sent
+from graphdoctor.executors.machine import cores
 from graphdoctor.executors.on_ray import OnRay
 from tests.executors import pieces
 
@@ -115,8 +114,8 @@ def test_an_error_of_rays_is_one_line(text: str, essence: str) -> None:
 def test_pieces_that_no_node_can_take_any_more_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(on_ray, "time", SimpleNamespace(monotonic=iter(range(0, 1000, 7)).__next__))
     stalled = _Stalled()
-    sent = Sent(pieces.square, Share(2, gpus=1), 1)
-    found = list(on_ray._Pending(stalled, stalled, None, sent, [1, 2], None).outcomes(at_once=None, ahead=None))
+    job = Job(pieces.square, [1, 2], 2, Share(2, gpus=1), 1, None)
+    found = list(on_ray._Pending(stalled, stalled, None, job).outcomes(None))
     failure = Failure("lost", "no node of the Ray cluster has 2 cores and 1 GPU any more")
     assert found == [Failed(0, failure), Failed(1, failure)]
     assert len(stalled.cancelled) == 2
@@ -129,7 +128,9 @@ def test_another_name_is_refused(on: str) -> None:
 
 
 def test_choosing_imports_neither_ray_nor_processes_of_torch() -> None:
-    code = "import sys; from graphdoctor.executors.choice import executor_for; executor_for(on='ray'); executor_for()\n"
+    code = (
+        "import sys; from graphdoctor.executors.executor import executor_for; executor_for(on='ray'); executor_for()\n"
+    )
     code += "print(sorted({'ray', 'torch', 'pydantic', 'rich'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"

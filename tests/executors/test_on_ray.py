@@ -16,8 +16,7 @@ import pytest
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors import on_ray
-from graphdoctor.executors.choice import Environment
-from graphdoctor.executors.executor import Done, Failed, Outcome, Share
+from graphdoctor.executors.executor import Done, Environment, Failed, Outcome, Share
 from graphdoctor.executors.local import Local
 from graphdoctor.executors.on_ray import OnRay
 from tests.executors import pieces

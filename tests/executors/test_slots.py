@@ -16,7 +16,7 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors import machine
 from graphdoctor.executors.executor import Share
 from graphdoctor.executors.machine import Machine, Slot, core_groups, cores, gpus, in_ranges, memory, slots_for
-from graphdoctor.executors.on_node import claimed_cores
+from graphdoctor.executors.on_ray import claimed_cores
 
 GIB = 2**30
 EIGHT = Machine(((0, 4), (1, 5), (2, 6), (3, 7)), True, ("0", "1", "2"), 64 * GIB, 40 * GIB)
