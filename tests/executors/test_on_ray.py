@@ -202,7 +202,7 @@ def test_a_node_with_another_version_is_refused(
     import ray
 
     def answer() -> Any:
-        return lambda _version, _folder, _packed: (version, b"")
+        return lambda *_: (version, b"")
 
     monkeypatch.setattr(on_ray, "_remote_work", answer)
     words = "isn't installed" if version is None else "is 0.0.1, not "
@@ -230,7 +230,7 @@ def test_through_a_connection_that_stays_only_what_runs_is_cancelled(
         assert ray.is_initialized()
         cancelled: list[Any] = []
         monkeypatch.setattr(ray, "cancel", lambda reference, **_: cancelled.append(reference))
-        monkeypatch.setattr(on_ray, "_remote_work", lambda: lambda _version, _folder, _packed: ("0.0.1", b""))
+        monkeypatch.setattr(on_ray, "_remote_work", lambda: lambda *_: ("0.0.1", b""))
         with pytest.raises(GraphDoctorError, match=r"is 0\.0\.1, not "):
             list(OnRay(cluster.address).run(pieces.square, [1]))
         assert cancelled == []
