@@ -23,13 +23,16 @@ from ..events import EventFile
 from ..record.describe import value_text
 from ..record.files import user_file_test
 from ..record.listener import stack_entries
+from ..record.reports import report_failures
 from ..record.tracebacks import message_of, type_name
 from ..replay.leaves import named_leaves
 from ..replay.results import modules_of
+from ..replay.trial import Trial
 from ..target.snapshot import RandomState, State, seed_everything
 from ..target.targets import Call, plain_function
 from ..torch_private import torch_api, torch_export, torch_trace
 from ..wire import ProbeRequest, StackEntryRecord
+from .calls import Complain, compare, kept, make_calls
 from .workload import Workload
 
 _CLASS = re.compile(r"<class '(\w+(?:\.\w+)+)'>")
@@ -39,7 +42,21 @@ _MODEL = "model"
 _MAX_CHOICES = 2
 
 
-class Exporting:
+def export(workload: Workload, request: ProbeRequest, trial: Trial, events: EventFile, complain: Complain) -> bool:
+    """Export the target, make the calls with the result, and compare what they returned and wrote."""
+    exporting = _Exporting(workload, request, trial.export or {}, events)
+    is_complete = True
+    if exporting.run():
+        with kept(trial) as texts:
+            is_complete = make_calls(workload, events, complain)
+        exporting.finish()
+        if is_complete:
+            compare(workload, trial, events, texts())
+    report_failures(workload.listener, workload.recompiles, workload.keeper, events)
+    return is_complete
+
+
+class _Exporting:
     """The export of one target."""
 
     def __init__(self, workload: Workload, request: ProbeRequest, plan: Mapping[str, Any], events: EventFile) -> None:

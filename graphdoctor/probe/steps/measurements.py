@@ -5,9 +5,10 @@ These calls are ours, not the user's: what the program prints in them is dropped
 
 from __future__ import annotations
 
+import contextlib
 import gc
-from collections.abc import Callable
-from contextlib import nullcontext
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Literal, TypeVar
@@ -15,12 +16,13 @@ from typing import Literal, TypeVar
 import torch
 
 from ...facts.coverage import Coverage
-from ...facts.kernels import KernelShare
 from ...facts.profiled import Calibration, EagerCall, MeasuredMemory, ProfiledCall
-from ...facts.recording import GapKind, SteadyCall
+from ...facts.recording import GapKind
 from ...facts.run import Phase
 from ..events import EventFile
+from ..measure import coverage
 from ..measure.calibration import calibrate
+from ..measure.guard_cost import CheckTimer, time_call, time_searches
 from ..measure.kernels import MeasuredKernels, Repeated, is_disturbed, measure_kernels, seen_call
 from ..measure.memory import PeakMemory, kept_bytes
 from ..measure.timing import Settling, settle
@@ -34,207 +36,232 @@ from ..torch_private.torch_codegen import graph_runs_marked
 from ..torch_private.torch_cuda_graphs import launch_one_by_one
 from ..wire import GuardCostEvent, ProbeRequest
 from .lanes import Lanes
-from .workload import COMPILED_AGAIN, NO_CALL, PROFILED, UNSETTLED, Workload
+from .workload import Workload
 
 _Found = TypeVar("_Found")
+
+_UNSETTLED = "the last call compiles something each time it is repeated."
+_PROFILED = "the program runs a torch.profiler, and only one can run at a time"
+_MAX_NAMES = 20
+"""Names of eager operations that are written down."""
+
+
+class _UnmeasuredError(Exception):
+    """Something can't be measured; the message, the end of a sentence, says why."""
 
 
 def measure(workload: Workload, request: ProbeRequest, events: EventFile, *, lanes: Lanes | None) -> None:
     """Make the measurements that were asked for."""
-    is_settled = not request["coverage"] or _measure_coverage(workload, events)
-    profiling = Profiling(workload, request, events)
-
-    def one(
-        kind: Literal["guard_cost", "kernels", "memory"],
-        phase: Phase,
-        failed: str,
-        make: Callable[[], _Found | str],
-        report: Callable[[_Found, EventFile], None],
-    ) -> None:
-        if request[kind] and not is_settled:
-            events.gap(kind, f"{failed}: {UNSETTLED}")
-        elif request[kind] and (found := _measured(workload, events, phase, kind, failed, make)) is not None:
-            report(found, events)
-
-    failed = "The cost of guard checks was not measured"
-    one("guard_cost", "measuring guard checks", failed, workload.measure_guards, _report_guards)
-    failed = "The kernels of a steady call were not measured"
-    one("kernels", "profiling kernels", failed, profiling.kernels, partial(_report_kernels, profiling))
-    failed = "The memory of a steady call was not measured"
-    one("memory", "measuring memory", failed, profiling.memory, lambda memory, events: events.write("memory", memory))
+    measuring = _Measuring(workload, request, events)
+    is_settled = not request["coverage"] or measuring.coverage()
+    asked: tuple[tuple[Literal["guard_cost", "kernels", "memory"], Phase, str, Callable[[Call], None]], ...] = (
+        ("guard_cost", "measuring guard checks", "The cost of guard checks was not measured", measuring.guards),
+        ("kernels", "profiling kernels", "The kernels of a steady call were not measured", measuring.kernels),
+        ("memory", "measuring memory", "The memory of a steady call was not measured", measuring.memory),
+    )
+    for kind, phase, failed, make in asked:
+        if request[kind] and is_settled:
+            measuring.repeat(kind, phase, failed, make)
+        elif request[kind]:
+            events.gap(kind, f"{failed}: {_UNSETTLED}")
     if lanes is not None:
         with silence():
             lanes.repeat(is_settled=is_settled)
     if request["profile"] is not None and request["kernels"]:
-        _calibrate(profiling, events)
+        measuring.calibrate()
 
 
-def _measure_coverage(workload: Workload, events: EventFile) -> bool:
-    def make() -> tuple[Settling, Coverage | None, SteadyCall | None] | str:
-        measured = workload.measure_coverage()
-        if isinstance(measured, str):
-            return measured
-        # Nobody asks what a trial's breaks cost.
-        is_timed = workload.trial is None and measured[1] is not None
-        return *measured, workload.time_graphs() if is_timed else None
-
-    failed = "Coverage was not measured"
-    if (found := _measured(workload, events, "measuring coverage", "coverage", failed, make)) is None:
-        return True
-    settling, measured, steady = found
-    _report_settling(settling, events)
-    if measured is not None:
-        events.write("coverage", measured)
-    if steady is not None:
-        events.write("steady_call", steady)
-    return settling.is_settled
-
-
-def _report_settling(settling: Settling, events: EventFile) -> None:
-    events.write("settling", compiles=settling.compiles, is_over_limit=settling.is_over_limit)
-    if settling.is_settled:
-        return
-    what = "the last call compiled something each time it was repeated"
-    if settling.is_over_limit:
-        what = "repeating the last call took a function over torch's recompile limit, which the run's calls did not"
-    events.gap("unsettled", f"There is no steady call, so coverage and the cost of breaks are unknown: {what}.")
-
-
-def _measured(
-    workload: Workload,
-    events: EventFile,
-    phase: Phase,
-    kind: GapKind,
-    failed: str,
-    measure: Callable[[], _Found | str],
-) -> _Found | None:
-    """What repeating the last call gives; None with a gap where it gives a reason, or raises."""
-    try:
-        with workload.repeating(phase):
-            found = measure()
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - an extra; its failure must not lose the report
-        found = f"repeating the last call raised {type_name(error)}."
-    if not isinstance(found, str):
-        return found
-    events.gap(kind, f"{failed}: {found}")
-    return None
-
-
-def _report_guards(measured: tuple[GuardCostEvent, list[str]], events: EventFile) -> None:
-    cost, troubles = measured
-    events.write("guard_cost", **cost)
-    for trouble in troubles:
-        events.gap("guard_cost", f"The guard check of one compile was not measured. {trouble}.")
-
-
-def _report_kernels(profiling: Profiling, measured: tuple[KernelShare, ProfiledCall | None], events: EventFile) -> None:
-    share, call = measured
-    events.write("kernels", share)
-    if call is not None:
-        events.write("profiled_call", call)
-        if call.kernels and (lacking := profiling.lacks_lines()) is not None:
-            events.gap("kernels", lacking)
-    if share.launches is None:
-        message = "The time in kernels is unknown: without CUPTI torch.profiler sees none on a CUDA device."
-        events.gap("kernels", message)
-    elif is_disturbed(share):
-        times = share.call_us / (share.unprofiled_us or 1.0)
-        message = f"Times of kernels are too long: other work made the profiled call take {times:.0f} times as long."
-        events.gap("kernels", message)
-
-
-def _calibrate(profiling: Profiling, events: EventFile) -> None:
-    events.phase("measuring what the device reaches")
-    try:
-        events.write("calibration", profiling.calibration())
-    except (RuntimeError, MemoryError) as error:
-        events.gap("kernels", f"What the device reaches was not measured: {type_name(error)}.")
-
-
-class Profiling:
-    """Repeats a workload's last call to see what it runs and keeps."""
-
+class _Measuring:
     def __init__(self, workload: Workload, request: ProbeRequest, events: EventFile) -> None:
         self._workload = workload
         self._request = request
         self._events = events
 
-    def kernels(self) -> tuple[KernelShare, ProfiledCall | None] | str:
-        """Where the time of the last call goes once it is steady, with backward where asked for."""
-        workload, call = self._workload, self._workload.last_call
-        if call is None:
-            return NO_CALL
-        if torch_api.is_profiling():
-            return f"{PROFILED}."
-        with RandomState():
-            compiled = self._repeated(call)
-            if not settle(compiled, lambda: workload.activity).is_settled:
-                return UNSETTLED
-            before = workload.activity
-            is_profile = self._request["profile"] is not None
-            around = graph_runs_marked if is_profile and workload.codegen is not None else nullcontext
-            measured = measure_kernels(compiled, around)
-            if measured is not None and is_profile and measured.best.graph_launches:
-                measured = replace(
-                    measured, one_by_one=self._one_by_one(lambda: seen_call(compiled, graph_runs_marked))
-                )
-            if workload.activity != before:
-                return COMPILED_AGAIN
-            if measured is None:
-                return "this torch doesn't tell the profiler's events."
-            if not is_profile:
-                return measured.share(), None
-            eager = Repeated(lambda: workload.make_again(call, is_eager=True), compiled.restore)
-            return measured.share(), _profiled(measured, measure_kernels(eager))
+    def repeat(self, kind: GapKind, phase: Phase, failed: str, make: Callable[[Call], None]) -> None:
+        """Measure something by repeating the last call; a gap where that can't be done."""
+        call = self._workload.last_call
+        try:
+            if call is None:
+                raise _UnmeasuredError("no call was made.")
+            with self._workload.repeating(phase):
+                make(call)
+        except _UnmeasuredError as reason:
+            self._events.gap(kind, f"{failed}: {reason}")
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - an extra; its failure must not lose the report
+            self._events.gap(kind, f"{failed}: repeating the last call raised {type_name(error)}.")
 
-    def memory(self) -> MeasuredMemory | str:
-        """Memory of the last call once it is steady, with backward where asked for."""
-        workload, call = self._workload, self._workload.last_call
-        if call is None:
-            return NO_CALL
+    @contextlib.contextmanager
+    def _steady(self, make: Callable[[], object]) -> Iterator[None]:
+        """Repeat a call until it is steady; it must stay so."""
+        if not settle(make, lambda: self._workload.activity).is_settled:
+            raise _UnmeasuredError(_UNSETTLED)
+        before = self._workload.activity
+        yield
+        if self._workload.activity != before:
+            raise _UnmeasuredError("the last call compiled something again while it was measured.")
+
+    def coverage(self) -> bool:
+        """Repeat the last call under the profiler until it is steady.
+
+        Returns:
+            False if it never is; then nothing else that is measured of it would be true of the program.
+        """
+        found: list[Settling] = []
+        failed = "Coverage was not measured"
+        self.repeat("coverage", "measuring coverage", failed, lambda call: found.append(self._covered(call)))
+        return not found or found[0].is_settled
+
+    def _covered(self, call: Call) -> Settling:
+        workload, counted = self._workload, list[coverage.CountedOps]()
+        if torch_api.is_profiling():
+            raise _UnmeasuredError(f"{_PROFILED}.")
+
+        def make() -> None:
+            # The first repetition is measured at once: most calls are steady by then.
+            counted.append(coverage.measure(partial(workload.forward, call), workload.runs))
+
+        settling = settle(make, lambda: workload.activity)
+        before, timed = workload.activity, None
+        # Nobody asks what a trial's breaks cost.
+        if settling.is_settled and workload.trial is None:
+            timed = coverage.time_runs(partial(workload.forward, call), workload.runs)
+        compiles = settling.compiles
+        self._events.write("settling", compiles=compiles, is_over_limit=settling.is_over_limit)
+        if not settling.is_settled:
+            why = "the last call compiled something each time it was repeated"
+            if settling.is_over_limit:
+                took = "repeating the last call took a function over torch's recompile limit"
+                why = f"{took}, which the run's calls did not"
+            message = f"There is no steady call, so coverage and the cost of breaks are unknown: {why}."
+            self._events.gap("unsettled", message)
+            return settling
+        self._events.write(
+            "coverage",
+            Coverage(
+                graph_ops=counted[-1].graph_ops,
+                eager_ops=counted[-1].eager_ops.total(),
+                extra_calls=len(compiles),
+                extra_compiles=sum(compiles),
+                eager_op_names=dict(counted[-1].eager_ops.most_common(_MAX_NAMES)),
+            ),
+        )
+        if timed is not None and workload.activity == before:
+            self._events.write("steady_call", timed)
+        return settling
+
+    def guards(self, call: Call) -> None:
+        """What the guard checks of the last call cost, once it no longer compiles anything."""
+        workload, make = self._workload, partial(self._workload.forward, call)
+        assert workload.compiled_code is not None
+        if sys.getprofile() is not None:
+            raise _UnmeasuredError("the program runs a profiler, and only one can run at a time.")
+        with RandomState(), self._steady(make):
+            timed = time_call(make)
+            reason, searches = _PROFILED, None
+            if not torch_api.is_profiling():
+                reason, searches = "this torch doesn't tell the profiler's ranges", time_searches(make)
+            if searches is None:
+                self._events.gap("guard_cost", f"Guard checks were timed only by repeating them: {reason}.")
+            timer = CheckTimer(workload.compiled_code)
+            entries = timer.run(make)
+        cost = GuardCostEvent(
+            event="guard_cost",
+            call_us=timed.median_us,
+            call_low_us=timed.low_us,
+            call_high_us=timed.high_us,
+            call_count=timed.count,
+            entries=entries,
+            is_complete=not timer.troubles,
+        )
+        if searches is not None:
+            searches.add_to(cost)
+        self._events.write("guard_cost", **cost)
+        for trouble in timer.troubles:
+            self._events.gap("guard_cost", f"The guard check of one compile was not measured. {trouble}.")
+
+    def kernels(self, call: Call) -> None:
+        """Where the time of the last call goes once it is steady, with backward where asked for."""
+        if torch_api.is_profiling():
+            raise _UnmeasuredError(f"{_PROFILED}.")
+        workload, is_profile = self._workload, self._request["profile"] is not None
         with RandomState():
             compiled = self._repeated(call)
-            if not settle(compiled, lambda: workload.activity).is_settled:
-                return UNSETTLED
-            before = workload.activity
-            # What earlier calls left behind is none of this one's.
-            gc.collect()
-            peak = PeakMemory()
-            compiled.make()
-            peak_bytes = peak.bytes()
-            compiled.put_back()
-            saved_bytes = self._kept(compiled, call)
-            if workload.activity != before:
-                return COMPILED_AGAIN
+            with self._steady(compiled):
+                around = graph_runs_marked if is_profile and workload.codegen is not None else contextlib.nullcontext
+                measured = measure_kernels(compiled, around)
+                if measured is not None and is_profile and measured.best.graph_launches:
+                    one_by_one = self._one_by_one(lambda: seen_call(compiled, graph_runs_marked))
+                    measured = replace(measured, one_by_one=one_by_one)
+            if measured is None:
+                raise _UnmeasuredError("this torch doesn't tell the profiler's events.")
+            share = measured.share()
+            profiled = None
+            if is_profile:
+                eager = Repeated(lambda: workload.make_again(call, is_eager=True), compiled.restore)
+                profiled = _profiled(measured, measure_kernels(eager))
+        self._events.write("kernels", share)
+        if profiled is not None:
+            self._events.write("profiled_call", profiled)
+            if profiled.kernels:
+                self._report_unknown_lines()
+        if share.launches is None:
+            message = "The time in kernels is unknown: without CUPTI torch.profiler sees none on a CUDA device."
+            self._events.gap("kernels", message)
+        elif is_disturbed(share):
+            times = share.call_us / (share.unprofiled_us or 1.0)
+            message = (
+                f"Times of kernels are too long: other work made the profiled call take {times:.0f} times as long."
+            )
+            self._events.gap("kernels", message)
+
+    def _report_unknown_lines(self) -> None:
+        codegen, backend = self._workload.codegen, self._request["backend"]
+        if codegen is not None and codegen.failure is not None:
+            reason = f"looking at them raised {codegen.failure}"
+            self._events.gap("kernels", f"Which lines some kernels compute is unknown: {reason}.")
+        elif self._workload.activity.compiles and codegen is not None and not codegen.graphs:
+            who = f"the backend {backend!r} generates no code"
+            reason = "Inductor generated no code" if backend == "inductor" else who
+            self._events.gap("kernels", f"Which lines the kernels compute is unknown: {reason}.")
+
+    def memory(self, call: Call) -> None:
+        """Memory of the last call once it is steady, with backward where asked for."""
+        workload = self._workload
+        with RandomState():
+            compiled = self._repeated(call)
+            with self._steady(compiled):
+                # What earlier calls left behind is none of this one's.
+                gc.collect()
+                peak = PeakMemory()
+                compiled.make()
+                peak_bytes = peak.bytes()
+                compiled.put_back()
+                saved_bytes = self._kept(compiled, call)
             eager_saved_bytes = kept_bytes(lambda: workload.forward(call, is_eager=True))
             compiled.put_back()
-            return MeasuredMemory(
+        self._events.write(
+            "memory",
+            MeasuredMemory(
                 peak_of=peak.peak_of,
                 before_bytes=peak.before_bytes,
                 peak_bytes=peak_bytes,
                 saved_bytes=saved_bytes,
                 eager_saved_bytes=eager_saved_bytes,
-            )
-
-    def calibration(self) -> Calibration:
-        """What the device reaches, in the dtypes of the program's matrix products."""
-        device = torch.device("cuda") if torch_api.uses_cuda() else torch.device("cpu")
-        return calibrate(
-            device, self._workload.code.factor_dtypes, [Calibration(**each) for each in self._request["calibrations"]]
+            ),
         )
 
-    def lacks_lines(self) -> str | None:
-        """Why lines of a profile's kernels are unknown, a sentence; None if they aren't, or nothing was compiled."""
-        codegen = self._workload.codegen
-        if codegen is not None and codegen.failure is not None:
-            return f"Which lines some kernels compute is unknown: looking at them raised {codegen.failure}."
-        if not self._workload.activity.compiles or codegen is None or codegen.graphs:
-            return None
-        backend = self._request["backend"]
-        who = "Inductor generated no code" if backend == "inductor" else f"the backend {backend!r} generates no code"
-        return f"Which lines the kernels compute is unknown: {who}."
+    def calibrate(self) -> None:
+        """What the device reaches, in the dtypes of the program's matrix products."""
+        self._events.phase("measuring what the device reaches")
+        device = torch.device("cuda") if torch_api.uses_cuda() else torch.device("cpu")
+        try:
+            known = [Calibration(**each) for each in self._request["calibrations"]]
+            self._events.write("calibration", calibrate(device, self._workload.code.factor_dtypes, known))
+        except (RuntimeError, MemoryError) as error:
+            self._events.gap("kernels", f"What the device reaches was not measured: {type_name(error)}.")
 
     def _repeated(self, call: Call) -> Repeated:
+        """The compiled call, which leaves its arguments as they were."""
         state = State(None, call)
         self._workload.make_again(call)
         is_changed = state.is_changed()

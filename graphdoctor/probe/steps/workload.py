@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import itertools
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
 
-from ...facts.coverage import Coverage
-from ...facts.recording import CallError, RepeatedBlocks, SteadyCall
+from ...facts.recording import RepeatedBlocks
 from ...facts.run import Phase
 from ...facts.trials import CompilerPartKind
 from ..events import EventFile
 from ..measure import coverage
-from ..measure.guard_cost import CheckTimer, CompiledCode, Searches, time_call, time_searches
-from ..measure.timing import Activity, Settling, serve, settle, steady_us
+from ..measure.guard_cost import CompiledCode
+from ..measure.timing import Activity
 from ..record.backend import GraphRuns, InstrumentedBackend
 from ..record.codegen import CodegenRecorder
 from ..record.compile_calls import block_root, target_root
-from ..record.describe import arguments_text
 from ..record.files import FileTexts, GeneratedFiles, user_file_test
 from ..record.guards import RecompileRecorder
 from ..record.listener import TraceListener
@@ -33,22 +30,13 @@ from ..target.calling import backward, forget_gradients, forward, lacks_batch, s
 from ..target.errors import RequestError, TargetError
 from ..target.options import check_compile_arguments
 from ..target.regions import Blocks, CompiledRegions, compile_regions, described, repeated_blocks
-from ..target.snapshot import RandomState, seed_everything
+from ..target.snapshot import seed_everything
 from ..target.targets import Call, Calls, Target, signature_of
 from ..torch_private import torch_api, torch_inductor, torch_trace
 from ..torch_private.torch_codegen import CodegenWatch, PartitionWatch
 from ..torch_private.torch_cuda_graphs import CudaGraphWatch, asks_for_cuda_graphs
 from ..torch_private.torch_trace import TraceKeeper
-from ..wire import GuardCostEvent, ProbeRequest
-
-UNSETTLED = "the last call compiles something each time it is repeated."
-"""Why a call that never gets steady isn't measured."""
-
-NO_CALL = "no call was made."
-COMPILED_AGAIN = "the last call compiled something again while it was measured."
-PROFILED = "the program runs a torch.profiler, and only one can run at a time"
-
-_MAX_NAMES = 20
+from ..wire import ProbeRequest
 
 
 class Workload:
@@ -82,7 +70,7 @@ class Workload:
         self.recompiles = RecompileRecorder(user_file_test(), self.listener.want_source, self.listener.want_file)
         if (lost := self.recompiles.install()) is not None:
             events.gap("recompile_causes", lost)
-        self._compiled_code = CompiledCode() if request["guard_cost"] else None
+        self.compiled_code = CompiledCode() if request["guard_cost"] else None
         self.runs = GraphRuns()
         self.switches = CompileSwitches(events)
         plan = request["trial"]
@@ -114,7 +102,7 @@ class Workload:
         self.keeper.uninstall()
         torch_api.trace_logger().removeHandler(self.listener)
         self.recompiles.uninstall()
-        watches: tuple[Any, ...] = (self.cuda_graphs, self._compiled_code, self.codegen, self._partitions)
+        watches: tuple[Any, ...] = (self.cuda_graphs, self.compiled_code, self.codegen, self._partitions)
         for watch in watches:
             if watch is not None:
                 watch.close()
@@ -137,16 +125,17 @@ class Workload:
         trial.prepare()
         if trial.setup is not None:
             set_up(trial.setup)
+
+        def report_part(kind: CompilerPartKind, name: str) -> None:
+            self._events.write("part", kind=kind, name=name)
+
         try:
             if trial.without is not None:
-                torch_inductor.leave_out(trial.without, self._report_part)
+                torch_inductor.leave_out(trial.without, report_part)
             if trial.minifier is not None:
                 torch_inductor.wait_for_graph(**trial.minifier)
         except (ImportError, AttributeError) as error:
             raise TargetError(f"this torch can't be asked where it fails: {error}") from error
-
-    def _report_part(self, kind: CompilerPartKind, name: str) -> None:
-        self._events.write("part", kind=kind, name=name)
 
     def _attach_listener(self) -> TraceListener:
         # A trial's changes are in its own files; nobody reads its picture.
@@ -205,11 +194,6 @@ class Workload:
             self._regions = compile_regions(self.function, **arguments)
             return self.function
         return torch.compile(self.function, **arguments)
-
-    def report_cuda_graphs(self) -> None:
-        """Write what became of CUDA graphs, where they were asked for."""
-        if self.cuda_graphs is not None:
-            self.cuda_graphs.report(self._events)
 
     def _describe(self) -> dict[str, object]:
         """What the target turned out to be: fields of ``TargetInfo``."""
@@ -300,24 +284,19 @@ class Workload:
         if module is not None:
             module.load_state_dict(state)
 
-    def steady_us(self) -> float | None:
-        """Median time of the last call once it is steady, in microseconds; None when it never is."""
-        call = self.last_call
-        if call is None:
-            return None
-        return steady_us(lambda: self.forward(call), lambda: self.activity)
-
-    def serve_times(self, descriptor: int) -> None:
-        """Time the last call, with backward where asked for, as often as the other end of a socket asks."""
-        call = self.last_call
-        if call is not None:
-            serve(lambda: self.make_again(call), lambda: self.activity, descriptor)
-
     def forward(self, call: Call, *, is_eager: bool = False) -> Any:  # noqa: ANN401
         """Make a call, or the same without torch.compile, without its backward pass; what it returns."""
-        function = self.function if is_eager else self.compiled
-        with self._eager_mode() if is_eager else nullcontext():
-            return forward(function, call, no_grad=self._request["no_grad"])
+        no_grad = self._request["no_grad"]
+        if not is_eager:
+            return forward(self.compiled, call, no_grad=no_grad)
+        # Compiled regions are in the target itself.
+        if self._regions is not None:
+            self._regions.switch_off()
+        try:
+            return forward(self.function, call, no_grad=no_grad)
+        finally:
+            if self._regions is not None:
+                self._regions.switch_on()
 
     def make_again(self, call: Call, *, is_eager: bool = False) -> None:
         """Repeat a call with its backward pass where asked for, and keep nothing of it."""
@@ -361,120 +340,18 @@ class Workload:
         if self._request["backward"]:
             forget_gradients(self.function)
 
-    def measure_coverage(self) -> tuple[Settling, Coverage | None] | str:
-        """Repeat the last call under the profiler until it is steady."""
-        call = self.last_call
-        if call is None:
-            return NO_CALL
-        if torch_api.is_profiling():
-            return f"{PROFILED}."
-        counted: list[coverage.CountedOps] = []
-
-        def make() -> None:
-            # The first repetition is measured at once: most calls are steady by then.
-            counted.append(coverage.measure(lambda: self.forward(call), self.runs))
-
-        settling = settle(make, lambda: self.activity)
-        if not settling.is_settled:
-            return settling, None
-        return settling, Coverage(
-            graph_ops=counted[-1].graph_ops,
-            eager_ops=counted[-1].eager_ops.total(),
-            extra_calls=len(settling.compiles),
-            extra_compiles=sum(settling.compiles),
-            eager_op_names=dict(counted[-1].eager_ops.most_common(_MAX_NAMES)),
-        )
-
-    def time_graphs(self) -> SteadyCall | None:
-        """When each graph runs in a steady call; None when something was compiled again.
-
-        Coverage has been measured, so the last call is steady.
-        """
-        call, before = self.last_call, self.activity
-        timed = coverage.time_runs(lambda: self.forward(call), self.runs) if call else None
-        return timed if self.activity == before else None
-
-    def measure_guards(self) -> tuple[GuardCostEvent, list[str]] | str:
-        """What the guard checks of the last call cost, once it no longer compiles anything."""
-        call, compiled = self.last_call, self._compiled_code
-        if call is None or compiled is None:
-            return NO_CALL
-        if sys.getprofile() is not None:
-            return "the program runs a profiler, and only one can run at a time."
-
-        def make() -> None:
-            self.forward(call)
-
-        with RandomState():
-            if not settle(make, lambda: self.activity).is_settled:
-                return UNSETTLED
-            before = self.activity
-            timed = time_call(make)
-            searches = self._time_searches(make)
-            timer = CheckTimer(compiled)
-            entries = timer.run(make)
-        if self.activity != before:
-            return COMPILED_AGAIN
-        cost = GuardCostEvent(
-            event="guard_cost",
-            call_us=timed.median_us,
-            call_low_us=timed.low_us,
-            call_high_us=timed.high_us,
-            call_count=timed.count,
-            entries=entries,
-            is_complete=not timer.troubles,
-        )
-        if searches is not None:
-            searches.add_to(cost)
-        return cost, timer.troubles
-
-    def _time_searches(self, make: Callable[[], None]) -> Searches | None:
-        reason = "this torch doesn't tell the profiler's ranges"
-        if torch_api.is_profiling():
-            reason, searches = PROFILED, None
-        else:
-            searches = time_searches(make)
-        if searches is None:
-            self._events.gap("guard_cost", f"Guard checks were timed only by repeating them: {reason}.")
-        return searches
-
-    @contextmanager
-    def _eager_mode(self) -> Iterator[None]:
-        if self._regions is not None:
-            self._regions.switch_off()
-        try:
-            yield
-        finally:
-            if self._regions is not None:
-                self._regions.switch_on()
-
     @contextmanager
     def repeating(self, phase: Phase) -> Iterator[None]:
         """Mark repetitions of ours; what the program prints meanwhile is dropped."""
         self._events.phase(phase)
-        self.mark_start(None)
+        self.mark("start", None)
         try:
             with silence():
                 yield
         finally:
-            self.mark_end(None)
+            self.mark("end", None)
 
-    def mark_start(self, index: int | None, call: Call | None = None) -> None:
-        """Write into the trace where a call starts."""
+    def mark(self, event: Literal["start", "end"], index: int | None, **known: object) -> None:
+        """Write into the trace where a call starts or ends; without a number, a repetition of ours."""
         self.keeper.restore()
-        inputs = {} if call is None else {"inputs": arguments_text(*call)}
-        torch_api.write_artifact("graphdoctor_call", {"event": "start", "index": index, **inputs})
-
-    def mark_end(
-        self,
-        index: int | None,
-        *,
-        outcome: Literal["ok", "error"] | None = None,
-        duration_s: float | None = None,
-        error: CallError | None = None,
-    ) -> None:
-        """Write into the trace where a call ends."""
-        self.keeper.restore()
-        known = {"outcome": outcome, "duration_s": duration_s, "error": error}
-        given = {name: value for name, value in known.items() if value is not None}
-        torch_api.write_artifact("graphdoctor_call", {"event": "end", "index": index, **given})
+        torch_api.write_artifact("graphdoctor_call", {"event": event, "index": index, **known})

@@ -7,7 +7,6 @@ program's file.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from .session import reported
 
 if TYPE_CHECKING:
     from ..catalog.library import Library
+    from ..steps.calls import Complain
 
 
 def main(request_path: Path) -> int:
@@ -25,7 +25,7 @@ def main(request_path: Path) -> int:
     return reported(request_path, _run)
 
 
-def _run(request: CatalogRequest, _folder: Path, events: EventFile, _complain: Callable[[str], object]) -> int:
+def _run(request: CatalogRequest, _folder: Path, events: EventFile, _complain: Complain) -> int:
     events.phase("importing torch")
     import torch  # noqa: F401
 

@@ -14,7 +14,7 @@ import contextlib
 import linecache
 import os
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -31,9 +31,8 @@ from ..record.guards import RecompileRecorder
 from ..record.listener import TraceListener
 from ..record.reports import CompileSwitches, hooking, unrecorded_gap
 from ..record.tracebacks import described_error
-from ..steps.calls import make_calls
+from ..steps.calls import Complain, run
 from ..steps.lanes import Lanes
-from ..steps.measurements import measure
 from ..steps.workload import Workload
 from ..target.errors import TargetError
 from ..target.snapshot import RandomState, State
@@ -66,9 +65,7 @@ def live_target(function: Any) -> Target:  # noqa: ANN401
     return Target(function, name, "module" if is_module else "function", module, None)
 
 
-def explain(
-    request: ProbeRequest, target: Target, call: Call, recording: Path, *, complain: Callable[[str], object]
-) -> None:
+def explain(request: ProbeRequest, target: Target, call: Call, recording: Path, *, complain: Complain) -> None:
     """Compile a target and make its call; the recording is complete when this returns."""
     with contextlib.ExitStack() as left_behind:
         left_behind.enter_context(borrowed(recording / TRACE_FOLDER))
@@ -85,19 +82,10 @@ def explain(
         workload = Workload(request, events, target, Calls(lambda: iter((call,)), "the caller"))
         left_behind.callback(workload.close)
         events.write("target", **workload.description)
-        lanes: Lanes | None = None
-        if request["lanes"]:
-            lanes = Lanes(workload, events)
+        lanes = Lanes(workload, events) if request["lanes"] else None
+        if lanes is not None:
             left_behind.callback(lanes.close)
-        reports.report_config(events)
-        is_complete = make_calls(workload, events, complain=complain, lanes=lanes)
-        if (unrecorded := workload.unrecorded()) is not None:
-            events.gap(*unrecorded)
-        if is_complete:
-            measure(workload, request, events, lanes=lanes)
-        workload.report_cuda_graphs()
-        reports.report_float32_precision(events)
-        reports.report_failures(workload.listener, workload.recompiles, workload.keeper, events)
+        is_complete = run(workload, request, events, complain, lanes)
         events.write("finished", is_complete=is_complete)
 
 

@@ -15,10 +15,10 @@ import resource
 import select
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from ..events import EventFile
 from ..record.streams import flush, silence
@@ -28,10 +28,8 @@ from ..wire import CRASH_FILE, EVENTS_FILE, EXIT_UNWRITABLE, READS_FILE, ProbeRe
 from .process import hold
 
 if TYPE_CHECKING:
-    from ..replay.trial import Trial
-    from ..steps.workload import Workload
+    from ..steps.calls import Complain
 
-_Complain = Callable[[str], object]
 _EXIT_FINISHED = 0
 _EXIT_TARGET_FAILED = 3
 """The target failed; the events report how. Not 1 or 2, which a program's own ``sys.exit`` may use."""
@@ -42,57 +40,47 @@ def main(request_path: Path) -> int:
     return reported(request_path, _run)
 
 
-def reported(request_path: Path, run: Callable[[Any, Path, EventFile, _Complain], int]) -> int:
-    """Do what a request file asks for; whatever happens becomes an event."""
-    request = json.loads(request_path.read_text())
+def reported(request_path: Path, run: Callable[[Any, Path, EventFile, Complain], int]) -> int:
+    """Do what a request file asks for; whatever happens becomes an event.
+
+    Returns:
+        The process's exit status.
+    """
+    request, folder = json.loads(request_path.read_text()), request_path.parent
     try:
-        events = EventFile(request_path.parent / EVENTS_FILE)
+        events = EventFile(folder / EVENTS_FILE)
         # The parent shows it, less our own lines.
-        crash = (request_path.parent / CRASH_FILE).open("w")
+        crash = (folder / CRASH_FILE).open("w")
     except OSError:
         return EXIT_UNWRITABLE
-    hold(str(request_path.parent))
+    hold(str(folder))
     # The program may close or replace its own.
     complain = partial(_complain, os.dup(1))
-    status = _survived(run, request, request_path.parent, events, crash, complain)
+    events.write("process", pid=os.getpid())
+    faulthandler.enable(file=crash)
+    status = _EXIT_TARGET_FAILED
+    try:
+        status = run(request, folder, events, complain)
+    except KeyboardInterrupt:
+        events.write("interrupted")
+        status = 130
+    except SystemExit as error:
+        _report_exit(error, events)
+    except BaseException as error:  # noqa: BLE001 - whatever the program raises is reported, never lost
+        _report_failure(error, events, complain)
     return status if events.error is None else EXIT_UNWRITABLE
 
 
-def _survived(
-    run: Callable[[Any, Path, EventFile, _Complain], int],
-    request: Any,  # noqa: ANN401 - JSON
-    folder: Path,
-    events: EventFile,
-    crash: IO[str],
-    complain: _Complain,
-) -> int:
-    events.write("process", pid=os.getpid())
-    faulthandler.enable(file=crash)
-    try:
-        return run(request, folder, events, complain)
-    except KeyboardInterrupt:
-        events.write("interrupted")
-        return 130
-    except SystemExit as error:
-        _report_exit(error, events)
-        return _EXIT_TARGET_FAILED
-    except BaseException as error:  # noqa: BLE001 - whatever the program raises is reported, never lost
-        _report_failure(error, events, complain)
-        return _EXIT_TARGET_FAILED
-
-
-def _run(request: ProbeRequest, folder: Path, events: EventFile, complain: _Complain) -> int:
+def _run(request: ProbeRequest, folder: Path, events: EventFile, complain: Complain) -> int:
     # What a script would see, without the probe's own arguments.
     sys.argv[:] = [request["file"] or request["module"] or ""]
     events.phase("importing torch")
     import torch
 
     from ..record import reports
-    from ..steps.calls import make_calls
+    from ..steps.calls import run
     from ..steps.lanes import Lanes
-    from ..steps.measurements import measure
     from ..steps.preparation import benched_of, workload_of
-    from ..steps.vary import Varying
 
     reads = None
     if request["reads"]:
@@ -108,87 +96,17 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile, complain: _Comp
     workload = workload_of(request, events)
     events.write("target", **workload.description)
     if workload.trial is not None and workload.trial.export is not None:
-        return _export(workload, request, workload.trial, events, complain)
-    workload.warm_up()
-    varying = Varying(workload, request, events) if request["vary"] else None
-    lanes = Lanes(workload, events) if request["lanes"] else None
-    config = reports.report_config(events, has_kernels=_looks_at_kernels(request))
-    with _kept_texts(workload) as texts:
-        is_complete = make_calls(workload, events, complain=complain, varying=varying, lanes=lanes)
-    reports.report_config(events, config, has_kernels=_looks_at_kernels(request))
-    trial = workload.trial
-    if is_complete and trial is not None and trial.timing is not None:
-        events.phase("timing the last call")
-        with silence():
-            workload.serve_times(trial.timing)
-        workload.report_cuda_graphs()
-        events.write("finished", is_complete=True)
-        return _EXIT_FINISHED
-    if is_complete and trial is not None:
-        _compare(workload, trial, events, texts())
-    if is_complete and varying is not None:
-        with silence():
-            varying.run()
-    if (unrecorded := workload.unrecorded()) is not None:
-        events.gap(*unrecorded)
-    if is_complete and not workload.is_decided:
-        measure(workload, request, events, lanes=lanes)
-    workload.report_cuda_graphs()
-    reports.report_float32_precision(events)
-    reports.report_failures(workload.listener, workload.recompiles, workload.keeper, events)
+        from ..steps.exporting import export
+
+        is_complete = export(workload, request, workload.trial, events, complain)
+    else:
+        workload.warm_up()
+        lanes = Lanes(workload, events) if request["lanes"] else None
+        is_complete = run(workload, request, events, complain, lanes)
     if reads is not None:
         reads.write(folder / READS_FILE)
-    return _finish(events, is_complete=is_complete)
-
-
-def _finish(events: EventFile, *, is_complete: bool) -> int:
     events.write("finished", is_complete=is_complete, peak_memory_bytes=_peak_memory_bytes())
     return _EXIT_FINISHED if is_complete else _EXIT_TARGET_FAILED
-
-
-def _looks_at_kernels(request: ProbeRequest) -> bool:
-    return request["kernels"] or request["stages"] or request["profile"] is not None
-
-
-def _export(workload: Workload, request: ProbeRequest, trial: Trial, events: EventFile, complain: _Complain) -> int:
-    """Export the target, make the calls with the result, and compare what they returned and wrote."""
-    from ..record import reports
-    from ..steps.calls import make_calls
-    from ..steps.exporting import Exporting
-
-    exporting = Exporting(workload, request, trial.export or {}, events)
-    is_complete = True
-    if exporting.run():
-        with _kept_texts(workload) as texts:
-            is_complete = make_calls(workload, events, complain=complain)
-        exporting.finish()
-        if is_complete:
-            _compare(workload, trial, events, texts())
-    reports.report_failures(workload.listener, workload.recompiles, workload.keeper, events)
-    return _finish(events, is_complete=is_complete)
-
-
-def _compare(workload: Workload, trial: Trial, events: EventFile, texts: Mapping[str, str]) -> None:
-    events.phase("comparing results")
-    found = trial.finish(texts)
-    if trial.is_steady_timed:
-        try:
-            with workload.repeating("timing the last call"):
-                found = found.model_copy(update={"steady_us": workload.steady_us()})
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - the calls themselves went well
-            events.gap("steady_time", f"The last call was not timed: repeating it raised {type_name(error)}.")
-    events.write("trial", found)
-
-
-@contextlib.contextmanager
-def _kept_texts(workload: Workload) -> Iterator[Callable[[], Mapping[str, str]]]:
-    from ..record.streams import kept_texts
-
-    if workload.trial is None:
-        yield dict
-        return
-    with kept_texts() as texts:
-        yield texts
 
 
 def _peak_memory_bytes() -> int:
@@ -203,7 +121,7 @@ def _device_name(torch: Any) -> str | None:  # noqa: ANN401
     return None
 
 
-def _report_failure(error: BaseException, events: EventFile, complain: _Complain) -> None:
+def _report_failure(error: BaseException, events: EventFile, complain: Complain) -> None:
     complain("")
     if isinstance(error, RequestError):
         events.write("error", code=error.code, values=error.values)
@@ -222,13 +140,8 @@ def _report_exit(error: SystemExit, events: EventFile) -> None:
         _print_error(f"{text_of(error.code)}\n")
     report = without_probe(traceback.TracebackException.from_exception(error))
     place = f"{report.stack[-1].filename}:{report.stack[-1].lineno}" if report.stack else None
-    events.write("exited", status=_exit_status(error.code), place=place, traceback=formatted(report))
-
-
-def _exit_status(code: object) -> int:
-    if code is None:
-        return 0
-    return code if isinstance(code, int) else 1
+    status = 0 if error.code is None else error.code if isinstance(error.code, int) else 1
+    events.write("exited", status=status, place=place, traceback=formatted(report))
 
 
 def _complain(output: int, text: str) -> None:
