@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import orjson
 
-from graphdoctor.facts.picture import Lane, Segment
+from graphdoctor.facts.picture import Lane
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import Graph, Recording
 from graphdoctor.facts.variations import TriedValue, Variation, Verdict
@@ -71,37 +71,21 @@ def read_lanes(events: Sequence[Event], recording: Recording) -> tuple[Lane, ...
 
 
 def _lane(event: Event, graphs: Sequence[Graph]) -> Lane:
-    return read_fact(
-        Lane,
-        {
-            "call_index": event["call"],
-            "duration_us": event["duration_us"],
-            "is_profiled": event["is_profiled"],
-            "segments": tuple(_segment(row, graphs) for row in event["segments"]),
-            "hidden_segments": event["hidden"],
-        },
-    )
+    lane = {"call_index": event["call"], "duration_us": event["duration_us"], "is_profiled": event["is_profiled"]}
+    segments = [_segment(row, graphs) for row in event["segments"]]
+    return read_fact(Lane, {**lane, "segments": segments, "hidden_segments": event["hidden"]})
 
 
-def _segment(row: Sequence[Any], graphs: Sequence[Graph]) -> Segment:
+def _segment(row: Sequence[Any], graphs: Sequence[Graph]) -> dict[str, object]:
     kind, start, end, *rest = row
+    segment = {"kind": kind, "start_us": start, "end_us": end}
     if kind == "eager":
-        names, count = rest
-        return read_fact(
-            Segment, {"kind": kind, "start_us": start, "end_us": end, "op_names": names, "op_count": count}
-        )
+        return segment | {"op_names": rest[0], "op_count": rest[1]}
     compile_id, number = rest
     graph = graphs[number] if number is not None and number < len(graphs) else None
-    return read_fact(
-        Segment,
-        {
-            "kind": kind,
-            "start_us": start,
-            "end_us": end,
-            "compile_id": compile_id if compile_id is not None or graph is None else graph.compile_id,
-            "graph_index": None if graph is None else graph.index,
-        },
-    )
+    if graph is not None:
+        segment |= {"compile_id": graph.compile_id, "graph_index": graph.index}
+    return segment | ({} if compile_id is None else {"compile_id": compile_id})
 
 
 def _compiles(lane: Lane) -> bool:

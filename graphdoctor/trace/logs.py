@@ -7,7 +7,7 @@ as torchrun does on the console, is one log for each process.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path
@@ -52,25 +52,21 @@ def logs_in(folder: Folder) -> list[LogFile]:
         return inner
     if folder.read(META_FILE):
         return _named(folder.files())
-    level = [folder]
-    for _ in range(_MOST_LEVELS):
-        if found := _held([log for here in level for log in here.files()], folder):
-            return found
-        level = [below for here in level for below in here.folders() if not below.read(META_FILE)]
-    return []
+    return next((found for files in _levels(folder) if (found := _held(files, folder))), [])
 
 
 def possible_logs(folder: Folder) -> list[LogFile]:
     """The files in a folder in which there are logs, or can be later, those that are the fewest folders down first."""
     inner = _named(folder.folder(TRACE_FOLDER).files())
-    if inner or folder.read(META_FILE):
-        return inner
-    found: list[LogFile] = []
+    return inner if inner or folder.read(META_FILE) else [log for files in _levels(folder) for log in files]
+
+
+def _levels(folder: Folder) -> Iterator[list[LogFile]]:
+    """The files of a folder, those of the folders in it, and so on; without those of recordings."""
     level = [folder]
     for _ in range(_MOST_LEVELS):
-        found += [log for here in level for log in here.files()]
+        yield [log for here in level for log in here.files()]
         level = [below for here in level for below in here.folders() if not below.read(META_FILE)]
-    return found
 
 
 def has_linked_logs(folder: Path) -> bool:

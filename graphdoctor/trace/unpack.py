@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,8 +29,6 @@ from graphdoctor.trace.writers import Lane, Lanes
 
 INDEX = "index.json"
 
-_MAX_KNOWN = 256
-"""Folders whose names are kept in memory; a compile's records come close together."""
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
@@ -49,7 +46,7 @@ class Folder:
     def __init__(self, root: Path, *, is_replacing: bool) -> None:
         self._root = root
         self._is_replacing = is_replacing
-        self._names: OrderedDict[str, FileNames] = OrderedDict()
+        self._names: dict[str, FileNames] = {}
         self._made: set[str] = set()
         self._gathered: dict[str, int] = {}
         self._open: tuple[str, BinaryIO] | None = None
@@ -150,18 +147,9 @@ class Folder:
         self._made.add(folder)
 
     def _names_in(self, folder: str) -> FileNames:
-        """The names in a folder, read again from disk if they were forgotten."""
-        found = self._names.get(folder)
-        if found is None:
-            is_known = folder in self._made and not self._is_replacing
-            found = FileNames(path.name for path in (self._root / folder).iterdir()) if is_known else FileNames()
-            if not folder:
-                found.take("index", ".json")
-            self._names[folder] = found
-            if len(self._names) > _MAX_KNOWN and not self._is_replacing:
-                self._names.popitem(last=False)
-        self._names.move_to_end(folder)
-        return found
+        if folder not in self._names:
+            self._names[folder] = FileNames(() if folder else (INDEX,))
+        return self._names[folder]
 
 
 FORMAT = 1

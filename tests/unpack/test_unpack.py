@@ -242,12 +242,6 @@ def test_each_rank_of_one_log_has_a_folder(tmp_path: Path) -> None:
     assert [row["process"] for row in index["records"]] == ["rank0", "rank1"] * 2
 
 
-def test_names_that_were_forgotten_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folders, "_MAX_KNOWN", 2)
-    into, _ = unpacked(tmp_path, *(artifact("a", b"1", frame_id=n % 4, frame_compile_id=0) for n in range(12)))
-    assert sorted(files_in(into)) == sorted(f"{n}_0/a{end}.txt" for n in range(4) for end in ("", "_2", "_3"))
-
-
 def test_a_folder_with_files_is_refused_unless_told(tmp_path: Path) -> None:
     into, _ = unpacked(tmp_path, artifact("a", b"old", **COMPILE))
     (into / "mine.txt").write_text("mine")
