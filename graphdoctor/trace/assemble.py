@@ -77,15 +77,7 @@ _Fact = TypeVar("_Fact", bound=Fact)
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What is known about a run as a whole.
-
-    Args:
-        target: What was compiled.
-        exit: How the process ended.
-        coverage: What was measured, if anything.
-        settling: What the repetitions of the last call compiled, without the compiles themselves.
-        replay: What a trial found, if the run was one.
-    """
+    """What is known about a run as a whole."""
 
     target: TargetInfo
     exit: ProbeExit

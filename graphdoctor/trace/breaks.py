@@ -58,14 +58,7 @@ class PrintedEntry:
 class BreakText:
     """A graph break record's payload, split into its parts.
 
-    Args:
-        chain: torch's messages, cause first; at least one.
-        effect: What torch says it does next; None if the text doesn't say.
-        instruction: The bytecode instruction that Dynamo couldn't trace.
-        higher_order_operator: The operator in whose body the break is.
-        words: The reason as printed.
-        stack: The printed user stack, outermost first.
-        header: File and line in the first line.
+    ``effect``: what torch says it does next; None if the text doesn't say.
     """
 
     chain: tuple[BreakReason, ...]

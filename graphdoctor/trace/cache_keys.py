@@ -28,12 +28,7 @@ GRAPH = "gm"
 
 @dataclass(frozen=True)
 class _Asked:
-    """One question to the cache.
-
-    Args:
-        is_missed: It was in vain.
-        parts: Hash and text of each part of the key, by name.
-    """
+    """One question to the cache."""
 
     is_missed: bool
     parts: Mapping[str, tuple[str, str]]

@@ -35,11 +35,7 @@ _DUMPS = ("inductor_config", "dynamo_config", "functorch_config")
 class Chunk:
     """A part of a log that begins with a header, or with the log.
 
-    Args:
-        log: The log.
-        start: Its first byte.
-        end: The first byte of what comes after it; None for the end of the log.
-        kinds: Which records to keep.
+    ``end``: the first byte of what comes after it; None for the end of the log.
     """
 
     log: LogFile
@@ -50,12 +46,7 @@ class Chunk:
 
 @dataclass
 class ChunkRecords:
-    """What a chunk holds.
-
-    Args:
-        records: The wanted records.
-        damage: What couldn't be read.
-    """
+    """What a chunk holds."""
 
     records: list[Record]
     damage: LogDamage

@@ -25,13 +25,7 @@ _ITEM_BYTES = {
 
 @dataclass
 class SeenSplit:
-    """The prints of one split.
-
-    Args:
-        compile_id: The compile whose graph it is.
-        code: The graph that calls the parts.
-        parts: Each part's name and print.
-    """
+    """The prints of one split."""
 
     compile_id: str
     code: str

@@ -35,13 +35,10 @@ from graphdoctor.trace.storage.places import Location, place_at
 class RecordingFolder:
     """The files of a recording.
 
-    Args:
-        logs: torch's trace logs.
-        meta: ``recording.json``; empty for a log that graphdoctor didn't record.
-        events: What the probe reported.
-        what_if: ``what-if.json``; empty without one.
-        fixes: ``fixes.json``; empty without one.
-        processes: The processes to read, the main one first; None for all that wrote the logs.
+    ``meta``: ``recording.json``; empty for a log that graphdoctor didn't record.
+    ``what_if``: ``what-if.json``; empty without one.
+    ``fixes``: ``fixes.json``; empty without one.
+    ``processes``: the processes to read, the main one first; None for all that wrote the logs.
     """
 
     logs: tuple[LogFile, ...]
@@ -118,9 +115,7 @@ def read_object(content: bytes) -> dict[str, Any]:
 class RankFolder:
     """The files of one rank; picklable, so that another process can read them.
 
-    Args:
-        rank: Its number.
-        folder: What ``read_folder`` takes.
+    ``folder``: what ``read_folder`` takes.
     """
 
     rank: int

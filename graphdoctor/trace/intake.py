@@ -84,13 +84,7 @@ class SeenCompile:
 class SeenGraph:
     """A graph of Dynamo's.
 
-    Args:
-        compile_id: As in the log.
-        code: As torch printed it.
-        record: Our record of it.
-        inputs: Those in our record.
-        nodes: Those in our record.
-        attempt: The attempt at its compile, from 0.
+    ``attempt``: the attempt at its compile, from 0.
     """
 
     compile_id: str | None

@@ -22,10 +22,7 @@ from graphdoctor.trace.inductor_runtime import joined
 class Part:
     """A recording in which every compile id is unique.
 
-    Args:
-        recording: What one process did until a reset or its end.
-        process: The process's name; None for the main one.
-        reset: How many times Dynamo was reset before.
+    ``process``: the process's name; None for the main one.
     """
 
     recording: Recording

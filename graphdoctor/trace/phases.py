@@ -36,20 +36,9 @@ _AUTOTUNING = "_template_autotuning"
 class _Begun:
     """A phase that has begun.
 
-    Args:
-        name: torch's name.
-        compile_id: Its compile; None outside any.
-        call_index: The user's current call.
-        start_us: By torch's clock.
-        is_extra: Whether it is part of one of our repetitions.
-        is_elsewhere: Whether it runs in another thread than the current compile.
-        end_us: By torch's clock; None while it runs or if its end isn't in the log.
-        gone_us: When a phase around it ended, if it has no end of its own.
-        notes: What torch added.
-        timed: What Inductor timed in it; None for other phases.
-        running: How many overlapping ones of another thread haven't ended.
-        count: How many overlapping ones there are.
-        at_once: The most that ran at a time.
+    ``compile_id``: its compile; None outside any.
+    ``end_us``: by torch's clock; None while it runs or if its end isn't in the log.
+    ``timed``: what Inductor timed in it; None for other phases.
     """
 
     name: str

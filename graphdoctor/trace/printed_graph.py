@@ -82,12 +82,7 @@ _COMPARISON: dict[type[ast.cmpop], str] = {
 
 @dataclass(frozen=True)
 class PrintedGraph:
-    """A parsed graph.
-
-    Args:
-        nodes: In order, placeholders first.
-        unread_lines: How many lines have an unknown layout.
-    """
+    """A parsed graph."""
 
     nodes: tuple[StageNode, ...]
     unread_lines: int = 0

@@ -17,13 +17,10 @@ from graphdoctor.trace.writers import find_writers, named_rank, rank_of_folder
 class ProcessLogs:
     """The logs of one process.
 
-    Args:
-        logs: In order; more than one if the program closed its log (``logging.shutdown``) and torch opened another.
-        pid: Its process id, or None if no record has it.
-        rank: Its rank in a distributed run, or None: as its records say, else as its log's name says, else as the
-            folder's name says if that can be said of one process alone.
-        writers: Process id and recorded rank of each process that wrote to these logs, in the order in which they
-            begin; the records of the others aren't this process's. Empty if its logs are its own.
+    ``logs``: in order; more than one if the program closed its log (``logging.shutdown``) and torch opened another.
+    ``pid``: its process id, or None if no record has it.
+    ``rank``: its rank in a distributed run, or None: as its records say, else as its log's name says, else as the
+    folder's name says if that can be said of one process alone.
     """
 
     logs: tuple[LogFile, ...]

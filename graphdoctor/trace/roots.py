@@ -24,12 +24,8 @@ _NAME = re.compile(r"(\w+)((?:\[\d+\])?)")
 class Root:
     """What the wrapper's frame stands for.
 
-    Args:
-        expression: What the program calls the module.
-        class_name: Its class.
-        arguments: What its ``forward`` calls the positional arguments.
-        place: The program's line that compiles or makes it.
-        container: The class of torch's own that the module inside it has its ``forward`` from.
+    ``arguments``: what its ``forward`` calls the positional arguments.
+    ``container``: the class of torch's own that the module inside it has its ``forward`` from.
     """
 
     expression: str

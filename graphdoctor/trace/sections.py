@@ -33,11 +33,9 @@ if TYPE_CHECKING:
 class Section:
     """What one process did until a reset of Dynamo or its end.
 
-    Args:
-        intake: Keeps what every recording needs.
-        guards: Collects the guard trees; None if not asked for.
-        picture: Collects what the picture needs beside the recording; None if not asked for.
-        marks: Collects what can be compared with other ranks; None if not asked for.
+    ``guards``: collects the guard trees; None if not asked for.
+    ``picture``: collects what the picture needs beside the recording; None if not asked for.
+    ``marks``: collects what can be compared with other ranks; None if not asked for.
     """
 
     intake: Intake
@@ -77,17 +75,7 @@ class Section:
 
 @dataclass
 class ProcessSections:
-    """The sections of one process.
-
-    Args:
-        process: The process.
-        sections: One, plus one for each reset of Dynamo.
-        is_ours: Whether some records are ours.
-        is_cut: Whether a log ends in the middle of a record.
-        first: The start of the first line that was taken; empty if none was.
-        last: The start of the last one.
-        beginning: What shows whether the beginning of its log is missing.
-    """
+    """The sections of one process."""
 
     process: ProcessLogs
     sections: list[Section]
@@ -105,13 +93,7 @@ class ProcessSections:
 
 @dataclass
 class LogContents:
-    """What was read of a recording's logs.
-
-    Args:
-        processes: The main process first.
-        damage: The lines that couldn't be read, and how many records of each kind there are.
-        unreadable: How many records of each kind have unexpected contents.
-    """
+    """What was read of a recording's logs."""
 
     processes: list[ProcessSections] = field(default_factory=list)
     damage: LogDamage = field(default_factory=LogDamage)
@@ -134,12 +116,7 @@ class LogContents:
 class Wanted:
     """What to read beside what every recording needs.
 
-    Args:
-        guards: The guard trees, which can be most of a log.
-        picture: What only the picture of a run shows, which takes all of a log.
-        details: For the picture, the compiles whose graphs and code are kept; None for all.
-        marks: What can be compared with other ranks.
-        texts_of: Compile ids whose texts the marks keep.
+    ``details``: for the picture, the compiles whose graphs and code are kept; None for all.
     """
 
     guards: bool = False

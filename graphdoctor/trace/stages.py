@@ -48,15 +48,10 @@ _BENCHMARKS = frozenset({"benchmark_compiled_module", "get_args"})
 class _Seen(Text):
     """A graph of AOTAutograd or Inductor, or generated code.
 
-    Args:
-        text: As in the log.
-        compile_id: As in the log.
-        stage: None for generated code.
-        graph: The number in the log of Dynamo's graph that it comes from; None if unknown.
-        file: The file of generated code.
-        of: The graph of AOTAutograd that it comes from; None if unknown.
-        fused: The kernels of generated code; None if unknown.
-        lowered_from: What came of nodes of Dynamo's graph.
+    ``stage``: none for generated code.
+    ``graph``: the number in the log of Dynamo's graph that it comes from; None if unknown.
+    ``of``: the graph of AOTAutograd that it comes from; None if unknown.
+    ``fused``: the kernels of generated code; None if unknown.
     """
 
     compile_id: str | None

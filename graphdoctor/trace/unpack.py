@@ -163,15 +163,7 @@ _UNFINISHED = f"{INDEX}.part"
 
 @dataclass
 class Unpacked:
-    """What was written.
-
-    Args:
-        files: Number of files, without the index.
-        bytes: Their size.
-        records: Number of records.
-        without_payload: Of these, the ones that are in the index alone.
-        damage: What couldn't be read.
-    """
+    """What was written."""
 
     files: int = 0
     bytes: int = 0
@@ -189,10 +181,7 @@ class Unpacked:
 class _Process:
     """A process whose records come one after the other.
 
-    Args:
-        name: Its name in the index and the name of its folder; None if there is only one.
-        started: The compiles that have begun since the last reset of Dynamo.
-        reset: How many resets there were.
+    ``name``: its name in the index and the name of its folder; None if there is only one.
     """
 
     name: str | None

@@ -27,10 +27,7 @@ _MAX_THREADLESS = 7
 class LogFeature:
     """Something that torch writes since a version.
 
-    Args:
-        since: The first torch seen to write it.
-        what: It, in words.
-        without: What is unknown or read in another way in an older log; None if that makes no difference to a report.
+    ``without``: what is unknown or read in another way in an older log; None if that makes no difference to a report.
     """
 
     since: Version

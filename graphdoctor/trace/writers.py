@@ -111,11 +111,8 @@ def rank_of_folder(log: LogFile) -> int | None:
 class Lane:
     """The records of one process in a log.
 
-    Args:
-        pid: Its process id; None if no sample has a record.
-        rank: Its rank as its records say; None as long as none does.
-        is_begun: Whether a record was found to be its.
-        has_strings: Whether it has defined strings.
+    ``pid``: its process id; None if no sample has a record.
+    ``rank``: its rank as its records say; None as long as none does.
     """
 
     pid: int | None

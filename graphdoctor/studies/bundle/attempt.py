@@ -26,10 +26,7 @@ _TIMES = 6
 class Attempt:
     """The result of running the script.
 
-    Args:
-        is_same: It has the graph breaks, the number of recompiles and the failure of the recording; None if not run.
-        words: The result in sentences.
-        is_refused: It was not run because somebody else could have written it.
+    ``is_same``: it has the graph breaks, the number of recompiles and the failure of the recording; None if not run.
     """
 
     is_same: bool | None

@@ -50,14 +50,8 @@ _LOG = "dedicated_log_torch_trace_"
 class Wanted:
     """What a bundle should hold.
 
-    Args:
-        root: Paths below this folder are shown relative to it.
-        version: graphdoctor's own version.
-        is_redacted: Leave out source, paths, values and names.
-        has_trials: Include the recordings of trials.
-        is_tried: Run the script of a recording that is the user's own.
-        show: Run the script of any recording, after calling this with the interpreter and the code; None not to.
-        timeout_s: Seconds until the script is stopped; None for a multiple of the recorded run's time.
+    ``show``: run the script of any recording, after calling this with the interpreter and the code; None not to.
+    ``timeout_s``: seconds until the script is stopped; None for a multiple of the recorded run's time.
     """
 
     root: Path
@@ -73,12 +67,8 @@ class Wanted:
 class Bundle:
     """The content of the zip.
 
-    Args:
-        files: File contents by name, in order.
-        script: The script, or why there is none.
-        attempt: The result of running the script; None without one.
-        interpreter: What the recording would have the script run with; None if unknown.
-        notes: What was left out, in sentences.
+    ``attempt``: the result of running the script; None without one.
+    ``interpreter``: what the recording would have the script run with; None if unknown.
     """
 
     files: dict[str, bytes]

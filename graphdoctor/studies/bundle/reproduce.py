@@ -40,10 +40,8 @@ _METHODS = {"float32": "float", "float64": "double", "float16": "half", "bfloat1
 class Script:
     """The script, or why there is none.
 
-    Args:
-        text: The script; None if there is none.
-        modules: Texts of the target's own modules by their path below ``MODULES``.
-        reason: Why there is none, as a clause.
+    ``text``: the script; None if there is none.
+    ``modules``: texts of the target's own modules by their path below ``MODULES``.
     """
 
     text: str | None

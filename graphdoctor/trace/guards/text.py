@@ -47,12 +47,8 @@ _ARITHMETIC = frozenset("+*-%/")
 class Token(NamedTuple):
     """One token.
 
-    Args:
-        kind: A ``word`` is a run of characters without a meaning here, such as ``.size``; a ``comment`` goes from the
-            first ``# `` outside strings to the end.
-        text: Its characters.
-        start: Where it begins.
-        depth: How many brackets are open around it; a closing bracket has the same depth as its opening one.
+    ``kind``: A ``word`` is a run of characters without a meaning here, such as ``.size``; a ``comment`` goes from the
+    first ``# `` outside strings to the end.
     """
 
     kind: TokenKind
@@ -67,13 +63,7 @@ class Token(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A call at the beginning of a text.
-
-    Args:
-        name: What is called, with its dots.
-        arguments: As printed.
-        rest: What comes after the closing bracket.
-    """
+    """A call at the beginning of a text."""
 
     name: str
     arguments: tuple[str, ...]
@@ -190,14 +180,7 @@ _UNKNOWN_PLACE = "<unknown>"
 class GuardText:
     """The parts of a printed guard.
 
-    Args:
-        compile_id: The cache entry's id, in a recompile reason.
-        kind: torch's name, such as ``TENSOR_MATCH``, in a tree.
-        expression: What is checked, as printed, or torch's message about what failed.
-        place: The line of code that made torch guard on the value; its file can lack its first letters.
-        hint: torch's hint.
-        note: The rest of torch's comment.
-        stack: The printed user stack, outermost first.
+    ``kind``: torch's name, such as ``TENSOR_MATCH``, in a tree.
     """
 
     compile_id: str | None

@@ -33,11 +33,7 @@ _MAX_KNOWN = 100_000
 class TreeGuard:
     """One guard of the tree; equal ones of different trees are one object.
 
-    Args:
-        depth: Its depth in the tree; the root's own guards have 1.
-        manager_source: torch's source of the value that its manager guards; None at the root.
-        text: Its pieces.
-        meaning: What it expects.
+    ``manager_source``: torch's source of the value that its manager guards; None at the root.
     """
 
     depth: int
@@ -50,11 +46,7 @@ class TreeGuard:
 class GuardTree:
     """A parsed tree.
 
-    Args:
-        guards: In torch's order.
-        manager_count: How many values it guards or passes through, without the root.
-        latency_us: One check as torch measured it right after the compile; None if not printed.
-        unread: Lines with an unknown layout.
+    ``latency_us``: one check as torch measured it right after the compile; None if not printed.
     """
 
     guards: tuple[TreeGuard, ...]

@@ -29,13 +29,10 @@ _PART_BYTES = 2**12
 class LogFile:
     """One log.
 
-    Args:
-        location: Its path, or its address if it isn't on this machine.
-        name: What to call it: its path below the place that was asked for.
-        size_bytes: Its size as it is stored; None if unknown.
-        compression: How it is compressed; None if it isn't.
-        line_prefix: What stands before each line of it, as a launcher writes it before the lines of each of its
-            processes, such as ``[rank0]:``; the file's other lines belong to other logs. Empty if it has all lines.
+    ``size_bytes``: its size as it is stored; None if unknown.
+    ``compression``: how it is compressed; None if it isn't.
+    ``line_prefix``: what stands before each line of it, as a launcher writes it before the lines of each of its
+    processes, such as ``[rank0]:``; the file's other lines belong to other logs. Empty if it has all lines.
     """
 
     location: str
