@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.trace.storage.log_file import LogFile, local_log
@@ -56,28 +57,38 @@ def without_secrets(text: str) -> str:
 Location = Path | Url
 
 
-class Folder(Protocol):
-    """A folder, wherever it lies."""
+class Folder(ABC):
+    """A folder, wherever it lies; ``name`` is its path below the folder that was asked for, empty for that one."""
 
-    @property
-    def location(self) -> Location:
-        """Where it lies."""
+    location: Location
 
-    @property
-    def name(self) -> str:
-        """Its path below the folder that was asked for; empty for that one."""
+    def __init__(self, location: Location, name: str = "") -> None:
+        self.location = location
+        self.name = name
 
+    @abstractmethod
     def read(self, name: str) -> bytes:
         """A small file in it; empty if there is none, or if it's a link."""
 
+    @abstractmethod
     def files(self) -> list[LogFile]:
         """The files in it, by name."""
 
-    def folders(self) -> list[Folder]:
-        """The folders in it, by name, without hidden ones."""
-
+    @abstractmethod
     def folder(self, name: str) -> Folder:
         """A folder in it; one without anything if there is none, or if it's a link."""
+
+    @abstractmethod
+    def folder_names(self) -> list[str]:
+        """The names of the folders in it, in order."""
+
+    def folders(self) -> list[Folder]:
+        """The folders in it, by name, without hidden ones, which are of other programs."""
+        return [self.folder(name) for name in self.folder_names() if not name.startswith(".") and name != "__pycache__"]
+
+    def path_below(self, name: str) -> str:
+        """The path of something in it below the folder that was asked for."""
+        return f"{self.name}/{name}" if self.name else name
 
 
 def location_of(text: str) -> Location:
@@ -87,26 +98,14 @@ def location_of(text: str) -> Location:
     return Url(text) if _URL.match(text) else Path(text)
 
 
-class LocalFolder:
+class LocalFolder(Folder):
     """A folder of this machine."""
 
-    def __init__(self, path: Path, name: str = "") -> None:
-        self._path = path
-        self._name = name
-
-    @property
-    def location(self) -> Path:
-        """Where it lies."""
-        return self._path
-
-    @property
-    def name(self) -> str:
-        """Its path below the folder that was asked for; empty for that one."""
-        return self._name
+    location: Path
 
     def read(self, name: str) -> bytes:
         """A small file in it; empty if there is none, or if it's a link."""
-        path = self._path / name
+        path = self.location / name
         try:
             return path.read_bytes() if is_own_file(path) else b""
         except OSError:
@@ -116,41 +115,32 @@ class LocalFolder:
         """The files in it, by name."""
         names = sorted(entry.name for entry in self._entries() if entry.is_file(follow_symlinks=False))
         # One that is gone by now was a passing one.
-        there = (name for name in names if (self._path / name).exists())
-        return [local_log(self._path / name, self._below(name)) for name in there]
-
-    def folders(self) -> list[Folder]:
-        """The folders in it, by name, without hidden ones."""
-        found = (entry.name for entry in self._entries() if entry.is_dir(follow_symlinks=False))
-        return [self.folder(name) for name in sorted(found) if is_shown(name)]
+        there = (name for name in names if (self.location / name).exists())
+        return [local_log(self.location / name, self.path_below(name)) for name in there]
 
     def folder(self, name: str) -> LocalFolder:
         """A folder in it; one without anything if there is none, or if it's a link."""
-        return LocalFolder(self._path / name, self._below(name))
+        return LocalFolder(self.location / name, self.path_below(name))
 
-    def _below(self, name: str) -> str:
-        return f"{self._name}/{name}" if self._name else name
+    def folder_names(self) -> list[str]:
+        """The names of the folders in it, in order."""
+        return sorted(entry.name for entry in self._entries() if entry.is_dir(follow_symlinks=False))
 
     def _entries(self) -> list[os.DirEntry[str]]:
-        if self._name and self._path.is_symlink():
+        if self.name and self.location.is_symlink():
             return []
         try:
-            with os.scandir(self._path) as entries:
+            with os.scandir(self.location) as entries:
                 return list(entries)
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
-            raise GraphDoctorError(f"{self._path} can't be read: {error.strerror}.") from error
+            raise GraphDoctorError(f"{self.location} can't be read: {error.strerror}.") from error
 
 
 def is_own_file(path: Path) -> bool:
     """Whether a file is really in its folder: a recording can come with links to anything, and with pipes."""
     return path.is_file() and not path.is_symlink()
-
-
-def is_shown(name: str) -> bool:
-    """Whether a folder can have logs: hidden ones are of other programs."""
-    return not name.startswith(".") and name != "__pycache__"
 
 
 def place_at(location: Location) -> LogFile | Folder | None:

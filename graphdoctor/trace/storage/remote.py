@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.trace.storage.compression import ChunkedReader, CutStreamError
 from graphdoctor.trace.storage.log_file import LogFile
-from graphdoctor.trace.storage.places import Folder, Url, is_shown, without_secrets
+from graphdoctor.trace.storage.places import Folder, Url, without_secrets
 
 if TYPE_CHECKING:
     pass
@@ -31,26 +31,13 @@ _PAUSE_S = 0.3
 _LIMIT_S = 90
 """For one answer, with all that the store's own package tries: some try for many minutes."""
 _UNREACHABLE = frozenset(
-    {
-        "ConnectionError",
-        "TimeoutError",
-        "gaierror",
-        "ConnectTimeoutError",
-        "EndpointConnectionError",
-        "ClientConnectorError",
-        "NoValidConnectionsError",
-    }
+    {"ConnectionError", "TimeoutError", "gaierror", "ConnectTimeoutError", "EndpointConnectionError"}
+    | {"ClientConnectorError", "NoValidConnectionsError"}
 )
 """Names of exceptions, since each store has its own; so are those for a connection that ends in an answer."""
 _CUT = frozenset(
-    {
-        "ClientPayloadError",
-        "ConnectionClosedError",
-        "ConnectionResetError",
-        "ContentLengthError",
-        "IncompleteRead",
-        "ServerDisconnectedError",
-    }
+    {"ClientPayloadError", "ConnectionClosedError", "ConnectionResetError", "ContentLengthError", "IncompleteRead"}
+    | {"ServerDisconnectedError"}
 )
 
 
@@ -80,22 +67,12 @@ def open_remote(log: LogFile, start: int) -> BinaryIO:
     return io.BufferedReader(_RemoteBytes(log, start), 2**17)
 
 
-class _RemoteFolder:
-    def __init__(self, url: Url, name: str = "") -> None:
-        self._url = url
-        self._name = name
-
-    @property
-    def location(self) -> Url:
-        return self._url
-
-    @property
-    def name(self) -> str:
-        return self._name
+class _RemoteFolder(Folder):
+    location: Url
 
     def read(self, name: str) -> bytes:
-        with _explained(self._url):
-            system, path = _in_time(lambda: _opened(_below(self._url, name)))
+        with _explained(self.location):
+            system, path = _in_time(lambda: _opened(_below(self.location, name)))
             try:
                 content: bytes = _in_time(lambda: system.cat_file(path))
             except (FileNotFoundError, IsADirectoryError):
@@ -104,22 +81,18 @@ class _RemoteFolder:
 
     def files(self) -> list[LogFile]:
         found = ((name, entry.get("size")) for name, entry in self._entries() if entry["type"] == "file")
-        return [LogFile(_below(self._url, name), self._path_below(name), size) for name, size in found]
-
-    def folders(self) -> list[Folder]:
-        found = (name for name, entry in self._entries() if entry["type"] == "directory")
-        return [self.folder(name) for name in found if is_shown(name)]
+        return [LogFile(_below(self.location, name), self.path_below(name), size) for name, size in found]
 
     def folder(self, name: str) -> _RemoteFolder:
-        return _RemoteFolder(_below(self._url, name), self._path_below(name))
+        return _RemoteFolder(_below(self.location, name), self.path_below(name))
 
-    def _path_below(self, name: str) -> str:
-        return f"{self._name}/{name}" if self._name else name
+    def folder_names(self) -> list[str]:
+        return [name for name, entry in self._entries() if entry["type"] == "directory"]
 
     def _entries(self) -> list[tuple[str, dict[str, Any]]]:
         """What is in the folder, by name."""
-        with _explained(self._url):
-            system, path = _in_time(lambda: _opened(self._url))
+        with _explained(self.location):
+            system, path = _in_time(lambda: _opened(self.location))
             try:
                 entries: list[dict[str, Any]] = _in_time(lambda: system.ls(path, detail=True))
             except (FileNotFoundError, NotADirectoryError):
