@@ -7,16 +7,18 @@ what each tried value did; the verdict on a property is made here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import orjson
 
+from graphdoctor.facts.base import Fact
 from graphdoctor.facts.picture import Lane
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import Graph, Recording
 from graphdoctor.facts.variations import TriedValue, Variation, Verdict
 from graphdoctor.probe.wire import GuardCostEvent
 
+_Fact = TypeVar("_Fact", bound=Fact)
 Event = Mapping[str, Any]
 """Its kind is under ``event``."""
 
@@ -34,6 +36,14 @@ class Events:
     def fields(self, kind: str) -> dict[str, Any]:
         """The fields of the last event of a kind, without the kind; empty if there is none."""
         return {key: value for key, value in self._last.get(kind, {}).items() if key != "event"}
+
+    def of(self, kind: str) -> list[Event]:
+        """All events of a kind."""
+        return [event for event in self.all if event["event"] == kind]
+
+    def fact(self, kind: str, fact: type[_Fact]) -> _Fact | None:
+        """The fact in the last event of a kind; None if there is none."""
+        return read_fact(fact, self.fields(kind)) if kind in self else None
 
     @property
     def guard_cost(self) -> GuardCostEvent | None:

@@ -40,7 +40,7 @@ def with_export(recording: Recording, events: Events, environment: Environment) 
     stacks = _Stacks(Origins(environment), contexts)
     failure: Mapping[str, Any] | None = found["failure"]
     dims = [read_fact(TriedDim, {**dim, "stack": stacks.of(dim["stack"])}) for dim in found["dims"]]
-    calls = read_fact(ExportCalls, events.fields("export_calls")) if "export_calls" in events else None
+    calls = events.fact("export_calls", ExportCalls)
     words = "" if failure is None else export_words(str(failure["message"]))
     export = read_fact(
         Export,

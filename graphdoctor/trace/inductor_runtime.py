@@ -18,8 +18,6 @@ from graphdoctor.facts.kernels import (
     CudaGraphs,
     CudaGraphSkip,
     CudaGraphSkipKind,
-    Float32Precision,
-    KernelShare,
 )
 from graphdoctor.facts.marks import CacheAnswer as CacheState
 from graphdoctor.facts.reading import read_fact
@@ -112,17 +110,6 @@ def joined(uses: Iterable[CacheUse | None]) -> CacheUse | None:
         bypasses=sum(use.bypasses for use in known),
         bypass_reasons=tuple(dict.fromkeys(reason for use in known for reason in use.bypass_reasons)),
     )
-
-
-def kernel_share(events: Events) -> KernelShare | None:
-    """The kernels of a steady call; None if they weren't measured."""
-    return read_fact(KernelShare, events.fields("kernels")) if "kernels" in events else None
-
-
-def float32_precision(events: Events) -> Float32Precision | None:
-    """What float32 computes with on CUDA; None if the program doesn't use CUDA, or if unknown."""
-    found = events.fields("float32_precision")
-    return read_fact(Float32Precision, found) if found else None
 
 
 def cuda_graphs(events: Events, graphs: Iterable[Graph]) -> CudaGraphs | None:

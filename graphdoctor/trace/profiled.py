@@ -22,7 +22,6 @@ from graphdoctor.facts.profiled import (
     KeptTensor,
     KernelRun,
     MatchedRun,
-    MeasuredMemory,
     Partition,
     Profiled,
     ProfiledCall,
@@ -180,9 +179,9 @@ def _known(stack: Iterable[tuple[str, int, str]], entries: Entries) -> Iterable[
 
 def profiled_call(events: Events, graphs: Iterable[InductorGraph]) -> Profiled | None:
     """What a profile recorded; None for any other run, and if the call wasn't profiled."""
-    if "profiled_call" not in events:
+    call, known = events.fact("profiled_call", ProfiledCall), tuple(graphs)
+    if call is None:
         return None
-    call, known = read_fact(ProfiledCall, events.fields("profiled_call")), tuple(graphs)
     measured = events.fields("calibration")
     return Profiled(
         call=call,
@@ -191,8 +190,3 @@ def profiled_call(events: Events, graphs: Iterable[InductorGraph]) -> Profiled |
         # Up to graphdoctor 0.1, what was measured was in an object of its own.
         calibration=read_fact(Calibration, measured | measured.pop("found", {})) if measured else None,
     )
-
-
-def measured_memory(events: Events) -> MeasuredMemory | None:
-    """Memory of a steady call; None if it wasn't measured."""
-    return read_fact(MeasuredMemory, events.fields("memory")) if "memory" in events else None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Executor
@@ -16,15 +15,16 @@ from graphdoctor.executors.local import ALONE
 from graphdoctor.facts.base import InvalidFactError
 from graphdoctor.facts.coverage import Coverage
 from graphdoctor.facts.fixes import Treatment
+from graphdoctor.facts.kernels import Float32Precision, KernelShare
 from graphdoctor.facts.marks import LogSpan
-from graphdoctor.facts.profiled import InductorGraph
+from graphdoctor.facts.profiled import MeasuredMemory
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import CompileSwitch, Environment, Recording, Settling, SteadyCall, TargetInfo
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.trials import Replay, WhatIf
 from graphdoctor.probe.wire import TRACE_FOLDER
 from graphdoctor.trace.assemble import Assembler, RunFacts
-from graphdoctor.trace.beginning import BeginningSigns, signs_of
+from graphdoctor.trace.beginning import signs_of
 from graphdoctor.trace.events import Events, read_variations
 from graphdoctor.trace.evidence import record_counts
 from graphdoctor.trace.folder import RecordingFolder, open_folder
@@ -39,10 +39,10 @@ from graphdoctor.trace.gaps import (
     switch_gaps,
     without_dynamo_gaps,
 )
-from graphdoctor.trace.inductor_runtime import cuda_graphs, float32_precision, kernel_share
+from graphdoctor.trace.inductor_runtime import cuda_graphs
 from graphdoctor.trace.merge import Part, generated_names, merge, with_generated
 from graphdoctor.trace.processes import ProcessLogs, find_processes
-from graphdoctor.trace.profiled import measured_memory, profiled_call
+from graphdoctor.trace.profiled import profiled_call
 from graphdoctor.trace.sections import LogContents, Section, Wanted, read_logs
 from graphdoctor.trace.storage.places import Location
 from graphdoctor.trace.versions import RUNNABLE, named_version
@@ -145,14 +145,22 @@ def _merged(
     contents: LogContents, run: RunFacts, parts: Sequence[Part], events: Events, main_pid: int | None
 ) -> Recording:
     """One recording of all parts, with what only the events have and with the gaps of the whole."""
-    switches = tuple(_switches(events))
+    switches = tuple(
+        read_fact(
+            CompileSwitch, {"kind": found.get("kind"), "value": found.get("value"), "call_index": found.get("call")}
+        )
+        for found in events.of("compile_switch")
+    )
     watch = call_watch((name, process.sections[0].intake) for name, process in contents.named(main_pid))
     merged = merge(parts)
     evidence = merged.evidence.model_copy(update={"records": record_counts(contents.damage)})
     merged = merged.model_copy(update={"switches": switches, "watch": watch, "evidence": evidence})
     if watch is not None:
         merged = merged.model_copy(update={"coverage": watch.coverage})
-    signs = _beginnings(contents, main_pid, is_ours="process" in events)
+    signs = (
+        signs_of(name, process.beginning, [found.intake for found in process.sections], is_ours="process" in events)
+        for name, process in contents.named(main_pid)
+    )
     beginning = list(beginning_gaps(contents.damage.headless_logs, signs))
     is_foreign = any(gap.kind == "foreign_log" for gap in merged.gaps)
     gaps = [
@@ -171,62 +179,40 @@ def _merged(
             {"coverage"} if merged.exit.reason == "finished" else set()
         )
         gaps = [gap for gap in gaps if gap.kind not in untrue]
+    sections = [section for process in contents.processes for section in process.sections]
+    inductor_graphs = (graph for section in sections for graph in section.intake.inductor_graphs)
     return merged.model_copy(
         update={
             "gaps": tuple(gaps),
-            "kernels": kernel_share(events),
-            "memory": measured_memory(events),
-            "profiled": profiled_call(events, _inductor_graphs(contents)),
-            "float32_precision": float32_precision(events),
+            "kernels": events.fact("kernels", KernelShare),
+            "memory": events.fact("memory", MeasuredMemory),
+            "profiled": profiled_call(events, inductor_graphs),
+            "float32_precision": events.fact("float32_precision", Float32Precision),
             "cuda_graphs": cuda_graphs(events, merged.graphs),
             "variations": read_variations(events.all),
-            "steady_call": read_fact(SteadyCall, events.fields("steady_call")) if "steady_call" in events else None,
+            "steady_call": events.fact("steady_call", SteadyCall),
         }
     )
 
 
-def _beginnings(contents: LogContents, main_pid: int | None, *, is_ours: bool) -> Iterator[BeginningSigns]:
-    for name, process in contents.named(main_pid):
-        intakes = [section.intake for section in process.sections]
-        yield signs_of(name, process.beginning, intakes, is_ours=is_ours)
-
-
-def _inductor_graphs(contents: LogContents) -> Iterator[InductorGraph]:
-    for process in contents.processes:
-        for section in process.sections:
-            yield from section.intake.inductor_graphs
-
-
-def _switches(events: Events) -> Iterator[CompileSwitch]:
-    for event in events.all:
-        if event["event"] == "compile_switch":
-            found = {"kind": event.get("kind"), "value": event.get("value"), "call_index": event.get("call")}
-            yield read_fact(CompileSwitch, found)
-
-
 def _run_facts(folder: RecordingFolder) -> RunFacts:
     meta, events = folder.meta, folder.events
+    # The tensors that have the batch size that was asked for.
+    batched = [dict(found) for event in events.of("batch") for found in event["tensors"]]
     return RunFacts(
-        target=read_fact(
-            TargetInfo, (meta.get("target") or {}) | events.fields("target") | {"batched": _batched(events)}
-        ),
+        target=read_fact(TargetInfo, (meta.get("target") or {}) | events.fields("target") | {"batched": batched}),
         exit=read_fact(ProbeExit, meta["exit"]) if meta.get("exit") else ProbeExit(status=None),
-        coverage=read_fact(Coverage, events.fields("coverage")) if "coverage" in events else None,
-        settling=read_fact(Settling, events.fields("settling")) if "settling" in events else None,
+        coverage=events.fact("coverage", Coverage),
+        settling=events.fact("settling", Settling),
         replay=_replay(events),
     )
-
-
-def _batched(events: Events) -> list[dict[str, Any]]:
-    """The tensors that have the batch size that was asked for."""
-    return [dict(found) for event in events.all if event["event"] == "batch" for found in event["tensors"]]
 
 
 def _replay(events: Events) -> Replay | None:
     """What a replay gave: of one that failed, the parts of the compiler that it used until then."""
     if "trial" not in events and "part" not in events:
         return None
-    parts = [{"kind": event["kind"], "name": event["name"]} for event in events.all if event["event"] == "part"]
+    parts = [{"kind": event["kind"], "name": event["name"]} for event in events.of("part")]
     return read_fact(Replay, events.fields("trial") | {"parts": parts})
 
 

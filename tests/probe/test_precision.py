@@ -8,7 +8,6 @@ from graphdoctor.facts.kernels import Float32Precision
 from graphdoctor.facts.reading import plain
 from graphdoctor.probe.torch_private.torch_config import float32_precision
 from graphdoctor.trace.events import Events
-from graphdoctor.trace.inductor_runtime import float32_precision as read
 
 
 def with_devices(monkeypatch, *capabilities: tuple[int, int]) -> None:
@@ -31,7 +30,7 @@ def test_the_setting_is_read_as_the_program_leaves_it(monkeypatch):
     assert off == Float32Precision(matmul_tf32=False, convolution_tf32=True, capabilities=((9, 0), (7, 5)))
     assert on is not None
     assert on.matmul_tf32
-    assert read(Events([{"event": "float32_precision", **plain(off)}])) == off
+    assert Events([{"event": "float32_precision", **plain(off)}]).fact("float32_precision", Float32Precision) == off
 
 
 def test_without_cuda_nothing_is_said(monkeypatch):
@@ -40,4 +39,3 @@ def test_without_cuda_nothing_is_said(monkeypatch):
     with_devices(monkeypatch, (9, 4))
     monkeypatch.setattr(torch.version, "cuda", None)
     assert float32_precision() is None
-    assert read(Events()) is None
