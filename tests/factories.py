@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from graphdoctor.facts.coverage import Coverage
+from graphdoctor.facts.counts import Coverage
+from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.recompiles import ChangeKind, GuardChange, RecompileCause
 from graphdoctor.facts.recording import (
     BreakEffect,
@@ -211,12 +212,25 @@ def recording(
         calls=calls,
         frames=frames,
         compiles=compiles,
-        graphs=graphs,
+        graphs=tuple(_captured(graph, frames, compiles) for graph in graphs),
         breaks=breaks,
         sources=sources,
         coverage=coverage,
         gaps=(),
     )
+
+
+def _captured(found: Graph, frames: tuple[Frame, ...], compiles: tuple[Compile, ...]) -> Graph:
+    ids = {compile_.compile_id: compile_.frame_id for compile_ in compiles}
+    ran = next((frame for frame in frames if frame.frame_id == ids.get(found.compile_id)), None)
+    if ran is None:
+        return found
+    return found.model_copy(update={"function": ran.described, "resumes_at": ran.resumes_at})
+
+
+def with_facts(diagnosis: Diagnosis, **facts: object) -> Diagnosis:
+    """A diagnosis with other facts in its recording."""
+    return diagnosis.model_copy(update={"recording": diagnosis.recording.model_copy(update=facts)})
 
 
 def change(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphdoctor.facts.diagnosis import Finding, Fix, Location, Summary
+from graphdoctor.facts.counts import Counts
+from graphdoctor.facts.diagnosis import Finding, Fix, Location
 from graphdoctor.facts.job import Job, RankCompile, RankReport
 from graphdoctor.facts.marks import CompileMark
 from graphdoctor.facts.recording import Environment, TargetInfo
@@ -55,7 +56,7 @@ def compiled(compile_id: str = "0/0", function: str = "Net.forward", line: int =
 def rank(number: int, *compiles: RankCompile, **values: Any) -> RankReport:
     """The report of a rank with these compiles."""
     durations = [found.duration_s for found in compiles]
-    summary = Summary(
+    summary = Counts(
         **NO_COUNTS
         | {
             "compiles": len(compiles),

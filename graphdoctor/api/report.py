@@ -47,7 +47,7 @@ class Report:
     @property
     def traceback(self) -> str | None:
         """The program's own traceback if a call, or the block, failed; otherwise None."""
-        return self._diagnosis.exit.traceback
+        return self._diagnosis.recording.exit.traceback
 
     def show(self, *, verbose: bool = False) -> None:
         """Print the report as ``graphdoctor explain`` does.
@@ -88,8 +88,8 @@ class Report:
         lines = [f"{self._name}: {said}"]
         if nothing_compiled(diagnosis) is None:
             lines.append(self._counts)
-        if diagnosis.exit.message is not None:
-            lines.append(diagnosis.exit.message)
+        if diagnosis.recording.exit.message is not None:
+            lines.append(diagnosis.recording.exit.message)
         return "\n".join(map(printable, lines))
 
     def __repr__(self) -> str:
@@ -106,7 +106,7 @@ class Report:
 
     @property
     def _name(self) -> str:
-        return self._diagnosis.target.text or "torch.compile"
+        return self._diagnosis.recording.target.text or "torch.compile"
 
     @property
     def _counts(self) -> str:

@@ -85,7 +85,7 @@ def bench(
         diagnosis = diagnose_recording(recorded.folder).diagnosis
         if recorded.exit.reason != "finished":
             finish(recorded, diagnosis)
-        asked = replace(asked, variants=ways(has_blocks=bool(diagnosis.target.blocks)))
+        asked = replace(asked, variants=ways(has_blocks=bool(diagnosis.recording.target.blocks)))
         report = bench_target(request, recorded.folder, diagnosis, asked, setup)
     output.write(report)
     tell_place(recorded.made)

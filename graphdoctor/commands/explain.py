@@ -79,7 +79,7 @@ def explain(
             measured = request if "backend" in given else request.with_spec(backend="inductor")
             report = _benched(measured, recorded.folder, setup)
     result = diagnose_recording(recorded.folder, selection, needs)
-    if result.diagnosis.calls or result.diagnosis.compiles or not output.is_text:
+    if result.diagnosis.recording.calls or result.diagnosis.recording.compiles or not output.is_text:
         output.write(result)
     if report is not None:
         _show(report, output)

@@ -110,7 +110,7 @@ def fix(
     else:
         output.write(result)
     if not written.quiet and (is_diff or not output.is_text):
-        say(outcome(treated.treatment, result.diagnosis.target))
+        say(outcome(treated.treatment, result.diagnosis.recording.target))
     if is_applied:
         _write_edits(treated, written, is_rest_shown=is_diff)
     if recorded is not None:

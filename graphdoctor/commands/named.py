@@ -175,7 +175,7 @@ def diagnose_place(
             f"{place.location} is a JSON document, which holds counts and findings but no pictures.",
             hint="Name the recording itself.",
         )
-    if needs.guards and diagnosis.guards is None:
+    if needs.guards and diagnosis.recording.guards is None:
         raise GraphDoctorError(f"{place.location} was written without guards.", hint="Name the recording itself.")
     if needs.stages is not None:
         if diagnosis.stages is None:
@@ -191,7 +191,7 @@ def diagnoses_to_compare(places: Sequence[Place], ranks: Sequence[int | None], e
     """
     documents = {place: _read_document(place.location) for place in places if place.kind == "document"}
     # Rules about guards need guards: they are read on all sides or on none.
-    needs = Needs(guards=any(document.guards is not None for document in documents.values()))
+    needs = Needs(guards=any(document.recording.guards is not None for document in documents.values()))
     sides = list(zip(places, ranks, strict=True))
     read = [(place, rank) for place, rank in sides if place not in documents]
     pieces = [RecordingPiece(place.location, place.root or Path.cwd(), None, needs, rank) for place, rank in read]

@@ -64,7 +64,7 @@ def recompiles(
         if rank is None and place.kind != "document":
             check_one_rank(place.location, "recompiles")
         result = diagnose_place(place, selection, output.needs, rank=rank, executor=executor_for(jobs=jobs, on=on))
-        if result.diagnosis.sensitivity is not None:
+        if result.diagnosis.recording.variations is not None:
             output = choose_output(VARIATIONS, written, given)
         output.write(result)
         return

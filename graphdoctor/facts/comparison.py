@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 from .base import Fact
+from .counts import Counts
 from .diagnosis import SCHEMA_VERSION, Finding
 from .recording import Environment, TargetInfo
 
@@ -25,6 +26,10 @@ class Side(Fact):
     """What was compiled."""
     is_partial: bool
     """Whether calls are missing because the run or its log ended early."""
+    summary: Counts
+    """The counts."""
+    has_calls: bool
+    """Whether the user's calls are counted; False for a script and for a log that graphdoctor didn't record."""
     hidden_findings: int = 0
     """How many findings the selection of this comparison left out."""
 
@@ -64,62 +69,6 @@ class Mismatch(Fact):
     """One or two sentences: the difference and what it means for the comparison."""
 
 
-class CountPair(Fact):
-    """A count of both sides."""
-
-    before: int | None
-    """None if unknown."""
-    after: int | None
-    """None if unknown."""
-
-
-class SharePair(Fact):
-    """A share of both sides."""
-
-    before: float | None
-    """0 to 1; None if unknown."""
-    after: float | None
-    """0 to 1; None if unknown."""
-
-
-class TimePair(Fact):
-    """A time of both sides, each measured once and in different processes, so the ratio is only a hint."""
-
-    before: float | None
-    """None if unknown."""
-    after: float | None
-    """None if unknown."""
-    ratio: float | None
-    """After divided by before; None if one of them is unknown or before is 0."""
-
-
-class Numbers(Fact):
-    """The counts and times of both sides, each as in ``Summary``."""
-
-    calls: CountPair
-    """Calls of the target that were started; None for a script and for a log that graphdoctor didn't record."""
-    compiles: CountPair
-    """Compiles that got guarded code."""
-    graphs: CountPair
-    """Graphs handed to the backend."""
-    break_sites: CountPair
-    """Distinct lines that graph-break records point to."""
-    skipped_frames: CountPair
-    """Distinct frames that torch skipped."""
-    recompiles: CountPair
-    """Compiles of a function that already had a cache entry."""
-    recompile_causes: CountPair
-    """Distinct sets of changed values among the recompiles."""
-    frames_over_limit: CountPair
-    """Distinct frames that hit the recompile limit."""
-    coverage: SharePair
-    """Share of the tensor operations of a steady call that ran in compiled graphs."""
-    compile_time_s: TimePair
-    """Seconds spent compiling."""
-    steady_call_us: TimePair
-    """Microseconds of a steady call."""
-
-
 Change = Literal["line", "severity", "count"]
 
 Match = Literal["fingerprint", "place"]
@@ -151,8 +100,6 @@ class DiagnosisComparison(Fact):
     """The second."""
     mismatches: tuple[Mismatch, ...]
     """Ways in which the two runs differ; empty if none is known."""
-    numbers: Numbers
-    """The counts and times of both."""
     new: tuple[Finding, ...]
     """Findings that only the second has, worst first."""
     gone: tuple[Finding, ...]

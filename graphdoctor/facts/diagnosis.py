@@ -5,39 +5,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Literal
 
 from .base import Fact
-from .coverage import Coverage
+from .counts import Counts
 from .ddp import DdpSplit
-from .evidence import LogEvidence
-from .fixes import SnippetPlace, Treatment, Verdict
-from .guards import Guards
+from .fixes import SnippetPlace, Verdict
 from .kernels import CudaGraphSkip
 from .recompiles import GuardChange
-from .recording import (
-    BreakEffect,
-    BreakReason,
-    Call,
-    CaptureGap,
-    Compile,
-    CompileCall,
-    CompileSwitch,
-    Environment,
-    Frame,
-    Graph,
-    TargetInfo,
-)
-from .run import ProbeExit, Setting
+from .recording import BreakEffect, BreakReason, Frame, Graph, Recording
+from .run import Setting
 from .shared import CompileId, Described, File, Fingerprint, Place, RuleCode, TorchId, Version
 from .stack import Origin, StackEntry
 from .stages import GraphStages
-from .trials import WhatIf
-from .variations import Variation
-from .watch import CallWatch
 
-SCHEMA_VERSION = "1.0"
+SCHEMA_VERSION = "2.0"
 
 Severity = Literal["error", "warning", "info"]
 """``error``: code runs eagerly or fails; ``warning``: code is split or recompiles; ``info``: worth knowing."""
@@ -187,9 +171,11 @@ FrameState = Literal["compiled", "partly_eager", "skipped", "empty", "over_limit
 """``partly_eager``: compiled up to a graph break; the rest of the function runs eagerly."""
 
 
-class FrameReport(Frame):
-    """A frame and its state."""
+class FrameReport(Fact):
+    """How a frame of the recording ended up."""
 
+    frame_id: int
+    """``Frame.frame_id``."""
     state: FrameState
     """How it ended up."""
     compile_ids: tuple[CompileId, ...]
@@ -198,13 +184,11 @@ class FrameReport(Frame):
     """The call path of the first compile, outermost first."""
 
 
-class GraphReport(Graph):
-    """A graph and what ended it."""
+class GraphReport(Fact):
+    """What ended a graph of the recording."""
 
-    function: Described
-    """The function it was captured from, by the name to show for it."""
-    resumes_at: int | None = None
-    """For the graph of a resume function, the line that it continues from."""
+    index: int
+    """``Graph.index``."""
     ended_by: Place
     """``return``, or the break site as ``file:line (GB0059)``."""
     ended_by_fingerprint: Fingerprint | None = None
@@ -246,76 +230,6 @@ class RecompileReport(Fact):
     """Fingerprint of the finding about it."""
 
 
-SteadyState = Literal["settled", "compiling", "over_limit", "never"]
-"""``settled``: the last call compiled nothing, at least when it was repeated. ``compiling``: the last of several calls
-still compiled something, though not when it was repeated. ``over_limit``: the calls took a function over its recompile
-limit. ``never``: the last call compiles something each time it is repeated with the same arguments."""
-
-
-class Steadiness(Fact):
-    """Whether the program stops compiling."""
-
-    state: SteadyState | None
-    """None if unknown: there was one call, and it wasn't repeated; or a script ended before it showed."""
-    compiles_per_call: tuple[int, ...]
-    """Compiles that got guarded code in each of the user's calls; empty for a script, whose calls have no numbers."""
-    compiles_repeated: tuple[int, ...] | None = None
-    """Compiles that began each time the last call was repeated; None if it wasn't."""
-    function: str | None = None
-    """For ``over_limit`` and ``never``, and for a script's ``compiling``: the function that shows it."""
-    compiling_calls: int | None = None
-    """For a script's ``compiling``: in how many calls of that function in a row, up to its last, torch compiled."""
-    changing: tuple[str, ...] = ()
-    """The guarded values that differed in every recompile of that function, for ``never`` in every repetition, in the
-    user's words."""
-    compiles_to_limit: int | None = None
-    """How often torch compiled that function until it hit the limit; None if it didn't."""
-    limit_call: int | None = None
-    """The call in which it hit the limit; None if it didn't, or only when the last call was repeated."""
-
-
-class Summary(Fact):
-    """The counts, derived from the recording; None if unknown."""
-
-    calls: int
-    """Calls of the target that were started."""
-    calls_failed: int
-    """Of these, the ones that raised an exception or didn't finish."""
-    compiles: int
-    """Compiles that got guarded code, without those dropped because they have no operations."""
-    graphs: int
-    """Graphs handed to the backend."""
-    break_sites: int
-    """Distinct lines (file and line) that graph-break records point to."""
-    break_records: int
-    """torch's own graph-break records."""
-    skipped_frames: int
-    """Distinct frames that torch skipped."""
-    recompiles: int
-    """Compiles of a function that already had a cache entry, as torch counts them: also those that ended with a skipped
-    function, and the last one, that the recompile limit prevented."""
-    recompile_causes: int
-    """Distinct functions with distinct sets of changed values among the recompiles."""
-    frames_over_limit: int
-    """Distinct frames that hit the recompile limit."""
-    coverage: float | None
-    """Share, 0 to 1, of the tensor operations of a steady call that ran in compiled graphs; for a script of one steady
-    call of each compiled function, added up."""
-    coverage_detail: Coverage | None = None
-    """The counts that coverage is computed from."""
-    compile_time_s: float | None = None
-    """Seconds spent compiling during the user's calls, as torch measured it."""
-    steady_call_us: float | None = None
-    """Microseconds of a steady call, the median of up to 15; for a script one call of each compiled function, added up.
-    None if not measured."""
-    graphs_per_call: int | None = None
-    """How often a graph ran in a steady call; None if not measured, and a script with several functions."""
-    steadiness: Steadiness | None = None
-    """Whether the program stops compiling; None for a block, and for a script whose calls weren't watched."""
-    hidden_findings: int = 0
-    """Findings left out by ``--own-code``, ``--select`` or ``--ignore``."""
-
-
 class Diagnosis(Fact):
     """The JSON document."""
 
@@ -323,48 +237,30 @@ class Diagnosis(Fact):
     """Version of this document's shape."""
     graphdoctor_version: Version
     """The version of graphdoctor that wrote it."""
-    is_partial: bool
-    """Whether calls are missing because the run or its log ended early."""
-    environment: Environment
-    """Where the target ran."""
-    target: TargetInfo
-    """What was compiled."""
-    exit: ProbeExit
-    """How the run ended."""
-    summary: Summary
+    recording: Recording
+    """The facts, without the picture of the run; the files of compile calls, watched functions and shapes as in
+    locations."""
+    summary: Counts
     """The counts."""
     findings: tuple[Finding, ...]
     """Worst first."""
-    calls: tuple[Call, ...]
-    """The user's calls."""
-    compile_calls: tuple[CompileCall, ...] = ()
-    """Where a script called torch.compile, in order, with files as in locations."""
-    watch: CallWatch | None = None
-    """The calls of a script that were watched as they happened; None for other targets."""
-    switches: tuple[CompileSwitch, ...] = ()
-    """What could keep torch.compile from compiling, in the order in which it was found."""
     frames: tuple[FrameReport, ...]
-    """In the order of their first compile."""
-    compiles: tuple[Compile, ...]
-    """In order."""
+    """One for each frame of the recording, in the same order."""
     graphs: tuple[GraphReport, ...]
-    """In order."""
-    ddp_splits: tuple[DdpSplit, ...] = ()
-    """Graphs that torch split at the buckets of DistributedDataParallel, in order."""
+    """One for each graph of the recording, in the same order."""
     recompiles: tuple[RecompileReport, ...] = ()
     """In order, those that follow from one change in one call taken together."""
-    what_if: WhatIf | None = None
-    """What the same calls do with each remedy; None if not tried."""
-    guards: Guards | None = None
-    """What the guards check and cost; None if not requested."""
-    sensitivity: tuple[Variation, ...] | None = None
-    """What changing one property of the first call at a time does, arguments first; None if not requested, or if the
-    first call can't be repeated."""
-    treatment: Treatment | None = None
-    """Fixes that were tried, and what the verified ones do together; None if there were none."""
     stages: tuple[GraphStages, ...] | None = None
     """Each graph from Dynamo to the generated code; None if not requested."""
-    evidence: LogEvidence = field(default_factory=LogEvidence)
-    """What else torch's trace log has."""
-    gaps: tuple[CaptureGap, ...]
-    """What the numbers lack."""
+
+    def each_frame(self) -> Iterator[tuple[Frame, FrameReport]]:
+        """Each frame of the recording and how it ended up."""
+        return zip(self.recording.frames, self.frames, strict=True)
+
+    def each_graph(self) -> Iterator[tuple[Graph, GraphReport]]:
+        """Each graph of the recording and what ended it."""
+        return zip(self.recording.graphs, self.graphs, strict=True)
+
+    def frames_by_compile(self) -> Mapping[str, Frame]:
+        """The frame of each compile."""
+        return {compile_id: frame for frame, report in self.each_frame() for compile_id in report.compile_ids}

@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import Literal
 
 from .base import Fact
+from .counts import Counts
 from .run import Setting
 from .trials import Comparison
 
@@ -63,34 +64,6 @@ class SnippetPlace(Fact):
     arguments: tuple[str, ...] = ()
     """For ``first_call`` and ``each_call``, the parameters under whose names the snippet has the values that are
     passed."""
-
-
-class Measures(Fact):
-    """The counts of one run; each as in ``Summary``."""
-
-    break_sites: int
-    """Distinct lines that graph-break records point to."""
-    skipped_frames: int
-    """Distinct frames that torch skipped."""
-    graphs: int
-    """Graphs handed to the backend."""
-    compiles: int
-    """Compiles that got guarded code."""
-    recompiles: int
-    """Compiles of a function that already had a cache entry."""
-    frames_over_limit: int
-    """Distinct frames that hit the recompile limit."""
-    coverage: float | None = None
-    """Share, 0 to 1, of the tensor operations of a steady call that ran in compiled graphs."""
-    compile_time_s: float | None = None
-    """Seconds spent compiling; None if nobody measured that with the user's backend."""
-    cuda_graphs: int | None = None
-    """Functions that torch recorded as CUDA graphs; None if it wasn't asked to, or that is unknown."""
-
-    @property
-    def torch_counts(self) -> tuple[int, int, int, int, int]:
-        """What torch did, whatever the backend made of its graphs."""
-        return (self.break_sites, self.skipped_frames, self.graphs, self.recompiles, self.frames_over_limit)
 
 
 class PairedTime(Fact):
@@ -165,9 +138,9 @@ class TriedFix(Fact):
     """Why, as a clause: what differs, what failed, what still breaks."""
     untried_cause: UntriedCause | None = None
     """Why it wasn't tried; None if it was."""
-    before: Measures | None = None
+    before: Counts | None = None
     """Counts of the program that it was tried on; None if not tried."""
-    after: Measures | None = None
+    after: Counts | None = None
     """Counts of the program with the fix; None if not tried, if it failed, or if its results made it stop early."""
     sites_gone: tuple[str, ...] = ()
     """Break sites that it removed, as ``file:line (GB0059)`` in the program before."""
@@ -221,9 +194,9 @@ class Treatment(Fact):
 
     tried: tuple[TriedFix, ...]
     """The fixes, in the order in which they were tried."""
-    before: Measures
+    before: Counts
     """Counts of the unmodified program."""
-    after: Measures | None = None
+    after: Counts | None = None
     """Counts with all verified fixes; None if there are none."""
     diff: str = ""
     """All edits of source, as one unified diff."""

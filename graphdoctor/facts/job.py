@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Literal
 
 from .base import Fact
-from .diagnosis import SCHEMA_VERSION, Finding, Location, Summary
+from .counts import Counts
+from .diagnosis import SCHEMA_VERSION, Finding, Location
 from .evidence import RecordCount
 from .marks import CacheAnswer, CompileMark
 from .recording import CaptureGap, CompileOutcome, Environment, TargetInfo
@@ -62,7 +63,7 @@ class OfRank(Fact):
     """Its number."""
     process: int | None
     """Its process id; None if no record has it."""
-    summary: Summary
+    summary: Counts
     """Its counts."""
     complete: bool | None
     """Whether it ran to its end and its log is whole. False if the log is cut, a compile in it never ended, or the

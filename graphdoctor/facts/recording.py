@@ -10,7 +10,7 @@ from dataclasses import field
 from typing import Literal
 
 from .base import Fact
-from .coverage import Coverage
+from .counts import Coverage
 from .ddp import DdpSplit
 from .evidence import LogEvidence
 from .fixes import Treatment
@@ -25,6 +25,7 @@ from .shared import (
     BackendName,
     Build,
     CompileId,
+    Described,
     DeviceName,
     DeviceText,
     DtypeName,
@@ -464,6 +465,16 @@ class Frame(Fact):
     """For such a wrapper, the class of torch's own in which the module inside has its ``forward``, such as
     ``Sequential``: Dynamo skips it if the wrapper's code breaks before it is called. None if it has its own."""
 
+    @property
+    def name(self) -> str:
+        """The name to show: the function's qualified name if it is known."""
+        return self.qualname if self.qualname and self.qualname != "<module>" else self.function
+
+    @property
+    def described(self) -> str:
+        """That name; for a resume function, with the line that it continues from."""
+        return self.name if self.resumes_at is None else f"{self.name} from line {self.resumes_at}"
+
 
 class GraphInput(Fact):
     """One input of a graph."""
@@ -517,6 +528,10 @@ class Graph(Fact):
     """The compile that captured it."""
     index: int
     """Position in the order in which graphs reached the backend, from 0."""
+    function: Described = "?"
+    """``Frame.described`` of the function it was captured from; ``?`` if unknown."""
+    resumes_at: int | None = None
+    """For the graph of a resume function, the line that it continues from."""
     op_count: int | None
     """``call_*`` nodes, as torch counts them."""
     tensor_op_count: int | None = None

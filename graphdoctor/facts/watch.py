@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from .base import Fact
-from .coverage import Coverage
+from .counts import Coverage
 from .shared import Name, ProcessName
 
 WatchOutcome = Literal["steady", "compiled", "raised", "profiled"]

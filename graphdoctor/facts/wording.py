@@ -210,10 +210,10 @@ def about_time(seconds: float) -> str:
 
 def partial_text(diagnosis: Diagnosis) -> str:
     """Why a diagnosis is partial, as a clause or in the words of what ended the run."""
-    if diagnosis.exit.message:
-        return diagnosis.exit.message
+    if diagnosis.recording.exit.message:
+        return diagnosis.recording.exit.message
     # Where a log ends early, the run itself may have gone on.
-    is_log = diagnosis.exit.status is None and any(gap.kind == "log_cut" for gap in diagnosis.gaps)
+    is_log = diagnosis.recording.exit.status is None and any(gap.kind == "log_cut" for gap in diagnosis.recording.gaps)
     return "the log ends early" if is_log else "the run ended early"
 
 

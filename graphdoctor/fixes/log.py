@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.fixes import (
     WORKING,
     ColdCompile,
     LeftFinding,
-    Measures,
     PairedTime,
     TriedFix,
     UntriedCause,
@@ -184,7 +184,7 @@ class TrialLog:
                 self._settled.discard(entry.mark)
                 self._repeated.add(entry.mark)
 
-    def measures_with(self, fix: Candidate) -> Measures | None:
+    def measures_with(self, fix: Candidate) -> Counts | None:
         """What the trial of a fix alone counted; None if it wasn't tried."""
         return next((entry.tried.after for entry in self._entries if entry.is_about([fix])), None)
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Finding, Location
-from graphdoctor.facts.fixes import Measures, PairedTime, SnippetPlace, Verdict
+from graphdoctor.facts.fixes import PairedTime, SnippetPlace, Verdict
 from graphdoctor.facts.progress import TimedPrograms
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
@@ -382,7 +383,7 @@ class Check:
     verdict: Verdict
     reason: str | None
     compared: Comparison | None = None
-    measures: Measures | None = None
+    measures: Counts | None = None
 
 
 class UserBackend:
@@ -406,7 +407,7 @@ class UserBackend:
         return self._trials.trial_backend != self.name
 
     @property
-    def untouched_measures(self) -> Measures | None:
+    def untouched_measures(self) -> Counts | None:
         """The counts of the untouched program; None if it wasn't run there."""
         return None if self._untouched is None else self._measures(self._untouched)
 
@@ -469,6 +470,6 @@ class UserBackend:
         compared = recording.replay.compared.get("eager") if recording.replay else None
         return Check(verdict, reason, compared, self._measures(recording))
 
-    def _measures(self, recording: Recording) -> Measures:
+    def _measures(self, recording: Recording) -> Counts:
         # Inductor may have found what it compiled before.
         return self._trials.observe(recording).measures.model_copy(update={"compile_time_s": None})

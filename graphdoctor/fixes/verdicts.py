@@ -11,8 +11,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
-from graphdoctor.facts.fixes import WORKING, Measures, Verdict
+from graphdoctor.facts.fixes import WORKING, Verdict
 from graphdoctor.facts.kernels import CudaGraphs, CudaGraphSkip
 from graphdoctor.facts.wording import counted, percents
 from graphdoctor.fixes.patch import LineMap
@@ -317,7 +318,7 @@ def _effect(
     return "verified", None
 
 
-def _has_fewer_breaks(was: Measures, now: Measures) -> bool:
+def _has_fewer_breaks(was: Counts, now: Counts) -> bool:
     """Whether the program returns to Python less often, or skips less.
 
     Coverage doesn't tell: it rises when torch captures the operation that broke, even if the next line breaks for it.
@@ -326,7 +327,7 @@ def _has_fewer_breaks(was: Measures, now: Measures) -> bool:
     return counts != earlier and all(count <= other for count, other in zip(counts, earlier, strict=True))
 
 
-def lost(was: Measures, now: Measures) -> str | None:
+def lost(was: Counts, now: Counts) -> str | None:
     """How less of a program is compiled than before, as a clause; None if it isn't so.
 
     When one break goes, the next one in the function may be one that torch can't resume from: torch then skips the
@@ -382,7 +383,7 @@ def _is_more(one: float | None, other: float | None) -> bool:
     return one is not None and other is not None and one > other + _COVERAGE_NOISE
 
 
-def _progress(was: Measures, now: Measures) -> str:
+def _progress(was: Counts, now: Counts) -> str:
     if was.coverage is not None and now.coverage is not None and abs(was.coverage - now.coverage) > _COVERAGE_NOISE:
         return "coverage goes from {} to {}".format(*percents(was.coverage, now.coverage))
     return f"{counted(was.graphs, 'graph')} → {now.graphs}"
@@ -393,7 +394,7 @@ Score = tuple[int, int, int, int, int, int, int]
 other counts."""
 
 
-def score(measures: Measures, *, mended_count: int, is_outweighed: bool) -> Score:
+def score(measures: Counts, *, mended_count: int, is_outweighed: bool) -> Score:
     """A program's score."""
     coverage = 1.0 if is_outweighed else measures.coverage or 0.0
     return (

@@ -137,7 +137,7 @@ def diagnose_recording(
         shown = _shown(diagnosis, needs.compile_ids)
         if is_cut:
             picture = _details(recording, rank, needs, shown, executor)
-        if picture is not None and len(shown) < len(diagnosis.compiles):
+        if picture is not None and len(shown) < len(diagnosis.recording.compiles):
             picture = picture.model_copy(update={"shown": shown})
     return Result(diagnosis, picture)
 
@@ -150,7 +150,7 @@ def _shown(diagnosis: Diagnosis, asked: tuple[str, ...]) -> tuple[str, ...]:
     """
     from graphdoctor.rules.diagnosis.compile_selection import most_telling
 
-    known = {found.compile_id for found in diagnosis.compiles}
+    known = {found.compile_id for found in diagnosis.recording.compiles}
     for compile_id in asked:
         if compile_id not in known:
             ids = ", ".join(most_telling(diagnosis, most=_MOST_NAMED))

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from graphdoctor.facts.ddp import DdpSplit
 from graphdoctor.facts.wording import bytes_text, counted
-from graphdoctor.rules.diagnosis.frames import described, frame_entry
+from graphdoctor.rules.diagnosis.frames import frame_entry
 from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.rules.diagnosis.suggestions import setting
 
@@ -102,7 +102,7 @@ def _matches(view: RecordingView) -> Iterator[RuleMatch]:
         frame, last = frames[frame_id], splits[-1]
         yield RuleMatch(
             entry=frame_entry(frame),
-            message=f"torch splits the graph of `{described(frame)}` into {len(last.buckets)} at DDP's buckets; "
+            message=f"torch splits the graph of `{frame.described}` into {len(last.buckets)} at DDP's buckets; "
             f"{_crossing(last)}",
             count=len(splits),
             compile_ids=tuple(split.compile_id for split in splits),

@@ -10,7 +10,7 @@ from graphdoctor.facts.command import command_line
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recording import Compile
 from graphdoctor.facts.wording import counted
-from graphdoctor.rules.diagnosis.frames import described, frame_entry
+from graphdoctor.rules.diagnosis.frames import frame_entry
 from graphdoctor.rules.diagnosis.recompile_wording import GUIDE
 from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, distinct_values, hidden_change_count
 from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
@@ -114,14 +114,14 @@ def _match(
     """
     frame, limit = event.frame, event.compiles[0]
     since = "" if limit.call_index is None else f" since call {limit.call_index}"
-    others = [described(item) for item in event.frames[1:]]
+    others = [item.described for item in event.frames[1:]]
     with_it = f", together with {', '.join(f'`{name}`' for name in dict.fromkeys(others))}" if others else ""
     filled = _filled_by(earlier)
     by = f"; causes: {', '.join(filled)}" if filled else ""
     name = limit.failure.limit if limit.failure and limit.failure.limit else "recompile_limit"
     return RuleMatch(
         entry=frame_entry(frame),
-        message=f"`{described(frame)}` runs eagerly{since}{with_it}: it hit torch's {name} after "
+        message=f"`{frame.described}` runs eagerly{since}{with_it}: it hit torch's {name} after "
         f"{counted(len(versions), 'compile')}{by}",
         count=1,
         compile_ids=tuple(compile_.compile_id for compile_ in event.compiles),

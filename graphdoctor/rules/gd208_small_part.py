@@ -8,7 +8,6 @@ from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recording import Graph
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.wording import quoted
-from graphdoctor.rules.diagnosis.frames import described
 from graphdoctor.rules.diagnosis.recompile_wording import GUIDE
 from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, distinct_values
 from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
@@ -112,7 +111,7 @@ def _match(events: list[RecompileEvent], graphs: dict[str, Graph]) -> RuleMatch:
     value = quoted(first.changes[0].expression)
     return RuleMatch(
         entry=line,
-        message=f"`{described(first.frame)}` recompiles all of its {counts[1]} operations for {value}, which only "
+        message=f"`{first.frame.described}` recompiles all of its {counts[1]} operations for {value}, which only "
         f"{counts[0]} of them use, on this line",
         count=len(events),
         changes=distinct_values(change for event in events for change in event.changes),

@@ -10,7 +10,7 @@ from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.job import Aspect, Job, JobFinding
 from graphdoctor.facts.recording import Compile, Frame
 from graphdoctor.facts.wording import ranks_text
-from graphdoctor.rules.diagnosis.frames import described, frame_entry
+from graphdoctor.rules.diagnosis.frames import frame_entry
 from graphdoctor.rules.diagnosis.recompile_wording import GUIDE
 from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.rules.diagnosis.suggestions import compile_argument, setting
@@ -114,7 +114,7 @@ def _match(items: list[tuple[str, Compile, Frame]], ranks: set[str]) -> RuleMatc
     shown = ", ".join(f"{rank} {count}" for rank, count in counts.items())
     return RuleMatch(
         entry=frame_entry(frame),
-        message=f"`{described(frame)}` was compiled {most} times on one rank and {least} on another ({shown})",
+        message=f"`{frame.described}` was compiled {most} times on one rank and {least} on another ({shown})",
         count=most - least,
         compile_ids=tuple(item.compile_id for rank, item, _ in items if counts[rank] == most),
         fixes=_fixes(is_together=False),

@@ -8,7 +8,7 @@ from typing import ClassVar
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.wording import names
-from graphdoctor.rules.diagnosis.frames import described, frame_entry
+from graphdoctor.rules.diagnosis.frames import frame_entry
 from graphdoctor.rules.diagnosis.recompile_wording import GUIDE
 from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, distinct_values, hidden_change_count
 from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
@@ -133,7 +133,7 @@ def _match(events: list[RecompileEvent], *, is_regional: bool) -> RuleMatch:
     is_sized = any(change.is_parameter for change in changes)
     return RuleMatch(
         entry=frame_entry(frame),
-        message=f"`{described(frame)}` recompiles for each instance, because {values} "
+        message=f"`{frame.described}` recompiles for each instance, because {values} "
         f"{'differs' if len(changes) == 1 else 'differ'}",
         count=len(events),
         compile_ids=tuple(event.compiles[0].compile_id for event in events),

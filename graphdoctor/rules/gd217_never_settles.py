@@ -8,7 +8,7 @@ from typing import ClassVar
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.wording import counted, names
-from graphdoctor.rules.diagnosis.frames import described, frame_entry
+from graphdoctor.rules.diagnosis.frames import frame_entry
 from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.rules.diagnosis.steadiness import steadiness_of, unsettled_changes, unsettled_frame
 from graphdoctor.rules.gd205_module_number import module_number_fixes
@@ -88,7 +88,7 @@ class NeverSettles(RecordingRule):
         return (
             RuleMatch(
                 entry=frame_entry(frame),
-                message=f"`{described(frame)}` recompiles in every call, even with the same arguments{why}{end}",
+                message=f"`{frame.described}` recompiles in every call, even with the same arguments{why}{end}",
                 count=sum(found.frame_id == frame.frame_id for found in settling.recompiles),
                 changes=changes,
                 fixes=_fixes(changes),

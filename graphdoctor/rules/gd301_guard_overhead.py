@@ -7,7 +7,7 @@ from typing import ClassVar
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.guards import Guards, GuardSet
 from graphdoctor.facts.wording import percent
-from graphdoctor.rules.diagnosis.frames import frame_entry, frame_name
+from graphdoctor.rules.diagnosis.frames import frame_entry
 from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.rules.diagnosis.suggestions import guard_filter
 
@@ -77,7 +77,7 @@ class GuardOverhead(RecordingRule):
         frame = next((frame for frame in view.recording.frames if frame.frame_id == frame_id), None)
         if frame is None:
             return ()
-        most = f", most of it in `{frame_name(frame)}`" if len(run) > 1 else ""
+        most = f", most of it in `{frame.name}`" if len(run) > 1 else ""
         return (
             RuleMatch(
                 entry=frame_entry(frame),

@@ -9,7 +9,7 @@ from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.guards import GuardSet
 from graphdoctor.facts.recording import Frame
 from graphdoctor.facts.wording import counted
-from graphdoctor.rules.diagnosis.frames import frame_entry, frame_name
+from graphdoctor.rules.diagnosis.frames import frame_entry
 from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.rules.diagnosis.suggestions import guard_filter
 
@@ -90,7 +90,7 @@ def _match(frame: Frame, count: int, found: GuardSet) -> RuleMatch:
     modules = Counter(node.path for node in found.nodes if node.is_module_internal)
     return RuleMatch(
         entry=frame_entry(frame),
-        message=f"`{frame_name(frame)}` checks {count:,} guards on the structure of {counted(len(modules), 'module')} "
+        message=f"`{frame.name}` checks {count:,} guards on the structure of {counted(len(modules), 'module')} "
         "in each run",
         count=count,
         compile_ids=(found.compile_id,),

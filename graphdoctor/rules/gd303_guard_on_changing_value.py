@@ -8,7 +8,7 @@ from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import Compile, Frame
 from graphdoctor.facts.wording import without_middle
-from graphdoctor.rules.diagnosis.frames import frame_entry, frame_name
+from graphdoctor.rules.diagnosis.frames import frame_entry
 from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 
 _MIN_TIMES = 3
@@ -86,7 +86,7 @@ def _match(frame: Frame, found: list[tuple[Compile, GuardChange]]) -> RuleMatch:
     shown = ", ".join(map(without_middle, values[:_MAX_VALUES])) + (", …" if len(values) > _MAX_VALUES else "")
     return RuleMatch(
         entry=first.guard_location or frame_entry(frame),
-        message=f"`{first.expression}` differed in {len(found)} recompiles of `{frame_name(frame)}`"
+        message=f"`{first.expression}` differed in {len(found)} recompiles of `{frame.name}`"
         + (f": {shown}" if values else ""),
         count=len(found),
         compile_ids=tuple(compile_.compile_id for compile_, _ in found),

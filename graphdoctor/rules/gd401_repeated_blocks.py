@@ -12,7 +12,7 @@ from graphdoctor.facts.fixes import SnippetPlace
 from graphdoctor.facts.recording import Compile, Graph, GraphNode, RepeatedBlocks, TargetInfo
 from graphdoctor.facts.regions import block_lines
 from graphdoctor.facts.wording import names
-from graphdoctor.rules.diagnosis.frames import frame_entry, frame_name
+from graphdoctor.rules.diagnosis.frames import frame_entry
 from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 
 _FEWEST_OPS = 100
@@ -143,7 +143,7 @@ class RepeatedBlocksInGraph(RecordingRule):
         return (
             RuleMatch(
                 entry=frame_entry(frame),
-                message=f"`{target.class_name or frame_name(frame)}` has {blocks} modules in one graph of "
+                message=f"`{target.class_name or frame.name}` has {blocks} modules in one graph of "
                 f"{largest.ops} operations{took}; "
                 f"torch could compile one{each} and share it",
                 count=len(found),

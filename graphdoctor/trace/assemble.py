@@ -14,7 +14,7 @@ from functools import partial
 from typing import TypeVar
 
 from graphdoctor.facts.base import Fact
-from graphdoctor.facts.coverage import Coverage
+from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recompiles import GuardChange, RecompileCause
@@ -344,7 +344,9 @@ class Assembler:
             self._read("graphdoctor_graph", partial(self._graph, index, seen))
             for index, seen in enumerate(self._intake.graphs)
         )
-        graphs = [graph for graph in made if graph is not None]
+        frames = {frame.frame_id: frame for frame in self._frames(compiles, run.target)}
+        ran = {compile_.compile_id: frames[compile_.frame_id] for compile_ in compiles}
+        graphs = [_captured_from(ran.get(graph.compile_id), graph) for graph in made if graph is not None]
         calls, evidence = self._calls(compiles), self._intake.evidence.finish()
         is_unfinished = any(call.outcome != "ok" for call in calls) or run.exit.reason not in (None, "finished")
         replay = run.replay and run.replay.model_copy(update={"warm_up_frames_over_limit": self._extra_limits()})
@@ -355,7 +357,7 @@ class Assembler:
             is_partial=is_cut or is_unfinished,
             calls=calls,
             compile_calls=tuple(self._intake.compile_calls),
-            frames=tuple(self._frames(compiles, run.target)),
+            frames=tuple(frames.values()),
             ddp_splits=tuple(split_of(seen, self._parameters(seen.compile_id)) for seen in self._intake.ddp_splits),
             compiles=tuple(compiles),
             graphs=tuple(graphs),
@@ -419,6 +421,12 @@ class Assembler:
     def _extra_limits(self) -> int:
         extra = [compile_ for compile_ in self._intake.compiles.values() if compile_.is_extra]
         return len({compile_.frame_id for compile_ in extra if self._outcome(compile_) == "limit"})
+
+
+def _captured_from(frame: Frame | None, graph: Graph) -> Graph:
+    if frame is None:
+        return graph
+    return graph.model_copy(update={"function": frame.described, "resumes_at": frame.resumes_at})
 
 
 def _of_root(change: GuardChange, root: Root) -> GuardChange:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from graphdoctor.facts.coverage import Coverage
+from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.guards import Guards
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import CaptureGap, CompileSwitch, GapKind, Recording, TargetInfo

@@ -13,7 +13,7 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Executor
 from graphdoctor.executors.local import ALONE
 from graphdoctor.facts.base import InvalidFactError
-from graphdoctor.facts.coverage import Coverage
+from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.fixes import Treatment
 from graphdoctor.facts.kernels import Float32Precision, KernelShare
 from graphdoctor.facts.marks import LogSpan

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Iterator
 
-from graphdoctor.facts.coverage import Coverage
+from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.watch import CallWatch, NotCovered, WatchedFunction
 from graphdoctor.probe.wire import CalledArtifact, WatchedCallArtifact

@@ -13,8 +13,8 @@ from typing import Literal, TypedDict
 
 from graphdoctor import __version__
 from graphdoctor.facts.bench import Correctness
+from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Diagnosis
-from graphdoctor.facts.fixes import Measures
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.trials import Comparison, Difference, ResultKind
@@ -83,20 +83,10 @@ class Observed:
         return self.recording.replay is not None and self.recording.replay.is_stopped
 
     @property
-    def measures(self) -> Measures:
+    def measures(self) -> Counts:
         """The counts."""
-        summary, graphs = self.diagnosis.summary, self.recording.cuda_graphs
-        return Measures(
-            break_sites=summary.break_sites,
-            skipped_frames=summary.skipped_frames,
-            graphs=summary.graphs,
-            compiles=summary.compiles,
-            recompiles=summary.recompiles,
-            frames_over_limit=summary.frames_over_limit,
-            coverage=summary.coverage,
-            compile_time_s=summary.compile_time_s if self.is_compile_counted else None,
-            cuda_graphs=None if graphs is None else graphs.captured,
-        )
+        summary = self.diagnosis.summary
+        return summary if self.is_compile_counted else summary.model_copy(update={"compile_time_s": None})
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ _STYLES = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
 
 def title_line(diagnosis: Diagnosis) -> Text:
     """What ran, on one line."""
-    first, *rest = title_parts(diagnosis)
+    first, *rest = title_parts(diagnosis.recording)
     title = Text().append_text(clean(first, "bold"))
     for part in rest:
         title.append(" · ", "dim").append_text(clean(part, "dim"))
@@ -71,7 +71,7 @@ def _place(location: Location) -> Text:
 
 def partial(diagnosis: Diagnosis) -> Iterator[Text]:
     """That the run ended early, which comes before all counts."""
-    if diagnosis.is_partial:
+    if diagnosis.recording.is_partial:
         yield Text().append("PARTIAL  ", "bold red").append_text(clean(partial_text(diagnosis), "red"))
 
 

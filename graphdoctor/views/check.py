@@ -41,12 +41,13 @@ from graphdoctor.views.words import (
 
 if TYPE_CHECKING:
     from graphdoctor.facts.check import BudgetName, CheckReport, TargetCheck
-    from graphdoctor.facts.diagnosis import Finding, Summary
+    from graphdoctor.facts.counts import Counts
+    from graphdoctor.facts.diagnosis import Finding
 
 _TONES: dict[str, Tone] = {"passed": "good", "failed": "bad", "crashed": "bad"}
 _MOST_ROWS = 20
 _UPDATE = Span("graphdoctor baseline --update", "code")
-_MEASURED: tuple[tuple[str, BudgetName, Callable[[Summary], str]], ...] = (
+_MEASURED: tuple[tuple[str, BudgetName, Callable[[Counts], str]], ...] = (
     ("break sites", "max-breaks", lambda found: str(found.break_sites)),
     ("recompiles", "max-recompiles", lambda found: str(found.recompiles)),
     ("graphs", "max-graphs", lambda found: str(found.graphs)),
@@ -126,7 +127,7 @@ def _new(target: TargetCheck) -> Cell:
     return Cell(str(len(target.failing)), allowed if below else "", "bad" if target.failing else None)
 
 
-def _measured(target: TargetCheck, name: BudgetName, shown: Callable[[Summary], str]) -> Cell:
+def _measured(target: TargetCheck, name: BudgetName, shown: Callable[[Counts], str]) -> Cell:
     """A number, with its limit if it misses it."""
     for budget in target.budgets:
         if budget.name == name and not budget.is_kept:
@@ -144,7 +145,7 @@ def _about(target: TargetCheck, *, has_baseline: bool) -> Section:
     if target.hint:
         rows.append(Row("hint", Span(target.hint)))
     if target.is_other_torch and target.diagnosis is not None:
-        running = target.diagnosis.environment.torch
+        running = target.diagnosis.recording.environment.torch
         said: Inline = f"compared with the baseline for torch {target.baseline_torch}; this run uses torch {running}"
         if target.new or target.fixed:
             can = ", so new and fixed findings may come from the upgrade. "

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from graphdoctor.views.json import json_text
 
 if TYPE_CHECKING:
-    from graphdoctor.facts.diagnosis import Diagnosis, FrameReport
+    from graphdoctor.facts.diagnosis import Diagnosis
     from graphdoctor.facts.picture import Lane, Phase, Picture, Segment
+    from graphdoctor.facts.recording import Frame
 
 _Event = dict[str, Any]
 
@@ -34,8 +35,8 @@ def render_chrome_trace(diagnosis: Diagnosis, picture: Picture) -> str:
         "displayTimeUnit": "ms",
         "otherData": {
             "graphdoctor": diagnosis.graphdoctor_version,
-            "torch": diagnosis.environment.torch,
-            "target": diagnosis.target.text,
+            "torch": diagnosis.recording.environment.torch,
+            "target": diagnosis.recording.target.text,
         },
     }
     return json_text(document, is_indented=False)
@@ -43,7 +44,7 @@ def render_chrome_trace(diagnosis: Diagnosis, picture: Picture) -> str:
 
 def _process(picture: Picture, process: str | None, pid: int, diagnosis: Diagnosis) -> Iterator[_Event]:
     phases = [phase for phase in picture.phases if phase.process == process]
-    frames = {compile_id: frame for frame in diagnosis.frames for compile_id in frame.compile_ids}
+    frames = diagnosis.frames_by_compile()
     name = f"torch.compile in {'the main process' if process is None else process}"
     yield from _named(pid, name, "times from its first event")
     for thread in sorted({phase.thread for phase in phases}):
@@ -53,7 +54,7 @@ def _process(picture: Picture, process: str | None, pid: int, diagnosis: Diagnos
         yield event | _length(phase.duration_us) | {"args": _phase_args(phase, frames)}
 
 
-def _phase_args(phase: Phase, frames: Mapping[str, FrameReport]) -> dict[str, Any]:
+def _phase_args(phase: Phase, frames: Mapping[str, Frame]) -> dict[str, Any]:
     frame = frames.get(phase.compile_id or "")
     found = {
         "compile_id": phase.compile_id,

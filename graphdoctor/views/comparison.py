@@ -26,7 +26,7 @@ from graphdoctor.views.parts import (
 from graphdoctor.views.words import UNKNOWN, base_name, clusters, cost_changes, share_changes, title_parts
 
 if TYPE_CHECKING:
-    from graphdoctor.facts.comparison import CountPair, DiagnosisComparison, SameFinding, Side, TimePair
+    from graphdoctor.facts.comparison import DiagnosisComparison, SameFinding, Side
     from graphdoctor.facts.diagnosis import Finding
 
 _SINGLE = "Each time is a single measurement, which varies from run to run."
@@ -73,33 +73,32 @@ def _numbers(comparison: DiagnosisComparison) -> Table:
 
 def _rows(comparison: DiagnosisComparison) -> Iterator[tuple[Cell, ...]]:
     """Counts that are 0 on both sides are left out."""
-    numbers = comparison.numbers
-    counts: dict[str, CountPair] = {
-        "calls": numbers.calls,
-        "graphs": numbers.graphs,
-        "break sites": numbers.break_sites,
-        "skipped frames": numbers.skipped_frames,
-        "compiles": numbers.compiles,
-        "recompiles": numbers.recompiles,
-        "causes of recompiles": numbers.recompile_causes,
-        "frames over the limit": numbers.frames_over_limit,
+    sides = comparison.before, comparison.after
+    old, new = (side.summary for side in sides)
+    counts: dict[str, Sequence[int | None]] = {
+        "calls": [side.summary.calls if side.has_calls else None for side in sides],
+        "graphs": [old.graphs, new.graphs],
+        "break sites": [old.break_sites, new.break_sites],
+        "skipped frames": [old.skipped_frames, new.skipped_frames],
+        "compiles": [old.compiles, new.compiles],
+        "recompiles": [old.recompiles, new.recompiles],
+        "causes of recompiles": [old.recompile_causes, new.recompile_causes],
+        "frames over the limit": [old.frames_over_limit, new.frames_over_limit],
     }
-    for label, count in counts.items():
-        if count.before or count.after:
-            before, after = (UNKNOWN if number is None else str(number) for number in (count.before, count.after))
-            is_known = count.before is not None and count.after is not None and before != after
-            yield _row(label, before, after, f"{(count.after or 0) - (count.before or 0):+d}" if is_known else "")
-    share = numbers.coverage
-    before, after = share_changes(share.before, share.after)
-    yield _row("coverage", before, after, "")
-    yield _row("compile time", *_times(numbers.compile_time_s, lambda seconds: f"{seconds:.2f} s"))
-    yield _row("steady call", *_times(numbers.steady_call_us, duration))
+    for label, pair in counts.items():
+        if any(pair):
+            before, after = (UNKNOWN if number is None else str(number) for number in pair)
+            is_known = None not in pair and before != after
+            yield _row(label, before, after, f"{(pair[1] or 0) - (pair[0] or 0):+d}" if is_known else "")
+    yield _row("coverage", *share_changes(old.coverage, new.coverage), "")
+    yield _row("compile time", *_times(old.compile_time_s, new.compile_time_s, lambda seconds: f"{seconds:.2f} s"))
+    yield _row("steady call", *_times(old.steady_call_us, new.steady_call_us, duration))
 
 
-def _times(pair: TimePair, shown: Callable[[float], str]) -> tuple[str, str, str]:
+def _times(before: float | None, after: float | None, shown: Callable[[float], str]) -> tuple[str, str, str]:
     """A time before and after, and how much faster or slower that is."""
-    before, after = (UNKNOWN if time is None else shown(time) for time in (pair.before, pair.after))
-    return before, after, speed_text(pair.ratio) if pair.ratio else ""
+    texts = [UNKNOWN if time is None else shown(time) for time in (before, after)]
+    return texts[0], texts[1], speed_text(after / before) if before and after else ""
 
 
 def _row(label: str, before: str, after: str, change: str) -> tuple[Cell, ...]:

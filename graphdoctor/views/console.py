@@ -36,8 +36,8 @@ from graphdoctor.views.words import (
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from graphdoctor.facts.diagnosis import Diagnosis, Finding, GraphReport
-    from graphdoctor.facts.recording import CompileCall
+    from graphdoctor.facts.diagnosis import Diagnosis, Finding
+    from graphdoctor.facts.recording import CompileCall, Graph
     from graphdoctor.facts.watch import CallWatch
 
 _MAX_COMPILE_CALLS = 5
@@ -61,9 +61,9 @@ def render_console(diagnosis: Diagnosis, console: Console, *, is_verbose: bool =
             and code.
     """
     write_report(console, _report(diagnosis, console, is_verbose=is_verbose), [_sentence(diagnosis)])
-    if diagnosis.treatment is not None:
+    if diagnosis.recording.treatment is not None:
         write(console, Text())
-        last = tuple(ending(diagnosis, diagnosis.treatment))
+        last = tuple(ending(diagnosis, diagnosis.recording.treatment))
         for renderable in shown_parts(last, width=console.width, is_verbose=False):
             write(console, renderable)
 
@@ -77,14 +77,14 @@ def _report(diagnosis: Diagnosis, console: Console, *, is_verbose: bool) -> Iter
         yield Text()
         yield _todo_table(todo, console.width)
     yield from _findings(diagnosis, todo, console, is_verbose=is_verbose)
-    if diagnosis.treatment is not None:
+    if diagnosis.recording.treatment is not None:
         yield Text()
-        parts = tuple(treatment_parts(diagnosis, diagnosis.treatment))
+        parts = tuple(treatment_parts(diagnosis, diagnosis.recording.treatment))
         yield from shown_parts(parts, width=console.width, is_verbose=is_verbose)
     if diagnosis.graphs and is_verbose:
         yield Text()
-        yield _graph_table(diagnosis.graphs)
-        for graph in diagnosis.graphs:
+        yield _graph_table(diagnosis)
+        for graph in diagnosis.recording.graphs:
             yield Text()
             yield from _graph_detail(graph)
     rows = [(label, clean(text)) for label, text in log_rows(diagnosis, is_verbose=is_verbose)]
@@ -107,13 +107,13 @@ def _verdict(diagnosis: Diagnosis) -> Iterator[Text]:
     summary = diagnosis.summary
     yield from partial(diagnosis)
     yield _sentence(diagnosis)
-    if diagnosis.treatment is not None and diagnosis.treatment.after is not None:
-        yield clean(outcome(diagnosis.treatment, diagnosis.target), "bold green")
+    if diagnosis.recording.treatment is not None and diagnosis.recording.treatment.after is not None:
+        yield clean(outcome(diagnosis.recording.treatment, diagnosis.recording.target), "bold green")
     if nothing_compiled(diagnosis) is None:
-        yield clean(" · ".join(count_texts(summary, diagnosis.watch)), "dim")
-    yield from _compile_calls(diagnosis.compile_calls)
-    if diagnosis.watch is not None:
-        yield from _watch(diagnosis.watch)
+        yield clean(" · ".join(count_texts(summary, diagnosis.recording.watch)), "dim")
+    yield from _compile_calls(diagnosis.recording.compile_calls)
+    if diagnosis.recording.watch is not None:
+        yield from _watch(diagnosis.recording.watch)
 
 
 def _sentence(diagnosis: Diagnosis) -> Text:
@@ -218,25 +218,25 @@ def _folded(folded: Sequence[Sequence[Finding]]) -> Iterator[Text]:
 # Graphs.
 
 
-def _graph_table(graphs: Sequence[GraphReport]) -> Table:
+def _graph_table(diagnosis: Diagnosis) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="Graphs", title_justify="left", title_style="bold")
     table.add_column("graph", no_wrap=True)
     table.add_column("function")
     table.add_column("ops", justify="right", no_wrap=True)
     table.add_column("inputs", ratio=2)
     table.add_column("ended by")
-    for graph in graphs:
+    for graph, report in diagnosis.each_graph():
         table.add_row(
             clean(graph.compile_id),
             Prose(clean(graph.function)),
             Text("?" if graph.op_count is None else str(graph.op_count)),
             Prose(clean(inputs_text(graph))),
-            Prose(clean(base_name(graph.ended_by), "" if graph.ended_by == "return" else "yellow")),
+            Prose(clean(base_name(report.ended_by), "" if report.ended_by == "return" else "yellow")),
         )
     return table
 
 
-def _graph_detail(graph: GraphReport) -> Iterator[RenderableType]:
+def _graph_detail(graph: Graph) -> Iterator[RenderableType]:
     yield clean(f"Graph {graph.compile_id} {graph.function}", "bold")
     if graph.nodes is not None:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)

@@ -49,16 +49,16 @@ def render_diagnosis_markdown(diagnosis: Diagnosis) -> str:
     Returns:
         Markdown of at most ``MAX_CHARACTERS``, with a newline at the end.
     """
-    first, *rest = title_parts(diagnosis)
+    first, *rest = title_parts(diagnosis.recording)
     head = ["## graphdoctor", " · ".join([code(first), *map(plain, rest)])]
-    if diagnosis.is_partial:
+    if diagnosis.recording.is_partial:
         head.append(f"**Partial:** {plain(partial_text(diagnosis))}")
     head.append(f"**{marked(sentence(diagnosis)[0], _MESSAGE)}**")
-    treatment = diagnosis.treatment
+    treatment = diagnosis.recording.treatment
     if treatment is not None and treatment.after is not None:
-        head.append(f"**{marked(outcome(treatment, diagnosis.target))}**")
+        head.append(f"**{marked(outcome(treatment, diagnosis.recording.target))}**")
     if nothing_compiled(diagnosis) is None:
-        head.append(" · ".join(plain(text) for text in count_texts(diagnosis.summary, diagnosis.watch)))
+        head.append(" · ".join(plain(text) for text in count_texts(diagnosis.summary, diagnosis.recording.watch)))
     return document(head, _sections(diagnosis))
 
 

@@ -56,12 +56,12 @@ def fixes_view(diagnosis: Diagnosis, *, is_written: bool = False) -> View:
         is_written: The verified edits are being written, so that nobody has to be told how.
     """
     parts = tuple(_parts(diagnosis, is_written=is_written))
-    return View(tuple(title_parts(diagnosis)), "fixes", parts, diagnosis.graphdoctor_version)
+    return View(tuple(title_parts(diagnosis.recording)), "fixes", parts, diagnosis.graphdoctor_version)
 
 
 def _parts(diagnosis: Diagnosis, *, is_written: bool) -> Iterator[Block]:
-    treatment = diagnosis.treatment
-    if diagnosis.is_partial:
+    treatment = diagnosis.recording.treatment
+    if diagnosis.recording.is_partial:
         yield Note((Span("PARTIAL  ", "strong", "bad"), Span(partial_text(diagnosis))), "bad")
     findings = [finding for finding in diagnosis.findings if _is_treated(finding)]
     if not findings:
@@ -192,9 +192,9 @@ def _difference(found: Difference) -> str:
 
 def ending(diagnosis: Diagnosis, treatment: Treatment, *, is_written: bool = False) -> Iterator[Block]:
     """The last lines: what changed, and how to keep it."""
-    yield Verdict(outcome(treatment, diagnosis.target), "warning" if treatment.after is None else "good")
+    yield Verdict(outcome(treatment, diagnosis.recording.target), "warning" if treatment.after is None else "good")
     edits = [fix for fix in applied_fixes(treatment) if fix.diff is not None]
-    command = apply_command(treatment, diagnosis.target)
+    command = apply_command(treatment, diagnosis.recording.target)
     if treatment.diff:
         yield Section("The edits together", (Diff(treatment.diff),), "Edits", show="long")
     if edits and command is not None and not is_written:

@@ -22,7 +22,8 @@ from graphdoctor.views.words import base_name, clusters
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from graphdoctor.facts.diagnosis import Diagnosis, FrameReport
+    from graphdoctor.facts.diagnosis import Diagnosis
+    from graphdoctor.facts.recording import Frame
 
 _MAX_PARTS = 24
 _MAX_SETS = 12
@@ -55,7 +56,7 @@ def render_guards(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = 
         console: Where to.
         is_verbose: Show every guard of every compile.
     """
-    guards = diagnosis.guards or Guards()
+    guards = diagnosis.recording.guards or Guards()
     write(console, title_line(diagnosis))
     write(console, Text())
     for line in (*partial(diagnosis), *_headline(guards, diagnosis)):
@@ -65,8 +66,8 @@ def render_guards(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = 
         write(console, Text())
         for renderable in finding_card(cluster, is_verbose=is_verbose):
             write(console, renderable)
-    frames = {compile_id: frame for frame in diagnosis.frames for compile_id in frame.compile_ids}
-    counts = {compile_.compile_id: compile_.guard_count for compile_ in diagnosis.compiles}
+    frames = diagnosis.frames_by_compile()
+    counts = {compile_.compile_id: compile_.guard_count for compile_ in diagnosis.recording.compiles}
     sets = guards.sets if is_verbose else _costliest(guards.sets, frames)
     for found in sets:
         write(console, Text())
@@ -86,7 +87,7 @@ def render_guards(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = 
         write(console, line)
 
 
-def _costliest(sets: Sequence[GuardSet], frames: Mapping[str, FrameReport]) -> list[GuardSet]:
+def _costliest(sets: Sequence[GuardSet], frames: Mapping[str, Frame]) -> list[GuardSet]:
     """The compile of each function whose checks cost most; of these the costliest, in the order of the log."""
     first: dict[object, GuardSet] = {}
     for found in sorted(sets, key=lambda found: (found.known_share or 0, found.guard_count), reverse=True):
@@ -116,7 +117,7 @@ def _headline(guards: Guards, diagnosis: Diagnosis) -> Iterator[Text]:
     elif guards.call_us is not None and not any(found.runs_per_call for found in guards.sets):
         yield Text("The steady call runs no compiled code, so there are no checks to time.", style="bold yellow")
     yield line
-    if guards.call_us is not None and diagnosis.target.compile_arguments.get("backend") == "eager":
+    if guards.call_us is not None and diagnosis.recording.target.compile_arguments.get("backend") == "eager":
         note = "Measured with the eager backend; use --backend inductor for the share of an optimized call."
         yield Text(note, style="dim")
 
@@ -132,7 +133,7 @@ def _us(value: float) -> str:
 
 
 def _compile(
-    found: GuardSet, frame: FrameReport | None, torch_count: int | None, *, is_verbose: bool, is_narrow: bool
+    found: GuardSet, frame: Frame | None, torch_count: int | None, *, is_verbose: bool, is_narrow: bool
 ) -> Iterator[RenderableType]:
     heading = clean(f"{found.compile_id} ", "bold cyan")
     if frame is not None:

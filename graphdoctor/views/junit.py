@@ -53,8 +53,8 @@ def render_junit(report: CheckReport) -> str:
 
 def _suite(target: TargetCheck, failing: Sequence[Annotation]) -> Element:
     properties = {"target": target.target}
-    if target.diagnosis is not None and target.diagnosis.environment.torch:
-        properties["torch"] = target.diagnosis.environment.torch
+    if target.diagnosis is not None and target.diagnosis.recording.environment.torch:
+        properties["torch"] = target.diagnosis.recording.environment.torch
     if target.baseline_torch:
         properties["baseline torch"] = target.baseline_torch
     cases = list(_cases(target, failing))
@@ -140,7 +140,9 @@ def _notes(target: TargetCheck) -> Iterator[str]:
 
 def _seconds(diagnosis: Diagnosis | None) -> float | None:
     """How long the calls took, compiling included; None if unknown."""
-    durations = [call.duration_s for call in diagnosis.calls if call.duration_s is not None] if diagnosis else []
+    durations = (
+        [call.duration_s for call in diagnosis.recording.calls if call.duration_s is not None] if diagnosis else []
+    )
     return sum(durations) if durations else None
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         TritonKernel,
     )
     from graphdoctor.facts.job import Job
+    from graphdoctor.facts.recording import CaptureGap
 
 CACHES: dict[AskedCache, str] = {
     "fx_graph_cache": "Inductor's cache",
@@ -54,8 +55,8 @@ def log_rows(diagnosis: Diagnosis, *, is_verbose: bool) -> Iterator[tuple[str, s
         diagnosis: Of the log.
         is_verbose: Show it compile by compile, and that of a recording of ours too, whose findings have what matters.
     """
-    evidence = diagnosis.evidence
-    if not (is_verbose or _is_foreign(diagnosis)):
+    evidence = diagnosis.recording.evidence
+    if not (is_verbose or _is_foreign(diagnosis.recording.gaps)):
         return
     if evidence.cache_answers:
         yield "caches", caches_text(evidence.cache_answers)
@@ -216,9 +217,9 @@ def unshown_text(diagnosis: Diagnosis, *, is_verbose: bool) -> str | None:
         diagnosis: Of the log.
         is_verbose: Say it of a recording of ours too.
     """
-    unshown = [found for found in diagnosis.evidence.records if not found.is_shown]
+    unshown = [found for found in diagnosis.recording.evidence.records if not found.is_shown]
     unshown.sort(key=lambda found: (-found.count, found.kind))
-    if not unshown or not (is_verbose or _is_foreign(diagnosis)):
+    if not unshown or not (is_verbose or _is_foreign(diagnosis.recording.gaps)):
         return None
     kinds = _kinds([f"{found.count} {_cut(found.kind)}" for found in unshown])
     return f"Also in the log: {kinds}; graphdoctor unpack writes them to files."
@@ -236,7 +237,7 @@ def unshown_in_job(job: Job, *, is_verbose: bool) -> str | None:
         for found in rank.records:
             if not found.is_shown:
                 counts.setdefault(found.kind, []).append(found.count)
-    if not counts or not (is_verbose or _is_foreign(job)):
+    if not counts or not (is_verbose or _is_foreign(job.gaps)):
         return None
     spans = []
     for kind, numbers in sorted(counts.items(), key=lambda item: (-max(item[1]), item[0])):
@@ -252,8 +253,8 @@ def _kinds(texts: Sequence[str]) -> str:
     return ", ".join(texts[:_MAX_KINDS]) + (f" and {counted(more, 'more kind')}" if more > 0 else "")
 
 
-def _is_foreign(report: Diagnosis | Job) -> bool:
-    return any(gap.kind == "foreign_log" for gap in report.gaps)
+def _is_foreign(gaps: Iterable[CaptureGap]) -> bool:
+    return any(gap.kind == "foreign_log" for gap in gaps)
 
 
 def _cut(text: str) -> str:

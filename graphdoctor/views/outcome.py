@@ -14,7 +14,8 @@ from graphdoctor.facts.wording import speed_text
 from graphdoctor.views.words import SAME_SPEED, measured_speed, share_changes
 
 if TYPE_CHECKING:
-    from graphdoctor.facts.fixes import Measures, Treatment, TriedFix, UntriedCause
+    from graphdoctor.facts.counts import Counts
+    from graphdoctor.facts.fixes import Treatment, TriedFix, UntriedCause
     from graphdoctor.facts.recording import TargetInfo
 
 _UNTRIED: dict[UntriedCause, str] = {
@@ -52,7 +53,7 @@ def outcome(treatment: Treatment, target: TargetInfo) -> str:
     return f"With {subject}: {text}{untimed}{interrupted}."
 
 
-def _counts(before: Measures, after: Measures) -> Iterator[str]:
+def _counts(before: Counts, after: Counts) -> Iterator[str]:
     for was, now, noun in (
         (before.break_sites, after.break_sites, "break sites"),
         (before.skipped_frames, after.skipped_frames, "skipped frames"),

@@ -56,8 +56,8 @@ def render_recompiles(diagnosis: Diagnosis, console: Console, *, is_verbose: boo
         if not all(report.is_exact for report in diagnosis.recompiles):
             note = "  ~ from torch's message, which names only the first failed guard of each cache entry"
             write(console, Text(note, style="dim"))
-    if diagnosis.what_if is not None:
-        for renderable in _what_if(diagnosis.what_if, is_narrow=console.width < _NARROW):
+    if diagnosis.recording.what_if is not None:
+        for renderable in _what_if(diagnosis.recording.what_if, is_narrow=console.width < _NARROW):
             write(console, renderable)
     for renderable in unknown_rows(diagnosis):
         write(console, renderable)
@@ -75,7 +75,9 @@ def _verdict(diagnosis: Diagnosis) -> Iterator[Text]:
         many = f"{summary.frames_over_limit} functions are over the recompile limit and run eagerly."
         yield Text(many, style="bold red")
     if summary.recompiles:
-        prevented = sum(compile_.is_recompile for compile_ in diagnosis.compiles if compile_.outcome == "limit")
+        prevented = sum(
+            compile_.is_recompile for compile_ in diagnosis.recording.compiles if compile_.outcome == "limit"
+        )
         parts = [f"{counted(summary.recompiles, 'recompile')} from {counted(summary.recompile_causes, 'cause')}"]
         parts += [f"{prevented} of them stopped by the limit"] if prevented else []
         yield Text(f"{', '.join(parts)}.", style="bold yellow")

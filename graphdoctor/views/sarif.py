@@ -60,7 +60,7 @@ def render_sarif(report: CheckReport, *, root: Path | None = None) -> str:
                 "name": target.name,
                 "target": target.target,
                 "state": target.state,
-                "torch": target.diagnosis.environment.torch if target.diagnosis else None,
+                "torch": target.diagnosis.recording.environment.torch if target.diagnosis else None,
                 "baselineTorch": target.baseline_torch,
                 "isOtherTorch": target.is_other_torch,
                 "failOn": target.fail_on,

@@ -23,8 +23,9 @@ from graphdoctor.views.wrapping import cut
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from graphdoctor.facts.diagnosis import Diagnosis, GraphReport
+    from graphdoctor.facts.diagnosis import Diagnosis
     from graphdoctor.facts.picture import StageNode
+    from graphdoctor.facts.recording import Graph
     from graphdoctor.facts.spec import StageName
     from graphdoctor.facts.stages import (
         GraphStages,
@@ -66,7 +67,7 @@ def render_stages(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = 
         console: Where to.
         is_verbose: Show whole graphs and all of the code.
     """
-    captured = {graph.index: graph for graph in diagnosis.graphs}
+    captured = {graph.index: graph for graph in diagnosis.recording.graphs}
     view = _View(console.width, captured, is_verbose=is_verbose)
     for graph in diagnosis.stages or ():
         for renderable in view.graph(graph):
@@ -85,7 +86,7 @@ def _missing(diagnosis: Diagnosis) -> Iterator[str]:
     if not graphs:
         yield "There are no stages to show, because torch made no graph."
         return
-    backend = diagnosis.target.compile_arguments.get("backend")
+    backend = diagnosis.recording.target.compile_arguments.get("backend")
     if backend == "eager":
         yield f"The backend eager has Dynamo's stage alone: {_AOT}."
     elif backend == "aot_eager":
@@ -111,10 +112,10 @@ class _View:
         is_verbose: Leave nothing out.
     """
 
-    def __init__(self, width: int, captured: Mapping[int, GraphReport], *, is_verbose: bool) -> None:
+    def __init__(self, width: int, captured: Mapping[int, Graph], *, is_verbose: bool) -> None:
         self._width = width
         self._captured = captured
-        self._report: GraphReport | None = None
+        self._report: Graph | None = None
         self._shown: set[StageName] = set()
         self._is_verbose = is_verbose
         self._lines: Mapping[tuple[str, int], str] = {}
@@ -368,7 +369,7 @@ def _named_value(name: str, value: str | None) -> str:
     return name if value is None else f"{name} {value}"
 
 
-def _inputs_in_words(graph: GraphReport) -> dict[str, str]:
+def _inputs_in_words(graph: Graph) -> dict[str, str]:
     """What the user calls the inputs of Dynamo's graph, by the names of their nodes."""
     return {item.name: expression(item.source, graph.resumes_at) for item in graph.inputs or () if item.source}
 

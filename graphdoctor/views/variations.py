@@ -82,8 +82,8 @@ def render_variations(diagnosis: Diagnosis, console: Console, *, is_verbose: boo
     write(console, Text())
     for line in partial(diagnosis):
         write(console, line)
-    variations = diagnosis.sensitivity or ()
-    if diagnosis.sensitivity is not None:
+    variations = diagnosis.recording.variations or ()
+    if diagnosis.recording.variations is not None:
         for line in _head(diagnosis, variations):
             write(console, line)
     varied = [variation for variation in variations if variation.verdict != "not_varied"]
@@ -109,7 +109,7 @@ def render_variations(diagnosis: Diagnosis, console: Console, *, is_verbose: boo
 
 def _head(diagnosis: Diagnosis, variations: Sequence[Variation]) -> Iterator[Text]:
     yield Text("What your compiled model is sensitive to", style="bold")
-    call = diagnosis.calls[-1] if diagnosis.calls else None
+    call = diagnosis.recording.calls[-1] if diagnosis.recording.calls else None
     if call is not None and call.inputs is not None:
         yield clean(f"One property changed at a time, starting from the call ({call.inputs}).")
     tried = [variation for variation in variations if variation.verdict != "not_varied"]

@@ -33,15 +33,23 @@ if TYPE_CHECKING:
     from graphdoctor.facts.bench import BenchReport
     from graphdoctor.facts.check import BaselineRun, Budget, CheckReport, TargetCheck, UnusedIgnore, WorseFinding
     from graphdoctor.facts.comparison import Side
-    from graphdoctor.facts.coverage import Coverage
+    from graphdoctor.facts.counts import Counts, Coverage, Steadiness
     from graphdoctor.facts.cure import CureReport
     from graphdoctor.facts.ddp import DdpSplit
-    from graphdoctor.facts.diagnosis import Cost, Diagnosis, Finding, Fix, GraphReport, Steadiness, Summary
+    from graphdoctor.facts.diagnosis import Cost, Diagnosis, Finding, Fix
     from graphdoctor.facts.export import ExportReport
-    from graphdoctor.facts.fixes import Measures, PairedTime, SnippetPlace, Treatment
+    from graphdoctor.facts.fixes import PairedTime, SnippetPlace, Treatment
     from graphdoctor.facts.profile import ProfileReport
     from graphdoctor.facts.recompiles import GuardChange
-    from graphdoctor.facts.recording import BreakEffect, CaptureGap, CompileCall, GraphInput, TargetInfo
+    from graphdoctor.facts.recording import (
+        BreakEffect,
+        CaptureGap,
+        CompileCall,
+        Graph,
+        GraphInput,
+        Recording,
+        TargetInfo,
+    )
 
 UNKNOWN = "unknown"
 """What stands in place of a number."""
@@ -79,7 +87,7 @@ def bucket_texts(split: DdpSplit) -> Iterator[str]:
 # The head: what ran, and the verdict.
 
 
-def title_parts(found: Diagnosis | Side) -> list[str]:
+def title_parts(found: Recording | Side) -> list[str]:
     """What ran: target, class, torch, backend and other arguments of ``torch.compile``."""
     target, environment = found.target, found.environment
     parts = [target.text or "trace log"]
@@ -137,7 +145,7 @@ def sentence(diagnosis: Diagnosis) -> tuple[str, Tone]:
     if (empty := nothing_compiled(diagnosis)) is not None:
         return empty.message, "warning"
     summary = diagnosis.summary
-    if (said := _plain_verdict(summary, is_partial=diagnosis.is_partial)) is not None:
+    if (said := _plain_verdict(summary, is_partial=diagnosis.recording.is_partial)) is not None:
         return said
     parts = []
     if summary.coverage is not None:
@@ -165,7 +173,7 @@ def _recompiles_text(diagnosis: Diagnosis) -> str:
     return f"{counted(diagnosis.summary.recompiles, 'recompile')}{share}"
 
 
-def _plain_verdict(summary: Summary, *, is_partial: bool) -> tuple[str, Tone] | None:
+def _plain_verdict(summary: Counts, *, is_partial: bool) -> tuple[str, Tone] | None:
     """What to say in place of shares: it never settles, nothing compiled, or nothing is wrong; None otherwise.
 
     Half a run can't show that nothing is wrong.
@@ -186,7 +194,7 @@ def _plain_verdict(summary: Summary, *, is_partial: bool) -> tuple[str, Tone] | 
     return None
 
 
-def nothing_to_do(summary: Summary) -> str:
+def nothing_to_do(summary: Counts) -> str:
     """What is good about a run without findings, and what it cost."""
     if summary.hidden_findings:
         return "Nothing: no findings are shown."
@@ -243,7 +251,7 @@ def _series(numbers: Sequence[int]) -> str:
     return ", ".join(shown)
 
 
-def coverage_text(summary: Summary) -> str:
+def coverage_text(summary: Counts) -> str:
     """Coverage with its counts."""
     detail = summary.coverage_detail
     if detail is None:
@@ -254,7 +262,7 @@ def coverage_text(summary: Summary) -> str:
     return f"coverage {percent(summary.coverage)} ({detail.graph_ops} of {total} operations)"
 
 
-def count_texts(summary: Summary, watch: CallWatch | None) -> list[str]:
+def count_texts(summary: Counts, watch: CallWatch | None) -> list[str]:
     """The counts and times of a run, each with its noun.
 
     Args:
@@ -331,12 +339,12 @@ def watching_text(watch: CallWatch) -> str:
 
 def nothing_compiled(diagnosis: Diagnosis) -> CaptureGap | None:
     """Why a script's recording is empty, if it is. It's the verdict, not a gap."""
-    return next((gap for gap in diagnosis.gaps if gap.code == _NOTHING_COMPILED), None)
+    return next((gap for gap in diagnosis.recording.gaps if gap.code == _NOTHING_COMPILED), None)
 
 
 def other_gaps(diagnosis: Diagnosis) -> list[CaptureGap]:
     """The gaps, without the one that is the verdict."""
-    return [gap for gap in diagnosis.gaps if gap.code != _NOTHING_COMPILED]
+    return [gap for gap in diagnosis.recording.gaps if gap.code != _NOTHING_COMPILED]
 
 
 def compile_calls_text(calls: Sequence[CompileCall]) -> list[str]:
@@ -506,7 +514,7 @@ def suggested(fix: Fix, title: str | None = None) -> str:
 # Graphs.
 
 
-def inputs_text(graph: GraphReport) -> str:
+def inputs_text(graph: Graph) -> str:
     """The arguments of a graph, those of one dtype and shape together, and how many parameters and buffers it takes.
 
     A dynamic size of an argument is in its shape, and isn't named again.
@@ -565,7 +573,7 @@ def measured_speed(measured: PairedTime) -> str:
     return speed_text(measured.ratio, measured.ratio_low, measured.ratio_high)
 
 
-def measured_rows(before: Measures, after: Measures) -> Iterator[tuple[str, str, str]]:
+def measured_rows(before: Counts, after: Counts) -> Iterator[tuple[str, str, str]]:
     """What all verified fixes change together: label, before, after."""
     yield "break sites", str(before.break_sites), str(after.break_sites)
     yield "skipped frames", str(before.skipped_frames), str(after.skipped_frames)

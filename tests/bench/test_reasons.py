@@ -24,8 +24,8 @@ def finding(code: str, *, call_us: float | None = None, **values: Any) -> Findin
 
 
 def ordered(*findings: Finding, guards: Guards | None = None) -> list[str]:
-    diagnosis = diagnose(factories.recording(), RULES, root=Path("/project"), version="0")
-    diagnosis = diagnosis.model_copy(update={"findings": findings, "guards": guards})
+    facts = factories.recording().model_copy(update={"guards": guards})
+    diagnosis = diagnose(facts, RULES, root=Path("/project"), version="0").model_copy(update={"findings": findings})
     return [found.code for found in reasons(diagnosis, KERNELS)]
 
 

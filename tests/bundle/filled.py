@@ -24,7 +24,7 @@ def _value(kind: Any, text: str) -> Any:
         kinds = [argument for argument in arguments if argument is not NoneType]
         return _value(str if str in kinds else kinds[-1], text)
     if origin is tuple:
-        return (_value(arguments[0], text),)
+        return tuple(_value(argument, text) for argument in arguments if argument is not Ellipsis)
     if origin is dict:
         return {_value(arguments[0], text): _value(arguments[1], text)}
     if kind is str or kind is object:

@@ -111,7 +111,7 @@ def test_nothing_of_the_programs_is_in_a_redacted_bundle(marked, tmp_path):
             assert mark not in text, f"{mark} in {name}"
     told = json.loads((zipfile.ZipFile(output)).read("diagnosis.json"))
     assert "GD101" in {finding["code"] for finding in told["findings"]}
-    assert told["calls"][0]["inputs"] == "f32[2, 4], …"
+    assert told["recording"]["calls"][0]["inputs"] == "f32[2, 4], …"
 
 
 @pytest.mark.slow

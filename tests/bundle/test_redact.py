@@ -170,7 +170,7 @@ def test_a_hint_keeps_its_code_and_what_its_words_need_and_nothing_of_the_progra
     before = read_recording(RECORDINGS / "2.13.0" / "item")
     before = before.model_copy(update={"exit": ProbeExit(status=1, **ended)})
     diagnosis = diagnose(before, RULES, root=Path("/"), version="0")
-    assert Facts(shown()).redacted(diagnosis).exit.hint_values == kept
+    assert Facts(shown()).redacted(diagnosis).recording.exit.hint_values == kept
 
 
 def _read(content: bytes) -> Recording:
@@ -200,14 +200,14 @@ def test_a_redacted_diagnosis_has_the_findings_of_the_diagnosis():
     after = Redaction(recording.environment, Path("/")).redacted(before)
     assert [found.code for found in after.findings] == [found.code for found in before.findings]
     assert after.summary == before.summary
-    assert after.graphs[0].inputs[0].shape == before.graphs[0].inputs[0].shape
+    assert after.recording.graphs[0].inputs[0].shape == before.recording.graphs[0].inputs[0].shape
 
 
 def test_what_else_a_log_has_keeps_ids_kinds_and_symbols():
     recording = read_recording(RECORDINGS / "2.13.0" / "lowered_sizes.bare")
-    before = diagnose(recording, RULES, root=Path("/"), version="0.1.0").evidence
+    before = diagnose(recording, RULES, root=Path("/"), version="0.1.0").recording.evidence
     redaction = Redaction(recording.environment, Path("/"))
-    after = redaction.redacted(diagnose(recording, RULES, root=Path("/"), version="0.1.0")).evidence
+    after = redaction.redacted(diagnose(recording, RULES, root=Path("/"), version="0.1.0")).recording.evidence
     assert after.records == before.records
     assert [(found.compile_id, found.cache, found.state) for found in after.cache_answers] == [
         (found.compile_id, found.cache, found.state) for found in before.cache_answers

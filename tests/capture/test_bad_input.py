@@ -166,9 +166,9 @@ def test_a_failing_program_is_reported_as_far_as_it_came(tmp_path, run_cli, case
     assert "graphdoctor failed" not in process.stderr
     assert PROBE not in process.stderr
     document = json.loads(process.stdout)
-    assert document["is_partial"]
+    assert document["recording"]["is_partial"]
     assert document["summary"]["calls"] == expected.calls
-    assert document["exit"]["message"]
+    assert document["recording"]["exit"]["message"]
 
 
 def test_torchs_own_refusal_is_an_answer(tmp_path, run_cli):
@@ -276,7 +276,7 @@ def test_a_program_may_behave_badly(tmp_path, run_cli, case, where):
 
     assert process.returncode == 0, process.stderr
     document = json.loads(process.stdout)
-    assert not document["is_partial"]
+    assert not document["recording"]["is_partial"]
     summary = document["summary"]
     assert (summary["calls"], summary["graphs"], summary["break_sites"], summary["coverage"]) == (1, 1, 1, 1.0)
 
@@ -317,9 +317,9 @@ def example_inputs():
 def test_an_argument_may_be_of_any_class(tmp_path, explain_json):
     (tmp_path / "file.py").write_text(ODD_ARGUMENTS)
     document = explain_json("file.py", "--no-coverage")
-    assert [call["outcome"] for call in document["calls"]] == ["ok"] * 3
-    assert document["calls"][0]["inputs"] == "f32[4], <NoText>, <Number>, <Table>, {<NoText>: <NoText>}"
-    assert all(len(call["inputs"]) < 1000 for call in document["calls"])
+    assert [call["outcome"] for call in document["recording"]["calls"]] == ["ok"] * 3
+    assert document["recording"]["calls"][0]["inputs"] == "f32[4], <NoText>, <Number>, <Table>, {<NoText>: <NoText>}"
+    assert all(len(call["inputs"]) < 1000 for call in document["recording"]["calls"])
 
 
 def test_ten_megabytes_of_output_are_passed_on(tmp_path, run_cli):
@@ -387,7 +387,7 @@ def test_the_users_environment_changes_no_result(clean_target, run_cli, variable
 def test_a_disabled_compiler_is_named(clean_target, explain_json):
     document = explain_json(clean_target, env=clean_environment(TORCH_COMPILE_DISABLE="1"))
     assert document["summary"]["graphs"] == 0
-    assert any("TORCH_COMPILE_DISABLE" in gap["message"] for gap in document["gaps"])
+    assert any("TORCH_COMPILE_DISABLE" in gap["message"] for gap in document["recording"]["gaps"])
 
 
 # The run is stopped from outside.
@@ -405,8 +405,8 @@ def test_a_timeout_reports_what_was_recorded(tmp_path, run_cli, program):
     assert "Stopped after 6 s while making the inputs of call 2" in process.stderr
     assert "Raise --timeout" in process.stderr
     document = json.loads(process.stdout)
-    assert document["is_partial"]
-    assert (document["exit"]["reason"], document["summary"]["graphs"]) == ("timeout", 1)
+    assert document["recording"]["is_partial"]
+    assert (document["recording"]["exit"]["reason"], document["summary"]["graphs"]) == ("timeout", 1)
 
 
 @pytest.mark.parametrize("program", [ENDLESS, STUBBORN], ids=["endless", "stubborn"])
@@ -436,8 +436,8 @@ def test_an_interrupt_reports_what_was_recorded(tmp_path, program):
         assert b"Interrupted while making the inputs of call 2" in errors, number
         assert b"Traceback" not in errors, number
         document = json.loads(output)
-        assert document["is_partial"], number
-        assert (document["exit"]["reason"], document["summary"]["graphs"]) == ("interrupted", 1), number
+        assert document["recording"]["is_partial"], number
+        assert (document["recording"]["exit"]["reason"], document["summary"]["graphs"]) == ("interrupted", 1), number
         probe = int((tmp_path / number.name / "pid").read_text())
         with pytest.raises(ProcessLookupError):
             os.kill(probe, 0)
@@ -481,7 +481,7 @@ def test_the_probe_needs_torch_and_nothing_else(tmp_path, clean_target, explain_
 
     document = explain_json(clean_target, "--python", python)
 
-    assert document["environment"]["executable"] == str(python)
+    assert document["recording"]["environment"]["executable"] == str(python)
     assert (document["summary"]["graphs"], document["summary"]["coverage"]) == (1, 1.0)
 
 

@@ -182,5 +182,5 @@ def test_a_killed_command_leaves_no_probe_and_blames_nobody(tmp_path, args):
         check=True,
     )
     found = json.loads(report.stdout)
-    assert found["is_partial"]
+    assert found["recording"]["is_partial"]
     assert not [finding for finding in found["findings"] if finding["code"] == "GD901"]

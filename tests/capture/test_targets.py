@@ -266,8 +266,8 @@ def test_a_target_is_found(tmp_path, explain_json, case):
     text, ending, name, kind = TARGETS[case]
     (tmp_path / "file.py").write_text(text)
     document = explain_json(f"file.py{ending}", "--input", "f32[4]", "--no-coverage")
-    assert (document["target"]["name"], document["target"]["kind"]) == (name, kind)
-    assert document["target"]["inputs_from"] == INPUTS_FROM_OPTIONS
+    assert (document["recording"]["target"]["name"], document["recording"]["target"]["kind"]) == (name, kind)
+    assert document["recording"]["target"]["inputs_from"] == INPUTS_FROM_OPTIONS
     assert document["summary"]["graphs"] == 1
 
 
@@ -302,9 +302,9 @@ def test_inputs_are_found(tmp_path, explain_json, case):
     (tmp_path / "file.py").write_text(f"{HEAD}\n{text}\n")
     target = "file.py" if "build" in text else "file.py:Net"
     document = explain_json(target, "--no-coverage")
-    assert [call["inputs"] for call in document["calls"]] == calls
-    assert [call["index"] for call in document["calls"]] == list(range(1, len(calls) + 1))
-    assert [call["outcome"] for call in document["calls"]] == ["ok"] * len(calls)
+    assert [call["inputs"] for call in document["recording"]["calls"]] == calls
+    assert [call["index"] for call in document["recording"]["calls"]] == list(range(1, len(calls) + 1))
+    assert [call["outcome"] for call in document["recording"]["calls"]] == ["ok"] * len(calls)
 
 
 @pytest.mark.slow
@@ -321,8 +321,8 @@ def test_call_options_reach_the_model(tmp_path, explain_json):
     arguments = ("--input", "f32[2,4]", "--input", "n=int:5", "--calls", 2, "--eval", "--no-coverage")
     document = explain_json("file.py", *arguments, "--backward")
     assert document["summary"]["calls"] == 2
-    assert document["target"]["call_options"]["backward"] is True
-    assert not document["is_partial"]
+    assert document["recording"]["target"]["call_options"]["backward"] is True
+    assert not document["recording"]["is_partial"]
 
 
 PACKAGE = {

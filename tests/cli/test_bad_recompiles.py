@@ -116,4 +116,4 @@ def test_the_cause_is_told_and_the_program_prints_the_same(run_cli: RunCli, tmp_
     said = [change["expression"] for report in document["recompiles"] for change in report["cause"]]
     assert any(expression in text for text in said), said
     assert len(json.dumps(document["recompiles"])) < 200_000
-    assert not any("could not be looked at" in gap["message"] for gap in document["gaps"])
+    assert not any("could not be looked at" in gap["message"] for gap in document["recording"]["gaps"])

@@ -312,7 +312,7 @@ def test_a_trace_folder_and_its_log_say_the_same(run_here, trace):
         documents.append(json.loads(process.stdout))
     assert documents[0]["findings"] == documents[1]["findings"]
     assert documents[0]["summary"]["coverage"] is None
-    assert documents[0]["gaps"]
+    assert documents[0]["recording"]["gaps"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

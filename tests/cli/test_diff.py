@@ -85,7 +85,7 @@ def test_the_document_is_what_the_schema_says(store, run_here):
     jsonschema.Draft202012Validator(schema).validate(document)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.Draft202012Validator(schema).validate({**document, "numbers": {}})
-    assert all("description" in field for field in schema["$defs"]["Numbers"]["properties"].values())
+    assert all("description" in field for field in schema["$defs"]["Counts"]["properties"].values())
 
 
 def test_a_trace_folder_and_its_log_are_the_same(run_here):
@@ -126,7 +126,7 @@ def test_the_last_recording_is_not_compared_with_itself(store, run_here):
         ("folder", "folder", "folder contains neither a recording nor a torch trace log"),
         ("cut.json", b'{"schema_version": "1.0", "findings"', "cut.json isn't valid JSON"),
         ("list.json", b"[1]", "list.json isn't a diagnosis"),
-        ("other.json", b'{"schema_version": "7.1"}', "other.json has schema version 7.1; this graphdoctor reads 1.x"),
+        ("other.json", b'{"schema_version": "7.1"}', "other.json has schema version 7.1; this graphdoctor reads 2.x"),
         ("page.html", b"<!doctype html><html></html>", "page.html is HTML or XML"),
         ("empty.log", b"", "empty.log is empty"),
         ("image.log", b"\x89PNG\r\n\x00\xff" * 100, "image.log holds no trace record"),

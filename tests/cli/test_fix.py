@@ -62,7 +62,7 @@ def peeled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, An
 
 def test_rounds_go_on_until_nothing_is_left(peeled):
     _, document = peeled
-    treatment = document["treatment"]
+    treatment = document["recording"]["treatment"]
     before, after = treatment["before"], treatment["after"]
     assert (before["break_sites"], before["skipped_frames"], before["graphs"]) == (2, 1, 1)
     assert (after["break_sites"], after["skipped_frames"], after["graphs"]) == (0, 0, 1)
@@ -75,7 +75,7 @@ def test_rounds_go_on_until_nothing_is_left(peeled):
 
 def test_the_counts_before_are_those_of_explain(peeled):
     _, document = peeled
-    summary, before = document["summary"], document["treatment"]["before"]
+    summary, before = document["summary"], document["recording"]["treatment"]["before"]
     names = before.keys() - {"compile_time_s", "cuda_graphs"}
     assert {name: before[name] for name in names} == {name: summary[name] for name in names}
     # None were asked for.
@@ -85,7 +85,7 @@ def test_the_counts_before_are_those_of_explain(peeled):
 def test_places_are_lines_of_the_file_on_disk(peeled):
     folder, document = peeled
     lines = (folder / "model.py").read_text().splitlines()
-    later = [fix for fix in document["treatment"]["tried"] if not fix["is_on_untouched"]]
+    later = [fix for fix in document["recording"]["treatment"]["tried"] if not fix["is_on_untouched"]]
     assert later
     # The fixes of the first round add lines above the `if`, which a later round is about.
     places = {fix["code"]: lines[int(fix["place"].rpartition(":")[2]) - 1].strip() for fix in later}
@@ -94,7 +94,7 @@ def test_places_are_lines_of_the_file_on_disk(peeled):
 
 def test_results_are_compared_in_every_kind(peeled):
     _, document = peeled
-    compared = document["treatment"]["compared"]
+    compared = document["recording"]["treatment"]["compared"]
     assert compared["kinds"] == ["outputs", "gradients", "state", "stdout", "logs", "stderr"]
     assert [difference["kind"] for difference in compared["differences"]] == ["stdout"]
 
@@ -103,7 +103,7 @@ def test_nothing_is_written_without_apply(peeled):
     folder, document = peeled
     text = (REPOSITORY / "sample_models" / "hidden_second_break.py").read_text()
     assert (folder / "model.py").read_text() == text
-    assert "+        x = torch.where(x.max() > 10.0, x / x.max(), x)" in document["treatment"]["diff"]
+    assert "+        x = torch.where(x.max() > 10.0, x / x.max(), x)" in document["recording"]["treatment"]["diff"]
 
 
 def test_findings_carry_their_verdicts(peeled):
@@ -120,9 +120,9 @@ def test_each_trial_is_a_recording_of_its_own(peeled):
     folder, document = peeled
     recording = folder / ".graphdoctor" / (folder / ".graphdoctor" / "last").read_text().strip()
     trials = sorted(path.name for path in (recording / "fixes").iterdir())
-    assert len(trials) == document["treatment"]["trial_count"]
+    assert len(trials) == document["recording"]["treatment"]["trial_count"]
     report = run_command("report", recording / "fixes" / "untouched", "--format", "json", cwd=folder)
-    assert json.loads(report.stdout)["summary"]["graphs"] == document["treatment"]["before"]["graphs"]
+    assert json.loads(report.stdout)["summary"]["graphs"] == document["recording"]["treatment"]["before"]["graphs"]
 
 
 def test_only_the_recording_itself_keeps_the_text_of_files(peeled):
@@ -139,7 +139,7 @@ def test_only_the_recording_itself_keeps_the_text_of_files(peeled):
 def test_report_shows_what_was_tried(peeled):
     folder, document = peeled
     report = run_command("report", "--format", "json", cwd=folder)
-    assert json.loads(report.stdout)["treatment"] == document["treatment"]
+    assert json.loads(report.stdout)["recording"]["treatment"] == document["recording"]["treatment"]
 
 
 def test_apply_writes_once_and_keeps_the_file_as_it_was_otherwise(tmp_path):
@@ -186,10 +186,10 @@ def test_files_with_uncommitted_changes_are_refused_before_the_first_trial(tmp_p
 def test_unsafe_fixes_are_told_and_not_tried_unless_asked_for(tmp_path):
     (tmp_path / "model.py").write_text((REPOSITORY / "sample_models" / "explicit_graph_break.py").read_text())
     document = tried(tmp_path, "model.py")
-    [case] = [case for case in document["treatment"]["tried"] if case["kind"] == "code"]
+    [case] = [case for case in document["recording"]["treatment"]["tried"] if case["kind"] == "code"]
     assert (case["verdict"], case["is_safe"]) == ("not tried", False)
     assert "--unsafe-fixes" in case["reason"]
-    assert document["treatment"]["after"] is None
+    assert document["recording"]["treatment"]["after"] is None
 
 
 def test_no_try_runs_the_target_once(tmp_path):
@@ -199,10 +199,10 @@ def test_no_try_runs_the_target_once(tmp_path):
     (tmp_path / "model.py").write_text(counting + SPEAKING)
     document = tried(tmp_path, "model.py", "--no-try")
     assert (tmp_path / "runs").read_text() == "x"
-    cases = [case for case in document["treatment"]["tried"] if case["kind"] == "code"]
+    cases = [case for case in document["recording"]["treatment"]["tried"] if case["kind"] == "code"]
     assert {case["verdict"] for case in cases} == {"not tried"}
     assert any("+        if not torch.compiler.is_compiling():" in case["diff"] for case in cases)
-    assert document["treatment"]["after"] is None
+    assert document["recording"]["treatment"]["after"] is None
 
 
 def test_no_try_writes_nothing(tmp_path):
@@ -237,7 +237,9 @@ def test_a_trial_that_goes_wrong_is_failed_and_costs_nothing_else(tmp_path, name
     limits = ["--trial-timeout", "5" if name == "a hang" else "100", "--trial-memory", "1"]
     # The memory of the process that was started is watched, so it must be the one that takes it.
     document = tried(tmp_path, "model.py", *limits, is_forked=name != "memory")
-    [case] = [case for case in document["treatment"]["tried"] if case["kind"] == "code" and case["is_safe"]]
+    [case] = [
+        case for case in document["recording"]["treatment"]["tried"] if case["kind"] == "code" and case["is_safe"]
+    ]
     assert case["verdict"] == "failed"
     assert says in case["reason"]
     assert (tmp_path / "model.py").read_text() == f"{guard}{statement}\n{SPEAKING}"
@@ -303,11 +305,13 @@ def test_a_program_that_is_not_deterministic_proves_nothing(tmp_path):
     )
     (tmp_path / "model.py").write_text(text)
     document = tried(tmp_path, "model.py")
-    case = next(case for case in document["treatment"]["tried"] if case["kind"] == "code")
+    case = next(case for case in document["recording"]["treatment"]["tried"] if case["kind"] == "code")
     assert case["verdict"] == "unproven"
     assert "differ from run to run" in case["reason"]
-    assert any("two runs without torch.compile differ in" in note for note in document["treatment"]["notes"])
-    assert document["treatment"]["after"] is None
+    assert any(
+        "two runs without torch.compile differ in" in note for note in document["recording"]["treatment"]["notes"]
+    )
+    assert document["recording"]["treatment"]["after"] is None
 
 
 SOURCELESS = {
@@ -338,15 +342,15 @@ def test_code_without_a_source_file_is_never_edited(tmp_path, name):
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["findings"]
-    assert document["treatment"]["diff"] == ""
-    assert all(case["kind"] != "code" for case in document["treatment"]["tried"])
+    assert document["recording"]["treatment"]["diff"] == ""
+    assert all(case["kind"] != "code" for case in document["recording"]["treatment"]["tried"])
 
 
 def test_times_are_taken_in_turns_under_both_backends(tmp_path):
     (tmp_path / "model.py").write_text(SPEAKING)
     done = run_command("explain", "model.py", "--try", "--format", "json", cwd=tmp_path)
     document = json.loads(done.stdout)
-    treatment = document["treatment"]
+    treatment = document["recording"]["treatment"]
     assert [times["backend"] for times in treatment["times"]] == ["eager", "inductor"]
     for times in treatment["times"]:
         assert times["turns"] >= 5
@@ -401,7 +405,7 @@ def test_what_was_tried_before_ctrl_c_is_kept(tmp_path):
         time.sleep(0.05)
     os.kill(process.pid, signal.SIGINT)
     assert process.wait(timeout=60) == 130
-    treatment = json.loads(run_command("report", "--format", "json", cwd=tmp_path).stdout)["treatment"]
+    treatment = json.loads(run_command("report", "--format", "json", cwd=tmp_path).stdout)["recording"]["treatment"]
     assert [case["verdict"] for case in treatment["tried"] if case["is_applied"]] == ["verified"]
     assert treatment["after"]["break_sites"] == 0
     assert any("interrupted" in note for note in treatment["notes"])

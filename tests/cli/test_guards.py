@@ -64,7 +64,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, A
 
 def model_set(document: dict[str, Any]) -> dict[str, Any]:
     """The guards of the compile that runs the blocks."""
-    return max(document["guards"]["sets"], key=lambda found: found["guard_count"])
+    return max(document["recording"]["guards"]["sets"], key=lambda found: found["guard_count"])
 
 
 @pytest.mark.slow
@@ -85,7 +85,7 @@ def test_each_compile_has_its_guards_in_words(guarded) -> None:
 @pytest.mark.slow
 def test_the_cost_is_that_of_the_steady_call(guarded) -> None:
     _, document, _ = guarded
-    guards = document["guards"]
+    guards = document["recording"]["guards"]
     assert guards["call_us"] > 0
     assert guards["share"] == pytest.approx(guards["searches_us"] / guards["call_us"])
     assert guards["warm_share"] == pytest.approx(guards["checks_us"] / guards["call_us"])
@@ -106,7 +106,7 @@ def test_the_cost_is_that_of_the_steady_call(guarded) -> None:
 @pytest.mark.slow
 def test_our_own_calls_are_not_the_users(guarded) -> None:
     _, document, errors = guarded
-    assert len(document["calls"]) == 1
+    assert len(document["recording"]["calls"]) == 1
     assert errors.count("called") == 1
 
 
@@ -120,7 +120,7 @@ def test_the_document_fits_the_schema(guarded, run_cli: RunCli) -> None:
 def test_the_last_recording_is_shown_again_without_running(guarded) -> None:
     folder, document, _ = guarded
     again = run_command("guards", "--format", "json", cwd=folder)
-    assert json.loads(again.stdout)["guards"] == document["guards"]
+    assert json.loads(again.stdout)["recording"]["guards"] == document["recording"]["guards"]
     for width in (80, 140):
         shown = run_command("guards", cwd=folder, env=clean_environment(COLUMNS=str(width)))
         assert max(map(len, shown.stdout.splitlines())) <= width
@@ -132,11 +132,11 @@ def test_the_last_recording_is_shown_again_without_running(guarded) -> None:
 def test_explain_has_no_guards_and_says_how_to_get_costs(guarded, run_cli: RunCli) -> None:
     folder, _, _ = guarded
     explained = run_cli("explain", folder / "net.py", "--no-coverage", "--format", "json")
-    assert json.loads(explained.stdout)["guards"] is None
+    assert json.loads(explained.stdout)["recording"]["guards"] is None
     document = json.loads(run_cli("guards", "--format", "json").stdout)
-    assert document["guards"]["call_us"] is None
+    assert document["recording"]["guards"]["call_us"] is None
     assert model_set(document)["check_us"] is None
-    assert "guard_cost" in {gap["kind"] for gap in document["gaps"]}
+    assert "guard_cost" in {gap["kind"] for gap in document["recording"]["gaps"]}
 
 
 @pytest.mark.slow
@@ -150,7 +150,7 @@ def test_a_log_of_others_has_the_same_guards(guarded, tmp_path: Path, run_cli: R
         return [(node["expression"], node["expected"]) for node in model_set(of)["nodes"] if node["path"] != "globals"]
 
     assert checked(other) == checked(document)
-    assert other["guards"]["share"] is None
+    assert other["recording"]["guards"]["share"] is None
 
 
 @pytest.mark.slow
@@ -171,8 +171,8 @@ def test_a_call_that_always_compiles_has_a_gap_in_place_of_a_cost(tmp_path: Path
     )
     process = run_cli("guards", "f.py", "--config", "torch._dynamo.config.recompile_limit=64", "--format", "json")
     document = json.loads(process.stdout)
-    assert document["guards"]["call_us"] is None
-    assert any("cost of guard checks was not measured" in gap["message"] for gap in document["gaps"])
+    assert document["recording"]["guards"]["call_us"] is None
+    assert any("cost of guard checks was not measured" in gap["message"] for gap in document["recording"]["gaps"])
 
 
 @pytest.mark.slow
@@ -184,5 +184,7 @@ def test_a_failing_target_still_shows_its_guards(tmp_path: Path, run_cli: RunCli
     process = run_cli("guards", "f.py", "--format", "json")
     assert process.returncode == 2
     document = json.loads(process.stdout)
-    assert document["is_partial"]
-    assert any(node["expression"] == "n" for found in document["guards"]["sets"] for node in found["nodes"])
+    assert document["recording"]["is_partial"]
+    assert any(
+        node["expression"] == "n" for found in document["recording"]["guards"]["sets"] for node in found["nodes"]
+    )

@@ -9,7 +9,7 @@ import pytest
 from graphdoctor.commands.settings import load_project
 from graphdoctor.commands.work.check import Ran
 from graphdoctor.commands.work.starter import add_section, starter_section, with_budgets
-from graphdoctor.facts.coverage import Coverage
+from graphdoctor.facts.counts import Coverage
 from graphdoctor.trials.launch.discover import discover
 from tests.conftest import CLEAN_TARGET, REPOSITORY, run_command
 from tests.gate.diagnoses import with_prints

@@ -8,11 +8,12 @@ import pytest
 
 from graphdoctor.commands.fix import _said_before
 from graphdoctor.commands.work.kept import KeptFixes, OutdatedFixes
-from graphdoctor.facts.fixes import Measures, Treatment
+from graphdoctor.facts.counts import Counts
+from graphdoctor.facts.fixes import Treatment
 from graphdoctor.fixes.search import SearchResult
 from graphdoctor.trials.launch.unchanged import Change
 
-COUNTS = Measures(break_sites=1, skipped_frames=0, graphs=2, compiles=2, recompiles=0, frames_over_limit=0)
+COUNTS = Counts(break_sites=1, skipped_frames=0, graphs=2, compiles=2, recompiles=0, frames_over_limit=0)
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_instances_share_their_graphs_and_all_else_is_as_in_any_run(
     model: Path, explain_json: Callable[..., dict[str, Any]], run_cli: RunCli
 ) -> None:
     found = explain_json("model.py:Net", "--regional", "--eval", "--no-grad", "--backend", "aot_eager")
-    target, summary = found["target"], found["summary"]
+    target, summary = found["recording"]["target"], found["summary"]
     assert target["is_regional"]
     assert [(known["class_name"], known["kinds"], known["compiled_as"]) for known in target["blocks"]] == [
         ("Block", 1, "module"),
@@ -80,10 +80,13 @@ def test_instances_share_their_graphs_and_all_else_is_as_in_any_run(
     assert summary["graphs_per_call"] == 15
     # Outside graphs runs the last layer alone.
     assert (summary["coverage_detail"]["eager_ops"], found["findings"]) == (1, [])
-    assert [frame["qualname"] for frame in found["frames"]] == ["Block.forward", "TransformerEncoderLayer.forward"]
-    assert found["frames"][1]["file"].endswith("model.py")
-    assert len(found["compiles"]) == 2
-    assert all(compile_["duration_s"] > 0 for compile_ in found["compiles"])
+    assert [frame["qualname"] for frame in found["recording"]["frames"]] == [
+        "Block.forward",
+        "TransformerEncoderLayer.forward",
+    ]
+    assert found["recording"]["frames"][1]["file"].endswith("model.py")
+    assert len(found["recording"]["compiles"]) == 2
+    assert all(compile_["duration_s"] > 0 for compile_ in found["recording"]["compiles"])
     shown = run_cli("report")
     assert "regional: 12 Block, 3 TransformerEncoderLayer" in " ".join(shown.stdout.split())
 
@@ -92,8 +95,8 @@ def test_a_call_that_fails_is_tried_without_torch_compile(
     model: Path, explain_json: Callable[..., dict[str, Any]]
 ) -> None:
     found = explain_json("model.py:Net", "--regional", "--input", "f32[3,8]")
-    assert found["calls"][0]["error"]["eager"] == "ValueError"
-    assert found["exit"]["error_type"] == "ValueError"
+    assert found["recording"]["calls"][0]["error"]["eager"] == "ValueError"
+    assert found["recording"]["exit"]["error_type"] == "ValueError"
 
 
 @pytest.mark.parametrize(

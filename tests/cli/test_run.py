@@ -203,7 +203,7 @@ def picture(folder: Path) -> Picture:
 
 
 def said(document: dict[str, Any]) -> str:
-    return " ".join(gap["message"] for gap in document["gaps"])
+    return " ".join(gap["message"] for gap in document["recording"]["gaps"])
 
 
 # As under python.
@@ -407,15 +407,15 @@ def test_a_training_script_is_recorded_with_its_own_arguments(tmp_path, run_cli)
     assert "GD101" in process.stderr
     assert f"torch.compile(Net, backend='eager') at train.py:{line}" in process.stderr
     assert "Wrote report.json" in process.stderr
-    assert document["target"]["text"] == "train.py --epochs 2"
-    (call,) = document["compile_calls"]
+    assert document["recording"]["target"]["text"] == "train.py --epochs 2"
+    (call,) = document["recording"]["compile_calls"]
     assert (call["file"], call["line"], call["function"]) == ("train.py", line, "main")
     assert (call["compiled"], call["arguments"]) == ("Net", {"backend": "'eager'"})
-    assert document["calls"] == []
+    assert document["recording"]["calls"] == []
     assert document["summary"]["coverage"] == 1
     assert "have no numbers" in said(document)
-    assert [graph["op_count"] for graph in document["graphs"]] == [1, 1]
-    assert {graph["backend"] for graph in document["graphs"]} == {"eager"}
+    assert [graph["op_count"] for graph in document["recording"]["graphs"]] == [1, 1]
+    assert {graph["backend"] for graph in document["recording"]["graphs"]} == {"eager"}
     (finding,) = document["findings"]
     assert (finding["location"]["line"], finding["location"]["column"]) == (13, column(9))
     assert [entry["function"] for entry in finding["user_stack"] if entry["origin"] == "user"] == [
@@ -436,7 +436,7 @@ def test_other_ways_to_compile_are_recorded(tmp_path):
         "torch.compiler.compile(net, options={'max_autotune': False})\n"
     )
     document = report(tmp_path, "script.py")
-    assert [(call["line"], call["compiled"], call["arguments"]) for call in document["compile_calls"]] == [
+    assert [(call["line"], call["compiled"], call["arguments"]) for call in document["recording"]["compile_calls"]] == [
         (6, "Net", {"dynamic": "True", "backend": "'eager'"}),
         (8, "f", {"backend": "<lambda>", "mode": "'max-autotune'"}),
         (10, "Net", {"options": "{max_autotune: False}"}),
@@ -468,7 +468,11 @@ def test_a_reset_begins_new_ids(tmp_path):
     document = report(tmp_path, "script.py")
     assert picture(tmp_path).config == {"torch._dynamo.config.recompile_limit": "5"}
 
-    assert [compile_["compile_id"] for compile_ in document["compiles"]] == ["0/0", "reset1:0/0", "reset2:0/0"]
+    assert [compile_["compile_id"] for compile_ in document["recording"]["compiles"]] == [
+        "0/0",
+        "reset1:0/0",
+        "reset2:0/0",
+    ]
     assert document["summary"]["recompiles"] == 0
 
 
@@ -481,9 +485,9 @@ def test_a_killed_script_leaves_what_it_compiled_and_where(tmp_path):
     document = report(tmp_path, "script.py")
 
     assert picture(tmp_path).config is None
-    assert document["is_partial"]
+    assert document["recording"]["is_partial"]
     assert document["findings"][0]["location"]["function"] == "Net.forward"
-    assert document["exit"]["reason"] == "killed"
+    assert document["recording"]["exit"]["reason"] == "killed"
 
 
 def test_nothing_of_ours_runs_in_a_compiled_call_that_is_not_watched(tmp_path):
@@ -518,15 +522,19 @@ def test_each_child_that_compiles_has_a_log_and_a_name_of_its_own(tmp_path, meth
     document = report(tmp_path, "script.py", method)
 
     assert len(logs(tmp_path)) == 3
-    assert {compile_["process"] for compile_ in document["compiles"]} == {None, "p2", "p3"}
-    assert len({compile_["compile_id"] for compile_ in document["compiles"]}) == len(document["compiles"]) == 6
+    assert {compile_["process"] for compile_ in document["recording"]["compiles"]} == {None, "p2", "p3"}
+    assert (
+        len({compile_["compile_id"] for compile_ in document["recording"]["compiles"]})
+        == len(document["recording"]["compiles"])
+        == 6
+    )
     # A forked child has its parent's compiled code: there the same compiles are recompiles.
     assert document["summary"]["recompiles"] == (4 if method == "fork" else 0)
     (site,) = [finding for finding in document["findings"] if finding["code"] == "GD101"]
     assert (site["location"]["line"], site["location"]["column"], site["count"]) == (9, column(5), 3)
-    assert {graph["op_count"] for graph in document["graphs"]} == {1}
-    assert {frame["file"] for frame in document["frames"]} == {str(tmp_path / "script.py")}
-    assert sorted(call["process"] or "" for call in document["compile_calls"]) == ["", "p2", "p3"]
+    assert {graph["op_count"] for graph in document["recording"]["graphs"]} == {1}
+    assert {frame["file"] for frame in document["recording"]["frames"]} == {str(tmp_path / "script.py")}
+    assert sorted(call["process"] or "" for call in document["recording"]["compile_calls"]) == ["", "p2", "p3"]
     assert "3 processes compiled" in said(document)
 
 
@@ -538,7 +546,7 @@ def test_data_loader_workers_leave_no_log(tmp_path, method):
 
     assert process.stdout == "torch.Size([2, 4])\n"
     assert len(logs(tmp_path)) == 1
-    assert [compile_["compile_id"] for compile_ in document["compiles"]] == ["0/0"]
+    assert [compile_["compile_id"] for compile_ in document["recording"]["compiles"]] == ["0/0"]
     assert "processes compiled" not in said(document)
 
 
@@ -553,7 +561,7 @@ def test_threads_compile_into_one_log(tmp_path):
     document = report(tmp_path, "script.py")
 
     assert len(logs(tmp_path)) == 1
-    assert sorted(frame["function"] for frame in document["frames"]) == ["a", "b"]
+    assert sorted(frame["function"] for frame in document["recording"]["frames"]) == ["a", "b"]
     assert document["summary"]["compiles"] == 2
 
 

@@ -74,8 +74,10 @@ def tried(document: dict[str, Any], expression: str, *, is_tied: bool = False) -
 
 
 def found(document: dict[str, Any], expression: str, *, is_tied: bool = False) -> dict[str, Any]:
-    matching = [v for v in document["sensitivity"] if v["expression"] == expression and bool(v["tied"]) is is_tied]
-    assert len(matching) == 1, [v["expression"] for v in document["sensitivity"]]
+    matching = [
+        v for v in document["recording"]["variations"] if v["expression"] == expression and bool(v["tied"]) is is_tied
+    ]
+    assert len(matching) == 1, [v["expression"] for v in document["recording"]["variations"]]
     return matching[0]
 
 
@@ -433,7 +435,7 @@ def test_what_was_not_reached_is_named() -> None:
 )
 def test_what_stands_in_the_way_is_said(vary: Vary, source: str, said: str) -> None:
     document = vary(source)
-    assert any(said in gap["message"] for gap in document["gaps"]), document["gaps"]
+    assert any(said in gap["message"] for gap in document["recording"]["gaps"]), document["recording"]["gaps"]
 
 
 def test_values_that_raise_exit_or_hide_control_characters_lose_nothing(run_cli: RunCli, tmp_path: Path) -> None:
@@ -481,8 +483,8 @@ def test_a_process_that_ends_reports_what_it_has(vary: Vary) -> None:
             return (torch.zeros(4, 3),)
         """
     )
-    assert document["is_partial"]
-    assert "in variation" in document["exit"]["message"]
+    assert document["recording"]["is_partial"]
+    assert "in variation" in document["recording"]["exit"]["message"]
     assert found(document, "n")["verdict"] == "generalises"
     assert found(document, "x.shape[0]")["reason"] == "the run ended first"
 
@@ -500,10 +502,12 @@ def test_what_is_left_out_is_listed(vary: Vary) -> None:
         """,
         env=clean_environment(GRAPHDOCTOR_VARY_COUNT="3"),
     )
-    reasons = [variation["reason"] for variation in document["sensitivity"]]
+    reasons = [variation["reason"] for variation in document["recording"]["variations"]]
     assert sum(reason is None for reason in reasons) == 3
     assert "left out: only 3 properties are varied (vary-count)" in reasons
-    assert {"xs[39].dtype", "xs[0].shape[1]"} <= {variation["expression"] for variation in document["sensitivity"]}
+    assert {"xs[39].dtype", "xs[0].shape[1]"} <= {
+        variation["expression"] for variation in document["recording"]["variations"]
+    }
 
 
 def test_values_over_the_recompile_limit_are_not_called_free(vary: Vary) -> None:
@@ -546,7 +550,7 @@ FILLED = """
 
 def test_sizes_are_varied_in_a_container_that_the_first_call_fills(vary: Vary, tmp_path: Path) -> None:
     document = vary(FILLED)
-    assert [call["index"] for call in document["calls"]] == [1, 2]
+    assert [call["index"] for call in document["recording"]["calls"]] == [1, 2]
     counts = bare(
         tmp_path,
         """

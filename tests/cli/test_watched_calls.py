@@ -188,7 +188,7 @@ for shape in ((3, 3), (3,)):
 
 
 def functions(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {found["compiled"]: found for found in document["watch"]["functions"]}
+    return {found["compiled"]: found for found in document["recording"]["watch"]["functions"]}
 
 
 def watched(folder: Path) -> list[WatchedCallArtifact]:
@@ -239,12 +239,12 @@ def test_times_lie_within_those_that_the_script_measures(tmp_path):
     for call in calls:
         assert call["duration_us"] >= 20_000
         assert call["duration_us"] + call["cost_us"] <= took[call["call"] - 1]
-    (found,) = document["watch"]["functions"]
+    (found,) = document["recording"]["watch"]["functions"]
     assert (found["calls"], found["watched_calls"], found["timed_calls"]) == (40, 13, 8)
     assert document["summary"]["steady_call_us"] == found["steady_us"]
     times = sorted(call["duration_us"] for call in calls if not call["is_profiled"])
     assert found["steady_us"] == pytest.approx((times[3] + times[4]) / 2)
-    assert document["watch"]["cost_s"] >= sum(call["cost_us"] for call in calls) / 1e6
+    assert document["recording"]["watch"]["cost_s"] >= sum(call["cost_us"] for call in calls) / 1e6
 
 
 def test_watched_calls_behave_as_under_python(tmp_path):
@@ -273,27 +273,27 @@ def test_calls_of_several_threads_are_counted_and_watched(tmp_path):
     document = json.loads((tmp_path / "report.json").read_text())
 
     assert process.stdout == "[]\n"
-    assert [found["calls"] for found in document["watch"]["functions"]] == [4001, 4001]
-    assert [found["coverage"]["graph_ops"] for found in document["watch"]["functions"]] == [2, 2]
-    assert sum(found["watched_calls"] for found in document["watch"]["functions"]) <= 2 * 41
+    assert [found["calls"] for found in document["recording"]["watch"]["functions"]] == [4001, 4001]
+    assert [found["coverage"]["graph_ops"] for found in document["recording"]["watch"]["functions"]] == [2, 2]
+    assert sum(found["watched_calls"] for found in document["recording"]["watch"]["functions"]) <= 2 * 41
 
 
 def test_each_function_is_covered_or_says_why_not(tmp_path):
     (tmp_path / "script.py").write_text(MANY)
     document = report(tmp_path, "script.py")
 
-    reasons = {found["compiled"]: found["not_covered"] for found in document["watch"]["functions"]}
-    lambdas = [found for found in document["watch"]["functions"] if found["compiled"] == "<lambda>"]
+    reasons = {found["compiled"]: found["not_covered"] for found in document["recording"]["watch"]["functions"]}
+    lambdas = [found for found in document["recording"]["watch"]["functions"] if found["compiled"] == "<lambda>"]
     assert [found["not_covered"] for found in lambdas] == ["once", "nested"]
     assert (reasons["items"], reasons["bad"]) == ("deferred", "raised")
     assert reasons["Layer"] is reasons["outer"] is reasons["Linear"] is None
-    assert [found["compiled"] for found in document["watch"]["functions"]].count("Layer") == 2
+    assert [found["compiled"] for found in document["recording"]["watch"]["functions"]].count("Layer") == 2
     # Up to 2.13, torch compiles nothing of one of its own modules that is compiled in place.
     assert functions(document)["Linear"]["coverage"]["graph_ops"] == int(TORCH > (2, 13))
     # The nested function's graph is part of the call of the function that calls it.
     assert functions(document)["outer"]["graph_runs"] == 3
     assert document["summary"]["coverage"] is None
-    gaps = [gap["message"] for gap in document["gaps"] if gap["kind"] == "coverage"]
+    gaps = [gap["message"] for gap in document["recording"]["gaps"] if gap["kind"] == "coverage"]
     assert [message.partition("`, ")[0] for message in gaps] == [
         "Coverage of `<lambda>",
         "Coverage of `items",
@@ -310,7 +310,7 @@ def test_a_script_that_recompiles_for_ever(tmp_path, limit):
     )
     document = report(tmp_path, "script.py")
 
-    steadiness, (found,) = document["summary"]["steadiness"], document["watch"]["functions"]
+    steadiness, (found,) = document["summary"]["steadiness"], document["recording"]["watch"]["functions"]
     if limit == 8:
         assert (steadiness["state"], steadiness["function"]) == ("over_limit", "f")
         assert (steadiness["compiles_to_limit"], steadiness["changing"]) == (8, ["x.shape[0]"])
@@ -360,7 +360,7 @@ def test_a_forked_process_has_calls_of_its_own_if_it_compiles(tmp_path):
     (tmp_path / "script.py").write_text(FORKS)
     document = report(tmp_path, "script.py")
 
-    own, other = document["watch"]["functions"]
+    own, other = document["recording"]["watch"]["functions"]
     assert (own["process"], own["calls"], other["process"], other["calls"]) == (None, 6, "p2", None)
     assert own["coverage"]["graph_ops"] == other["coverage"]["graph_ops"] == 2
     assert document["summary"]["coverage_detail"]["graph_ops"] == 2

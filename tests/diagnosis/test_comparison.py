@@ -11,12 +11,10 @@ from hypothesis import strategies as st
 
 from graphdoctor.facts.comparison import DiagnosisComparison
 from graphdoctor.facts.diagnosis import Diagnosis
-from graphdoctor.facts.reading import plain
 from graphdoctor.facts.recording import (
     BreakReason,
     CaptureGap,
     Recording,
-    SteadyCall,
     TargetInfo,
 )
 from graphdoctor.rules.catalog import RULES
@@ -95,7 +93,7 @@ def test_a_selection_leaves_out_findings_of_both_sides_and_no_number() -> None:
     comparison = compare(before, after, selection=Selection(select=("GD103",)))
     assert lines(comparison) == {"new": [5], "gone": [], "same": []}
     assert (comparison.before.hidden_findings, comparison.after.hidden_findings) == (2, 0)
-    assert plain(comparison.numbers.break_sites) == {"before": 2, "after": 1}
+    assert (comparison.before.summary.break_sites, comparison.after.summary.break_sites) == (2, 1)
     assert comparison.mismatches == ()
 
 
@@ -139,24 +137,6 @@ def test_the_other_way_round_new_is_gone(one: Recording, other: Recording) -> No
     assert len(there.gone) + len(there.same) == len(diagnosed(one).findings)
 
 
-# Numbers.
-
-
-def test_numbers_stand_side_by_side_and_what_is_not_known_is_none() -> None:
-    steady = SteadyCall(call_us=200.0, runs=())
-    comparison = compare(diagnosed(coverage=None), diagnosed(steady_call=steady, graphs=()))
-    numbers = comparison.numbers
-    assert plain(numbers.graphs) == {"before": 1, "after": 0}
-    assert plain(numbers.coverage) == {"before": None, "after": 1.0}
-    assert plain(numbers.steady_call_us) == {"before": None, "after": 200.0, "ratio": None}
-    assert plain(numbers.compile_time_s) == {"before": 0.25, "after": 0.25, "ratio": 1.0}
-
-
-def test_the_steady_call_is_set_against_the_other_as_a_ratio() -> None:
-    before, after = (diagnosed(steady_call=SteadyCall(call_us=us, runs=())) for us in (200.0, 50.0))
-    assert compare(before, after).numbers.steady_call_us.ratio == 0.25
-
-
 @pytest.mark.parametrize(
     "facts",
     [
@@ -166,7 +146,8 @@ def test_the_steady_call_is_set_against_the_other_as_a_ratio() -> None:
     ids=["script", "log of others"],
 )
 def test_calls_that_nobody_counted_are_not_known(facts: dict[str, Any]) -> None:
-    assert plain(compare(diagnosed(**facts), diagnosed()).numbers.calls) == {"before": None, "after": 1}
+    comparison = compare(diagnosed(**facts), diagnosed())
+    assert (comparison.before.has_calls, comparison.after.has_calls) == (False, True)
 
 
 # Real recordings.

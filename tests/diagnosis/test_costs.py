@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
+from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Cost, Diagnosis, Finding
-from graphdoctor.facts.fixes import Measures, PairedTime, Treatment, TriedFix
+from graphdoctor.facts.fixes import PairedTime, Treatment, TriedFix
 from graphdoctor.facts.recording import Compile, GraphRun, Recording, SteadyCall
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.views.words import cost_text, host_gap_note
 from tests.factories import LOOP, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
 
-MEASURES = Measures(break_sites=1, skipped_frames=0, graphs=2, compiles=2, recompiles=0, frames_over_limit=0)
+MEASURES = Counts(break_sites=1, skipped_frames=0, graphs=2, compiles=2, recompiles=0, frames_over_limit=0)
 
 
 def steady(*runs: tuple[int, float, float], call_us: float = 100.0) -> SteadyCall:

@@ -55,7 +55,7 @@ def test_each_graph_says_what_ended_it() -> None:
     diagnosis = diagnosed(helper_break())
     assert [report.ended_by for report in diagnosis.graphs] == ["model.py:3 (GB0059)", "return", "return"]
     assert diagnosis.graphs[0].ended_by_fingerprint == diagnosis.findings[0].fingerprint
-    assert [report.function for report in diagnosis.graphs][1] == "Net.helper from line 3"
+    assert diagnosis.recording.graphs[1].function == "Net.helper from line 3"
 
 
 def skipped() -> Recording:

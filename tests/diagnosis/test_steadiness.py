@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.facts.diagnosis import Diagnosis, Steadiness
+from graphdoctor.facts.counts import Steadiness
+from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.recording import Call, Compile, CompileOutcome, Settling
 from graphdoctor.facts.watch import CallWatch, WatchedFunction
 from graphdoctor.rules.catalog import RULES

@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Finding, Fix
-from graphdoctor.facts.fixes import Measures, Treatment, TriedFix
+from graphdoctor.facts.fixes import Treatment, TriedFix
 from graphdoctor.facts.run import Setting
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from tests.factories import change, compiled, context, entry, frame, recompiled, record, recording
 
-MEASURES = Measures(break_sites=1, skipped_frames=0, graphs=2, compiles=2, recompiles=0, frames_over_limit=0)
+MEASURES = Counts(break_sites=1, skipped_frames=0, graphs=2, compiles=2, recompiles=0, frames_over_limit=0)
 FACTS = recording(breaks=(record(entry(12, 'log.info("x")')),))
 
 

@@ -57,7 +57,7 @@ def result_of(name: str, folder: Path) -> Result:
     options = ("--unsafe-fixes", "--no-timing", "--quiet", "--force")
     done = run_command("fix", target, *options, "-o", output, cwd=folder, timeout=3600, imported=imported)
     assert output.is_file(), done.stderr
-    treatment = json.loads(output.read_text())["treatment"]
+    treatment = json.loads(output.read_text())["recording"]["treatment"]
     own = [case for case in treatment["tried"] if _is_own_break(case, target)]
     gone = {case["fingerprint"] for case in own if case["is_applied"] and case["verdict"] == "verified"}
     left = [finding for finding in treatment["left"] if _is_own_break(finding, target)]

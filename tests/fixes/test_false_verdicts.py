@@ -42,7 +42,9 @@ def treated(folder: Path, text: str, *arguments: str, target: str = "Net") -> di
 
 
 def fixes_of(document: dict[str, Any], word: str) -> list[dict[str, Any]]:
-    found = [case for case in document["treatment"]["tried"] if word in (case["snippet"] or "") + case["title"]]
+    found = [
+        case for case in document["recording"]["treatment"]["tried"] if word in (case["snippet"] or "") + case["title"]
+    ]
     assert found
     return found
 
@@ -56,7 +58,7 @@ def test_what_torch_compile_changes_by_itself_leaves_every_fix_unproven(tmp_path
         return y.relu()
 """
     document = treated(tmp_path, _HEAD + _NET + body + _INPUTS, "--no-timing")
-    tried = document["treatment"]["tried"]
+    tried = document["recording"]["treatment"]["tried"]
     assert {case["verdict"] for case in tried} == {"unproven"}
     assert all("torch.compile changes outputs and gradients even without the fix" in case["reason"] for case in tried)
     assert not any(finding["is_mended"] for finding in document["findings"])
@@ -89,7 +91,7 @@ def test_a_fix_that_silences_a_log_says_so(tmp_path: Path) -> None:
         return x.relu()
 """
     document = treated(tmp_path, _HEAD + _NET + body + _INPUTS, "--no-timing")
-    verified = [case for case in document["treatment"]["tried"] if case["verdict"] == "verified"]
+    verified = [case for case in document["recording"]["treatment"]["tried"] if case["verdict"] == "verified"]
     assert verified
     for case in verified:
         kinds = {difference["kind"] for difference in case["compared"]["differences"]}
@@ -130,11 +132,11 @@ def example_inputs():
 @pytest.mark.nightly
 def test_an_edit_that_leaves_the_optimizer_s_step_to_eager_mode_is_not_written(tmp_path: Path) -> None:
     document = treated(tmp_path, _HEAD + TRAIN, "--no-timing", "--apply", target="train_step")
-    before, after = document["treatment"]["before"], document["treatment"]["after"]
-    applied = [case for case in document["treatment"]["tried"] if case["is_applied"]]
+    before, after = document["recording"]["treatment"]["before"], document["recording"]["treatment"]["after"]
+    applied = [case for case in document["recording"]["treatment"]["tried"] if case["is_applied"]]
     assert all(case["after"]["coverage"] > case["before"]["coverage"] - 0.01 for case in applied)
     assert after is None or after["coverage"] > before["coverage"] - 0.01
-    for case in document["treatment"]["tried"]:
+    for case in document["recording"]["treatment"]["tried"]:
         if case["after"] and case["after"]["coverage"] < 0.5 < before["coverage"]:
             assert (case["verdict"], case["is_applied"]) == ("makes it worse", False)
     if not applied:

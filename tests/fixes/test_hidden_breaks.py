@@ -65,7 +65,7 @@ def test_a_break_after_a_loop_over_a_packages_modules_is_found_and_fixed(tmp_pat
     env = clean_environment() | {"PYTHONPATH": str(site)}
     arguments = ("--unsafe-fixes", "--no-timing", "--quiet", "-o", "fix.json")
     run_command("fix", "model.py", *arguments, cwd=tmp_path, env=env, timeout=900)
-    treatment = json.loads((tmp_path / "fix.json").read_text())["treatment"]
+    treatment = json.loads((tmp_path / "fix.json").read_text())["recording"]["treatment"]
     applied = {(case["code"], case["title"]) for case in treatment["tried"] if case["is_applied"]}
     assert ("GD111", "Move the `for` at line 16 and its body into their own functions") in applied
     assert ("GD102", "Choose `x` with `torch.where`") in applied

@@ -54,7 +54,7 @@ def treated(folder: Path, *options: str, more: str = "", last: str = "") -> dict
 
 def test_layers_that_share_what_is_compiled_are_worth_it_after_all_other_fixes(tmp_path: Path) -> None:
     document = treated(tmp_path, last=PRINT)
-    treatment = document["treatment"]
+    treatment = document["recording"]["treatment"]
     printed, regional = (fix for fix in treatment["tried"] if fix["verdict"] == "verified")
     assert (printed["code"], regional["code"]) == ("GD101", "GD401")
     cold = regional["cold_compile"]
@@ -74,14 +74,14 @@ def test_layers_that_share_what_is_compiled_are_worth_it_after_all_other_fixes(t
 
 def test_layers_that_each_recompile_are_not(tmp_path: Path) -> None:
     document = treated(tmp_path, more=" if self.index >= 0 else x")
-    (fix,) = document["treatment"]["tried"]
+    (fix,) = document["recording"]["treatment"]["tried"]
     assert (fix["verdict"], fix["is_applied"]) == ("makes it worse", False)
     assert fix["reason"] == "a block hits its recompile limit with it"
-    (left,) = document["treatment"]["left"]
-    assert (left["code"], document["treatment"]["gone"]) == ("GD401", [])
+    (left,) = document["recording"]["treatment"]["left"]
+    assert (left["code"], document["recording"]["treatment"]["gone"]) == ("GD401", [])
     assert "makes it worse" in left["reason"]
 
 
 def test_it_is_only_suggested_where_nothing_is_tried(tmp_path: Path) -> None:
-    (fix,) = treated(tmp_path, "--no-try")["treatment"]["tried"]
+    (fix,) = treated(tmp_path, "--no-try")["recording"]["treatment"]["tried"]
     assert (fix["code"], fix["verdict"], fix["untried_cause"]) == ("GD401", "not tried", "not_requested")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.coverage import Coverage
+from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.fixes import PairedTime, Treatment, TriedFix
 from graphdoctor.facts.progress import DecidedTrial, TrialCounts, TrialEvent
 from graphdoctor.facts.reading import read_fact

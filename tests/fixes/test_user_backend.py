@@ -46,7 +46,7 @@ def treated(folder: Path, statement: str) -> dict[str, Any]:
     options = ("--backend", "mine", "--unsafe-fixes", "--no-timing", "--format", "json")
     done = run_command("fix", "model.py:Net", *options, cwd=folder)
     assert done.returncode == 0, done.stderr
-    treatment: dict[str, Any] = json.loads(done.stdout)["treatment"]
+    treatment: dict[str, Any] = json.loads(done.stdout)["recording"]["treatment"]
     return treatment
 
 

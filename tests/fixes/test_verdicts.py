@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from graphdoctor.facts.coverage import Coverage
+from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.kernels import CudaGraphFunction, CudaGraphs, CudaGraphSkip
 from graphdoctor.facts.recording import BreakEffect, Recording
 from graphdoctor.facts.trials import Comparison, Difference, Replay

@@ -118,7 +118,7 @@ def test_an_attribute_binds_although_the_size_fails_first(run_cli: RunCli, tmp_p
     done = run_cli("recompiles", "net.py", "--what-if", "--format", "json", "--jobs", 2)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    tried = document["what_if"]
+    tried = document["recording"]["what_if"]
     assert tried["binding"] == ["self.step"]
     by_name = {
         " with ".join(remedy["name"] for remedy in result["remedies"]) or "as it is": result
@@ -162,7 +162,7 @@ def test_a_suggestion_that_a_replay_refutes_is_said_to_be_worse(run_cli: RunCli,
     document = json.loads(done.stdout)
     compiles = {
         " ".join(remedy["name"] for remedy in result["remedies"]): result["compiles"]
-        for result in document["what_if"]["results"]
+        for result in document["recording"]["what_if"]["results"]
     }
     assert compiles["tensor t"] > compiles[""]
     (finding,) = [found for found in document["findings"] if found["code"] == "GD203"]
@@ -213,7 +213,7 @@ def test_the_tensors_of_a_growing_cache_are_marked(run_cli: RunCli, tmp_path: Pa
     assert marked < unmarked
     done = run_cli("recompiles", CHANGES / "growing_cache.py:forward", "--what-if", "--format", "json", "--jobs", 2)
     assert done.returncode == 0, done.stderr
-    tried = json.loads(done.stdout)["what_if"]
+    tried = json.loads(done.stdout)["recording"]["what_if"]
     compiles = {
         result["remedies"][0]["name"].split()[0] if result["remedies"] else "unchanged": result["compiles"]
         for result in tried["results"]
@@ -230,7 +230,7 @@ def test_the_layers_of_a_language_models_cache_are_marked(run_cli: RunCli) -> No
     options = ("--no-grad", "--what-if", "--format", "json", "--jobs", 2)
     done = run_cli("recompiles", target, *options, env=environment, timeout=600, imported="packages")
     assert done.returncode == 0, done.stderr
-    tried = json.loads(done.stdout)["what_if"]
+    tried = json.loads(done.stdout)["recording"]["what_if"]
     assert set(tried["binding"]) == {
         f"kwargs['past_key_values'].layers[{layer}].{name}.shape[2]" for layer in (0, 1) for name in ("keys", "values")
     }

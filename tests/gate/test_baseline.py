@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.check import BaselineEntry, BaselineRun
-from graphdoctor.facts.coverage import Coverage
+from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.reading import plain
 from graphdoctor.rules.gate.baseline import (
     Baseline,

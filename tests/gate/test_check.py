@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from graphdoctor.facts.check import BaselineEntry, CheckReport
-from graphdoctor.facts.coverage import Coverage
+from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.diagnosis import Effects
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import Call, CallError, CaptureGap, CompileSwitch, Environment

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.facts.coverage import Coverage
+from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.recording import CaptureGap, CompileSwitch
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.rules.gate import expectations
 from graphdoctor.rules.gate.gaps import missing_records, nothing_compiled
+from tests.factories import with_facts
 from tests.gate.diagnoses import with_prints
 
 CLEAN = with_prints()
@@ -19,7 +20,7 @@ def told(broken):
 
 
 def with_gap(code, kind):
-    return CLEAN.model_copy(update={"gaps": (CaptureGap(code=code, kind=kind, message="Words for people."),)})
+    return with_facts(CLEAN, gaps=(CaptureGap(code=code, kind=kind, message="Words for people."),))
 
 
 def counts(**values):

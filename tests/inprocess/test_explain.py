@@ -112,12 +112,15 @@ def test_the_diagnosis_is_that_of_the_command_line(
     ):
         assert [found[name] for found in ours["findings"]] == [found[name] for found in told["findings"]]
     assert [found["location"]["line"] for found in ours["findings"]] == [19]
-    for name in ("compile_id", "op_count", "inputs", "function", "ended_by", "nodes"):
-        assert [graph[name] for graph in ours["graphs"]] == [graph[name] for graph in told["graphs"]]
+    for name in ("compile_id", "op_count", "inputs", "function", "nodes"):
+        assert [graph[name] for graph in ours["recording"]["graphs"]] == [
+            graph[name] for graph in told["recording"]["graphs"]
+        ]
+    assert ours["graphs"] == told["graphs"]
     assert ours["summary"]["coverage_detail"] == told["summary"]["coverage_detail"]
-    assert ours["calls"][0]["inputs"] == told["calls"][0]["inputs"]
-    assert ours["target"]["file"] == told["target"]["file"]
-    assert ours["target"]["compile_arguments"] == told["target"]["compile_arguments"]
+    assert ours["recording"]["calls"][0]["inputs"] == told["recording"]["calls"][0]["inputs"]
+    assert ours["recording"]["target"]["file"] == told["recording"]["target"]["file"]
+    assert ours["recording"]["target"]["compile_arguments"] == told["recording"]["target"]["compile_arguments"]
 
 
 def test_no_keyword_of_the_call_is_taken_for_an_option() -> None:
@@ -126,7 +129,7 @@ def test_no_keyword_of_the_call_is_taken_for_an_option() -> None:
 
     report = graphdoctor.explain(g, torch.ones(2), function=1.0, backend=2.0, self=3.0)
 
-    (call,) = report.diagnosis.calls
+    (call,) = report.diagnosis.recording.calls
     assert call.outcome == "ok"
     assert "backend=2.0" in (call.inputs or "")
 
@@ -156,7 +159,7 @@ def test_a_module_that_was_compiled_in_place_is_compiled_anew_and_stays_as_it_wa
     report = graphdoctor.explain(module, torch.ones(2, 2))
 
     assert report.diagnosis.summary.coverage == 1
-    assert [graph.backend for graph in report.diagnosis.graphs] == ["eager"]
+    assert [graph.backend for graph in report.diagnosis.recording.graphs] == ["eager"]
     assert module._compiled_call_impl is compiled
 
 
@@ -168,7 +171,7 @@ def test_a_profiler_of_the_programs_goes_on() -> None:
 
     assert {"aten::sin", "aten::cos"} <= {event.name for event in profiler.events()}
     assert report.diagnosis.summary.coverage is None
-    assert any("runs a torch.profiler" in gap.message for gap in report.diagnosis.gaps)
+    assert any("runs a torch.profiler" in gap.message for gap in report.diagnosis.recording.gaps)
 
 
 def test_an_error_is_reported_and_its_traceback_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -184,8 +187,8 @@ def test_an_error_is_reported_and_its_traceback_printed(capsys: pytest.CaptureFi
     assert "graphdoctor" not in printed.replace(str(Path(__file__)), "")
     assert "what is missing" in (report.traceback or "")
     assert "KeyError" in str(report)
-    assert report.diagnosis.is_partial
-    assert report.diagnosis.calls[0].error is not None
+    assert report.diagnosis.recording.is_partial
+    assert report.diagnosis.recording.calls[0].error is not None
 
 
 @pytest.mark.parametrize(

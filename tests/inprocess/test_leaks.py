@@ -229,7 +229,7 @@ def test_what_cannot_be_put_back_is_said() -> None:
 
     report = graphdoctor.explain(f, torch.ones(2))
 
-    assert any("can't be restored" in gap.message for gap in report.diagnosis.gaps)
+    assert any("can't be restored" in gap.message for gap in report.diagnosis.recording.gaps)
 
 
 def test_the_extra_calls_print_nothing(capsys: pytest.CaptureFixture[str], net_and_input: Any) -> None:
@@ -322,7 +322,7 @@ def test_blocks_are_as_before_whichever_way_they_were_compiled() -> None:
     net = torch.nn.Sequential(*layers).eval()
     before = {name: dict(vars(module)) for name, module in net.named_modules()}
     report = Explainer(regional=True, no_grad=True, coverage=False).explain(net, torch.randn(2, 3, 8))
-    assert report.diagnosis.target.regions == ("3 TransformerEncoderLayer", "3 Inner")
+    assert report.diagnosis.recording.target.regions == ("3 TransformerEncoderLayer", "3 Inner")
     assert report.diagnosis.summary.graphs == 2
     assert {name: dict(vars(module)) for name, module in net.named_modules()} == before
 

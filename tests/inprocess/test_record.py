@@ -55,11 +55,11 @@ def test_two_functions_and_a_recompile(capsys: pytest.CaptureFixture[str]) -> No
     assert event.function == "first"
     assert event.call_site is not None
     assert event.call_site.line == line_of("# another rank")
-    assert [call.compiled for call in diagnosis.compile_calls] == ["first", "second"]
-    assert diagnosis.compile_calls[0].arguments == {"backend": "'eager'"}
+    assert [call.compiled for call in diagnosis.recording.compile_calls] == ["first", "second"]
+    assert diagnosis.recording.compile_calls[0].arguments == {"backend": "'eager'"}
     assert [f.location.line for f in diagnosis.findings if f.code == "GD101"] == [line_of('    print("a break")')]
-    assert diagnosis.target.kind == "block"
-    assert diagnosis.graphs[0].backend == "eager"
+    assert diagnosis.recording.target.kind == "block"
+    assert diagnosis.recording.graphs[0].backend == "eager"
     # Of the stack above the block, which is the test runner's, nothing is shown.
     for frame in diagnosis.frames:
         assert {entry.file for entry in frame.call_path if entry.origin != "torch"} <= {__file__}
@@ -76,7 +76,7 @@ def test_what_was_compiled_before_is_neither_recorded_nor_compiled_again() -> No
     with graphdoctor.record(reset=True) as anew:
         compiled(torch.ones(3))
 
-    assert not kept.diagnosis.compiles
+    assert not kept.diagnosis.recording.compiles
     assert "compiled before" in str(kept.report())
     assert anew.diagnosis.summary.graphs == 1
 
@@ -100,8 +100,8 @@ def test_an_exception_passes_through_and_is_in_the_report() -> None:
 
     diagnosis = recording.diagnosis
     assert diagnosis.summary.graphs == 1
-    assert diagnosis.is_partial
-    assert diagnosis.exit.message == "The block failed: KeyError: 'lost'"
+    assert diagnosis.recording.is_partial
+    assert diagnosis.recording.exit.message == "The block failed: KeyError: 'lost'"
     assert 'raise KeyError("lost")' in (recording.report().traceback or "")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from graphdoctor.facts.base import Fact, InvalidFactError
-from graphdoctor.facts.coverage import Coverage
+from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.diagnosis import Diagnosis, Location
 from graphdoctor.facts.reading import described_schema, json_of, plain, read_fact, read_json
 from graphdoctor.facts.recording import SteadyCall, TargetInfo

@@ -162,8 +162,10 @@ ENDED: dict[str, tuple[str, str]] = {
 
 
 def problems(document: Report) -> list[str]:
-    found = [f"call {call['index']}: {call['outcome']}" for call in document["calls"] if call["outcome"] != "ok"]
-    return [*found, *([] if document["calls"] else ["no call"])]
+    found = [
+        f"call {call['index']}: {call['outcome']}" for call in document["recording"]["calls"] if call["outcome"] != "ok"
+    ]
+    return [*found, *([] if document["recording"]["calls"] else ["no call"])]
 
 
 @pytest.fixture
@@ -205,5 +207,5 @@ def test_a_program_that_ends_early_is_reported_until_then(explain):
     found = {}
     for name, (text, _) in ENDED.items():
         _, document, said = explain(name, text)
-        found[name] = said[-600:] if document is None else document["exit"]["reason"]
+        found[name] = said[-600:] if document is None else document["recording"]["exit"]["reason"]
     assert found == {name: reason for name, (_, reason) in ENDED.items()}

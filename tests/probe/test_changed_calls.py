@@ -74,10 +74,10 @@ def test_fixes_are_tried_in_the_dtype_and_with_the_batch_size_of_the_run(run_cli
     assert done.stderr.count(SHOWN.format(0)) == 1
     assert done.stderr.count(SHOWN.format(2)) == 1
     diagnosis = json.loads(done.stdout)
-    target, summary = diagnosis["target"], diagnosis["summary"]
+    target, summary = diagnosis["recording"]["target"], diagnosis["summary"]
     assert (target["call_options"]["dtype"], target["call_options"]["batch"]) == ("bfloat16", 3)
     assert [found["expression"] for found in target["batched"]] == ["batch.x", "batch.ids[0]"]
-    assert (len(diagnosis["calls"]), summary["recompiles"]) == (2, 0)
+    assert (len(diagnosis["recording"]["calls"]), summary["recompiles"]) == (2, 0)
     verdicts = [fix["verdict"] for found in diagnosis["findings"] for fix in found["fixes"]]
     assert "verified" in verdicts
 
@@ -86,7 +86,7 @@ def test_fixes_are_tried_in_the_dtype_and_with_the_batch_size_of_the_run(run_cli
 def test_a_result_without_the_batch_size_is_a_gap(run_cli: RunCli, program: Path) -> None:
     done = run_cli("explain", "model.py:pooled", "--input", "f32[4,8]", "--batch", "5", "--format", "json")
     assert done.returncode == 0, done.stderr
-    gaps = {gap["kind"]: gap["message"] for gap in json.loads(done.stdout)["gaps"]}
+    gaps = {gap["kind"]: gap["message"] for gap in json.loads(done.stdout)["recording"]["gaps"]}
     assert gaps["batch"] == "Whether the calls have a batch of 5: nothing that the first returned has such a size."
 
 
@@ -106,7 +106,7 @@ def test_a_call_that_fails_because_it_was_changed_says_so(run_cli: RunCli, progr
     assert done.returncode == 2
     assert "The call was made with --batch 3 in place of its own. Does it work without?" in done.stderr
     diagnosis = json.loads(done.stdout)
-    assert diagnosis["exit"]["hint_code"] == "changed_call"
+    assert diagnosis["recording"]["exit"]["hint_code"] == "changed_call"
     (finding,) = diagnosis["findings"]
     assert finding["code"] == "GD901"
     assert finding["fixes"][0]["title"].startswith("Make the call with its own batch size;")

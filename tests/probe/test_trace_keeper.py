@@ -70,9 +70,9 @@ WAYS = {
 def test_a_target_that_takes_the_logger_apart_between_calls_loses_nothing(tmp_path, explain_json, way):
     (tmp_path / "model.py").write_text(MODEL.format(taken_apart=way))
     found = explain_json("model.py", "--no-coverage")
-    assert (found["summary"]["graphs"], found["summary"]["recompiles"], len(found["calls"])) == (2, 1, 2)
+    assert (found["summary"]["graphs"], found["summary"]["recompiles"], len(found["recording"]["calls"])) == (2, 1, 2)
     assert "GD101" in {finding["code"] for finding in found["findings"]}
-    assert not [gap for gap in found["gaps"] if gap["kind"] == "log_removed"]
+    assert not [gap for gap in found["recording"]["gaps"] if gap["kind"] == "log_removed"]
 
 
 @pytest.mark.parametrize("way", ["clear", "dictConfig", "set_logs"])
@@ -81,13 +81,13 @@ def test_a_script_that_takes_the_logger_apart_between_calls_loses_nothing(tmp_pa
     assert run_cli("run", "train.py").returncode == 0
     found = json.loads(run_cli("report", "--format", "json").stdout)
     assert (found["summary"]["graphs"], found["summary"]["recompiles"]) == (2, 1)
-    assert not [gap for gap in found["gaps"] if gap["kind"] == "log_removed"]
+    assert not [gap for gap in found["recording"]["gaps"] if gap["kind"] == "log_removed"]
 
 
 def test_a_model_file_that_clears_the_handlers_loses_nothing(tmp_path, explain_json):
     (tmp_path / "model.py").write_text(MODEL.format(taken_apart="pass") + "\ntrace.handlers.clear()\n")
     found = explain_json("model.py", "--no-coverage")
-    assert (found["summary"]["graphs"], len(found["calls"])) == (2, 2)
+    assert (found["summary"]["graphs"], len(found["recording"]["calls"])) == (2, 2)
 
 
 def test_what_is_lost_while_torch_compiles_is_said_and_the_exit_code_is_2(tmp_path: Path, run_cli: RunCli):

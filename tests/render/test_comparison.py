@@ -8,7 +8,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.comparison import DiagnosisComparison
-from graphdoctor.facts.coverage import Coverage
+from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.recording import Recording, SteadyCall
 from graphdoctor.rules.catalog import RULES

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.facts.coverage import Coverage
+from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.diagnosis import Cost, Fix
 from graphdoctor.facts.recording import BreakReason, Enclosing, GraphRun, Recording, SteadyCall
 from graphdoctor.facts.run import ProbeExit

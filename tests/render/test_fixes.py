@@ -12,8 +12,9 @@ import pytest
 from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
+from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Diagnosis
-from graphdoctor.facts.fixes import LeftFinding, Measures, PairedTime, Treatment, TriedFix
+from graphdoctor.facts.fixes import LeftFinding, PairedTime, Treatment, TriedFix
 from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.trials import Comparison, Difference
@@ -28,9 +29,7 @@ from graphdoctor.views.terminal import write_view
 from tests.factories import LOOP, PRINT, compiled, entry, frame, graph, record, recording
 from tests.views.outputs import on_terminal
 
-BEFORE = Measures(
-    break_sites=3, skipped_frames=1, graphs=2, compiles=2, recompiles=1, frames_over_limit=0, coverage=0.62
-)
+BEFORE = Counts(break_sites=3, skipped_frames=1, graphs=2, compiles=2, recompiles=1, frames_over_limit=0, coverage=0.62)
 AFTER = BEFORE.model_copy(update={"break_sites": 1, "skipped_frames": 0, "recompiles": 0, "coverage": 0.97})
 UNSAFE = "it's unsafe; --unsafe-fixes tries it"
 GUARD = """\
@@ -236,7 +235,7 @@ def test_markdown_without_trials_and_with_too_many() -> None:
 def test_every_view_ends_with_the_same_sentence() -> None:
     known, treatment = peeled()
     shown = diagnose(known.model_copy(update={"treatment": treatment}), RULES, root=Path("/project"), version="0")
-    said = outcome(treatment, shown.target)
+    said = outcome(treatment, shown.recording.target)
     assert said in words(rendered(known, treatment))
     # On the page, terms in it are buttons.
     assert said in re.sub(r"<[^>]*>", "", render_page(shown, Picture(), root=Path("/project")))
@@ -258,7 +257,7 @@ def test_nobody_is_told_how_to_write_what_is_being_written() -> None:
     buffer = StringIO()
     write_view(fixes_view(diagnosis, is_written=True), Console(file=buffer, width=200, color_system=None))
     assert "--apply" not in buffer.getvalue()
-    assert buffer.getvalue().splitlines()[-1] == outcome(treatment, diagnosis.target)
+    assert buffer.getvalue().splitlines()[-1] == outcome(treatment, diagnosis.recording.target)
 
 
 def test_markup_and_control_characters_are_shown_not_obeyed() -> None:

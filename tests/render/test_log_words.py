@@ -106,7 +106,7 @@ def test_each_kind_is_named_in_text_and_json(tmp_path: Path, run_here: RunCli) -
     text = run_here("report", "a.log").stdout
     assert "1 *_MODIFIED_BYTECODE, 1 compiler_collective, 1 graph_dump_of_torch_2_99;" in " ".join(text.split())
     assert "Inductor's cache: 1 hit" in text
-    records = json.loads(run_here("report", "a.log", "--format", "json").stdout)["evidence"]["records"]
+    records = json.loads(run_here("report", "a.log", "--format", "json").stdout)["recording"]["evidence"]["records"]
     assert {found["kind"]: found["is_shown"] for found in records} == {
         "compiler_collective": False,
         "graph_dump_of_torch_2_99": False,
@@ -138,7 +138,7 @@ def test_what_else_is_known_is_there_by_compile(tmp_path: Path, run_here: RunCli
         executions=("0/0", "1/0"),
     )
     document = json.loads(run_here("report", OURS, "--format", "json").stdout)
-    document["evidence"] = json.loads(json.dumps(evidence, default=vars))
+    document["recording"]["evidence"] = json.loads(json.dumps(evidence, default=vars))
     (tmp_path / "whole.json").write_text(json.dumps(document))
     words = " ".join(run_here("report", "whole.json", "-v").stdout.split())
     assert "0/0: Inductor's cache: 1 miss · AOTAutograd's cache: 1 hit" in words

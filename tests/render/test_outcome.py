@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.facts.fixes import ColdCompile, LeftFinding, Measures, PairedTime, Treatment, TriedFix
+from graphdoctor.facts.counts import Counts
+from graphdoctor.facts.fixes import ColdCompile, LeftFinding, PairedTime, Treatment, TriedFix
 from graphdoctor.facts.recording import TargetInfo
 from graphdoctor.views.outcome import outcome
 from graphdoctor.views.words import measured_rows, timed_rows
 
-BEFORE = Measures(
+BEFORE = Counts(
     break_sites=3, skipped_frames=0, graphs=27, compiles=30, recompiles=17, frames_over_limit=0, coverage=0.5
 )
 

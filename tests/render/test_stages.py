@@ -138,9 +138,9 @@ def rendered(*graphs: GraphStages, width: int = 80, backend: str = "inductor", i
     facts = factories.recording().model_copy(
         update={"graphs": (Graph(compile_id="0/0", index=0, op_count=2, inputs=inputs),)}
     )
-    diagnosis = diagnose(facts, RULES, root=Path("/project"), version="0")
-    target = diagnosis.target.model_copy(update={"compile_arguments": {"backend": backend}})
-    diagnosis = diagnosis.model_copy(update={"stages": graphs, "target": target})
+    target = facts.target.model_copy(update={"compile_arguments": {"backend": backend}})
+    diagnosis = diagnose(facts.model_copy(update={"target": target}), RULES, root=Path("/project"), version="0")
+    diagnosis = diagnosis.model_copy(update={"stages": graphs})
     buffer = StringIO()
     render_stages(diagnosis, Console(file=buffer, width=width, color_system=None), is_verbose=is_verbose)
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())

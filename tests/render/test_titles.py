@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.views import bench_words, words
 from tests.bench_reports import mobilenet
 from tests.cure_reports import cured
@@ -25,7 +22,7 @@ def changed(report: Any) -> Any:
 @pytest.mark.parametrize(
     ("title_parts", "report"),
     [
-        (words.title_parts, diagnose(recording(), RULES, root=Path("/project"), version="0")),
+        (words.title_parts, recording()),
         (bench_words.title_parts, mobilenet()),
         (bench_words.title_parts, profiled()),
         (lambda report: list(words.run_title(report)), exported()),

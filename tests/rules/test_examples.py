@@ -127,13 +127,15 @@ def found(rule: Rule, section: str, folder: Path, request: pytest.FixtureRequest
     """The codes of the findings in a snippet, and whether a graph came of it."""
     if not is_plain(rule, section):
         document = document_of(rule, section, folder)
-        assert not document["is_partial"] or section == "Example"
+        assert not document["recording"]["is_partial"] or section == "Example"
         return codes(document), document["summary"]["graphs"] >= 1
     document = request.getfixturevalue("plain")
     name = snippet_name(rule, section)
     here = {finding["code"] for finding in document["findings"] if finding["location"]["file"].endswith(name)}
-    compiled = [one for one in document["compiles"] if one["stack"] and one["stack"][-1]["file"].endswith(name)]
-    with_graph = {graph["compile_id"] for graph in document["graphs"]}
+    compiled = [
+        one for one in document["recording"]["compiles"] if one["stack"] and one["stack"][-1]["file"].endswith(name)
+    ]
+    with_graph = {graph["compile_id"] for graph in document["recording"]["graphs"]}
     return here, any(one["compile_id"] in with_graph for one in compiled)
 
 
@@ -144,7 +146,7 @@ def test_example_is_found(rule: Rule, tmp_path: Path, request: pytest.FixtureReq
     if installed < NEEDS_TORCH.get(rule.code, (2, 11)):
         pytest.skip(f"torch {version('torch')} gives this break another rule's message")
     if rule.code in MEASURED:
-        assert document_of(rule, "Example", tmp_path)["guards"]["share"] > 0
+        assert document_of(rule, "Example", tmp_path)["recording"]["guards"]["share"] > 0
     else:
         assert INSTEAD.get(rule.code, rule.code) in found(rule, "Example", tmp_path, request)[0]
 

@@ -15,7 +15,8 @@ import pytest
 
 from graphdoctor.commands.settings import load_settings
 from graphdoctor.commands.work.kept import KeptFixes, OutdatedFixes, keep, kept_fixes
-from graphdoctor.facts.fixes import Measures, Treatment, TrialChoices
+from graphdoctor.facts.counts import Counts
+from graphdoctor.facts.fixes import Treatment, TrialChoices
 from graphdoctor.facts.reading import json_of
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.fixes.log import diff_text
@@ -29,7 +30,7 @@ from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.trials.launch.unchanged import Change
 
 BEFORE, AFTER = b"caf\xe9 = 1\r\n", b"caf\xe9 = 2\r\n"
-COUNTS = Measures(break_sites=1, skipped_frames=0, graphs=2, compiles=2, recompiles=0, frames_over_limit=0)
+COUNTS = Counts(break_sites=1, skipped_frames=0, graphs=2, compiles=2, recompiles=0, frames_over_limit=0)
 CHOICES = TrialChoices(is_unsafe_tried=False, timing="final")
 
 

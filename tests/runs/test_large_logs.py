@@ -47,7 +47,7 @@ def test_a_small_log_is_shown_whole(log: Path) -> None:
     assert result.picture is not None
     assert (result.picture.shown, result.picture.detailed) == (None, None)
     assert {graph.compile_id for graph in result.picture.graphs} == {
-        graph.compile_id for graph in result.diagnosis.graphs
+        graph.compile_id for graph in result.diagnosis.recording.graphs
     }
     assert "on this page" not in page_of(result)
 
@@ -59,7 +59,7 @@ def test_a_page_keeps_the_graphs_of_findings_and_says_what_it_leaves_out(log: Pa
     assert picture is not None
     assert picture.shown is not None
     assert picture.detailed is not None
-    assert len(picture.shown) == 6 < len(diagnosis.compiles) == 4 * COPIES
+    assert len(picture.shown) == 6 < len(diagnosis.recording.compiles) == 4 * COPIES
     assert diagnosis.findings
     first = diagnosis.findings[0].compile_ids[0]
     assert first in picture.detailed
@@ -88,7 +88,7 @@ def test_a_log_is_read_as_a_whole_whatever_the_page_shows(log: Path, monkeypatch
 
 @pytest.mark.usefixtures("small_page")
 def test_the_compile_that_was_asked_for_has_its_details(log: Path) -> None:
-    last = diagnose_recording(log).diagnosis.graphs[-1].compile_id
+    last = diagnose_recording(log).diagnosis.recording.graphs[-1].compile_id
     result = diagnose_recording(log, needs=Needs(guards=True, picture=True, is_page=True, compile_ids=(last,)))
     assert result.picture is not None
     assert result.picture.detailed == (last,)
@@ -105,13 +105,15 @@ def test_a_compile_that_is_not_there_is_an_error(log: Path) -> None:
 
 def test_each_finding_and_each_function_has_a_compile_among_the_first(log: Path) -> None:
     found = diagnose_recording(log).diagnosis
-    functions = {(frame.file, frame.line, frame.code_name) for frame in found.frames}
+    functions = {(frame.file, frame.line, frame.code_name) for frame in found.recording.frames}
     order = most_telling(found, most=100)
-    assert {*order} == {compile_.compile_id for compile_ in found.compiles}
+    assert {*order} == {compile_.compile_id for compile_ in found.recording.compiles}
     telling = {*order[: 3 * len(found.findings) + len(functions)]}
     assert all(telling & {*finding.compile_ids} for finding in found.findings if finding.compile_ids)
     assert {
-        (frame.file, frame.line, frame.code_name) for frame in found.frames if telling & {*frame.compile_ids}
+        (frame.file, frame.line, frame.code_name)
+        for frame, report in found.each_frame()
+        if telling & {*report.compile_ids}
     } == functions
 
 

@@ -7,6 +7,7 @@ import pytest
 from graphdoctor.facts.recording import Call, CaptureGap
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.studies.survey.outcome import compiler_stage, cut, ended_early, outcome_of
+from tests.factories import with_facts
 from tests.gate.diagnoses import with_prints
 
 
@@ -83,8 +84,8 @@ def test_a_run_that_torch_left_records_out_of_is_no_crash():
     whole = with_prints((3, "a"), exit=ProbeExit(status=0, reason="finished"), calls=(Call(index=1, outcome="ok"),))
     assert outcome_of(whole).status == "ok"
     gap = CaptureGap(code="GD902", kind="unrecorded_compile", message="One is missing.")
-    assert outcome_of(whole.model_copy(update={"gaps": (gap,)})).status == "ok"
-    unfinished = whole.model_copy(update={"calls": (Call(index=1, outcome="unfinished"),)})
+    assert outcome_of(with_facts(whole, gaps=(gap,))).status == "ok"
+    unfinished = with_facts(whole, calls=(Call(index=1, outcome="unfinished"),))
     assert outcome_of(unfinished).status == "crashed"
 
 

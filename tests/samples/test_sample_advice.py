@@ -84,7 +84,7 @@ def test_suggested_code_works_where_it_goes(tmp_path: Path, path: Path) -> None:
         assert "..." not in snippet
         folder = tmp_path / str(number)
         folder.mkdir()
-        (folder / "model.py").write_text(edited(text, fix, document["target"]["name"]))
+        (folder / "model.py").write_text(edited(text, fix, document["recording"]["target"]["name"]))
         after = report(folder, *options(fix))
         assert after["summary"]["calls"] == document["summary"]["calls"]
         assert after["summary"]["calls_failed"] == document["summary"]["calls_failed"]

@@ -56,7 +56,7 @@ def test_every_break_site_ends_as_listed(tmp_path: Path, name: str) -> None:
     (tmp_path / "model.py").write_text(text)
     done = run_command("fix", "model.py", "--unsafe-fixes", "--no-timing", "--format", "json", cwd=tmp_path)
     document: dict[str, Any] = json.loads(done.stdout)
-    treatment = document["treatment"]
+    treatment = document["recording"]["treatment"]
     gone, contained, others = SITES[name]
     verified = {
         case["fingerprint"]

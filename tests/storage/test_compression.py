@@ -87,7 +87,7 @@ def test_a_cut_stream_is_a_gap_and_its_last_lines_are_not_taken_for_whole(tmp_pa
 
     assert f"Couldn't read rank_0.gz to its end: its {compression} stream is cut off." in gaps(path)
     diagnosis = diagnose(read_recording(path), RULES, root=tmp_path, version="0")
-    assert diagnosis.is_partial
+    assert diagnosis.recording.is_partial
     assert partial_text(diagnosis) == "the log ends early"
 
 

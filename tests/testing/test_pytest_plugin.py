@@ -17,6 +17,7 @@ from graphdoctor.api.testing import fixture  # noqa: E402, F401 - an inner pytes
 from graphdoctor.facts.recording import CaptureGap  # noqa: E402
 from graphdoctor.rules.gate import expectations  # noqa: E402
 from tests.conftest import REPOSITORY  # noqa: E402
+from tests.factories import with_facts  # noqa: E402
 from tests.inprocess import state  # noqa: E402, F401
 
 pytest_plugins = ["pytester"]
@@ -461,8 +462,8 @@ def test_a_gap_that_hides_breaks_is_no_pass() -> None:
     assert expectations.breaks(diagnosis, limit=0, own_code=False) is None
     gaps = (CaptureGap(code="GD900", kind="unrecorded_compile", message="Words for people."),)
     for broken in (
-        expectations.breaks(diagnosis.model_copy(update={"gaps": gaps}), limit=0, own_code=False),
-        expectations.fullgraph(diagnosis.model_copy(update={"gaps": gaps})),
+        expectations.breaks(with_facts(diagnosis, gaps=gaps), limit=0, own_code=False),
+        expectations.fullgraph(with_facts(diagnosis, gaps=gaps)),
     ):
         assert broken is not None
         assert broken.found == "a recording with missing records"

@@ -192,14 +192,18 @@ def test_the_ranks_of_somebodys_job_are_counted_together_and_told_apart(tmp_path
     log = log_of("print_in_helper.bare")
     both = diagnosed(write(tmp_path, rank_0_a=log, rank_1_b=log))
 
-    once = [compile_.compile_id for compile_ in alone.compiles]
-    assert [compile_.compile_id for compile_ in both.compiles] == once + [f"rank1:{compile_id}" for compile_id in once]
+    once = [compile_.compile_id for compile_ in alone.recording.compiles]
+    assert [compile_.compile_id for compile_ in both.recording.compiles] == once + [
+        f"rank1:{compile_id}" for compile_id in once
+    ]
     for count in ("compiles", "graphs", "break_records", "skipped_frames", "recompiles"):
         assert getattr(both.summary, count) == 2 * getattr(alone.summary, count)
     assert both.summary.break_sites == alone.summary.break_sites
     assert {finding.code for finding in both.findings} == {finding.code for finding in alone.findings}
-    assert [graph.function for graph in both.graphs] == 2 * [graph.function for graph in alone.graphs]
-    assert "2 processes compiled" in next(gap.message for gap in both.gaps if gap.code == "GD903")
+    assert [graph.function for graph in both.recording.graphs] == 2 * [
+        graph.function for graph in alone.recording.graphs
+    ]
+    assert "2 processes compiled" in next(gap.message for gap in both.recording.gaps if gap.code == "GD903")
 
 
 def test_a_process_that_compiled_nothing_is_left_out(tmp_path):

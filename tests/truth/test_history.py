@@ -49,7 +49,7 @@ def sizes_of(report: dict[str, Any]) -> set[tuple[str, str, str]]:
 def agrees_with_torch(document: dict[str, Any], reasons: dict[str, list[tuple[str, str]]]) -> None:
     """Each recompile names the entry that torch compared first, and the size that torch found there."""
     reports = {report["compile_ids"][0]: report for report in document["recompiles"]}
-    causes = {each["compile_id"]: each["cause"] for each in document["compiles"] if each["cause"]}
+    causes = {each["compile_id"]: each["cause"] for each in document["recording"]["compiles"] if each["cause"]}
     assert list(reports) == list(reasons)
     for compile_id, report in reports.items():
         (entry, reason), *others = reasons[compile_id]

@@ -156,7 +156,7 @@ def test_every_recompile_has_a_cause_in_words(recorded: dict[str, Any]) -> None:
 
 def test_there_are_as_many_recompiles_as_torch_says(recorded: dict[str, Any], bare: tuple[str, dict[str, Any]]) -> None:
     said = bare[0].count("Recompiling function")
-    assert sum(compile_["cause"] is not None for compile_ in recorded["compiles"]) == said
+    assert sum(compile_["cause"] is not None for compile_ in recorded["recording"]["compiles"]) == said
     assert recorded["summary"]["recompiles"] == said
     assert bare[1]["summary"]["recompiles"] == said
 

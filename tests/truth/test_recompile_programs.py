@@ -30,7 +30,7 @@ def said_by_torch(program: str, folder: Path) -> int:
 
 def check(program: str, folder: Path) -> dict[str, Any]:
     document = recorded(program, folder)
-    caused = [item for item in document["compiles"] if item["cause"] is not None]
+    caused = [item for item in document["recording"]["compiles"] if item["cause"] is not None]
     assert len(caused) == said_by_torch(program, folder)
     assert sum(len(report["compile_ids"]) for report in document["recompiles"]) == sum(
         item["outcome"] in ("compiled", "limit") for item in caused

@@ -88,7 +88,7 @@ def test_a_counter_never_settles_and_no_other_line_is_blamed(explain_json: Expla
     assert summary["frames_over_limit"] == 0
     assert summary["coverage"] is None
     assert summary["steady_call_us"] is None
-    assert [gap["kind"] for gap in document["gaps"]] == ["unsettled"]
+    assert [gap["kind"] for gap in document["recording"]["gaps"]] == ["unsettled"]
     assert {finding["code"] for finding in document["findings"]} == {"GD101", "GD205", "GD217"}
     assert not [finding for finding in document["findings"] if (finding["cost"] or {}).get("call_us") is not None]
 
@@ -134,5 +134,5 @@ def test_recompiles_are_those_that_torch_logs(explain_json: Explain, tmp_path: P
     logged = run_script(script, cwd=tmp_path, env=clean_environment(TORCH_LOGS="recompiles")).stderr
     assert "Recompiling function" in logged
     assert document["summary"]["recompiles"] == len(re.findall(r"Recompiling function", logged))
-    flags = [compile_ for compile_ in document["compiles"] if compile_["is_recompile"]]
+    flags = [compile_ for compile_ in document["recording"]["compiles"] if compile_["is_recompile"]]
     assert document["summary"]["recompiles"] == len(flags)

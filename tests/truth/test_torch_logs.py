@@ -91,11 +91,13 @@ def test_sites_and_counts_are_torchs_own(
         "compiles by torch's bytecode hook": summary["compiles"],
         "recompiles": summary["recompiles"],
         "recompiles with code": sum(
-            compile_["is_recompile"] for compile_ in document["compiles"] if compile_["outcome"] == "compiled"
+            compile_["is_recompile"]
+            for compile_ in document["recording"]["compiles"]
+            if compile_["outcome"] == "compiled"
         ),
         "frames_over_limit": summary["frames_over_limit"],
         "skipped_frames": summary["skipped_frames"],
-        "failed": document["calls"][-1]["outcome"] == "error",
+        "failed": document["recording"]["calls"][-1]["outcome"] == "error",
     } == {
         "break_sites": len(found),
         "break_records": bare.break_records,

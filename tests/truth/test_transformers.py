@@ -53,7 +53,7 @@ def both(bare_runner: BareRunner, explain_json: Callable[..., dict[str, Any]], t
             "frames_over_limit": len(bare.over_limit),
         }
         assert bare.error is None
-        assert document["calls"][-1]["outcome"] == "ok"
+        assert document["recording"]["calls"][-1]["outcome"] == "ok"
         return document, bare
 
     return run
@@ -134,7 +134,7 @@ def test_longformer_is_treated_without_touching_transformers(run_cli: RunCli, tm
     program.write_bytes((MODELS / "longformer.py").read_bytes())
     options = ("--unsafe-fixes", "--no-timing", "--jobs", "2", "--format", "json")
     done = run_cli("fix", program, *options, imported="packages")
-    treatment = json.loads(done.stdout)["treatment"]
+    treatment = json.loads(done.stdout)["recording"]["treatment"]
     tried, before, after = treatment["tried"], treatment["before"], treatment["after"]
 
     assert treatment["diff"] == ""

@@ -30,7 +30,7 @@ def troubles_of(ran: Sequence[Ran], before: Baseline | None, *, is_empty_allowed
         if found.diagnosis is None:
             yield Trouble(name, found.error or "It could not be run.", found.hint)
         elif (error := trouble_of(found.diagnosis)) is not None:
-            yield Trouble(name, error, found.diagnosis.exit.hint)
+            yield Trouble(name, error, found.diagnosis.recording.exit.hint)
         elif not is_empty_allowed and (empty := empty_text(found.diagnosis, known_run(before, name, found.diagnosis))):
             yield Trouble(name, empty, "--allow-empty writes it down nevertheless.")
 
@@ -51,7 +51,7 @@ def _found(ran: Sequence[Ran], judged_by: Mapping[str, Policy]) -> dict[str, Fou
     """Of each target, the torch that ran, the findings that count and what was measured."""
     return {
         found.target.name: Found(
-            release(found.diagnosis.environment.torch or ""),
+            release(found.diagnosis.recording.environment.torch or ""),
             sort_findings(found.diagnosis, found.comments, judged_by[found.target.name]).counting,
             run_of(found.diagnosis),
         )

@@ -69,7 +69,7 @@ def bench_target(request: Request, recording: Path, diagnosis: Diagnosis, asked:
         return Replays(request, folder, python=setup.interpreter, limits=limits, warm=setup.warm)
 
     choices = Choices(
-        side_by_side=fitting(diagnosis.exit.peak_memory_bytes, most=_MOST_SIDE_BY_SIDE),
+        side_by_side=fitting(diagnosis.recording.exit.peak_memory_bytes, most=_MOST_SIDE_BY_SIDE),
         on_phase=setup.watching.on_phase,
         diagnose=diagnosed,
         replays=replays,

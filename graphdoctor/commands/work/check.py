@@ -211,7 +211,7 @@ def _run(target: GateTarget, project: Project, setup: Setup) -> Ran:
     if recorded.is_interrupted:
         raise KeyboardInterrupt
     diagnosis = diagnose_recording(recorded.folder, root=project.root).diagnosis
-    diagnosis = diagnosis.model_copy(update={"exit": worded_exit(diagnosis.exit, CONFIGURATION)})
+    diagnosis = diagnosis.model_copy(update={"exit": worded_exit(diagnosis.recording.exit, CONFIGURATION)})
     return Ran(target, diagnosis, read_comments(_texts(recorded.folder, diagnosis, project.root)))
 
 
@@ -223,7 +223,7 @@ def _texts(recording: Path, diagnosis: Diagnosis, root: Path) -> dict[str, str]:
     texts: dict[str, str | None] = {
         finding.location.file: None for finding in diagnosis.findings if finding.location.origin == "user"
     }
-    for source in read_files(recording, diagnosis.environment):
+    for source in read_files(recording, diagnosis.recording.environment):
         if source.origin == "user":
             texts[relative(source.file, root)] = source.text
     found = {file: _on_disk(root / file) if text is None else text for file, text in texts.items()}

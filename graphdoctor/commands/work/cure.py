@@ -92,8 +92,8 @@ def cure_target(request: Request, recording: Path, diagnosis: Diagnosis, asked: 
     needed = treated if best == CURED and treated and _has_fixes(treated, found.best) else None
     report = CureReport(
         graphdoctor_version=__version__,
-        environment=diagnosis.environment,
-        target=diagnosis.target.model_copy(update={"compile_arguments": request.spec.compile_arguments()}),
+        environment=diagnosis.recording.environment,
+        target=diagnosis.recording.target.model_copy(update={"compile_arguments": request.spec.compile_arguments()}),
         text=sentence(found.eager, found.as_it_was, found.cured, best, found.steps, found.call_count),
         best=best,
         eager=found.eager,
@@ -102,7 +102,7 @@ def cure_target(request: Request, recording: Path, diagnosis: Diagnosis, asked: 
         steps=found.steps,
         diff=needed.treatment.diff if needed else "",
         arguments={} if best in (None, EAGER) else VariantSpec(best, changes).arguments(request.spec),
-        compile_lines=compile_lines(changes, request.spec, diagnosis.target.blocks or ()),
+        compile_lines=compile_lines(changes, request.spec, diagnosis.recording.target.blocks or ()),
         settings=needed.treatment.settings if needed else (),
         calls=needed.treatment.calls if needed else (),
         treatment=treated.treatment if treated else None,
@@ -110,7 +110,7 @@ def cure_target(request: Request, recording: Path, diagnosis: Diagnosis, asked: 
         verified_calls=found.call_count,
         budget_s=asked.budget_s,
         spent_s=time.monotonic() - began,
-        gaps=diagnosis.gaps,
+        gaps=diagnosis.recording.gaps,
     )
     (recording / CURE_FILE).write_text(json_of(report), encoding="utf-8")
     return Cure(report, needed.changes if needed else ())
@@ -145,7 +145,7 @@ def _candidates(request: Request, diagnosis: Diagnosis, treated: SearchResult | 
     if base.backend != "inductor":
         return
     # But for eager mode and the user's own.
-    for variant in variants_of((), base, is_all=True, has_blocks=bool(diagnosis.target.blocks))[2:]:
+    for variant in variants_of((), base, is_all=True, has_blocks=bool(diagnosis.recording.target.blocks))[2:]:
         yield Candidate(variant.name, variant.changes, needs_cuda=variant.needs_cuda(base))
 
 

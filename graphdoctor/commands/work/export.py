@@ -59,7 +59,9 @@ def export_target(
         diagnose=_diagnosed,
         is_tried=asked.is_tried,
         dynamic=asked.dynamic,
-        jobs=1 if request.spec.device is not None else fitting(diagnosis.exit.peak_memory_bytes, most=_MAX_JOBS),
+        jobs=1
+        if request.spec.device is not None
+        else fitting(diagnosis.recording.exit.peak_memory_bytes, most=_MAX_JOBS),
     )
     try:
         report = export(replays, diagnosis, choices, version=__version__)

@@ -83,7 +83,7 @@ def _budgets(ran: Ran) -> Iterator[str]:
         yield f"# Not measured: {_comment(trouble or 'it could not be run.')}\n"
         return
     summary = ran.diagnosis.summary
-    torch = _comment(ran.diagnosis.environment.torch or "")
+    torch = _comment(ran.diagnosis.recording.environment.torch or "")
     yield f"# Measured with torch {torch}: tighten them when something is fixed.\n"
     yield f"max-breaks = {summary.break_sites}\n"
     yield f"max-recompiles = {summary.recompiles}\n"

@@ -390,9 +390,9 @@ class _Worker:
     def _diagnosis_values(self, diagnosis: Diagnosis, status: SurveyStatus) -> dict[str, Any]:
         from graphdoctor.facts.command import command_line
 
-        summary, environment = diagnosis.summary, diagnosis.environment
+        summary, environment = diagnosis.summary, diagnosis.recording.environment
         asked = self._piece.spec
-        target = diagnosis.target.model_copy(
+        target = diagnosis.recording.target.model_copy(
             update={"text": asked.target, "compile_arguments": asked.compile_arguments()}
         )
         is_benched = self._piece.measured.bench
@@ -415,11 +415,11 @@ class _Worker:
             "coverage": summary.coverage,
             "compile_s": summary.compile_time_s,
             "is_steady": _is_steady(diagnosis),
-            "peak_memory_bytes": diagnosis.exit.peak_memory_bytes,
+            "peak_memory_bytes": diagnosis.recording.exit.peak_memory_bytes,
         }
         if missing_records(diagnosis) is not None:
             values |= dict.fromkeys(_OF_RECORDS)
-        self._gaps += [gap.message for gap in diagnosis.gaps]
+        self._gaps += [gap.message for gap in diagnosis.recording.gaps]
         return values
 
 

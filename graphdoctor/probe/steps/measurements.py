@@ -15,7 +15,7 @@ from typing import Literal, TypeVar
 
 import torch
 
-from ...facts.coverage import Coverage
+from ...facts.counts import Coverage
 from ...facts.profiled import Calibration, EagerCall, MeasuredMemory, ProfiledCall
 from ...facts.recording import GapKind
 from ...facts.run import Phase

@@ -6,16 +6,12 @@ from collections.abc import Callable, Hashable, Iterator
 
 from graphdoctor.facts.comparison import (
     Change,
-    CountPair,
     DiagnosisComparison,
     Match,
-    Numbers,
     SameFinding,
-    SharePair,
     Side,
-    TimePair,
 )
-from graphdoctor.facts.diagnosis import Diagnosis, Finding, Summary
+from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.rules.diagnosis.mismatches import is_foreign, mismatches
 from graphdoctor.rules.diagnosis.selection import Selection
 
@@ -55,7 +51,6 @@ def compare(
         before=sides[0],
         after=sides[1],
         mismatches=mismatches(before, after, gone=gone, new=new),
-        numbers=_numbers(before, after),
         new=tuple(new),
         gone=tuple(gone),
         same=tuple(sorted(same, key=lambda pair: order[id(pair.after)])),
@@ -66,9 +61,11 @@ def _side(diagnosis: Diagnosis, name: str | None, *, kept: int) -> Side:
     return Side(
         name=name,
         graphdoctor_version=diagnosis.graphdoctor_version,
-        environment=diagnosis.environment,
-        target=diagnosis.target,
-        is_partial=diagnosis.is_partial,
+        environment=diagnosis.recording.environment,
+        target=diagnosis.recording.target,
+        is_partial=diagnosis.recording.is_partial,
+        summary=diagnosis.summary,
+        has_calls=not (diagnosis.recording.target.runs_itself or is_foreign(diagnosis)),
         hidden_findings=len(diagnosis.findings) - kept,
     )
 
@@ -110,35 +107,3 @@ def _changes(before: Finding, after: Finding) -> Iterator[Change]:
         yield "severity"
     if before.count != after.count:
         yield "count"
-
-
-def _numbers(before: Diagnosis, after: Diagnosis) -> Numbers:
-    old, new = before.summary, after.summary
-
-    def count(field: Callable[[Summary], int]) -> CountPair:
-        return CountPair(before=field(old), after=field(new))
-
-    return Numbers(
-        calls=CountPair(before=_calls(before), after=_calls(after)),
-        compiles=count(lambda summary: summary.compiles),
-        graphs=count(lambda summary: summary.graphs),
-        break_sites=count(lambda summary: summary.break_sites),
-        skipped_frames=count(lambda summary: summary.skipped_frames),
-        recompiles=count(lambda summary: summary.recompiles),
-        recompile_causes=count(lambda summary: summary.recompile_causes),
-        frames_over_limit=count(lambda summary: summary.frames_over_limit),
-        coverage=SharePair(before=old.coverage, after=new.coverage),
-        compile_time_s=_time(old.compile_time_s, new.compile_time_s),
-        steady_call_us=_time(old.steady_call_us, new.steady_call_us),
-    )
-
-
-def _calls(diagnosis: Diagnosis) -> int | None:
-    """None if graphdoctor doesn't know the calls: in a script, and in a log that it didn't record."""
-    is_counted = not diagnosis.target.runs_itself and not is_foreign(diagnosis)
-    return diagnosis.summary.calls if is_counted else None
-
-
-def _time(before: float | None, after: float | None) -> TimePair:
-    ratio = after / before if before and after is not None else None
-    return TimePair(before=before, after=after, ratio=ratio)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.diagnosis import Diagnosis, FrameReport
 
 _EACH = 3
 """Compiles of one finding that come before others."""
@@ -21,7 +21,7 @@ def most_telling(diagnosis: Diagnosis, *, most: int) -> tuple[str, ...]:
         diagnosis: The run, findings worst first.
         most: How many.
     """
-    known = {compile_.compile_id for compile_ in diagnosis.compiles}
+    known = {compile_.compile_id for compile_ in diagnosis.recording.compiles}
     wanted = (compile_id for compile_id in _in_turn(diagnosis) if compile_id in known)
     return tuple(islice(dict.fromkeys(wanted), most))
 
@@ -31,7 +31,9 @@ def _in_turn(diagnosis: Diagnosis) -> Iterator[str]:
         for finding in diagnosis.findings:
             yield from finding.compile_ids[turn : turn + 1]
             yield from finding.effects.graphs[turn : turn + 1]
-    functions = {(frame.file, frame.line, frame.code_name): frame for frame in reversed(diagnosis.frames)}
-    for frame in reversed(functions.values()):
-        yield from frame.compile_ids[:1]
-    yield from (compile_.compile_id for compile_ in diagnosis.compiles)
+    functions: dict[object, FrameReport] = {}
+    for frame, report in diagnosis.each_frame():
+        functions.setdefault((frame.file, frame.line, frame.code_name), report)
+    for report in functions.values():
+        yield from report.compile_ids[:1]
+    yield from (compile_.compile_id for compile_ in diagnosis.recording.compiles)

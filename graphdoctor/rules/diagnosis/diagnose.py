@@ -6,12 +6,13 @@ The caller passes the rules: this package doesn't import ``rules``.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypeVar
 
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
-from graphdoctor.facts.evidence import LogEvidence
-from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.evidence import ShapeEvent
+from graphdoctor.facts.recording import CompileCall, Recording
 from graphdoctor.facts.stack import relative
-from graphdoctor.facts.watch import CallWatch
+from graphdoctor.facts.watch import WatchedFunction
 from graphdoctor.rules.diagnosis.costs import with_costs
 from graphdoctor.rules.diagnosis.findings import by_cost, by_effect, finding_of, with_shared_first
 from graphdoctor.rules.diagnosis.fingerprints import with_distinct_fingerprints
@@ -23,6 +24,8 @@ from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.diagnosis.sites import view_of
 from graphdoctor.rules.diagnosis.summary import summary_of
 from graphdoctor.rules.diagnosis.verdicts import with_verdicts
+
+_HasFile = TypeVar("_HasFile", CompileCall, ShapeEvent, WatchedFunction)
 
 
 def diagnose(
@@ -49,48 +52,32 @@ def diagnose(
     shown = [finding for finding in findings if (selection or Selection()).keeps(finding)]
     return Diagnosis(
         graphdoctor_version=version,
-        is_partial=recording.is_partial,
-        environment=recording.environment,
-        target=recording.target,
-        exit=recording.exit,
+        recording=_with_relative_files(recording, root),
         summary=summary_of(view, hidden_findings=len(findings) - len(shown)),
         findings=tuple(shown),
-        calls=recording.calls,
-        compile_calls=tuple(
-            call.model_copy(update={"file": relative(call.file, root)}) for call in recording.compile_calls
-        ),
-        watch=_with_relative_files(recording.watch, root),
-        switches=recording.switches,
         frames=tuple(frame_reports(recording)),
-        compiles=recording.compiles,
         graphs=graphs,
-        ddp_splits=recording.ddp_splits,
         recompiles=recompiles,
-        what_if=recording.what_if,
-        guards=recording.guards,
-        sensitivity=recording.variations,
-        treatment=recording.treatment,
-        evidence=_with_relative_places(recording.evidence, root),
-        gaps=recording.gaps,
     )
 
 
-def _with_relative_places(evidence: LogEvidence, root: Path) -> LogEvidence:
-    shapes = (
-        found if found.file is None else found.model_copy(update={"file": relative(found.file, root)})
-        for found in evidence.shapes
+def _with_relative_files(recording: Recording, root: Path) -> Recording:
+    """Without the picture, and with the files of compile calls, watched functions and shapes as in locations."""
+    evidence, watch = recording.evidence, recording.watch
+    return recording.model_copy(
+        update={
+            "picture": None,
+            "compile_calls": _relative(recording.compile_calls, root),
+            "evidence": evidence.model_copy(update={"shapes": _relative(evidence.shapes, root)}),
+            "watch": watch and watch.model_copy(update={"functions": _relative(watch.functions, root)}),
+        }
     )
-    return evidence.model_copy(update={"shapes": tuple(shapes)})
 
 
-def _with_relative_files(watch: CallWatch | None, root: Path) -> CallWatch | None:
-    if watch is None:
-        return None
-    functions = (
-        found if found.file is None else found.model_copy(update={"file": relative(found.file, root)})
-        for found in watch.functions
+def _relative(facts: tuple[_HasFile, ...], root: Path) -> tuple[_HasFile, ...]:
+    return tuple(
+        fact if fact.file is None else fact.model_copy(update={"file": relative(fact.file, root)}) for fact in facts
     )
-    return watch.model_copy(update={"functions": tuple(functions)})
 
 
 def _findings(view: RecordingView, rules: RuleBook, root: Path) -> list[Finding]:

@@ -19,17 +19,6 @@ def frame_entry(frame: Frame) -> StackEntry:
     )
 
 
-def frame_name(frame: Frame) -> str:
-    """The name to show for a frame: the function's qualified name if it is known."""
-    return frame.qualname if frame.qualname and frame.qualname != "<module>" else frame.function
-
-
-def described(frame: Frame) -> str:
-    """The name to show for a frame; for a resume function, with the line that it continues from."""
-    place = "" if frame.resumes_at is None else f" from line {frame.resumes_at}"
-    return f"{frame_name(frame)}{place}"
-
-
 def main_frame(recording: Recording) -> Frame | None:
     """The frame with the largest graph; None if there is no graph."""
     largest = max(recording.graphs, key=lambda graph: graph.op_count or 0, default=None)

@@ -15,7 +15,7 @@ _MAX_CALLS = 2
 
 def is_foreign(diagnosis: Diagnosis) -> bool:
     """Whether the diagnosis is of a log that graphdoctor didn't record."""
-    return any(gap.code == _FOREIGN for gap in diagnosis.gaps)
+    return any(gap.code == _FOREIGN for gap in diagnosis.recording.gaps)
 
 
 def mismatches(
@@ -67,7 +67,7 @@ def _foreign_text(side: str) -> str:
 
 def _partial(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
     for side, diagnosis in (("before", before), ("after", after)):
-        if diagnosis.is_partial:
+        if diagnosis.recording.is_partial:
             reason = partial_text(diagnosis)
             yield Mismatch(
                 aspect="partial",
@@ -79,7 +79,7 @@ def _partial(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
 
 
 def _target(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
-    old, new = before.target, after.target
+    old, new = before.recording.target, after.recording.target
     if old.text and new.text and old.text != new.text:
         yield _differing("target", (old.text, new.text), "Different targets")
     elif old.class_name and new.class_name and old.class_name != new.class_name:
@@ -96,7 +96,7 @@ def _arguments(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
     """How torch.compile and the target were called, as far as both sides know."""
     if is_foreign(before) or is_foreign(after):
         return
-    old, new = before.target, after.target
+    old, new = before.recording.target, after.recording.target
     if not (old.runs_itself or new.runs_itself):
         made = [{**target.compile_arguments, "regional": target.is_regional} for target in (old, new)]
         yield from _settings("compile arguments", (made[0], made[1]), "Different compile arguments")
@@ -118,7 +118,7 @@ def _settings(aspect: Aspect, pair: tuple[Mapping[str, object], Mapping[str, obj
 
 def _compile_calls(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
     """Calls of torch.compile in a script, whatever line they are on."""
-    made = [{_compile_call(call) for call in diagnosis.compile_calls} for diagnosis in (before, after)]
+    made = [{_compile_call(call) for call in diagnosis.recording.compile_calls} for diagnosis in (before, after)]
     if made[0] != made[1]:
         old, new = (", ".join(sorted(one - other)) or "no others" for one, other in (made, reversed(made)))
         yield _differing("compile arguments", (old, new), "Different calls of torch.compile")
@@ -132,7 +132,7 @@ def _compile_call(call: CompileCall) -> str:
 def _calls(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
     if is_foreign(before) or is_foreign(after):
         return
-    old, new = before.calls, after.calls
+    old, new = before.recording.calls, after.recording.calls
     if len(old) != len(new):
         yield _differing("calls", (f"{len(old)}", f"{len(new)}"), "Different numbers of calls")
     differing = [
@@ -170,8 +170,8 @@ def _selection(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
 
 
 def _guards(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
-    if (before.guards is None) != (after.guards is None):
-        side = "before" if before.guards is not None else "after"
+    if (before.recording.guards is None) != (after.recording.guards is None):
+        side = "before" if before.recording.guards is not None else "after"
         yield Mismatch(
             aspect="guards",
             before="read" if side == "before" else "not read",
@@ -181,7 +181,7 @@ def _guards(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
 
 
 def _torch(before: Diagnosis, after: Diagnosis, replaced_count: int) -> Iterator[Mismatch]:
-    old, new = before.environment.torch, after.environment.torch
+    old, new = before.recording.environment.torch, after.recording.environment.torch
     if old and new and old != new:
         meaning = "Findings can be new or gone because of torch, without any change of code."
         if replaced_count:
@@ -203,7 +203,7 @@ def _versions(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
     programs = (before.graphdoctor_version, after.graphdoctor_version)
     if programs[0] != programs[1]:
         yield _differing("graphdoctor", programs, "Different graphdoctor versions", "Their rules can differ.")
-    old, new = before.environment, after.environment
+    old, new = before.recording.environment, after.recording.environment
     if old.python and new.python and old.python != new.python:
         yield _differing("python", (old.python, new.python), "Different Python versions")
     machines = (_machine(before), _machine(after))
@@ -212,12 +212,13 @@ def _versions(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
 
 
 def _machine(diagnosis: Diagnosis) -> str:
-    return ", ".join(filter(None, (diagnosis.environment.platform, diagnosis.environment.device_name)))
+    environment = diagnosis.recording.environment
+    return ", ".join(filter(None, (environment.platform, environment.device_name)))
 
 
 def _gaps(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
     """What only one side lacks."""
-    old, new = ([gap.message for gap in side.gaps if gap.code != _FOREIGN] for side in (before, after))
+    old, new = ([gap.message for gap in side.recording.gaps if gap.code != _FOREIGN] for side in (before, after))
     for message in dict.fromkeys(old):
         if message not in new:
             yield Mismatch(aspect="gap", before=message, message=f"Before only: {message}")

@@ -8,7 +8,6 @@ from graphdoctor.facts.expressions import argument_source, expression, size_dim
 from graphdoctor.facts.fixes import SnippetPlace, Where
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.wording import names, quoted, times, without_middle
-from graphdoctor.rules.diagnosis.frames import described
 from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
 
 GUIDE = "PyTorch user guide: torch.compile, recompilation"
@@ -26,7 +25,7 @@ def recompiled(group: RecompileGroup, what: str) -> str:
         what: The reason, as in "because … changed".
     """
     count = len([event for event in group.events if not event.is_over_limit])
-    return f"`{described(group.frame)}` recompiled {times(count)} because {what}"
+    return f"`{group.frame.described}` recompiled {times(count)} because {what}"
 
 
 def changed(group: RecompileGroup) -> str:
@@ -80,7 +79,7 @@ def at_call(group: RecompileGroup, where: Where, *values: str) -> SnippetPlace:
         values: What ``passed`` returned for the changes.
     """
     arguments = tuple(dict.fromkeys(re.split(r"[\[.]", value, maxsplit=1)[0] for value in values))
-    return SnippetPlace(where=where, function=described(group.frame), arguments=arguments)
+    return SnippetPlace(where=where, function=group.frame.described, arguments=arguments)
 
 
 def dim(change: GuardChange) -> int | None:

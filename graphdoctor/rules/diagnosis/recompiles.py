@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import Compile, Frame, Recording
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
-from graphdoctor.rules.diagnosis.frames import frame_name
 
 _STATE_KINDS = frozenset(
     {
@@ -327,7 +326,7 @@ def recompile_groups(
 
 
 def _function(frame: Frame) -> tuple[str, str, int | None]:
-    return frame.file, frame_name(frame), frame.resumes_at
+    return frame.file, frame.name, frame.resumes_at
 
 
 def _total(values: Iterable[float | None]) -> float | None:

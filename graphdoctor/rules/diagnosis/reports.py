@@ -10,7 +10,6 @@ from graphdoctor.facts.diagnosis import Finding, FrameReport, FrameState, GraphR
 from graphdoctor.facts.recording import Compile, CompileOutcome, Recording
 from graphdoctor.facts.stack import relative
 from graphdoctor.rules.diagnosis.findings import location_of
-from graphdoctor.rules.diagnosis.frames import described
 from graphdoctor.rules.diagnosis.rule import BreakSite, RecordingView
 
 _BREAK = "GD1"
@@ -32,7 +31,7 @@ def frame_reports(recording: Recording) -> Iterator[FrameReport]:
     for frame in recording.frames:
         compiles = of_frame[frame.frame_id]
         yield FrameReport(
-            **vars(frame),
+            frame_id=frame.frame_id,
             state=_state(compiles, rest_eager),
             compile_ids=tuple(compile_.compile_id for compile_ in compiles),
             call_path=compiles[0].stack[:-1],
@@ -58,7 +57,6 @@ def graph_reports(view: RecordingView, findings: Sequence[Finding], root: Path) 
         root: Paths below it are shown relative to it.
     """
     compiles = {compile_.compile_id: compile_ for compile_ in view.recording.compiles}
-    frames = {frame.frame_id: frame for frame in view.recording.frames}
     # torch generated the code of a compile for its last record.
     ends = {
         record.compile_id: site
@@ -69,12 +67,9 @@ def graph_reports(view: RecordingView, findings: Sequence[Finding], root: Path) 
     fingerprints = _fingerprints_of_breaks(findings)
     for graph in view.recording.graphs:
         compile_ = compiles.get(graph.compile_id)
-        frame = frames.get(compile_.frame_id) if compile_ else None
         site = ends.get(graph.compile_id)
         yield GraphReport(
-            **vars(graph),
-            function=described(frame) if frame else "?",
-            resumes_at=frame.resumes_at if frame else None,
+            index=graph.index,
             ended_by=_ended_by(site, compile_, root),
             ended_by_fingerprint=fingerprints.get(_place(site, root)) if site else None,
         )
@@ -119,10 +114,10 @@ def recompile_reports(view: RecordingView, findings: Sequence[Finding], root: Pa
         finding = by_compile.get(first.compile_id)
         yield RecompileReport(
             compile_ids=tuple(compile_.compile_id for compile_ in event.compiles),
-            function=described(event.frame),
+            function=event.frame.described,
             cause=cause.changes if cause else (),
             hidden_change_count=cause.hidden_change_count if cause else 0,
-            followed_in=tuple(dict.fromkeys(described(frame) for frame in event.frames[1:])),
+            followed_in=tuple(dict.fromkeys(frame.described for frame in event.frames[1:])),
             call_index=event.call_index,
             call_site=location_of(event.call_site, root) if event.call_site else None,
             loop_values=cause.loop_values if cause else {},

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Set
 from graphdoctor.facts.diagnosis import Effects
 from graphdoctor.facts.recording import BreakRecord, Compile, Frame, Recording
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
-from graphdoctor.rules.diagnosis.frames import frame_entry, frame_name
+from graphdoctor.rules.diagnosis.frames import frame_entry
 from graphdoctor.rules.diagnosis.recompiles import recompile_events
 from graphdoctor.rules.diagnosis.rule import BreakSite, RecordingView
 
@@ -164,9 +164,9 @@ def _effects(
             continue
         broken[compile_.compile_id] = None
         if record.effect == "frame_skipped":
-            skipped[frame_name(frame)] = None
+            skipped[frame.name] = None
         elif record.effect == "rest_eager":
-            rest_eager[frame_name(frame)] = None
+            rest_eager[frame.name] = None
         if record.effect in _RESUMING and (line := frame_line(record, frame)) is not None:
             resumes.add((frame.file, frame.function, line))
     resumed = order.resumed(resumes)

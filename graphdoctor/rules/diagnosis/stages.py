@@ -24,7 +24,6 @@ from graphdoctor.facts.stages import (
     StageKernel,
     StageReport,
 )
-from graphdoctor.rules.diagnosis.frames import described
 
 _LOWERED: tuple[LoweredGraph, ...] = ("inference", "forward", "backward")
 _ITEM = "operator.getitem"
@@ -103,7 +102,7 @@ def _graph(
     return GraphStages(
         compile_id=graphs[0].compile_id,
         graph_index=graphs[0].graph_index,
-        function="?" if frame is None else described(frame),
+        function="?" if frame is None else frame.described,
         place=None if frame is None else LinePlace(file=relative(frame.file, root), line=frame.line),
         stages=stages,
         lines=tuple(lines),

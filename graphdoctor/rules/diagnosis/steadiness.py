@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from graphdoctor.facts.diagnosis import Steadiness, SteadyState
+from graphdoctor.facts.counts import Steadiness, SteadyState
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import Compile, Frame, Recording, Settling
 from graphdoctor.facts.watch import CallWatch
-from graphdoctor.rules.diagnosis.frames import described
 from graphdoctor.rules.diagnosis.recompiles import distinct_values
 from graphdoctor.rules.diagnosis.rule import RecordingView
 
@@ -31,7 +30,7 @@ def steadiness_of(view: RecordingView) -> Steadiness | None:
         state=state or _settled(recording),
         compiles_per_call=tuple(count for count in per_call if count is not None),
         compiles_repeated=settling.compiles if settling else None,
-        function=described(frame) if frame else None,
+        function=frame.described if frame else None,
         changing=tuple(change.expression for change in _always_changing(again)),
         compiles_to_limit=_compile_count(recording, limited.frame_id) if limited else None,
         limit_call=limited.call_index if limited else None,
@@ -46,7 +45,7 @@ def _of_script(recording: Recording, watch: CallWatch) -> Steadiness:
         return Steadiness(
             state=state,
             compiles_per_call=(),
-            function=described(frame) if frame else None,
+            function=frame.described if frame else None,
             changing=tuple(change.expression for change in _always_changing(again)),
             compiles_to_limit=_compile_count(recording, limited.frame_id) if limited else None,
         )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from graphdoctor.facts.diagnosis import Summary
+from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.recording import Compile, CompileOutcome, Recording
 from graphdoctor.rules.diagnosis.rule import RecordingView
 from graphdoctor.rules.diagnosis.steadiness import steadiness_of
 
 
-def summary_of(view: RecordingView, *, hidden_findings: int) -> Summary:
+def summary_of(view: RecordingView, *, hidden_findings: int) -> Counts:
     """Count what happened in a recording.
 
     Args:
@@ -19,7 +19,7 @@ def summary_of(view: RecordingView, *, hidden_findings: int) -> Summary:
     """
     recording = view.recording
     compiled = [compile_ for compile_ in recording.compiles if compile_.outcome == "compiled"]
-    return Summary(
+    return Counts(
         calls=len(recording.calls),
         calls_failed=sum(call.outcome != "ok" for call in recording.calls),
         compiles=len(compiled),
@@ -36,6 +36,7 @@ def summary_of(view: RecordingView, *, hidden_findings: int) -> Summary:
         steady_call_us=_steady_call_us(recording),
         graphs_per_call=_graphs_per_call(recording),
         steadiness=steadiness_of(view),
+        cuda_graphs=None if recording.cuda_graphs is None else recording.cuda_graphs.captured,
         hidden_findings=hidden_findings,
     )
 

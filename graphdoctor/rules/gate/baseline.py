@@ -18,7 +18,6 @@ from graphdoctor.facts.check import BaselineEntry, BaselineRun
 from graphdoctor.facts.diagnosis import Diagnosis, Finding, FrameState
 from graphdoctor.facts.reading import plain, read_fact
 from graphdoctor.facts.recording import BreakEffect
-from graphdoctor.rules.diagnosis.frames import frame_name
 from graphdoctor.rules.gate.parsing import BOM, check_schema, parsed_json
 
 VERSION = "1.1"
@@ -154,7 +153,7 @@ def _effects(finding: Finding) -> dict[str, Any]:
 def run_of(diagnosis: Diagnosis) -> BaselineRun:
     """What a run measured, as the baseline holds it."""
     summary, detail = diagnosis.summary, diagnosis.summary.coverage_detail
-    eager = {frame_name(frame) for frame in diagnosis.frames if frame.state in _EAGER}
+    eager = {frame.name for frame, report in diagnosis.each_frame() if report.state in _EAGER}
     return BaselineRun(
         calls=summary.calls,
         graphs=summary.graphs,

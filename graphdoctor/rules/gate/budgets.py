@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from graphdoctor.facts.check import Budget, BudgetName
-from graphdoctor.facts.diagnosis import Summary
+from graphdoctor.facts.counts import Counts
 
 Limits = Mapping[BudgetName, float]
 """The configured limits."""
 
 
-def budgets(limits: Limits, summary: Summary) -> tuple[Budget, ...]:
+def budgets(limits: Limits, summary: Counts) -> tuple[Budget, ...]:
     """Compare each limit with what was measured.
 
     Ignored findings and findings in the baseline count too: a budget limits what torch did.

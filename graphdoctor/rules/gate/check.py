@@ -63,10 +63,10 @@ def check_target(diagnosis: Diagnosis, *, name: str, target: str, comments: Comm
     """
     trouble, off = trouble_of(diagnosis), _off_text(diagnosis)
     if error := trouble or off:
-        hint = diagnosis.exit.hint if trouble else _ON_AGAIN
+        hint = diagnosis.recording.exit.hint if trouble else _ON_AGAIN
         return crashed(name=name, target=target, error=error, hint=hint, diagnosis=diagnosis, policy=policy)
     found = sort_findings(diagnosis, comments, policy)
-    version = release(diagnosis.environment.torch or "")
+    version = release(diagnosis.recording.environment.torch or "")
     compared = policy.baseline.entries(name, version) if policy.baseline else None
     entries = {entry.fingerprint: entry for entry in compared[1]} if compared else {}
     known = tuple(finding for finding in found.counting if finding.fingerprint in entries)
@@ -155,16 +155,16 @@ def trouble_of(diagnosis: Diagnosis) -> str | None:
     if refusal is not None:
         is_explained = any(finding.severity == "error" for finding in diagnosis.findings)
         return None if is_explained else _refusal_text(refusal)
-    if diagnosis.exit.reason != "finished":
-        return diagnosis.exit.message or "The run ended early."
-    failed = next((call for call in diagnosis.calls if call.outcome != "ok"), None)
+    if diagnosis.recording.exit.reason != "finished":
+        return diagnosis.recording.exit.message or "The run ended early."
+    failed = next((call for call in diagnosis.recording.calls if call.outcome != "ok"), None)
     if failed is not None:
         return f"Call {failed.index} failed: {failed.error.type if failed.error else 'it did not finish'}."
-    if diagnosis.is_partial:
+    if diagnosis.recording.is_partial:
         return "The recording is incomplete: its log is cut off."
-    if not diagnosis.calls:
+    if not diagnosis.recording.calls:
         return "No calls were made."
-    if diagnosis.environment.torch is None:
+    if diagnosis.recording.environment.torch is None:
         return "The recording doesn't say which version of torch ran."
     return missing_records(diagnosis)
 
@@ -174,7 +174,7 @@ def refused_call(diagnosis: Diagnosis) -> Call | None:
     return next(
         (
             call
-            for call in diagnosis.calls
+            for call in diagnosis.recording.calls
             if call.error is not None and call.error.from_compiler and call.error.eager in (None, "ok")
         ),
         None,
@@ -189,7 +189,7 @@ def known_run(baseline: Baseline | None, name: str, diagnosis: Diagnosis) -> Bas
         name: The target's name.
         diagnosis: Of its run.
     """
-    compared = baseline.entries(name, release(diagnosis.environment.torch or "")) if baseline else None
+    compared = baseline.entries(name, release(diagnosis.recording.environment.torch or "")) if baseline else None
     return baseline.run(name, compared[0]) if baseline and compared else None
 
 

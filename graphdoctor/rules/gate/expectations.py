@@ -103,7 +103,7 @@ def coverage(diagnosis: Diagnosis, *, limit: float) -> Broken | None:
         return unknown
     detail = diagnosis.summary.coverage_detail
     if value is None or detail is None:
-        why = " ".join(gap.message for gap in diagnosis.gaps) or "The call has no tensor operations."
+        why = " ".join(gap.message for gap in diagnosis.recording.gaps) or "The call has no tensor operations."
         return Broken(expected, "unknown coverage", hint=why)
     if value >= limit:
         return None
@@ -128,11 +128,11 @@ def _recompiled(diagnosis: Diagnosis) -> tuple[Finding, ...]:
 
 def _unknown(diagnosis: Diagnosis, expected: str, *, is_empty_allowed: bool) -> Broken | None:
     """Why the recording can't show that the expectation holds, or None if it can."""
-    if diagnosis.exit.reason != "finished":
-        message = diagnosis.exit.message or "The recording ended early."
+    if diagnosis.recording.exit.reason != "finished":
+        message = diagnosis.recording.exit.message or "The recording ended early."
         return Broken(expected, "a recording that ended early", hint=message)
     missing = missing_records(diagnosis)
-    if missing is not None or diagnosis.is_partial:
+    if missing is not None or diagnosis.recording.is_partial:
         return Broken(expected, "a recording with missing records", hint=missing)
     if (off := compile_switch(diagnosis)) is not None:
         return Broken(expected, "that torch.compile was off", hint=f"{switch_text(off)}.")

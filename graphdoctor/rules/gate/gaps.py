@@ -20,12 +20,12 @@ _EMPTY_CODE = "GD905"
 
 def missing_records(diagnosis: Diagnosis) -> str | None:
     """The message of the first gap that means records are missing, so every count may be too low; None if none does."""
-    return next((gap.message for gap in diagnosis.gaps if _is_incomplete(gap)), None)
+    return next((gap.message for gap in diagnosis.recording.gaps if _is_incomplete(gap)), None)
 
 
 def nothing_compiled(diagnosis: Diagnosis) -> str | None:
     """The message of the gap that says why nothing was compiled, or None."""
-    return next((gap.message for gap in diagnosis.gaps if _is_empty(gap)), None)
+    return next((gap.message for gap in diagnosis.recording.gaps if _is_empty(gap)), None)
 
 
 def _is_incomplete(gap: CaptureGap) -> bool:

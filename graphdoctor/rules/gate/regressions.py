@@ -21,7 +21,7 @@ def compile_switch(diagnosis: Diagnosis) -> CompileSwitch | None:
 
     What may compile some calls, such as the stance ``eager_then_compile``, counts only if no graph was made.
     """
-    off = (found for found in diagnosis.switches if found.is_off or not diagnosis.summary.graphs)
+    off = (found for found in diagnosis.recording.switches if found.is_off or not diagnosis.summary.graphs)
     return next(off, None)
 
 

@@ -125,15 +125,15 @@ def bench(
         )
     return BenchReport(
         graphdoctor_version=version,
-        environment=diagnosis.environment,
-        target=diagnosis.target.model_copy(update={"compile_arguments": base.compile_arguments()}),
+        environment=diagnosis.recording.environment,
+        target=diagnosis.recording.target.model_copy(update={"compile_arguments": base.compile_arguments()}),
         verdict=verdict(point.variants, point.noise, swept),
         call=point.call,
         throughput=point.throughput,
         noise=point.noise,
         variants=point.variants,
         sweep=swept,
-        gaps=(*diagnosis.gaps, *point.gaps),
+        gaps=(*diagnosis.recording.gaps, *point.gaps),
         recordings=dict(point.recordings),
     )
 
@@ -209,7 +209,7 @@ class _Bench:
         self._keep_gaps(shown.name, recording)
         self._recordings[shown.name] = str(self._folder / name)
         diagnosis = self._choices.diagnose(self._folder / name, beside)
-        target = diagnosis.target
+        target = diagnosis.recording.target
         summary = diagnosis.summary
         found: dict[str, object] = {
             "regions": target.regions,

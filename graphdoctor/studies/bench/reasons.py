@@ -61,7 +61,7 @@ def _call_us(finding: Finding, diagnosis: Diagnosis, kernels: KernelShare | None
     """The part of a steady call that the finding is about, in microseconds; None if unknown."""
     if finding.cost is not None and finding.cost.call_us is not None:
         return finding.cost.call_us
-    guards = diagnosis.guards
+    guards = diagnosis.recording.guards
     if finding.code == GuardOverhead.code and guards is not None and guards.call_us is not None:
         return (guards.known_share or 0.0) * guards.call_us
     return kernels.library_us if finding.code == LibraryCalls.code and kernels is not None else None

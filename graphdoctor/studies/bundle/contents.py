@@ -149,7 +149,9 @@ def _files(
         "issue.md": issue_text(diagnosis, script, tried),
         "diagnosis.json": render_json(diagnosis),
         "report.html": render_page(diagnosis, picture, root=wanted.root, has_source=not wanted.is_redacted),
-        "environment.txt": environment_text(diagnosis.environment, picture.config, graphdoctor=wanted.version),
+        "environment.txt": environment_text(
+            diagnosis.recording.environment, picture.config, graphdoctor=wanted.version
+        ),
     }
     if script.text is not None:
         texts[SCRIPT] = script.text

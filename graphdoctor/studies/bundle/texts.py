@@ -69,28 +69,28 @@ def issue_text(diagnosis: Diagnosis, script: Script, attempt: Attempt | None) ->
         counts.append(f"{counted(summary.frames_over_limit, 'frame')} over the recompile limit")
     if summary.coverage is not None:
         counts.append(f"{percent(summary.coverage)} of a steady call's tensor operations in graphs")
-    errors = [call.error.traceback for call in diagnosis.calls if call.error is not None]
-    error = next(iter(errors), diagnosis.exit.traceback or "")
+    errors = [call.error.traceback for call in diagnosis.recording.calls if call.error is not None]
+    error = next(iter(errors), diagnosis.recording.exit.traceback or "")
     text = rendered(
         "issue.md.jinja",
         title=title_of(diagnosis),
         counts=counts,
         findings=diagnosis.findings[:_MAX_FINDINGS],
         more=max(0, len(diagnosis.findings) - _MAX_FINDINGS),
-        is_partial=diagnosis.is_partial,
-        ended=diagnosis.exit.message,
+        is_partial=diagnosis.recording.is_partial,
+        ended=diagnosis.recording.exit.message,
         error=error[-_MAX_TRACEBACK:],
         script=script,
         attempt=attempt,
         is_long=script.text is not None and script.text.count("\n") > _MAX_SCRIPT_LINES,
-        versions=versions_text(diagnosis.environment),
+        versions=versions_text(diagnosis.recording.environment),
     )
     return printable_lines(text.rstrip("\n")) + "\n"
 
 
 def title_of(diagnosis: Diagnosis) -> str:
     """What was recorded, for people."""
-    return " · ".join(words.title_parts(diagnosis))
+    return " · ".join(words.title_parts(diagnosis.recording))
 
 
 def versions_text(environment: Environment) -> str:

@@ -92,8 +92,8 @@ class _Exports:
         strict = ways[1]
         return ExportReport(
             graphdoctor_version=version,
-            environment=diagnosis.environment,
-            target=diagnosis.target,
+            environment=diagnosis.recording.environment,
+            target=diagnosis.recording.target,
             text=answer(ways, best),
             best=best,
             is_wrapped=any(export.is_wrapped for export in exports),
@@ -102,7 +102,7 @@ class _Exports:
             calls_made=0 if calls is None else calls.made,
             calls_other=() if calls is None else calls.other,
             breaks=() if strict.op_count is not None or strict.is_cured else _later(diagnosis, strict),
-            gaps=diagnosis.gaps,
+            gaps=diagnosis.recording.gaps,
         )
 
     def _run_eager(self, program: Program, prefix: str) -> Reference:

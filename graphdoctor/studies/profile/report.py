@@ -33,7 +33,7 @@ def profile_report(
     report = ProfileReport(
         graphdoctor_version=version,
         environment=recording.environment,
-        target=diagnosis.target,
+        target=diagnosis.recording.target,
         call=calls[-1] if calls else None,
         device=None if profiled is None else profiled.call.device,
         call_us=None if profiled is None else CallTimes.of(profiled.call.times_us),
@@ -41,7 +41,7 @@ def profile_report(
         caches=recording.caches,
         compile_cold_s=compiling(recording).all_s,
         findings=diagnosis.findings,
-        gaps=diagnosis.gaps,
+        gaps=diagnosis.recording.gaps,
     )
     if again is not None:
         report = report.model_copy(update=restarted(again))

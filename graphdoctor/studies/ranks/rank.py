@@ -109,7 +109,7 @@ def rank_report(
         environment=recording.environment,
         compiles=_compiles(recording, span, root),
         findings=diagnosis.findings,
-        gaps=diagnosis.gaps,
+        gaps=diagnosis.recording.gaps,
         first_s=span.first_s,
         last_s=span.last_s,
         executed=span.executed,

@@ -92,11 +92,11 @@ def outcome_of(diagnosis: Diagnosis) -> PieceOutcome:
     refusal = refused_call(diagnosis)
     if refusal is not None and refusal.error is not None:
         return _failed_compile(refusal.error, diagnosis)
-    failed = next((call.error for call in diagnosis.calls if call.error is not None), None)
+    failed = next((call.error for call in diagnosis.recording.calls if call.error is not None), None)
     if failed is not None:
         return _failed_call(failed, diagnosis)
-    if diagnosis.exit.reason != "finished":
-        return ended_early(diagnosis.exit)
+    if diagnosis.recording.exit.reason != "finished":
+        return ended_early(diagnosis.recording.exit)
     if missing_records(diagnosis) is None and (trouble := trouble_of(diagnosis)) is not None:
         return PieceOutcome("crashed", "call", trouble)
     if (empty := empty_text(diagnosis, None)) is not None:
@@ -176,7 +176,7 @@ def _part(variant: Variant) -> SurveyStage | None:
 def _failed_compile(error: CallError, diagnosis: Diagnosis) -> PieceOutcome:
     if error.type in _OUT_OF_MEMORY:
         return PieceOutcome("out_of_memory", "call", _words(error), error.type, cut(error.traceback))
-    backend = diagnosis.target.compile_arguments.get("backend")
+    backend = diagnosis.recording.target.compile_arguments.get("backend")
     stage = compiler_stage(error.type, error.traceback, backend=backend)
     return PieceOutcome("compile_failed", stage, _words(error), error.type, cut(error.traceback))
 

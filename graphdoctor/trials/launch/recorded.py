@@ -75,7 +75,7 @@ class Recorded:
     @staticmethod
     def lost(diagnosis: Diagnosis) -> str | None:
         """What the program took from the recording, in words; None where it took nothing."""
-        return next((gap.message for gap in diagnosis.gaps if gap.kind == "log_removed"), None)
+        return next((gap.message for gap in diagnosis.recording.gaps if gap.kind == "log_removed"), None)
 
 
 def record_target(request: Request, store: Store, setup: Setup, pool: Pool = "") -> Recorded:

@@ -9,10 +9,10 @@ from graphdoctor.facts.expressions import expression
 from graphdoctor.views.guard_parts import Part, parts_of
 
 if TYPE_CHECKING:
-    from graphdoctor.facts.diagnosis import Diagnosis, GraphReport
+    from graphdoctor.facts.diagnosis import Diagnosis
     from graphdoctor.facts.guards import GuardSet
     from graphdoctor.facts.picture import GeneratedCode, Lane, Phase, Picture, StageGraph, StageNode
-    from graphdoctor.facts.recording import Compile
+    from graphdoctor.facts.recording import Compile, Graph
 
 Place = Callable[[str | None, int | None], list[Any] | None]
 """Turns a file and a line into ``[file as shown, line, anchor or None]``; None without a file."""
@@ -20,7 +20,7 @@ Place = Callable[[str | None, int | None], list[Any] | None]
 
 def graphs_data(
     diagnosis: Diagnosis,
-    shown: Sequence[GraphReport],
+    shown: Sequence[Graph],
     picture: Picture,
     place: Place,
     has_details: Callable[[str], bool],
@@ -38,11 +38,12 @@ def graphs_data(
         One object for each graph, the largest first.
     """
     by_graph: dict[int, list[dict[str, Any]]] = {}
-    reports = {graph.index: graph for graph in diagnosis.graphs}
+    captured = {graph.index: graph for graph in diagnosis.recording.graphs}
+    ends = {report.index: report.ended_by for report in diagnosis.graphs}
     for found in picture.graphs:
         if found.graph_index is not None:
-            report = reports.get(found.graph_index)
-            by_graph.setdefault(found.graph_index, []).append(_stage(found, place, report))
+            graph = captured.get(found.graph_index)
+            by_graph.setdefault(found.graph_index, []).append(_stage(found, place, graph))
     for code in picture.generated:
         if code.graph_index is not None:
             by_graph.setdefault(code.graph_index, []).append(_generated(code))
@@ -51,7 +52,7 @@ def graphs_data(
             "index": graph.index,
             "id": graph.compile_id,
             "name": graph.function,
-            "ended": graph.ended_by,
+            "ended": ends[graph.index],
             "backend": graph.backend,
             "error": graph.backend_error,
             "stages": by_graph.get(graph.index, []),
@@ -61,17 +62,17 @@ def graphs_data(
     ]
 
 
-def largest_first(graphs: Iterable[GraphReport]) -> list[GraphReport]:
+def largest_first(graphs: Iterable[Graph]) -> list[Graph]:
     """Graphs by their operations, those of unknown size last."""
     return sorted(graphs, key=lambda graph: -1 if graph.op_count is None else graph.op_count, reverse=True)
 
 
-def _labels(graph: GraphReport) -> dict[str, str]:
+def _labels(graph: Graph) -> dict[str, str]:
     """The inputs of a captured graph in the user's words, by the names of their nodes."""
     return {item.name: expression(item.source, graph.resumes_at) for item in graph.inputs or () if item.source}
 
 
-def _stage(found: StageGraph, place: Place, report: GraphReport | None) -> dict[str, Any]:
+def _stage(found: StageGraph, place: Place, report: Graph | None) -> dict[str, Any]:
     names = {node.name: number for number, node in enumerate(found.nodes)}
     # AOTAutograd and Inductor give inputs other names, and nothing says which of them are parameters.
     known = report if found.stage == "dynamo" else None
@@ -128,14 +129,14 @@ def _part(part: Part, place: Place) -> dict[str, Any]:
 
 def lanes_data(diagnosis: Diagnosis, picture: Picture) -> list[dict[str, Any]]:
     """The calls with their segments."""
-    compiled = {graph.index: graph for graph in diagnosis.graphs}
-    inputs = {call.index: call.inputs for call in diagnosis.calls}
+    compiled = {graph.index: graph for graph in diagnosis.recording.graphs}
+    inputs = {call.index: call.inputs for call in diagnosis.recording.calls}
 
     def named(index: int | None) -> str | None:
         return compiled[index].function if index in compiled else None
 
     compiles: dict[int | None, list[Compile]] = {}
-    for found in diagnosis.compiles:
+    for found in diagnosis.recording.compiles:
         compiles.setdefault(found.call_index, []).append(found)
     return [
         _lane(lane, inputs.get(lane.call_index or 0), named) | {"fate": _fate(compiles.get(lane.call_index, []), lane)}

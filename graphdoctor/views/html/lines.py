@@ -35,11 +35,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, Origin, relative
-from graphdoctor.views.html.marks import FileMarks, LineMark, mark
+from graphdoctor.views.html.marks import FileMarks, FrameMark, LineMark, mark
 from graphdoctor.views.html.statements import SourceFile
 
 if TYPE_CHECKING:
-    from graphdoctor.facts.diagnosis import Diagnosis, FrameState
+    from graphdoctor.facts.diagnosis import Diagnosis
     from graphdoctor.facts.picture import Picture, SourceText
 
 LineState = Literal["graph", "eager", "mixed", "none"]
@@ -52,18 +52,6 @@ _CONTEXT_LINES = 5
 _LEAST_FOLDED = 4
 """Fewer lines take no more room than the line that would stand for them."""
 _ORIGINS: tuple[Origin, ...] = (*PROGRAM_ORIGINS, "torch", "stdlib")
-
-
-@dataclass(frozen=True, slots=True)
-class FrameMark:
-    """A frame of the function that starts on a line."""
-
-    state: FrameState
-    """Where it runs."""
-    compile_ids: tuple[str, ...]
-    """Its compiles."""
-    resumes_at: int | None
-    """For a resume function, the line of the break it resumes after; None for another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +241,7 @@ def _line(number: int, text: str | None, marks: FileMarks, *, is_folded: bool) -
         recompile_count=line.recompile_count,
         guard_count=line.guard_count if marks.has_guards else None,
         guard_us=line.guard_us,
-        frames=tuple(FrameMark(frame.state, frame.compile_ids, frame.resumes_at) for frame in line.frames),
+        frames=tuple(line.frames),
         is_call_path=line.is_call_path,
     )
 

@@ -7,11 +7,24 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from graphdoctor.facts.diagnosis import Diagnosis, Finding, FrameReport, Location
+    from graphdoctor.facts.diagnosis import Diagnosis, Finding, FrameReport, FrameState, Location
     from graphdoctor.facts.guards import GuardSet
     from graphdoctor.facts.picture import Picture
+    from graphdoctor.facts.recording import Frame
     from graphdoctor.facts.stack import Origin, StackEntry
     from graphdoctor.views.html.statements import Function, SourceFile
+
+
+@dataclass(frozen=True, slots=True)
+class FrameMark:
+    """A frame of the function that starts on a line."""
+
+    state: FrameState
+    """Where it runs."""
+    compile_ids: tuple[str, ...]
+    """Its compiles."""
+    resumes_at: int | None
+    """For a resume function, the line of the break it resumes after; None for another."""
 
 
 @dataclass
@@ -30,7 +43,7 @@ class LineMark:
     recompile_count: int = 0
     guard_count: int = 0
     guard_us: float | None = None
-    frames: list[FrameReport] = field(default_factory=list)
+    frames: list[FrameMark] = field(default_factory=list)
     is_call_path: bool = False
 
 
@@ -86,7 +99,7 @@ class _Marker:
         name = self._shown(file)
         if name not in self.files:
             owner = self._owners.get(name, (origin, package))
-            self.files[name] = FileMarks(*owner, has_guards=self._diagnosis.guards is not None)
+            self.files[name] = FileMarks(*owner, has_guards=self._diagnosis.recording.guards is not None)
         return self.files[name]
 
     def _at(self, place: Location | StackEntry) -> LineMark:
@@ -110,44 +123,44 @@ class _Marker:
         entries: list[StackEntry | Location] = []
         for finding in self._diagnosis.findings:
             entries += finding.user_stack
-        for frame in self._diagnosis.frames:
-            entries += frame.call_path
-        entries += [report.call_site for report in self._diagnosis.recompiles if report.call_site is not None]
+        for report in self._diagnosis.frames:
+            entries += report.call_path
+        entries += [found.call_site for found in self._diagnosis.recompiles if found.call_site is not None]
         for entry in entries:
             self._at(entry).is_call_path = True
-        for call in self._diagnosis.compile_calls:
+        for call in self._diagnosis.recording.compile_calls:
             self._file(call.file).at(call.line).is_call_path = True
 
     def mark_frames(self) -> None:
         """Where functions start, the states of their frames, and the lines that run eagerly because of them."""
-        for frame in self._diagnosis.frames:
+        for frame, report in self._diagnosis.each_frame():
             source = self._sources.get(self._shown(frame.file))
             function = source.named(frame.function, frame.line) if source is not None else None
             file = self._file(frame.file, frame.origin, frame.package)
             line = file.at(function.line if function else frame.line)
-            line.frames.append(frame)
+            line.frames.append(FrameMark(report.state, report.compile_ids, frame.resumes_at))
             line.text = line.text or frame.text
             if source is not None and function is not None:
-                for number in self._eager_lines(frame, function, source):
+                for number in self._eager_lines(frame, report, function, source):
                     file.at(number).is_eager = True
 
-    def _eager_lines(self, frame: FrameReport, function: Function, source: SourceFile) -> set[int]:
-        if frame.state in ("skipped", "over_limit"):
+    def _eager_lines(self, frame: Frame, report: FrameReport, function: Function, source: SourceFile) -> set[int]:
+        if report.state in ("skipped", "over_limit"):
             if frame.resumes_at is None:
                 return source.own_lines(function)
             return source.lines_after(function, frame.resumes_at)
-        if frame.state != "partly_eager":
+        if report.state != "partly_eager":
             return set()
         own = source.own_lines(function)
-        left_at = (self._left_at(finding, frame, own) for finding in self._diagnosis.findings)
+        left_at = (self._left_at(finding, frame, report, own) for finding in self._diagnosis.findings)
         return {
             number for line in left_at if line is not None for number in (line, *source.lines_after(function, line))
         }
 
-    def _left_at(self, finding: Finding, frame: FrameReport, own: set[int]) -> int | None:
+    def _left_at(self, finding: Finding, frame: Frame, report: FrameReport, own: set[int]) -> int | None:
         """The frame's own line after which a finding leaves the rest of the frame to eager mode; None if unknown."""
         is_about = {frame.qualname, frame.function} & {*finding.effects.rest_eager_frames}
-        if not is_about or not {*frame.compile_ids} & {*finding.compile_ids}:
+        if not is_about or not {*report.compile_ids} & {*finding.compile_ids}:
             return None
         file = self._shown(frame.file)
         places: list[Location | StackEntry] = [finding.location, *finding.user_stack]
@@ -167,7 +180,7 @@ class _Marker:
 
     def mark_guards(self) -> None:
         """Guards by the line that caused them, and their cost by function."""
-        guards = self._diagnosis.guards
+        guards = self._diagnosis.recording.guards
         if guards is None:
             return
         for node in (node for guard_set in guards.sets for node in guard_set.nodes):
@@ -187,7 +200,9 @@ class _Marker:
         A file that only nodes name is left out: its owner is unknown, and in our own recordings it is torch's or
         Python's.
         """
-        skipped = {compile_.compile_id for compile_ in self._diagnosis.compiles if compile_.outcome == "skipped"}
+        skipped = {
+            compile_.compile_id for compile_ in self._diagnosis.recording.compiles if compile_.outcome == "skipped"
+        }
         for graph in self._picture.graphs:
             if graph.stage != "dynamo":
                 continue

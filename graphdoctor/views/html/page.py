@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphdoctor.facts.diagnosis import Diagnosis, GraphReport, Location
+from graphdoctor.facts.diagnosis import Diagnosis, Location
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.record_kinds import MEANINGS
 from graphdoctor.facts.stack import relative
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from graphdoctor.facts.fixes import TriedFix
     from graphdoctor.facts.guards import GuardSet
     from graphdoctor.facts.picture import Picture
+    from graphdoctor.facts.recording import Graph
 
 _SCRIPTS = ("dagre.min.js", "timeline.js", "guards.js", "fold.js", "graphs.js")
 _HUES = 8
@@ -70,23 +71,23 @@ class _Page:
         self._lines = {(number, line.number) for number, file in enumerate(self._files) for line in file.lines}
         self._hues: dict[str, int] = {}
         self._shown = Shown(diagnosis, picture)
-        self._graphs = self._shown.rows(diagnosis.graphs)
+        self._graphs = self._shown.rows(diagnosis.recording.graphs)
         self._phases = self._shown.phases(picture.phases)
 
     def context(self) -> dict[str, Any]:
         """The variables of the template."""
-        diagnosis = self._diagnosis
+        diagnosis, guards = self._diagnosis, self._diagnosis.recording.guards
         said, tone = words.sentence(diagnosis)
         calls = self._calls()
         return {
             "diagnosis": diagnosis,
             "picture": self._picture,
             "summary": diagnosis.summary,
-            "title": words.title_parts(diagnosis),
+            "title": words.title_parts(diagnosis.recording),
             "sentence": said,
             "tone": tone,
-            "tiles": list(tiles(diagnosis.summary, diagnosis.watch)),
-            "changes": list(changes(diagnosis.treatment)),
+            "tiles": list(tiles(diagnosis.summary, diagnosis.recording.watch)),
+            "changes": list(changes(diagnosis.recording.treatment)),
             "actions": actions(diagnosis.findings),
             "uncovered": self._uncovered(),
             "clusters": list(words.clusters(diagnosis.findings)),
@@ -94,8 +95,9 @@ class _Page:
             "findings": {finding.fingerprint: finding for finding in diagnosis.findings},
             "graph_rows": list(_graph_rows(self._graphs)),
             "graphs": {graph.index: graph for graph in self._graphs},
-            "guard_sets": self._shown.rows(diagnosis.guards.sets if diagnosis.guards is not None else ()),
-            "compiles": self._shown.rows(diagnosis.compiles),
+            "ends": {report.index: report for report in diagnosis.graphs},
+            "guard_sets": self._shown.rows(guards.sets if guards is not None else ()),
+            "compiles": self._shown.rows(diagnosis.recording.compiles),
             "has_details": self._shown.has_details,
             "rows_note": self._shown.rows_note,
             "details_note": self._shown.details_note,
@@ -119,7 +121,7 @@ class _Page:
 
     def _log(self) -> dict[str, Any]:
         """What ``log.html.j2`` needs."""
-        evidence = self._diagnosis.evidence
+        evidence = self._diagnosis.recording.evidence
         return {
             "evidence": evidence,
             "caches": log_words.caches_text(evidence.cache_answers),
@@ -148,7 +150,7 @@ class _Page:
 
     def _guard_sets(self) -> list[GuardSet]:
         """Those whose trees are on the page."""
-        sets = self._diagnosis.guards.sets if self._diagnosis.guards is not None else ()
+        sets = self._diagnosis.recording.guards.sets if self._diagnosis.recording.guards is not None else ()
         return [found for found in sets if self._shown.has_details(found.compile_id)]
 
     def anchor(self, file: str | None, line: int | None) -> str | None:
@@ -187,14 +189,14 @@ class _Page:
         }
 
     def _uncovered(self) -> list[TriedFix]:
-        treatment = self._diagnosis.treatment
+        treatment = self._diagnosis.recording.treatment
         found = words.uncovered_fixes(treatment, self._diagnosis.findings) if treatment else []
         return [fix for fix in found if fix.is_applied]
 
     def _calls(self) -> list[dict[str, Any]]:
         """Each call with the compiles it caused."""
         compiles: dict[int | None, list[Any]] = {}
-        for compile_ in self._diagnosis.compiles:
+        for compile_ in self._diagnosis.recording.compiles:
             compiles.setdefault(compile_.call_index, []).append(compile_)
         return [
             {
@@ -209,7 +211,7 @@ class _Page:
                     found for found in compiles.get(call.index, []) if found.outcome in ("skipped", "limit", "failed")
                 ],
             }
-            for call in self._diagnosis.calls
+            for call in self._diagnosis.recording.calls
         ]
 
     def _frames(self) -> list[dict[str, Any]]:
@@ -219,11 +221,12 @@ class _Page:
             id_: report.compile_ids[0] for report in self._diagnosis.recompiles for id_ in report.compile_ids[1:]
         }
         compiles: dict[int, list[Any]] = {}
-        for compile_ in self._shown.rows(self._diagnosis.compiles):
+        for compile_ in self._shown.rows(self._diagnosis.recording.compiles):
             compiles.setdefault(compile_.frame_id, []).append(compile_)
         return [
             {
                 "frame": frame,
+                "compile_count": len(report.compile_ids),
                 "entries": [
                     {
                         "compile": compile_,
@@ -233,14 +236,14 @@ class _Page:
                     for compile_ in compiles[frame.frame_id]
                 ],
             }
-            for frame in self._diagnosis.frames
-            if len(frame.compile_ids) > 1 and frame.frame_id in compiles
+            for frame, report in self._diagnosis.each_frame()
+            if len(report.compile_ids) > 1 and frame.frame_id in compiles
         ]
 
 
-def _graph_rows(graphs: Sequence[GraphReport]) -> Iterator[tuple[GraphReport, GraphReport | None]]:
+def _graph_rows(graphs: Sequence[Graph]) -> Iterator[tuple[Graph, Graph | None]]:
     """The graphs, the largest first, each with an earlier one that takes inputs of the same names and shapes."""
-    known: dict[str, GraphReport] = {}
+    known: dict[str, Graph] = {}
     for graph in data.largest_first(graphs):
         text = words.inputs_text(graph)
         yield graph, known.get(text) if graph.inputs else None

@@ -37,8 +37,8 @@ class Shown:
     """
 
     def __init__(self, diagnosis: Diagnosis, picture: Picture) -> None:
-        self._compiles = {found.compile_id for found in diagnosis.compiles}
-        self._with_graph = {graph.compile_id for graph in diagnosis.graphs}
+        self._compiles = {found.compile_id for found in diagnosis.recording.compiles}
+        self._with_graph = {graph.compile_id for graph in diagnosis.recording.graphs}
         self._rows = None if picture.shown is None else frozenset(picture.shown)
         self._detailed = None if picture.detailed is None else frozenset(picture.detailed)
 

@@ -11,7 +11,7 @@ from graphdoctor.views.parts import Tone
 from graphdoctor.views.words import UNKNOWN, measured_rows, measured_speed
 
 if TYPE_CHECKING:
-    from graphdoctor.facts.diagnosis import Summary
+    from graphdoctor.facts.counts import Counts
     from graphdoctor.facts.fixes import Treatment
     from graphdoctor.facts.watch import CallWatch
 
@@ -38,7 +38,7 @@ class Tile:
     anchor: str = "verdict"
 
 
-def tiles(summary: Summary, watch: CallWatch | None = None) -> Iterator[Tile]:
+def tiles(summary: Counts, watch: CallWatch | None = None) -> Iterator[Tile]:
     """The counts, in the order people look for them.
 
     Args:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from graphdoctor.facts.coverage import Coverage
+from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.rules.diagnosis.comparison import compare
 from graphdoctor.views.comparison import comparison_view

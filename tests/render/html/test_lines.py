@@ -381,9 +381,9 @@ def of_nodes(diagnosis: Diagnosis) -> tuple[StageGraph, ...]:
             *(node.line for node in graph.nodes or () if node.line and node.opcode != "placeholder"),
             compile_id=graph.compile_id,
             index=graph.index,
-            file=diagnosis.frames[0].file,
+            file=diagnosis.recording.frames[0].file,
         )
-        for graph in diagnosis.graphs
+        for graph in diagnosis.recording.graphs
     )
 
 

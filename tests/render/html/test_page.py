@@ -73,12 +73,12 @@ def test_the_numbers_are_those_of_the_json_document(visit, reported):
     assert tile(page, "compile time") == f"{summary['compile_time_s']:.2f} s {summary['compiles']} compiles"
     shown = page.locator("#findings .card h3 .code").all_inner_texts()
     assert sorted(shown) == sorted(finding["code"] for finding in document["findings"])
-    assert page.locator("#calls tbody tr").count() == len(document["calls"])
-    sizes = sorted((graph["op_count"] for graph in document["graphs"]), reverse=True)
+    assert page.locator("#calls tbody tr").count() == len(document["recording"]["calls"])
+    sizes = sorted((graph["op_count"] for graph in document["recording"]["graphs"]), reverse=True)
     assert column(page, "#graphs .scroll", 3) == [str(size) for size in sizes]
     guards = {found["compile_id"]: found["guard_count"] for found in _guards(page)}
     assert guards
-    assert set(guards) <= {compile_["compile_id"] for compile_ in document["compiles"]}
+    assert set(guards) <= {compile_["compile_id"] for compile_ in document["recording"]["compiles"]}
     entries = page.locator("#recompiles .entry .chip").all_inner_texts()
     again = {id_ for report in document["recompiles"] for id_ in report["compile_ids"]}
     assert again <= set(entries)

@@ -218,7 +218,7 @@ def test_each_call_and_the_steady_call_have_a_row(visit, reported):
     box.scroll_into_view_if_needed()
     expect(box.locator("canvas")).not_to_have_count(0)
     names = box.locator(".name").evaluate_all("all => all.map(one => one.firstChild.textContent)")
-    assert names == [*(f"call {call['index']}" for call in reported.document["calls"]), "steady call"]
+    assert names == [*(f"call {call['index']}" for call in reported.document["recording"]["calls"]), "steady call"]
     for name in ("call 1", "steady call"):
         row = box.get_by_role("img", name=re.compile(f"^{name}: "))
         expect(row).to_have_attribute("aria-label", re.compile(r"graph [\d.]+ (µs|ms|s)"))

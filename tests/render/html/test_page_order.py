@@ -18,7 +18,7 @@ from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.views.html.verdict import changes, tiles
 from graphdoctor.views.words import inputs_text
-from tests.factories import FULL_COVERAGE, graph, recording
+from tests.factories import FULL_COVERAGE, graph, recording, with_facts
 from tests.render.html.made import diagnosed, written
 from tests.render.test_console import many
 from tests.render.test_fixes import peeled
@@ -68,7 +68,7 @@ def test_the_largest_graph_comes_first_and_is_drawn_first(visit, reported):
     page = visit(reported.page)
     page.locator("#graph-view").scroll_into_view_if_needed()
     chooser = page.get_by_label("Graph", exact=True)
-    largest = max(reported.document["graphs"], key=lambda graph: graph["op_count"])
+    largest = max(reported.document["recording"]["graphs"], key=lambda graph: graph["op_count"])
     assert page.locator("#graphs tbody tr").first.get_attribute("id") == f"graph-{largest['index']}"
     expect(chooser).to_have_value(str(largest["index"]))
     assert chooser.locator("option").first.get_attribute("value") == str(largest["index"])
@@ -78,7 +78,7 @@ def test_the_largest_graph_comes_first_and_is_drawn_first(visit, reported):
 def test_parameters_are_drawn_when_they_are_asked_for(visit, reported):
     page = visit(reported.page)
     page.locator("#graph-view").scroll_into_view_if_needed()
-    largest = max(reported.document["graphs"], key=lambda graph: graph["op_count"])
+    largest = max(reported.document["recording"]["graphs"], key=lambda graph: graph["op_count"])
     count = sum(item["is_parameter"] is True for item in largest["inputs"])
     assert count > 1
     inputs = page.locator("#graph-view .node.placeholder")
@@ -111,7 +111,7 @@ def test_inputs_of_one_shape_are_named_together() -> None:
         tensor("w", 8, is_parameter=True),
     )
     facts = recording(graphs=(graph().model_copy(update={"inputs": inputs}),))
-    (found,) = diagnosed(facts).graphs
+    (found,) = diagnosed(facts).recording.graphs
     assert inputs_text(found) == "x, y f32[s0, 8]; n (dynamic); z f32[3]; 1 parameter"
 
 
@@ -138,7 +138,7 @@ def test_a_clean_run_says_what_is_good_and_what_it_costs(tmp_path: Path) -> None
     guards = Guards(
         sets=(GuardSet(compile_id="0/0", nodes=(), kinds={}, guard_count=3),), share=0.04, searches_us=4, call_us=100
     )
-    page = written(tmp_path, clean.model_copy(update={"guards": guards}), Picture()).read_text()
+    page = written(tmp_path, with_facts(clean, guards=guards), Picture()).read_text()
     section = page[page.index('id="actions"') : page.index('id="findings"')]
     text = " ".join(re.sub(r"<[^>]*>", "", section).split())
     assert "Nothing: all 4 tensor operations of a call run compiled" in text
@@ -159,7 +159,7 @@ def test_a_scripts_calls_are_counted_with_those_that_were_watched(tmp_path) -> N
     watch = CallWatch(functions=(function, function.model_copy(update={"line": 9, "file": "b.py"})), cost_s=0.3)
     facts = recording(calls=()).model_copy(update={"watch": watch})
     shown = diagnose(facts, RULES, root=Path("/project"), version="0")
-    told = {tile.label: (tile.value, tile.note) for tile in tiles(shown.summary, shown.watch)}
+    told = {tile.label: (tile.value, tile.note) for tile in tiles(shown.summary, shown.recording.watch)}
     assert told["calls"] == ("8,000", "24 watched")
     assert told["steady call"] == ("840 µs", "2 functions")
     text = written(tmp_path, shown, Picture()).read_text()

@@ -13,7 +13,7 @@ from typing import Any, get_args
 import orjson
 
 from graphdoctor.facts.base import Fact, InvalidFactError
-from graphdoctor.facts.coverage import Coverage
+from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.hints import HintCode
 from graphdoctor.facts.kernels import Float32Precision, KernelShare, ProfilePhase
 from graphdoctor.facts.profiled import MeasuredMemory
