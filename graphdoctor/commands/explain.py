@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from graphdoctor.commands.output import Output
     from graphdoctor.facts.bench import BenchReport
     from graphdoctor.facts.result import Result
-    from graphdoctor.trials.launch.recorded import Setup
+    from graphdoctor.trials.launch.child import Setup
     from graphdoctor.trials.launch.request import Request
 
 

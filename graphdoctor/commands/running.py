@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from graphdoctor.commands.settings import Project, Settings
     from graphdoctor.commands.work.fix import Trials
     from graphdoctor.facts.diagnosis import Diagnosis
-    from graphdoctor.trials.launch.recorded import Recorded, Setup
+    from graphdoctor.trials.launch.child import Setup
+    from graphdoctor.trials.launch.recorded import Recorded
     from graphdoctor.trials.launch.store import NewRecording
 
 EXIT_FAILED = 2
@@ -65,8 +66,7 @@ def _warn_of_variables() -> None:
 def set_up(settings: Settings, process: ProcessOptions, *, is_quiet: bool, is_warm: bool = False) -> Iterator[Setup]:
     """How to run processes while a status line shows what they do."""
     from graphdoctor.commands.progress import Progress
-    from graphdoctor.trials.launch.child import probe_command
-    from graphdoctor.trials.launch.recorded import Setup
+    from graphdoctor.trials.launch.child import Setup, probe_command
     from graphdoctor.trials.launch.warm import WarmProbes
 
     import_report_meanwhile()

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.fixes import WORKING, LeftFinding, Treatment, TrialChoices, UntriedCause, Verdict
-from graphdoctor.facts.progress import TrialEvent
 from graphdoctor.facts.reading import json_of
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.spec import Timing
@@ -40,10 +39,10 @@ from graphdoctor.fixes.verdicts import (
 from graphdoctor.probe.wire import FIXES_FILE
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trials.judge import Observed
+from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Request
-from graphdoctor.trials.launch.warm import WarmProbes
 from graphdoctor.trials.program import Program
-from graphdoctor.trials.replays import Limits, Replays
+from graphdoctor.trials.replays import Replays
 from graphdoctor.trials.timing import faster
 
 FOLDER = "fixes"
@@ -119,13 +118,10 @@ def search(
     folder: Path,
     recording: Recording,
     *,
-    python: str,
     root: Path,
     options: SearchOptions,
-    on_phase: Callable[[str], None],
-    on_event: Callable[[TrialEvent], None] | None = None,
+    setup: Setup,
     check: Callable[[Sequence[FileChange]], None] | None = None,
-    warm: WarmProbes | None = None,
 ) -> SearchResult:
     """Try fixes for the findings of a recorded run.
 
@@ -133,18 +129,15 @@ def search(
         request: What the run was asked to do.
         folder: Its recording's folder; the trials' recordings go below it.
         recording: Its recording.
-        python: The interpreter to run trials with.
         root: Paths below it are shown relative to it.
         options: What to try and how.
-        on_phase: Called with what is run, apart from trials.
-        on_event: Called with how far the trials are and what each showed, from several threads.
+        setup: How to run trials.
         check: Called before any trial with the edits that can be tried; an exception from it ends the treatment.
-        warm: Where probes start sooner, if there is one already.
     """
-    limits = Limits(options.timeout_s, options.memory_bytes)
-    replays = Replays(request, folder / FOLDER, python=python, limits=limits, warm=warm)
-    pace = Pace(options.jobs, on_event or (lambda _event: None))
-    trials = Trials(replays, root, options.jobs, request.spec.backend, on_phase, pace)
+    setup = replace(setup, timeout_s=options.timeout_s, memory_bytes=options.memory_bytes)
+    replays = Replays(request, folder / FOLDER, setup)
+    pace = Pace(options.jobs, setup.on_trial)
+    trials = Trials(replays, root, options.jobs, request.spec.backend, setup.watching.on_phase, pace)
     rounds = _Rounds(trials, options)
     try:
         treated = rounds.so_far = rounds.run(recording, check)

@@ -5,8 +5,7 @@ Comes in: a request and the recording of its run. Goes out: ``WhatIf``.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from graphdoctor.facts.reading import json_of
@@ -17,9 +16,10 @@ from graphdoctor.fixes.candidates import Candidate
 from graphdoctor.fixes.run_changes import RecompileFixes, Together, joined_change, recompile_fixes
 from graphdoctor.probe.wire import WHAT_IF_FILE
 from graphdoctor.trace.reader import read_recording
+from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.program import Program
-from graphdoctor.trials.replays import EAGER, Limits, Replays
+from graphdoctor.trials.replays import EAGER, Replays
 
 FOLDER = "what-if"
 _MAX_TRIALS = 12
@@ -30,24 +30,8 @@ _Score = tuple[int, int]
 """Functions over the recompile limit, then compiles; lower is better."""
 
 
-def what_if(
-    request: Request,
-    folder: Path,
-    *,
-    python: str,
-    timeout_s: float | None,
-    jobs: int,
-    on_phase: Callable[[str], None],
-) -> WhatIf | None:
-    """Try the remedies for the recompiles of a recorded run.
-
-    Args:
-        request: What the run was asked to do.
-        folder: Its recording.
-        python: The interpreter to run the probes with.
-        timeout_s: Seconds until a replay is stopped, or None.
-        jobs: How many replays run in parallel.
-        on_phase: Called with what is being tried.
+def what_if(request: Request, folder: Path, setup: Setup, *, jobs: int) -> WhatIf | None:
+    """Try the remedies for the recompiles of a recorded run, several at once.
 
     Returns:
         The results, also written to the recording; None if nothing recompiled.
@@ -56,8 +40,8 @@ def what_if(
     if found is None:
         return None
     combined, skipped = found.combined(_MAX_TRIALS)
-    replays = Replays(request, folder / FOLDER, python=python, limits=Limits(timeout_s))
     trials: list[Together] = [(), *combined]
+    on_phase = setup.watching.on_phase
 
     def run(number: int) -> TrialResult:
         trial = trials[number]
@@ -65,7 +49,7 @@ def what_if(
         program, references = Program(change=joined_change(trial)), {EAGER: EAGER}
         return _result(trial, replays.replay(program, str(number), references=references, is_timed=True))
 
-    with contextlib.closing(replays):
+    with Replays(request, folder / FOLDER, setup) as replays:
         on_phase("replaying without torch.compile")
         replays.replay(Program(), EAGER, is_eager=True)
         results = replays.in_parallel(run, range(len(trials)), jobs=jobs)

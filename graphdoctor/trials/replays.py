@@ -17,7 +17,7 @@ from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.trials import Judged, ResultKind
 from graphdoctor.trace.reader import read_recording
-from graphdoctor.trials.launch.child import Watching, probe_command, record
+from graphdoctor.trials.launch.child import Setup, Watching, probe_command, record
 from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.trials.launch.warm import WarmProbes
 from graphdoctor.trials.program import Program
@@ -67,19 +67,25 @@ class Replays:
         warm: Where probes start sooner, closed by who opened it; None to open one here.
     """
 
-    def __init__(
-        self, request: Request, folder: Path, *, python: str, limits: Limits, warm: WarmProbes | None = None
-    ) -> None:
+    def __init__(self, request: Request, folder: Path, setup: Setup) -> None:
         self._request = request
         self._folder = folder
         self._compiled = folder / _COMPILED
-        self.python = python
-        self.limits = limits
-        self._asked_timeout_s = limits.timeout_s
-        self._warm = warm or WarmProbes(probe_command(python))
-        self._is_warm_ours = warm is None
+        self.python = setup.interpreter
+        self.limits = Limits(setup.timeout_s, setup.memory_bytes)
+        self._asked_timeout_s = setup.timeout_s
+        self._warm = setup.warm or WarmProbes(probe_command(self.python))
+        self._is_warm_ours = setup.warm is None
         self.count = 0
         self._is_cancelled = threading.Event()
+
+    def __enter__(self) -> Replays:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self.cancel()
+        self.close()
 
     def replay(
         self,
@@ -239,17 +245,14 @@ class Replays:
         self, request: Request, folder: Path, descriptor: int | None = None, *, is_fresh: bool = False
     ) -> ProbeExit:
         # The recorded run has already shown what the program prints.
-        watching = Watching(on_phase=_ignore, on_output=_ignore, is_cancelled=self._is_cancelled.is_set)
-        ended = record(
-            request,
-            folder,
-            python=self.python,
-            timeout_s=self._timeout_s(request),
-            memory_bytes=self.limits.memory_bytes,
-            watching=watching,
-            descriptor=descriptor,
+        setup = Setup(
+            Watching(is_cancelled=self._is_cancelled.is_set),
+            self.python,
+            self._timeout_s(request),
             warm=None if is_fresh else self._warm,
+            memory_bytes=self.limits.memory_bytes,
         )
+        ended = record(request, folder, setup, descriptor=descriptor)
         if ended.reason == "interrupted":
             # One Ctrl-C ends all trials.
             raise KeyboardInterrupt
@@ -260,7 +263,3 @@ def _varied(request: Request, program: Program, spec: Mapping[str, Any]) -> Requ
     """A request with other values in its ``spec``; the program's own settings stay."""
     config = {"config": {**spec["config"], **program.change.config}} if "config" in spec else {}
     return request.with_spec(**{**spec, **config})
-
-
-def _ignore(_what: object) -> None:
-    """Drop it."""

@@ -11,9 +11,10 @@ from graphdoctor.facts.bench import Correctness
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.trials.judge import Reference, Verdict
+from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.program import Program, RunChange
-from graphdoctor.trials.replays import Limits, Replays
+from graphdoctor.trials.replays import Replays
 from tests.conftest import clean_environment, probe_python, run_script
 
 pytestmark = pytest.mark.slow
@@ -108,7 +109,7 @@ def judged(folder: Path, text: str) -> tuple[Verdict, int]:
     """The verdict about a program under Inductor, and how many replays it took."""
     (folder / "model.py").write_text(text)
     request = Request.of(RunSpec(target=f"{folder}/model.py:Net", backend="inductor"))
-    replays = Replays(request, folder / "bench", python=str(probe_python()), limits=Limits())
+    replays = Replays(request, folder / "bench", Setup(python=str(probe_python())))
     try:
         reference = Reference(replays, Program(), on_phase=lambda _text: None)
 

@@ -13,9 +13,10 @@ from graphdoctor.studies.bench.minified import minified
 from graphdoctor.studies.bench.stages import CROSSREF, Subject, follow
 from graphdoctor.studies.bench.switches import DECOMPOSED, INDUCTOR
 from graphdoctor.trials.judge import Reference
+from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.program import Program
-from graphdoctor.trials.replays import Limits, Replays
+from graphdoctor.trials.replays import Replays
 from tests.conftest import probe_python
 
 pytestmark = pytest.mark.slow
@@ -72,7 +73,7 @@ def subject(folder: Path, program: str) -> Subject:
     """The program as the default variant."""
     (folder / "model.py").write_text(program)
     base = RunSpec(target=f"{folder}/model.py:forward")
-    replays = Replays(Request.of(base), folder / "bench", python=str(probe_python()), limits=Limits(300))
+    replays = Replays(Request.of(base), folder / "bench", Setup(python=str(probe_python()), timeout_s=300))
     reference = Reference(replays, Program(), on_phase=lambda _phase: None)
     changes = {"backend": INDUCTOR}
     return Subject(replays, reference, Program(), replace(base, backend=INDUCTOR), changes, "default")

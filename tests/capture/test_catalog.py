@@ -16,7 +16,7 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.catalog import Program, Refusal
 from graphdoctor.probe.wire import program_header
 from graphdoctor.trials.launch.catalog import architectures, file_name, write_program
-from graphdoctor.trials.launch.child import probe_command
+from graphdoctor.trials.launch.child import Setup, probe_command
 from graphdoctor.trials.launch.warm import WarmProbes
 
 FAKE = {
@@ -86,17 +86,17 @@ FAKE = {
 
 def test_an_unknown_library_is_refused_with_the_nearest() -> None:
     with pytest.raises(GraphDoctorError, match="no catalog of 'transformer'") as raised:
-        architectures("transformer", python=sys.executable, timeout_s=None)
+        architectures("transformer", Setup(python=sys.executable, timeout_s=None))
     assert raised.value.hint == "Did you mean transformers?"
     with pytest.raises(GraphDoctorError) as raised:
-        write_program("zzz", "bert", Path(), python=sys.executable, timeout_s=None, memory_bytes=None)
+        write_program("zzz", "bert", Path(), Setup(python=sys.executable, timeout_s=None))
     assert raised.value.hint is not None
     assert "transformers" in raised.value.hint
 
 
 def test_an_interpreter_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(GraphDoctorError, match="can't be started"):
-        architectures("transformers", python=str(tmp_path / "python"), timeout_s=None)
+        architectures("transformers", Setup(python=str(tmp_path / "python"), timeout_s=None))
 
 
 def written(folder: Path, *, version: str = "5.0", by: str = graphdoctor.__version__) -> Path:
@@ -108,9 +108,7 @@ def written(folder: Path, *, version: str = "5.0", by: str = graphdoctor.__versi
 def test_a_program_that_is_there_is_taken_as_it_is(tmp_path: Path) -> None:
     path = written(tmp_path)
     # No process is started: there is no such interpreter.
-    found = write_program(
-        "transformers", "gpt-sw3", tmp_path, python="nowhere", timeout_s=None, memory_bytes=None, version="5.0"
-    )
+    found = write_program("transformers", "gpt-sw3", tmp_path, Setup(python="nowhere"), version="5.0")
     assert found == Program(
         path=str(path), library="transformers", version="5.0", architecture="gpt-sw3", parameters=None
     )
@@ -124,9 +122,7 @@ def test_a_program_of_another_version_is_written_anew(tmp_path: Path, version: s
             "transformers",
             "gpt-sw3",
             tmp_path,
-            python="nowhere/python",
-            timeout_s=None,
-            memory_bytes=None,
+            Setup(python="nowhere/python"),
             version="5.0",
         )
 
@@ -155,7 +151,7 @@ def warm() -> Iterator[WarmProbes]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("fake")
 def test_what_goes_wrong_with_an_architecture_is_a_refusal(tmp_path: Path, warm: WarmProbes) -> None:
-    found = architectures("transformers", python=sys.executable, timeout_s=120)
+    found = architectures("transformers", Setup(python=sys.executable, timeout_s=120))
     assert found.version == "9.9"
     assert {item.name: item.family for item in found.architectures}["fine"] == "vision"
 
@@ -164,10 +160,12 @@ def test_what_goes_wrong_with_an_architecture_is_a_refusal(tmp_path: Path, warm:
             "transformers",
             name,
             tmp_path / "programs",
-            python=sys.executable,
-            timeout_s=timeout_s,
-            memory_bytes=2**31,
-            warm=warm if sys.platform == "linux" else None,
+            Setup(
+                python=sys.executable,
+                timeout_s=timeout_s,
+                memory_bytes=2**31,
+                warm=warm if sys.platform == "linux" else None,
+            ),
         )
 
     program = asked("fine")
@@ -199,11 +197,11 @@ def test_a_library_that_is_not_installed_is_refused(tmp_path: Path, monkeypatch:
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['transformers'] = None\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(GraphDoctorError, match="transformers isn't installed for this interpreter") as raised:
-        architectures("transformers", python=sys.executable, timeout_s=120)
+        architectures("transformers", Setup(python=sys.executable, timeout_s=120))
     assert raised.value.hint == "Install it there: pip install transformers."
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['torch'] = None\n")
     with pytest.raises(GraphDoctorError, match="torch"):
-        architectures("transformers", python=sys.executable, timeout_s=120)
+        architectures("transformers", Setup(python=sys.executable, timeout_s=120))
 
 
 @pytest.mark.slow
@@ -213,7 +211,7 @@ def test_programs_of_transformers_run_on_their_own(tmp_path: Path, warm: WarmPro
     names = ("llama", "vit", "wav2vec2")
     for name in names:
         found = write_program(
-            "transformers", name, tmp_path, python=sys.executable, timeout_s=300, memory_bytes=2**32, warm=warm
+            "transformers", name, tmp_path, Setup(python=sys.executable, timeout_s=300, memory_bytes=2**32, warm=warm)
         )
         assert isinstance(found, Program), found
         assert found.parameters is not None

@@ -14,7 +14,7 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.probe.wire import CRASH_FILE, EVENTS_FILE, META_FILE
-from graphdoctor.trials.launch.child import Watching, record
+from graphdoctor.trials.launch.child import Setup, Watching, record
 from graphdoctor.trials.launch.request import Request, parse_target
 from graphdoctor.trials.launch.script import Script, run_script
 from tests.conftest import clean_environment
@@ -38,8 +38,7 @@ def end(tmp_path: Path) -> Callable[..., ProbeExit]:
         output: list[bytes] = []
         watching = Watching(on_phase=lambda _phase: None, on_output=output.append, **options.pop("watching", {}))
         request = Request(spec=RunSpec(target="model.py"), target=parse_target("os:path"))
-        options = {"timeout_s": None} | options
-        found = record(request, recording, python=str(python), watching=watching, **options)
+        found = record(request, recording, Setup(watching, str(python), **options))
         # What is returned is what the recording keeps.
         assert ProbeExit(**json.loads((recording / META_FILE).read_text())["exit"]) == found
         assert found.duration_s is not None
@@ -114,9 +113,8 @@ def test_an_interpreter_that_is_none(end):
 
 def test_an_interpreter_that_does_not_exist(tmp_path):
     request = Request(spec=RunSpec(target="os:path"), target=parse_target("os:path"))
-    watching = Watching(on_phase=lambda _phase: None, on_output=lambda _text: None)
     with pytest.raises(GraphDoctorError, match="can't be started"):
-        record(request, tmp_path, python=str(tmp_path / "python"), timeout_s=None, watching=watching)
+        record(request, tmp_path, Setup(python=str(tmp_path / "python")))
 
 
 SCRIPTS = {

@@ -18,17 +18,12 @@ from tests.conftest import clean_environment, command_line
 PARENT = """
 import sys, threading
 from pathlib import Path
-from graphdoctor.trials.launch.child import Watching, record
+from graphdoctor.trials.launch.child import Setup, record
 from graphdoctor.trials.launch.request import Request, parse_target
 from graphdoctor.facts.spec import RunSpec
 
 request = Request(spec=RunSpec(target="model.py"), target=parse_target("os:path"))
-watching = Watching(on_phase=lambda _phase: None, on_output=lambda _chunk: None)
-ran = threading.Thread(
-    target=record,
-    args=(request, Path("recording")),
-    kwargs={"python": sys.argv[1], "timeout_s": None, "watching": watching},
-)
+ran = threading.Thread(target=record, args=(request, Path("recording"), Setup(python=sys.argv[1])))
 ran.start()
 ran.join()
 """

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from graphdoctor.trials.launch.child import Setup
+
 # Not imported here: that takes seconds, in each process that has tests to choose from.
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("diffusers") is None, reason="needs diffusers")
 
@@ -17,7 +19,7 @@ def test_an_autoencoder_and_a_transformer_that_takes_packed_images_are_written(t
     from graphdoctor.facts.catalog import Program
     from graphdoctor.trials.launch.catalog import architectures, write_program
 
-    catalog = architectures("diffusers", python=sys.executable, timeout_s=240)
+    catalog = architectures("diffusers", Setup(python=sys.executable, timeout_s=240))
     families = {each.name: each.family for each in catalog.architectures}
     assert families["UNet2DConditionModel"] == "unets"
     assert families["FluxTransformer2DModel"] == "transformers"
@@ -25,7 +27,7 @@ def test_an_autoencoder_and_a_transformer_that_takes_packed_images_are_written(t
     assert families["ControlNetModel"] == "controlnets"
     assert "ModelMixin" not in families
     for name in ("AutoencoderKL", "FluxTransformer2DModel"):
-        written = write_program("diffusers", name, tmp_path, python=sys.executable, timeout_s=240, memory_bytes=None)
+        written = write_program("diffusers", name, tmp_path, Setup(python=sys.executable, timeout_s=240))
         assert isinstance(written, Program)
         names: dict[str, object] = {"__name__": "program"}
         exec(compile(Path(written.path).read_text(), written.path, "exec"), names)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from graphdoctor.trials.launch.child import Setup
+
 pytest.importorskip("torch")
 
 _FAMILIES = {
@@ -24,11 +26,11 @@ def test_the_smallest_model_of_a_module_is_written_without_weights(
     from graphdoctor.facts.catalog import Program
     from graphdoctor.trials.launch.catalog import architectures, write_program
 
-    catalog = architectures(library, python=sys.executable, timeout_s=120)
+    catalog = architectures(library, Setup(python=sys.executable, timeout_s=120))
     found = {each.name: each.family for each in catalog.architectures}
     assert found.items() >= _FAMILIES[library].items()
     assert not [name for name in found if name.startswith("quantization")]
-    written = write_program(library, architecture, tmp_path, python=sys.executable, timeout_s=300, memory_bytes=None)
+    written = write_program(library, architecture, tmp_path, Setup(python=sys.executable, timeout_s=300))
     assert isinstance(written, Program)
     names: dict[str, object] = {"__name__": "program"}
     source = Path(written.path).read_text()

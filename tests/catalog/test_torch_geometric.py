@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from graphdoctor.trials.launch.child import Setup
+
 # Not imported here: that takes seconds, in each process that has tests to choose from.
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch_geometric") is None, reason="needs torch_geometric")
 
@@ -17,7 +19,7 @@ def test_a_model_with_relations_and_a_pooling_function_are_written_and_run(tmp_p
     from graphdoctor.facts.catalog import Program
     from graphdoctor.trials.launch.catalog import architectures, write_program
 
-    catalog = architectures("torch-geometric", python=sys.executable, timeout_s=120)
+    catalog = architectures("torch-geometric", Setup(python=sys.executable, timeout_s=120))
     families = {each.name: each.family for each in catalog.architectures}
     assert families["GCN"] == "models"
     assert families["RGCNConv"] == families["DenseGCNConv"] == "convolutions"
@@ -25,9 +27,7 @@ def test_a_model_with_relations_and_a_pooling_function_are_written_and_run(tmp_p
     assert families["SumAggregation"] == "aggregation"
     assert not {"MessagePassing", "Aggregation", "to_captum_model", "L2KNNIndex"} & families.keys()
     for name in ("RGCNConv", "global_add_pool"):
-        written = write_program(
-            "torch-geometric", name, tmp_path, python=sys.executable, timeout_s=120, memory_bytes=None
-        )
+        written = write_program("torch-geometric", name, tmp_path, Setup(python=sys.executable, timeout_s=120))
         assert isinstance(written, Program)
         assert (written.parameters == 0) is (name == "global_add_pool")
         # It needs torch and the library alone, and runs.

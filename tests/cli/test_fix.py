@@ -271,6 +271,7 @@ def test_dropping_a_read_that_cut_gradients_changes_results(tmp_path, monkeypatc
     from graphdoctor.fixes.search import SearchOptions, search
     from graphdoctor.rules.diagnosis.selection import Selection
     from graphdoctor.trace.reader import read_recording
+    from graphdoctor.trials.launch.child import Setup
     from graphdoctor.trials.launch.request import Request
 
     path = tmp_path / "model.py"
@@ -282,8 +283,8 @@ def test_dropping_a_read_that_cut_gradients_changes_results(tmp_path, monkeypatc
     monkeypatch.setattr(options, "recipes_for", lambda _code: (drop_item, keep_tensor))
     treatment = search(
         Request.of(RunSpec(target="model.py")), recording,
-        read_recording(recording), python=probe_python(), root=tmp_path,
-        options=SearchOptions(Selection(), timing=Timing.none, jobs=2), on_phase=lambda _text: None,
+        read_recording(recording), root=tmp_path, setup=Setup(python=probe_python()),
+        options=SearchOptions(Selection(), timing=Timing.none, jobs=2),
     ).treatment  # fmt: skip
     dropped, kept = treatment.tried
     assert (dropped.verdict, kept.verdict) == ("changes results", "verified")

@@ -12,9 +12,10 @@ from graphdoctor.fixes.candidates import Candidate, with_fixes
 from graphdoctor.fixes.eta import Pace
 from graphdoctor.fixes.trials import Check, Trials, UserBackend
 from graphdoctor.fixes.verdicts import Judgment
+from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.program import Program, RunChange
-from graphdoctor.trials.replays import Limits, Replays
+from graphdoctor.trials.replays import Replays
 from tests.conftest import probe_python
 
 pytestmark = pytest.mark.slow
@@ -66,7 +67,7 @@ def judged(folder: Path) -> tuple[Judgment, Check, Trials]:
     """The verdicts of one treatment, from the runs of the untouched program to the trial and to Inductor's kernels."""
     (folder / "model.py").write_text(PROGRAM)
     request = Request.of(RunSpec(target=f"{folder}/model.py:Loss", backend="inductor"))
-    replays = Replays(request, folder / "fixes", python=str(probe_python()), limits=Limits())
+    replays = Replays(request, folder / "fixes", Setup(python=str(probe_python())))
     # What is compiled is the same each time, and stays for the next: only how it rounds isn't.
     ours, replays._compiled = replays._compiled, folder.parent / "compiled"
     try:

@@ -26,6 +26,7 @@ from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.search import SearchOptions, SearchResult, search
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trials.judge import Observed
+from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Request, TargetText
 from graphdoctor.trials.program import Program, RunChange
 from graphdoctor.trials.replays import Limits
@@ -160,9 +161,8 @@ class Patient:
         options: dict[str, Any] = {"selection": Selection(), "timing": Timing.none, **more}
         self.folder.joinpath("recording").mkdir(exist_ok=True)
         return search(
-            request, self.folder / "recording", self.recorded or self.world(frozenset()), python="python",
-            root=self.folder, options=SearchOptions(**options), on_phase=lambda _text: None,
-            on_event=self.events.append, check=check,
+            request, self.folder / "recording", self.recorded or self.world(frozenset()), root=self.folder,
+            options=SearchOptions(**options), setup=Setup(on_trial=self.events.append), check=check,
         )  # fmt: skip
 
     def _options(self, observed: Observed, sources: Sources, selection: Selection) -> list[Options]:

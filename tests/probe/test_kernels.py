@@ -21,7 +21,7 @@ from graphdoctor.probe.wire import TRACE_FOLDER
 from graphdoctor.trace.grammar import LogDamage, read_records
 from graphdoctor.trace.logs import find_logs
 from graphdoctor.trace.reader import read_recording
-from graphdoctor.trials.launch.child import Watching, interpreter, record
+from graphdoctor.trials.launch.child import Setup, record
 from graphdoctor.trials.launch.request import Measured, Request
 from tests.conftest import clean_environment, run_script
 
@@ -330,14 +330,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "model.py").write_text(PROGRAM)
     (folder / "recording").mkdir()
     spec = RunSpec(target=f"{folder / 'model.py'}:f", backend="inductor", mode="reduce-overhead", no_grad=True)
-    watching = Watching(lambda _: None, lambda _: None)
-    record(
-        Request.of(spec, Measured(kernels=True)),
-        folder / "recording",
-        python=interpreter(None),
-        timeout_s=300,
-        watching=watching,
-    )
+    record(Request.of(spec, Measured(kernels=True)), folder / "recording", Setup(timeout_s=300))
     return folder
 
 
@@ -368,9 +361,8 @@ def test_a_collective_of_a_compiled_function_is_communication(tmp_path: Path):
     (tmp_path / "model.py").write_text(DISTRIBUTED)
     (tmp_path / "recording").mkdir()
     spec = RunSpec(target=f"{tmp_path / 'model.py'}:f", backend="eager", no_grad=True)
-    watching = Watching(lambda _: None, lambda _: None)
     request = Request.of(spec, Measured(kernels=True))
-    record(request, tmp_path / "recording", python=interpreter(None), timeout_s=300, watching=watching)
+    record(request, tmp_path / "recording", Setup(timeout_s=300))
     kernels = read_recording(tmp_path / "recording").kernels
     assert kernels is not None
     kinds = {each.name: each.kind for each in kernels.largest}

@@ -11,7 +11,7 @@ from graphdoctor.facts.picture import Lane
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.trace.reader import read_recording
-from graphdoctor.trials.launch.child import Watching, interpreter, record
+from graphdoctor.trials.launch.child import Setup, record
 from graphdoctor.trials.launch.request import Measured, Request
 
 pytestmark = pytest.mark.slow
@@ -92,8 +92,7 @@ def _recorded(folder: Path, source: str, name: str | None = None, **asked: Any) 
     recording.mkdir()
     target = f"{path}:{name}" if name else str(path)
     request = Request.of(RunSpec(target=target, **asked), Measured(coverage=True, lanes=True))
-    watching = Watching(lambda _: None, lambda _: None)
-    record(request, recording, python=interpreter(None), timeout_s=120, watching=watching)
+    record(request, recording, Setup(timeout_s=120))
     return read_recording(recording, picture=True)
 
 

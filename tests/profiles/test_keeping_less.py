@@ -17,8 +17,7 @@ from graphdoctor.facts.run import Setting
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.studies.profile.keeping_less import Replayed, memory_trial
 from graphdoctor.trials.judge import Verdict
-from graphdoctor.trials.launch.child import Watching
-from graphdoctor.trials.launch.recorded import Setup
+from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Request
 from tests import factories
 from tests.conftest import RunCli
@@ -157,7 +156,7 @@ def test_a_setting_is_blamed_for_what_is_right_without_it_and_trusted_where_noth
     monkeypatch.setattr("graphdoctor.trials.timing.time_pair", lambda *_given, **_more: times(1.0))
     (tmp_path / "model.py").write_text("")
     request = Request.of(RunSpec(target=str(tmp_path / "model.py")))
-    setup = Setup(Watching(lambda _: None, lambda _: None))
+    setup = Setup()
     budget = Setting(name=ACTIVATION_BUDGET, value=0.5)
     trial = try_keeping_less(request, tmp_path, BEFORE, budget, setup, draws_random=draws_random)
     assert (trial.outcome, trial.is_same) == (outcome, is_same)

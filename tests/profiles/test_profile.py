@@ -20,7 +20,7 @@ from graphdoctor.studies.profile.restart import restarted
 from graphdoctor.trace.grammar import LogDamage, read_records
 from graphdoctor.trace.logs import find_logs
 from graphdoctor.trace.reader import read_recording
-from graphdoctor.trials.launch.child import Watching, interpreter, record
+from graphdoctor.trials.launch.child import Setup, record
 from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.views.html.kernel_code import codes_of
 from graphdoctor.views.html.profile import render_profile_page
@@ -107,8 +107,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "caches").mkdir()
     spec = RunSpec(target=f"{folder / 'model.py'}:Net", backend="inductor", backward=True)
     measured = Measured(kernels=True, memory=True, profile=str(folder / "caches"))
-    watching = Watching(lambda _: None, lambda _: None)
-    record(Request.of(spec, measured), folder / "recording", python=interpreter(None), timeout_s=300, watching=watching)
+    record(Request.of(spec, measured), folder / "recording", Setup(timeout_s=300))
     return folder
 
 
@@ -269,14 +268,7 @@ def test_arguments_that_a_call_changes_are_put_back_before_the_next(tmp_path: Pa
     (tmp_path / "model.py").write_text(CACHE)
     (tmp_path / "recording").mkdir()
     spec = RunSpec(target=f"{tmp_path / 'model.py'}:step", backend="eager")
-    watching = Watching(lambda _: None, lambda _: None)
-    record(
-        Request.of(spec, Measured(kernels=True)),
-        tmp_path / "recording",
-        python=interpreter(None),
-        timeout_s=100,
-        watching=watching,
-    )
+    record(Request.of(spec, Measured(kernels=True)), tmp_path / "recording", Setup(timeout_s=100))
     found = read_recording(tmp_path / "recording")
     assert found.gaps == ()
     assert found.kernels is not None
@@ -292,8 +284,7 @@ def test_a_second_start_finds_what_a_profile_left_on_disk(report: ProfileReport,
     (folder / "restart").mkdir()
     spec = RunSpec(target=f"{folder / 'model.py'}:Net", backend="inductor", backward=True)
     request = Request.of(spec, Measured(profile=str(folder / "caches")))
-    watching = Watching(lambda _: None, lambda _: None)
-    record(request, folder / "restart", python=interpreter(None), timeout_s=300, watching=watching)
+    record(request, folder / "restart", Setup(timeout_s=300))
     again = read_recording(folder / "restart")
     assert again.caches is not None
     assert report.caches is not None

@@ -29,7 +29,7 @@ from graphdoctor.facts.spec import RunSpec
 from graphdoctor.rules.catalog import ALL_RULES, RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
-from graphdoctor.trials.launch.child import Watching, interpreter, record
+from graphdoctor.trials.launch.child import Setup, record
 from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.trials.program import RunChange
 from tests import factories
@@ -415,8 +415,7 @@ def measured(code: str, folder: Path, *, eager: bool = False, is_profile: bool =
     plan = {**RunChange().plan(), "is_eager": True, "references": {}, "outputs": str(folder / "outputs.pt")}
     request = Request(spec, Request.of(spec).target, measured=measures, trial=plan if eager else None)
     (folder / "recording").mkdir()
-    watching = Watching(lambda _: None, lambda _: None)
-    ended = record(request, folder / "recording", python=interpreter(None), timeout_s=300, watching=watching)
+    ended = record(request, folder / "recording", Setup(timeout_s=300))
     assert ended.reason == "finished", ended.message
     return read_recording(folder / "recording")
 

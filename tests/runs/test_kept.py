@@ -23,9 +23,8 @@ from graphdoctor.fixes.log import diff_text
 from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.search import SearchResult
 from graphdoctor.probe.wire import FIXES_FILE, FORMAT, META_FILE, READS_FILE, REQUEST_FILE, TRACE_FOLDER
-from graphdoctor.trials.launch.child import Watching
+from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.ownership import sign
-from graphdoctor.trials.launch.recorded import Setup
 from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.trials.launch.unchanged import Change
 
@@ -47,7 +46,7 @@ class Project:
         self.program.write_bytes(BEFORE)
         time.sleep(0.02)
         self.request = Request.of(RunSpec(target="model.py"), Measured(coverage=True, reads=True))
-        self.setup = Setup(Watching(lambda _phase: None, lambda _output: None), sys.executable)
+        self.setup = Setup(python=sys.executable)
         self.recording = folder / ".graphdoctor" / "20261122-101112-000001-model"
         self.recording.joinpath(TRACE_FOLDER).mkdir(parents=True)
         self.recording.joinpath("fixes").mkdir()

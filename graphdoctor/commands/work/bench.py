@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from graphdoctor.facts.kernels import KernelShare
     from graphdoctor.studies.bench.sweep import Sizes
     from graphdoctor.studies.bench.variants import VariantSpec
-    from graphdoctor.trials.launch.recorded import Setup
+    from graphdoctor.trials.launch.child import Setup
     from graphdoctor.trials.launch.request import Request
     from graphdoctor.trials.replays import Replays
 
@@ -29,8 +29,6 @@ BENCH_FOLDER = "bench"
 """Below a recording: the recordings of its variants."""
 
 _MOST_SIDE_BY_SIDE = 12
-PROCESS_TIMEOUT_S = 600.0
-"""How long one process may take unless the user says so: \"max-autotune\" tries kernels for minutes."""
 
 
 @dataclass(frozen=True)
@@ -61,12 +59,10 @@ def bench_target(request: Request, recording: Path, diagnosis: Diagnosis, asked:
     # Not earlier: the recorded run begins sooner.
     from graphdoctor.studies.bench.bench import Choices, bench
     from graphdoctor.trials.program import Program
-    from graphdoctor.trials.replays import Limits, Replays
-
-    limits = Limits(setup.timeout_s or PROCESS_TIMEOUT_S, setup.memory_bytes)
+    from graphdoctor.trials.replays import Replays
 
     def replays(folder: Path) -> Replays:
-        return Replays(request, folder, python=setup.interpreter, limits=limits, warm=setup.warm)
+        return Replays(request, folder, setup.with_limit)
 
     choices = Choices(
         side_by_side=fitting(diagnosis.recording.exit.peak_memory_bytes, most=_MOST_SIDE_BY_SIDE),

@@ -22,7 +22,8 @@ from graphdoctor.rules.diagnosis.selection import code_prefixes
 from graphdoctor.rules.gate.baseline import Baseline, read_baseline
 from graphdoctor.rules.gate.check import Policy, check_target, crashed
 from graphdoctor.rules.gate.ignores import Comments, PathIgnore, read_comments, unused_ignores
-from graphdoctor.trials.launch.recorded import Setup, record_target
+from graphdoctor.trials.launch.child import Setup
+from graphdoctor.trials.launch.recorded import record_target
 from graphdoctor.trials.launch.request import Measured, Request
 
 if TYPE_CHECKING:

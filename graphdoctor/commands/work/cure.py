@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from graphdoctor import __version__
-from graphdoctor.commands.work.bench import PROCESS_TIMEOUT_S, diagnosed
+from graphdoctor.commands.work.bench import diagnosed
 from graphdoctor.commands.work.fix import Trials, try_fixes
 from graphdoctor.facts.reading import json_of
 from graphdoctor.facts.spec import Timing
@@ -19,12 +19,11 @@ if TYPE_CHECKING:
 
     from graphdoctor.facts.cure import CureReport
     from graphdoctor.facts.diagnosis import Diagnosis
-    from graphdoctor.facts.progress import TrialEvent
     from graphdoctor.fixes.patch import FileChange
     from graphdoctor.fixes.search import SearchResult
     from graphdoctor.rules.diagnosis.selection import Selection
     from graphdoctor.studies.cure.cure import Candidate, Way
-    from graphdoctor.trials.launch.recorded import Setup
+    from graphdoctor.trials.launch.child import Setup
     from graphdoctor.trials.launch.request import Request
 
 CURE_FOLDER = "cure"
@@ -63,24 +62,18 @@ def cure_target(request: Request, recording: Path, diagnosis: Diagnosis, asked: 
     from graphdoctor.studies.cure.cure import Search
     from graphdoctor.studies.cure.lines import compile_lines
     from graphdoctor.studies.cure.verdict import best_of, sentence
-    from graphdoctor.trials.replays import Limits, Replays
+    from graphdoctor.trials.replays import Replays
 
     began = time.monotonic()
     treated = _treated(request, recording, asked, setup, began) if diagnosis.findings else None
-    replays = Replays(
-        request,
-        recording / CURE_FOLDER,
-        python=setup.interpreter,
-        limits=Limits(timeout_s=setup.timeout_s or PROCESS_TIMEOUT_S),
-        warm=setup.warm,
-    )
+    replays = Replays(request, recording / CURE_FOLDER, setup.with_limit)
     search = Search(
         replays,
         request.spec,
         recording / CURE_FOLDER,
         deadline=began + asked.budget_s,
         on_phase=setup.watching.on_phase,
-        on_step=setup.on_trial or _ignore,
+        on_step=setup.on_trial,
         diagnose=diagnosed,
     )
     try:
@@ -147,7 +140,3 @@ def _candidates(request: Request, diagnosis: Diagnosis, treated: SearchResult | 
     # But for eager mode and the user's own.
     for variant in variants_of((), base, is_all=True, has_blocks=bool(diagnosis.recording.target.blocks))[2:]:
         yield Candidate(variant.name, variant.changes, needs_cuda=variant.needs_cuda(base))
-
-
-def _ignore(_event: TrialEvent) -> None:
-    """Nobody watches."""

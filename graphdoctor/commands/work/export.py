@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphdoctor import __version__
-from graphdoctor.commands.work.bench import PROCESS_TIMEOUT_S
 from graphdoctor.facts.reading import json_of
 from graphdoctor.probe.wire import EXPORT_FILE
 from graphdoctor.trials.launch.recorded import fitting
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from graphdoctor.facts.diagnosis import Diagnosis
     from graphdoctor.facts.export import ExportReport
     from graphdoctor.facts.recording import Recording
-    from graphdoctor.trials.launch.recorded import Setup
+    from graphdoctor.trials.launch.child import Setup
     from graphdoctor.trials.launch.request import Request
 
 EXPORT_FOLDER = "export"
@@ -44,15 +43,8 @@ def export_target(
     """Export a target that was recorded already; its recording holds the answer."""
     # Not earlier: the recorded run begins sooner.
     from graphdoctor.studies.export.export import Choices, export
-    from graphdoctor.trials.replays import Limits, Replays
+    from graphdoctor.trials.replays import Replays
 
-    replays = Replays(
-        request,
-        recording / EXPORT_FOLDER,
-        python=setup.interpreter,
-        limits=Limits(setup.timeout_s or PROCESS_TIMEOUT_S, setup.memory_bytes),
-        warm=setup.warm,
-    )
     choices = Choices(
         root=Path.cwd(),
         on_phase=setup.watching.on_phase,
@@ -63,13 +55,8 @@ def export_target(
         if request.spec.device is not None
         else fitting(diagnosis.recording.exit.peak_memory_bytes, most=_MAX_JOBS),
     )
-    try:
+    with Replays(request, recording / EXPORT_FOLDER, setup.with_limit) as replays:
         report = export(replays, diagnosis, choices, version=__version__)
-    except BaseException:
-        replays.cancel()
-        raise
-    finally:
-        replays.close()
     (recording / EXPORT_FILE).write_text(json_of(report), encoding="utf-8")
     return report
 

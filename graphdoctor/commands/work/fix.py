@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from graphdoctor.fixes.patch import FileChange
     from graphdoctor.fixes.search import SearchResult
     from graphdoctor.rules.diagnosis.selection import Selection
-    from graphdoctor.trials.launch.recorded import Setup
+    from graphdoctor.trials.launch.child import Setup
     from graphdoctor.trials.launch.request import Request
 
 _MAX_JOBS = 4
@@ -83,13 +83,10 @@ def try_fixes(
         request,
         recording,
         recorded,
-        python=setup.interpreter,
         root=Path.cwd(),
         options=options,
-        on_phase=setup.watching.on_phase,
-        on_event=setup.on_trial,
+        setup=setup,
         check=check,
-        warm=setup.warm,
     )
     keep(request, recording, treated, setup)
     return treated

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from graphdoctor.commands.work.bench import PROCESS_TIMEOUT_S
-
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -15,7 +13,7 @@ if TYPE_CHECKING:
     from graphdoctor.facts.run import Setting
     from graphdoctor.studies.profile.keeping_less import Replayed
     from graphdoctor.trials.judge import Verdict
-    from graphdoctor.trials.launch.recorded import Setup
+    from graphdoctor.trials.launch.child import Setup
     from graphdoctor.trials.launch.request import Request
     from graphdoctor.trials.program import RunChange
     from graphdoctor.trials.replays import Replays
@@ -32,18 +30,11 @@ def try_keeping_less(
 ) -> MemoryTrial:
     """Run the same calls with a setting, compare their results with eager mode's, and time them in turns."""
     from graphdoctor.studies.profile.keeping_less import memory_trial
-    from graphdoctor.trials.replays import Limits, Replays
+    from graphdoctor.trials.replays import Replays
 
-    limits = Limits(timeout_s=setup.timeout_s or PROCESS_TIMEOUT_S)
-    replays = Replays(request, recording / MEMORY_FOLDER, python=setup.interpreter, limits=limits, warm=setup.warm)
-    try:
+    with Replays(request, recording / MEMORY_FOLDER, setup.with_limit) as replays:
         found = _replayed(replays, request, before, setting, setup, draws_random=draws_random)
         return memory_trial(setting, before, found)
-    except BaseException:
-        replays.cancel()
-        raise
-    finally:
-        replays.close()
 
 
 def _replayed(

@@ -25,7 +25,7 @@ from graphdoctor.trials.launch.unchanged import Change, Surroundings, first_chan
 if TYPE_CHECKING:
     from graphdoctor.facts.fixes import TrialChoices
     from graphdoctor.fixes.search import SearchResult
-    from graphdoctor.trials.launch.recorded import Setup
+    from graphdoctor.trials.launch.child import Setup
     from graphdoctor.trials.launch.request import Request
     from graphdoctor.trials.launch.store import Store
 

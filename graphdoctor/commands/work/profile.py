@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from graphdoctor.facts.result import ProfileResult
     from graphdoctor.rules.diagnosed import Needs
     from graphdoctor.rules.diagnosis.selection import Selection
-    from graphdoctor.trials.launch.recorded import Recorded, Setup
+    from graphdoctor.trials.launch.child import Setup
+    from graphdoctor.trials.launch.recorded import Recorded
     from graphdoctor.trials.launch.request import Request
     from graphdoctor.trials.launch.store import Store
 
@@ -104,20 +105,10 @@ def _restarted(request: Request, setup: Setup, caches: str, recorded: Recorded) 
     setup.watching.on_phase("starting once more")
     folder = recorded.folder / _RESTART
     folder.mkdir()
-    ended = record(
-        replace(request, measured=Measured(profile=caches)),
-        folder,
-        python=setup.interpreter,
-        timeout_s=setup.timeout_s,
-        # The first start has already shown what the program prints.
-        watching=Watching(on_phase=_ignore, on_output=_ignore),
-        warm=setup.warm,
-    )
+    # The first start has already shown what the program prints.
+    quiet = replace(setup, watching=Watching())
+    ended = record(replace(request, measured=Measured(profile=caches)), folder, quiet)
     return read_recording(folder) if ended.reason == "finished" else None
-
-
-def _ignore(_what: object) -> None:
-    """Drop it."""
 
 
 def kept_profile(place: Place, needs: Needs) -> ProfileResult:

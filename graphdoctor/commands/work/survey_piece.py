@@ -30,8 +30,7 @@ from graphdoctor.probe.wire import READS_FILE, ReadsRecord
 from graphdoctor.rules.gate.gaps import missing_records
 from graphdoctor.studies.survey.outcome import OK, PieceOutcome, cut, ended_early, outcome_of, outcome_of_bench
 from graphdoctor.studies.survey.survey_file import SurveyOptions
-from graphdoctor.trials.launch.child import Watching, interpreter, record
-from graphdoctor.trials.launch.recorded import Setup
+from graphdoctor.trials.launch.child import Setup, interpreter, record
 from graphdoctor.trials.launch.request import Measured, Request, parse_target
 
 if TYPE_CHECKING:
@@ -207,10 +206,8 @@ class _Worker:
             return outcome
 
     def _setup(self, warm: WarmProbes | None) -> Setup:
-        watching = Watching(on_phase=_ignore, on_output=_ignore)
         memory = self._piece.measured.memory_bytes
-        limit = self._deadline.left_s
-        return Setup(watching, self._piece.python, limit, warm=warm, memory_bytes=memory)
+        return Setup(python=self._piece.python, timeout_s=self._deadline.left_s, warm=warm, memory_bytes=memory)
 
     def _prepare(self, warm: WarmProbes | None) -> PieceOutcome | None:
         """Write the target's program where a catalog has it; why there is none."""
@@ -223,16 +220,7 @@ class _Worker:
         self._stage = "prepare"
         shared = Path(self._piece.programs)
         folder = shared if shared.is_dir() else self._recording.parent
-        found = write_program(
-            wanted.library,
-            wanted.name,
-            folder,
-            python=interpreter(self._piece.python),
-            timeout_s=self._deadline.left_s,
-            memory_bytes=self._piece.measured.memory_bytes,
-            warm=warm,
-            version=wanted.version,
-        )
+        found = write_program(wanted.library, wanted.name, folder, self._setup(warm), version=wanted.version)
         if isinstance(found, Refusal):
             status: SurveyStatus = "load_failed" if found.kind == "too_large" else found.kind
             return PieceOutcome(status, "prepare", found.message, traceback=cut(found.traceback))
@@ -247,15 +235,7 @@ class _Worker:
 
             request = quick(request)
         self._recording.mkdir()
-        ended = record(
-            request,
-            self._recording,
-            python=setup.interpreter,
-            timeout_s=self._deadline.left_s,
-            watching=setup.watching,
-            memory_bytes=setup.memory_bytes,
-            warm=setup.warm,
-        )
+        ended = record(request, self._recording, replace(setup, timeout_s=self._deadline.left_s))
         self._stage = "call"
         self._diagnosis = self._diagnosed().diagnosis
         if ended.reason == "interrupted" and self._deadline.is_over:
@@ -532,7 +512,3 @@ def _warm(python: str | None) -> Iterator[WarmProbes]:
         yield warm
     finally:
         warm.close()
-
-
-def _ignore(_: object) -> None:
-    """Nobody looks on."""

@@ -27,7 +27,7 @@ from graphdoctor.facts.survey import SurveyVariant
 from graphdoctor.facts.values import RUN, TEXT, read_table
 from graphdoctor.studies.bench.variants import DEFAULT, VariantSpec, name_of, parse_variant
 from graphdoctor.studies.survey.survey_file import ListedTargets, ListedVariant, SurveyOptions
-from graphdoctor.trials.launch.child import interpreter
+from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.discover import ready_target
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def _of_library(entry: ListedTargets, library: str, asked: SurveyAsked, programs
     from graphdoctor.trials.launch.catalog import architectures, file_name
 
     python = entry.python or asked.python
-    catalog = architectures(library, python=interpreter(python), timeout_s=_CATALOG_S)
+    catalog = architectures(library, Setup(python=python, timeout_s=_CATALOG_S))
     kept = [
         one
         for one in catalog.architectures

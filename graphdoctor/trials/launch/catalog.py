@@ -16,14 +16,11 @@ import graphdoctor
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.catalog import Architecture, Catalog, Program, Refusal, RefusalKind
 from graphdoctor.probe.wire import CATALOG_REQUEST_FILE, LIBRARIES, CatalogRequest, program_header
-from graphdoctor.trials.launch.child import Watched, Watching, read_events, watch, written
+from graphdoctor.trials.launch.child import ChildExit, Setup, read_events, watch, written
 from graphdoctor.trials.launch.ends import end_of_probe
-from graphdoctor.trials.launch.warm import WarmProbes
-
-_QUIET = Watching(on_phase=lambda _phase: None, on_output=lambda _output: None)
 
 
-def architectures(library: str, *, python: str, timeout_s: float | None) -> Catalog:
+def architectures(library: str, setup: Setup) -> Catalog:
     """Which architectures a library has; builds none of them.
 
     Raises:
@@ -33,7 +30,7 @@ def architectures(library: str, *, python: str, timeout_s: float | None) -> Cata
     request = CatalogRequest(
         library=library, architecture=None, program=None, graphdoctor=graphdoctor.__version__, memory_bytes=None
     )
-    events, refusal = _asked(request, python=python, timeout_s=timeout_s, memory_bytes=None, warm=None)
+    events, refusal = _asked(request, setup)
     if refusal is not None:
         raise GraphDoctorError(f"{library} didn't list its architectures: {refusal.message}")
     found = events["architectures"]["architectures"]
@@ -48,11 +45,8 @@ def write_program(
     library: str,
     architecture: str,
     folder: Path,
+    setup: Setup,
     *,
-    python: str,
-    timeout_s: float | None,
-    memory_bytes: int | None,
-    warm: WarmProbes | None = None,
     version: str | None = None,
 ) -> Program | Refusal:
     """Write a program with an architecture's smallest configuration that runs in eager mode.
@@ -74,11 +68,11 @@ def write_program(
         architecture=architecture,
         program=str(path.absolute()),
         graphdoctor=graphdoctor.__version__,
-        memory_bytes=memory_bytes,
+        memory_bytes=setup.memory_bytes,
     )
     with written(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    events, refusal = _asked(request, python=python, timeout_s=timeout_s, memory_bytes=memory_bytes, warm=warm)
+    events, refusal = _asked(request, setup)
     if refusal is not None:
         return refusal
     if "refused" in events:
@@ -116,44 +110,29 @@ def _is_written(path: Path, *, library: str, version: str, architecture: str) ->
         return False
 
 
-def _asked(
-    request: CatalogRequest,
-    *,
-    python: str,
-    timeout_s: float | None,
-    memory_bytes: int | None,
-    warm: WarmProbes | None,
-) -> tuple[dict[str, Any], Refusal | None]:
+def _asked(request: CatalogRequest, setup: Setup) -> tuple[dict[str, Any], Refusal | None]:
     """The events of the process by kind; with a refusal if it ended before it was done with an architecture."""
     with tempfile.TemporaryDirectory(prefix="graphdoctor-catalog-") as name:
         folder = Path(name)
         request_path = folder / CATALOG_REQUEST_FILE
         with written(folder):
             request_path.write_text(json.dumps(request), encoding="utf-8")
-        watched = watch(
-            request_path,
-            python=python,
-            timeout_s=timeout_s,
-            watching=_QUIET,
-            memory_bytes=memory_bytes,
-            library=request["library"],
-            warm=warm,
-        )
+        child = watch(request_path, setup, library=request["library"])
         events = read_events(folder)
     last = {event["event"]: event for event in events}
     if last.get("finished", {}).get("is_complete"):
         return last, None
-    return last, _refusal(watched, events, python=python, timeout_s=timeout_s)
+    return last, _refusal(child, events, setup)
 
 
-def _refusal(watched: Watched, events: list[dict[str, Any]], *, python: str, timeout_s: float | None) -> Refusal:
+def _refusal(child: ChildExit, events: list[dict[str, Any]], setup: Setup) -> Refusal:
     """How a process came out that ended early."""
-    ended = end_of_probe(watched.status, watched.stopped_for, events, python=python, timeout_s=timeout_s)
+    ended = end_of_probe(child.status, child.stopped_for, events, python=setup.interpreter, timeout_s=setup.timeout_s)
     if ended.reason == "interrupted":
         raise KeyboardInterrupt
     message = ended.message or "The process ended early."
     if ended.reason == "error":
         raise GraphDoctorError(message, hint=ended.hint)
     kinds: dict[str | None, RefusalKind] = {"timeout": "timeout", "memory": "out_of_memory"}
-    kind = kinds.get(watched.stopped_for, "crashed")
-    return Refusal(kind=kind, message=message, traceback=watched.crash or ended.traceback)
+    kind = kinds.get(child.stopped_for, "crashed")
+    return Refusal(kind=kind, message=message, traceback=child.crash or ended.traceback)

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ from graphdoctor.trials.launch.lifeline import Lifeline
 from graphdoctor.trials.launch.request import Request
 
 if TYPE_CHECKING:
+    from graphdoctor.facts.progress import TrialEvent
     from graphdoctor.facts.run import ProbeExit
     from graphdoctor.trials.launch.ends import StoppedFor
     from graphdoctor.trials.launch.warm import WarmProbes, WarmProcess
@@ -44,6 +45,9 @@ _QUIET_S = 1.0
 _PIPE_BYTES = 2**20
 """More than the pipe can hold when the probe ends: later output is from a process that it left behind."""
 
+_PROCESS_S = 600.0
+"""How long one process of a study may take unless the user says so."""
+
 RECORDING_VARIABLE = "_GRAPHDOCTOR_RECORDING"
 """Names the recording to the processes of a script; ``graphdoctor/probe/startup/sitecustomize.py`` reads it."""
 
@@ -51,64 +55,86 @@ _TRACE_VARIABLE = "TORCH_TRACE"
 _PROBE = Path(graphdoctor.__file__).resolve().parent / "probe" / "__main__.py"
 
 
+def _ignore(_what: object) -> None:
+    """Nobody looks on."""
+
+
 @dataclass(frozen=True)
 class Watching:
     """What the parent does while the probe runs."""
 
-    on_phase: Callable[[str], None]
-    on_output: Callable[[bytes], None]
+    on_phase: Callable[[str], None] = _ignore
+    on_output: Callable[[bytes], None] = _ignore
     is_cancelled: Callable[[], bool] = bool
 
 
-def record(
-    request: Request,
-    recording: Path,
-    *,
-    python: str,
-    timeout_s: float | None,
-    watching: Watching,
-    memory_bytes: int | None = None,
-    descriptor: int | None = None,
-    warm: WarmProbes | None = None,
-) -> ProbeExit:
-    """Run the probe once.
+@dataclass(frozen=True)
+class Setup:
+    """How processes are run.
+
+    Args:
+        python: The interpreter asked for; None for ours.
+        timeout_s: Seconds until a run is stopped; None for no limit.
+        on_trial: Called with how far trials are, from several threads.
+        warm: Where runs of targets start sooner; None to start an interpreter for each.
+        memory_bytes: Resident memory above which a process is stopped (Linux); None for no limit.
+    """
+
+    watching: Watching = Watching()
+    python: str | None = None
+    timeout_s: float | None = None
+    on_trial: Callable[[TrialEvent], None] = _ignore
+    warm: WarmProbes | None = None
+    memory_bytes: int | None = None
+
+    @property
+    def interpreter(self) -> str:
+        """The interpreter to run with."""
+        return interpreter(self.python)
+
+    @property
+    def with_limit(self) -> Setup:
+        """The same with a limit of time, if there is none: "max-autotune" tries kernels for minutes."""
+        return replace(self, timeout_s=self.timeout_s or _PROCESS_S)
+
+
+def record(request: Request, recording: Path, setup: Setup, *, descriptor: int | None = None) -> ProbeExit:
+    """Run the probe once, in an empty folder; a descriptor is an open file that it inherits.
 
     Raises:
         GraphDoctorError: The interpreter can't be started, or the recording can't be written.
     """
+    python = setup.interpreter
     described = request.described() | ({} if python == interpreter(None) else {"python": python})
     request_path = recording / REQUEST_FILE
     with written(recording):
         # Not orjson: it refuses integers of more than 64 bits.
         request_path.write_text(json.dumps(request.for_probe()), encoding="utf-8")
         write_meta(recording, described, None)
-    watched = watch(
+    child = watch(
         request_path,
-        python=python,
-        timeout_s=timeout_s,
-        watching=watching,
-        memory_bytes=memory_bytes,
+        setup,
         traced=request.is_traced,
         backend=request.spec.backend,
         descriptors=() if descriptor is None else (descriptor,),
-        warm=warm,
     )
-    status, crash = watched.status, watched.crash
-    if crash is not None:
-        watching.on_output(crash.encode())
+    if child.crash is not None:
+        setup.watching.on_output(child.crash.encode())
     # Not earlier: models take longer to import than the child to start.
     from graphdoctor.trials.launch.ends import end_of_probe
 
-    ended = end_of_probe(status, watched.stopped_for, read_events(recording), python=python, timeout_s=timeout_s)
-    ended = ended.model_copy(update={"duration_s": watched.duration_s, "traceback": crash or ended.traceback})
+    ended = end_of_probe(
+        child.status, child.stopped_for, read_events(recording), python=python, timeout_s=setup.timeout_s
+    )
+    ended = ended.model_copy(update={"duration_s": child.duration_s, "traceback": child.crash or ended.traceback})
     with written(recording):
         write_meta(recording, described, ended)
     return ended
 
 
 @dataclass(frozen=True)
-class Watched:
-    """A child that has ended.
+class ChildExit:
+    """How a child ended.
 
     Args:
         status: Its exit status; negative for a signal.
@@ -125,41 +151,48 @@ class Watched:
 
 def watch(
     request_path: Path,
+    setup: Setup,
     *,
-    python: str,
-    timeout_s: float | None,
-    watching: Watching,
-    memory_bytes: int | None,
     traced: bool = False,
     backend: str = "eager",
     library: str | None = None,
     descriptors: tuple[int, ...] = (),
-    warm: WarmProbes | None = None,
-) -> Watched:
+) -> ChildExit:
     """Start a child for a request, and wait for its end.
 
     Raises:
         GraphDoctorError: The interpreter can't be started.
     """
     started = time.monotonic()
+    folder = request_path.parent
+    environment = dict(os.environ)
+    environment.pop(_TRACE_VARIABLE, None)
+    if traced:
+        environment[_TRACE_VARIABLE] = str(folder / TRACE_FOLDER)
+    # A script that `graphdoctor run` runs may have started us: this recording isn't part of that one.
+    environment.pop(RECORDING_VARIABLE, None)
     with _terminate_as_interrupt(), Lifeline() as lifeline:
-        process = _start(
-            python,
-            request_path,
-            request_path.parent if traced else None,
-            backend=backend,
-            library=library,
-            descriptors=descriptors,
-            lifeline=lifeline,
-            warm=warm,
-            timeout_s=timeout_s,
-        )
-        output = _Output(process.stdout, watching.on_output)
-        stopped_for = _wait(process, request_path.parent, timeout_s, memory_bytes, watching)
+        process: subprocess.Popen[bytes] | WarmProcess | None = None
+        if setup.warm is not None:
+            process = setup.warm.start(
+                request_path,
+                backend=backend,
+                environment=environment,
+                descriptors=descriptors,
+                held=lifeline.descriptor,
+                timeout_s=setup.timeout_s,
+                library=library,
+            )
+        if process is None:
+            command = [*probe_command(setup.interpreter), str(request_path), *lifeline.arguments]
+            process = _started(command, environment, (*descriptors, lifeline.descriptor))
+        lifeline.hold(-process.pid)
+        output = _Output(process.stdout, setup.watching.on_output)
+        stopped_for = _wait(process, folder, setup)
     output.finish()
     duration_s = time.monotonic() - started
     status = process.wait()
-    return Watched(status, stopped_for, duration_s, _crash_report(request_path.parent) if status < 0 else None)
+    return ChildExit(status, stopped_for, duration_s, _crash_report(folder) if status < 0 else None)
 
 
 @contextlib.contextmanager
@@ -186,45 +219,7 @@ def probe_command(python: str) -> list[str]:
     return [python, "-u", "-X", "faulthandler", str(_PROBE)]
 
 
-def _start(
-    python: str,
-    request_path: Path,
-    traced: Path | None,
-    *,
-    backend: str,
-    library: str | None,
-    descriptors: tuple[int, ...],
-    lifeline: Lifeline,
-    warm: WarmProbes | None,
-    timeout_s: float | None,
-) -> subprocess.Popen[bytes] | WarmProcess:
-    environment = dict(os.environ)
-    environment.pop(_TRACE_VARIABLE, None)
-    if traced is not None:
-        environment[_TRACE_VARIABLE] = str(traced / TRACE_FOLDER)
-    # A script that `graphdoctor run` runs may have started us: this recording isn't part of that one.
-    environment.pop(RECORDING_VARIABLE, None)
-    process: subprocess.Popen[bytes] | WarmProcess | None = None
-    if warm is not None:
-        process = warm.start(
-            request_path,
-            backend=backend,
-            environment=environment,
-            descriptors=descriptors,
-            held=lifeline.descriptor,
-            timeout_s=timeout_s,
-            library=library,
-        )
-    if process is None:
-        command = [*probe_command(python), str(request_path), *lifeline.arguments]
-        process = _started(command, environment, (*descriptors, lifeline.descriptor), python=python)
-    lifeline.hold(-process.pid)
-    return process
-
-
-def _started(
-    command: list[str], environment: dict[str, str], inherited: tuple[int, ...], *, python: str
-) -> subprocess.Popen[bytes]:
+def _started(command: list[str], environment: dict[str, str], inherited: tuple[int, ...]) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
             command,
@@ -238,7 +233,7 @@ def _started(
         )
     except OSError as error:
         raise GraphDoctorError(
-            f"The interpreter {python} can't be started: {error.strerror}.",
+            f"The interpreter {command[0]} can't be started: {error.strerror}.",
             hint="Set --python to the path of an interpreter that has torch.",
         ) from error
 
@@ -277,15 +272,10 @@ class _Output:
         self._is_over = True
 
 
-def _wait(
-    process: subprocess.Popen[bytes] | WarmProcess,
-    recording: Path,
-    timeout_s: float | None,
-    memory_bytes: int | None,
-    watching: Watching,
-) -> StoppedFor | None:
+def _wait(process: subprocess.Popen[bytes] | WarmProcess, recording: Path, setup: Setup) -> StoppedFor | None:
     """Wait for the end; what the probe was stopped for, or None."""
-    deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
+    watching, memory_bytes = setup.watching, setup.memory_bytes
+    deadline = math.inf if setup.timeout_s is None else time.monotonic() + setup.timeout_s
     following = _Following(recording / EVENTS_FILE)
     try:
         while True:

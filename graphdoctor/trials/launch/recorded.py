@@ -2,45 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphdoctor.trials.launch.child import Watching, interpreter, record
+from graphdoctor.trials.launch.child import Setup, record
 from graphdoctor.trials.launch.ownership import sign
 from graphdoctor.trials.launch.store import NewRecording, Pool, Store
 
 if TYPE_CHECKING:
     from graphdoctor.facts.diagnosis import Diagnosis
-    from graphdoctor.facts.progress import TrialEvent
     from graphdoctor.facts.run import ProbeExit
     from graphdoctor.trials.launch.request import Request
-    from graphdoctor.trials.launch.warm import WarmProbes
-
-
-@dataclass(frozen=True)
-class Setup:
-    """How processes are run.
-
-    Args:
-        python: The interpreter asked for; None for ours.
-        timeout_s: Seconds until a run is stopped; None for no limit.
-        warm: Where runs of targets start sooner; None to start an interpreter for each.
-        memory_bytes: Resident memory above which a process is stopped; None for no limit.
-    """
-
-    watching: Watching
-    python: str | None = None
-    timeout_s: float | None = None
-    on_trial: Callable[[TrialEvent], None] | None = None
-    warm: WarmProbes | None = None
-    memory_bytes: int | None = None
-
-    @property
-    def interpreter(self) -> str:
-        """The interpreter to run with."""
-        return interpreter(self.python)
 
 
 @dataclass(frozen=True)
@@ -82,15 +55,7 @@ def record_target(request: Request, store: Store, setup: Setup, pool: Pool = "")
     """Run the probe, in a new recording."""
     place = request.target.file or request.target.module or ""
     made = store.create(Path(place).stem, pool)
-    ended = record(
-        request,
-        made.path,
-        python=setup.interpreter,
-        timeout_s=setup.timeout_s,
-        watching=setup.watching,
-        memory_bytes=setup.memory_bytes,
-        warm=setup.warm,
-    )
+    ended = record(request, made.path, setup)
     sign(made.path)
     return Recorded(made, ended)
 
