@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from graphdoctor.facts.diagnosis import Diagnosis
     from graphdoctor.facts.recording import Recording
     from graphdoctor.facts.result import Result
-    from graphdoctor.views.formats import BytesFormat, ConsoleFormat, Format
+    from graphdoctor.views.formats import ConsoleFormat, Format
 
 _TEXT_WIDTH = 120
 _FRAME = (
@@ -57,10 +57,11 @@ class Report:
         """
         from rich.console import Console
 
-        from graphdoctor.views.console import render_console
+        from graphdoctor.views.report import report_view
+        from graphdoctor.views.terminal import write_view
 
         # Plain text in a notebook too: rich would print HTML there.
-        render_console(self._diagnosis, Console(file=sys.stdout, force_jupyter=False), is_verbose=verbose)
+        write_view(report_view(self._diagnosis), Console(file=sys.stdout, force_jupyter=False), is_verbose=verbose)
 
     def save(self, path: str | Path, *, format: str | None = None) -> None:
         """Write the report to a file, replacing an existing one.
@@ -138,7 +139,7 @@ class Report:
         recording = self._read(guards=True, picture=True)
         return Result(self._diagnose(recording), recording.picture)
 
-    def _rendered(self, format: Format[Result] | ConsoleFormat[Result] | BytesFormat[Result]) -> str | bytes:
+    def _rendered(self, format: Format[Result] | ConsoleFormat[Result]) -> str | bytes:
         from rich.console import Console
 
         from graphdoctor.facts.result import Result

@@ -15,7 +15,7 @@ from graphdoctor.commands.terminal import file_console, say, stdout_console
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.rules.diagnosed import Needs
 from graphdoctor.views.file import write_file
-from graphdoctor.views.formats import BytesFormat, ConsoleFormat, Document, Format, RenderOptions
+from graphdoctor.views.formats import ConsoleFormat, Document, Format, RenderOptions
 
 C = TypeVar("C")
 D = TypeVar("D")
@@ -31,7 +31,7 @@ class Output(Generic[C]):
         path: The file; None for standard output.
     """
 
-    format: Format[C] | ConsoleFormat[C] | BytesFormat[C]
+    format: Format[C] | ConsoleFormat[C]
     path: Path | None
     options: RenderOptions
     color: Color = Color.auto
@@ -131,9 +131,9 @@ def write_content(content: str | bytes, path: Path | None, *, is_quiet: bool) ->
         say(f"Wrote {path}")
 
 
-def check_shown(format: Format[C] | ConsoleFormat[C] | BytesFormat[C]) -> None:
+def check_shown(format: Format[C] | ConsoleFormat[C]) -> None:
     """Check before anything runs whether standard output can take a format."""
-    if isinstance(format, BytesFormat) and sys.stdout.isatty():
+    if format.is_binary and sys.stdout.isatty():
         raise GraphDoctorError(f"A terminal can't show {format.name}.", hint="Name a file: -o FILE.")
 
 

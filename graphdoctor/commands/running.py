@@ -131,7 +131,7 @@ def _import_trials() -> None:
 def _import_report() -> None:
     # Only a head start: whatever goes wrong here comes up again where the import is needed.
     with contextlib.suppress(Exception):
-        import graphdoctor.views.console  # noqa: F401
+        import graphdoctor.views.terminal  # noqa: F401
         from graphdoctor.rules.diagnosed import import_ahead
 
         import_ahead()

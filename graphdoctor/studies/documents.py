@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from graphdoctor.views.formats import BytesFormat, Document, Format, RenderOptions, document
+from graphdoctor.views.formats import Document, Format, RenderOptions, document
 
 if TYPE_CHECKING:
     from graphdoctor.facts.cure import CureReport
@@ -67,7 +67,7 @@ SURVEY: Document[SurveyReport] = document(
     "a survey",
     _survey,
     Format("csv", _survey_csv, (".csv",)),
-    BytesFormat("parquet", _survey_parquet, (".parquet",)),
+    Format("parquet", _survey_parquet, (".parquet",), is_binary=True),
 )
 """``survey``."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from graphdoctor.facts.fixes import WORKING
 from graphdoctor.facts.stack import PROGRAM_ORIGINS
-from graphdoctor.facts.wording import counted
+from graphdoctor.facts.wording import counted, partial_text
 from graphdoctor.views.parts import (
     Block,
     Card,
@@ -35,12 +35,15 @@ from graphdoctor.views.words import (
     caused_text,
     cost_text,
     first_sentence,
+    hidden_text,
+    host_gap_note,
     place_text,
+    read_more,
     snippet_place,
 )
 
 if TYPE_CHECKING:
-    from graphdoctor.facts.diagnosis import Finding, Fix, Location
+    from graphdoctor.facts.diagnosis import Diagnosis, Finding, Fix, Location
     from graphdoctor.facts.fixes import TriedFix, Verdict
     from graphdoctor.facts.stack import StackEntry
 
@@ -50,14 +53,17 @@ _MAX_OTHERS = 3
 _LABELS: dict[Verdict, str] = {"changes results": "changes", "makes it worse": "worse", "not tried": "untried"}
 
 
-def card_of(cluster: Sequence[Finding], *, has_path: bool = True, others: Sequence[Finding] = ()) -> Card:
+def card_of(
+    cluster: Sequence[Finding], *, has_path: bool = True, others: Sequence[Finding] = (), show: Show = "always"
+) -> Card:
     """A card.
 
     Args:
         cluster: Findings that ``clusters`` grouped.
         has_path: Show the whole call path, and the calls in which it recompiled, in the short form too; otherwise the
             user's own line.
-        others: More findings that the same suggestion is for, named in a line each.
+        others: More findings that the same suggestion is for, named in a line each in the short form.
+        show: How much has to be asked for to see it.
     """
     first = cluster[0]
     where = first.location
@@ -73,7 +79,21 @@ def card_of(cluster: Sequence[Finding], *, has_path: bool = True, others: Sequen
         where.function,
         where.package,
         (*_source(where), Rows(tuple(rows))),
+        show=show,
     )
+
+
+def partial_note(diagnosis: Diagnosis) -> Iterator[Note]:
+    """That the run ended early, which comes before all counts."""
+    if diagnosis.recording.is_partial:
+        yield Note((Span("PARTIAL  ", "strong", "bad"), Span(partial_text(diagnosis))), "bad")
+
+
+def closing(diagnosis: Diagnosis, *, prefix: str = "GD") -> Iterator[Note]:
+    """What costs leave out, what is hidden, and where to read more of findings whose codes begin with ``prefix``."""
+    for note in (host_gap_note(diagnosis.findings), hidden_text(diagnosis)):
+        yield from () if note is None else (Note(note, "dim"),)
+    yield from read_more(finding.code for finding in diagnosis.findings if finding.code.startswith(prefix))
 
 
 def place_of(where: Location) -> Place:
@@ -100,13 +120,17 @@ def _torch_rows(cluster: Sequence[Finding]) -> Iterator[Row]:
         else:
             body = (Note(Span(said), show="short"), Code(first.torch_reason, "text", show="long"))
         yield Row(first.torch_id or "torch", body, show="long" if is_known else "always")
+    for reason in first.reasons:
+        if reason.context:
+            yield Row("context", _words(reason.context), show="long")
     is_hint_hidden = any(finding.fixes for finding in cluster)
     for number, hint in enumerate(first.hints):
-        yield Row(
-            "hint",
-            Code(hint, "text") if "\n" in hint else Span(hint),
-            show="long" if number or is_hint_hidden else "always",
-        )
+        yield Row("hint", _words(hint), show="long" if number or is_hint_hidden else "always")
+
+
+def _words(text: str) -> Block:
+    """What torch says."""
+    return Code(text, "text") if "\n" in text else Span(text)
 
 
 def _effects(cluster: Sequence[Finding]) -> Iterator[Row]:
@@ -137,7 +161,7 @@ def _way(cluster: Sequence[Finding], *, has_path: bool) -> Iterator[Row]:
     # A recompile's are the calls that it happened in.
     for finding in cluster:
         for found in finding.related:
-            note = Span(f"  {found.note}", tone="dim") if found.note else ""
+            note = f"  {found.note}" if found.note else ""
             place = Place(found.file, found.line, found.shown_file)
             yield Row("see also", Note((place, note)), show="always" if first.break_effects else long)
 
@@ -165,9 +189,9 @@ def _other_rows(others: Sequence[Finding]) -> Iterator[Row]:
         where = finding.location
         place = Place(where.file, where.line, base_name(where.file))
         text = (finding.code, " ", place, Span(f" in {where.function}", tone="dim"))
-        yield Row("also for" if number == 0 else "", Note(text))
+        yield Row("also for" if number == 0 else "", Note(text), show="short")
     if len(others) > _MAX_OTHERS:
-        yield Row("", Note(f"and {counted(len(others) - _MAX_OTHERS, 'more finding')}", "dim"))
+        yield Row("", Note(f"and {counted(len(others) - _MAX_OTHERS, 'more finding')}", "dim"), show="short")
 
 
 def _fix_rows(cluster: Sequence[Finding]) -> Iterator[Row]:

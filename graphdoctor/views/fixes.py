@@ -8,8 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from graphdoctor.facts.wording import kind_text, partial_text
-from graphdoctor.views.finding_cards import card_of, fix_parts, place_of, verdict_label
+from graphdoctor.facts.wording import kind_text
+from graphdoctor.views.finding_cards import (
+    card_of,
+    closing,
+    fix_parts,
+    partial_note,
+    place_of,
+    verdict_label,
+)
 from graphdoctor.views.outcome import applied_fixes, distinct_fixes, outcome
 from graphdoctor.views.parts import (
     Block,
@@ -30,11 +37,8 @@ from graphdoctor.views.words import (
     applied_snippets,
     apply_command,
     clusters,
-    hidden_text,
-    host_gap_note,
     measured_rows,
     other_gaps,
-    read_more,
     timed_rows,
     title_parts,
     uncovered_fixes,
@@ -61,8 +65,7 @@ def fixes_view(diagnosis: Diagnosis, *, is_written: bool = False) -> View:
 
 def _parts(diagnosis: Diagnosis, *, is_written: bool) -> Iterator[Block]:
     treatment = diagnosis.recording.treatment
-    if diagnosis.recording.is_partial:
-        yield Note((Span("PARTIAL  ", "strong", "bad"), Span(partial_text(diagnosis))), "bad")
+    yield from partial_note(diagnosis)
     findings = [finding for finding in diagnosis.findings if _is_treated(finding)]
     if not findings:
         yield Verdict("Nothing to fix: no graph breaks and no recompiles.", "good")
@@ -82,9 +85,9 @@ def _parts(diagnosis: Diagnosis, *, is_written: bool) -> Iterator[Block]:
     yield Section("Also gone with these fixes", (Rows(tuple(lines)), *map(_long, gone)))
     yield from treatment_parts(diagnosis, treatment)
     yield unknown_section(other_gaps(diagnosis))
-    yield from (Note(note, "dim") for note in (host_gap_note(diagnosis.findings), hidden_text(diagnosis)) if note)
-    yield from read_more(finding.code for finding in diagnosis.findings)
-    yield from ending(diagnosis, treatment, is_written=is_written)
+    yield from closing(diagnosis)
+    yield Verdict(outcome(treatment, diagnosis.recording.target), "warning" if treatment.after is None else "good")
+    yield from keeping(diagnosis, treatment, is_written=is_written)
 
 
 def _long(cluster: Sequence[Finding]) -> Section:
@@ -190,9 +193,8 @@ def _difference(found: Difference) -> str:
     return ": ".join(part for part in (place, found.detail) if part)
 
 
-def ending(diagnosis: Diagnosis, treatment: Treatment, *, is_written: bool = False) -> Iterator[Block]:
-    """The last lines: what changed, and how to keep it."""
-    yield Verdict(outcome(treatment, diagnosis.recording.target), "warning" if treatment.after is None else "good")
+def keeping(diagnosis: Diagnosis, treatment: Treatment, *, is_written: bool = False) -> Iterator[Block]:
+    """The last lines: the edits, and how to write them."""
     edits = [fix for fix in applied_fixes(treatment) if fix.diff is not None]
     command = apply_command(treatment, diagnosis.recording.target)
     if treatment.diff:

@@ -15,6 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.picture import Picture
+from graphdoctor.facts.rebasing import rebased
+from graphdoctor.views.annotations import annotations_of
+from graphdoctor.views.check import check_view
+from graphdoctor.views.comparison import comparison_view
+from graphdoctor.views.fixes import fixes_view
+from graphdoctor.views.github import render_github
+from graphdoctor.views.guards import guards_view
+from graphdoctor.views.recompiles import recompiles_view
+from graphdoctor.views.report import report_view
+from graphdoctor.views.variations import variations_view
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,8 +34,8 @@ if TYPE_CHECKING:
     from graphdoctor.facts.bench import BenchReport
     from graphdoctor.facts.check import CheckReport
     from graphdoctor.facts.comparison import DiagnosisComparison
+    from graphdoctor.facts.diagnosis import Diagnosis
     from graphdoctor.facts.lint import LintReport
-    from graphdoctor.facts.picture import Picture
     from graphdoctor.facts.result import ProfileResult, Result
     from graphdoctor.rules.diagnosis.rule import Page
     from graphdoctor.views.parts import View
@@ -54,20 +65,22 @@ class RenderOptions:
 
 @dataclass(frozen=True)
 class Format(Generic[C]):
-    """A format whose whole document is one string.
+    """A format whose whole document is one text, or bytes that a terminal can't show.
 
     Args:
         name: What ``--format`` takes.
         render: Renders what it is given.
         endings: File endings, lowercase with a dot, that choose this format; empty if only its name does.
+        is_binary: It renders bytes.
         needs_guards: The recording must be read with its guards.
         needs_picture: The recording must be read with its picture.
         is_page: Of a large log, it shows the details of some compiles.
     """
 
     name: str
-    render: Callable[[C, RenderOptions], str]
+    render: Callable[[C, RenderOptions], str | bytes]
     endings: tuple[str, ...] = ()
+    is_binary: bool = False
     needs_guards: bool = False
     needs_picture: bool = False
     is_page: bool = False
@@ -75,41 +88,12 @@ class Format(Generic[C]):
 
 @dataclass(frozen=True)
 class ConsoleFormat(Generic[C]):
-    """A format that is written to a rich console, which knows the width and the colors.
-
-    Args:
-        name: What ``--format`` takes.
-        show: Writes what it is given to the console.
-        endings: As in ``Format``.
-        needs_guards: As in ``Format``.
-        needs_picture: As in ``Format``.
-        is_page: As in ``Format``.
-    """
+    """A format that is written to a rich console, which knows the width and the colors; otherwise as ``Format``."""
 
     name: str
     show: Callable[[C, Console, RenderOptions], None]
     endings: tuple[str, ...] = ()
-    needs_guards: bool = False
-    needs_picture: bool = False
-    is_page: bool = False
-
-
-@dataclass(frozen=True)
-class BytesFormat(Generic[C]):
-    """A format for programs whose document isn't text, so that a terminal can't show it.
-
-    Args:
-        name: What ``--format`` takes.
-        render: Renders what it is given.
-        endings: As in ``Format``.
-        needs_guards: As in ``Format``.
-        needs_picture: As in ``Format``.
-        is_page: As in ``Format``.
-    """
-
-    name: str
-    render: Callable[[C, RenderOptions], bytes]
-    endings: tuple[str, ...] = ()
+    is_binary: bool = False
     needs_guards: bool = False
     needs_picture: bool = False
     is_page: bool = False
@@ -125,7 +109,7 @@ class Document(Generic[C]):
     """
 
     label: str
-    formats: tuple[Format[C] | ConsoleFormat[C] | BytesFormat[C], ...]
+    formats: tuple[Format[C] | ConsoleFormat[C], ...]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -137,7 +121,7 @@ class Document(Generic[C]):
         """The file endings of all of its formats."""
         return tuple(ending for each in self.formats for ending in each.endings)
 
-    def named(self, name: str) -> Format[C] | ConsoleFormat[C] | BytesFormat[C]:
+    def named(self, name: str) -> Format[C] | ConsoleFormat[C]:
         """The format with this name.
 
         Raises:
@@ -152,7 +136,7 @@ class Document(Generic[C]):
         hint = f"Did you mean {near[0]}?" if near else f"Choose {_either(self.names)}."
         raise GraphDoctorError(f"{self.label.capitalize()} can't be written as {name!r}.", hint=hint)
 
-    def of_path(self, path: Path) -> Format[C] | ConsoleFormat[C] | BytesFormat[C]:
+    def of_path(self, path: Path) -> Format[C] | ConsoleFormat[C]:
         """The format that a file's ending chooses.
 
         Raises:
@@ -170,20 +154,20 @@ class Document(Generic[C]):
 def document(
     label: str,
     view: Callable[[C, RenderOptions], View],
-    *more: Format[C] | ConsoleFormat[C] | BytesFormat[C],
+    *more: Format[C],
     facts: Callable[[C], Fact] | None = None,
+    page: Callable[[C, RenderOptions], View] | None = None,
     needs_guards: bool = False,
-    needs_picture: bool = False,
 ) -> Document[C]:
     """A document that is a tree, so that it has every format that shows trees, and its facts as JSON.
 
     Args:
         label: What error messages call it, with its article.
-        view: Makes the tree; it is shown without the program's lines if its facts have none.
+        view: Makes the tree.
         more: Formats of its own.
         facts: What of the content is written as JSON; None for the whole.
+        page: Makes the tree of a page, which has a recording's guards and draws its picture; None for ``view``.
         needs_guards: The recording must be read with its guards.
-        needs_picture: A page needs the recording's picture.
     """
 
     def show(content: C, console: Console, options: RenderOptions) -> None:
@@ -201,19 +185,21 @@ def document(
         from graphdoctor.views.html.sourceless import without_source
 
         shown = content if options.has_source else without_source(content)
-        return render_view_page(view(shown, options), has_source=options.has_source)
+        return render_view_page((page or view)(shown, options), has_source=options.has_source)
 
     def json(content: C, _: RenderOptions) -> str:
         from graphdoctor.views.json import json_text
 
         return json_text(content if facts is None else facts(content))
 
+    is_drawn = page is not None
+    drawn = {"needs_guards": is_drawn or needs_guards, "needs_picture": is_drawn, "is_page": is_drawn}
     return Document(
         label,
         (
             ConsoleFormat("text", show, (".txt", ".text"), needs_guards=needs_guards),
             Format("json", json, (".json",), needs_guards=needs_guards),
-            Format("html", html, (".html", ".htm"), needs_guards=needs_guards, needs_picture=needs_picture),
+            Format("html", html, (".html", ".htm"), **drawn),
             Format("markdown", markdown, (".md",), needs_guards=needs_guards),
             *more,
         ),
@@ -228,139 +214,47 @@ def _either(names: Sequence[str]) -> str:
 # A diagnosis. Each view of it has a text of its own; the other formats hold the whole diagnosis.
 
 
-def _console(result: Result, console: Console, options: RenderOptions) -> None:
-    from graphdoctor.views.console import render_console
+def _diagnosis(view: Callable[[Diagnosis, RenderOptions], View], *, needs_guards: bool = False) -> Document[Result]:
+    def page(result: Result, options: RenderOptions) -> View:
+        return report_view(result.diagnosis, result.picture, root=options.root)
 
-    render_console(result.diagnosis, console, is_verbose=options.is_verbose)
-    if result.diagnosis.stages is not None:
-        from graphdoctor.views.stages import render_stages
+    def chrome_trace(result: Result, _: RenderOptions) -> str:
+        from graphdoctor.views.chrome_trace import render_chrome_trace
 
-        render_stages(result.diagnosis, console, is_verbose=options.is_verbose)
+        return render_chrome_trace(result.diagnosis, result.picture or Picture())
 
-
-def _recompiles(result: Result, console: Console, options: RenderOptions) -> None:
-    from graphdoctor.views.recompiles import render_recompiles
-
-    render_recompiles(result.diagnosis, console, is_verbose=options.is_verbose)
-
-
-def _variations(result: Result, console: Console, options: RenderOptions) -> None:
-    from graphdoctor.views.variations import render_variations
-
-    render_variations(result.diagnosis, console, is_verbose=options.is_verbose)
-
-
-def _guards(result: Result, console: Console, options: RenderOptions) -> None:
-    from graphdoctor.views.guards import render_guards
-
-    render_guards(result.diagnosis, console, is_verbose=options.is_verbose)
-
-
-def _fixes(result: Result, console: Console, options: RenderOptions) -> None:
-    from graphdoctor.views.fixes import fixes_view
-    from graphdoctor.views.terminal import write_view
-
-    view = fixes_view(result.diagnosis, is_written=options.is_written)
-    write_view(view, console, is_verbose=options.is_verbose)
-
-
-def _diagnosis_json(result: Result, _: RenderOptions) -> str:
-    from graphdoctor.views.json import render_json
-
-    return render_json(result.diagnosis)
-
-
-def _diagnosis_html(result: Result, options: RenderOptions) -> str:
-    from graphdoctor.views.html.page import render_page
-
-    return render_page(result.diagnosis, _picture(result), root=options.root, has_source=options.has_source)
-
-
-def _chrome_trace(result: Result, _: RenderOptions) -> str:
-    from graphdoctor.views.chrome_trace import render_chrome_trace
-
-    return render_chrome_trace(result.diagnosis, _picture(result))
-
-
-def _picture(result: Result) -> Picture:
-    if result.picture is None:
-        raise ValueError("the recording was read without its picture")
-    return result.picture
-
-
-def _diagnosis_markdown(result: Result, _: RenderOptions) -> str:
-    from graphdoctor.views.diagnosis_markdown import render_diagnosis_markdown
-
-    return render_diagnosis_markdown(result.diagnosis)
-
-
-def _fixes_markdown(result: Result, options: RenderOptions) -> str:
-    from graphdoctor.views.fixes import fixes_view
-    from graphdoctor.views.markdown_text import render_view_markdown
-
-    return render_view_markdown(fixes_view(result.diagnosis, is_written=options.is_written))
-
-
-def _view(
-    show: Callable[[Result, Console, RenderOptions], None], *more: Format[Result], needs_guards: bool = False
-) -> Document[Result]:
-    return Document(
+    return document(
         "a diagnosis",
-        (
-            ConsoleFormat("text", show, (".txt", ".text"), needs_guards=needs_guards),
-            Format("json", _diagnosis_json, (".json",), needs_guards=needs_guards),
-            Format("html", _diagnosis_html, (".html", ".htm"), needs_guards=True, needs_picture=True, is_page=True),
-            Format("chrome-trace", _chrome_trace, needs_guards=needs_guards, needs_picture=True),
-            *more,
-        ),
+        lambda result, options: view(result.diagnosis, options),
+        Format("chrome-trace", chrome_trace, needs_guards=needs_guards, needs_picture=True),
+        facts=lambda result: result.diagnosis,
+        page=page,
+        needs_guards=needs_guards,
     )
 
 
-DIAGNOSIS: Document[Result] = _view(_console, Format("markdown", _diagnosis_markdown, (".md",)))
+DIAGNOSIS: Document[Result] = _diagnosis(lambda diagnosis, _: report_view(diagnosis))
 """The whole diagnosis: ``explain``, ``report``, ``run``."""
 
-RECOMPILES: Document[Result] = _view(_recompiles)
+RECOMPILES: Document[Result] = _diagnosis(lambda diagnosis, _: recompiles_view(diagnosis))
 """Its recompiles: ``recompiles``."""
 
-VARIATIONS: Document[Result] = _view(_variations)
+VARIATIONS: Document[Result] = _diagnosis(lambda diagnosis, _: variations_view(diagnosis))
 """What each changed property of a call did: ``recompiles --vary``."""
 
-GUARDS: Document[Result] = _view(_guards, needs_guards=True)
+GUARDS: Document[Result] = _diagnosis(lambda diagnosis, _: guards_view(diagnosis), needs_guards=True)
 """Its guards and what they cost: ``guards``."""
 
-FIXES: Document[Result] = _view(_fixes, Format("markdown", _fixes_markdown, (".md",)))
+FIXES: Document[Result] = _diagnosis(lambda diagnosis, options: fixes_view(diagnosis, is_written=options.is_written))
 """The fixes tried and what they did: ``fix``."""
 
-
-# Two diagnoses side by side.
-
-
-def _comparison(comparison: DiagnosisComparison, _: RenderOptions) -> View:
-    from graphdoctor.views.comparison import comparison_view
-
-    return comparison_view(comparison)
-
-
-def _json(
-    document: DiagnosisComparison | CheckReport | LintReport | BenchReport,
-    _: RenderOptions,
-) -> str:
-    from graphdoctor.views.json import render_json
-
-    return render_json(document)
-
-
-COMPARISON: Document[DiagnosisComparison] = document("a comparison of two runs", _comparison)
+COMPARISON: Document[DiagnosisComparison] = document(
+    "a comparison of two runs", lambda found, _: comparison_view(found)
+)
 """``diff`` of two runs."""
 
 
 # The gate's answer. Paths are shown relative to the report's own root, as those of its findings are.
-
-
-def _check(report: CheckReport, _: RenderOptions) -> View:
-    from graphdoctor.views.check import check_view
-
-    return check_view(report)
 
 
 def _sarif(report: CheckReport, options: RenderOptions) -> str:
@@ -370,9 +264,6 @@ def _sarif(report: CheckReport, options: RenderOptions) -> str:
 
 
 def _github(report: CheckReport, options: RenderOptions) -> str:
-    from graphdoctor.views.annotations import annotations_of
-    from graphdoctor.views.github import render_github
-
     return render_github(annotations_of(_in_repository(report)), root=_repository_root(report, options))
 
 
@@ -383,8 +274,6 @@ def _junit(report: CheckReport, _: RenderOptions) -> str:
 
 
 def _in_repository(report: CheckReport) -> CheckReport:
-    from graphdoctor.facts.rebasing import rebased
-
     return rebased(report, Path(report.repository)) if report.repository else report
 
 
@@ -395,12 +284,18 @@ def _repository_root(report: CheckReport, options: RenderOptions) -> Path:
 
 CHECK: Document[CheckReport] = document(
     "a check",
-    _check,
+    lambda report, _: check_view(report),
     Format("sarif", _sarif, (".sarif",)),
     Format("github", _github),
     Format("junit", _junit, (".xml",)),
 )
 """``check``."""
+
+
+def _json(document: LintReport | BenchReport, _: RenderOptions) -> str:
+    from graphdoctor.views.json import render_json
+
+    return render_json(document)
 
 
 # Each way to run a program beside eager mode.

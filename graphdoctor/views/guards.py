@@ -1,4 +1,4 @@
-"""Guards on the terminal: what their checks cost, then each compile's guards by argument and module."""
+"""Guards: what their checks cost, then each compile's guards by argument and module."""
 
 from __future__ import annotations
 
@@ -7,31 +7,41 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from rich import box
-from rich.table import Table
-from rich.text import Text
-
 from graphdoctor.facts.guards import GuardNode, Guards, GuardSet
 from graphdoctor.facts.stack import PROGRAM_ORIGINS
 from graphdoctor.facts.wording import counted, percent
-from graphdoctor.views.cards import closing, finding_card, partial, title_line, unknown_rows
+from graphdoctor.views.finding_cards import card_of, closing, partial_note
 from graphdoctor.views.guard_parts import STATE, VARIES, Part, parts_of, walk
-from graphdoctor.views.terminal_lines import clean, labeled_rows, write
-from graphdoctor.views.words import base_name, clusters
+from graphdoctor.views.parts import (
+    Block,
+    Cards,
+    Cell,
+    Column,
+    Inline,
+    Note,
+    Place,
+    Row,
+    Rows,
+    Section,
+    Show,
+    Span,
+    Table,
+    Tone,
+    Verdict,
+    View,
+)
+from graphdoctor.views.words import base_name, clusters, other_gaps, title_parts, unknown_section
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-
     from graphdoctor.facts.diagnosis import Diagnosis
     from graphdoctor.facts.recording import Frame
 
-_MAX_PARTS = 24
-_MAX_SETS = 12
-_MAX_VALUES = 12
-_MAX_KINDS = 5
-_MAX_OWN = 3
-_MAX_TEXT = 70
-_NARROW = 100
+_MOST_PARTS = 24
+_MOST_SETS = 12
+_MOST_VALUES = 12
+_MOST_KINDS = 5
+_MOST_OWN = 3
+_MOST_TEXT = 70
 _HIGH_SHARE = 0.1
 _TELLING = (
     "GLOBAL_STATE",
@@ -48,43 +58,31 @@ _ITEM = re.compile(r"\d+|'[^']*'")
 _NO_VALUE = frozenset({"DIMENSION_DYNAMIC_MARKING_GUARD", "OBJECT_ALIASING", "NO_TENSOR_ALIASING"})
 
 
-def render_guards(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = False) -> None:
-    """Write the guards of a diagnosis to a terminal.
+def guards_view(diagnosis: Diagnosis) -> View:
+    """The guards of a diagnosis that has some; findings about anything else are only counted."""
+    parts = tuple(_parts(diagnosis, diagnosis.recording.guards or Guards()))
+    return View(tuple(title_parts(diagnosis.recording)), "guards", parts, diagnosis.graphdoctor_version)
 
-    Args:
-        diagnosis: What to show, with its ``guards``.
-        console: Where to.
-        is_verbose: Show every guard of every compile.
-    """
-    guards = diagnosis.recording.guards or Guards()
-    write(console, title_line(diagnosis))
-    write(console, Text())
-    for line in (*partial(diagnosis), *_headline(guards, diagnosis)):
-        write(console, line)
-    shown = [finding for finding in diagnosis.findings if finding.code.startswith("GD3")]
-    for cluster in clusters(shown):
-        write(console, Text())
-        for renderable in finding_card(cluster, is_verbose=is_verbose):
-            write(console, renderable)
+
+def _parts(diagnosis: Diagnosis, guards: Guards) -> Iterator[Block]:
+    yield from partial_note(diagnosis)
+    yield from _answer(guards, diagnosis)
+    found = [finding for finding in diagnosis.findings if finding.code.startswith("GD3")]
+    yield Cards(tuple(map(card_of, clusters(found))))
     frames = diagnosis.frames_by_compile()
     counts = {compile_.compile_id: compile_.guard_count for compile_ in diagnosis.recording.compiles}
-    sets = guards.sets if is_verbose else _costliest(guards.sets, frames)
-    for found in sets:
-        write(console, Text())
-        frame, torch_count = frames.get(found.compile_id), counts.get(found.compile_id)
-        is_narrow = console.width < _NARROW
-        for renderable in _compile(found, frame, torch_count, is_verbose=is_verbose, is_narrow=is_narrow):
-            write(console, renderable)
-    if len(sets) < len(guards.sets):
-        hidden = counted(len(guards.sets) - len(sets), "more compile")
-        write(console, Text(f"{hidden} of the same functions or with fewer guards (-v shows all)", style="dim"))
-    for renderable in unknown_rows(diagnosis):
-        write(console, renderable)
-    others = len(diagnosis.findings) - len(shown)
-    more = [Text(f"{counted(others, 'other finding')}: graphdoctor report", "dim")] if others else []
-    for line in (*closing(diagnosis, prefix="GD3"), *more):
-        write(console, Text())
-        write(console, line)
+    costliest = _costliest(guards.sets, frames)
+    for each in guards.sets:
+        frame, torch_count = frames.get(each.compile_id), counts.get(each.compile_id)
+        show: Show = "always" if each in costliest else "long"
+        yield Section(_title(each, frame), tuple(_compile(each, torch_count)), each.compile_id, show=show)
+    if hidden := len(guards.sets) - len(costliest):
+        more = f"{counted(hidden, 'more compile')} of the same functions or with fewer guards (-v shows all)"
+        yield Note(more, "dim", show="short")
+    yield unknown_section(other_gaps(diagnosis))
+    yield from closing(diagnosis, prefix="GD3")
+    if others := len(diagnosis.findings) - len(found):
+        yield Note(f"{counted(others, 'other finding')}: graphdoctor report", "dim")
 
 
 def _costliest(sets: Sequence[GuardSet], frames: Mapping[str, Frame]) -> list[GuardSet]:
@@ -93,33 +91,38 @@ def _costliest(sets: Sequence[GuardSet], frames: Mapping[str, Frame]) -> list[Gu
     for found in sorted(sets, key=lambda found: (found.known_share or 0, found.guard_count), reverse=True):
         frame = frames.get(found.compile_id)
         first.setdefault(found.compile_id if frame is None else frame.frame_id, found)
-    chosen = {found.compile_id for found in list(first.values())[:_MAX_SETS]}
+    chosen = {found.compile_id for found in list(first.values())[:_MOST_SETS]}
     return [found for found in sets if found.compile_id in chosen]
 
 
-def _headline(guards: Guards, diagnosis: Diagnosis) -> Iterator[Text]:
+def _answer(guards: Guards, diagnosis: Diagnosis) -> Iterator[Block]:
     total = sum(found.guard_count for found in guards.sets)
-    line = Text(f"{counted(total, 'guard')} in {counted(len(guards.sets), 'compile')}")
+    line = f"{counted(total, 'guard')} in {counted(len(guards.sets), 'compile')}"
     if guards.call_us is not None:
-        spread = f" ({_us(guards.call_low_us or 0)} to {_us(guards.call_high_us or 0)})"
-        line.append(f" · steady call {_us(guards.call_us)}{spread}")
+        line += f" · steady call {_spread(guards.call_us, guards.call_low_us, guards.call_high_us)}"
     if guards.searches_us is not None and guards.share is not None:
-        style = "bold yellow" if guards.share >= _HIGH_SHARE else "bold green"
-        yield Text(f"Guard checks take {percent(guards.share)} of a steady call.", style=style)
-        line.append(f" · its guard checks {_us(guards.searches_us)}")
+        yield Verdict(f"Guard checks take {percent(guards.share)} of a steady call.", _tone(guards.share))
+        line += f" · its guard checks {_us(guards.searches_us)}"
         if guards.checks_us is not None:
-            line.append(f", repeated with warm caches {_us(guards.checks_us)}")
+            line += f", repeated with warm caches {_us(guards.checks_us)}"
     elif guards.checks_us is not None and guards.warm_share is not None:
-        style = "bold yellow" if guards.warm_share >= _HIGH_SHARE else "bold green"
         text = f"Guard checks take at least {percent(guards.warm_share)} of a steady call: timed with warm caches."
-        yield Text(text, style=style)
-        line.append(f" · its guard checks at least {_us(guards.checks_us)}")
+        yield Verdict(text, _tone(guards.warm_share))
+        line += f" · its guard checks at least {_us(guards.checks_us)}"
     elif guards.call_us is not None and not any(found.runs_per_call for found in guards.sets):
-        yield Text("The steady call runs no compiled code, so there are no checks to time.", style="bold yellow")
-    yield line
+        yield Verdict("The steady call runs no compiled code, so there are no checks to time.", "warning")
+    yield Note(line)
     if guards.call_us is not None and diagnosis.recording.target.compile_arguments.get("backend") == "eager":
         note = "Measured with the eager backend; use --backend inductor for the share of an optimized call."
-        yield Text(note, style="dim")
+        yield Note(note, "dim")
+
+
+def _tone(share: float) -> Tone:
+    return "warning" if share >= _HIGH_SHARE else "good"
+
+
+def _spread(value: float, low: float | None, high: float | None) -> str:
+    return f"{_us(value)} ({_us(low or 0)} to {_us(high or 0)})"
 
 
 def _us(value: float) -> str:
@@ -132,46 +135,56 @@ def _us(value: float) -> str:
 # One compile.
 
 
-def _compile(
-    found: GuardSet, frame: Frame | None, torch_count: int | None, *, is_verbose: bool, is_narrow: bool
-) -> Iterator[RenderableType]:
-    heading = clean(f"{found.compile_id} ", "bold cyan")
-    if frame is not None:
-        place = "" if frame.resumes_at is None else f" from line {frame.resumes_at}"
-        heading.append_text(clean((frame.qualname or frame.function) + place, "bold"))
-        heading.append_text(clean(f"  {base_name(frame.file)}:{frame.line}", "dim"))
-    yield heading
-    yield labeled_rows(_facts(found, torch_count))
-    parts = parts_of(found)
-    yield _part_table(parts, found, is_verbose=is_verbose, is_narrow=is_narrow)
-    if is_verbose:
-        yield _guard_table(found)
-    else:
-        values = _values(found)
-        if values:
-            yield _value_table(values)
+def _title(found: GuardSet, frame: Frame | None) -> Inline:
+    if frame is None:
+        return found.compile_id
+    resumes = "" if frame.resumes_at is None else f" from line {frame.resumes_at}"
+    name = Span((frame.qualname or frame.function) + resumes)
+    return (f"{found.compile_id} ", name, "  ", Place(frame.file, frame.line, base_name(frame.file)))
 
 
-def _facts(found: GuardSet, torch_count: int | None) -> Iterator[tuple[str, Text]]:
+def _compile(found: GuardSet, torch_count: int | None) -> Iterator[Block]:
+    yield Rows(tuple(_facts(found, torch_count)))
+    rows = list(walk(parts_of(found)))
+    few = _chosen(rows)
+    if len(few) < len(rows):
+        yield _part_table(few, found, "short")
+        yield Note(f"{counted(len(rows) - len(few), 'part')} inside these (-v shows all)", "dim", show="short")
+    yield _part_table(rows, found, "long" if len(few) < len(rows) else "always")
+    if found.unbilled_count and found.bill:
+        yield Note(f"{counted(found.unbilled_count, 'part')} not timed separately", "dim")
+    names = ("value", "must be", "from line")
+    rows_of_values = tuple(_value_row(node, times) for node, times in _values(found))
+    yield Table(_columns(*names), rows_of_values, "value", _MOST_VALUES, show="short")
+    yield Table(_columns("kind", *names), tuple(_guard_rows(found)), "guard", show="long")
+
+
+def _columns(*names: str) -> tuple[Column, ...]:
+    return tuple(Column(name, is_number=False) for name in names)
+
+
+def _facts(found: GuardSet, torch_count: int | None) -> Iterator[Row]:
     kinds = [f"{count} {kind}" for kind, count in found.kinds.items()]
-    shown = ", ".join(kinds[:_MAX_KINDS])
-    more = f" and {counted(len(kinds) - _MAX_KINDS, 'more kind')}" if len(kinds) > _MAX_KINDS else ""
-    yield "guards", clean(f"{found.guard_count}: {shown}{more}")
+    more = f" and {counted(len(kinds) - _MOST_KINDS, 'more kind')}" if len(kinds) > _MOST_KINDS else ""
+    yield Row("guards", f"{found.guard_count}: {', '.join(kinds[:_MOST_KINDS])}{more}")
     if torch_count is not None and torch_count != found.guard_count:
-        yield "", clean(f"torch counts {torch_count}, as Dynamo installs them; each can become several checks", "dim")
+        text = f"torch counts {torch_count}, as Dynamo installs them; each can become several checks"
+        yield Row("", Note(text, "dim"))
     label = "cost"
     if found.search_us is not None:
-        spread = f" ({_us(found.search_low_us or 0)} to {_us(found.search_high_us or 0)})"
-        yield label, Text(f"{_us(found.search_us)} per check in the call{spread}{_of_call(found, found.share)}")
+        low, high = found.search_low_us, found.search_high_us
+        spread = f" ({_us(low or 0)} to {_us(high or 0)})"
+        yield Row(label, f"{_us(found.search_us)} per check in the call{spread}{_of_call(found, found.share)}")
         label = ""
     if found.check_us is not None:
         spread = f" ({_us(found.check_low_us or 0)} to {_us(found.check_high_us or 0)})"
         share = _of_call(found, found.warm_share) if label else ""
-        yield label, Text(f"{_us(found.check_us)} repeated with warm caches{spread}{share}")
+        yield Row(label, f"{_us(found.check_us)} repeated with warm caches{spread}{share}")
     elif found.runs_per_call == 0:
-        yield label, Text("the steady call doesn't run it", "dim")
+        yield Row(label, Note("the steady call doesn't run it", "dim"))
     if found.latency_us:
-        yield "", Text(f"torch measured {_us(found.latency_us)} once, right after compiling with cold caches", "dim")
+        text = f"torch measured {_us(found.latency_us)} once, right after compiling with cold caches"
+        yield Row("", Note(text, "dim"))
 
 
 def _of_call(found: GuardSet, share: float | None) -> str:
@@ -181,59 +194,42 @@ def _of_call(found: GuardSet, share: float | None) -> str:
     return f" · {percent(share)} of the steady call{times}"
 
 
-def _part_table(parts: list[Part], found: GuardSet, *, is_verbose: bool, is_narrow: bool) -> Table:
-    has_costs = bool(found.bill)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("part", overflow="fold")
-    table.add_column("guards", justify="right", no_wrap=True)
-    if has_costs:
-        table.add_column("without it (warm)", justify="right", no_wrap=True)
-    table.add_column("checks", overflow="fold", ratio=1)
-    rows = _chosen(parts, is_verbose=is_verbose)
-    for depth, part in rows:
-        name = "  " * depth + (part.label if depth else part.path)
-        label = clean(name).append(f"  {part.times} alike" if part.times > 1 else "", "cyan")
-        count = f"{part.times} x {part.guard_count}" if part.times > 1 else str(part.guard_count)
-        cells = [label, Text(count)]
-        if has_costs:
-            cells.append(_saving(part, found))
-        table.add_row(*cells, clean(_own_text(part, is_narrow)))
-    hidden = sum(1 for _ in walk(parts)) - len(rows)
-    if hidden > 0:
-        table.add_row(Text(f"… {counted(hidden, 'part')} inside these", "dim"))
-    if found.unbilled_count and has_costs:
-        table.add_row(Text(f"… {counted(found.unbilled_count, 'part')} not timed separately", "dim"))
-    return table
+def _part_table(rows: Sequence[tuple[int, Part]], found: GuardSet, show: Show) -> Table:
+    costs = (Column("without it (warm)"),) if found.bill else ()
+    columns = (Column("part"), Column("guards"), *costs, Column("checks", is_number=False))
+    return Table(columns, tuple(_part_row(depth, part, found) for depth, part in rows), "part", show=show)
 
 
-def _chosen(parts: list[Part], *, is_verbose: bool) -> list[tuple[int, Part]]:
+def _part_row(depth: int, part: Part, found: GuardSet) -> tuple[Cell, ...]:
+    name = Span("· " * depth + (part.label if depth else part.path))
+    count = f"{part.times} x {part.guard_count}" if part.times > 1 else str(part.guard_count)
+    costs = []
+    if found.bill:
+        share = f"  {percent(min(part.check_us / found.check_us, 1))}" if part.check_us and found.check_us else ""
+        costs.append(Cell("" if part.check_us is None else f"-{_us(part.check_us)}{share}", value=part.check_us))
+    alike = Span(f"  {part.times} alike", tone="dim") if part.times > 1 else ""
+    return (Cell((name, alike)), Cell(count), *costs, Cell(Span(_own_text(part))))
+
+
+def _chosen(rows: list[tuple[int, Part]]) -> list[tuple[int, Part]]:
     """As many whole levels as fit, and at least the outermost."""
-    rows = list(walk(parts))
-    if is_verbose or len(rows) <= _MAX_PARTS:
+    if len(rows) <= _MOST_PARTS:
         return rows
     deepest = max(depth for depth, _ in rows)
     for limit in range(deepest, 0, -1):
         kept = [row for row in rows if row[0] <= limit]
-        if len(kept) <= _MAX_PARTS:
+        if len(kept) <= _MOST_PARTS:
             return kept
     return [row for row in rows if row[0] == 0]
 
 
-def _saving(part: Part, found: GuardSet) -> Text:
-    cost = part.check_us
-    if cost is None:
-        return Text("")
-    share = f"  {percent(min(cost / found.check_us, 1)):>5}" if found.check_us else ""
-    return Text(f"-{_us(cost)}{share}")
-
-
-def _own_text(part: Part, is_narrow: bool) -> str:
+def _own_text(part: Part) -> str:
     """What its own guards check, in short: values first, then how many check its internals."""
     values = [node for node in part.guards if not node.is_module_internal and node.kind not in _NO_VALUE]
     # Stable: torch's order within a kind.
     values.sort(key=lambda node: _TELLING.index(node.kind) if node.kind in _TELLING else len(_TELLING))
     texts = list(dict.fromkeys(_value_text(node, part.path) for node in values if node.expected))
-    shown = [_cut(text) for text in texts[: 1 if is_narrow else _MAX_OWN]]
+    shown = [_cut(text) for text in texts[:_MOST_OWN]]
     if len(texts) > len(shown):
         shown.append(f"{len(texts) - len(shown)} more")
     internal = sum(node.is_module_internal for node in part.guards)
@@ -243,7 +239,7 @@ def _own_text(part: Part, is_narrow: bool) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…"
+    return text if len(text) <= _MOST_TEXT else text[: _MOST_TEXT - 1] + "…"
 
 
 def _value_text(node: GuardNode, path: str) -> str:
@@ -281,39 +277,27 @@ def _for_all(nodes: list[GuardNode]) -> GuardNode:
     return nodes[0] if is_same else nodes[0].model_copy(update={"expected": VARIES})
 
 
-def _value_table(values: Sequence[tuple[GuardNode, int]]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("value", overflow="fold")
-    table.add_column("must be", overflow="fold")
-    table.add_column("from line", overflow="fold", ratio=1)
-    for node, times in values[:_MAX_VALUES]:
-        more = f"  and {times - 1} like this" if times > 1 else ""
-        table.add_row(clean(node.expression).append(more, "dim"), clean(node.expected or ""), _because(node))
-    if len(values) > _MAX_VALUES:
-        table.add_row(Text(f"… {len(values) - _MAX_VALUES} more (-v shows all)", "dim"))
-    return table
+def _value_row(node: GuardNode, times: int) -> tuple[Cell, ...]:
+    more = f"  and {times - 1} like this" if times > 1 else ""
+    return Cell((Span(node.expression), Span(more, tone="dim"))), Cell(Span(node.expected or "")), _because(node)
 
 
-def _guard_table(found: GuardSet) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("kind", "value", "must be", "from line"):
-        table.add_column(heading, overflow="fold")
+def _guard_rows(found: GuardSet) -> Iterator[tuple[Cell, ...]]:
     # torch prints one guard on a tensor's dynamic marking as five identical lines.
     for (kind, value, expected), nodes in groupby(found.nodes, _cells):
         same = list(nodes)
         times = f"  {len(same)} times" if len(same) > 1 else ""
-        table.add_row(clean(kind), clean(value), clean(expected).append(times, "dim"), _because(same[0]))
-    for line in found.unread_lines:
-        table.add_row(Text("?"), Text(""), clean(line.strip(" |+-")), Text(""))
-    return table
+        must = Cell((Span(expected), Span(times, tone="dim")))
+        yield Cell(Span(kind)), Cell(Span(value)), must, _because(same[0])
+    yield from ((Cell("?"), Cell(""), Cell(Span(line.strip(" |+-"))), Cell("")) for line in found.unread_lines)
 
 
 def _cells(node: GuardNode) -> tuple[str, str, str]:
     return node.kind or "?", node.expression, node.guard if node.expected is None else node.expected
 
 
-def _because(node: GuardNode) -> Text:
+def _because(node: GuardNode) -> Cell:
     if node.location is None:
-        return Text("")
-    text = clean(f"{base_name(node.location.file)}:{node.location.line}")
-    return text.append_text(clean(f"  {node.location.text}", "dim")) if node.location.text else text
+        return Cell("")
+    place = Place(node.location.file, node.location.line, base_name(node.location.file))
+    return Cell((place, Span(f"  {node.location.text}", tone="dim")) if node.location.text else place)

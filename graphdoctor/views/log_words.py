@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.wording import counted, times
+from graphdoctor.views.parts import Note, Row, Show, Span
 from graphdoctor.views.words import base_name
 
 if TYPE_CHECKING:
@@ -46,35 +47,46 @@ _SHAPES: dict[ShapeKind, str] = {
 _MAX_REASON = 120
 _MAX_ASSUMED = 3
 _MAX_KINDS = 80
+_MOST_LINES = 100
+"""Of one kind."""
 
 
-def log_rows(diagnosis: Diagnosis, *, is_verbose: bool) -> Iterator[tuple[str, str]]:
-    """What else is in a log, each line with its label.
-
-    Args:
-        diagnosis: Of the log.
-        is_verbose: Show it compile by compile, and that of a recording of ours too, whose findings have what matters.
-    """
+def log_rows(diagnosis: Diagnosis) -> Iterator[Row]:
+    """What else is in a log; of a recording of ours that is for who asks, as its findings have what matters."""
     evidence = diagnosis.recording.evidence
-    if not (is_verbose or _is_foreign(diagnosis.recording.gaps)):
-        return
+    show: Show = "always" if _is_foreign(diagnosis.recording.gaps) else "long"
     if evidence.cache_answers:
-        yield "caches", caches_text(evidence.cache_answers)
-        if is_verbose:
-            yield from (("", text) for text in answer_texts(evidence.cache_answers))
+        yield Row("caches", Span(caches_text(evidence.cache_answers)), show=show)
+        yield from _each(answer_texts(evidence.cache_answers))
     if evidence.shapes:
-        yield "sizes", shapes_text(evidence)
-        if is_verbose:
-            yield from (("", shape_text(found)) for found in evidence.shapes)
-    yield from _exported(evidence, is_verbose=is_verbose)
+        yield Row("sizes", Span(shapes_text(evidence)), show=show)
+        yield from _each(map(shape_text, evidence.shapes))
+    if evidence.exported_programs:
+        yield Row("exported", counted(len(evidence.exported_programs), "program"), show=show)
+        ranges = (program.ranges.items() for program in evidence.exported_programs)
+        yield from _each(
+            ", ".join(f"{name} in {spread}" for name, spread in each) or "no dynamic sizes" for each in ranges
+        )
+    for text in dict.fromkeys(kernel_text(found) for found in evidence.fake_kernels):
+        yield Row("operator", Span(text), show=show)
+    if show == "always":
+        for found in [found for found in evidence.shapes if found.kind == "assumed"][:_MAX_ASSUMED]:
+            text = shape_text(found).partition("assumed condition: ")[2]
+            yield Row("assumed", Span(text), show="short")
     if evidence.triton_kernels:
-        yield "kernels", triton_total(evidence.triton_kernels)
-        if is_verbose:
-            yield from (("", triton_text(found)) for found in evidence.triton_kernels)
+        yield Row("kernels", Span(triton_total(evidence.triton_kernels)), show=show)
+        yield from _each(map(triton_text, evidence.triton_kernels))
     if evidence.collectives or evidence.estimates or evidence.executions:
-        yield "graphs", " · ".join(_run_texts(evidence))
-        if is_verbose:
-            yield from (("", text) for text in _by_compile(evidence))
+        yield Row("graphs", " · ".join(_run_texts(evidence)), show=show)
+        yield from _each(_by_compile(evidence))
+
+
+def _each(texts: Iterable[str]) -> Iterator[Row]:
+    """Lines of a row; no output shows thousands of them."""
+    found = list(texts)
+    yield from (Row("", Span(text), show="long") for text in found[:_MOST_LINES])
+    if (more := len(found) - _MOST_LINES) > 0:
+        yield Row("", f"{more} more: `graphdoctor report --format json` has them", show="long")
 
 
 def caches_text(answers: Iterable[CacheAnswer]) -> str:
@@ -147,19 +159,6 @@ def kernel_text(found: FakeKernel) -> str:
     return f"the fake kernel of {found.op} is wrong" + ("" if found.reason is None else f": {_cut(found.reason)}")
 
 
-def _exported(evidence: LogEvidence, *, is_verbose: bool) -> Iterator[tuple[str, str]]:
-    if evidence.exported_programs:
-        yield "exported", counted(len(evidence.exported_programs), "program")
-        for program in evidence.exported_programs if is_verbose else ():
-            yield "", ", ".join(f"{name} in {spread}" for name, spread in program.ranges.items()) or "no dynamic sizes"
-    kernels = dict.fromkeys(kernel_text(found) for found in evidence.fake_kernels)
-    yield from (("operator", text) for text in kernels)
-    assumed = [found for found in evidence.shapes if found.kind == "assumed"]
-    if not is_verbose:
-        for found in assumed[:_MAX_ASSUMED]:
-            yield "assumed", shape_text(found).partition("assumed condition: ")[2]
-
-
 def _run_texts(evidence: LogEvidence) -> Iterator[str]:
     if evidence.collectives:
         total = sum(len(found.operations) for found in evidence.collectives)
@@ -210,41 +209,32 @@ def _us(microseconds: float) -> str:
     return f"{microseconds:.3g} µs" if microseconds < 100 else f"{microseconds:,.0f} µs"
 
 
-def unshown_text(diagnosis: Diagnosis, *, is_verbose: bool) -> str | None:
-    """The records that a report doesn't show, by kind; None if it shows all.
-
-    Args:
-        diagnosis: Of the log.
-        is_verbose: Say it of a recording of ours too.
-    """
+def unshown_text(diagnosis: Diagnosis) -> Iterator[Note]:
+    """The records that a report doesn't show, by kind."""
     unshown = [found for found in diagnosis.recording.evidence.records if not found.is_shown]
     unshown.sort(key=lambda found: (-found.count, found.kind))
-    if not unshown or not (is_verbose or _is_foreign(diagnosis.recording.gaps)):
-        return None
-    kinds = _kinds([f"{found.count} {_cut(found.kind)}" for found in unshown])
-    return f"Also in the log: {kinds}; graphdoctor unpack writes them to files."
+    yield from _unshown(diagnosis.recording.gaps, "", [f"{found.count} {_cut(found.kind)}" for found in unshown])
 
 
-def unshown_in_job(job: Job, *, is_verbose: bool) -> str | None:
-    """The records that the report of a job doesn't show: of each kind, how many a rank has.
-
-    Args:
-        job: The job.
-        is_verbose: Say it of a recording of ours too.
-    """
+def unshown_in_job(job: Job) -> Iterator[Note]:
+    """The records that the report of a job doesn't show: of each kind, how many a rank has."""
     counts: dict[str, list[int]] = {}
     for rank in job.ranks:
         for found in rank.records:
             if not found.is_shown:
                 counts.setdefault(found.kind, []).append(found.count)
-    if not counts or not (is_verbose or _is_foreign(job.gaps)):
-        return None
     spans = []
     for kind, numbers in sorted(counts.items(), key=lambda item: (-max(item[1]), item[0])):
         low = min(numbers) if len(numbers) == len(job.ranks) else 0
         span = f"{max(numbers)}" if low == max(numbers) else f"{low}–{max(numbers)}"
         spans.append(f"{span} {_cut(kind)}")
-    return f"Also in the log of each rank: {_kinds(spans)}; graphdoctor unpack writes them to files."
+    yield from _unshown(job.gaps, " of each rank", spans)
+
+
+def _unshown(gaps: Iterable[CaptureGap], whose: str, kinds: Sequence[str]) -> Iterator[Note]:
+    if kinds:
+        text = f"Also in the log{whose}: {_kinds(kinds)}; graphdoctor unpack writes them to files."
+        yield Note(Span(text), "dim", show="always" if _is_foreign(gaps) else "long")
 
 
 def _kinds(texts: Sequence[str]) -> str:

@@ -158,6 +158,8 @@ class _Writer:
                 self.blocks(part.elsewhere)
             case parts.Table(rows=rows) if rows:
                 self._table(part)
+            case parts.Cards(cards):
+                self._items([_card(card) for card in cards if card.show != "short"], "finding")
             case parts.Rows():
                 self._items([_row(row) for row in part.rows if row.show != "short"], part.noun)
             case _ if text := _block(part):

@@ -23,7 +23,7 @@ Imports the standard library only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -269,11 +269,19 @@ class Card(Part):
 
 
 @dataclass(frozen=True)
+class Cards(Part):
+    """Cards, the worst first. A terminal without ``-v`` shows two screens of them, the rest in two lines each."""
+
+    cards: tuple[Card, ...]
+
+
+@dataclass(frozen=True)
 class Code(Part):
-    """Code to paste."""
+    """Code to paste; no line of it is broken if it ``is_whole``."""
 
     text: str
     language: Literal["python", "shell", "text"] = "python"
+    is_whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -370,7 +378,7 @@ def cell_line(cell: Cell) -> str:
     return f"{text} ({detail})" if text and detail else text
 
 
-def joined(pieces: tuple[Inline, ...] | list[Inline], between: str = ", ") -> Inline:
+def joined(pieces: Sequence[Inline], between: str = ", ") -> Inline:
     """Pieces as one line."""
     return tuple(part for number, piece in enumerate(pieces) for part in ((between, piece) if number else (piece,)))
 
@@ -399,6 +407,8 @@ def statements(parts: Blocks) -> Iterator[str]:
                 yield from (text for heading in part.headings for text in (heading.code, heading.message))
                 yield part.place.shown
                 yield from statements(part.parts)
+            case Cards(cards):
+                yield from statements(cards)
             case Code(text) | Diff(text):
                 yield from text.splitlines()
             case Section(title, parts) if any(True for _ in statements(parts)):

@@ -1,51 +1,33 @@
-"""The stages of each graph on the terminal: how many operations, what changed, the graph by line, kernels, code."""
+"""The stages of each graph: how many operations, what changed, the graph by line, kernels, code."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from rich import box
-from rich.cells import cell_len
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
-
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.wording import counted
-from graphdoctor.views.terminal_lines import Prose, clean, clean_lines, write
+from graphdoctor.views.parts import Block, Cell, Code, Column, Note, Section, Show, Span, Table
 from graphdoctor.views.words import base_name, inputs_text
-from graphdoctor.views.wrapping import cut
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-
     from graphdoctor.facts.diagnosis import Diagnosis
     from graphdoctor.facts.picture import StageNode
     from graphdoctor.facts.recording import Graph
     from graphdoctor.facts.spec import StageName
-    from graphdoctor.facts.stages import (
-        GraphStages,
-        LinePlace,
-        SavedValue,
-        StageChange,
-        StageKernel,
-        StageReport,
-    )
+    from graphdoctor.facts.stages import GraphStages, LinePlace, SavedValue, StageChange, StageReport
 
-_MAX_OPERATIONS = 40
-"""Of a graph's listing, unless verbose."""
-_MAX_CHANGES = 12
-_MAX_KERNELS = 20
-_MAX_CODE_LINES = 40
-_MAX_NAMES = 8
-_MAX_PLACES = 4
+_MOST_OPERATIONS = 40
+"""Of a graph's listing, unless all is asked for."""
+_MOST_CHANGES = 12
+_MOST_KERNELS = 20
+_MOST_LINES = 40
+"""Of code."""
+_MOST_NAMES = 8
+_MOST_PLACES = 4
 _NAME = re.compile(r"\b[^\W\d]\w*")
-_WIDEST_NAME = 20
-_WIDEST_VALUE = 24
 _WHAT = {
     "dynamo": "as Dynamo captured it",
     "joint": "forward and backward in one, as AOTAutograd traced it",
@@ -59,25 +41,17 @@ _FROM = {"dynamo": "Dynamo's graph", "post-grad": "the post-grad graph"}
 _AOT = "--backend aot_eager for AOTAutograd's, --backend inductor for all"
 
 
-def render_stages(diagnosis: Diagnosis, console: Console, *, is_verbose: bool = False) -> None:
-    """Write the stages of a diagnosis to a terminal.
-
-    Args:
-        diagnosis: Has the stages.
-        console: Where to.
-        is_verbose: Show whole graphs and all of the code.
-    """
+def stage_parts(diagnosis: Diagnosis) -> Iterator[Block]:
+    """The stages of each graph, and which stages there can't be; nothing if they weren't asked for."""
+    if diagnosis.stages is None:
+        return
     captured = {graph.index: graph for graph in diagnosis.recording.graphs}
-    view = _View(console.width, captured, is_verbose=is_verbose)
-    for graph in diagnosis.stages or ():
-        for renderable in view.graph(graph):
-            if isinstance(renderable, _Whole):
-                console.print(renderable.text, soft_wrap=True, markup=False, highlight=False)
-            else:
-                write(console, renderable)
-    for line in _missing(diagnosis):
-        write(console, Text())
-        write(console, clean(line, "yellow"))
+    for graph in diagnosis.stages:
+        place = "" if graph.place is None else f" ({graph.place.file}:{graph.place.line})"
+        title = Span(f"Graph {graph.compile_id or '?'} {graph.function}{place}")
+        report = None if graph.graph_index is None else captured.get(graph.graph_index)
+        yield Section(title, tuple(_graph(graph, report)), f"Stages of {graph.compile_id or '?'}")
+    yield from (Note(text, "warning") for text in _missing(diagnosis))
 
 
 def _missing(diagnosis: Diagnosis) -> Iterator[str]:
@@ -96,203 +70,125 @@ def _missing(diagnosis: Diagnosis) -> Iterator[str]:
         yield "torch compiles the backward when it first runs, and it didn't: explain --backward shows its kernels."
 
 
-@dataclass(frozen=True)
-class _Whole:
-    """Code whose lines stay whole however wide they are, so that they can be copied."""
-
-    text: Text
-
-
-class _View:
-    """Writes graphs for one terminal.
-
-    Args:
-        width: Cells of a line.
-        captured: Dynamo's graphs by number, for the inputs in the user's words.
-        is_verbose: Leave nothing out.
-    """
-
-    def __init__(self, width: int, captured: Mapping[int, Graph], *, is_verbose: bool) -> None:
-        self._width = width
-        self._captured = captured
-        self._report: Graph | None = None
-        self._shown: set[StageName] = set()
-        self._is_verbose = is_verbose
-        self._lines: Mapping[tuple[str, int], str] = {}
-
-    def graph(self, graph: GraphStages) -> Iterator[RenderableType | _Whole]:
-        """A graph with its stages."""
-        self._report = None if graph.graph_index is None else self._captured.get(graph.graph_index)
-        self._shown = {report.stage for report in graph.stages}
-        self._lines = {(line.file, line.line): line.text for line in graph.lines}
-        place = "" if graph.place is None else f" ({graph.place.file}:{graph.place.line})"
-        yield Text()
-        yield clean(f"Graph {graph.compile_id or '?'} {graph.function}{place}", "bold underline")
-        if len(graph.stages) > 1:
-            yield Text()
-            yield self._overview(graph.stages)
-        for report in graph.stages:
-            yield Text()
-            yield from self._stage(report)
-
-    def _overview(self, stages: Sequence[StageReport]) -> Table:
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-        table.add_column("stage", no_wrap=True)
-        table.add_column("operations", justify="right", no_wrap=True)
-        table.add_column("")
-        for report in stages:
-            count = "?" if report.operations is None else str(report.operations)
-            table.add_row(clean(_name(report)), Text(count), Prose(clean(_WHAT[report.stage], "dim")))
-        return table
-
-    def _stage(self, report: StageReport) -> Iterator[RenderableType | _Whole]:
-        yield clean(f"{_name(report)}: {_headline(report)}", "bold")
-        for line in self._summary(report):
-            yield Padding(Prose(clean(line)), (0, 0, 0, 2))
-        if report.stage == "fusion":
-            yield from self._kernels(report)
-            yield from self._generated(report)
-        else:
-            if report.stage != "forward":
-                yield from self._changes(report.changes)
-            is_repeated = report.stage == "post-grad" and report.compared_with in self._shown and not report.changes
-            if self._is_verbose or not is_repeated:
-                yield from self._listing(report)
-
-    def _summary(self, report: StageReport) -> Iterator[str]:
-        if report.stage == "forward" and report.changes:
-            gone = [word for change in report.changes for word in change.before * change.count]
-            yield f"In neither half any more: {_counts_text(gone)}"
-        if report.saved is not None:
-            yield _saved_text(report.saved)
-        if report.recomputed:
-            yield f"Computes again what the forward has computed: {_counts_text(report.recomputed)}"
-        if report.unread_lines:
-            unread = counted(report.unread_lines, "line")
-            yield f"{unread} of the printed graph couldn't be read; --format json has it whole"
-
-    # What changed.
-
-    def _changes(self, changes: Sequence[StageChange]) -> Iterator[RenderableType]:
-        if not changes:
-            return
-        shown = changes if self._is_verbose else changes[:_MAX_CHANGES]
-        yield Text()
-        table = Table.grid(padding=(0, 2))
-        table.add_column(ratio=1)
-        table.add_column(no_wrap=True, style="dim")
-        for change in shown:
-            table.add_row(Prose(clean(_change_text(change))), clean(self._places(change.places)))
-        yield Padding(table, (0, 0, 0, 2))
-        if len(changes) > len(shown):
-            yield _more(len(changes) - len(shown), "change")
-
-    def _places(self, places: Sequence[LinePlace]) -> str:
-        shown = [f"{base_name(place.file)}:{place.line}" for place in places[:1]]
-        rest = [f"{place.line}" for place in places[1:_MAX_PLACES] if place.file == places[0].file]
-        more = ", …" if len(places) > 1 + len(rest) else ""
-        return ", ".join((*shown, *rest)) + more
-
-    # A graph.
-
-    def _listing(self, report: StageReport) -> Iterator[RenderableType]:
-        inputs = [node for node in report.nodes if node.opcode == "placeholder"]
-        body = [node for node in report.nodes if node.opcode not in ("placeholder", "output")]
-        outputs = [name for node in report.nodes if node.opcode == "output" for name in node.inputs]
-        yield Text()
-        words: Mapping[str, str] = {}
-        if report.stage == "dynamo" and self._report is not None:
-            words = _inputs_in_words(self._report)
-            yield Padding(Prose(clean(f"inputs: {inputs_text(self._report)}", "dim")), (0, 0, 0, 2))
-        else:
-            yield self._named("inputs", [_named_value(node.name, node.value) for node in inputs])
-        shown = body if self._is_verbose else body[:_MAX_OPERATIONS]
-        name_width = _widest((node.name for node in shown), _WIDEST_NAME)
-        value_width = _widest((node.value or "" for node in shown), _WIDEST_VALUE)
-        for (file, line), nodes in groupby(shown, key=lambda node: (node.file, node.line)):
-            yield self._line(file, line)
-            rows = [(node, _node_text(node, words)) for node in nodes]
-            yield Padding(_operations(rows, name_width, value_width), (0, 0, 0, 4))
-        if len(body) > len(shown):
-            yield _more(len(body) - len(shown), "operation")
-        yield self._named("returns", outputs)
-
-    def _named(self, label: str, texts: Sequence[str]) -> RenderableType:
-        shown = texts if self._is_verbose else texts[:_MAX_NAMES]
-        more = f" and {len(texts) - len(shown)} more" if len(texts) > len(shown) else ""
-        return Padding(Prose(clean(f"{label}: {', '.join(shown) or 'none'}{more}", "dim")), (0, 0, 0, 2))
-
-    def _line(self, file: str | None, line: int | None) -> RenderableType:
-        if file is None or line is None:
-            return Padding(Text("no source line", style="cyan"), (0, 0, 0, 2))
-        text = f"{base_name(file)}:{line}  {self._lines.get((file, line), '')}".rstrip()
-        return Padding(Text(cut(clean(text).plain, self._width - 2), style="cyan", no_wrap=True), (0, 0, 0, 2))
-
-    # Kernels and code.
-
-    def _kernels(self, report: StageReport) -> Iterator[RenderableType]:
-        if report.kernels is None:
-            names = list(report.kernel_names)
-            yield Text()
-            yield self._named("kernels", names)
-            yield Padding(Text("torch didn't log which operations went into which kernel", style="dim"), (0, 0, 0, 2))
-            return
-        shown = report.kernels if self._is_verbose else report.kernels[:_MAX_KERNELS]
-        yield Text()
-        for kernel in shown:
-            yield from self._kernel(kernel)
-        if len(report.kernels) > len(shown):
-            yield _more(len(report.kernels) - len(shown), "kernel")
-        if report.unfused:
-            text = f"in no kernel's list: {_counts_text(report.unfused)}"
-            yield Padding(Prose(clean(text, "dim")), (0, 0, 0, 2))
-
-    def _kernel(self, kernel: StageKernel) -> Iterator[RenderableType]:
-        name = clean(cut(kernel.name, self._width - 2), "cyan")
-        yield Padding(name, (0, 0, 0, 2))
-        table = Table.grid(padding=(0, 2))
-        table.add_column(ratio=1)
-        table.add_column(no_wrap=True, style="dim")
-        table.add_row(
-            Prose(clean(_words_text(kernel.operations) or ", ".join(kernel.nodes))),
-            clean(self._places(kernel.places)),
+def _graph(graph: GraphStages, report: Graph | None) -> Iterator[Block]:
+    if len(graph.stages) > 1:
+        columns = (Column("stage"), Column("operations"), Column("what it is", is_number=False))
+        counts = ("?" if stage.operations is None else str(stage.operations) for stage in graph.stages)
+        rows = (
+            (Cell(_name(stage)), Cell(count), Cell(_WHAT[stage.stage], tone="dim"))
+            for stage, count in zip(graph.stages, counts, strict=True)
         )
-        yield Padding(table, (0, 0, 0, 4))
+        yield Table(columns, tuple(rows), "stage")
+    shown = {stage.stage for stage in graph.stages}
+    lines = {(line.file, line.line): line.text for line in graph.lines}
+    for stage in graph.stages:
+        of_stage = _fusion(stage) if stage.stage == "fusion" else _traced(stage, report, lines, shown)
+        yield Section(f"{_name(stage)}: {_headline(stage)}", (*map(Span, _summary(stage)), *of_stage))
 
-    def _generated(self, report: StageReport) -> Iterator[RenderableType | _Whole]:
-        if report.code is None:
-            return
-        lines = report.code.rstrip().splitlines()
-        yield Text()
-        where = f" {report.file}" if report.file else ""
-        yield Padding(Prose(clean(f"code:{where}", "bold")), (0, 0, 0, 2))
-        if self._is_verbose:
-            yield _Whole(clean_lines("\n".join(f"    {line}".rstrip() for line in lines), "dim"))
-            return
-        begin, end = _calling(lines)
-        for line in lines[begin:end]:
-            yield Padding(clean(cut(line, self._width - 4), "dim"), (0, 0, 0, 4))
-        if (left := len(lines) - (end - begin)) > 0:
-            yield Padding(
-                Text(f"and {counted(left, 'more line')}, the kernels among them (-v shows all)", style="dim"),
-                (0, 0, 0, 4),
+
+def _summary(report: StageReport) -> Iterator[str]:
+    if report.stage == "forward" and report.changes:
+        gone = [word for change in report.changes for word in change.before * change.count]
+        yield f"In neither half any more: {_counts_text(gone)}"
+    if report.saved is not None:
+        yield _saved_text(report.saved)
+    if report.recomputed:
+        yield f"Computes again what the forward has computed: {_counts_text(report.recomputed)}"
+    if report.unread_lines:
+        unread = counted(report.unread_lines, "line")
+        yield f"{unread} of the printed graph couldn't be read; --format json has it whole"
+
+
+def _places(places: Sequence[LinePlace]) -> str:
+    shown = [f"{base_name(place.file)}:{place.line}" for place in places[:1]]
+    rest = [f"{place.line}" for place in places[1:_MOST_PLACES] if place.file == places[0].file]
+    more = ", …" if len(places) > 1 + len(rest) else ""
+    return ", ".join((*shown, *rest)) + more
+
+
+# A graph.
+
+
+def _traced(
+    stage: StageReport, report: Graph | None, lines: Mapping[tuple[str, int], str], shown: set[StageName]
+) -> Iterator[Block]:
+    if stage.stage != "forward" and stage.changes:
+        rows = ((Cell(Span(_change_text(each))), Cell(_places(each.places), tone="dim")) for each in stage.changes)
+        yield Table((Column("change"), Column("lines", is_number=False)), tuple(rows), "change", _MOST_CHANGES)
+    is_repeated = stage.stage == "post-grad" and stage.compared_with in shown and not stage.changes
+    inputs = [_named_value(node.name, node.value) for node in stage.nodes if node.opcode == "placeholder"]
+    body = [node for node in stage.nodes if node.opcode not in ("placeholder", "output")]
+    outputs = [name for node in stage.nodes if node.opcode == "output" for name in node.inputs]
+    words: Mapping[str, str] = {}
+    show: Show = "long" if is_repeated else "always"
+    if stage.stage == "dynamo" and report is not None:
+        # What the user calls the inputs, by the names of their nodes.
+        words = {each.name: expression(each.source, report.resumes_at) for each in report.inputs or () if each.source}
+        inputs = [inputs_text(report)]
+    if is_repeated:
+        yield Note("its operations are those above (-v lists them)", "dim", show="short")
+    yield from _named("inputs", inputs, show)
+    if len(body) > _MOST_OPERATIONS and not is_repeated:
+        yield Code(_listing(body[:_MOST_OPERATIONS], words, lines), show="short")
+        yield _more(len(body) - _MOST_OPERATIONS, "operation")
+        show = "long"
+    if body:
+        yield Code(_listing(body, words, lines), show=show)
+    yield from _named("returns", outputs, "long" if is_repeated else "always")
+
+
+def _listing(nodes: Sequence[StageNode], words: Mapping[str, str], lines: Mapping[tuple[str, int], str]) -> str:
+    """The operations as Python, below the line that each comes from."""
+    found = []
+    for (file, line), group in groupby(nodes, key=lambda node: (node.file, node.line)):
+        is_known = file is not None and line is not None
+        text = f"{base_name(file)}:{line}  {lines.get((file, line), '')}" if is_known else "no source line"
+        found.append(f"# {' '.join(text.split())}")
+        for node in group:
+            value = "" if node.value is None else f"  # {node.value}"
+            found.append(f"{node.name} = {_node_text(node, words)}{value}")
+    return "\n".join(found)
+
+
+def _named(label: str, texts: Sequence[str], show: Show) -> Iterator[Note]:
+    if len(texts) > _MOST_NAMES:
+        few = f"{', '.join(texts[:_MOST_NAMES])} and {len(texts) - _MOST_NAMES} more"
+        yield from (Note(Span(f"{label}: {few}"), "dim", show="short"),) if show == "always" else ()
+        show = "long"
+    yield Note(Span(f"{label}: {', '.join(texts) or 'none'}"), "dim", show=show)
+
+
+# Kernels and code.
+
+
+def _fusion(report: StageReport) -> Iterator[Block]:
+    if report.kernels is None:
+        yield from _named("kernels", report.kernel_names, "always")
+        yield Note("torch didn't log which operations went into which kernel", "dim")
+    else:
+        columns = ("kernel", "operations", "lines")
+        rows = (
+            (
+                Cell(Span(kernel.name)),
+                Cell(Span(_words_text(kernel.operations) or ", ".join(kernel.nodes))),
+                Cell(_places(kernel.places), tone="dim"),
             )
-
-
-def _operations(rows: Sequence[tuple[StageNode, str]], name_width: int, value_width: int) -> Table:
-    """Each node with what computes it and its value; the same columns for all lines of a graph."""
-    table = Table.grid(padding=(0, 2), expand=True)
-    table.add_column(width=name_width, no_wrap=True)
-    table.add_column(ratio=1)
-    table.add_column(width=value_width, no_wrap=True, style="dim")
-    for node, text in rows:
-        name, value = cut(node.name, name_width), cut(node.value or "", value_width)
-        table.add_row(clean(name), Prose(clean(text)), clean(value))
-    return table
-
-
-def _widest(texts: Iterable[str], most: int) -> int:
-    return max(1, min(most, max(map(cell_len, texts), default=1)))
+            for kernel in report.kernels
+        )
+        yield Table(tuple(Column(name, is_number=False) for name in columns), tuple(rows), "kernel", _MOST_KERNELS)
+        if report.unfused:
+            yield Note(Span(f"in no kernel's list: {_counts_text(report.unfused)}"), "dim")
+    if report.code is None:
+        return
+    lines = report.code.rstrip().splitlines()
+    begin, end = _calling(lines)
+    yield Note(Span(f"code: {report.file}" if report.file else "code:", "strong"))
+    left = len(lines) - (end - begin)
+    yield Code("\n".join(lines[begin:end]), show="short")
+    if left > 0:
+        more = f"and {counted(left, 'more line')}, the kernels among them (-v shows all)"
+        yield Note(more, "dim", show="short")
+    yield Code(report.code.rstrip(), is_whole=True, show="long")
 
 
 def _calling(lines: Sequence[str]) -> tuple[int, int]:
@@ -309,7 +205,7 @@ def _calling(lines: Sequence[str]) -> tuple[int, int]:
     )
     while end > begin and not lines[end - 1].strip():
         end -= 1
-    return begin, min(end, begin + _MAX_CODE_LINES)
+    return begin, min(end, begin + _MOST_LINES)
 
 
 def _name(report: StageReport) -> str:
@@ -360,18 +256,13 @@ def _saved_text(saved: Sequence[SavedValue]) -> str:
     inputs = counted(sum(each.is_input for each in saved), "input")
     if not made:
         return f"Keeps {inputs} for the backward, and nothing that it computes"
-    shown = ", ".join(made[:_MAX_NAMES]) + (f" and {len(made) - _MAX_NAMES} more" if len(made) > _MAX_NAMES else "")
+    shown = ", ".join(made[:_MOST_NAMES]) + (f" and {len(made) - _MOST_NAMES} more" if len(made) > _MOST_NAMES else "")
     kept = [inputs] if len(made) < len(saved) else []
     return f"Keeps {' and '.join((*kept, counted(len(made), 'value')))} for the backward: {shown}"
 
 
 def _named_value(name: str, value: str | None) -> str:
     return name if value is None else f"{name} {value}"
-
-
-def _inputs_in_words(graph: Graph) -> dict[str, str]:
-    """What the user calls the inputs of Dynamo's graph, by the names of their nodes."""
-    return {item.name: expression(item.source, graph.resumes_at) for item in graph.inputs or () if item.source}
 
 
 def _node_text(node: StageNode, words: Mapping[str, str]) -> str:
@@ -381,5 +272,5 @@ def _node_text(node: StageNode, words: Mapping[str, str]) -> str:
     return f"{node.target}({', '.join(named)})" if node.opcode.startswith("call_") else node.target
 
 
-def _more(count: int, noun: str) -> RenderableType:
-    return Padding(Text(f"and {counted(count, f'more {noun}')} (-v shows all)", style="dim"), (0, 0, 0, 2))
+def _more(count: int, noun: str) -> Note:
+    return Note(f"and {counted(count, f'more {noun}')} (-v shows all)", "dim", show="short")

@@ -21,15 +21,18 @@ from graphdoctor.views.terminal_lines import (
     ONE_LINE,
     Code,
     Command,
+    Cut,
     Figure,
     Folded,
     Pointed,
     Prose,
+    Whole,
     clean,
     clean_lines,
     diff_text,
     grid,
     labeled_rows,
+    write,
     write_report,
 )
 from graphdoctor.views.wrapping import longest_name
@@ -45,7 +48,10 @@ _WIDEST_TEXT = 28
 """Cells of a text in a table that has more columns than there is room for."""
 _LEAST_TEXT = 12
 """Cells that figures leave to a text beside them before they wrap."""
-_SPACED = (parts.Section, parts.Table, parts.Card, parts.Figures)
+_MOST_CARDS = 10
+_MOST_LINES = 40
+"""Of whole cards, so that an answer fits on two screens of 40 lines."""
+_SPACED = (parts.Section, parts.Table, parts.Card, parts.Cards, parts.Figures)
 """Parts with an empty line around them."""
 _INDENTED = (parts.Code, parts.Diff)
 """Parts that don't begin at the margin, where a line of theirs could pass for one of ours."""
@@ -53,7 +59,7 @@ _INDENTED = (parts.Code, parts.Diff)
 
 def write_view(view: View, console: Console, *, is_verbose: bool = False) -> None:
     """Write a view to a terminal, and its answer once more where that has scrolled away."""
-    shown = _Shown(is_verbose=is_verbose, width=console.width)
+    shown = _Shown(console, is_verbose=is_verbose)
     first, *rest = view.title
     title = clean(first, "bold")
     for part in rest:
@@ -62,9 +68,10 @@ def write_view(view: View, console: Console, *, is_verbose: bool = False) -> Non
     write_report(console, [title, Text(), *shown.blocks(view.parts)], answers)
 
 
-def shown_parts(body: parts.Block | parts.Blocks, *, width: int, is_verbose: bool) -> Iterator[RenderableType]:
-    """Parts as what rich prints, for a report that is no tree yet."""
-    return _Shown(is_verbose=is_verbose, width=width).blocks(body)
+def write_parts(body: parts.Block | parts.Blocks, console: Console) -> None:
+    """Write parts alone, without ``-v``."""
+    for renderable in _Shown(console, is_verbose=False).blocks(body):
+        write(console, renderable)
 
 
 def line(text: Inline, tone: Tone | None = None, style: str = "") -> Text:
@@ -90,10 +97,10 @@ def _verdict(part: parts.Verdict) -> Text:
 class _Shown:
     """The parts that are shown, as what rich prints."""
 
-    def __init__(self, *, is_verbose: bool, width: int) -> None:
+    def __init__(self, console: Console, *, is_verbose: bool) -> None:
+        self._console = console
         self._is_verbose = is_verbose
-        self._is_wide = width >= ONE_LINE
-        self._width = width
+        self._is_wide = console.width >= ONE_LINE
 
     def _is_shown(self, part: Part) -> bool:
         return part.show == "always" or (part.show == "long") == self._is_verbose
@@ -104,7 +111,7 @@ class _Shown:
         for part in blocks(body):
             found = list(self._part(part)) if self._is_shown(part) else []
             if is_at_margin and isinstance(part, _INDENTED):
-                found = [Padding(each, (0, 0, 0, 2)) for each in found]
+                found = [each if isinstance(each, Whole) else Padding(each, (0, 0, 0, 2)) for each in found]
             if found and before is not None and (isinstance(part, _SPACED) or isinstance(before, _SPACED)):
                 yield Text()
             yield from found
@@ -118,6 +125,8 @@ class _Shown:
                 yield Prose(line(text, tone))
             case parts.Code(text, "shell"):
                 yield Command(text)
+            case parts.Code(text, is_whole=True):
+                yield Whole(text)
             case parts.Code(text):
                 yield Code(text) if part.language == "python" else Prose(clean_lines(text))
             case parts.Diff(text):
@@ -134,6 +143,8 @@ class _Shown:
                 yield from self._card(part)
             case parts.Drawing():
                 yield from self.blocks(part.elsewhere)
+            case parts.Cards(cards):
+                yield from self._cards([card for card in cards if self._is_shown(card)])
             case parts.Section(title, body):
                 # A section's own heading is no part of it that could need a line above.
                 if inner := list(self.blocks(body)):
@@ -159,22 +170,31 @@ class _Shown:
         return clean(f"and {counted(number, f'more {noun}')} (-v shows all)", "dim")
 
     def _card(self, card: parts.Card) -> Iterator[RenderableType]:
-        for heading in card.headings:
-            text = clean(f"{heading.code} ", _SEVERITIES[heading.severity])
-            yield Prose(text.append_text(clean(heading.message, "bold")))
-        where = Text("  ").append("--> ", "blue").append_text(clean(card.place.text or card.place.file, "bold"))
-        where.append(card.place.shown.removeprefix(card.place.text or card.place.file))
-        where.append(" in ").append_text(clean(card.function))
-        if card.package:
-            where.append_text(clean(f"  [{card.package}]", "magenta"))
-        yield Prose(where)
+        yield from map(Prose, _card_lines(card))
         yield from self.blocks(card.parts)
+
+    def _cards(self, cards: list[parts.Card]) -> Iterator[RenderableType]:
+        room = 0 if self._is_verbose else _MOST_LINES
+        shown = cards if self._is_verbose else cards[:_MOST_CARDS]
+        for number, card in enumerate(shown):
+            was_whole = room >= 0
+            whole = Group(*self._card(card))
+            # After one that has no room, no later one is whole: they would stand out without being worse.
+            height = 0 if self._is_verbose else len(self._console.render_lines(whole, pad=False)) + 1
+            is_whole = self._is_verbose or height <= room or number == 0
+            room = max(room - height, 0) if is_whole else -1
+            yield from (Text(),) if number and was_whole else ()
+            yield whole if is_whole else Cut(list(_card_lines(card)))
+        if len(shown) < len(cards) or room < 0:
+            more = len(cards) - len(shown)
+            text = f"{counted(more, 'more finding')} (-v shows all)" if more else "-v shows each in full"
+            yield from (Text(), Text(text, "dim"))
 
     def _table(self, part: parts.Table) -> RenderableType:
         rows = self._few(list(part.rows), part.most)
         if not rows:
             return Prose(self._more(len(part.rows), part.noun))
-        table = grid(self._width)
+        table = grid(self._console.width)
         shown, widths = self._fitting(part.columns, rows)
         for at in shown:
             is_right = at > 0 and part.columns[at].is_number
@@ -193,8 +213,8 @@ class _Shown:
         self, columns: tuple[parts.Column, ...], rows: Sequence[tuple[parts.Cell, ...]]
     ) -> tuple[list[int], dict[int, int]]:
         """The columns that there is room for, and the widths of figures that would wrap beside texts that can."""
-        gap = grid(self._width).padding[1]
-        room = self._width + gap
+        gap = grid(self._console.width).padding[1]
+        room = self._console.width + gap
         least = [self._least_width(column, [row[at] for row in rows]) + gap for at, column in enumerate(columns)]
         shown = list(range(len(columns)))
         for at in sorted(shown, key=lambda at: -columns[at].rank):
@@ -218,6 +238,17 @@ class _Shown:
 
     def _cell(self, cell: parts.Cell) -> RenderableType:
         return Figure(line(cell.text, cell.tone), line(cell.detail, "dim"), is_wide=self._is_wide)
+
+
+def _card_lines(card: parts.Card) -> Iterator[Text]:
+    """What it is about, and where."""
+    for heading in card.headings:
+        text = clean(f"{heading.code} ", _SEVERITIES[heading.severity])
+        yield text.append_text(clean(heading.message, "bold"))
+    file = card.place.text or card.place.file
+    where = Text("  ").append("--> ", "blue").append_text(clean(file, "bold"))
+    where.append(card.place.shown.removeprefix(file)).append(" in ").append_text(clean(card.function))
+    yield where.append_text(clean(f"  [{card.package}]", "magenta")) if card.package else where
 
 
 def _name(cell: parts.Cell) -> RenderableType:

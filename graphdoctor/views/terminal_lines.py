@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from textwrap import indent
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -46,6 +47,11 @@ ONE_LINE = 132
 
 def write(console: Console, renderable: RenderableType) -> None:
     """Print without markup, highlighting and spaces at the ends of lines."""
+    if isinstance(renderable, Whole):
+        # A line at the margin could pass for one of ours.
+        code = indent(block(renderable.code.rstrip()), "  ")
+        console.print(Text(code, "dim"), soft_wrap=True, markup=False, highlight=False)
+        return
     shown = Prose(renderable) if isinstance(renderable, Text) else renderable
     console.print(Trimmed(shown), markup=False, highlight=False)
 
@@ -171,6 +177,17 @@ class Command:
         """From a few cells to the whole line."""
         widest = cell_len(self.command)
         return Measurement(min(widest, _LEAST_WIDTH), min(widest, options.max_width))
+
+
+class Whole:
+    """Code whose lines are never broken, however wide they are, so that they can be copied."""
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The lines."""
+        yield Text(self.code, "dim", no_wrap=True, overflow="ignore")
 
 
 class Cut:

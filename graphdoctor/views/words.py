@@ -27,7 +27,7 @@ from graphdoctor.facts.wording import (
     times,
     without_middle,
 )
-from graphdoctor.views.parts import Note, Row, Rows, Section, Span, Tone
+from graphdoctor.views.parts import Figure, Note, Row, Rows, Section, Span, Tone
 
 if TYPE_CHECKING:
     from graphdoctor.facts.bench import BenchReport
@@ -60,6 +60,7 @@ SAME_SPEED = "no measurable difference"
 _NOTHING_COMPILED = "GD905"
 _MAX_INPUTS = 4
 _MAX_SERIES = 10
+_MAX_EAGER = 6
 _MAX_PARAMETERS = 4
 
 
@@ -287,6 +288,49 @@ def count_texts(summary: Counts, watch: CallWatch | None) -> list[str]:
     if summary.steadiness is not None and (compiles := compiles_text(summary.steadiness)) is not None:
         parts.append(compiles)
     return parts
+
+
+def figures(diagnosis: Diagnosis) -> Iterator[Figure]:
+    """The counts and times of a run, in the order people look for them."""
+    summary, watch = diagnosis.summary, diagnosis.recording.watch
+    findings = "findings" if diagnosis.findings else None
+    if watch is not None:
+        watched = f"{sum(found.watched_calls for found in watch.functions)} watched"
+        yield Figure("calls", UNKNOWN if watch.calls is None else f"{watch.calls:,}", watched)
+    else:
+        failed = f"{summary.calls_failed} failed" if summary.calls_failed else ""
+        yield Figure("calls", str(summary.calls), failed, "bad" if failed else None, "calls")
+    yield Figure("graphs", str(summary.graphs), link="graphs")
+    reported = f"reported {times(summary.break_records)}" if summary.break_records else ""
+    yield Figure("break sites", str(summary.break_sites), reported, "warning" if reported else None, findings)
+    eager = summary.skipped_frames + summary.frames_over_limit
+    kinds = {"skipped": summary.skipped_frames, "over the limit": summary.frames_over_limit}
+    why = ", ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
+    yield Figure("functions running eagerly", str(eager), why, "bad" if eager else None, findings)
+    causes = f"for {counted(summary.recompile_causes, 'cause')}" if summary.recompiles else ""
+    yield Figure("recompiles", str(summary.recompiles), causes, "warning" if causes else None, "recompiles")
+    seconds = summary.compile_time_s
+    took = UNKNOWN if seconds is None else f"{seconds:.2f} s"
+    yield Figure("compile time", took, counted(summary.compiles, "compile"), link="time")
+    if watch is not None and summary.steady_call_us is not None:
+        each = f"{len(watch.own)} functions" if len(watch.own) > 1 else ""
+        yield Figure("steady call", duration(summary.steady_call_us), each)
+
+
+def coverage_sentence(diagnosis: Diagnosis) -> str:
+    """How many tensor operations of a steady call ran in graphs, and which ones didn't."""
+    detail, watch = diagnosis.summary.coverage_detail, diagnosis.recording.watch
+    if detail is None or diagnosis.summary.coverage is None:
+        return f"Coverage is unknown{': the steady call has no tensor operations' if detail else ''}."
+    of = "one steady call of each compiled function" if watch and len(watch.own) > 1 else "a steady call"
+    total = counted(detail.graph_ops + detail.eager_ops, "tensor operation")
+    counts = list(detail.eager_op_names.items())
+    shown = ", ".join(f"{name} ×{count}" if count > 1 else name for name, count in counts[:_MAX_EAGER])
+    named = f": {shown}{' …' if len(counts) > _MAX_EAGER else ''}" if shown else ""
+    share = percent(diagnosis.summary.coverage)
+    return (
+        f"{share} compiled: {detail.graph_ops} of {total} of {of} ran in graphs, {detail.eager_ops} ran eagerly{named}."
+    )
 
 
 def watched_texts(watch: CallWatch) -> list[str]:

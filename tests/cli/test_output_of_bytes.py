@@ -12,7 +12,7 @@ from graphdoctor.commands.options import Given, OutputOptions
 from graphdoctor.commands.output import Output, choose_output
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.studies.survey.parquet import write_parquet
-from graphdoctor.views.formats import BytesFormat, Document, Format
+from graphdoctor.views.formats import Document, Format
 from tests.survey_reports import report
 
 CONTENT = b"\x00\xff\r\n"
@@ -20,7 +20,7 @@ DOCUMENT: Document[object] = Document(
     "a table",
     (
         Format("text", lambda _, __: "text", (".txt",)),
-        BytesFormat("binary", lambda _, __: CONTENT, (".bin",)),
+        Format("binary", lambda _, __: CONTENT, (".bin",), is_binary=True),
     ),
 )
 
@@ -70,7 +70,7 @@ def test_a_survey_that_cannot_be_written_leaves_the_old_file(tmp_path: Path, mon
         raise OSError(28, "No space left on device")
 
     document: Document[object] = Document(
-        "a survey", (BytesFormat("binary", lambda _, __: write_parquet(report()), (".bin",)),)
+        "a survey", (Format("binary", lambda _, __: write_parquet(report()), (".bin",), is_binary=True),)
     )
     output = choose_output(document, OutputOptions(output=path, force=True), Given({}))
     monkeypatch.setattr(Path, "replace", full)

@@ -12,8 +12,8 @@ from graphdoctor.facts.run import ProbeExit
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.rules.diagnosis.selection import Selection
-from graphdoctor.views.diagnosis_markdown import render_diagnosis_markdown
-from graphdoctor.views.markdown import MAX_CHARACTERS
+from graphdoctor.views.markdown_text import MAX_CHARACTERS, render_view_markdown
+from graphdoctor.views.report import report_view
 from tests.factories import LOOP, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
 
 EVIL = "x</details> @someone #12 [a](http://b.c) |\n# Head `"
@@ -21,7 +21,7 @@ EVIL = "x</details> @someone #12 [a](http://b.c) |\n# Head `"
 
 def written(facts: Recording, selection: Selection | None = None) -> str:
     diagnosis = diagnose(facts, RULES, root=Path("/project"), version="0", selection=selection)
-    return render_diagnosis_markdown(diagnosis)
+    return render_view_markdown(report_view(diagnosis))
 
 
 def troubled() -> Recording:
@@ -50,8 +50,8 @@ def test_what_is_partial_unknown_or_hidden_is_said() -> None:
     ended = ProbeExit(status=None, reason="timeout", message="the run was stopped after 5 s")
     facts = troubled().model_copy(update={"gaps": (gap,), "exit": ended, "is_partial": True})
     text = written(facts, Selection(ignore=("GD1",)))
-    assert "**Partial:** the run was stopped after 5 s" in text
-    assert "- graphdoctor didn't record this log." in text
+    assert "**PARTIAL** the run was stopped after 5 s" in text
+    assert "- **GD904** graphdoctor didn't record this log." in text
     assert "3 findings hidden by --own-code, --select or --ignore." in text
 
 
@@ -60,7 +60,7 @@ def test_text_from_a_program_is_no_markup() -> None:
     tokens = MarkdownIt("gfm-like", {"linkify": False}).parse(text)
     assert [token for token in tokens if token.type == "heading_open" and token.tag == "h1"] == []
     assert not [child for token in tokens for child in token.children or () if child.type == "link_open"]
-    assert "</details>" not in text
+    assert "x</details>" not in text
 
 
 def test_many_findings_fit_into_a_comment_and_the_rest_is_counted() -> None:

@@ -20,11 +20,11 @@ from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.trials import Comparison, Difference
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
-from graphdoctor.views.console import render_console
 from graphdoctor.views.fixes import fixes_view
 from graphdoctor.views.html.page import render_page
 from graphdoctor.views.markdown_text import MAX_CHARACTERS, render_view_markdown
 from graphdoctor.views.outcome import outcome
+from graphdoctor.views.report import report_view
 from graphdoctor.views.terminal import write_view
 from tests.factories import LOOP, PRINT, compiled, entry, frame, graph, record, recording
 from tests.views.outputs import on_terminal
@@ -240,12 +240,9 @@ def test_every_view_ends_with_the_same_sentence() -> None:
     # On the page, terms in it are buttons.
     assert said in re.sub(r"<[^>]*>", "", render_page(shown, Picture(), root=Path("/project")))
     assert f"**{said}**" in markdown(known, treatment)
-    buffer = StringIO()
-    render_console(shown, Console(file=buffer, width=200, color_system=None))
-    lines = buffer.getvalue().splitlines()
-    assert lines.count(said) == 2, "beside the verdict, and last"
-    assert lines[-3:] == [
-        said,
+    lines = on_terminal(report_view(shown), width=200).splitlines()
+    assert lines.count(said) == 1
+    assert lines[-2:] == [
         "To write the 2 edits (add the lines above yourself):",
         "  graphdoctor fix model.py --apply",
     ]
@@ -341,6 +338,5 @@ def test_the_page_shows_an_uncovered_fix_too() -> None:
     later = [fix for fix in treatment.tried if fix.is_applied and not fix.is_on_untouched]
     assert later
     page = render_page(shown, Picture(), root=Path("/project"))
-    section = page[page.index('id="verdict"') : page.index('id="findings"')]
-    assert "Found after these fixes" in section
-    assert [section.count(f"For {fix.code} {fix.place}") for fix in later] == [1] * len(later)
+    section = page[page.index('id="later"') : page.index('id="together"')]
+    assert all(f"{fix.code} {fix.place}" in section for fix in later)

@@ -24,7 +24,7 @@ from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.studies import documents
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.views import formats
-from graphdoctor.views.formats import BytesFormat, ConsoleFormat, Document, Format, RenderOptions
+from graphdoctor.views.formats import ConsoleFormat, Document, Format, RenderOptions
 from tests.bench_reports import attention
 from tests.cure_reports import cured
 from tests.export_reports import blocked
@@ -43,7 +43,7 @@ EVERY_FORMAT = [
     pytest.param(document, each, id=f"{name.lower()}-{each.name}")
     for name, document in DOCUMENTS.items()
     for each in document.formats
-    if not isinstance(each, BytesFormat)
+    if not each.is_binary
 ]
 """Those whose document is text."""
 
@@ -111,13 +111,11 @@ def test_every_format_of_every_document_renders(document: Document[Any], each: A
 
 def test_a_survey_is_rendered_as_bytes_of_its_table(contents: dict[str, Any]) -> None:
     each = documents.SURVEY.of_path(Path("survey.parquet"))
-    assert isinstance(each, BytesFormat)
+    assert each.is_binary
     content = each.render(contents["SURVEY"], OPTIONS)
     assert content.startswith(b"PAR1")
     assert content.endswith(b"PAR1")
-    assert {
-        each.name for document in DOCUMENTS.values() for each in document.formats if isinstance(each, BytesFormat)
-    } == {"parquet"}
+    assert {each.name for document in DOCUMENTS.values() for each in document.formats if each.is_binary} == {"parquet"}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS.values(), ids=DOCUMENTS)
@@ -146,14 +144,6 @@ def test_an_unknown_ending_gets_those_that_there_are() -> None:
     ) as raised:
         formats.LINT.of_path(Path("out.md"))
     assert raised.value.hint == "Use .txt, .text or .json, or choose the format by name."
-
-
-def test_a_page_of_a_recording_without_its_picture_is_refused(contents: dict[str, Any]) -> None:
-    page = formats.DIAGNOSIS.named("html")
-    assert page.needs_picture
-    assert page.needs_guards
-    with pytest.raises(ValueError, match="without its picture"):
-        rendered(Result(contents["DIAGNOSIS"].diagnosis), page)
 
 
 def test_the_registry_loads_no_renderer() -> None:

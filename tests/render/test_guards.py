@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from io import StringIO
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from graphdoctor.facts.guards import GuardNode, Guards, GuardSet, SubtreeCost
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.views.guard_parts import VARIES, parts_of, walk
-from graphdoctor.views.guards import render_guards
+from graphdoctor.views.guards import guards_view
 from tests import factories
+from tests.views.outputs import on_terminal
 
 
 def guard(
@@ -59,10 +58,8 @@ LAYERS = guard_set(
 def shown(found: GuardSet, width: int, *, is_verbose: bool = False, **values: object) -> str:
     guards = Guards(sets=(found,), **values)
     recording = factories.recording().model_copy(update={"guards": guards})
-    buffer = StringIO()
-    console = Console(file=buffer, width=width, force_terminal=False, color_system=None)
-    render_guards(diagnose(recording, RULES, root=Path("/project"), version="0"), console, is_verbose=is_verbose)
-    return buffer.getvalue()
+    view = guards_view(diagnose(recording, RULES, root=Path("/project"), version="0"))
+    return on_terminal(view, width=width, is_verbose=is_verbose)
 
 
 def test_equal_modules_are_folded_with_a_count() -> None:
@@ -131,11 +128,10 @@ def test_of_one_function_the_costliest_compile_is_shown() -> None:
     frames = factories.recording(compiles=(factories.compiled(), factories.compiled("0/1")))
     guards = Guards(sets=(LAYERS, again))
     diagnosis = diagnose(frames.model_copy(update={"guards": guards}), RULES, root=Path("/project"), version="0")
-    buffer = StringIO()
-    render_guards(diagnosis, Console(file=buffer, width=100, force_terminal=False, color_system=None))
-    assert "0/1 Net.forward" in buffer.getvalue()
-    assert "0/0 Net.forward" not in buffer.getvalue()
-    assert "1 more compile of the same functions" in buffer.getvalue()
+    text = on_terminal(guards_view(diagnosis), width=100)
+    assert "0/1 Net.forward" in text
+    assert "0/0 Net.forward" not in text
+    assert "1 more compile of the same functions" in text
 
 
 def test_a_call_without_compiled_code_has_no_share() -> None:

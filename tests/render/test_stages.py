@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from io import StringIO
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.picture import StageNode
@@ -22,8 +20,10 @@ from graphdoctor.facts.stages import (
 )
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
-from graphdoctor.views.stages import render_stages
+from graphdoctor.views.parts import View
+from graphdoctor.views.stages import stage_parts
 from tests import factories
+from tests.views.outputs import on_terminal
 
 NORM = LinePlace(file="model.py", line=11)
 UP = LinePlace(file="model.py", line=12)
@@ -141,9 +141,8 @@ def rendered(*graphs: GraphStages, width: int = 80, backend: str = "inductor", i
     target = facts.target.model_copy(update={"compile_arguments": {"backend": backend}})
     diagnosis = diagnose(facts.model_copy(update={"target": target}), RULES, root=Path("/project"), version="0")
     diagnosis = diagnosis.model_copy(update={"stages": graphs})
-    buffer = StringIO()
-    render_stages(diagnosis, Console(file=buffer, width=width, color_system=None), is_verbose=is_verbose)
-    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())
+    view = View(("model.py",), "stages", tuple(stage_parts(diagnosis)))
+    return on_terminal(view, width=width, is_verbose=is_verbose).removeprefix("model.py\n").rstrip("\n")
 
 
 def staged(*stages: StageReport) -> GraphStages:
@@ -174,7 +173,7 @@ def test_generated_code_can_be_copied() -> None:
     line = f"    buf0 = empty_strided_cpu({', '.join(map(str, range(60)))})  # [bold]"
     code = f"def call(args):\n{line}\n"
     fusion = trained()[4].model_copy(update={"code": code})
-    assert f"    {line}\n" in rendered(staged(fusion), is_verbose=True) + "\n"
+    assert f"  {line}\n" in rendered(staged(fusion), is_verbose=True) + "\n"
     assert max(map(len, rendered(staged(fusion)).splitlines())) <= 80
 
 
@@ -183,6 +182,7 @@ def test_a_stage_is_listed_unless_the_same_graph_is_above() -> None:
     assert "var_mean" in rendered(staged(post_grad))
     both = rendered(staged(trained()[2], post_grad))
     assert "var_mean" not in both[both.index("post-grad, forward: ") :]
+    assert "(-v lists them)" in both
 
 
 def test_what_other_backends_have() -> None:

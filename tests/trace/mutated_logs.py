@@ -18,9 +18,10 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
-from graphdoctor.views.console import render_console
-from graphdoctor.views.guards import render_guards
+from graphdoctor.views.guards import guards_view
 from graphdoctor.views.json import render_json
+from graphdoctor.views.report import report_view
+from graphdoctor.views.terminal import write_view
 
 RECORDINGS = Path(__file__).resolve().parent.parent / "recordings"
 NAMES = (
@@ -181,6 +182,6 @@ def read_and_show(log: bytes, file: Path) -> None:
         return
     diagnosis = diagnose(recording, RULES, root=file.parent, version="0")
     console = Console(file=StringIO(), width=80)
-    render_console(diagnosis, console)
-    render_guards(diagnosis, console)
+    write_view(report_view(diagnosis), console)
+    write_view(guards_view(diagnosis), console)
     render_json(diagnosis)

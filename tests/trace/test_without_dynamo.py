@@ -12,7 +12,8 @@ from graphdoctor.facts.recording import Recording
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
-from graphdoctor.views.console import render_console
+from graphdoctor.views.report import report_view
+from graphdoctor.views.terminal import write_view
 
 RECORDINGS = Path(__file__).resolve().parent.parent / "recordings"
 
@@ -37,7 +38,7 @@ def test_a_log_of_an_export_says_what_it_has(version: str) -> None:
 def test_the_first_screen_has_no_zeros_in_its_place() -> None:
     recording = read_recording(RECORDINGS / "2.13.0" / "exported.bare")
     console = Console(file=StringIO(), width=80)
-    render_console(diagnose(recording, RULES, root=Path.cwd(), version="0"), console)
+    write_view(report_view(diagnose(recording, RULES, root=Path.cwd(), version="0")), console)
     assert isinstance(console.file, StringIO)
     text = " ".join(console.file.getvalue().split())
 

@@ -9,7 +9,8 @@ from rich.text import Text
 
 from graphdoctor.facts.wording import counted
 from graphdoctor.rules.gate.expectations import Broken
-from graphdoctor.views.cards import finding_card
+from graphdoctor.views.finding_cards import card_of
+from graphdoctor.views.terminal import write_parts
 from graphdoctor.views.terminal_lines import clean, write
 from graphdoctor.views.words import clusters
 
@@ -37,8 +38,7 @@ def broken_text(broken: Broken, *, place: str, width: int) -> str:
     cards = list(clusters(broken.findings))
     for cluster in cards[:_MAX_CARDS]:
         write(console, Text())
-        for renderable in finding_card(cluster, is_verbose=False):
-            write(console, renderable)
+        write_parts(card_of(cluster), console)
     if len(cards) > _MAX_CARDS:
         write(console, Text(f"\nand {counted(len(cards) - _MAX_CARDS, 'more finding')}"))
     return "\n".join(line.rstrip() for line in buffer.getvalue().rstrip().splitlines())

@@ -301,12 +301,12 @@ class _Worker:
     def _page(self) -> str | None:
         if not self._piece.measured.pages or self._diagnosis is None:
             return None
-        from graphdoctor.views.formats import DIAGNOSIS, Format, RenderOptions
+        from graphdoctor.views.html.document import render_view_page
+        from graphdoctor.views.report import report_view
 
         try:
-            page = DIAGNOSIS.named("html")
-            assert isinstance(page, Format)
-            return page.render(self._diagnosed(is_page=True), RenderOptions(Path.cwd()))
+            result = self._diagnosed(is_page=True)
+            return render_view_page(report_view(result.diagnosis, result.picture, root=Path.cwd()))
         except Exception as error:  # noqa: BLE001 - a row isn't lost for its page
             self._gaps.append(f"Its page couldn't be made: {type(error).__name__}: {error}")
             return None

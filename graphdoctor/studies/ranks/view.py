@@ -128,9 +128,7 @@ def _parts(job: Job) -> Iterator[Block]:
     rows = [Row(gap.code, Note(gap.message, "dim")) for gap in job.gaps]
     rows += [Row("", Note(text, "dim")) for text in _unknown_ends(job)]
     yield Section("Unknown", (Rows(tuple(rows), "gap"),))
-    for show in ("short", "long"):
-        if (unshown := unshown_in_job(job, is_verbose=show == "long")) is not None:
-            yield Note(unshown, "dim", show=show)
+    yield from unshown_in_job(job)
     if job.hidden_findings:
         yield Note(f"{counted(job.hidden_findings, 'finding')} hidden by --own-code, --select or --ignore.", "dim")
 

@@ -1,4 +1,4 @@
-"""A diagnosis and its picture as one self-contained HTML file."""
+"""What only the page of a diagnosis shows: its lines, calls, guards, graphs and records, drawn from a picture."""
 
 from __future__ import annotations
 
@@ -8,166 +8,143 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphdoctor.facts.diagnosis import Diagnosis, Location
-from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.record_kinds import MEANINGS
 from graphdoctor.facts.stack import relative
 from graphdoctor.facts.wording import counted
-from graphdoctor.views import log_words, words
-from graphdoctor.views.actions import actions
+from graphdoctor.views import words
 from graphdoctor.views.html import data
-from graphdoctor.views.html.document import write_document
+from graphdoctor.views.html.document import render_view_page
 from graphdoctor.views.html.highlight import highlighted
 from graphdoctor.views.html.lines import AnnotatedFile, annotate
-from graphdoctor.views.html.packed import packed
 from graphdoctor.views.html.shown import Shown, shown_calls
 from graphdoctor.views.html.sizes import guard_lines, lanes_height, phases_height
+from graphdoctor.views.html.sourceless import without_source
 from graphdoctor.views.html.times import compile_shares, phase_rows
-from graphdoctor.views.html.verdict import changes, tiles
+from graphdoctor.views.parts import Block, Blocks, Drawing, Note, Section
+from graphdoctor.views.report import report_view
 
 if TYPE_CHECKING:
-    from graphdoctor.facts.fixes import TriedFix
-    from graphdoctor.facts.guards import GuardSet
     from graphdoctor.facts.picture import Picture
     from graphdoctor.facts.recording import Graph
 
-_SCRIPTS = ("dagre.min.js", "timeline.js", "guards.js", "fold.js", "graphs.js")
 _HUES = 8
-_MAX_CHIPS = 3
-_MAX_ACTIONS = 7
-_MAX_ROWS = 100
-"""Of one table of what else is in the log."""
 
 
 def render_page(diagnosis: Diagnosis, picture: Picture, *, root: Path, has_source: bool = True) -> str:
-    """The page.
+    """The page of a diagnosis; ``has_source`` shows lines of code."""
+    if not has_source:
+        diagnosis, picture = without_source(diagnosis), without_source(picture)
+    return render_view_page(report_view(diagnosis, picture, root=root), has_source=has_source)
+
+
+class Page:
+    """The drawings of a page.
 
     Args:
-        diagnosis: What to show.
+        diagnosis: What is shown.
         picture: Graphs, phases and calls to draw, and the source.
         root: Paths in it are shown relative to it; the same as the diagnosis's.
-        has_source: Show lines of code; otherwise the page says that they were left out.
-
-    Returns:
-        A whole HTML document.
     """
-    if not has_source:
-        from graphdoctor.views.html.sourceless import without_source
-
-        diagnosis, picture = without_source(diagnosis), without_source(picture)
-    page = _Page(diagnosis, picture, root)
-    context = page.context() | {"has_source": has_source}
-    return write_document("report.html.j2", context, blobs=page.blobs(), scripts=_SCRIPTS)
-
-
-class _Page:
-    """Where things are in the page, and the variables of its templates."""
 
     def __init__(self, diagnosis: Diagnosis, picture: Picture, root: Path) -> None:
         self._diagnosis = diagnosis
         self._picture = picture
         self._root = root
         self._files = annotate(diagnosis, picture, root)
-        self._numbers = {file.file: number for number, file in enumerate(self._files)}
-        self._lines = {(number, line.number) for number, file in enumerate(self._files) for line in file.lines}
+        numbers = enumerate(self._files)
+        self.links = {(file.file, line.number): f"f{n}-L{line.number}" for n, file in numbers for line in file.lines}
+        """The anchor of each line that is shown, by file and number."""
         self._hues: dict[str, int] = {}
         self._shown = Shown(diagnosis, picture)
         self._graphs = self._shown.rows(diagnosis.recording.graphs)
-        self._phases = self._shown.phases(picture.phases)
 
-    def context(self) -> dict[str, Any]:
-        """The variables of the template."""
-        diagnosis, guards = self._diagnosis, self._diagnosis.recording.guards
-        said, tone = words.sentence(diagnosis)
-        calls = self._calls()
-        return {
-            "diagnosis": diagnosis,
-            "picture": self._picture,
-            "summary": diagnosis.summary,
-            "title": words.title_parts(diagnosis.recording),
-            "sentence": said,
-            "tone": tone,
-            "tiles": list(tiles(diagnosis.summary, diagnosis.recording.watch)),
-            "changes": list(changes(diagnosis.recording.treatment)),
-            "actions": actions(diagnosis.findings),
-            "uncovered": self._uncovered(),
-            "clusters": list(words.clusters(diagnosis.findings)),
-            "files": [self._file(number, file) for number, file in enumerate(self._files)],
-            "findings": {finding.fingerprint: finding for finding in diagnosis.findings},
-            "graph_rows": list(_graph_rows(self._graphs)),
-            "graphs": {graph.index: graph for graph in self._graphs},
-            "ends": {report.index: report for report in diagnosis.graphs},
-            "guard_sets": self._shown.rows(guards.sets if guards is not None else ()),
-            "compiles": self._shown.rows(diagnosis.recording.compiles),
+    def banner(self) -> Iterator[Block]:
+        """What the page leaves out of a large log."""
+        shown = self._shown
+        if shown.rows_note or shown.details_note:
+            of_whole = "Counts and findings are of the whole run." if shown.rows_note else None
+            yield Note(" ".join(filter(None, (shown.rows_note, shown.details_note, of_whole))), "warning")
+
+    def coverage(self) -> Iterator[Block]:
+        """A bar of what was compiled."""
+        yield self._drawing("coverage", summary=self._diagnosis.summary)
+
+    def shares(self) -> Iterator[Block]:
+        """A bar of what compiling took."""
+        yield self._drawing("shares", shares=compile_shares(self._picture.phases))
+
+    def sections(self, what_if: Blocks) -> Iterator[Section]:
+        """The sections after the findings; ``what_if`` is said of recompiles."""
+        diagnosis, picture, shown = self._diagnosis, self._picture, self._shown
+        files = [self._file(number, file) for number, file in enumerate(self._files)]
+        source = self._drawing(
+            "source",
+            files=files,
+            graphs={graph.index: graph for graph in self._graphs},
+            graph_count=len(diagnosis.graphs),
+            findings={finding.fingerprint: finding for finding in diagnosis.findings},
+        )
+        yield Section("Source", (source,))
+        yield self._calls_section()
+        recompiles = self._drawing("recompiles", frames=self._frames(), diagnosis=diagnosis)
+        yield Section("Recompiles", (recompiles, *what_if), count=diagnosis.summary.recompiles)
+        sets = diagnosis.recording.guards.sets if diagnosis.recording.guards is not None else ()
+        detailed = [found for found in sets if shown.has_details(found.compile_id)]
+        guards = self._drawing(
+            "guards",
+            {"guards": data.guards_data(detailed, self._place)},
+            guards=diagnosis.recording.guards,
+            guard_sets=shown.rows(sets),
+            guard_lines=guard_lines(detailed),
+        )
+        yield Section("Guards", (guards,))
+        graphs_data = data.graphs_data(diagnosis, self._graphs, picture, self._place, shown.has_details)
+        findings = {finding.fingerprint for finding in diagnosis.findings}
+        rows = list(_graph_rows(self._graphs))
+        ends = {report.index: report for report in diagnosis.graphs}
+        graphs = self._drawing("graphs", {"graphs": graphs_data}, graph_rows=rows, findings=findings, ends=ends)
+        yield Section("Graphs", (graphs,), count=len(diagnosis.graphs))
+        phases = shown.phases(picture.phases)
+        time = self._drawing(
+            "time",
+            {"phases": data.phases_data(phases)},
+            summary=diagnosis.summary,
+            phase_rows=phase_rows(picture.phases),
+            height=phases_height(phases),
+            compiles=shown.rows(diagnosis.recording.compiles),
+        )
+        yield Section("Compile time", (time,), "Time")
+
+    def evidence(self) -> Iterator[Block]:
+        """The environment, torch's configuration, and the records of the log."""
+        meanings = {kind: f"no: {meaning}" for kind, meaning in MEANINGS.items()}
+        yield self._drawing("evidence", diagnosis=self._diagnosis, picture=self._picture, meanings=meanings)
+
+    def _drawing(self, name: str, blobs: dict[str, Any] | None = None, /, **facts: object) -> Drawing:
+        shared: dict[str, object] = {
+            "anchor": self._anchor,
+            "hue": self._hue,
             "has_details": self._shown.has_details,
             "rows_note": self._shown.rows_note,
             "details_note": self._shown.details_note,
-            "calls": calls,
-            "call_rows": shown_calls(calls, (bool(row["compiled"] or row["fell_back"]) for row in calls)),
-            "frames": self._frames(),
-            "phase_rows": phase_rows(self._picture.phases),
-            "compile_shares": compile_shares(self._picture.phases),
-            "nothing_to_do": words.nothing_to_do(diagnosis.summary),
-            "lanes_height": lanes_height(self._picture.lanes),
-            "phases_height": phases_height(self._phases),
-            "guard_lines": guard_lines(self._guard_sets()),
-            "gaps": words.other_gaps(diagnosis),
-            "hue": self.hue,
-            "anchor": self.anchor,
-            "location_anchor": lambda location: self.anchor(location.file, location.line),
-            **self._log(),
-            "max_chips": _MAX_CHIPS,
-            "max_actions": _MAX_ACTIONS,
         }
-
-    def _log(self) -> dict[str, Any]:
-        """What ``log.html.j2`` needs."""
-        evidence = self._diagnosis.recording.evidence
-        return {
-            "evidence": evidence,
-            "caches": log_words.caches_text(evidence.cache_answers),
-            "shapes": log_words.shapes_text(evidence),
-            "cache_names": log_words.CACHES,
-            "expression": expression,
-            "shape_label": log_words.shape_label,
-            "triton_total": log_words.triton_total,
-            "triton_text": log_words.triton_text,
-            "kernel_text": log_words.kernel_text,
-            "schedule_text": log_words.schedule_text,
-            "estimate_text": log_words.estimate_text,
-            "meanings": {kind: f"no: {meaning}" for kind, meaning in MEANINGS.items()},
-            "max_rows": _MAX_ROWS,
+        scripts = {
+            "calls": ("timeline.js",),
+            "time": ("timeline.js",),
+            "guards": ("guards.js",),
+            "graphs": ("dagre.min.js", "fold.js", "graphs.js"),
         }
+        return Drawing(f"{name}.html.j2", shared | facts, blobs or {}, scripts.get(name, ()))
 
-    def blobs(self) -> dict[str, str]:
-        """The data of the scripts, packed."""
-        diagnosis, picture = self._diagnosis, self._picture
-        return {
-            "graphs": packed(data.graphs_data(diagnosis, self._graphs, picture, self._place, self._shown.has_details)),
-            "guards": packed(data.guards_data(self._guard_sets(), self._place)),
-            "lanes": packed(data.lanes_data(diagnosis, picture)),
-            "phases": packed(data.phases_data(self._phases)),
-        }
-
-    def _guard_sets(self) -> list[GuardSet]:
-        """Those whose trees are on the page."""
-        sets = self._diagnosis.recording.guards.sets if self._diagnosis.recording.guards is not None else ()
-        return [found for found in sets if self._shown.has_details(found.compile_id)]
-
-    def anchor(self, file: str | None, line: int | None) -> str | None:
-        """The anchor of a line in the page; None if the page doesn't have it."""
-        if file is None or line is None:
-            return None
-        number = self._numbers.get(relative(file, self._root))
-        if number is None or (number, line) not in self._lines:
-            return None
-        return f"f{number}-L{line}"
+    def _anchor(self, file: str | None, line: int | None) -> str | None:
+        return None if file is None or line is None else self.links.get((relative(file, self._root), line))
 
     def _place(self, file: str | None, line: int | None) -> list[Any] | None:
         if file is None or line is None:
             return None
-        return [words.base_name(file), line, self.anchor(file, line)]
+        return [words.base_name(file), line, self._anchor(file, line)]
 
-    def hue(self, compile_id: str) -> int:
+    def _hue(self, compile_id: str) -> int:
         """The color of a frame, which all of its compiles share."""
         frame = compile_id.rpartition("/")[0]
         return self._hues.setdefault(frame, len(self._hues) % _HUES)
@@ -188,10 +165,12 @@ class _Page:
             "code": highlighted(whole) if any(text is not None for text in texts) else [],
         }
 
-    def _uncovered(self) -> list[TriedFix]:
-        treatment = self._diagnosis.recording.treatment
-        found = words.uncovered_fixes(treatment, self._diagnosis.findings) if treatment else []
-        return [fix for fix in found if fix.is_applied]
+    def _calls_section(self) -> Section:
+        calls, lanes = self._calls(), self._picture.lanes
+        rows = shown_calls(calls, (bool(row["compiled"] or row["fell_back"]) for row in calls))
+        blobs = {"lanes": data.lanes_data(self._diagnosis, self._picture)}
+        drawn = self._drawing("calls", blobs, calls=calls, call_rows=rows, lanes=lanes, height=lanes_height(lanes))
+        return Section("Calls", (drawn,), count=len(calls) or None)
 
     def _calls(self) -> list[dict[str, Any]]:
         """Each call with the compiles it caused."""

@@ -14,7 +14,7 @@ from tests.render.html.made import hostile, many_calls, with_edits, written
 
 pytestmark = pytest.mark.slow
 
-SECTIONS = ("verdict", "findings", "source", "calls", "recompiles", "guards", "graphs", "time", "evidence")
+SECTIONS = ("findings", "source", "calls", "recompiles", "guards", "graphs", "time", "evidence", "environment")
 
 
 def tile(page: Page, label: str) -> str:
@@ -33,17 +33,18 @@ def column(page: Page, table: str, number: int) -> list[str]:
 
 def test_every_section_has_its_heading_and_its_content(visit, reported):
     page = visit(reported.page)
-    assert page.locator("main > section").evaluate_all("all => all.map(one => one.id)") == [*SECTIONS]
+    ids = page.locator("main > section").evaluate_all("all => all.map(one => one.id)")
+    assert [name for name in ids if name in SECTIONS] == [*SECTIONS]
     content = {
-        "verdict": ("What to do", "Skip print"),
-        "findings": ("GD101", "GD107", "GD111", "GD202", "GD203", "torch's message"),
+        "what-to-do": ("Skip print",),
+        "findings": ("GD101", "GD107", "GD111", "GD202", "GD203", "Details"),
         "source": ("program.py", "class Net(nn.Module):", "eager", "skipped"),
         "calls": ("f32[4, 8], 2", "f32[6, 8], 3"),
         "recompiles": ("Net.forward", "x.shape[0] 4 → 5", "power 2 → 3"),
         "guards": ("Guard checks take", "0/0"),
         "graphs": ("Net.forward from line", "parameters"),
         "time": ("backend_compile", "All compiles"),
-        "evidence": ("torch 2", "aot_eager", "compilation_metrics"),
+        "evidence": ("compilation_metrics",),
     }
     for name, parts in content.items():
         section = page.locator(f"#{name}")
@@ -60,8 +61,8 @@ def test_the_numbers_are_those_of_the_json_document(visit, reported):
     detail = summary["coverage_detail"]
     total = detail["graph_ops"] + detail["eager_ops"]
     bar = page.locator(".coverage")
-    expect(bar).to_contain_text(f"{detail['graph_ops']} of {total} tensor operations")
-    expect(bar).to_contain_text(f"{summary['coverage']:.0%}")
+    share = f"{summary['coverage']:.0%} compiled: {detail['graph_ops']} of {total} tensor operations"
+    expect(page.locator("#verdict")).to_contain_text(share)
     shares = "([bar, part]) => part.getBoundingClientRect().width / bar.getBoundingClientRect().width"
     drawn = page.evaluate(shares, [bar.locator(".bar").element_handle(), bar.locator(".compiled").element_handle()])
     assert drawn == pytest.approx(summary["coverage"], abs=0.01)
@@ -95,7 +96,6 @@ def test_a_run_that_did_nothing_says_so_in_every_section(visit, tmp_path):
     page = visit(written(tmp_path, nothing, Picture()))
     for name, says in {
         "verdict": "The program was killed.",
-        "findings": "None.",
         "source": "no lines of your files",
         "calls": "calls its compiled functions itself",
         "recompiles": "No recompiles.",

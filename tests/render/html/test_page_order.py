@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from graphdoctor.facts.fixes import PairedTime
 from graphdoctor.facts.guards import Guards, GuardSet
 from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.recording import GraphInput
@@ -16,36 +15,10 @@ from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.watch import CallWatch, WatchedFunction
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
-from graphdoctor.views.html.verdict import changes, tiles
-from graphdoctor.views.words import inputs_text
+from graphdoctor.views.words import figures, inputs_text
 from tests.factories import FULL_COVERAGE, graph, recording, with_facts
 from tests.render.html.made import diagnosed, written
-from tests.render.test_console import many
 from tests.render.test_fixes import peeled
-
-TIMED = PairedTime(
-    backend="inductor", before_us=420.0, after_us=250.0, ratio=0.6, ratio_low=0.58, ratio_high=0.62, turns=9
-)
-
-
-def test_what_fixes_change_is_said_of_each_headline() -> None:
-    _, treatment = peeled()
-    timed = treatment.model_copy(update={"times": (TIMED,)})
-    before, after = treatment.before, treatment.after
-    assert after is not None
-    told = {tile.label: tile for tile in changes(timed)}
-    assert list(told) == ["break sites", "graphs", "recompiles", "coverage", "steady call"]
-    assert told["break sites"].value == f"{before.break_sites} → {after.break_sites}"
-    assert told["steady call"].value == "420 µs → 250 µs"
-    assert "inductor" in told["steady call"].note
-    untimed = treatment.model_copy(update={"times": ()})
-    assert {tile.label: tile.value for tile in changes(untimed)}["steady call"] == "unknown"
-
-
-def test_nothing_is_said_of_fixes_that_were_not_tried() -> None:
-    _, treatment = peeled()
-    assert list(changes(None)) == []
-    assert list(changes(treatment.model_copy(update={"after": None}))) == []
 
 
 @pytest.mark.slow
@@ -54,11 +27,11 @@ def test_the_page_is_in_the_order_in_which_it_is_read(visit, reported, tmp_path)
     shown = diagnose(known.model_copy(update={"treatment": treatment}), RULES, root=Path("/project"), version="0")
     top = "one => one.getBoundingClientRect().top"
     page = visit(written(tmp_path, shown, Picture()))
-    tops = [page.locator(name).evaluate(top) for name in ("#outcome", "#together", "#actions", "#apply", "#findings")]
+    tops = [page.locator(name).first.evaluate(top) for name in (".sentence", "#findings", "#together")]
     assert tops == sorted(tops)
     page = visit(reported.page)
     assert page.locator("#together").count() == 0
-    names = (".sentence", ".coverage", "#verdict .share", "#actions", "#findings", "#source", "#evidence")
+    names = (".sentence", ".coverage", "#verdict .share", "#what-to-do", "#findings", "#source", "#evidence")
     tops = [page.locator(name).first.evaluate(top) for name in names]
     assert tops == sorted(tops)
 
@@ -115,19 +88,11 @@ def test_inputs_of_one_shape_are_named_together() -> None:
     assert inputs_text(found) == "x, y f32[s0, 8]; n (dynamic); z f32[3]; 1 parameter"
 
 
-def test_more_than_a_few_things_to_do_are_folded_and_counted(tmp_path: Path) -> None:
-    page = written(tmp_path, many(10), Picture()).read_text()
-    section = page[page.index('id="actions"') : page.index('id="findings"')]
-    first, rest = section.split("<details><summary>3 more</summary>")
-    assert (first.count('class="fix-title"'), rest.count('class="fix-title"')) == (7, 3)
-    assert '<ol class="actions" start="8">' in rest
-
-
 def test_a_run_that_ended_early_does_not_say_that_nothing_is_to_do(tmp_path: Path) -> None:
     ended = ProbeExit(status=1, reason="killed", message="The program was killed.")
     nothing = recording(compiles=(), frames=(), graphs=(), calls=(), coverage=None, ended=ended)
     page = written(tmp_path, nothing, Picture()).read_text()
-    section = page[page.index('id="actions"') : page.index('id="findings"')]
+    section = page[page.index('id="what-to-do"') : page.index('id="source"')]
     assert "The run ended early, so what there is to do is unknown." in section
     assert "Nothing" not in section
 
@@ -139,7 +104,7 @@ def test_a_clean_run_says_what_is_good_and_what_it_costs(tmp_path: Path) -> None
         sets=(GuardSet(compile_id="0/0", nodes=(), kinds={}, guard_count=3),), share=0.04, searches_us=4, call_us=100
     )
     page = written(tmp_path, with_facts(clean, guards=guards), Picture()).read_text()
-    section = page[page.index('id="actions"') : page.index('id="findings"')]
+    section = page[page.index('id="what-to-do"') : page.index('id="source"')]
     text = " ".join(re.sub(r"<[^>]*>", "", section).split())
     assert "Nothing: all 4 tensor operations of a call run compiled" in text
     assert "Compiling took" in text
@@ -159,7 +124,7 @@ def test_a_scripts_calls_are_counted_with_those_that_were_watched(tmp_path) -> N
     watch = CallWatch(functions=(function, function.model_copy(update={"line": 9, "file": "b.py"})), cost_s=0.3)
     facts = recording(calls=()).model_copy(update={"watch": watch})
     shown = diagnose(facts, RULES, root=Path("/project"), version="0")
-    told = {tile.label: (tile.value, tile.note) for tile in tiles(shown.summary, shown.recording.watch)}
+    told = {one.label: (one.value, one.note) for one in figures(shown)}
     assert told["calls"] == ("8,000", "24 watched")
     assert told["steady call"] == ("840 µs", "2 functions")
     text = written(tmp_path, shown, Picture()).read_text()

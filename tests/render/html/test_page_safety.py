@@ -54,7 +54,7 @@ def test_what_a_program_holds_is_shown_as_text_and_never_run(visit, tmp_path, ha
     page = visit(written(tmp_path, *hostile()), bypass_csp=not has_policy)
     open_everything(page)
     assert is_untouched(page)
-    for section in ("verdict", "findings", "source", "calls", "recompiles", "guards", "graphs", "time", "evidence"):
+    for section in ("findings", "source", "calls", "recompiles", "guards", "graphs", "time", "evidence"):
         assert HOSTILE in page.locator(f"#{section}").text_content(), section
     lane = page.locator("#lanes canvas").first
     for _ in range(2):
@@ -151,7 +151,7 @@ def test_without_source_a_page_says_so_and_keeps_the_rest(visit, run_here, tmp_p
     # Where the other page was written, the configuration ignores GD301, which depends on the machine's mood.
     run_here("report", reported.recording, "--ignore", "GD301", "--no-source", "-o", "without.html")
     page = visit(tmp_path / "without.html")
-    expect(page.locator("#source .banner")).to_contain_text("--no-source left out the lines of code")
+    expect(page.locator("#verdict .banner")).to_contain_text("--no-source left out the lines of code")
     assert page.locator("#findings .card").count() == visit(reported.page).locator("#findings .card").count()
     page.locator("#graph-view").scroll_into_view_if_needed()
     expect(page.locator("#graph-view .node")).not_to_have_count(0)

@@ -112,7 +112,7 @@ def test_the_tab_key_reaches_what_a_mouse_does(visit, reported):
     tab_to(page, field)
     page.keyboard.type("GD101")
     expect(page.locator("#findings output")).to_have_text("1 of 5")
-    words = page.locator("#findings .card:visible summary", has_text="torch's message")
+    words = page.locator("#findings .card:visible summary", has_text="Details")
     tab_to(page, words)
     page.keyboard.press("Enter")
     expect(page.locator("#findings .card:visible details", has_text="Avoid calling builtin")).to_have_attribute(
