@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.facts.picture import FusedKernel, GeneratedCode, StageGraph
+from graphdoctor.facts.picture import FusedKernel
 from graphdoctor.facts.recording import Graph, GraphNode, Recording
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.printed_graph import parse_graph
@@ -16,9 +16,8 @@ from graphdoctor.trace.reader import read_recording
 from graphdoctor.trace.stages import Stages, kernels_of
 from tests.conftest import run_command
 from tests.factories import recording
+from tests.trace.test_recordings import LOGS, RECORDINGS
 
-RECORDINGS = Path(__file__).resolve().parent.parent / "recordings"
-VERSIONS = sorted(folder.parent.name for folder in RECORDINGS.glob("*/lowered.bare"))
 PRINTED = "class G(torch.nn.Module):\n    def forward(self, x):\n        a = x + 1\n        return (a,)\n"
 NODES = (
     GraphNode(name="x", opcode="placeholder", target="L_x_", args="", kwargs="", inputs=()),
@@ -204,57 +203,9 @@ def benchmark_compiled_module(times=10, repeat=10):
 # Real logs.
 
 
-def pictured(version: str, name: str) -> tuple[tuple[StageGraph, ...], tuple[GeneratedCode, ...]]:
-    picture = read_recording(RECORDINGS / version / name, picture=True).picture
-    assert picture is not None
-    return picture.graphs, picture.generated
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("name", ["lowered.bare", "lowered_again.bare"])
-def test_what_inductor_lowers_is_followed_from_dynamo_to_the_kernels(version: str, name: str) -> None:
-    graphs, generated = pictured(version, name)
-
-    assert sum(each.unread_lines for each in graphs) == 0
-    assert {(each.compile_id, each.stage, each.graph_index, each.of) for each in graphs} == {
-        ("0/0", "dynamo", 0, None),
-        ("0/0", "joint", 0, None),
-        ("0/0", "forward", 0, None),
-        ("0/0", "backward", 0, None),
-        ("0/0", "post_grad", 0, "forward"),
-        ("0/0", "post_grad", 0, "backward"),
-        ("0/1", "dynamo", 1, None),
-        ("0/1", "inference", 1, None),
-        ("0/1", "post_grad", 1, "inference"),
-    }
-    assert [(each.compile_id, each.stage, each.graph_index) for each in generated] == [
-        ("0/0", "forward", 0),
-        ("0/0", "backward", 0),
-        ("0/1", "inference", 1),
-    ]
-    for each in generated:
-        # How often Inductor's own text defines a kernel is told by the calls that begin one.
-        assert sum(name.startswith("cpp_fused_") for name in each.kernels) == each.code.count("= async_compile.cpp")
-        assert "extern_kernels.mm" in each.kernels
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_what_is_lowered_takes_and_gives_as_many_values_as_what_was_traced(version: str) -> None:
-    graphs, _ = pictured(version, "lowered.bare")
-
-    for lowered in (each for each in graphs if each.stage == "post_grad"):
-        (traced,) = (each for each in graphs if each.stage == lowered.of and each.graph_index == lowered.graph_index)
-        given = [sum(node.opcode == "placeholder" for node in each.nodes) for each in (lowered, traced)]
-        assert given[0] == given[1] > 0
-        assert len(lowered.nodes[-1].inputs) == len(traced.nodes[-1].inputs) > 0
-
-
-LOGS = sorted({log.parent for log in RECORDINGS.rglob("*.log")})
-
-
-@pytest.mark.parametrize("folder", LOGS, ids=lambda folder: "-".join(folder.relative_to(RECORDINGS).parts))
-def test_every_recorded_graph_is_whole(folder: Path) -> None:
-    recorded = read_recording(folder, picture=True)
+@pytest.mark.parametrize("name", LOGS)
+def test_every_recorded_graph_is_whole(name: str) -> None:
+    recorded = read_recording(RECORDINGS / name, picture=True)
     assert recorded.picture is not None
     graphs = recorded.picture.graphs
 

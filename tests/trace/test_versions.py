@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 
 from graphdoctor.facts.recording import Recording
-from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trace.versions import FEATURES, lacking, parsed_version
 
@@ -20,28 +18,6 @@ THREAD = 139877824898048
 
 def kinds(recording: Recording) -> set[str]:
     return {str(gap.kind) for gap in recording.gaps}
-
-
-@pytest.mark.parametrize("version", ["2.6.0", "2.8.0"])
-def test_a_log_of_an_older_torch_has_its_counts_times_and_version(version: str) -> None:
-    recording = read_recording(RECORDINGS / version / "refused.bare")
-    summary = diagnose(recording, RULES, root=Path("/home/user/demo"), version="0").summary
-
-    assert recording.environment.torch is not None
-    assert recording.environment.torch.startswith(version)
-    assert (summary.compiles, summary.graphs, summary.break_sites) == (2, 2, 2)
-    assert all(compile_.duration_s for compile_ in recording.compiles)
-    assert [compile_.outcome for compile_ in recording.compiles] == ["compiled", "compiled", "failed"]
-    (told,) = [gap for gap in recording.gaps if gap.kind == "old_log"]
-    assert told.code == "GD904"
-    assert told.message.startswith(f"torch {recording.environment.torch} wrote this log: ")
-
-
-def test_the_words_of_a_break_of_2_6_are_its_reason() -> None:
-    (broken, _) = read_recording(RECORDINGS / "2.6.0" / "refused.bare").breaks
-
-    assert broken.chain[0].gb_type.startswith("builtin: print [")
-    assert (broken.stack[-1].line, broken.stack[-1].text) == (18, 'print("relu")')
 
 
 def test_a_torch_that_graphdoctor_runs_with_lacks_nothing() -> None:
