@@ -8,6 +8,7 @@ in their sizes too.
 from __future__ import annotations
 
 import copy
+import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,26 +49,21 @@ def leaves_of(call: Call, function: Any, *, of_callables: bool = False) -> list[
     args, kwargs = call
     parameters = _parameters(signature_of(function))
     names = _positional_names(parameters, len(args))
-    leaves: list[Leaf] = []
-    for index, value in enumerate(args):
-        leaves += _walk(value, (("item", 0), ("item", index)), names[index], 0, of_callables=of_callables)
-    for name, value in kwargs.items():
-        leaves += _walk(value, (("item", 1), ("item", name)), name, 0, of_callables=of_callables)
-    given = {*names, *kwargs}
+    given: list[tuple[int, int | str, str, Any]]
+    given = [(0, index, names[index], value) for index, value in enumerate(args)]
+    given += [(1, name, name, value) for name, value in kwargs.items()]
     choices = {parameter.name: _choices(parameter, function) for parameter in parameters}
     leaves = [
-        Leaf(leaf.path, leaf.expression, leaf.value, choices.get(leaf.expression, ()), leaf.is_default)
-        for leaf in leaves
+        dataclasses.replace(leaf, choices=choices.get(leaf.expression, ()))
+        for part, key, name, value in given
+        for leaf in _walk(value, (("item", part), ("item", key)), name, 0, of_callables=of_callables)
     ]
     for parameter in parameters:
-        if parameter.name in given or parameter.kind not in (
-            parameter.POSITIONAL_OR_KEYWORD,
-            parameter.KEYWORD_ONLY,
-        ):
-            continue
-        if parameter.default is None or type(parameter.default) in (int, float, bool, str):
-            path = (("item", 1), ("item", parameter.name))
-            leaves.append(Leaf(path, parameter.name, parameter.default, choices[parameter.name], is_default=True))
+        name, default = parameter.name, parameter.default
+        can_be_named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        is_plain = default is None or type(default) in (int, float, bool, str)
+        if can_be_named and is_plain and name not in names and name not in kwargs:
+            leaves.append(Leaf((("item", 1), ("item", name)), name, default, choices[name], is_default=True))
     return leaves
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -27,12 +27,16 @@ _MAX_MODULES = 50
 _MAX_CHOICES = 4
 
 
+_Make: TypeAlias = Callable[[Call], AbstractContextManager[Call]]
+"""Makes the changed call from an unchanged one; modes around the call hold inside the context."""
+
+
 @dataclass(frozen=True)
 class Value:
     """One value that a property can be set to."""
 
     text: str
-    make: Callable[[Call], AbstractContextManager[Call]]
+    make: _Make
     is_special: bool = False
 
 
@@ -90,17 +94,17 @@ def _argument_properties(leaves: Sequence[Leaf]) -> Iterator[Property]:
             yield _plain_property(leaf)
 
 
-def _changed(*leaves: Leaf, to: Callable[[Any], Any]) -> Callable[[Call], AbstractContextManager[Call]]:
+def _changed(leaf: Leaf, to: Callable[[Any], Any], *more: tuple[Leaf, Callable[[Any], Any]]) -> _Make:
     def make(call: Call) -> AbstractContextManager[Call]:
-        for leaf in leaves:
-            call = replaced(call, leaf.path, to)
+        for each, change in ((leaf, to), *more):
+            call = replaced(call, each.path, change)
         return contextlib.nullcontext(call)
 
     return make
 
 
 def _constant(leaf: Leaf, value: Any, *, is_special: bool = False) -> Value:  # noqa: ANN401
-    return Value(value_text(value), _changed(leaf, to=lambda _: value), is_special)
+    return Value(value_text(value), _changed(leaf, lambda _: value), is_special)
 
 
 def _plain_property(leaf: Leaf) -> Property:
@@ -174,29 +178,23 @@ def _tensor_properties(
         yield Property(f"{leaf.expression}.shape", "size", value_text(value), reason=f"its layout is {value.layout}")
     dtypes = arguments.other_dtypes(value.dtype)
     if dtypes:
-        values = tuple(Value(dtype_text(dtype), _cast(leaf, dtype)) for dtype in dtypes)
+        values = tuple(
+            Value(dtype_text(dtype), _changed(leaf, partial(arguments.cast, dtype=dtype))) for dtype in dtypes
+        )
         yield Property(f"{leaf.expression}.dtype", "dtype", dtype_text(value.dtype), (Way(values),), tier=(4,))
     if is_plain and (layouts := arguments.other_layouts(value)):
-        values = tuple(Value(name, _laid_out(leaf, name)) for name in layouts)
+        values = tuple(Value(name, _changed(leaf, partial(arguments.laid_out, layout=name))) for name in layouts)
         base = arguments.layout_name(value)
         yield Property(f"{leaf.expression}.stride()", "stride", base, (Way(values),), tier=(5,))
     if value.is_floating_point() or value.is_complex():
         wanted = not value.requires_grad
-        make = _changed(leaf, to=lambda tensor: tensor.detach().requires_grad_(wanted))
+        make = _changed(leaf, lambda tensor: tensor.detach().requires_grad_(wanted))
         name = f"{leaf.expression}.requires_grad"
         yield Property(name, "requires_grad", str(not wanted), (Way((Value(str(wanted), make),)),), tier=(4,))
     other = arguments.other_device(value.device)
     if other is not None:
-        moved = Value(other, _changed(leaf, to=lambda tensor: tensor.detach().to(other)))
+        moved = Value(other, _changed(leaf, lambda tensor: tensor.detach().to(other)))
         yield Property(f"{leaf.expression}.device", "device", str(value.device), (Way((moved,)),), tier=(6,))
-
-
-def _cast(leaf: Leaf, dtype: torch.dtype) -> Callable[[Call], AbstractContextManager[Call]]:
-    return _changed(leaf, to=lambda tensor: arguments.cast(tensor, dtype))
-
-
-def _laid_out(leaf: Leaf, layout: str) -> Callable[[Call], AbstractContextManager[Call]]:
-    return _changed(leaf, to=lambda tensor: arguments.laid_out(tensor, layout))
 
 
 def _size_ways(leaf: Leaf, dim: int, tensors: Sequence[Leaf], *, has_joint: bool) -> Iterator[Way]:
@@ -225,13 +223,9 @@ def _sizes(size: int, places: Sequence[tuple[Leaf, int]]) -> tuple[Value, ...]:
     return tuple(Value(str(value), _resized(places, value), special) for value, special in values)
 
 
-def _resized(places: Sequence[tuple[Leaf, int]], size: int) -> Callable[[Call], AbstractContextManager[Call]]:
-    def make(call: Call) -> AbstractContextManager[Call]:
-        for leaf, dim in places:
-            call = replaced(call, leaf.path, partial(arguments.resized, dim=dim, size=size))
-        return contextlib.nullcontext(call)
-
-    return make
+def _resized(places: Sequence[tuple[Leaf, int]], size: int) -> _Make:
+    first, *more = [(leaf, partial(arguments.resized, dim=dim, size=size)) for leaf, dim in places]
+    return _changed(*first, *more)
 
 
 # The module's own numbers.
@@ -252,7 +246,7 @@ def _attributes(function: Any) -> Iterator[Property]:  # noqa: ANN401
             count += 1
             kind = "flag" if isinstance(value, bool) else "module_number"
             values = tuple(
-                Value(value_text(other), _with_attribute(module, name, other), special)
+                _around(value_text(other), partial(_set_for, partial(setattr, module, name), value, other), special)
                 for other, special in _other_numbers(value)
             )
             if count <= _MAX_ATTRIBUTES:
@@ -262,19 +256,6 @@ def _attributes(function: Any) -> Iterator[Property]:  # noqa: ANN401
                 yield Property(f"{owner}.{name}", kind, value_text(value), reason=reason)
 
 
-def _with_attribute(module: torch.nn.Module, name: str, value: Any) -> Callable[[Call], AbstractContextManager[Call]]:  # noqa: ANN401
-    @contextlib.contextmanager
-    def make(call: Call) -> Iterator[Call]:
-        before = getattr(module, name)
-        setattr(module, name, value)
-        try:
-            yield call
-        finally:
-            setattr(module, name, before)
-
-    return make
-
-
 # Modes around the call.
 
 
@@ -282,7 +263,7 @@ def _modes(function: Any, *, is_no_grad: bool, device: str) -> Iterator[Property
     if isinstance(function, torch.nn.Module):
         is_training = function.training
         names = {True: "train", False: "eval"}
-        switched = Value(names[not is_training], _with_training(function, is_training=not is_training))
+        switched = _around(names[not is_training], partial(_in_mode, function, is_training=not is_training))
         yield Property("train/eval", "training", names[is_training], (Way((switched,)),), tier=(0,))
     inference = _around("inference_mode", torch.inference_mode)
     grad_modes = (inference,) if is_no_grad else (_around("no_grad", torch.no_grad), inference)
@@ -302,13 +283,13 @@ def _modes(function: Any, *, is_no_grad: bool, device: str) -> Iterator[Property
     yield Property("deterministic algorithms", "determinism", str(is_on), (Way((flip,)),), tier=(7,))
 
 
-def _around(text: str, context: Callable[[], AbstractContextManager[Any]]) -> Value:
+def _around(text: str, context: Callable[[], AbstractContextManager[Any]], is_special: bool = False) -> Value:
     @contextlib.contextmanager
     def make(call: Call) -> Iterator[Call]:
         with context():
             yield call
 
-    return Value(text, make)
+    return Value(text, make, is_special)
 
 
 @contextlib.contextmanager
@@ -320,15 +301,12 @@ def _set_for(setter: Callable[[Any], Any], before: Any, value: Any) -> Iterator[
         setter(before)
 
 
-def _with_training(module: torch.nn.Module, *, is_training: bool) -> Callable[[Call], AbstractContextManager[Call]]:
-    @contextlib.contextmanager
-    def make(call: Call) -> Iterator[Call]:
-        before = [(child, child.training) for child in module.modules()]
-        module.train(is_training)
-        try:
-            yield call
-        finally:
-            for child, mode in before:
-                child.training = mode
-
-    return make
+@contextlib.contextmanager
+def _in_mode(module: torch.nn.Module, *, is_training: bool) -> Iterator[None]:
+    before = [(child, child.training) for child in module.modules()]
+    module.train(is_training)
+    try:
+        yield
+    finally:
+        for child, mode in before:
+            child.training = mode

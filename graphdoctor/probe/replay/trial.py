@@ -40,11 +40,11 @@ from ..target.snapshot import RandomState, State, seed_everything
 from ..target.targets import Call, signature_of
 from .arguments import resized
 from .comparing import attribute_of, compared, differing_names, is_different
-from .leaves import Alike, replaced_in
+from .leaves import Alike, Step, replaced_in
 from .results import AFTER_CALLS, Results, copies_of, gradients_of, modules_of, parameters_of, tensors_in
 from .rounding import Rounding, Shaken
 
-_ARGUMENT = re.compile(r"^L\['(\w+)'\](.*)$")
+_ARGUMENT = re.compile(r"L\['(\w+)'\]((?:\['[^']*'\]|\[\d+\]|\.\w+)*)")
 _STEP = re.compile(r"\['([^']*)'\]|\[(\d+)\]|\.(\w+)")
 
 
@@ -146,32 +146,35 @@ class Trial:
             raise TargetError(f"{source} isn't an argument of the call")
         value = names[name]
         try:
-            for key, index, attribute in steps:
-                value = getattr(value, attribute) if attribute else value[int(index) if index else key]
+            for kind, key in steps:
+                value = getattr(value, key) if kind == "attribute" else value[key]
         except (AttributeError, KeyError, IndexError, TypeError):
             return None
         return value
 
     def _replaced(self, call: Call, source: str, change: Callable[[Any], Any]) -> Call:
         name, steps = _taken_apart(source)
-        if self.signature is None or any(attribute for _, _, attribute in steps):
+        if self.signature is None or any(kind == "attribute" for kind, _ in steps):
             raise TargetError(f"{source} can't be replaced in the call")
         args, kwargs = call
-        path = [("item", int(index) if index else key) for key, index, _ in steps]
         if name in kwargs:
-            return args, {**kwargs, name: replaced_in(kwargs[name], path, change)}
+            return args, {**kwargs, name: replaced_in(kwargs[name], steps, change)}
         bound = self.signature.bind(*args, **kwargs)
         if name not in bound.arguments:
             return call  # the default: no other value in this call
         position = list(self.signature.parameters).index(name)
         if not steps and position < len(args) and bound.arguments[name] is args[position]:
             return (*args[:position], change(args[position]), *args[position + 1 :]), kwargs
-        bound.arguments[name] = replaced_in(bound.arguments[name], path, change)
+        bound.arguments[name] = replaced_in(bound.arguments[name], steps, change)
         return bound.args, dict(bound.kwargs)
 
     def begin_call(self, call: Call) -> None:
         """Keep copies of a call's arguments, to see whether it mutates them."""
-        self._arguments = tensors_in(self._named_arguments(call))
+        try:
+            named = self._names(call)
+        except (TargetError, TypeError):
+            named = {"args": call[0], "kwargs": call[1]}
+        self._arguments = tensors_in(named)
         self._copies = copies_of(self._arguments)
 
     @contextlib.contextmanager
@@ -225,12 +228,6 @@ class Trial:
         if is_different(kind, self._results, eager, self._rounding, call=self._results.call_count):
             self._results.stopped_for = kind
         return self.is_decided
-
-    def _named_arguments(self, call: Call) -> dict[str, Any]:
-        try:
-            return self._names(call)
-        except (TargetError, TypeError):
-            return {"args": call[0], "kwargs": call[1]}
 
     def finish(self, texts: Mapping[str, str]) -> Replay:
         """Write the results, and compare them with those of the references."""
@@ -323,16 +320,15 @@ def _make_precise(tensors: Iterable[torch.Tensor]) -> None:
             tensor.data = tensor.data.to(torch.complex128 if tensor.is_complex() else torch.float64)
 
 
-def _taken_apart(source: str) -> tuple[str, list[tuple[str, str, str]]]:
-    match = _ARGUMENT.match(source)
-    steps = _STEP.findall(match[2]) if match else []
-    if match is None or "".join(_step_text(*step) for step in steps) != match[2]:
+def _taken_apart(source: str) -> tuple[str, list[Step]]:
+    """The name of an argument, and the steps from there to what a source stands for."""
+    if (match := _ARGUMENT.fullmatch(source)) is None:
         raise TargetError(f"{source} isn't an argument of the call")
-    return match[1], steps
-
-
-def _step_text(key: str, index: str, attribute: str) -> str:
-    return f".{attribute}" if attribute else f"[{index}]" if index else f"['{key}']"
+    found = _STEP.findall(match[2])
+    return match[1], [
+        ("attribute", attribute) if attribute else ("item", int(index) if index else key)
+        for key, index, attribute in found
+    ]
 
 
 def _resized(value: Any, *, dim: int, size: int) -> Any:  # noqa: ANN401

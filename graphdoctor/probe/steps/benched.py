@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import socket
 import time
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,7 +23,7 @@ from ..replay.trial import Trial
 from ..target.calling import backward, forget_gradients, forward, items_in, set_up
 from ..target.options import check_compile_arguments
 from ..target.regions import compile_regions
-from ..target.snapshot import State, seed_everything
+from ..target.snapshot import State, restorer, seed_everything
 from ..target.targets import Call, Calls, Target
 from ..torch_private import torch_api
 from ..wire import BenchStart, BenchTurn, ProbeRequest
@@ -66,7 +65,7 @@ class Benched:
             steady = [min(times) for times in zip(*passes[-_QUIET_PASSES:], strict=True)]
             excess = sum(time - least for times in passes for time, least in zip(times, steady, strict=True))
             call = self._last_call
-            changes = call is not None and is_steady and self._changes_arguments(call)
+            restore = restorer(call, lambda: self._make(call)) if call is not None and is_steady else None
             answer(
                 connection,
                 BenchStart(
@@ -84,7 +83,7 @@ class Benched:
                 return
             self._output = None
             self._events.phase("timing the last call")
-            block = Block(seconds=steady[-1], restore=self._restorer(call) if changes else None)
+            block = Block(seconds=steady[-1], restore=restore)
             memory = PeakMemory()
             for question in questions(connection):
                 times = time_block(lambda: self._make(call), block, seconds=float(json.loads(question)["seconds"]))
@@ -92,22 +91,21 @@ class Benched:
 
     def _compile(self) -> Any:  # noqa: ANN401
         """The target under ``torch.compile``, which imports Dynamo here as it does in the user's program."""
-        request = self._request
+        request, function = self._request, self._function
         check_compile_arguments(request["backend"], request["mode"], request["options"])
-        arguments: dict[str, Any] = {"backend": request["backend"], "fullgraph": request["fullgraph"]}
-        if request["dynamic"] is not None:
-            arguments["dynamic"] = request["dynamic"]
-        if request["mode"] is not None:
-            arguments["mode"] = request["mode"]
-        if request["options"]:
-            arguments["options"] = request["options"]
+        arguments: dict[str, Any] = {
+            "backend": request["backend"],
+            "fullgraph": request["fullgraph"],
+            "dynamic": request["dynamic"],
+            "mode": request["mode"],
+            "options": request["options"] or None,
+        }
         if request["regional"]:
-            compile_regions(self._function, **arguments)
-            compiled = self._function
+            compile_regions(function, **arguments)
         else:
-            compiled = torch.compile(self._function, **arguments)
+            function = torch.compile(function, **arguments)
         torch_api.on_compile(self._on_compile)
-        return compiled
+        return function
 
     def _on_compile(self) -> None:
         self._compiles += 1
@@ -128,7 +126,11 @@ class Benched:
             for number, given in enumerate(self._calls.rounds()):
                 seed_everything(self._request["seed"])
                 call = self._trial.changed(given)
-                self._keep_arguments(number, call)
+                # What an earlier pass changed: ``example_inputs()`` may return what it made before.
+                if number in self._kept:
+                    self._kept[number].restore()
+                else:
+                    self._kept[number] = State(None, call)
                 torch_api.synchronize()
                 started = time.perf_counter()
                 self._make(call)
@@ -137,33 +139,11 @@ class Benched:
                 self._last_call = call
         return times
 
-    def _keep_arguments(self, number: int, call: Call) -> None:
-        """Put arguments back that an earlier pass changed; ``example_inputs()`` may return what it made before."""
-        if number in self._kept:
-            self._kept[number].restore()
-        else:
-            self._kept[number] = State(None, call)
-
     def _make(self, call: Call) -> None:
-        output = forward(self._compiled, call, no_grad=self._request["no_grad"])
+        self._output = forward(self._compiled, call, no_grad=self._request["no_grad"])
         if self._request["backward"]:
-            backward(output)
-            self._forget_gradients(call)
-        self._output = output
-
-    def _forget_gradients(self, call: Call) -> None:
-        forget_gradients(self._function)
-        for leaf in torch_api.tree_leaves(call):
-            if isinstance(leaf, torch.Tensor) and leaf.is_leaf:
-                leaf.grad = None
-
-    def _changes_arguments(self, call: Call) -> bool:
-        state = State(None, call)
-        self._make(call)
-        is_changed = state.is_changed()
-        state.restore()
-        return is_changed
-
-    @staticmethod
-    def _restorer(call: Call) -> Callable[[], None]:
-        return State(None, call).restore
+            backward(self._output)
+            forget_gradients(self._function)
+            for leaf in torch_api.tree_leaves(call):
+                if isinstance(leaf, torch.Tensor) and leaf.is_leaf:
+                    leaf.grad = None

@@ -29,7 +29,7 @@ from ..measure.timing import Settling, settle
 from ..record.reports import hook_gap
 from ..record.streams import silence
 from ..record.tracebacks import type_name
-from ..target.snapshot import RandomState, State
+from ..target.snapshot import RandomState, restorer
 from ..target.targets import Call
 from ..torch_private import torch_api
 from ..torch_private.torch_codegen import graph_runs_marked
@@ -262,11 +262,8 @@ class _Measuring:
 
     def _repeated(self, call: Call) -> Repeated:
         """The compiled call, which leaves its arguments as they were."""
-        state = State(None, call)
-        self._workload.make_again(call)
-        is_changed = state.is_changed()
-        state.restore()
-        return Repeated(lambda: self._workload.make_again(call), state.restore if is_changed else None)
+        make = partial(self._workload.make_again, call)
+        return Repeated(make, restorer(call, make))
 
     def _kept(self, compiled: Repeated, call: Call) -> int | None:
         def measure() -> int | None:

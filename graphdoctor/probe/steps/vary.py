@@ -7,16 +7,16 @@ couldn't be done.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 
 from ...facts.variations import TriedOutcome, TriedValue
 from ..events import EventFile
-from ..measure.compile_watch import Compiled, CompileWatch, watched_compiles
+from ..measure.compile_watch import Compiled, watched_compiles
 from ..replay.leaves import leaves_of
 from ..replay.properties import Property, Value, Way, properties_of
 from ..target.snapshot import FreshCopies, State, seed_everything
@@ -72,8 +72,8 @@ class Varying:
 
     def run(self) -> None:
         """Vary everything, as long as there is time."""
-        with watched_compiles() as watch:
-            if not self._find_state(watch):
+        with watched_compiles() as self._watch:
+            if not self._find_state():
                 return
             self._state.restore()
             function, is_no_grad = self._workload.function, self._request["no_grad"]
@@ -81,22 +81,22 @@ class Varying:
             found = properties_of(FreshCopies().call(self._base), function, is_no_grad=is_no_grad)
             self._events.write("vary_plan", properties=[prop.planned() for prop in found])
             try:
-                self._vary_all(found, watch)
+                self._vary_all(found)
             finally:
                 self._state.restore()
             self._events.write("vary_end")
 
-    def _find_state(self, watch: CompileWatch) -> bool:
+    def _find_state(self) -> bool:
         """Begin each call from the state after the first one, as in a program that has run a while."""
         before = self._state
         self._events.phase("repeating the unchanged call")
         self._state = after = State(self._workload.function)
         torch.compiler.reset()
-        first = self._try(None, watch)
+        first = self._try(None)
         if first.error is not None:
             self._state = before
             torch.compiler.reset()
-            again = self._try(None, watch)
+            again = self._try(None)
             if again.error is not None:
                 self._gap(f"Nothing was varied: repeated, the unchanged call raises {_error_text(again.error)}.")
                 return False
@@ -109,7 +109,7 @@ class Varying:
             self._gap("Nothing was varied: the unchanged call runs no compiled code, so nothing can recompile.")
             return False
         if self._state is after:
-            self._check_repetition(watch)
+            self._check_repetition()
         if not self._state.is_complete:
             self._events.gap("not_put_back", "The target holds too much to restore all of it between calls.")
         if self._state.used_up:
@@ -117,10 +117,10 @@ class Varying:
             self._events.gap("not_put_back", f"The target holds objects that can't be restored between calls: {kinds}.")
         return True
 
-    def _check_repetition(self, watch: CompileWatch) -> None:
+    def _check_repetition(self) -> None:
         counts = []
         for _ in range(_MAX_WARM_UPS):
-            tried = self._try(None, watch, is_restored=False)
+            tried = self._try(None, is_restored=False)
             counts.append(tried.compiled.count)
             if tried.error is not None:
                 self._gap(f"Repeated from the state that it left, the call raises {_error_text(tried.error)}.")
@@ -132,7 +132,7 @@ class Varying:
             "repetitions), because of what it changes in the target; here that is restored before each call."
         )
 
-    def _vary_all(self, found: Sequence[Property], watch: CompileWatch) -> None:
+    def _vary_all(self, found: Sequence[Property]) -> None:
         numbered = sorted(enumerate(found), key=lambda item: item[1].tier)
         possible = [item for item in numbered if item[1].reason is None]
         for number, prop in numbered:
@@ -151,7 +151,7 @@ class Varying:
             place = f"variation {count} of {min(len(possible), limit)}: {prop.expression}"
             outcome: dict[str, object] | None
             try:
-                outcome = self._vary(prop, watch, place)
+                outcome = self._vary(prop, place)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # noqa: BLE001 - one variation must not lose the others
@@ -159,7 +159,7 @@ class Varying:
             if outcome is not None:
                 self._write(number, prop, outcome)
 
-    def _vary(self, prop: Property, watch: CompileWatch, place: str) -> dict[str, object] | None:
+    def _vary(self, prop: Property, place: str) -> dict[str, object] | None:
         way, errors = self._working_way(prop, place)
         failed = [
             TriedValue(value=value.text, is_special=value.is_special, outcome="fails_eager", error=errors[value.text])
@@ -177,16 +177,16 @@ class Varying:
             reason = "there is no other value" if raised is None else f"eager mode raises {raised}"
             return {"tied": [], "tried": failed, "reason": reason}
         torch.compiler.reset()
-        if (unsteady := self._warm_up(watch)) is not None:
+        if (unsteady := self._warm_up()) is not None:
             return {"reason": unsteady}
         tried: list[TriedValue] = []
         is_over_limit = False
         for value in working:
             self._events.variation_phase(f"{place} = {value.text}")
-            made = self._try(value, watch)
+            made = self._try(value)
             is_over_limit |= made.compiled.is_over_limit
             tried.append(_described(value, made, is_over_limit=is_over_limit))
-        back = self._try(None, watch)
+        back = self._try(None)
         if way.tied:
             self._settled |= {prop.expression, *way.tied}
         return {"tied": list(way.tied), "tried": tried + failed, "back_compiles": back.compiled.count}
@@ -198,8 +198,7 @@ class Varying:
             errors: dict[str, str] = {}
             for value in way.values:
                 self._events.variation_phase(f"{place} = {value.text}, in eager mode")
-                error = self._eager_error(value)
-                if error is not None:
+                if (error := self._made(value, is_eager=True)) is not None:
                     errors[value.text] = _error_text(error)
             ordinary = [value for value in way.values if not value.is_special]
             works = sum(value.text not in errors for value in ordinary)
@@ -209,46 +208,30 @@ class Varying:
                 break
         return best[1], best[2]
 
-    def _warm_up(self, watch: CompileWatch) -> str | None:
+    def _warm_up(self) -> str | None:
         for _ in range(_MAX_WARM_UPS):
-            tried = self._try(None, watch)
+            tried = self._try(None)
             if tried.error is not None:
                 return f"the unchanged call raises {_error_text(tried.error)}"
             if not tried.compiled.count:
                 return None
         return "the unchanged call compiles something each time"
 
-    def _try(self, value: Value | None, watch: CompileWatch, *, is_restored: bool = True) -> _Tried:
-        watch.taken()
-        error = self._made(value, self._workload.error_of, is_restored=is_restored)
-        return _Tried(watch.taken(), error)
+    def _try(self, value: Value | None, *, is_restored: bool = True) -> _Tried:
+        self._watch.taken()
+        error = self._made(value, is_restored=is_restored)
+        return _Tried(self._watch.taken(), error)
 
-    def _eager_error(self, value: Value) -> BaseException | None:
-        return self._made(value, partial(self._workload.error_of, is_eager=True))
-
-    def _made(
-        self,
-        value: Value | None,
-        make: Callable[[Call], BaseException | None],
-        *,
-        is_restored: bool = True,
-    ) -> BaseException | None:
+    def _made(self, value: Value | None, *, is_eager: bool = False, is_restored: bool = True) -> BaseException | None:
         if is_restored:
             self._state.restore()
         try:
             call = FreshCopies().call(self._base)
-            if value is None:
-                return self._seeded(call, make)
-            with value.make(call) as changed:
-                return self._seeded(changed, make)
-        except KeyboardInterrupt:
-            raise
+            with contextlib.nullcontext(call) if value is None else value.make(call) as changed:
+                seed_everything(self._request["seed"])
+                return self._workload.error_of(changed, is_eager=is_eager)
         except Exception as error:  # noqa: BLE001 - the value itself cannot be made
             return error
-
-    def _seeded(self, call: Call, make: Callable[[Call], BaseException | None]) -> BaseException | None:
-        seed_everything(self._request["seed"])
-        return make(call)
 
     def _write(self, number: int, prop: Property, outcome: dict[str, object]) -> None:
         self._events.write("variation", number=number, **prop.planned() | outcome)

@@ -15,7 +15,7 @@ import logging
 import random
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -296,6 +296,15 @@ class State:
                     kept.restore()
                 except RuntimeError:  # made in inference mode, with another shape now: nothing can write it
                     self.refusals += 1
+
+
+def restorer(call: object, make: Callable[[], object]) -> Callable[[], None] | None:
+    """What puts back what a call changes in its arguments; None if it changes nothing. ``make`` makes it, once."""
+    state = State(None, call)
+    make()
+    is_changed = state.is_changed()
+    state.restore()
+    return state.restore if is_changed else None
 
 
 @dataclasses.dataclass

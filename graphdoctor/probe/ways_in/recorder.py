@@ -1,0 +1,272 @@
+"""Records what torch.compile does in a program that runs by itself; imported when the program has imported torch.
+
+Comes in: the recording's folder. Goes out: torch's trace log with our records in it, one for each process, and the
+events of the main process. A call that is compiled already calls nothing of ours, but for the few that are watched.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+
+from ...facts.base import Fact
+from ...facts.recording import CompileCall
+from ..events import EventFile
+from ..file_names import TRACE_FOLDER
+from ..measure.watched_calls import BackwardSteps, CallWatcher, CompiledAt
+from ..record.backend import GraphDescriber
+from ..record.compile_calls import compile_call, compiled_name, compiled_root
+from ..record.files import FileTexts, user_file_test
+from ..record.guards import RecompileRecorder
+from ..record.listener import TraceListener
+from ..record.reports import describe_environment, failure_gaps, hook_gap, unrecorded_gap
+from ..torch_private import torch_api, torch_hooks
+from ..torch_private.torch_config import changed_config, float32_precision
+from ..torch_private.torch_trace import TraceKeeper
+from ..wire import CalledArtifact, EventName, RunChange, WatchedCallArtifact
+from .script import append, last_error
+
+
+class Recorder:
+    """Hooks torch in one process of a program; ``change``: what a script is run again under."""
+
+    def __init__(self, recording: str, event_path: str, change: RunChange | None, *, is_main: bool) -> None:
+        self._is_main = is_main
+        self._trace_folder = str(Path(recording, TRACE_FOLDER))
+        self._event_path = event_path
+        self._change = change
+        self._pid = os.getpid()
+        self._events = EventFile(Path(event_path)) if is_main else None
+        self._listener = TraceListener(self._on_compile, FileTexts(), on_limit=self._on_limit)
+        self._keeper = TraceKeeper(self._listener, self._trace_folder)
+        self._recompiles = RecompileRecorder(user_file_test(), self._want_source, self._want_file)
+        self._describe_graph = GraphDescriber(self._want_file)
+        self._watcher: CallWatcher | None = None
+        self._steps: BackwardSteps | None = None
+        self._has_compiled = self._is_rank = False
+        self._unwritten_calls: list[CompileCall] = []
+        self._hooks: dict[str, list[tuple[str, Callable[[], object]]]] = {
+            "torch": [("listening to the trace", self._listen), ("the time of a step", self._time_steps)],
+            "torch._dynamo.convert_frame": [
+                ("compiles after a change of torch's trace logger", self._keep_listening),
+                ("the causes of recompiles", self._record_recompiles),
+            ],
+            "torch._dynamo.eval_frame": [
+                ("compiles inside DistributedDataParallel", self._compile_inside_ddp),
+                ("coverage and the time of steady calls", self._watch_calls),
+            ],
+            "torch._dynamo.output_graph": [
+                ("the operations and inputs of graphs", self._watch_graphs),
+                ("how much of a call runs in graphs", self._count_graphs),
+            ],
+            "torch._inductor.compiler_bisector": [
+                ("where torch.compile was called", lambda: torch_hooks.watch_compile_calls(self._on_compile_call))
+            ],
+        }
+
+    def hook(self, module: str) -> None:
+        """Install what needs a module of torch's, which has been imported."""
+        for what, install in self._hooks[module]:
+            with self._surviving(what):
+                install()
+
+    @contextlib.contextmanager
+    def _surviving(self, what: str) -> Iterator[None]:
+        """An error of ours must never reach the program; it becomes a gap."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - see the docstring
+            self._gap(hook_gap(what, error))
+
+    def _gap(self, gap: tuple[str, str]) -> None:
+        self._write("gap", kind=gap[0], message=gap[1])
+
+    def _write(self, name: EventName, fact: Fact | None = None, /, **fields: object) -> None:
+        if self._events is not None:
+            self._events.write(name, fact, **fields)
+
+    # Of this process: a forked one has another listener, and another keeper.
+
+    def _want_source(self, file: str, line: int, function: str) -> None:
+        self._listener.want_source(file, line, function)
+
+    def _want_file(self, file: str) -> None:
+        self._listener.want_file(file)
+
+    def _restore(self) -> None:
+        self._keeper.restore()
+
+    # What is hooked.
+
+    def _listen(self) -> None:
+        self._write("environment", describe_environment(None))
+        # Which rank this is, so that one that compiles nothing, and writes no log, isn't forgotten.
+        rank, world_size = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
+        if not self._is_main and rank.isdecimal() and world_size.isdecimal() and int(world_size) > 1:
+            self._is_rank = True
+            fields = b'"pid": %d, "rank": %d, "world_size": %d' % (self._pid, int(rank), int(world_size))
+            append(self._event_path, b'{"event": "rank", %s}\n' % fields)
+        torch_hooks.write_trace_to(self._trace_folder)
+        # The last of the trace logger's handlers, so that our records follow those they belong to.
+        torch_hooks.after_log_setup(self._restore)
+        self._restore()
+        os.register_at_fork(after_in_child=self._begin_in_fork)
+        # Before logging's own exit function, which was registered earlier, closes the trace log.
+        atexit.register(self._write_last)
+
+    def _time_steps(self) -> None:
+        if self._change is not None:
+            self._steps = BackwardSteps()
+
+    def _keep_listening(self) -> None:
+        # The module has set up its loggers.
+        self._keeper.restore()
+        self._keeper.install()
+
+    def _record_recompiles(self) -> None:
+        if (lost := self._recompiles.install()) is not None:
+            self._gap(("recompile_causes", lost))
+
+    def _compile_inside_ddp(self) -> None:
+        if self._change is not None and self._change["compile_inside_ddp"]:
+            torch_hooks.compile_inside_ddp()
+
+    def _watch_calls(self) -> None:
+        watcher = CallWatcher(self._write_watched_call, self._write_called)
+        watcher.install_calls(_compiled_at)
+        self._watcher = watcher
+
+    def _watch_graphs(self) -> None:
+        torch_hooks.watch_graphs(before=self._describe_graph, after=self._write_graph)
+
+    def _count_graphs(self) -> None:
+        if self._watcher is not None:
+            self._watcher.install_graphs()
+
+    # What happens while torch compiles.
+
+    def _on_compile(self, compile_id: str | None) -> None:
+        if compile_id is None:
+            # At the end of each compile, so that a process that is killed, or a forked one, which has no exit
+            # functions, leaves them too.
+            self._write_last_sources()
+            return
+        if self._steps is not None:
+            self._steps.has_compiled = True
+        self._on_limit()
+        if not self._has_compiled:
+            self._has_compiled = True
+            calls, self._unwritten_calls = self._unwritten_calls, []
+            for call in calls:
+                self._write_compile_call(call)
+
+    def _on_limit(self) -> None:
+        if self._watcher is not None:
+            self._watcher.on_compile()
+
+    def _on_compile_call(self, frame: FrameType) -> None:
+        call = compile_call(frame)
+        self._listener.roots.add(compiled_root(frame, call))
+        if self._is_main or self._is_rank or self._has_compiled:
+            self._write_compile_call(call)
+        else:
+            # Each data loader worker imports the program again; one that compiles nothing leaves no log.
+            self._unwritten_calls.append(call)
+
+    def _write_compile_call(self, call: CompileCall) -> None:
+        self._keeper.restore()
+        torch_api.write_artifact("graphdoctor_compile_call", call)
+        self._listener.want_file(call.file)
+
+    def _write_watched_call(self, artifact: WatchedCallArtifact) -> None:
+        if self._writes_calls():
+            torch_api.write_artifact("graphdoctor_watched_call", artifact)
+
+    def _write_called(self, artifact: CalledArtifact) -> None:
+        if self._writes_calls():
+            torch_api.write_artifact("graphdoctor_called", artifact)
+
+    def _writes_calls(self) -> bool:
+        """Not in another process that has compiled nothing, which leaves no log."""
+        if not (self._is_main or self._has_compiled):
+            return False
+        self._keeper.restore()
+        return True
+
+    def _write_graph(self, artifact: dict[str, Any]) -> None:
+        torch_api.write_artifact("graphdoctor_graph", artifact)
+        if self._watcher is not None and "index" in artifact and "tensor_op_count" in artifact:
+            self._watcher.add_graph(artifact["index"], artifact["tensor_op_count"])
+
+    # The end, here and in other processes.
+
+    def _write_last_sources(self) -> None:
+        if self._pid == os.getpid():
+            with contextlib.suppress(Exception):  # an extra, not worth an error in the program's last moments
+                self._listener.write_sources()
+
+    def _write_last(self) -> None:
+        if self._pid != os.getpid():
+            return
+        self._write_last_sources()
+        with contextlib.suppress(Exception):
+            if self._watcher is not None:
+                self._watcher.end()
+        with contextlib.suppress(Exception):
+            if self._steps is not None and self._writes_calls():
+                torch_api.write_artifact("graphdoctor_steps", self._steps.seen())
+        if self._is_rank and last_error() is None:
+            with contextlib.suppress(OSError):
+                append(self._event_path, b'{"event": "process_ended", "pid": %d}\n' % self._pid)
+
+    def _begin_in_fork(self) -> None:
+        """Become the recorder of this process; what the parent hasn't written yet remains the parent's."""
+        self._pid = os.getpid()
+        self._is_main = self._has_compiled = False
+        self._events = None
+        self._unwritten_calls = []
+        with contextlib.suppress(Exception):
+            self._describe_graph.count = 0
+            torch_hooks.begin_log_anew()
+            torch_api.trace_logger().removeHandler(self._listener)
+            self._keeper.uninstall()
+            self._listener = TraceListener(self._on_compile, FileTexts(), on_limit=self._on_limit)
+            self._keeper = TraceKeeper(self._listener, self._trace_folder)
+            self._keeper.restore()
+            if "torch._dynamo.convert_frame" in sys.modules:
+                self._keeper.install()
+            if self._watcher is not None:
+                self._watcher.begin_in_fork()
+
+    def write_last_facts(self) -> None:
+        """Write what is only known at the end of the main process."""
+        if torch.cuda.is_initialized():
+            with contextlib.suppress(RuntimeError):  # a device that was lost has no name
+                self._write("environment", describe_environment(torch.cuda.get_device_name(0)))
+        for gap in failure_gaps(self._listener, self._recompiles, self._keeper):
+            self._gap(gap)
+        if "torch._dynamo" in sys.modules:
+            with self._surviving("torch's config"):
+                self._write("config", values=changed_config())
+            with self._surviving("what float32 computes with"):
+                if (precision := float32_precision()) is not None:
+                    self._write("float32_precision", precision)
+            for kind, value in torch_api.compile_switches():
+                self._write("compile_switch", kind=kind, value=value, call=None)
+            if reasons := torch_api.unrecorded_breaks():
+                self._gap(unrecorded_gap(reasons))
+
+
+def _compiled_at(function: object) -> CompiledAt:
+    if (frame := torch_hooks.compile_frame()) is None:
+        return CompiledAt(compiled_name(function))
+    call = compile_call(frame)
+    return CompiledAt(call.compiled, call.file, call.line)
