@@ -8,9 +8,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from graphdoctor.probe.catalog.library import InputsText, ModelText  # noqa: E402
+from graphdoctor.probe.catalog.library import (  # noqa: E402
+    InputsText,
+    ModelText,
+    UnknownParameterError,
+)
 from graphdoctor.probe.catalog.search import RefusedError, find  # noqa: E402
-from graphdoctor.probe.catalog.signatures import UnknownParameterError  # noqa: E402
 
 
 class _Library:
@@ -20,11 +23,8 @@ class _Library:
         self._body = body
         self._inputs = inputs
 
-    def version(self) -> str:
-        return "1.0"
-
-    def architectures(self) -> list[object]:
-        return []
+    def families(self) -> dict[str, str]:
+        return {}
 
     def models(self, _name: str) -> Iterator[ModelText]:
         yield ModelText((), self._body)

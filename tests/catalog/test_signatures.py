@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from graphdoctor.probe.catalog.signatures import (
+from graphdoctor.probe.catalog.library import (
     Slot,
     UnknownParameterError,
     choices,

@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from graphdoctor.probe.catalog.signatures import by_size  # noqa: E402
+from graphdoctor.probe.catalog.library import by_size  # noqa: E402
 
 
 def _linear(name: str) -> object:

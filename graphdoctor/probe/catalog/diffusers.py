@@ -15,9 +15,7 @@ import diffusers
 import torch
 from diffusers import ModelMixin, models
 
-from ...facts.catalog import Architecture
-from .library import InputsText, ModelText
-from .signatures import UnknownParameterError, described, evaluated_body
+from .library import InputsText, ModelText, UnknownParameterError, described, evaluated_body
 
 _FAMILIES = ("unets", "transformers", "autoencoders", "controlnets")
 _OTHER = "others"
@@ -171,11 +169,8 @@ _STATED = {
 class _Diffusers:
     most_parameters = 200_000_000
 
-    def version(self) -> str:
-        return str(diffusers.__version__)
-
-    def architectures(self) -> list[Architecture]:
-        return [Architecture(name=name, family=_family(made)) for name, made in _classes().items()]
+    def families(self) -> dict[str, str]:
+        return {name: _family(made) for name, made in _classes().items()}
 
     def models(self, name: str) -> Iterator[ModelText]:
         made = _classes()[name]

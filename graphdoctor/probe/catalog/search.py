@@ -5,15 +5,21 @@ What is tried is the program's own text, so what was found to work is what is wr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 
 from ...facts.catalog import RefusalKind
 from ..record.tracebacks import message_of, traceback_text, type_name
-from .library import InputsText, Library, ModelText, inputs_source, model_source, program_text
-from .signatures import UnknownParameterError
+from .library import (
+    Library,
+    ModelText,
+    UnknownParameterError,
+    inputs_source,
+    model_source,
+    parameter_count,
+    program_text,
+)
 
 _BYTES_FOR_EACH_PARAMETER = 16
 """float32, and as much again for what initializing, a call and its results need."""
@@ -68,38 +74,32 @@ def _found(library: Library, text: ModelText, header: str, most: int, failures: 
         failures.add(repr(error))
         raise _refused("load_failed", "It can't be built", error) from None
     first: RefusedError | None = None
-    for inputs in _tried_inputs(library, text, model):
-        if isinstance(inputs, RefusedError):
-            first = first or inputs
+    candidates = library.inputs(text, model)
+    failure: Any = None
+    while True:
+        try:
+            inputs = candidates.send(failure)
+        except StopIteration:
+            break
+        except Exception as error:  # noqa: BLE001
+            first = first or _refused("no_inputs", "Its inputs can't be made", error)
+            break
+        imports = "\n".join(("import torch", *text.imports, *inputs.imports))
+        try:
+            _call(model, _executed(f"{imports}\n{inputs_source(inputs)}")["example_inputs"]())
+        except Exception as error:  # noqa: BLE001
+            failure = error
+            first = first or _refused("eager_failed", "It fails in eager mode", error)
             continue
-        parameters = _parameter_count(model)
+        parameters = parameter_count(model)
         program = program_text(header, text, inputs, parameters=parameters)
         try:
-            _run(program)
+            names = _executed(program)
+            _call(names["build"](), names["example_inputs"]())
         except Exception as error:  # noqa: BLE001
             raise _refused("eager_failed", "It works once, and fails when it is run again", error) from None
         return Found(program, parameters)
     raise first or RefusedError("no_inputs", "Nothing says which inputs it takes.")
-
-
-def _tried_inputs(library: Library, text: ModelText, model: Any) -> Iterator[InputsText | RefusedError]:  # noqa: ANN401
-    candidates = library.inputs(text, model)
-    failure: BaseException | None = None
-    while True:
-        try:
-            inputs = next(candidates) if failure is None else candidates.send(failure)
-        except StopIteration:
-            return
-        except Exception as error:  # noqa: BLE001
-            yield _refused("no_inputs", "Its inputs can't be made", error)
-            return
-        try:
-            _call(model, _named(inputs_source(inputs), (*text.imports, *inputs.imports), "example_inputs")())
-        except Exception as error:  # noqa: BLE001
-            failure = error
-            yield _refused("eager_failed", "It fails in eager mode", error)
-        else:
-            yield inputs
 
 
 def _check_size(text: ModelText, most: int, failures: set[str]) -> None:
@@ -112,29 +112,20 @@ def _check_size(text: ModelText, most: int, failures: set[str]) -> None:
             raise _refused("load_failed", "It can't be built", error) from None
         # Some compute while they are built: how large those are is seen once they are.
         return
-    count = _parameter_count(model)
+    count = parameter_count(model)
     if count > most:
         raise RefusedError("too_large", f"It has {count:,} parameters; {most:,} is the limit.")
 
 
-def _parameter_count(model: Any) -> int:  # noqa: ANN401
-    return sum(parameter.numel() for parameter in model.parameters()) if isinstance(model, torch.nn.Module) else 0
-
-
 def _built(text: ModelText) -> Any:  # noqa: ANN401
-    return _named(model_source(text), text.imports, "build")()
+    imports = "\n".join(("import torch", *text.imports))
+    return _executed(f"{imports}\n{model_source(text)}")["build"]()
 
 
-def _run(program: str) -> None:
+def _executed(source: str) -> dict[str, Any]:
     names: dict[str, Any] = {"__name__": "program"}
-    exec(compile(program, "<program>", "exec"), names)
-    _call(names["build"](), names["example_inputs"]())
-
-
-def _named(source: str, imports: tuple[str, ...], name: str) -> Any:  # noqa: ANN401
-    names: dict[str, Any] = {"__name__": "program"}
-    exec(compile("\n".join(("import torch", *imports, source)), "<program>", "exec"), names)
-    return names[name]
+    exec(compile(source, "<program>", "exec"), names)
+    return names
 
 
 def _call(model: Any, inputs: Any) -> object:  # noqa: ANN401

@@ -8,9 +8,7 @@ from typing import Any
 import timm
 from timm.models import list_models, list_modules
 
-from ...facts.catalog import Architecture
-from .library import InputsText, ModelText
-from .signatures import by_size, evaluated_body
+from .library import InputsText, ModelText, by_size, evaluated_body
 
 _SMALL = 64
 
@@ -20,11 +18,8 @@ _MOST_MODELS = 3
 class _Timm:
     most_parameters = 200_000_000
 
-    def version(self) -> str:
-        return str(timm.__version__)
-
-    def architectures(self) -> list[Architecture]:
-        return [Architecture(name=name, family="image") for name in list_modules() if list_models(module=name)]
+    def families(self) -> dict[str, str]:
+        return {name: "image" for name in list_modules() if list_models(module=name)}
 
     def models(self, name: str) -> Iterator[ModelText]:
         models = list_models(module=name)

@@ -11,15 +11,12 @@ import itertools
 import re
 import typing
 from collections.abc import Callable, Generator, Iterable, Iterator
-from importlib.metadata import version
 from typing import Any
 
 import torch
 import torch_geometric.nn
 
-from ...facts.catalog import Architecture
-from .library import InputsText, ModelText
-from .signatures import choices, evaluated_body, parameters_of, slots
+from .library import InputsText, ModelText, choices, evaluated_body, known_values, parameters_of, slots
 
 _ROOMS = {
     "models": "models",
@@ -181,6 +178,7 @@ _GATHERED: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 """What stands for the positional arguments that a ``forward`` gathers, by what it calls them."""
 
+_NAMES = {"torch": torch, "torch_geometric": torch_geometric}
 _BY_TYPE = {int: ("4",), float: ("0.5",), bool: ("True",)}
 _MISSING = re.compile(r"missing \d+ required .*arguments?: (.+)|[Aa]rgument `(\w+)` must be given")
 _ASKED = re.compile(r"[Ss]et `(\w+)=(\w+)`")
@@ -189,11 +187,8 @@ _ASKED = re.compile(r"[Ss]et `(\w+)=(\w+)`")
 class _TorchGeometric:
     most_parameters = 10_000_000
 
-    def version(self) -> str:
-        return version("torch-geometric")
-
-    def architectures(self) -> list[Architecture]:
-        return [Architecture(name=name, family=_family(room, name)) for name, room in _rooms().items()]
+    def families(self) -> dict[str, str]:
+        return {name: "pooling" if _POOLING.search(name) else _ROOMS[room] for name, room in _rooms().items()}
 
     def models(self, name: str) -> Iterator[ModelText]:
         room = _rooms()[name]
@@ -224,10 +219,6 @@ def _rooms() -> dict[str, str]:
     return found
 
 
-def _family(room: str, name: str) -> str:
-    return "pooling" if _POOLING.search(name) else _ROOMS[room]
-
-
 def _is_listed(room: str, name: str, found: object) -> bool:
     if name in _BASES or (room == "dense" and not _LAYERS.search(name)):
         return False
@@ -243,11 +234,11 @@ def _models(made: type[Any], home: str) -> Iterator[ModelText]:
     failure: Exception | None = None
     while True:
         try:
-            arguments = next(constructions) if failure is None else constructions.send(failure)
+            arguments = constructions.send(failure)
         except StopIteration:
             break
         try:
-            _evaluated(made, arguments)
+            made(**{name: eval(value, _NAMES) for name, value in arguments.items()})
         except ImportError:  # an optional library
             raise
         except Exception as error:  # noqa: BLE001
@@ -286,13 +277,8 @@ def _wanted(failure: Exception) -> dict[str, str]:
         return {asked[1]: asked[2]}
     missing = _MISSING.search(message)
     names = re.findall(r"\w+", missing[1] or missing[2]) if missing else []
-    known = {name: _known(name, _MADE_WITH) for name in names if name != "and"}
+    known = {name: known_values(name, _MADE_WITH) for name in names if name != "and"}
     return {name: values[0] for name, values in known.items()} if all(known.values()) else {}
-
-
-def _evaluated(made: type[Any], arguments: dict[str, str]) -> None:
-    names = {"torch": torch, "torch_geometric": torch_geometric}
-    made(**{name: eval(value, names) for name, value in arguments.items()})
 
 
 def _calls(called: Callable[..., Any]) -> Iterator[InputsText]:
@@ -329,7 +315,7 @@ def _imports(values: Iterable[str]) -> tuple[str, ...]:
 
 
 def _made_with(parameter: inspect.Parameter) -> tuple[str, ...]:
-    known = _known(parameter.name, _MADE_WITH)
+    known = known_values(parameter.name, _MADE_WITH)
     if parameter.default is parameter.empty:
         return known or _by_type(parameter.annotation)
     return known if parameter.default is None or _is_large(parameter) else ()
@@ -347,16 +333,12 @@ def _called_with(parameters: Iterable[inspect.Parameter]) -> Callable[[inspect.P
             return _DENSE
         if parameter.name == "z":
             return _ATOMS if "pos" in names else _ENCODED
-        known = _known(parameter.name, _CALLED_WITH)
+        known = known_values(parameter.name, _CALLED_WITH)
         if parameter.default is parameter.empty:
             return known or _by_type(parameter.annotation)
         return known if parameter.default is None else ()
 
     return values
-
-
-def _known(name: str, rules: tuple[tuple[str, tuple[str, ...]], ...]) -> tuple[str, ...]:
-    return next((values for pattern, values in rules if re.fullmatch(pattern, name)), ())
 
 
 def _by_type(annotation: object) -> tuple[str, ...]:

@@ -9,12 +9,9 @@ import inspect
 from collections.abc import Generator, Iterator
 from typing import Any
 
-import torchvision
 from torchvision.models import get_model_builder, list_models
 
-from ...facts.catalog import Architecture
-from .library import InputsText, ModelText
-from .signatures import by_size, evaluated_body
+from .library import InputsText, ModelText, by_size, evaluated_body
 
 _HOME = "torchvision.models."
 _CLASSIFICATION = "classification"
@@ -40,11 +37,8 @@ _INPUTS: dict[str, tuple[str, ...]] = {
 class _Torchvision:
     most_parameters = 200_000_000
 
-    def version(self) -> str:
-        return str(torchvision.__version__)
-
-    def architectures(self) -> list[Architecture]:
-        return [Architecture(name=name, family=_family(name)) for name in _modules()]
+    def families(self) -> dict[str, str]:
+        return {name: _family(name) for name in _modules()}
 
     def models(self, name: str) -> Iterator[ModelText]:
         models = _modules()[name]

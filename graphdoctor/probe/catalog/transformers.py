@@ -9,7 +9,6 @@ from typing import Any
 
 import transformers
 
-from ...facts.catalog import Architecture
 from .library import InputsText, ModelText
 from .transformers_inputs import candidates
 from .transformers_settings import STRENGTHS, configured, shrunk
@@ -53,13 +52,10 @@ class _Transformers:
     def __init__(self) -> None:
         self._calls = 0
 
-    def version(self) -> str:
-        return str(transformers.__version__)
-
-    def architectures(self) -> list[Architecture]:
+    def families(self) -> dict[str, str]:
         tables = _tables().values()
         types = (name for name in _configuration_auto.CONFIG_MAPPING_NAMES if any(name in table for table in tables))
-        return [Architecture(name=name, family=_family(name)) for name in types]
+        return {name: _family(name) for name in types}
 
     def models(self, name: str) -> Iterator[ModelText]:
         transformers.logging.set_verbosity_error()
@@ -83,7 +79,7 @@ class _Transformers:
         # Not `yield from`: each call counts.
         with contextlib.suppress(StopIteration):
             while True:
-                inputs = next(trying) if error is None else trying.send(error)
+                inputs = trying.send(error) if error is not None else next(trying)
                 self._calls += 1
                 error = yield inputs
 

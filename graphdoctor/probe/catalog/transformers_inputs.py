@@ -10,8 +10,7 @@ from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .library import InputsText
-from .signatures import known_values
+from .library import InputsText, known_values
 
 _BATCH = 2
 _LENGTH = 16

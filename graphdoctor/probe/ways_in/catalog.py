@@ -7,9 +7,11 @@ program's file.
 from __future__ import annotations
 
 import os
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...facts.catalog import Architecture
 from ..events import EventFile
 from ..target.errors import TargetError
 from ..wire import CatalogRequest, program_header
@@ -33,11 +35,12 @@ def _run(request: CatalogRequest, _folder: Path, events: EventFile, _complain: C
 
     events.phase("importing the library")
     library = imported(request["library"])
-    version = library.version()
+    version = metadata.version(request["library"])
     events.write("library", version=version)
     if request["architecture"] is None:
         events.phase("listing its architectures")
-        events.write("architectures", architectures=library.architectures())
+        found = [Architecture(name=name, family=family) for name, family in library.families().items()]
+        events.write("architectures", architectures=found)
     else:
         header = program_header(
             library=request["library"],
