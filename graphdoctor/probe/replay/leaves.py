@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import torch
 
+from ...facts.recording import DifferingDim, ExportCalls
 from ..record.describe import value_text
 from ..target.snapshot import attribute_names
 from ..target.targets import Call, signature_of
@@ -185,32 +186,31 @@ class AlikeCalls:
         self._first: object = None
         self._kinds: object = None
         self._sizes: dict[str, list[tuple[int, ...]]] = {}
-        self.total = 0
-        self.made = 0
-        self.other: list[int] = []
-        """Numbers of the calls that have other arguments than tensors of other sizes."""
+        self._total = 0
+        self._made = 0
+        self._other: list[int] = []
 
     def keeps(self, call: Call) -> bool:
         """Whether to make a call; called for each, in order."""
-        self.total += 1
+        self._total += 1
         mine, kinds = sameness(call, self._alike), sameness(call, "kinds")
-        if self.total == 1:
+        if self._total == 1:
             self._first, self._kinds = mine, kinds
         if kinds != self._kinds:
-            self.other.append(self.total)
+            self._other.append(self._total)
         else:
             for source, leaf in named_leaves(call, self._signature):
                 if isinstance(leaf, torch.Tensor):
                     self._sizes.setdefault(source, []).append(tuple(leaf.shape))
-        self.made += mine == self._first
+        self._made += mine == self._first
         return mine == self._first
 
-    @property
-    def differing(self) -> list[tuple[str, int, list[int]]]:
-        """The dims whose sizes differ between calls: source, dim, sizes."""
-        return [
-            (source, dim, list(dict.fromkeys(shape[dim] for shape in shapes)))
+    def found(self) -> ExportCalls:
+        """How many calls there were, and the dims whose sizes differ between them."""
+        differing = (
+            DifferingDim(source=source, dim=dim, sizes=tuple(dict.fromkeys(shape[dim] for shape in shapes)))
             for source, shapes in self._sizes.items()
             for dim in range(len(shapes[0]))
             if len({shape[dim] for shape in shapes}) > 1
-        ]
+        )
+        return ExportCalls(total=self._total, made=self._made, differing=tuple(differing), other=tuple(self._other))

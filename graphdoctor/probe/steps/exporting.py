@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from ...facts.recording import DifferingDim, ExportCalls, ExportInput, NamedClass
+from ...facts.recording import ExportInput, NamedClass
 from ..events import EventFile
 from ..record.describe import value_text
 from ..record.files import user_file_test
@@ -123,15 +123,8 @@ class _Exporting:
                 own = theirs.get(name)
                 if own is not None and own.shape == value.shape and own.data_ptr() != value.data_ptr():
                     own.copy_(value)
-        alike = self._workload.alike
-        if alike is not None:
-            differing = (
-                DifferingDim(source=source, dim=dim, sizes=tuple(sizes)) for source, dim, sizes in alike.differing
-            )
-            found = ExportCalls(
-                total=alike.total, made=alike.made, differing=tuple(differing), other=tuple(alike.other)
-            )
-            self._events.write("export_calls", found)
+        if self._workload.alike is not None:
+            self._events.write("export_calls", self._workload.alike.found())
 
     # Dynamic shapes.
 

@@ -24,7 +24,7 @@ import torch
 
 from ..events import EventFile
 from ..measure.compile_watch import CompileTimes, TimedCompile
-from ..measure.coverage import profiled
+from ..measure.coverage import BACKWARD_RANGE, profiled
 from ..measure.segments import CALL_RANGE, CutCall, cut_profile, cut_timeline, graph_number
 from ..record.describe import arguments_text
 from ..target.snapshot import FreshCopies, RandomState, State
@@ -162,7 +162,7 @@ class Lanes:
         # Also the compiles of repetitions that other measurements made.
         compiles = self._compiles.taken()
         for _ in range(_MAX_WARM_UPS):
-            self._workload.repeat(call)
+            self._workload.make_again(call, backward_range=BACKWARD_RANGE)
             again = self._compiles.taken()
             compiles += again
             if not again:
@@ -226,7 +226,7 @@ class Lanes:
         if is_profiled:
             cut = self._profile(call)
         else:
-            self._workload.repeat(call)
+            self._workload.make_again(call, backward_range=BACKWARD_RANGE)
         compiles = self._compiles.taken()
         compile_ids, graphs = _frames(compiles), self._graphs_from(known)
         if len(compile_ids) != len(made.compile_ids):
@@ -244,7 +244,7 @@ class Lanes:
     def _profile(self, call: Call) -> CutCall:
         def make() -> None:
             with torch.profiler.record_function(CALL_RANGE):
-                self._workload.repeat(call)
+                self._workload.make_again(call, backward_range=BACKWARD_RANGE)
                 _synchronize()
 
         _synchronize()

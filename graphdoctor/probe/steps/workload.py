@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Literal
 
 import torch
@@ -13,7 +13,6 @@ from ...facts.recording import RepeatedBlocks
 from ...facts.run import Phase
 from ...facts.trials import CompilerPartKind
 from ..events import EventFile
-from ..measure import coverage
 from ..measure.guard_cost import CompiledCode
 from ..measure.timing import Activity
 from ..record.backend import GraphRuns, InstrumentedBackend
@@ -77,10 +76,10 @@ class Workload:
         self.trial = Trial(plan, target.function) if plan else None
         self._is_compiled = self.trial is None or self.trial.is_compiled
         self.alike: AlikeCalls | None = None
-        if self.trial is not None and self.trial.alike is not None:
-            self.alike = AlikeCalls(self.trial.alike, self.trial.signature)
         self._peeked: Iterator[Call] | None = None
         if self.trial is not None:
+            if self.trial.alike is not None:
+                self.alike = AlikeCalls(self.trial.alike, self.trial.signature)
             self._prepare_trial(self.trial)
         self._regions: CompiledRegions | None = None
         self._watch_compiler()
@@ -102,8 +101,7 @@ class Workload:
         self.keeper.uninstall()
         torch_api.trace_logger().removeHandler(self.listener)
         self.recompiles.uninstall()
-        watches: tuple[Any, ...] = (self.cuda_graphs, self.compiled_code, self.codegen, self._partitions)
-        for watch in watches:
+        for watch in (self.cuda_graphs, self.compiled_code, self.codegen, self._partitions):
             if watch is not None:
                 watch.close()
 
@@ -250,14 +248,9 @@ class Workload:
                 message = f"Whether the calls have a batch of {size}: nothing that the first returned has such a size."
                 self._events.gap("batch", message)
         if self._request["backward"]:
-            self._backward(self._output)
-
-    def repeat(self, call: Call) -> None:
-        """Repeat a call, with the backward pass in a profiler range of its own."""
-        output = self.forward(call)
-        if self._request["backward"]:
-            with torch.profiler.record_function(coverage.BACKWARD_RANGE):
-                self._backward(output)
+            backward(self._output)
+            if self.trial is None:
+                forget_gradients(self.function)
 
     @property
     def is_decided(self) -> bool:
@@ -268,7 +261,8 @@ class Workload:
         """In a trial, keep the results of the last call."""
         if self.trial is not None and self.trial.timing is None:
             self.trial.end_call(self._output, has_backward=self._request["backward"])
-            self._forget_gradients()
+            if self._request["backward"]:
+                forget_gradients(self.function)
         self._output = None
 
     def warm_up(self) -> None:
@@ -298,19 +292,18 @@ class Workload:
             if self._regions is not None:
                 self._regions.switch_on()
 
-    def make_again(self, call: Call, *, is_eager: bool = False) -> None:
+    def make_again(self, call: Call, *, is_eager: bool = False, backward_range: str | None = None) -> None:
         """Repeat a call with its backward pass where asked for, and keep nothing of it."""
         output = self.forward(call, is_eager=is_eager)
         if self._request["backward"]:
-            self._backward(output)
-            self._forget_gradients()
+            with nullcontext() if backward_range is None else torch.profiler.record_function(backward_range):
+                backward(output)
+            forget_gradients(self.function)
 
     def error_of(self, call: Call, *, is_eager: bool = False) -> BaseException | None:
         """What a call raises, or None when it works."""
         try:
-            output = self.forward(call, is_eager=is_eager)
-            if self._request["backward"]:
-                self._backward(output)
+            self.make_again(call, is_eager=is_eager)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - what it raises is the answer
@@ -330,15 +323,6 @@ class Workload:
             "torch.compile compiled nothing and gave no reason: it skips calls without a tensor, functions under "
             "torch.compiler.disable, and code made by exec().",
         )
-
-    def _backward(self, output: object) -> None:
-        backward(output)
-        if self.trial is None:
-            self._forget_gradients()
-
-    def _forget_gradients(self) -> None:
-        if self._request["backward"]:
-            forget_gradients(self.function)
 
     @contextmanager
     def repeating(self, phase: Phase) -> Iterator[None]:
