@@ -1,8 +1,4 @@
-"""What an executor is, how a piece of work can come out, and which executor ``--jobs`` and ``--on`` ask for.
-
-Comes in: a function of module level and pieces of work, all picklable. Goes out: one outcome for each piece, in any
-order. A piece that fails is an outcome too, so that it costs no other piece.
-"""
+"""What an executor is, how a piece of work can come out, and which executor ``--jobs`` and ``--on`` ask for."""
 
 from __future__ import annotations
 
@@ -192,11 +188,7 @@ class Environment:
     py_modules: tuple[Path, ...] = ()
 
     def described(self) -> dict[str, object]:
-        """As ``ray.init`` takes it; empty for none.
-
-        Raises:
-            GraphDoctorError: A folder doesn't exist.
-        """
+        """As ``ray.init`` takes it; empty for none."""
         for folder in (*filter(None, [self.working_dir]), *self.py_modules):
             if not folder.is_dir():
                 raise GraphDoctorError(f"{folder} can't be copied to the nodes of a cluster: it isn't a folder.")

@@ -1,8 +1,4 @@
-"""What this machine has for pieces, cores, GPUs and memory, and its division into slots with what one piece has.
-
-Comes in: what the system reports, and a share. Goes out: a ``Machine``, and slots that have nothing in common. torch
-isn't imported; what is unknown is None.
-"""
+"""What this machine has for pieces, cores, GPUs and memory, and its division into slots with what one piece has."""
 
 from __future__ import annotations
 
@@ -180,11 +176,7 @@ class Slot:
 
 
 def slots_for(share: Share, machine: Machine, *, most: int) -> list[Slot]:
-    """As many slots as the machine has room for, from 1 to ``most``.
-
-    Raises:
-        GraphDoctorError: There is no room for one.
-    """
+    """As many slots as the machine has room for, from 1 to ``most``."""
     _check(share, machine)
     count = most
     cores = None

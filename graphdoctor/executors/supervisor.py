@@ -44,7 +44,6 @@ _PR_SET_CHILD_SUBREAPER = 36
 _ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _GRACE_S = 3.0
-"""How long a piece may take to end after it was told to."""
 
 _AGAIN_S = 0.3
 

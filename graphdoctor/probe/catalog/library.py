@@ -38,12 +38,7 @@ class ModelText(NamedTuple):
 
 
 class InputsText(NamedTuple):
-    """Inputs that a model might take, as source.
-
-    Args:
-        body: Statements of ``example_inputs()``, which returns a dict of keyword arguments, or a tuple of positional
-            ones; torch's seed is set before them.
-    """
+    """Inputs that a model might take: statements of ``example_inputs()``, which returns a dict or a tuple."""
 
     body: str
     notes: tuple[str, ...] = ()
@@ -63,11 +58,7 @@ class Library(Protocol):
         """Ways to build an architecture, the smallest first."""
 
     def inputs(self, text: ModelText, model: Any) -> Generator[InputsText, BaseException, None]:  # noqa: ANN401
-        """Inputs to try with a model that was built, the best first.
-
-        Yields:
-            Inputs; gets the exception that the model raised with them.
-        """
+        """Inputs to try with a model that was built, the best first; gets the exception that it raised with them."""
 
 
 _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")
@@ -75,11 +66,7 @@ _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")
 
 
 def imported(name: str) -> Library:
-    """A library's catalog, with the library imported. From now on, this process loads no weights from the network.
-
-    Raises:
-        TargetError: The library isn't installed.
-    """
+    """A library's catalog, with the library imported. From now on, this process loads no weights from the network."""
     os.environ.update(dict.fromkeys(_OFFLINE, "1"))
     module = LIBRARIES[name]
     try:
@@ -168,11 +155,7 @@ _GATHERED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class Slot(NamedTuple):
-    """A parameter, and what it can be given.
-
-    Args:
-        values: As source, the likeliest first; "" leaves it out.
-    """
+    """A parameter, and what it can be given, as source; "" leaves it out."""
 
     name: str
     values: tuple[str, ...]

@@ -25,7 +25,6 @@ _BYTES_FOR_EACH_PARAMETER = 16
 """float32, and as much again for what initializing, a call and its results need."""
 
 _RANKS: tuple[RefusalKind, ...] = ("load_failed", "too_large", "no_inputs", "out_of_memory", "eager_failed")
-"""How far an attempt got."""
 
 
 class Found(NamedTuple):

@@ -14,7 +14,6 @@ from .transformers_inputs import candidates
 from .transformers_settings import STRENGTHS, configured, shrunk
 
 _MOST_CALLS = 150
-"""Calls that may fail before an architecture is given up."""
 
 _MOST_CLASSES = 3
 _AUTO = "transformers.models.auto"

@@ -118,7 +118,6 @@ STRENGTHS = (
     Strength("with few layers, small vocabularies and few experts; its widths are the default", None, "default"),
     Strength("with few layers", None, "default", counts=False),
 )
-"""The strongest first."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,4 @@
-"""What can be changed about a call, one property at a time, and the values to change it to.
-
-Comes in: a call and its target. Goes out: ``Property`` objects, the most informative first, each with ways to change
-it; a way that changes a property alone comes before those that change others with it.
-"""
+"""What can be changed about a call, one property at a time, and the values to change it to."""
 
 from __future__ import annotations
 

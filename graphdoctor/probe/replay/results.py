@@ -26,7 +26,6 @@ _MAX_FUNCTIONS = 200
 _MAX_COPIED = 2**26
 
 _MAX_TEXT = 2**20
-"""Characters of written text that are compared, of each kind."""
 
 _MAX_LEAVES = 1000
 
@@ -35,7 +34,6 @@ _OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))
 """Attributes that torch gives a module; what counts in them is among its parameters and buffers."""
 
 _CONTENT = (torch.Tensor, bool, int, float, complex, str, list, tuple, dict)
-"""Kinds of attributes that hold results."""
 
 AFTER_CALLS = " after the calls"
 STRUCTURE = ", structure"

@@ -1,25 +1,13 @@
 """A replay of the same calls under a remedy: changes each call as asked, keeps or compares the results.
 
-The request's ``trial`` says how; every key but ``outputs`` and ``references`` may be missing::
-
-    {"is_eager": …, "warm_up": …, "marks": [{"source": "L['x']", "dim": 0}, …], "tensors": ["L['scale']", …],
-     "contiguous": ["L['x']", …], "static": ["L['x']", …], "buffers": ["L['x']", …], "on_device": ["L['x']", …],
-     "sizes": [{"source": "L['x']", "dim": 0, "size": 8}, …],
-     "setup": "torch._dynamo.config.x = True", "patches": {path: patched file},
-     "steady": …, "timing": file descriptor, "bench": file descriptor, "compiled": path, "outputs": path,
-     "references": {"eager": path, "untouched": path}, "is_float64": …, "float64": path, "others": [path, …],
-     "judged": …, "shaken": seed, "earlier": path, "decisive": ["outputs", …],
-     "without": {"decomposition": ["aten.gelu.default", …], "pass": null, …},
-     "minifier": {"after": "aot", "folder": path, "is_wrong": …}, "alike": "sizes",
-     "export": {"is_strict": …, "dims": [["x", 0], …], "hint": "DYNAMIC"}}
-
-Every call starts from the same seed, whatever remedy it runs under, so that random numbers are the same in all replays.
-The results are kept on disk, and compared with those of the references. If there is a ``float64`` run of the program,
-it and the ``others``, which are more runs of the untouched one, say what is rounding. The replay stops at the first
-call whose results of a ``decisive`` kind differ: nothing that comes later changes what that means. ``without`` leaves
-parts of the compiler out, all of a kind for null, and has those that are used reported. ``minifier`` has torch's own
-write a script for the first graph that fails. ``alike`` makes only calls like the first one. ``export`` makes the calls
-with what ``torch.export`` made of the target (``steps/exporting.py``).
+The request's ``trial`` says how; every key but ``outputs`` and ``references`` may be missing. Sources are torch's,
+such as ``L['x']``. Every call starts from the same seed, whatever remedy it runs under. Results are kept on disk, and
+compared with those of the ``references``. If there is a ``float64`` run of the program, it and the ``others``, which
+are more runs of the untouched one, say what is rounding. The replay stops at the first call whose results of a
+``decisive`` kind differ: nothing that comes later changes what that means. ``without`` leaves parts of the compiler
+out, all of a kind for null, and has those that are used reported. ``minifier`` has torch's own write a script for the
+first graph that fails. ``alike`` makes only calls like the first one. ``export`` makes the calls with what
+``torch.export`` made of the target (``steps/exporting.py``).
 """
 
 from __future__ import annotations
@@ -85,11 +73,7 @@ class Trial:
         return self._results.stopped_for is not None
 
     def changed(self, call: Call) -> Call:
-        """A call as the remedy wants it.
-
-        Raises:
-            TargetError: The remedy does not fit the call.
-        """
+        """A call as the remedy wants it."""
         if self._is_float64:
             _make_precise(State(None, call).tensors)
         elif self._shaken is not None:

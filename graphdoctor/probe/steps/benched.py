@@ -1,9 +1,7 @@
-"""A program as its user runs it, for a bench: plain ``torch.compile``, nothing of ours in the compile or in the call.
+"""A program as its user runs it, for a bench: plain ``torch.compile``, nothing of ours in the compile or the call.
 
-A socket says what comes next, one JSON object a line. First the program makes its calls, pass after pass, until a few
-passes compiled nothing, and reports ``BenchStart``. Then each ``{"seconds": …}`` is answered by a ``BenchTurn``, the
-times of steady calls, so that several programs on one machine can take turns and share its noise. The parent closes the
-socket when it has enough.
+When its calls compile nothing any more it writes ``BenchStart`` to a socket. Each line of JSON ``{"seconds": …}`` is
+answered by a ``BenchTurn``, so that several programs take turns and share the machine's noise, until the socket closes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The user's calls, made one after the other until one fails, and what is asked for after them.
-
-A child process makes them, and so does a process of the user's that asked for it (``ways_in/in_process.py``).
-"""
+"""The user's calls, made one after the other until one fails, and what is asked for after them."""
 
 from __future__ import annotations
 

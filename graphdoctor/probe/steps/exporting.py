@@ -1,9 +1,4 @@
-"""Exports the target with ``torch.export``, and has the calls made with the program that comes out.
-
-Comes in: a workload whose target isn't compiled, and how to export it. Goes out: an ``ExportEvent``, with what torch
-made of it or why it made nothing; after the calls an ``ExportCallsEvent``. The results of the calls are compared as
-those of any replay.
-"""
+"""Exports the target with ``torch.export``, and has the calls made with the program that comes out."""
 
 from __future__ import annotations
 

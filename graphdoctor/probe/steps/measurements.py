@@ -43,7 +43,6 @@ _Found = TypeVar("_Found")
 _UNSETTLED = "the last call compiles something each time it is repeated."
 _PROFILED = "the program runs a torch.profiler, and only one can run at a time"
 _MAX_NAMES = 20
-"""Names of eager operations that are written down."""
 
 
 class _UnmeasuredError(Exception):

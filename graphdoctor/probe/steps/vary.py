@@ -1,9 +1,4 @@
-"""Changes one property of a call at a time and counts what torch compiles for it.
-
-Comes in: the target and its first call, or the second if only that has tensors in a container, as after a prompt. Goes
-out, as events: ``vary_plan``, a ``variation`` for each property as soon as it is known, ``vary_end``; gaps for what
-couldn't be done.
-"""
+"""Changes one property of a call at a time and counts what torch compiles for it."""
 
 from __future__ import annotations
 
@@ -27,7 +22,6 @@ from .workload import Workload
 _MAX_WARM_UPS = 4
 
 _MAX_KEPT = 2
-"""Calls that are made to find the one to vary."""
 
 _MAX_ERROR = 200
 

@@ -1,8 +1,4 @@
-"""One question about a library's catalog: which architectures it has, or a program of one of them.
-
-Comes in: the request, a JSON file that ``graphdoctor.trials.launch.catalog`` wrote. Goes out: events, and the
-program's file.
-"""
+"""One question about a library's catalog: which architectures it has, or a program of one of them."""
 
 from __future__ import annotations
 

@@ -44,11 +44,7 @@ from ..wire import EVENTS_FILE, TRACE_FOLDER, ProbeRequest
 
 
 def live_target(function: Any) -> Target:  # noqa: ANN401
-    """A module or function as a target; the original, where torch.compile has compiled it already.
-
-    Raises:
-        TargetError: There is nothing to compile in it.
-    """
+    """A module or function as a target; the original, where torch.compile has compiled it already."""
     function = torch_api.original_callable(function)
     if isinstance(function, type):
         raise TargetError(f"{function.__qualname__} is a class", f"Make one first: {function.__name__}(...).")

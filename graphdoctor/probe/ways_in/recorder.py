@@ -1,8 +1,4 @@
-"""Records what torch.compile does in a program that runs by itself; imported when the program has imported torch.
-
-Comes in: the recording's folder. Goes out: torch's trace log with our records in it, one for each process, and the
-events of the main process. A call that is compiled already calls nothing of ours, but for the few that are watched.
-"""
+"""Records what torch.compile does in a program that runs by itself; imported when the program has imported torch."""
 
 from __future__ import annotations
 

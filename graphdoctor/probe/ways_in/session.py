@@ -1,8 +1,6 @@
-"""One probe session: import the target, make its calls under ``torch.compile``, measure coverage, report how it went.
+"""One probe session, from the request in a file to the process's exit status.
 
-Comes in: the request, a JSON file that ``graphdoctor.trials.launch`` wrote. Goes out: torch's trace log with our
-records in it, and the events. torch is imported inside ``main``, after the event file is open, so that an environment
-without it is reported like any other trouble.
+torch is imported after the event file is open, so that an environment without it is reported like any other trouble.
 """
 
 from __future__ import annotations
@@ -41,11 +39,7 @@ def main(request_path: Path) -> int:
 
 
 def reported(request_path: Path, run: Callable[[Any, Path, EventFile, Complain], int]) -> int:
-    """Do what a request file asks for; whatever happens becomes an event.
-
-    Returns:
-        The process's exit status.
-    """
+    """Do what a request file asks for; whatever happens becomes an event."""
     request, folder = json.loads(request_path.read_text()), request_path.parent
     try:
         events = EventFile(folder / EVENTS_FILE)

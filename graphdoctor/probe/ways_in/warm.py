@@ -40,7 +40,6 @@ _MODULES = (
     "torch.export._trace",
     "torch.profiler",
 )
-"""What compiling with ``eager`` imports of torch."""
 
 _OURS = (
     "..record.reads",
@@ -54,7 +53,6 @@ _OURS = (
     ".process",
     ".session",
 )
-"""What a probe imports of ours."""
 
 _INDUCTOR = "inductor"
 _INDUCTOR_MODULE = "torch._inductor.compile_fx"
