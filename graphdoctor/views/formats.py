@@ -314,39 +314,18 @@ BENCH: Document[BenchReport] = document("a bench", _bench)
 # Where the time of a call goes.
 
 
-def _profile(result: ProfileResult, console: Console, options: RenderOptions) -> None:
-    from graphdoctor.views.profile import render_profile
+def _profile(result: ProfileResult, options: RenderOptions) -> View:
+    from graphdoctor.views.profile import profile_view
 
-    render_profile(result.report, console, root=options.root, is_verbose=options.is_verbose)
-
-
-def _profile_json(result: ProfileResult, _: RenderOptions) -> str:
-    from graphdoctor.views.json import render_json
-
-    return render_json(result.report)
+    # What was generated of lines of code shows them.
+    return profile_view(result.report, result.picture if options.has_source else None, root=options.root)
 
 
-def _profile_html(result: ProfileResult, options: RenderOptions) -> str:
-    from graphdoctor.views.html.profile import render_profile_page
-
-    return render_profile_page(result.report, result.picture, root=options.root, has_source=options.has_source)
+def _profile_report(result: ProfileResult) -> Fact:
+    return result.report
 
 
-def _profile_markdown(result: ProfileResult, options: RenderOptions) -> str:
-    from graphdoctor.views.profile_markdown import render_profile_markdown
-
-    return render_profile_markdown(result.report, root=options.root)
-
-
-PROFILE: Document[ProfileResult] = Document(
-    "a profile",
-    (
-        ConsoleFormat("text", _profile, (".txt", ".text")),
-        Format("json", _profile_json, (".json",)),
-        Format("html", _profile_html, (".html", ".htm"), needs_picture=True),
-        Format("markdown", _profile_markdown, (".md",)),
-    ),
-)
+PROFILE: Document[ProfileResult] = document("a profile", _profile, facts=_profile_report, page=_profile)
 """``profile``."""
 
 

@@ -383,14 +383,19 @@ def joined(pieces: Sequence[Inline], between: str = ", ") -> Inline:
     return tuple(part for number, piece in enumerate(pieces) for part in ((between, piece) if number else (piece,)))
 
 
-def statements(parts: Blocks) -> Iterator[str]:
-    """Every text of a tree that has to be in all outputs: all but short forms, lines of the program and drawings."""
+def statements(parts: Blocks, *, is_page: bool = False) -> Iterator[str]:
+    """Every text of a tree that has to be in all outputs: all but short forms and lines of the program.
+
+    Args:
+        parts: The tree.
+        is_page: Leave out what a page draws.
+    """
     for part in blocks(parts):
         match part:
             case Part(show="short") | Source():
                 pass
             case Drawing():
-                yield from statements(part.elsewhere)
+                yield from () if is_page else statements(part.elsewhere)
             case Verdict(text) | Note(text):
                 yield plain_text(text)
             case Figures(figures):
@@ -402,15 +407,15 @@ def statements(parts: Blocks) -> Iterator[str]:
                 for row in rows:
                     if row.show != "short":
                         yield plain_text(row.label)
-                        yield from statements(row.body if isinstance(row.body, tuple) else (row.body,))
+                        yield from statements(row.body if isinstance(row.body, tuple) else (row.body,), is_page=is_page)
             case Card():
                 yield from (text for heading in part.headings for text in (heading.code, heading.message))
                 yield part.place.shown
-                yield from statements(part.parts)
+                yield from statements(part.parts, is_page=is_page)
             case Cards(cards):
-                yield from statements(cards)
+                yield from statements(cards, is_page=is_page)
             case Code(text) | Diff(text):
                 yield from text.splitlines()
-            case Section(title, parts) if any(True for _ in statements(parts)):
+            case Section(title, parts) if any(True for _ in statements(parts, is_page=is_page)):
                 yield plain_text(title)
-                yield from statements(parts)
+                yield from statements(parts, is_page=is_page)

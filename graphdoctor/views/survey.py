@@ -49,7 +49,6 @@ _MAX_NOTES = 8
 _MAX_ROWS = 20
 """Rows that a terminal shows; of more than these it shows none."""
 _LONGEST_ERROR = 400
-_SAME_ERROR = "Rows with the same error are together; … stands where their errors differ."
 
 Ids = Mapping[str, str]
 """Of the rows that a page has, by the names of their targets."""

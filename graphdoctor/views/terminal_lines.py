@@ -19,14 +19,12 @@ from rich.table import Table
 from rich.text import Text
 
 from graphdoctor.facts.wording import without_middle
-from graphdoctor.views.parts import plain_text
 from graphdoctor.views.printable import printable, printable_lines
 from graphdoctor.views.wrapping import CUT, code_lines, command_lines, cut, longest_name, prose_breaks
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
-    from graphdoctor.views.parts import Cell, Tone
 
 _BEGINNING = re.compile(r"GD\d|-->")
 _MOST_CHARACTERS = 800
@@ -38,7 +36,6 @@ _WIDEST_NAME = 32
 """A longer name may be cut rather than take the room of other columns."""
 _LEAST_WIDTH = 8
 """Cells that a column of text is given at least."""
-CELL_TONES: dict[Tone, str] = {"good": "green", "warning": "yellow", "bad": "red"}
 NARROW = 100
 """Below this width, columns stand closer."""
 ONE_LINE = 132
@@ -346,9 +343,3 @@ def grid(width: int) -> Table:
     """A table without lines, for a terminal of this width."""
     gap = 1 if width < NARROW else 2
     return Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, gap, 0, 0))
-
-
-def cell_figure(cell: Cell, *, is_wide: bool, style: str = "") -> Figure:
-    """A cell of words as a figure."""
-    tone = CELL_TONES[cell.tone] if cell.tone is not None else style
-    return Figure(clean(plain_text(cell.text), tone), clean(plain_text(cell.detail), "dim"), is_wide=is_wide)

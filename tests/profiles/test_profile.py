@@ -11,6 +11,7 @@ import pytest
 
 from graphdoctor.facts.profile import ProfileReport
 from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.result import ProfileResult
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.probe.wire import TRACE_FOLDER
 from graphdoctor.rules.catalog import RULES
@@ -22,8 +23,8 @@ from graphdoctor.trace.logs import find_logs
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trials.launch.child import Setup, record
 from graphdoctor.trials.launch.request import Measured, Request
+from graphdoctor.views.formats import PROFILE, RenderOptions
 from graphdoctor.views.html.kernel_code import codes_of
-from graphdoctor.views.html.profile import render_profile_page
 from graphdoctor.views.profile_words import kernel_name
 from tests.conftest import clean_environment, run_script
 from tests.probe.test_wire import recorded_in
@@ -229,7 +230,8 @@ def test_the_page_has_the_text_of_each_line_and_the_code_of_each_kernel(folder: 
     assert generated
     for number in generated:
         assert [codes.found[code].language for code in codes.of[number]] == ["C++"], shown.kernels[number].name
-    page = render_profile_page(shown, recorded.picture, root=folder)
+    page = PROFILE.named("html").render(ProfileResult(shown, recorded.picture), RenderOptions(root=folder))
+    assert isinstance(page, str)
     for kernel in shown.kernels:
         assert kernel_name(kernel) in page
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
@@ -21,11 +22,13 @@ from graphdoctor.views.fixes import fixes_view
 from graphdoctor.views.html.document import render_view_page
 from graphdoctor.views.markdown_text import render_view_markdown
 from graphdoctor.views.parts import View, statements
+from graphdoctor.views.profile import profile_view
 from graphdoctor.views.survey import survey_view
 from graphdoctor.views.survey_comparison import survey_comparison_view
 from tests.bench_reports import mobilenet, swept, troubled
 from tests.cure_reports import cured
 from tests.export_reports import blocked
+from tests.profile_reports import trained
 from tests.render.check_reports import failed_report
 from tests.render.test_comparison import both
 from tests.render.test_fixes import every_verdict, treated
@@ -43,6 +46,7 @@ VIEWS: dict[str, Callable[[], View]] = {
     "bench with trouble": lambda: bench_view(troubled()),
     "cure": lambda: cure_view(cured()),
     "export": lambda: export_view(blocked()),
+    "profile": lambda: profile_view(trained(), None, root=Path("/work")),
     "ranks": lambda: job_view(two()),
     "survey": lambda: survey_view(SURVEYS["many"]()),
     "survey of four variants": lambda: survey_view(SURVEYS["four"]()),
@@ -93,7 +97,7 @@ def letters(text: str) -> str:
 @pytest.mark.parametrize("backend", [terminal, markdown, html])
 def test_every_statement_is_in_every_output(backend: Callable[[View], str], name: str) -> None:
     view = VIEWS[name]()
-    said = [text for text in (*view.title, *statements(view.parts)) if text.strip()]
+    said = [text for text in (*view.title, *statements(view.parts, is_page=backend is html)) if text.strip()]
     shown = letters(backend(view))
     assert len(said) > 10
     missing = [text for text in said if letters(text) not in shown]
