@@ -68,7 +68,7 @@ class Explainer(CallSpec):
 
     def _explain(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Report:
         from graphdoctor.facts.run import ProbeExit
-        from graphdoctor.probe.target.errors import RequestError, TargetError
+        from graphdoctor.probe.record.errors import RequestError, TargetError
         from graphdoctor.probe.ways_in.in_process import explain, live_target
         from graphdoctor.trials.launch.ends import end_of_failed_call
 

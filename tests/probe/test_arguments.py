@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import torch
 
+from graphdoctor.probe.record.errors import RequestError
 from graphdoctor.probe.replay.arguments import InDtype, WithBatch, batch_size_of, cast_module
-from graphdoctor.probe.target.calling import lacks_batch
-from graphdoctor.probe.target.errors import RequestError
 from graphdoctor.probe.target.options import dtype_named
+from graphdoctor.probe.target.targets import lacks_batch
 
 Pair = namedtuple("Pair", "left right")
 

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from graphdoctor.facts.recording import RepeatedBlocks  # noqa: E402
-from graphdoctor.probe.target.errors import RequestError  # noqa: E402
+from graphdoctor.probe.record.errors import RequestError  # noqa: E402
 from graphdoctor.probe.target.regions import compile_regions, described, repeated_blocks  # noqa: E402
 
 

@@ -10,10 +10,16 @@ import pytest
 
 pytest.importorskip("torch")
 
-from graphdoctor.probe.measure import segments
+from graphdoctor.probe.measure import coverage
 from graphdoctor.probe.measure.compile_watch import TimedCompile
-from graphdoctor.probe.measure.coverage import RANGE_PREFIX
-from graphdoctor.probe.measure.segments import CALL_RANGE, CutCall, Segment, cut_profile, cut_timeline
+from graphdoctor.probe.measure.coverage import (
+    CALL_RANGE,
+    RANGE_PREFIX,
+    CutCall,
+    Segment,
+    cut_profile,
+    cut_timeline,
+)
 from graphdoctor.probe.torch_private.torch_api import (
     CACHE_LOOKUP,
     COMPILED_BACKWARD,
@@ -228,7 +234,7 @@ def test_the_steady_call_has_no_number():
 
 
 def test_of_too_many_segments_the_shortest_are_hidden(monkeypatch):
-    monkeypatch.setattr(segments, "_MAX_SEGMENTS", 2)
+    monkeypatch.setattr(coverage, "_MAX_SEGMENTS", 2)
     lengths = (5, 1, 9)
     parts = tuple(Segment("graph", 100.0 * n, 100.0 * n + length, None, n) for n, length in enumerate(lengths))
     event = CutCall(1000.0, parts, is_profiled=True).fields(1)

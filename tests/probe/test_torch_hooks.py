@@ -10,7 +10,7 @@ import traceback
 
 import pytest
 
-from graphdoctor.probe.torch_private import torch_api, torch_hooks
+from graphdoctor.probe.torch_private import torch_api, torch_trace
 from graphdoctor.probe.torch_private.imports import AfterImport
 
 
@@ -61,7 +61,7 @@ def test_a_fork_lets_go_of_a_log_that_torch_would_write_on_into(monkeypatch):
     handler.root_dir, handler.stream = "folder", "the parent's"  # type: ignore[attr-defined]
     monkeypatch.setattr(torch_api.trace_logger(), "handlers", [handler])
 
-    torch_hooks.begin_log_anew()
+    torch_trace.begin_log_anew()
 
     assert handler.stream is None  # type: ignore[attr-defined]
     assert strings.INTERN_TABLE == {}

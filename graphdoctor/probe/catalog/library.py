@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from ..target.errors import TargetError
+from ..record.errors import TargetError
 from ..wire import LIBRARIES
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ...facts.catalog import RefusalKind
-from ..record.tracebacks import message_of, traceback_text, type_name
+from ..record.errors import message_of, traceback_text, type_name
 from .library import (
     Library,
     ModelText,

@@ -22,18 +22,15 @@ _ENTRY = re.compile(r"^\d+/\d+: ")
 
 @dataclass
 class Compiled:
-    """What one call compiled.
-
-    Args:
-        count: Compiles that got guarded code.
-        seconds: Time of all compiles as torch measured it, including those without guarded code.
-        reason: The first guard that failed, in torch's words; None when none did.
-    """
+    """What one call compiled."""
 
     count: int = 0
+    """Compiles that got guarded code."""
     seconds: float = 0.0
+    """Time of all compiles as torch measured it, including those without guarded code."""
     is_over_limit: bool = False
     reason: str | None = None
+    """The first guard that failed, in torch's words."""
 
 
 class CompileWatch(torch_trace.TraceLooker):
@@ -53,19 +50,13 @@ class CompileWatch(torch_trace.TraceLooker):
         """Count a compile."""
         if "dynamo_start" in metadata:
             self._begun.add(torch_trace.compile_key(metadata))
-        elif "compilation_metrics" in metadata:
-            self._count(metadata["compilation_metrics"], is_over_limit=torch_trace.is_over_limit(metadata, self._begun))
         elif metadata.get("artifact", {}).get("name") == "recompile_reasons" and self._compiled.reason is None:
             self._compiled.reason = _first_reason(str(payload or ""))
-
-    def _count(self, metrics: dict[str, Any], *, is_over_limit: bool) -> None:
         # A backward graph compiled later has metrics of its own.
-        if metrics.get("is_forward") is False:
-            return
-        if metrics.get("has_guarded_code"):
-            self._compiled.count += metrics.get("guard_count") is not None
-        self._compiled.is_over_limit |= is_over_limit
-        self._compiled.seconds += (metrics.get("duration_us") or 0) / 1e6
+        elif (metrics := metadata.get("compilation_metrics", {})) and metrics.get("is_forward") is not False:
+            self._compiled.count += bool(metrics.get("has_guarded_code")) and metrics.get("guard_count") is not None
+            self._compiled.is_over_limit |= torch_trace.is_over_limit(metadata, self._begun)
+            self._compiled.seconds += (metrics.get("duration_us") or 0) / 1e6
 
 
 def _first_reason(text: str) -> str | None:
@@ -89,20 +80,15 @@ def watched_compiles() -> Iterator[CompileWatch]:
 
 @dataclass(frozen=True)
 class TimedCompile:
-    """One compile.
-
-    Args:
-        compile_id: Such as ``0/1``; None when torch gave none.
-        end: By ``time.perf_counter``; None while it isn't over.
-        is_frame: It compiles a frame; False for a backward graph, which a cache can make unnecessary.
-        is_begun: torch began to analyze the frame; False for one over its recompile limit.
-    """
+    """One compile, by ``time.perf_counter``; it has no end while it isn't over."""
 
     compile_id: str | None
     start: float
     end: float | None
     is_frame: bool
+    """It compiles a frame; False for a backward graph, which a cache can make unnecessary."""
     is_begun: bool = False
+    """torch began to analyze the frame; False for one over its recompile limit."""
 
     @property
     def is_over_limit(self) -> bool:
@@ -129,19 +115,18 @@ class CompileTimes(torch_trace.TraceLooker):
             number = self._open[threading.get_ident(), torch_api.FRAME_PHASE][-1]
             self._spans[number] = replace(self._spans[number], is_begun=True)
         elif "chromium_event" in metadata:
-            self._note(metadata, json.loads(payload or "{}"))
+            event = json.loads(payload or "{}")
+            if (name := event.get("name")) in (torch_api.FRAME_PHASE, torch_api.BACKWARD_PHASE):
+                self._note(metadata, name, event["ph"])
 
-    def _note(self, metadata: dict[str, Any], event: dict[str, Any]) -> None:
-        name = event.get("name")
-        if name not in (torch_api.FRAME_PHASE, torch_api.BACKWARD_PHASE):
-            return
+    def _note(self, metadata: dict[str, Any], name: str, phase: str) -> None:
         started = self._open.setdefault((threading.get_ident(), name), [])
-        if event["ph"] == "B":
+        if phase == "B":
             started.append(len(self._spans))
-            frame, count = metadata.get("frame_id"), metadata.get("frame_compile_id")
+            frame, count = torch_trace.compile_key(metadata)
             compile_id = None if frame is None or count is None else f"{frame}/{count}"
             is_frame = name == torch_api.FRAME_PHASE
             self._spans.append(TimedCompile(compile_id, time.perf_counter(), None, is_frame=is_frame))
-        elif event["ph"] == "E":
+        elif phase == "E":
             number = started.pop()
             self._spans[number] = replace(self._spans[number], end=time.perf_counter())

@@ -1,22 +1,28 @@
-"""Measures how much of one steady call runs in compiled graphs, and when each graph runs.
+"""How much of a call runs in compiled graphs, when each graph runs, and the call cut into segments.
 
 ``torch.profiler`` sees every ``aten::`` operation; the instrumented backend puts a named range around each compiled
 graph while this pass runs. (A ``TorchDispatchMode`` won't do: while one is active, Dynamo bypasses compiled code.)
+
+Segments are runs of graphs, eager operations, guard checks and compiles. Under the profiler all of them are its own
+events, so one clock measures the whole call. Without it, only runs of graphs and compiles are known, by
+``time.perf_counter``.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Any, NamedTuple
 
 import torch
 
 from ...facts.recording import GraphRun, SteadyCall
 from ..record.backend import GraphRuns
 from ..torch_private import torch_api
+from .compile_watch import TimedCompile
 
 RANGE_PREFIX = "graphdoctor_graph "
 """Profiler ranges of compiled graphs, each followed by the graph's index."""
@@ -27,28 +33,21 @@ BACKWARD_RANGE = "graphdoctor_backward"
 CONVERSION_RANGE = "graphdoctor_conversion"
 """Profiler range of what Dynamo's code converts after a graph."""
 
-_BACKWARD_PREFIX = "autograd::engine::evaluate_function"
 _OPERATION = "aten::"
 _NOT_EAGER = (
     _OPERATION,
     RANGE_PREFIX,
     BACKWARD_RANGE,
     CONVERSION_RANGE,
-    _BACKWARD_PREFIX,
+    "autograd::engine::evaluate_function",
     *torch_api.PROFILED_OVERHEAD,
 )
 _TIMED_CALLS = 15
 _TIMED_S = 0.3
 
 
-@dataclass(frozen=True)
-class CountedOps:
-    """The operations of one call.
-
-    Args:
-        graph_ops: Tensor operations that ran in compiled graphs.
-        eager_ops: Outermost operations outside any graph, by name.
-    """
+class CountedOps(NamedTuple):
+    """Tensor operations of a call that ran in compiled graphs, and outermost ones outside any graph, by name."""
 
     graph_ops: int
     eager_ops: Counter[str]
@@ -98,29 +97,193 @@ def time_runs(call: Callable[[], Any], runs: GraphRuns) -> SteadyCall:
 
 def is_eager(event: Any) -> bool:  # noqa: ANN401
     """An outermost operation, outside every compiled graph, and neither autograd's nor Dynamo's own."""
-    if not event.name.startswith(_OPERATION):
-        return False
+    is_operation: bool = event.name.startswith(_OPERATION)
+    return is_operation and _around(event, _NOT_EAGER) is None
+
+
+def _around(event: Any, prefixes: str | tuple[str, ...]) -> Any:  # noqa: ANN401
     parent = event.cpu_parent
-    while parent is not None:
-        if parent.name.startswith(_NOT_EAGER):
-            return False
+    while parent is not None and not parent.name.startswith(prefixes):
         parent = parent.cpu_parent
-    return True
+    return parent
 
 
 def eager_operations(ranges: Iterable[str | None]) -> Iterator[str]:
     """The names of the operations that ``is_eager``, in one thread.
 
-    Args:
-        ranges: The name of each range where it begins, and None where the last one that began ends.
+    ``ranges`` has the name of each range where it begins, and None where the last one that began ends.
     """
     around: list[bool] = []
     for name in ranges:
         if name is None:
-            if around:
-                around.pop()
+            around = around[:-1]
             continue
         is_inside = bool(around) and around[-1]
         if not is_inside and name.startswith(_OPERATION):
             yield name
         around.append(is_inside or name.startswith(_NOT_EAGER))
+
+
+# Segments.
+
+CALL_RANGE = "graphdoctor_call"
+"""Profiler range of the whole call."""
+
+_MAX_SEGMENTS = 2_000
+_MAX_OPERATIONS = 12
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A part of a call."""
+
+    kind: str
+    start_us: float
+    end_us: float
+    compile_id: str | None = None
+    """Whose code ran, or what was compiled; None when unknown."""
+    graph: int | None = None
+    """Its number in the order in which graphs reached the backend."""
+    is_backward: bool = False
+    """It is the graph's backward that ran."""
+    ops: Counter[str] = field(default_factory=Counter)
+
+    def row(self) -> list[Any]:
+        """In the form of the ``lane`` event."""
+        times = [round(self.start_us, 3), round(self.end_us, 3)]
+        if self.kind == "eager":
+            return [self.kind, *times, dict(self.ops.most_common(_MAX_OPERATIONS)), self.ops.total()]
+        return [self.kind, *times, self.compile_id, self.graph]
+
+
+@dataclass(frozen=True)
+class CutCall:
+    """One call in segments."""
+
+    duration_us: float
+    segments: tuple[Segment, ...]
+    is_profiled: bool
+
+    @property
+    def forward_runs(self) -> tuple[int | None, ...]:
+        """Numbers of the graphs that ran, but for backward graphs, which only the profiler sees."""
+        return tuple(part.graph for part in self.segments if part.kind == "graph" and not part.is_backward)
+
+    def renamed(self, compile_ids: Mapping[str | None, str | None], graphs: Mapping[int | None, int]) -> CutCall:
+        """The same call with other compile ids and numbers of graphs; unknown ones become None."""
+        parts = (
+            replace(part, compile_id=compile_ids.get(part.compile_id), graph=graphs.get(part.graph))
+            for part in self.segments
+        )
+        return replace(self, segments=tuple(parts))
+
+    def fields(self, call: int | None) -> dict[str, object]:
+        """The call, None for the steady one, as a ``lane`` event; of too many segments the shortest are left out."""
+        parts = self.segments
+        longest = sorted(range(len(parts)), key=lambda number: parts[number].start_us - parts[number].end_us)
+        shown = sorted(longest[:_MAX_SEGMENTS])
+        return {
+            "call": call,
+            "duration_us": round(self.duration_us, 3),
+            "is_profiled": self.is_profiled,
+            "segments": [parts[number].row() for number in shown],
+            "hidden": len(parts) - len(shown),
+        }
+
+
+def cut_profile(events: Sequence[Any]) -> CutCall:
+    """Cut a profiled call, all of which is under ``CALL_RANGE``, into segments."""
+    whole = next(event for event in events if event.name == CALL_RANGE)
+    began, ended = whole.time_range.start, whole.time_range.end
+    own = sorted((event for event in events if event.thread == whole.thread), key=lambda event: event.time_range.start)
+    found = [*_of_thread(own), *_backward_runs(events, own)]
+    inside = (part for part in found if part.start_us >= began and part.end_us <= ended)
+    moved = (replace(part, start_us=part.start_us - began, end_us=part.end_us - began) for part in inside)
+    return CutCall(ended - began, tuple(_joined(_in_turns(moved))), is_profiled=True)
+
+
+def _of_thread(events: Iterable[Any]) -> Iterator[Segment]:
+    """Forward runs of graphs, guard checks and single eager operations, nested ones included."""
+    lookup: Segment | None = None
+    for event in events:
+        start, end = event.time_range.start, event.time_range.end
+        # Only what comes right after a search is what it found.
+        if lookup is not None and start >= lookup.end_us:
+            yield replace(lookup, compile_id=_region_name(event))
+            lookup = None
+        if event.name == torch_api.CACHE_LOOKUP:
+            lookup = Segment("guards", start, end)
+        elif event.name.startswith(RANGE_PREFIX):
+            yield Segment("graph", start, end, _compile_id(event), graph_number(event.name))
+        elif is_eager(event):
+            yield Segment("eager", start, end, ops=Counter([event.name]))
+    if lookup is not None:
+        yield lookup
+
+
+def _backward_runs(events: Iterable[Any], own: Iterable[Any]) -> Iterator[Segment]:
+    """Runs of backward graphs, on whichever thread autograd makes them; the call waits for them."""
+    forward = {event.sequence_nr: event for event in own if event.name == torch_api.COMPILED_FORWARD}
+    for event in events:
+        if event.name == torch_api.COMPILED_BACKWARD:
+            of, compile_id, graph = forward.get(event.sequence_nr), None, None
+            if of is not None:
+                compile_id, within = _compile_id(of), _around(of, RANGE_PREFIX)
+                graph = None if within is None else graph_number(within.name)
+            time_range = event.time_range
+            yield Segment("graph", time_range.start, time_range.end, compile_id, graph, is_backward=True)
+
+
+def graph_number(range_name: str) -> int:
+    """The graph of a range."""
+    return int(range_name.removeprefix(RANGE_PREFIX))
+
+
+def _compile_id(event: Any) -> str | None:  # noqa: ANN401
+    region = _around(event, torch_api.REGION_PREFIX)
+    return None if region is None else _region_name(region)
+
+
+def _region_name(event: Any) -> str | None:  # noqa: ANN401
+    name = str(event.name)
+    return name.removeprefix(torch_api.REGION_PREFIX) if name.startswith(torch_api.REGION_PREFIX) else None
+
+
+def _in_turns(segments: Iterable[Segment]) -> Iterator[Segment]:
+    """In order, each beginning after the end of the one before: what lies within another is left out."""
+    last = 0.0
+    for part in sorted(segments, key=lambda part: (part.start_us, -part.end_us)):
+        if part.end_us <= last and part.start_us < last:
+            continue
+        yield part if part.start_us >= last else replace(part, start_us=last)
+        last = part.end_us
+
+
+def _joined(segments: Iterable[Segment]) -> Iterator[Segment]:
+    """Eager operations with nothing else between them, as one segment."""
+    for kind, parts in groupby(segments, key=lambda part: part.kind):
+        if kind == "eager":
+            first, *others = parts
+            ops = sum((part.ops for part in others), first.ops)
+            yield replace(first, end_us=[first, *others][-1].end_us, ops=ops)
+        else:
+            yield from parts
+
+
+def cut_timeline(
+    runs: Iterable[tuple[int, float, float]],
+    compiles: Iterable[TimedCompile],
+    *,
+    began: float,
+    ended: float,
+) -> CutCall:
+    """Cut a call that was made without the profiler into segments; all times are seconds of one clock."""
+
+    def since(moment: float) -> float:
+        return (moment - began) * 1e6
+
+    found = [Segment("graph", since(start), since(end), graph=graph) for graph, start, end in runs]
+    for made in compiles:
+        end = ended if made.end is None else made.end
+        found.append(Segment("compile", since(made.start), since(end), made.compile_id))
+    return CutCall(since(ended), tuple(_in_turns(found)), is_profiled=False)

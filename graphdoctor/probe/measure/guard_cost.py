@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..torch_private import torch_api, torch_guards
-from ..torch_private.torch_kernels import ProfiledRange, profiled_ranges, quick_range
+from ..torch_private.torch_kernels import ProfiledEvent, profiled_events, quick_range
 from ..wire import BillRecord, GuardCostEvent, GuardCostRecord
 from .timing import time_calls
 
@@ -224,37 +224,33 @@ class Searches(NamedTuple):
 def time_searches(call: Callable[[], Any]) -> Searches | None:
     """The searches in repetitions of a call under the profiler; None if this torch doesn't tell its ranges."""
     started = time.perf_counter()
-    first = _profiled(call, 1)
-    if first is None:
+    if not (first := _profiled(call, 1)):
         return None
-    took_s, (_, count) = time.perf_counter() - started, first
-    possible = min(_MAX_EVENTS // max(count, 1), int(_BUDGET_S / took_s), _MAX_SEARCHED_CALLS)
-    again = _profiled(call, _FIRST_CALLS + max(possible, _MIN_CALLS))
-    return None if again is None else searches_in(again[0], skipped=_FIRST_CALLS)
+    possible = min(_MAX_EVENTS // len(first), int(_BUDGET_S / (time.perf_counter() - started)), _MAX_SEARCHED_CALLS)
+    return searches_in(_profiled(call, _FIRST_CALLS + max(possible, _MIN_CALLS)), skipped=_FIRST_CALLS)
 
 
-def _profiled(call: Callable[[], Any], count: int) -> tuple[list[ProfiledRange], int] | None:
-    """The ranges of calls that are of use here, and the number of all events."""
+def _profiled(call: Callable[[], Any], count: int) -> list[ProfiledEvent]:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
         for _ in range(count):
             with quick_range(_EMPTY_RANGE):
                 pass
             with torch.profiler.record_function(_CALL_RANGE):
                 call()
-    return profiled_ranges(profiler, (_CALL_RANGE, _EMPTY_RANGE, torch_api.CACHE_LOOKUP, torch_api.REGION_PREFIX))
+    return profiled_events(profiler)
 
 
-def searches_in(ranges: Iterable[ProfiledRange], *, skipped: int = 0) -> Searches:
+def searches_in(events: Iterable[ProfiledEvent], *, skipped: int = 0) -> Searches:
     """The searches in a profile."""
-    ordered = sorted(ranges, key=lambda item: item.start_ns)
+    ordered = sorted(events, key=lambda item: item.start_ns)
     calls = [item for item in ordered if item.name == _CALL_RANGE][skipped:]
     empty = [item.duration_ns for item in ordered if item.name == _EMPTY_RANGE][skipped:]
     profiler_us = statistics.median(empty) / 1e3 if empty else 0.0
-    torchs = [item for item in ordered if item.name not in (_CALL_RANGE, _EMPTY_RANGE)]
+    torchs = [item for item in ordered if item.name.startswith((torch_api.CACHE_LOOKUP, torch_api.REGION_PREFIX))]
     return Searches(tuple(tuple(_searches_of(call, torchs, profiler_us)) for call in calls), profiler_us)
 
 
-def _searches_of(call: ProfiledRange, torchs: list[ProfiledRange], profiler_us: float) -> Iterator[Search]:
+def _searches_of(call: ProfiledEvent, torchs: list[ProfiledEvent], profiler_us: float) -> Iterator[Search]:
     own = [each for each in torchs if each.thread == call.thread and call.start_ns <= each.start_ns < call.end_ns]
     for item, following in pairwise([*own, None]):
         if item is not None and item.name == torch_api.CACHE_LOOKUP:

@@ -332,7 +332,7 @@ def _profiled(call: Repeated, count: int, around: Around) -> tuple[list[SeenCall
                 torch_api.synchronize()
             held_up.append(preemptions() != before)
             call.put_back()
-    events = profiled_events(profiler) or []
+    events = profiled_events(profiler)
     return list(calls_in(events, has_device=torch_api.uses_cuda(), held_up=held_up)), len(events)
 
 

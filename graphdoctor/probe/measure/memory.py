@@ -6,13 +6,13 @@ import contextlib
 import gc
 import operator
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
 import torch
 
-from ..torch_private.torch_api import tree_leaves
+from ..torch_private.torch_api import tensors_in
 
 _STATUS = Path("/proc/self/status")
 _RESET = Path("/proc/self/clear_refs")
@@ -79,29 +79,25 @@ class _Saved:
 
 
 def kept_bytes(call: Callable[[], object]) -> int | None:
-    """The memory that is kept while a call's result lives, and that wasn't there before.
+    """The memory that is kept while a call's result lives, and that wasn't there before: each storage once.
 
-    Returns:
-        The size of all storages of saved tensors, each once; None if one of them can't be measured, as of a sparse
-        tensor, or saved tensors can't be watched in this call.
+    None if one of them can't be measured, as of a sparse tensor, or saved tensors can't be watched in this call.
     """
     # Held, so that nothing new gets the same address.
     before = {storage.data_ptr(): storage for storage in _present()}
-    saved: list[weakref.ref[_Saved]] = []
+    saved: weakref.WeakSet[_Saved] = weakref.WeakSet()
 
     def pack(tensor: torch.Tensor) -> _Saved:
         found = _Saved(tensor)
-        saved.append(weakref.ref(found))
+        saved.add(found)
         return found
 
     try:
         with torch.autograd.graph.saved_tensors_hooks(pack, operator.attrgetter("tensor")):
             output = call()
-        alive = [found.tensor for each in saved if (found := each()) is not None]
-        sizes: dict[int, int] = {}
-        for tensor in (*alive, *_on_contexts(output)):
-            for storage in _storages(tensor):
-                sizes[storage.data_ptr()] = storage.nbytes()
+        alive = [found.tensor for found in saved]
+        storages = [storage for tensor in (*alive, *_on_contexts(output)) for storage in _storages(tensor)]
+        sizes = {storage.data_ptr(): storage.nbytes() for storage in storages}
     except (RuntimeError, NotImplementedError):
         return None
     return sum(size for address, size in sizes.items() if address not in before)
@@ -117,23 +113,17 @@ def _present() -> Iterator[torch.UntypedStorage]:
             continue
 
 
-def _storages(tensor: torch.Tensor) -> Iterator[torch.UntypedStorage]:
-    """A tensor's memory; of one that is made of others, theirs.
-
-    Raises:
-        RuntimeError, NotImplementedError: It has no storage.
-    """
+def _storages(tensor: torch.Tensor) -> list[torch.UntypedStorage]:
+    """A tensor's memory; of one that is made of others, theirs; RuntimeError, NotImplementedError if it has none."""
     flatten = getattr(tensor, "__tensor_flatten__", None)
     if flatten is None:
-        yield tensor.untyped_storage()
-        return
-    for name in flatten()[0]:
-        yield from _storages(getattr(tensor, name))
+        return [tensor.untyped_storage()]
+    return [storage for name in flatten()[0] for storage in _storages(getattr(tensor, name))]
 
 
 def _on_contexts(output: object) -> Iterator[torch.Tensor]:
     """Tensors that custom functions keep as attributes of their contexts, as AOTAutograd's does with some."""
-    waiting = [leaf.grad_fn for leaf in tree_leaves(output) if isinstance(leaf, torch.Tensor)]
+    waiting = [tensor.grad_fn for tensor in tensors_in(output)]
     seen: set[object] = set()
     while waiting:
         node = waiting.pop()
@@ -141,12 +131,6 @@ def _on_contexts(output: object) -> Iterator[torch.Tensor]:
             continue
         seen.add(node)
         waiting.extend(following for following, _ in node.next_functions)
-        yield from _tensors(getattr(node, "__dict__", {}).values())
-
-
-def _tensors(values: Iterable[object]) -> Iterator[torch.Tensor]:
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif isinstance(value, (list, tuple)):
-            yield from (each for each in value if isinstance(each, torch.Tensor))
+        for value in getattr(node, "__dict__", {}).values():
+            held = value if isinstance(value, (list, tuple)) else [value]
+            yield from (each for each in held if isinstance(each, torch.Tensor))

@@ -56,9 +56,9 @@ def time_calls(
 ) -> list[float]:
     """Seconds of single calls; work that a call launches on a GPU counts to its own time only.
 
-    ``seconds``: start no other call after this time.
-    ``restore``: puts back what a call changed in its arguments, outside the timed span.
-    ``is_own_only``: leave out calls in which the system took a processor from the process, if enough others remain.
+    ``seconds``: start no other call after this time. ``restore``: puts back what a call changed in its arguments,
+    outside the timed span. ``is_own_only``: leave out calls in which the system took a processor from the process, if
+    enough others remain.
     """
     times: list[float] = []
     own: list[float] = []
@@ -81,8 +81,7 @@ def time_calls(
 class Block:
     """Calls that are timed together: the device is waited for once, as in a loop of calls.
 
-    Args:
-        restore: Puts back what a call changed in its arguments, outside the timed span; then each is timed alone.
+    ``restore`` puts back what a call changed in its arguments, outside the timed span; then each is timed alone.
     """
 
     seconds: float

@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 import torch
 
 from ...facts.recording import GraphInput, GraphNode
 from ..torch_private import torch_api
+from ..torch_private.torch_hooks import timed_backend
 from .describe import dtype_text, tensor_text
 from .files import user_file_test
 
@@ -39,9 +41,8 @@ class GraphRuns:
 class InstrumentedBackend:
     """Wraps any registered backend.
 
-    Args:
-        runs: Counts runs of the compiled graphs; None to return the compiled graphs as they are, so that nothing of
-            ours runs in a call.
+    ``runs`` counts runs of the compiled graphs; None to return the compiled graphs as they are, so that nothing of ours
+    runs in a call.
     """
 
     def __init__(
@@ -54,23 +55,14 @@ class InstrumentedBackend:
 
     def __call__(self, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         """Compile one graph; inside a named range while runs are counted."""
-        artifact = self._describe(gm)
-        artifact["backend"] = self.__name__
-        started = time.perf_counter()
-        try:
-            compiled = self._inner(gm, example_inputs)
-        except BaseException as error:
-            artifact["backend_error"] = f"{type(error).__qualname__}: {error}"[:20_000]
-            raise
-        finally:
-            artifact["backend_s"] = time.perf_counter() - started
-            torch_api.write_artifact("graphdoctor_graph", artifact)
+        artifact = {**self._describe(gm), "backend": self.__name__}
+        with timed_backend(artifact, partial(torch_api.write_artifact, "graphdoctor_graph")):
+            compiled: Callable[..., Any] = self._inner(gm, example_inputs)
         if self._runs is None:
             return compiled
-        index = artifact["index"]
-        range_name = f"graphdoctor_graph {index}"
+        range_name = f"graphdoctor_graph {artifact['index']}"
         self._runs.tensor_ops[range_name] = artifact["tensor_op_count"]
-        return self._watched(compiled, index, range_name, self._runs)
+        return self._watched(compiled, artifact["index"], range_name, self._runs)
 
     @staticmethod
     def _watched(compiled: Callable[..., Any], index: int, range_name: str, runs: GraphRuns) -> Callable[..., Any]:
@@ -96,35 +88,26 @@ class GraphDescriber:
 
     def __init__(self, want_file: Callable[[str], None]) -> None:
         self._want_file = want_file
+        self._is_user_file = user_file_test()
         self.count = 0
         """Graphs so far."""
 
     def __call__(self, gm: torch.fx.GraphModule) -> dict[str, Any]:
         """Describe a graph; the files in its stacks are wanted."""
-        for file in _files_of(gm):
+        # Torch's files too, and those of the bodies of higher-order operators.
+        graphs = (module.graph for module in gm.modules() if isinstance(module, torch.fx.GraphModule))
+        stacks = dict.fromkeys(node.stack_trace for graph in graphs for node in graph.nodes if node.stack_trace)
+        for file in dict.fromkeys(file for stack in stacks for file, _ in _STACK_LINE.findall(stack)):
             self._want_file(file)
+        nodes = list(gm.graph.nodes)
         self.count += 1
-        return describe_graph(gm, self.count - 1)
-
-
-def describe_graph(gm: torch.fx.GraphModule, index: int) -> dict[str, Any]:
-    """A graph's inputs, nodes and operation counts."""
-    nodes = list(gm.graph.nodes)
-    is_user_file = user_file_test()
-    return {
-        "index": index,
-        "op_count": sum(node.op in _CALLS for node in nodes),
-        "tensor_op_count": tensor_op_count(gm),
-        "inputs": [_describe_input(node) for node in nodes if node.op == "placeholder"],
-        "nodes": [_describe_node(node, is_user_file) for node in nodes],
-    }
-
-
-def _files_of(gm: torch.fx.GraphModule) -> list[str]:
-    """Every file in a node's stack, torch's included; in the bodies of higher-order operators too."""
-    graphs = (module.graph for module in gm.modules() if isinstance(module, torch.fx.GraphModule))
-    stacks = dict.fromkeys(node.stack_trace for graph in graphs for node in graph.nodes if node.stack_trace)
-    return list(dict.fromkeys(file for stack in stacks for file, _ in _STACK_LINE.findall(stack)))
+        return {
+            "index": self.count - 1,
+            "op_count": sum(node.op in _CALLS for node in nodes),
+            "tensor_op_count": tensor_op_count(gm),
+            "inputs": [_describe_input(node) for node in nodes if node.op == "placeholder"],
+            "nodes": [_describe_node(node, self._is_user_file) for node in nodes],
+        }
 
 
 def tensor_op_count(gm: torch.fx.GraphModule) -> int:
@@ -134,32 +117,17 @@ def tensor_op_count(gm: torch.fx.GraphModule) -> int:
     tuple of results doesn't count, nor does arithmetic on sizes: neither is a tensor operation in eager mode. Nor does
     the tensor that Dynamo makes from a number in order to return it from the graph.
     """
-    count = 0
-    for node in gm.graph.nodes:
-        if node.op not in _CALLS:
-            continue
-        bodies = [
-            body
-            for argument in node.all_input_nodes
-            if argument.op == "get_attr"
-            and isinstance(body := getattr(gm, str(argument.target), None), torch.fx.GraphModule)
-        ]
-        if bodies:
-            count += sum(tensor_op_count(body) for body in bodies)
-        elif (
-            _has_tensor(torch_api.node_value(node))
-            and not _is_item_of_tuple(node)
-            and not torch_api.is_number_made_tensor(node)
-        ):
-            count += 1
-    return count
+    return sum(_tensor_ops_of(node, gm) for node in gm.graph.nodes if node.op in _CALLS)
 
 
-def _is_item_of_tuple(node: torch.fx.Node) -> bool:
-    if getattr(node.target, "__name__", None) != "getitem" or not node.args:
-        return False
-    base = node.args[0]
-    return isinstance(base, torch.fx.Node) and isinstance(torch_api.node_value(base), (tuple, list))
+def _tensor_ops_of(node: torch.fx.Node, gm: torch.fx.GraphModule) -> int:
+    taken = (getattr(gm, str(each.target), None) for each in node.all_input_nodes if each.op == "get_attr")
+    if bodies := [body for body in taken if isinstance(body, torch.fx.GraphModule)]:
+        return sum(map(tensor_op_count, bodies))
+    base = node.args[0] if node.args and getattr(node.target, "__name__", None) == "getitem" else None
+    if isinstance(base, torch.fx.Node) and isinstance(torch_api.node_value(base), (tuple, list)):
+        return 0
+    return _has_tensor(torch_api.node_value(node)) and not torch_api.is_number_made_tensor(node)
 
 
 def _has_tensor(value: object) -> bool:

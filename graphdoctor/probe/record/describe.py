@@ -28,6 +28,11 @@ DTYPES = {
 }
 """torch's own abbreviations (``torch/fx/graph.py``, 2.13, ``dtype_abbrs``)."""
 
+_BRACKETS: dict[type, tuple[str, str]] = {
+    list: ("[", "]"),
+    tuple: ("(", ")"),
+    **dict.fromkeys((set, frozenset, dict), ("{", "}")),
+}
 _MAX_TEXT = 80
 _MAX_ITEMS = 8
 _MAX_KEYS = 20
@@ -67,16 +72,17 @@ def value_text(value: object, *, depth: int = 0) -> str:
         return f"[{', '.join(map(str, value))}]"  # type: ignore[call-overload]
     if kind is str:
         return repr(value if len(value) <= _MAX_TEXT else value[: _MAX_TEXT - 1] + "…")  # type: ignore[arg-type,index]
-    if depth < 3:
-        if kind in (list, tuple):
-            return _sequence_text(value, depth)  # type: ignore[arg-type]
-        if kind in (set, frozenset):
-            shown = [value_text(item, depth=depth + 1) for item in _first(value)]
-            return "{" + ", ".join([*shown, *_rest(len(value))]) + "}"  # type: ignore[arg-type]
+    if depth < 3 and kind in _BRACKETS:
+        items: Any = value.items() if kind is dict else value  # type: ignore[attr-defined]
+        shown = [item for _, item in zip(range(_MAX_ITEMS), items, strict=False)]
         if kind is dict:
-            items = _first(value.items())  # type: ignore[attr-defined]
-            shown = [f"{_key_text(key)}: {value_text(item, depth=depth + 1)}" for key, item in items]
-            return "{" + ", ".join([*shown, *_rest(len(value))]) + "}"  # type: ignore[arg-type]
+            texts = [f"{_key_text(key)}: {value_text(item, depth=depth + 1)}" for key, item in shown]
+        else:
+            texts = [value_text(item, depth=depth + 1) for item in shown]
+        if len(items) > _MAX_ITEMS:
+            texts.append(f"… {len(items) - _MAX_ITEMS} more")
+        opening, closing = _BRACKETS[kind]
+        return f"{opening}{', '.join(texts)}{closing}"
     return f"<{_name_of(kind)}>"
 
 
@@ -94,20 +100,6 @@ def arguments_text(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     parts = [value_text(value) for value in args]
     parts += [f"{name}={value_text(value)}" for name, value in kwargs.items()]
     return ", ".join(parts)
-
-
-def _sequence_text(value: list[Any] | tuple[Any, ...], depth: int) -> str:
-    shown = [value_text(item, depth=depth + 1) for item in _first(value)]
-    opening, closing = ("[", "]") if isinstance(value, list) else ("(", ")")
-    return opening + ", ".join([*shown, *_rest(len(value))]) + closing
-
-
-def _first(items: Any) -> list[Any]:  # noqa: ANN401
-    return [item for _, item in zip(range(_MAX_ITEMS), items, strict=False)]
-
-
-def _rest(count: int) -> list[str]:
-    return [f"… {count - _MAX_ITEMS} more"] if count > _MAX_ITEMS else []
 
 
 def value_description(value: object) -> ValueRecord:

@@ -50,10 +50,13 @@ class _Wanted:
     def _is_one(self, file: str) -> bool:
         raise NotImplementedError
 
-    def _taken(self) -> list[str]:
-        """The files wanted since the last time, in the order in which they were seen."""
+    def _described(self, files: list[str]) -> Iterator[dict[str, Any]]:
+        raise NotImplementedError
+
+    def take(self) -> list[dict[str, Any]]:
+        """An artifact for each file wanted since the last time, in the order in which they were seen."""
         pending, self._pending = self._pending, []
-        return pending
+        return list(self._described(pending))
 
 
 class FileTexts(_Wanted):
@@ -66,21 +69,17 @@ class FileTexts(_Wanted):
     def _is_one(self, file: str) -> bool:
         return self._is_user_file(file) or (file.startswith("<") and not is_python_made(file))
 
-    def take(self) -> list[dict[str, str | None]]:
-        """The files wanted since the last time."""
-        return [{"file": file, "text": self._text(file)} for file in self._taken()]
-
-    def _text(self, file: str) -> str | None:
-        try:
-            # As tracebacks and torch read it: cells and edits laid over the import have entries of their own there.
-            text = "".join(linecache.getlines(file))
-        except Exception:  # noqa: BLE001 - a loader of the program's, asked for its source, may raise anything
-            return None
-        size = len(text.encode("utf-8", "replace"))
-        if not text or size > min(_MAX_FILE_BYTES, self._bytes_left):
-            return None
-        self._bytes_left -= size
-        return text
+    def _described(self, files: list[str]) -> Iterator[dict[str, Any]]:
+        for file in files:
+            text = ""
+            # A loader of the program's, asked for its source, may raise anything.
+            with contextlib.suppress(Exception):
+                # As tracebacks and torch read it: cells and edits laid over the import have entries there.
+                text = "".join(linecache.getlines(file))
+            size = len(text.encode("utf-8", "replace"))
+            is_kept = 0 < size <= min(_MAX_FILE_BYTES, self._bytes_left)
+            self._bytes_left -= size if is_kept else 0
+            yield {"file": file, "text": text if is_kept else None}
 
 
 def is_python_made(file: str) -> bool:
@@ -90,10 +89,9 @@ def is_python_made(file: str) -> bool:
 
 def user_file_test() -> Callable[[str], bool]:
     """A test for files that aren't torch's, Python's own or the probe's."""
-    # As code objects name them, and resolved: an environment's folder may be a link.
-    torch_roots = {torch_api.torch_root(), Path(torch.__file__).parent}
     # The separator: torchvision lies beside torch.
-    foreign = (*(str(root / "_")[:-1] for root in (*torch_roots, Path(__file__).resolve().parent.parent)), "<")
+    roots = (*torch_api.torch_roots(), Path(__file__).resolve().parent.parent)
+    foreign = (*(str(root / "_")[:-1] for root in roots), "<")
     stdlib = str(Path(linecache.__file__).parent / "_")[:-1]
     known: dict[str, bool] = {}
 
@@ -112,11 +110,7 @@ _CELL = re.compile(r"^<ipython-input-\d+-\w+>$|[/\\]ipykernel_\d+[/\\]")
 
 
 class GeneratedFiles(_Wanted):
-    """Returns each generated file.
-
-    Args:
-        target: The path of the target's file, whose folder is the project's like the working directory; None for none.
-    """
+    """Returns each generated file; the folder of the target's file is the project's, like the working directory."""
 
     def __init__(self, target: str | None) -> None:
         super().__init__()
@@ -126,11 +120,9 @@ class GeneratedFiles(_Wanted):
         self._roots = tuple(roots - {self._temporary})
         self._started = _process_start()
 
-    def take(self) -> list[dict[str, str | None]]:
-        """The files wanted since the last time."""
-        files = self._taken()
+    def _described(self, files: list[str]) -> Iterator[dict[str, Any]]:
         makers = _makers(files) if files else {}
-        return [{"file": file, "maker": makers.get(file)} for file in files]
+        return ({"file": file, "maker": makers.get(file)} for file in files)
 
     def _is_one(self, file: str) -> bool:
         if file.startswith("<"):
@@ -148,12 +140,8 @@ class GeneratedFiles(_Wanted):
             # Removed after it was imported; elsewhere it can be in an archive, or a path of another machine.
             return is_temporary and not _is_cell(file)
         # What is imported by name from a folder of packages has the same path the next time.
-        is_new = min(found.st_mtime, found.st_ctime) >= self._started
-        return is_new and (is_temporary or not self._is_importable(path))
-
-    @staticmethod
-    def _is_importable(path: Path) -> bool:
-        return any(folder and path.is_relative_to(folder) for folder in sys.path)
+        is_importable = any(folder and path.is_relative_to(folder) for folder in sys.path)
+        return min(found.st_mtime, found.st_ctime) >= self._started and (is_temporary or not is_importable)
 
 
 def _is_cell(file: str) -> bool:
@@ -178,10 +166,8 @@ def _makers(files: Iterable[str]) -> dict[str, str]:
     wanted = set(files)
     found: dict[str, str] = {}
     for holders in (_held_by_classes, _held_by_instances, _held_by_modules):
-        if wanted <= found.keys():
-            break
         names: dict[str, list[str]] = {}
-        for file, name in holders(wanted - found.keys()):
+        for file, name in holders(left) if (left := wanted - found.keys()) else ():
             names.setdefault(file, []).append(name)
         # The same in each run, whatever the order of imports; a public name says more.
         found |= {file: min(held, key=_publicity) for file, held in names.items()}
@@ -193,8 +179,14 @@ def _publicity(name: str) -> tuple[bool, str]:
 
 
 def _held_by_classes(files: set[str]) -> Iterator[tuple[str, str]]:
-    for kind in _all_classes():
-        yield from _held_as(kind, vars(kind), files)
+    seen: set[int] = set()
+    waiting: list[type] = [object]
+    while waiting:
+        kind = waiting.pop()
+        if id(kind) not in seen:
+            seen.add(id(kind))
+            yield from _held_as(kind, vars(kind), files)
+            waiting += type.__subclasses__(kind)
 
 
 def _held_by_instances(files: set[str]) -> Iterator[tuple[str, str]]:
@@ -230,10 +222,8 @@ def _held_by_modules(files: set[str]) -> Iterator[tuple[str, str]]:
 
 def _items(value: object) -> list[Any]:
     with contextlib.suppress(Exception):  # a container of the program's own
-        if type(value) is dict:
-            return list(value.values())
-        if type(value) in (list, tuple, set):
-            return list(value)  # type: ignore[call-overload]
+        if type(value) in (dict, list, tuple, set):
+            return list(value.values() if isinstance(value, dict) else value)  # type: ignore[call-overload]
     return []
 
 
@@ -241,9 +231,8 @@ def _file_of(value: object) -> str | None:
     """The file of a module, or of the code of a function, a method or a class; None for anything else."""
     if isinstance(value, ModuleType):
         return vars(value).get("__file__")
-    if isinstance(value, type):
-        return next((file for item in list(vars(value).values()) if (file := _code_file(item)) is not None), None)
-    return _code_file(value)
+    held = list(vars(value).values()) if isinstance(value, type) else [value]
+    return next((file for each in held if (file := _code_file(each)) is not None), None)
 
 
 def _code_file(value: object) -> str | None:
@@ -267,15 +256,3 @@ def _is_defined_in(kind: type, files: set[str]) -> bool:
         for name, function in functions
         if function is not None and function.__code__.co_filename in files
     )
-
-
-def _all_classes() -> Iterator[type]:
-    seen: set[int] = set()
-    waiting: list[type] = [object]
-    while waiting:
-        kind = waiting.pop()
-        if id(kind) in seen:
-            continue
-        seen.add(id(kind))
-        yield kind
-        waiting += type.__subclasses__(kind)

@@ -87,7 +87,8 @@ class TraceListener(torch_trace.TraceLooker):
     Args:
         on_compile: Called with the compile id, such as ``0/1``, when a compile begins, and with None when it ends.
         files: Keeps the text of the files that records point to; None to keep none.
-        on_limit: Called when a frame hits its recompile limit; None if nobody needs to know.
+        outside: Frames that are no part of the program.
+        on_limit: Called when a frame hits its recompile limit.
         generated: Finds generated files among those that records point to; None to take ``sys.argv[0]`` for the target.
     """
 
@@ -97,7 +98,7 @@ class TraceListener(torch_trace.TraceLooker):
         files: FileTexts | None = None,
         outside: Collection[FrameType] = (),
         *,
-        on_limit: Callable[[], None] | None = None,
+        on_limit: Callable[[], None] = lambda: None,
         generated: GeneratedFiles | None = None,
     ) -> None:
         super().__init__()
@@ -107,8 +108,6 @@ class TraceListener(torch_trace.TraceLooker):
         self._files = files
         self._generated = generated or GeneratedFiles(sys.argv[0] if sys.argv else None)
         self._outside = outside
-        # In a process that has compiled before, the trace doesn't define them again.
-        self._strings = {number: text for text, number in torch_trace.interned().items()}
         self._pending: dict[tuple[str, int], str] = {}
         self._sources = SourceReader()
         self.finished_compiles = 0
@@ -116,13 +115,11 @@ class TraceListener(torch_trace.TraceLooker):
 
     def look_at(self, metadata: dict[str, Any], _payload: str | None) -> None:
         """Add what torch's record lacks."""
-        for key, value in torch_trace.interned_strings(metadata):
-            self._strings[key] = value
         artifact = metadata.get("artifact")
         if isinstance(artifact, dict) and artifact.get("name") in _STACKED_ARTIFACTS:
             self._write_stack(artifact["name"])
         elif "compilation_metrics" in metadata:
-            if self._on_limit is not None and torch_trace.is_over_limit(metadata, self._begun):
+            if torch_trace.is_over_limit(metadata, self._begun):
                 self._on_limit()
             # A backward graph compiled later has metrics of its own.
             self.finished_compiles += metadata["compilation_metrics"].get("is_forward") is not False
@@ -134,13 +131,12 @@ class TraceListener(torch_trace.TraceLooker):
             torch_api.write_artifact("graphdoctor_caller", caller)
             for entry in caller:
                 self.want_file(entry["file"])
-            stack = metadata["dynamo_start"].get("stack") or []
-            if stack:
-                file = self._strings.get(stack[-1]["filename"])
-                if file is not None:
-                    self.want_source(file, stack[-1]["line"], stack[-1]["name"])
-                    if is_wrapper(file, stack[-1]["name"]):
-                        self._write_root()
+            innermost: dict[str, Any] = (metadata["dynamo_start"].get("stack") or [{}])[-1]
+            file = torch_trace.interned_by_number().get(innermost.get("filename", -1))
+            if file is not None:
+                self.want_source(file, innermost["line"], innermost["name"])
+                if is_wrapper(file, innermost["name"]):
+                    self._write_root()
 
     def _write_root(self) -> None:
         """Say whose frame torch's wrapper stands for."""

@@ -17,14 +17,14 @@ from ..events import EventFile
 from ..torch_private import torch_api
 from ..torch_private.torch_config import changed_config, float32_precision
 from ..torch_private.torch_kernels import SHOWN_BY
-from .tracebacks import type_name
+from .errors import type_name
 
 if TYPE_CHECKING:
     from ..torch_private.torch_trace import TraceKeeper
     from .guards import RecompileRecorder
     from .listener import TraceListener
 
-_PACKAGES = (
+_PACKAGES = [
     "accelerate",
     "deepspeed",
     "diffusers",
@@ -45,16 +45,15 @@ _PACKAGES = (
     "triton",
     "vllm",
     "xformers",
-)
+]
 """Packages whose version an issue for torch should name, by the names that they are installed under."""
 
 
 def describe_environment(device_name: str | None) -> Environment:
     """Where the target runs.
 
-    Args:
-        device_name: Name of the first CUDA device, or None. Asking for it starts CUDA, after which a process can't
-            fork, so only the caller knows whether it may.
+    ``device_name``: of the first CUDA device, or None. Asking for it starts CUDA, after which a process can't fork, so
+    only the caller knows whether it may.
     """
     paths = sysconfig.get_paths()
     return Environment(
@@ -72,24 +71,18 @@ def describe_environment(device_name: str | None) -> Environment:
 
 
 def _torch_build() -> str:
-    for name, version in (("CUDA", torch.version.cuda), ("ROCm", getattr(torch.version, "hip", None))):
-        if version is not None:
-            return f"{name} {version}"
-    return "CPU"
+    builds = (("CUDA", torch.version.cuda), ("ROCm", getattr(torch.version, "hip", None)))
+    return next((f"{name} {version}" for name, version in builds if version is not None), "CPU")
 
 
 def _package_versions() -> dict[str, str]:
     """Versions of the installed packages, read without importing any."""
     versions = {}
     for name in _PACKAGES:
-        try:
-            version = importlib.metadata.version(name)
-        except Exception:  # noqa: BLE001 - not installed, or half of it is missing
-            continue
-        # A package whose metadata lacks the version gives None.
-        if isinstance(version, str):
-            versions[name] = version
-    return versions
+        with contextlib.suppress(Exception):  # not installed, or half of it is missing
+            versions[name] = importlib.metadata.version(name)
+    # A package whose metadata lacks the version gives None.
+    return {name: version for name, version in versions.items() if isinstance(version, str)}
 
 
 Gap = tuple[GapKind, str]
@@ -122,21 +115,15 @@ def failure_gaps(
     """What raised in our own handlers and what never reached them, usually nothing."""
     if keeper is not None and keeper.write_error is not None:
         reason = keeper.write_error.strerror or str(keeper.write_error)
-        message = f"The trace log could not be written: {reason}. What torch did afterwards is missing."
-        yield "log_removed", message
+        yield "log_removed", f"The trace log could not be written: {reason}. What torch did afterwards is missing."
     elif keeper is not None and (lost := keeper.lost_count(listener.finished_compiles)):
         compiles = "1 compile" if lost == 1 else f"{lost} compiles"
-        message = (
-            f"The program changed torch's trace logger (torch.__trace) while torch compiled: records of {compiles} "
-            "are missing."
-        )
-        yield "log_removed", message
+        what = "The program changed torch's trace logger (torch.__trace) while torch compiled"
+        yield "log_removed", f"{what}: records of {compiles} are missing."
     for name, count in listener.failures.items():
-        message = f"{count} of torch's records could not be read during the run ({name})."
-        yield "stacks", message
+        yield "stacks", f"{count} of torch's records could not be read during the run ({name})."
     for name, count in (recompiles.failures if recompiles else {}).items():
-        message = f"{count} sets of guards could not be read during the run ({name})."
-        yield "recompile_causes", message
+        yield "recompile_causes", f"{count} sets of guards could not be read during the run ({name})."
 
 
 class CompileSwitches:
@@ -152,11 +139,7 @@ class CompileSwitches:
         return bool(self._seen)
 
     def look(self, call: int | None = None) -> None:
-        """Report those that are in effect now and weren't before.
-
-        Args:
-            call: The call that is made now; None outside the calls.
-        """
+        """Report those that are in effect now, in this call or outside any, and weren't before."""
         for kind, value in torch_api.compile_switches():
             if (kind, value) not in self._seen:
                 self._seen.add((kind, value))
@@ -178,11 +161,8 @@ def report_config(
 
     Called before the calls, since they may never end, and after them, since they may set some.
 
-    ``reported``: the values that were reported before, which aren't reported again; None for none.
+    ``reported``: what was returned before, which isn't reported again; None for nothing.
     ``has_kernels``: we changed settings to see Inductor's kernels, which aren't the program's.
-
-    Returns:
-        The values.
     """
     try:
         values = changed_config()

@@ -15,39 +15,30 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, Any, TextIO
 
 
 @contextlib.contextmanager
 def silence() -> Iterator[None]:
     """Drop what this process writes to its standard streams, extensions and the profiler's own notices included."""
     flush()
-    kept: dict[int, int] = {}
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for descriptor in (1, 2):
-        with contextlib.suppress(OSError):  # the program may have closed it
-            kept[descriptor] = os.dup(descriptor)
-            os.dup2(nowhere, descriptor)
-    try:
-        with _replaced_streams_dropped():
-            yield
-    finally:
-        flush()
-        for descriptor, copy in kept.items():
-            os.dup2(copy, descriptor)
-            os.close(copy)
-        os.close(nowhere)
-
-
-@contextlib.contextmanager
-def _replaced_streams_dropped() -> Iterator[None]:
-    """Drop what goes to ``sys.stdout`` and ``sys.stderr`` where they lead elsewhere: a notebook's, a test's."""
-    with contextlib.ExitStack() as stack:
-        for descriptor, redirect in ((1, contextlib.redirect_stdout), (2, contextlib.redirect_stderr)):
-            stream = sys.stdout if descriptor == 1 else sys.stderr
+    with contextlib.ExitStack() as restoring:
+        nowhere = restoring.enter_context(open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123
+        redirects = ((1, sys.stdout, contextlib.redirect_stdout), (2, sys.stderr, contextlib.redirect_stderr))
+        for descriptor, stream, redirect in redirects:
+            with contextlib.suppress(OSError):  # the program may have closed it
+                restoring.callback(_put_back, descriptor, os.dup(descriptor))
+                os.dup2(nowhere.fileno(), descriptor)
+            # A notebook's or a test's leads elsewhere.
             if stream is not None and _descriptor(stream) != descriptor:
-                stack.enter_context(redirect(stack.enter_context(open(os.devnull, "w", encoding="utf-8"))))  # noqa: PTH123
+                restoring.enter_context(redirect(nowhere))
+        restoring.callback(flush)
         yield
+
+
+def _put_back(descriptor: int, copy: int) -> None:
+    os.dup2(copy, descriptor)
+    os.close(copy)
 
 
 def _descriptor(stream: object) -> int | None:
@@ -74,45 +65,33 @@ _ANYWHERE = "the program"
 
 @contextlib.contextmanager
 def kept_texts() -> Iterator[Callable[[], Mapping[str, str]]]:
-    """Keep what is written meanwhile.
-
-    Yields:
-        Returns the texts by kind of result, once the calls are over.
-    """
+    """Keep what is written meanwhile; yields what returns the texts by kind of result, once the calls are over."""
     lines: list[str] = []
     texts: dict[str, str] = {}
     flush()
-    with _kept(1) as printed, _kept(2) as complained:
-        copy = complained.copy
+    with _kept(1) as (printed, _), _kept(2) as (complained, copy):
         with os.fdopen(os.dup(copy), "w", encoding="utf-8", errors="replace") as past, _logged(lines), _of_torch(past):
             yield lambda: texts
             flush()
-        texts |= {"stdout": printed.text(), "stderr": complained.text(), "logs": "\n".join(lines)}
+        texts |= {"stdout": _text(printed), "stderr": _text(complained), "logs": "\n".join(lines)}
 
 
-class _Kept:
-    def __init__(self, descriptor: int, file: io.BufferedRandom) -> None:
-        self.copy = os.dup(descriptor)
-        """Where the stream really leads."""
-        self._file = file
-
-    def text(self) -> str:
-        """What has been written."""
-        self._file.seek(0)
-        return self._file.read(_MAX_BYTES).decode("utf-8", "replace")
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read(_MAX_BYTES).decode("utf-8", "replace")
 
 
 @contextlib.contextmanager
-def _kept(descriptor: int) -> Iterator[_Kept]:
+def _kept(descriptor: int) -> Iterator[tuple[IO[bytes], int]]:
+    """A file that gets what a stream gets meanwhile, and where the stream really leads."""
     with tempfile.TemporaryFile() as file:
-        kept = _Kept(descriptor, file)
+        copy = os.dup(descriptor)
         os.dup2(file.fileno(), descriptor)
         try:
-            yield kept
+            yield file, copy
         finally:
             flush()
-            os.dup2(kept.copy, descriptor)
-            os.close(kept.copy)
+            _put_back(descriptor, copy)
 
 
 @contextlib.contextmanager

@@ -14,8 +14,7 @@ from typing import Any
 
 import torch
 
-from ..target.errors import RequestError
-from ..target.options import first_line
+from ..record.errors import RequestError, first_line
 from ..target.snapshot import dressed_as
 from ..target.targets import Call
 from .leaves import Leaf, Step, leaves_of

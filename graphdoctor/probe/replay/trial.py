@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from ...facts.trials import CompilerPartKind, Reference, Replay, ResultKind
-from ..target.errors import TargetError
+from ..record.errors import TargetError
 from ..target.snapshot import RandomState, State, seed_everything
 from ..target.targets import Call, signature_of
 from .arguments import resized

@@ -18,11 +18,10 @@ from ..measure.memory import PeakMemory
 from ..measure.timing import Block, answer, questions, time_block
 from ..record.describe import arguments_text
 from ..replay.trial import Trial
-from ..target.calling import backward, forget_gradients, forward, items_in, set_up
 from ..target.options import check_compile_arguments
 from ..target.regions import compile_regions
 from ..target.snapshot import State, restorer, seed_everything
-from ..target.targets import Call, Calls, Target
+from ..target.targets import Call, Calls, Target, backward, forget_gradients, forward, items_in, set_up
 from ..torch_private import torch_api
 from ..wire import BenchStart, BenchTurn, ProbeRequest
 

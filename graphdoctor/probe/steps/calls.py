@@ -12,9 +12,8 @@ from ..events import EventFile
 from ..measure.timing import serve, steady_us
 from ..record import reports
 from ..record.describe import arguments_text
+from ..record.errors import TargetError, described_error, message_of, traceback_text, type_name
 from ..record.streams import kept_texts, silence
-from ..record.tracebacks import described_error, message_of, traceback_text, type_name
-from ..target.errors import TargetError
 from ..target.targets import Call
 from ..torch_private import torch_api
 from ..wire import ProbeRequest

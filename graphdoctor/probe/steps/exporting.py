@@ -16,16 +16,16 @@ import torch
 from ...facts.recording import ExportInput, NamedClass
 from ..events import EventFile
 from ..record.describe import value_text
+from ..record.errors import message_of, type_name
 from ..record.files import user_file_test
 from ..record.listener import stack_entries
 from ..record.reports import report_failures
-from ..record.tracebacks import message_of, type_name
 from ..replay.leaves import named_leaves
 from ..replay.results import modules_of
 from ..replay.trial import Trial
 from ..target.snapshot import RandomState, State, seed_everything
 from ..target.targets import Call, plain_function
-from ..torch_private import torch_api, torch_export, torch_trace
+from ..torch_private import torch_api, torch_export
 from ..wire import ProbeRequest, StackEntryRecord
 from .calls import Complain, compare, kept, make_calls
 from .workload import Workload
@@ -81,7 +81,7 @@ class _Exporting:
             arguments["dynamic_shapes"] = shapes
         state, random = State(self._workload.function, call), RandomState()
         seed_everything(self._request["seed"])
-        watch = torch_export.Specializations(self._user_stack, _interned)
+        watch = torch_export.Specializations(self._user_stack)
         program, failure = None, None
         started = time.perf_counter()
         try:
@@ -348,10 +348,6 @@ def _torch_source(source: str) -> str:
     name = re.match(r"\w*", source)
     head = name[0] if name is not None else source
     return f"L[{head!r}]{source[len(head) :]}"
-
-
-def _interned() -> dict[int, str]:
-    return {number: text for text, number in torch_trace.interned().items()}
 
 
 def _op_count(program: Any) -> int:  # noqa: ANN401

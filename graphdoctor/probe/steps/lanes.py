@@ -24,8 +24,7 @@ import torch
 
 from ..events import EventFile
 from ..measure.compile_watch import CompileTimes, TimedCompile
-from ..measure.coverage import BACKWARD_RANGE, profiled
-from ..measure.segments import CALL_RANGE, CutCall, cut_profile, cut_timeline, graph_number
+from ..measure.coverage import BACKWARD_RANGE, CALL_RANGE, CutCall, cut_profile, cut_timeline, graph_number, profiled
 from ..record.describe import arguments_text
 from ..target.snapshot import FreshCopies, RandomState, State
 from ..target.targets import Call

@@ -26,9 +26,9 @@ from ..measure.guard_cost import CheckTimer, time_call, time_searches
 from ..measure.kernels import MeasuredKernels, Repeated, is_disturbed, measure_kernels, seen_call
 from ..measure.memory import PeakMemory, kept_bytes
 from ..measure.timing import Settling, settle
+from ..record.errors import type_name
 from ..record.reports import hook_gap
 from ..record.streams import silence
-from ..record.tracebacks import type_name
 from ..target.snapshot import RandomState, restorer
 from ..target.targets import Call
 from ..torch_private import torch_api

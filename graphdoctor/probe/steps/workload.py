@@ -18,6 +18,7 @@ from ..measure.timing import Activity
 from ..record.backend import GraphRuns, InstrumentedBackend
 from ..record.codegen import CodegenRecorder
 from ..record.compile_calls import block_root, target_root
+from ..record.errors import RequestError, TargetError
 from ..record.files import FileTexts, GeneratedFiles, user_file_test
 from ..record.guards import RecompileRecorder
 from ..record.listener import TraceListener
@@ -25,12 +26,10 @@ from ..record.reports import CompileSwitches, Gap, hooking, unrecorded_gap
 from ..record.streams import silence
 from ..replay.leaves import AlikeCalls
 from ..replay.trial import Trial
-from ..target.calling import backward, forget_gradients, forward, lacks_batch, set_up
-from ..target.errors import RequestError, TargetError
 from ..target.options import check_compile_arguments
 from ..target.regions import Blocks, CompiledRegions, compile_regions, described, repeated_blocks
 from ..target.snapshot import seed_everything
-from ..target.targets import Call, Calls, Target, signature_of
+from ..target.targets import Call, Calls, Target, backward, forget_gradients, forward, lacks_batch, set_up, signature_of
 from ..torch_private import torch_api, torch_inductor, torch_trace
 from ..torch_private.torch_codegen import CodegenWatch, PartitionWatch
 from ..torch_private.torch_cuda_graphs import CudaGraphWatch, asks_for_cuda_graphs

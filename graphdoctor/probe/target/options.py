@@ -12,18 +12,14 @@ import torch
 
 from ...facts.hints import HintValue
 from ..record.describe import DTYPES
+from ..record.errors import RequestError, first_line
 from ..torch_private import torch_api, torch_config
-from .errors import RequestError
 
 _DTYPES = {"bool": torch.bool, **{name: dtype for dtype, name in DTYPES.items()}}
 
 
 def device_named(name: str | None) -> torch.device | None:
-    """The device that was asked for, tried; None when none was.
-
-    Raises:
-        RequestError: It can't be used here.
-    """
+    """The device that was asked for, tried; None when none was. ``RequestError`` if it can't be used here."""
     if name is None:
         return None
     try:
@@ -35,13 +31,7 @@ def device_named(name: str | None) -> torch.device | None:
 
 
 def dtype_named(name: str | None, device: torch.device | None) -> torch.dtype | None:
-    """The dtype that was asked for, tried; None when none was.
-
-    ``device``: where it is needed; None for torch's default device.
-
-    Raises:
-        RequestError: The device can't compute in it.
-    """
+    """The dtype that was asked for, tried; None when none was. ``RequestError`` if the device can't compute in it."""
     if name is None:
         return None
     dtype: torch.dtype = getattr(torch, name)
@@ -52,11 +42,6 @@ def dtype_named(name: str | None, device: torch.device | None) -> torch.dtype | 
         where = None if device is None else str(device)
         raise RequestError("unusable_dtype", dtype=name, device=where, error=first_line(error)) from None
     return dtype
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's message, or its type's name."""
-    return (str(error).splitlines() or [type(error).__qualname__])[0]
 
 
 def check_compile_arguments(backend: str, mode: str | None, options: dict[str, Any]) -> None:
@@ -80,19 +65,16 @@ def _refuse_unknown(argument: Literal["backend", "mode", "option"], name: str, a
 
 
 def set_config(name: str, value: Any) -> None:  # noqa: ANN401 - any value of JSON
-    """Set one of torch's config values.
-
-    ``name``: dotted, such as ``torch._dynamo.config.capture_scalar_outputs``.
-
-    Raises:
-        RequestError: torch has no such value, or it takes another type.
-    """
-    if not name.startswith("torch."):
-        raise _no_config(name)
+    """Set one of torch's config values; ``RequestError`` if torch has no such, or it takes another type."""
     try:
-        before = torch_config.config_value(name)
+        before = torch_config.config_value(name if name.startswith("torch.") else "")
     except (AttributeError, ImportError, TypeError, ValueError):
-        raise _no_config(name) from None
+        names = torch_config.config_names()
+        setting = name.rpartition(".")[2]
+        # Also by the last part alone: people leave the module out.
+        near = [known for known in names if setting and known.rpartition(".")[2] == setting]
+        near = near or difflib.get_close_matches(name, names, n=3, cutoff=0.7)
+        raise RequestError("unknown_config", name=name, near=near) from None
     declared = torch_config.config_type(name)
     accepted = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}
     if declared is not None and (type(value) not in accepted[declared]) and value != before:
@@ -102,22 +84,10 @@ def set_config(name: str, value: Any) -> None:  # noqa: ANN401 - any value of JS
     torch_config.set_config(name, value)
 
 
-def _no_config(name: str) -> RequestError:
-    names = torch_config.config_names()
-    setting = name.rpartition(".")[2]
-    # Also by the last part alone: people leave the module out.
-    near = [known for known in names if setting and known.rpartition(".")[2] == setting]
-    near = near or difflib.get_close_matches(name, names, n=3, cutoff=0.7)
-    return RequestError("unknown_config", name=name, near=near)
-
-
 def make_input(spec: dict[str, Any]) -> Any:  # noqa: ANN401
     """A value as the request describes it: floats are drawn from a normal distribution, integers from {0, 1}.
 
-    0 and 1 are valid as class, index and token alike.
-
-    Raises:
-        RequestError: torch can't make it.
+    0 and 1 are valid as class, index and token alike. ``RequestError`` if torch can't make it.
     """
     if spec["kind"] == "value":
         return spec["value"]

@@ -17,11 +17,7 @@ from typing import Any
 
 
 def lay_over(patches: Mapping[str, str]) -> None:
-    """Make Python import edited text instead of files.
-
-    Args:
-        patches: For the path of each source file, the path of a file with the bytes to use instead.
-    """
+    """Make Python import edited text: for the path of each source file, the path of a file with its bytes."""
     texts = {os.path.realpath(path): Path(edited).read_bytes() for path, edited in patches.items()}
     for path, content in texts.items():
         for name in {path, *(asked for asked in patches if os.path.realpath(asked) == path)}:

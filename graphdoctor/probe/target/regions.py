@@ -8,15 +8,15 @@ off which instance it is).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from ...facts.recording import RepeatedBlocks
+from ..record.errors import RequestError
 from ..torch_private import torch_api
-from .errors import RequestError
 
 FEWEST = 3
 """How many modules of one class and structure make blocks: two can be two models, such as a pair of encoders."""
@@ -29,11 +29,7 @@ _Structure = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Block:
-    """A module that repeats.
-
-    Args:
-        module: The module; one that is in several places is a block in each.
-    """
+    """A module that repeats; one that is in several places is a block in each."""
 
     path: str
     module: torch.nn.Module
@@ -49,33 +45,32 @@ class CompiledRegions:
 
     def __init__(self, blocks: Blocks, compile_one: Callable[[Any], Callable[..., Any]]) -> None:
         modules = {id(block.module): block.module for found in blocks.values() for block in found}
-        self._entries = [(module, *torch_api.compiled_entry(module, compile_one)) for module in modules.values()]
-        self._before = [(module, vars(module).get(name, _MISSING)) for module, name, _ in self._entries]
+        self._compiled = [(module, *torch_api.compiled_entry(module, compile_one)) for module in modules.values()]
+        self._before = [(module, name, vars(module).get(name, _MISSING)) for module, name, _ in self._compiled]
         self.switch_on()
 
     def switch_on(self) -> None:
         """Have the blocks run what torch compiles."""
-        for module, name, compiled in self._entries:
-            vars(module)[name] = compiled
+        _set(self._compiled)
 
     def switch_off(self) -> None:
         """Have the blocks run as they did before."""
-        for (module, name, _), (_, before) in zip(self._entries, self._before, strict=True):
-            if before is _MISSING:
-                vars(module).pop(name, None)
-            else:
-                vars(module)[name] = before
+        _set(self._before)
 
 
 _MISSING = object()
 
 
-def compile_regions(function: Any, **arguments: Any) -> CompiledRegions:  # noqa: ANN401
-    """Compile each block of a module in place.
+def _set(entries: Iterable[tuple[torch.nn.Module, str, Any]]) -> None:
+    for module, name, value in entries:
+        if value is _MISSING:
+            vars(module).pop(name, None)
+        else:
+            vars(module)[name] = value
 
-    Raises:
-        RequestError: It isn't a module, or nothing repeats in it.
-    """
+
+def compile_regions(function: Any, **arguments: Any) -> CompiledRegions:  # noqa: ANN401
+    """Compile each block of a module in place; ``RequestError`` if it isn't a module, or nothing repeats in it."""
     is_module = isinstance(function, torch.nn.Module)
     blocks = repeated_blocks(function) if is_module else {}
     if not blocks:

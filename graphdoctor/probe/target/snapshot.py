@@ -10,12 +10,12 @@ import contextlib
 import copy
 import dataclasses
 import enum
-import functools
 import logging
 import random
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -29,6 +29,10 @@ _MAX_BYTES = 2**30
 
 _LEFT_ALONE = ("torch._dynamo", "torch._inductor", "torch.fx", "torch._C", "torch._functorch", "threading", "_thread")
 """Modules of classes whose objects are torch's own, or hold no state."""
+
+_WITHOUT_STATE = (type, ModuleType, CodeType, enum.Enum, logging.Logger, torch._ops.OpOverload)
+_USED = (torch.nn.Module, torch.Tensor, torch.optim.Optimizer, list, dict, set, deque)
+"""Of the globals that a function uses, those that it may change."""
 
 
 class FreshCopies:
@@ -57,16 +61,13 @@ class FreshCopies:
             return kind(self.of(item) for item in value)
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return kind(*(self.of(item) for item in value))
-        if kind is dict:
-            return {key: self.of(item) for key, item in value.items()}
-        names = attribute_names(value)
-        items = list(value) if isinstance(value, dict) else []
-        if not names and not items:
+        names, items = attribute_names(value), [*value.items()] if isinstance(value, dict) else []
+        if not names and not items and kind is not dict:
             return value
         try:
             copied = copy.copy(value)
-            for key in items:
-                copied[key] = self.of(value[key])
+            for key, item in items:
+                copied[key] = self.of(item)
             for name in names:
                 object.__setattr__(copied, name, self.of(getattr(value, name)))
         except Exception:  # noqa: BLE001 - a class of the program's that refuses; its object is reused
@@ -175,10 +176,9 @@ class State:
     def __init__(self, function: Any, arguments: object = None) -> None:  # noqa: ANN401
         self._seen: dict[int, Any] = {}
         self._containers: list[tuple[Any, Any]] = []
-        self._cells: list[tuple[Any, Any]] = []
-        self._globals: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        self._others: list[Callable[[], object]] = []
+        """What restores variables of functions."""
         self._tensors: list[_KeptTensor] = []
-        self._unkept: list[tuple[torch.Tensor, int]] = []
         self._bytes = 0
         self.is_complete = True
         """False when there was too much to keep."""
@@ -188,14 +188,15 @@ class State:
         """Tensors that changed and couldn't be restored."""
         self.is_cut = False
         """There were too many objects to look at."""
-        called = plain_function(function)
-        if called is not None:
-            self._keep_globals(called)
-        self._walk(function, arguments)
-
-    def _walk(self, function: Any, arguments: object) -> None:  # noqa: ANN401
         # For a module also its function: a class may be defined in a function, whose variables its forward uses.
-        waiting = [function, plain_function(function), arguments, *_used_by(function)]
+        called = plain_function(function)
+        used = {} if called is None else {name: called.__globals__.get(name) for name in _names(called.__code__)}
+        if called is not None:
+            plain = {name: value for name, value in used.items() if type(value) in (int, float, bool, str)}
+            self._others.append(partial(called.__globals__.update, plain))
+        self._walk([function, called, arguments, *(value for value in used.values() if isinstance(value, _USED))])
+
+    def _walk(self, waiting: list[Any]) -> None:
         while waiting:
             value = waiting.pop()
             if id(value) in self._seen or value is None or type(value) in (int, float, bool, str, bytes):
@@ -208,75 +209,57 @@ class State:
             with contextlib.suppress(Exception):
                 waiting += self._keep(value)
 
-    def _keep(self, value: Any) -> list[Any]:  # noqa: ANN401
+    def _keep(self, value: Any) -> Iterable[Any]:  # noqa: ANN401
         """Keep one object's own content; returns the objects in it."""
         if isinstance(value, torch.Tensor):
-            self._keep_tensor(value)
-            return [value.grad] if value.is_leaf else []
+            return self._keep_tensor(value)
+        own = _own_attributes(value)
         if isinstance(value, (dict, list, set, deque)):
             kept: Any = dict(value) if isinstance(value, dict) else list(value)
             self._containers.append((value, kept))
-            own = _own_attributes(value) or {}
-            return [*(kept.values() if isinstance(value, dict) else kept), *([own] if own else [])]
+            return [*(kept.values() if isinstance(value, dict) else kept), own or None]
         if isinstance(value, (tuple, frozenset)):
-            return list(value)
+            return value
         if isinstance(value, FunctionType):
             return self._keep_function(value)
         if isinstance(value, MethodType):
             return [value.__self__, value.__func__]
-        if isinstance(value, functools.partial):
+        if isinstance(value, partial):
             return [value.func, *value.args, *value.keywords.values()]
         if isinstance(value, Iterator):
             self.used_up.append(type(value).__qualname__)
             return []
-        if isinstance(value, (type, ModuleType, CodeType, enum.Enum, logging.Logger, torch._ops.OpOverload)):
-            return []
-        if type(value).__module__.startswith(_LEFT_ALONE):
-            return []
-        attributes = _own_attributes(value)
-        return [] if attributes is None else [attributes]
+        is_without = isinstance(value, _WITHOUT_STATE) or type(value).__module__.startswith(_LEFT_ALONE)
+        return [] if is_without else [own]
 
     def _keep_function(self, function: FunctionType) -> list[Any]:
         found: list[Any] = []
         for cell in function.__closure__ or ():
             with contextlib.suppress(ValueError):  # empty
-                self._cells.append((cell, cell.cell_contents))
                 found.append(cell.cell_contents)
+                self._others.append(partial(setattr, cell, "cell_contents", cell.cell_contents))
         return [*found, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
 
-    def _keep_globals(self, function: FunctionType) -> None:
-        names = _names(function.__code__)
-        plain = {
-            name: function.__globals__[name]
-            for name in names
-            if type(function.__globals__.get(name)) in (int, float, bool, str)
-        }
-        self._globals.append((function.__globals__, plain))
-
-    def _keep_tensor(self, value: torch.Tensor) -> None:
+    def _keep_tensor(self, value: torch.Tensor) -> list[Any]:
+        kept = _KeptTensor(value)
         size = value.numel() * value.element_size()
-        if isinstance(value, torch.nn.Parameter) and not value.is_inference() and self._bytes + size > _MAX_BYTES:
+        self._tensors.append(kept)
+        if kept.version is not None and self._bytes + size > _MAX_BYTES:
             self.is_complete = False
-            self._unkept.append((value, value._version))
-            return
-        self._bytes += size
-        # Running statistics change without a new version (``torch.nn.functional.batch_norm``, 2.13).
-        version = value._version if isinstance(value, torch.nn.Parameter) and not value.is_inference() else None
-        self._tensors.append(
-            _KeptTensor(
-                value, value.detach().clone(), version, value.requires_grad, value.grad if value.is_leaf else None
-            )
-        )
+        else:
+            self._bytes += size
+            kept.content = value.detach().clone()
+        return [kept.grad]
 
     @property
     def tensors(self) -> list[torch.Tensor]:
         """All tensors that were found."""
-        return [*(kept.tensor for kept in self._tensors), *(tensor for tensor, _ in self._unkept)]
+        return [kept.tensor for kept in self._tensors]
 
     def is_changed(self) -> bool:
         """Whether a container or a tensor is other than it was."""
         return any(_differs(container, kept) for container, kept in self._containers) or any(
-            not _is_same(kept.tensor, kept.content) for kept in self._tensors
+            kept.content is not None and not _is_same(kept.tensor, kept.content) for kept in self._tensors
         )
 
     def restore(self) -> None:
@@ -284,18 +267,10 @@ class State:
         for container, kept in self._containers:
             with contextlib.suppress(Exception):  # a class of the program's that refuses
                 _put_back(container, kept)
-        for cell, content in self._cells:
-            if cell.cell_contents is not content:
-                cell.cell_contents = content
-        for scope, plain in self._globals:
-            scope.update(plain)
-        self.refusals = sum(tensor._version != version for tensor, version in self._unkept)
+        for restore in self._others:
+            restore()
         with torch.no_grad():
-            for kept in self._tensors:
-                try:
-                    kept.restore()
-                except RuntimeError:  # made in inference mode, with another shape now: nothing can write it
-                    self.refusals += 1
+            self.refusals = sum(not kept.restore() for kept in self._tensors)
 
 
 def restorer(call: object, make: Callable[[], object]) -> Callable[[], None] | None:
@@ -307,19 +282,31 @@ def restorer(call: object, make: Callable[[], object]) -> Callable[[], None] | N
     return state.restore if is_changed else None
 
 
-@dataclasses.dataclass
 class _KeptTensor:
-    tensor: torch.Tensor
-    content: torch.Tensor
-    version: int | None
-    requires_grad: bool
-    grad: torch.Tensor | None
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+        self.content: torch.Tensor | None = None
+        """None for a parameter that isn't kept."""
+        # Running statistics change without a new version (``torch.nn.functional.batch_norm``, 2.13).
+        is_versioned = isinstance(tensor, torch.nn.Parameter) and not tensor.is_inference()
+        self.version = tensor._version if is_versioned else None
+        self.requires_grad = tensor.requires_grad
+        self.grad = tensor.grad if tensor.is_leaf else None
 
-    def restore(self) -> None:
-        """Write what changed; an unchanged tensor keeps its version, which a backward pass may check."""
-        tensor = self.tensor
-        if (self.version is None or tensor._version != self.version) and not _is_same(tensor, self.content):
-            tensor.copy_(self.content)
+    def restore(self) -> bool:
+        """Write what changed; False if it can't be restored."""
+        if self.content is None:
+            return self.tensor._version == self.version
+        try:
+            self._write(self.tensor, self.content)
+        except RuntimeError:  # made in inference mode, with another shape now: nothing can write it
+            return False
+        return True
+
+    def _write(self, tensor: torch.Tensor, content: torch.Tensor) -> None:
+        """An unchanged tensor keeps its version, which a backward pass may check."""
+        if (self.version is None or tensor._version != self.version) and not _is_same(tensor, content):
+            tensor.copy_(content)
         if self.version is not None:
             self.version = tensor._version
         if tensor.is_leaf:
@@ -348,31 +335,17 @@ def _differs(container: Any, kept: Any) -> bool:  # noqa: ANN401
 def _put_back(container: Any, kept: Any) -> None:  # noqa: ANN401
     if not _differs(container, kept):
         return
-    if isinstance(container, dict):
-        if list(container) != list(kept):
-            container.clear()
-        for key, value in kept.items():
-            if key not in container or container[key] is not value:
-                container[key] = value
+    if not isinstance(container, dict) or list(container) != list(kept):
+        container.clear()
+    if not isinstance(container, dict):
+        container.update(kept) if isinstance(container, set) else container.extend(kept)
         return
-    container.clear()
-    container.update(kept) if isinstance(container, set) else container.extend(kept)
-
-
-def _used_by(function: Any) -> list[Any]:  # noqa: ANN401
-    """The containers, modules, tensors and optimizers among the globals that a function uses."""
-    called = plain_function(function)
-    if called is None:
-        return []
-    found = (called.__globals__.get(name) for name in _names(called.__code__))
-    kinds = (torch.nn.Module, torch.Tensor, torch.optim.Optimizer, list, dict, set, deque)
-    return [value for value in found if isinstance(value, kinds)]
+    for key, value in kept.items():
+        if key not in container or container[key] is not value:
+            container[key] = value
 
 
 def _names(code: CodeType) -> list[str]:
     """Names that a function's code and the code inside it look up as globals or attributes."""
-    names = list(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            names += _names(constant)
-    return names
+    inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
+    return [*code.co_names, *(name for each in inner for name in _names(each))]

@@ -1,10 +1,11 @@
-"""Finds what to compile: from the request's file or module and name to a callable and the calls to make.
+"""Finds what to compile, from the request's file or module and name to a callable, and makes its calls.
 
 Raises ``TargetError`` with a message for people; exceptions of the user's own code pass through.
 """
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
 import importlib.util
@@ -15,14 +16,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import FunctionType, MethodType, ModuleType
+from types import FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any
 
 import torch
 
+from ..record.errors import RequestError, TargetError, first_line
 from ..torch_private import torch_api
-from ..wire import INPUTS_FROM_OPTIONS, INPUTS_NOT_NEEDED
-from .errors import RequestError, TargetError
+from ..wire import INPUTS_FROM_OPTIONS, INPUTS_NOT_NEEDED, CallItems
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 """Positional and keyword arguments of one call."""
@@ -35,14 +36,10 @@ _MODEL = "model"
 
 @dataclass(frozen=True)
 class Target:
-    """What to compile.
+    """What to compile; ``kind`` is ``module``, ``module class``, ``function`` or ``factory``.
 
-    Args:
-        kind: ``module``, ``module class``, ``function`` or ``factory``.
-        module: The Python module it was found in, or None.
-        call: The arguments that a factory returned with it, if any.
-
-    What is compiled already is compiled again with the arguments asked for here.
+    ``call``: the arguments that a factory returned with it. What is compiled already is compiled again with the
+    arguments asked for here.
     """
 
     function: Callable[..., Any]
@@ -61,11 +58,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Calls:
-    """The calls to make.
-
-    Args:
-        is_fresh: Each round makes new arguments; False where every round yields the same objects.
-    """
+    """The calls to make; ``is_fresh``: each round makes new arguments, otherwise it yields the same objects."""
 
     rounds: Callable[[], Iterator[Call]]
     origin: str
@@ -89,14 +82,9 @@ def plain_function(function: Any) -> FunctionType | None:  # noqa: ANN401
 
 
 def import_target(file: str | None, module: str | None) -> ModuleType:
-    """Import the target's module as Python would when it runs the file or imports the module.
+    """Import the target's module as Python would when it runs the file, or imports the module if that is None.
 
-    Args:
-        file: Path of a Python file, or None.
-        module: Dotted name, used when ``file`` is None.
-
-    Returns:
-        The module; its folder, or the folder of its outermost package, is first on ``sys.path``.
+    Its folder, or the folder of its outermost package, is first on ``sys.path`` then.
     """
     if file is None:
         sys.path.insert(0, str(Path.cwd()))
@@ -139,23 +127,19 @@ def _import_module(name: str) -> ModuleType:
         near = [f"{parent}.{found}".lstrip(".") for found in difflib.get_close_matches(last, names, n=3, cutoff=0.5)]
         # A file without a folder is written as a module is.
         is_either = missing != name and not parent
+        hint = f"Did you mean {' or '.join(near)}?"
         raise TargetError(
-            f"There is no file {name}, and no module {missing}" if is_either else f"There is no module {missing}",
-            f"Did you mean {' or '.join(near)}?"
-            if near
-            else f"Run graphdoctor in the folder that holds {'it' if is_either else missing}.",
+            f"There is no {f'file {name}, and no ' if is_either else ''}module {missing}",
+            hint if near else f"Run graphdoctor in the folder that holds {'it' if is_either else missing}.",
         ) from None
 
 
 def find_target(module: ModuleType, name: str | None, *, is_call: bool) -> Target:
-    """The thing to compile.
+    """The thing to compile; ``TargetError`` if nothing fits, or too much does.
 
     ``name``: the name asked for, dots allowed; None for the first that exists of ``build()``, ``model``, the only
     module class that can be made without arguments, the only function.
     ``is_call``: the name was written with ``()``: it is a factory.
-
-    Raises:
-        TargetError: Nothing fits, or too much does.
     """
     if name is None:
         name = _default_name(module)
@@ -164,40 +148,34 @@ def find_target(module: ModuleType, name: str | None, *, is_call: bool) -> Targe
         try:
             value = getattr(value, part)
         except AttributeError:
-            raise _no_such_name(module, name) from None
+            near = difflib.get_close_matches(name, [n for n in vars(module) if not n.startswith("__")], n=3, cutoff=0.5)
+            hint = f"Did you mean {' or '.join(near)}?" if near else _what_is_there(module)
+            raise TargetError(f"{module.__name__} has no {name}", hint) from None
     if is_call or (name == _FACTORY and inspect.isroutine(value)):
         return _from_factory(module, name, value)
     if isinstance(value, type) and issubclass(value, torch.nn.Module):
         if not _can_be_called_without_arguments(value):
             raise _needs_arguments(name, value)
         return Target(value(), name, "module class", module, None)
-    if isinstance(value, torch.nn.Module):
-        return Target(torch_api.original_callable(value), name, "module", module, None)
     if isinstance(value, type):
         raise TargetError(f"{name} is a class, but not a torch.nn.Module", _what_is_there(module))
-    if callable(value):
+    if not callable(value):
+        kind = type(value).__name__
+        raise TargetError(f"{name} is of type {kind}: neither a torch module nor a function", _what_is_there(module))
+    is_module = isinstance(value, torch.nn.Module)
+    if not is_module:
         refuse_unfinished(name, value)
-        return Target(torch_api.original_callable(value), name, "function", module, None)
-    raise TargetError(
-        f"{name} is of type {type(value).__name__}: neither a torch module nor a function",
-        _what_is_there(module),
-    )
+    return Target(torch_api.original_callable(value), name, "module" if is_module else "function", module, None)
 
 
 def find_calls(target: Target, asked: Call | None) -> Calls:
-    """The calls to make.
+    """The calls to make; ``TargetError`` if there are none, or they have an unusable form.
 
     The first that exists of those asked for, the factory's own, ``example_inputs()`` or ``get_inputs()`` beside the
     target, the model's ``example_input_array`` or ``dummy_inputs``.
-
-    Raises:
-        TargetError: There are none, or they have an unusable form.
     """
-    if asked is not None:
-        return Calls(lambda: iter((asked,)), INPUTS_FROM_OPTIONS)
-    if target.call is not None:
-        call = target.call
-        return Calls(lambda: iter((call,)), f"{target.name}()")
+    if (single := asked or target.call) is not None:
+        return Calls(lambda: iter((single,)), f"{target.name}()" if asked is None else INPUTS_FROM_OPTIONS)
     for name in _INPUT_FUNCTIONS:
         function = getattr(target.module, name, None)
         if function is None:
@@ -242,21 +220,15 @@ def _default_name(module: ModuleType) -> str:
 
 def _own_names(module: ModuleType) -> tuple[list[str], list[str]]:
     """Names of the module classes and the functions that the file itself defines."""
-    classes, functions = [], []
-    for name, value in vars(module).items():
-        if name.startswith("_"):
-            continue
-        if isinstance(value, type):
-            if issubclass(value, torch.nn.Module) and value.__module__ == module.__name__:
-                classes.append(name)
-        # A function under @torch.compile belongs to the module it was written in, as functools.wraps keeps it.
-        elif (
-            inspect.isfunction(value)
-            and value.__module__ == module.__name__
-            and name not in (*_INPUT_FUNCTIONS, "main")
-        ):
-            functions.append(name)
-    return classes, functions
+    # A function under @torch.compile belongs to the module it was written in, as functools.wraps keeps it.
+    own = {
+        name: value
+        for name, value in vars(module).items()
+        if not name.startswith("_") and isinstance(value, (type, FunctionType)) and value.__module__ == module.__name__
+    }
+    classes = [name for name, value in own.items() if isinstance(value, type) and issubclass(value, torch.nn.Module)]
+    functions = [name for name, value in own.items() if isinstance(value, FunctionType)]
+    return classes, [name for name in functions if name not in (*_INPUT_FUNCTIONS, "main")]
 
 
 def _what_is_there(module: ModuleType) -> str:
@@ -267,12 +239,6 @@ def _what_is_there(module: ModuleType) -> str:
     if not found:
         return f"Define {_FACTORY}() or {_MODEL} there, or name a torch module or a function."
     return "Name one of: " + ", ".join(found) + f"; or define {_FACTORY}() or {_MODEL}."
-
-
-def _no_such_name(module: ModuleType, name: str) -> TargetError:
-    near = difflib.get_close_matches(name, [n for n in vars(module) if not n.startswith("__")], n=3, cutoff=0.5)
-    hint = f"Did you mean {' or '.join(near)}?" if near else _what_is_there(module)
-    return TargetError(f"{module.__name__} has no {name}", hint)
 
 
 def _needs_arguments(name: str, module_class: type) -> TargetError:
@@ -295,26 +261,24 @@ def refuse_unfinished(name: str, function: Any) -> None:  # noqa: ANN401
 def _from_factory(module: ModuleType, name: str, factory: Any) -> Target:  # noqa: ANN401
     if not callable(factory):
         raise TargetError(f"{name} is of type {type(factory).__name__}, so {name}() can't be called")
-    made = factory()
     call: Call | None = None
-    if isinstance(made, tuple):
-        match made:
-            case (function, tuple() | list() as args):
-                call = (tuple(args), {})
-            case (function, Mapping() as kwargs):
-                call = ((), dict(kwargs))
-            case (function, tuple() | list() as args, Mapping() as kwargs):
-                call = (tuple(args), dict(kwargs))
-            case (function, torch.Tensor() as tensor):
-                call = ((tensor,), {})
-            case _:
-                raise TargetError(
-                    f"{name}() returned a tuple of {len(made)} that is neither (callable, args) nor "
-                    "(callable, args, kwargs)",
-                    "args is a tuple, kwargs a dict.",
-                )
-    else:
-        function = made
+    match made := factory():
+        case (function, tuple() | list() as args) if isinstance(made, tuple):
+            call = (tuple(args), {})
+        case (function, Mapping() as kwargs) if isinstance(made, tuple):
+            call = ((), dict(kwargs))
+        case (function, tuple() | list() as args, Mapping() as kwargs) if isinstance(made, tuple):
+            call = (tuple(args), dict(kwargs))
+        case (function, torch.Tensor() as tensor) if isinstance(made, tuple):
+            call = ((tensor,), {})
+        case tuple():
+            neither = "neither (callable, args) nor (callable, args, kwargs)"
+            raise TargetError(
+                f"{name}() returned a tuple of {len(made)} that is {neither}",
+                "args is a tuple, kwargs a dict.",
+            )
+        case _:
+            function = made
     if not callable(function):
         raise TargetError(
             f"{name}() returned an object of type {type(function).__name__}, which can't be called",
@@ -345,8 +309,7 @@ def _calls_of(value: Any, target: Target, origin: str) -> Iterator[Call]:  # noq
     A tuple is positional arguments, a dict keyword arguments, ``(tuple, dict)`` both, a tensor the only argument; a
     list or an iterator of these is several calls.
     """
-    single = _one_call(value)
-    if single is not None:
+    if (single := _one_call(value)) is not None:
         yield single
         return
     if not isinstance(value, Iterable) or isinstance(value, str):
@@ -357,17 +320,15 @@ def _calls_of(value: Any, target: Target, origin: str) -> Iterator[Call]:  # noq
     if isinstance(value, list) and _is_one_argument_list(value, target):
         yield tuple(value), {}
         return
-    count = 0
-    for item in value:
-        call = _one_call(item)
-        if call is None:
+    number = 0
+    for number, item in enumerate(value, start=1):
+        if (call := _one_call(item)) is None:
             raise TargetError(
-                f"{origin}: call {count + 1} is of type {type(item).__name__}, which can't be arguments",
+                f"{origin}: call {number} is of type {type(item).__name__}, which can't be arguments",
                 "A tuple is positional arguments, a dict keyword arguments, (tuple, dict) both.",
             )
         yield call
-        count += 1
-    if not count:
+    if not number:
         raise TargetError(f"{origin} gave no calls: it is empty")
 
 
@@ -395,7 +356,70 @@ def _is_one_argument_list(value: list[Any], target: Target) -> bool:
 
 def _binds(signature: inspect.Signature, count: int) -> bool:
     try:
-        signature.bind(*([None] * count))
+        return bool(signature.bind(*([None] * count)))
     except TypeError:
         return False
-    return True
+
+
+# One call, made as the user asked for it, and the samples or tokens that it works on.
+
+
+def forward(function: Any, call: Call, *, no_grad: bool) -> Any:  # noqa: ANN401
+    """Make a call; what it returned."""
+    args, kwargs = call
+    with torch.no_grad() if no_grad else contextlib.nullcontext():
+        output = function(*args, **kwargs)
+        # A generator runs only when its items are consumed.
+        return list(output) if isinstance(output, GeneratorType) else output
+
+
+def backward(output: object) -> None:
+    """Run backward from the sum of the floating-point tensors in an output that need a gradient, if any does."""
+    leaves = [leaf for leaf in torch_api.tensors_in(output) if leaf.requires_grad and leaf.is_floating_point()]
+    if not leaves:
+        raise RequestError("no_gradient")
+    sum(leaf.sum() for leaf in leaves).backward()  # type: ignore[union-attr]
+
+
+def forget_gradients(function: Any) -> None:  # noqa: ANN401
+    """Remove the gradients of a module's parameters: each call's are its own."""
+    if isinstance(function, torch.nn.Module):
+        function.zero_grad()
+
+
+def set_up(text: str) -> None:
+    """Run the lines that a person would write before torch.compile; ``TargetError`` if they raise."""
+    try:
+        exec(compile(text, "<setup>", "exec"), {"torch": torch})
+    except Exception as error:
+        raise TargetError(f"`{text}` can't be set: {type(error).__name__}: {first_line(error)}") from error
+
+
+def items_in(call: Call, output: object) -> CallItems | None:
+    """The size of the batch dim: the first dim of all tensors that are passed, and of what is returned.
+
+    One tensor alone doesn't show which of its dims is the batch, unless the output has the same first size. Integers
+    in two dims are tokens, if the output has both sizes. None where no batch dim is known.
+    """
+    passed = _with_dims(call)
+    returned = [tensor for tensor in _with_dims(output) if tensor.is_floating_point()]
+    sizes = {tensor.shape[0] for tensor in passed}
+    if len(sizes) != 1 or (len(passed) == 1 and not returned):
+        return None
+    (size,) = sizes
+    if returned and all(tensor.shape[0] != size for tensor in returned):
+        return None
+    ids = next((tensor for tensor in passed if tensor.dtype is torch.int64 and tensor.ndim == 2), None)
+    if ids is not None and any(tensor.ndim > 2 and tensor.shape[:2] == ids.shape for tensor in returned):
+        return CallItems(count=ids.numel(), unit="tokens")
+    return CallItems(count=size, unit="samples")
+
+
+def lacks_batch(output: object, size: int) -> bool:
+    """Whether what a call returned speaks against a batch size: it has sizes, and none is a multiple of it."""
+    sizes = [extent for tensor in _with_dims(output) for extent in tensor.shape]
+    return bool(sizes) and not any(extent and extent % size == 0 for extent in sizes)
+
+
+def _with_dims(values: object) -> list[torch.Tensor]:
+    return [tensor for tensor in torch_api.tensors_in(values) if tensor.ndim]

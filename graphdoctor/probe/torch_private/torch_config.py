@@ -26,28 +26,15 @@ _CONFIG_MODULES = (
 _MAX_CONFIG_TEXT = 200
 
 
-def set_config(dotted: str, value: object) -> object:
-    """Set a torch config value.
-
-    Returns:
-        The value it had.
-
-    Raises:
-        AttributeError: There is no such config.
-    """
-    before = config_value(dotted)
+def set_config(dotted: str, value: object) -> None:
+    """Set a torch config value; ``AttributeError`` if there is no such."""
+    config_value(dotted)
     module_name, _, name = dotted.rpartition(".")
     setattr(importlib.import_module(module_name), name, value)
-    return before
 
 
 def config_value(dotted: str) -> object:
-    """A torch config value.
-
-    Raises:
-        AttributeError: There is no such config.
-        ImportError: There is no such module.
-    """
+    """A torch config value; ``AttributeError`` or ``ImportError`` if there is no such."""
     module_name, _, name = dotted.rpartition(".")
     module = importlib.import_module(module_name)
     if "." not in module_name or not hasattr(module, "_config"):
@@ -61,11 +48,10 @@ def config_type(dotted: str) -> type | None:
     ``get_type``: ``torch/utils/_config_module.py``, 2.13.
     """
     module_name, _, name = dotted.rpartition(".")
-    try:
-        declared = importlib.import_module(module_name).get_type(name)
-    except (AttributeError, KeyError):
-        return None
-    return declared if declared in (bool, int, float, str) else None
+    with contextlib.suppress(AttributeError, KeyError):
+        declared: type = importlib.import_module(module_name).get_type(name)
+        return declared if declared in (bool, int, float, str) else None
+    return None
 
 
 def config_names() -> list[str]:
@@ -94,29 +80,20 @@ def changed_config() -> dict[str, str]:
 
     Covers the loaded modules, as this thread sees them: values are context variables (``_ConfigEntry``, 2.13). A value
     that torch takes from an environment variable at import, like most of inductor's, counts as the default.
-
-    Raises:
-        AttributeError: This torch keeps its config differently.
+    ``AttributeError`` if this torch keeps its config differently.
     """
-    return {
-        f"{module_name}.{name}": text
-        for module_name in _CONFIG_MODULES
-        if module_name in sys.modules
-        for name, text in _changed(sys.modules[module_name])
-    }
-
-
-def _changed(module: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401
-    for name, entry in module._config.items():
-        # An alias is another name for a value that is listed itself; unittest.mock hides some for a moment.
-        if entry.alias is not None or entry.hide:
-            continue
-        # The first access to a deprecated value warns; leave the warning to the program.
-        if getattr(entry, "deprecated", False) and module._is_default(name):
-            continue
-        value = getattr(module, name)
-        if not _is_equal(value, entry.default):
-            yield name, _printed(value)
+    found: dict[str, str] = {}
+    for module in (sys.modules[name] for name in _CONFIG_MODULES if name in sys.modules):
+        entries: dict[str, Any] = module._config
+        for name, entry in entries.items():
+            # An alias is another name for a value that is listed itself; unittest.mock hides some for a moment. The
+            # first access to a deprecated value warns; leave the warning to the program.
+            is_quiet = getattr(entry, "deprecated", False) and module._is_default(name)
+            if entry.alias is None and not entry.hide and not is_quiet:
+                value = getattr(module, name)
+                if not _is_equal(value, entry.default):
+                    found[f"{module.__name__}.{name}"] = _printed(value)
+    return found
 
 
 def _is_equal(value: object, default: object) -> bool:
@@ -137,15 +114,13 @@ def _printed(value: object) -> str:
 def float32_precision() -> Float32Precision | None:
     """What a program's float32 matmuls and convolutions compute with on CUDA, as it is set now.
 
-    Returns:
-        None if the program hasn't used CUDA, on ROCm, whose devices have other names, and if this torch doesn't say.
+    None if the program hasn't used CUDA, on ROCm, whose devices have other names, and if this torch doesn't say.
     """
     if torch.version.cuda is None or not torch.cuda.is_initialized():
         return None
-    try:
-        matmul = torch.backends.cuda.matmul.fp32_precision
-        convolution = torch.backends.cudnn.conv.fp32_precision  # type: ignore[attr-defined]
-    except AttributeError:
+    matmul = getattr(torch.backends.cuda.matmul, "fp32_precision", None)
+    convolution = getattr(getattr(torch.backends.cudnn, "conv", None), "fp32_precision", None)
+    if matmul is None or convolution is None:
         return None
     devices = range(torch.cuda.device_count())
     return Float32Precision(

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .torch_trace import TraceLooker
+from .torch_trace import TraceLooker, interned_by_number
 
 _SPECIALIZATION = "symbolic_shape_specialization"
 _BY_ANOTHER = "find"
@@ -23,11 +23,7 @@ _BY_ANOTHER = "find"
 
 
 class DimRange(NamedTuple):
-    """What the exported program takes for a dim.
-
-    Args:
-        high: The largest size; None if there is no limit.
-    """
+    """What the exported program takes for a dim; ``high``: the largest size, None if there is no limit."""
 
     expression: str
     low: int | None
@@ -48,10 +44,8 @@ def input_shapes(program: Any) -> dict[str, tuple[Any, ...]]:  # noqa: ANN401
 def dim_range(program: Any, size: Any) -> DimRange | None:  # noqa: ANN401
     """What an exported program takes for one dim; None if the dim is a constant."""
     # A symbol that became a constant while the program was traced is a SymInt still.
-    if expression_of(size) is None:
-        return None
-    expression = size.node.expr
-    return DimRange(str(expression), *_range(program, expression))
+    expression = expression_of(size)
+    return None if expression is None else DimRange(expression, *_range(program, size.node.expr))
 
 
 def size_under(size: Any, sizes: Sizes) -> int:  # noqa: ANN401
@@ -67,23 +61,18 @@ def expression_of(size: Any) -> str | None:  # noqa: ANN401
 
 def other_sizes(program: Any, shapes: Iterable[tuple[Any, ...]], sizes: Mapping[str, int]) -> Iterator[Sizes]:  # noqa: ANN401
     """Sizes within their ranges for the symbols of an exported program's inputs, in several ways."""
-    symbols = {
-        symbol
-        for shape in shapes
-        for size in shape
-        if expression_of(size) is not None
-        for symbol in size.node.expr.free_symbols
-    }
-    if not symbols or any(str(symbol) not in sizes for symbol in symbols):
+    dynamic = (size for shape in shapes for size in shape if expression_of(size) is not None)
+    symbols = {symbol for size in dynamic for symbol in size.node.expr.free_symbols}
+    if any(str(symbol) not in sizes for symbol in symbols):
         return
+    now = {symbol: sizes[str(symbol)] for symbol in symbols}
     for change in _CHANGES:
         found = {}
-        for symbol in symbols:
+        for symbol, size in now.items():
             low, high = _range(program, symbol)
-            now = sizes[str(symbol)]
-            fitting = (size for size in change(now) if size >= max(low or 0, 2) and (high is None or size <= high))
-            found[symbol] = next(fitting, now)
-        if any(size != sizes[str(symbol)] for symbol, size in found.items()):
+            fitting = (other for other in change(size) if other >= max(low or 0, 2) and (high is None or other <= high))
+            found[symbol] = next(fitting, size)
+        if found != now:
             yield found
 
 
@@ -137,14 +126,12 @@ def asks_for_truth(raised: TracebackType, is_user_file: Callable[[str], bool]) -
     Non-strict export sees ``if tensor:`` as a call of ``Tensor.__bool__``
     (``__torch_function__``, ``torch/_export/non_strict_utils.py``, 2.13).
     """
-    frames = list(_frames(raised))
-    users = [number for number, frame in enumerate(frames) if is_user_file(frame.f_code.co_filename)]
-    after = frames[users[-1] + 1 : users[-1] + 2] if users else []
-    return any(frame.f_locals.get("func") is torch.Tensor.__bool__ for frame in after)
-
-
-def _frames(raised: TracebackType | None) -> Iterator[FrameType]:
-    return (frame for frame, _ in traceback.walk_tb(raised))
+    after: FrameType | None = None
+    is_user = False
+    for frame, _ in traceback.walk_tb(raised):
+        was_user, is_user = is_user, is_user_file(frame.f_code.co_filename)
+        after = None if is_user else frame if was_user else after
+    return after is not None and after.f_locals.get("func") is torch.Tensor.__bool__
 
 
 class Specialization(NamedTuple):
@@ -158,26 +145,25 @@ class Specialization(NamedTuple):
 class Specializations(TraceLooker):
     """Keeps which dims torch makes constants while it exports, and where, from its structured trace."""
 
-    def __init__(self, user_stack: Callable[[], list[Any]], strings: Callable[[], dict[int, str]]) -> None:
+    def __init__(self, user_stack: Callable[[], list[Any]]) -> None:
         super().__init__()
         self._user_stack = user_stack
-        self._strings = strings
         self.found: dict[str, Specialization] = {}
 
     def look_at(self, metadata: dict[str, Any], _payload: str | None) -> None:
         """Note a dim."""
         value = metadata.get(_SPECIALIZATION)
-        if not isinstance(value, dict):
-            return
-        stack = self._recorded(value.get("user_stack")) or self._user_stack()
-        for source in value.get("sources") or ():
-            found = Specialization(str(source), stack, value.get("reason") == _BY_ANOTHER)
-            self.found.setdefault(found.source, found)
+        if isinstance(value, dict):
+            stack = _recorded(value.get("user_stack") or ()) or self._user_stack()
+            for source in value.get("sources") or ():
+                found = Specialization(str(source), stack, value.get("reason") == _BY_ANOTHER)
+                self.found.setdefault(found.source, found)
 
-    def _recorded(self, stack: list[dict[str, Any]] | None) -> list[Any]:
-        names = self._strings() if stack else {}
-        return [
-            traceback.FrameSummary(names[line["filename"]], line["line"], line["name"], lookup_line=False)
-            for line in stack or ()
-            if line.get("filename") in names
-        ]
+
+def _recorded(stack: Iterable[dict[str, Any]]) -> list[Any]:
+    names = interned_by_number()
+    return [
+        traceback.FrameSummary(names[line["filename"]], line["line"], line["name"], lookup_line=False)
+        for line in stack
+        if line.get("filename") in names
+    ]

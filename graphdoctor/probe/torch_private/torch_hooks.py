@@ -21,44 +21,11 @@ from typing import Any
 
 import torch
 
-from . import torch_api, torch_trace
+from . import torch_api
 from .replacing import Undo, look_on, survived, wrap
 from .torch_kernels import quick_range
 
 _EVAL_FRAME = "torch._dynamo.eval_frame"
-
-
-def write_trace_to(folder: str) -> None:
-    """Have the structured trace go to a folder, whatever the program did to ``TORCH_TRACE``.
-
-    ``LazyTraceHandler`` and ``TorchLogsFormatter``: ``torch/_logging/_internal.py``, 2.13.
-    """
-    logger = torch_api.trace_logger()
-    if all(getattr(handler, "root_dir", None) != folder for handler in logger.handlers):
-        internal = import_module("torch._logging._internal")
-        handler = internal.LazyTraceHandler(folder)
-        handler.setFormatter(internal.TorchLogsFormatter(trace=True))
-        logger.addHandler(handler)
-
-
-def after_log_setup(callback: Callable[[], None]) -> Undo:
-    """Call back whenever torch has set up its loggers again: ``torch._logging.set_logs`` puts new handlers last.
-
-    ``_init_logs``: ``torch/_logging/_internal.py``, 2.13.
-    """
-    return look_on(import_module("torch._logging._internal"), "_init_logs", after=lambda *_: callback())
-
-
-def begin_log_anew() -> None:
-    """In a forked process: let go of the parent's open log, and of the strings that only the parent's log defines.
-
-    torch's handler of 2.13 sees the new process id by itself and closes what it inherited; that of 2.11 has no
-    ``_pid`` and would write on into the parent's log. The loop can go when 2.13 is the oldest torch.
-    """
-    torch_trace.interned().clear()
-    for handler in torch_api.trace_logger().handlers:
-        if hasattr(handler, "root_dir") and not hasattr(handler, "_pid"):
-            handler.stream = None  # type: ignore[attr-defined]
 
 
 def watch_compile_calls(callback: Callable[[FrameType], None]) -> Undo:

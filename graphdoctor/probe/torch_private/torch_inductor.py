@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import importlib
 import itertools
 import os
@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from ...facts.trials import CompilerPartKind
 from .imports import AfterImport
-from .replacing import Undo, put_in_place
+from .replacing import put_in_place, wrap
 from .torch_config import set_config
 
 _FOLDER = "TORCHINDUCTOR_CACHE_DIR"
@@ -33,18 +33,29 @@ def compile_into(folder: str, *, shares_checks: bool = True) -> None:
     """Have Inductor look for what it compiled in a folder of its own from now on, and leave it there.
 
     Which vector instructions a compiler and a processor know is the same for every program: Inductor compiles a few
-    small files to find out, and goes on looking for those where it did before.
-
-    ``shares_checks``: look for those files there; otherwise they are part of what a first start costs.
+    small files to find out, and with ``shares_checks`` goes on looking for those where it did before; otherwise they
+    are part of what a first start costs.
     """
     before = os.environ.get(_FOLDER)
     os.environ[_FOLDER] = folder
-    if not shares_checks:
-        return
-    share = functools.partial(_share_checks, before=before)
-    if (vectors := sys.modules.get(_VECTORS)) is not None:
+
+    def check_build(check: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        now = os.environ.pop(_FOLDER)
+        try:
+            if before is not None:
+                os.environ[_FOLDER] = before
+            return check(*args, **kwargs)
+        finally:
+            os.environ[_FOLDER] = now
+
+    def share(vectors: ModuleType) -> None:
+        # Without that name in torch, it takes longer.
+        with contextlib.suppress(AttributeError, KeyError):
+            wrap(vectors.VecISA, "check_build", check_build)
+
+    if shares_checks and (vectors := sys.modules.get(_VECTORS)) is not None:
         share(vectors)
-    else:
+    elif shares_checks:
         sys.meta_path.insert(0, AfterImport({_VECTORS: share}))
 
 
@@ -57,32 +68,6 @@ def miss_caches() -> None:
 
     if hasattr(config, "cache_key_tag"):
         config.cache_key_tag = f"graphdoctor {os.getpid()} {time.time_ns()} {next(_tags)}"
-
-
-def _share_checks(vectors: ModuleType, before: str | None) -> None:
-    """Have vector instructions checked in the folder of before; without that name in torch, it takes longer."""
-    owner = getattr(vectors, "VecISA", None)
-    check = getattr(owner, "check_build", None)
-    if owner is None or check is None:
-        return
-
-    @functools.wraps(check)
-    def check_build(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        ours = os.environ[_FOLDER]
-        try:
-            _set(before)
-            return check(*args, **kwargs)
-        finally:
-            _set(ours)
-
-    owner.check_build = check_build
-
-
-def _set(folder: str | None) -> None:
-    if folder is None:
-        os.environ.pop(_FOLDER, None)
-    else:
-        os.environ[_FOLDER] = folder
 
 
 _KINDS: Mapping[str, CompilerPartKind] = {
@@ -101,7 +86,7 @@ _NEEDED = ("decompose_", "fix_auto_functionalized_dtype_views", "stable_sort")
 
 def leave_out(
     parts: Mapping[CompilerPartKind, Collection[str] | None], on_use: Callable[[CompilerPartKind, str], None]
-) -> Undo:
+) -> None:
     """Leave parts of the compiler out, and turn its caches of graphs off: those return what was compiled with them.
 
     Args:
@@ -109,8 +94,7 @@ def leave_out(
         on_use: Called with each part at its first use, or when it would have been used.
 
     Raises:
-        AttributeError: This torch has no bisector.
-        ImportError: The same.
+        AttributeError, ImportError: This torch has no bisector.
     """
     bisector = importlib.import_module("torch._inductor.compiler_bisector").CompilerBisector
     seen: set[tuple[CompilerPartKind, str]] = set()
@@ -127,12 +111,11 @@ def leave_out(
         names = parts.get(kind, ())
         return names is None or name in names
 
-    undo = put_in_place(bisector, "disable_subsystem", classmethod(disable_subsystem))
+    put_in_place(bisector, "disable_subsystem", classmethod(disable_subsystem))
     # Not force_disable_caches, which makes a folder of its own (2.13), so that all that Inductor compiles for itself is
     # compiled once more.
     set_config("torch._inductor.config.fx_graph_cache", value=False)
     set_config("torch._functorch.config.enable_autograd_cache", value=False)
-    return undo
 
 
 def _name(debug_info: Callable[[], str] | None) -> str | None:
@@ -144,26 +127,15 @@ def _name(debug_info: Callable[[], str] | None) -> str | None:
     return None if debug_info is None else debug_info()
 
 
-_RAISES, _IS_WRONG = 2, 4
-"""Levels: a graph raises; its results are wrong."""
-
-
-def wait_for_graph(after: Literal["dynamo", "aot"], folder: str, *, is_wrong: bool) -> Undo:
-    """Look at each graph, and write a script into a folder for the first that fails.
-
-    ``is_wrong``: its results are wrong; otherwise it raises.
+def wait_for_graph(after: Literal["dynamo", "aot"], folder: str, *, is_wrong: bool) -> None:
+    """Look at each graph, and write a script into a folder for the first that raises, or whose results are wrong.
 
     Raises:
-        AttributeError: This torch lacks one of the names.
-        ImportError: The same.
+        AttributeError, ImportError: This torch lacks one of the names.
     """
     set_config("torch._dynamo.config.repro_after", after)
-    set_config("torch._dynamo.config.repro_level", _IS_WRONG if is_wrong else _RAISES)
+    set_config("torch._dynamo.config.repro_level", 4 if is_wrong else 2)
     set_config("torch._dynamo.config.debug_dir_root", folder)
     # It would write repro.py into the user's folder, over a file of that name.
     repro = importlib.import_module("torch._dynamo.repro.after_aot")
-    return put_in_place(repro, "dump_compiler_graph_state", _write_nothing)
-
-
-def _write_nothing(*_arguments: object, **_options: object) -> None:
-    """Leave the current folder alone."""
+    put_in_place(repro, "dump_compiler_graph_state", lambda *_, **_options: None)

@@ -6,7 +6,7 @@ Seen on 2.13.0; names of events on CUDA on 2.11.0.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from functools import cache
 from importlib import import_module
@@ -76,18 +76,14 @@ def operator_role(name: str) -> OperatorRole:
     """What an event on the host stands for."""
     space, separator, base = name.partition("::")
     overloads = _overloads(space, base) if separator else []
-    if not overloads or base in _ONLY_MEMORY or any(_only_looks(overload) for overload in overloads):
+    if not overloads or base in _ONLY_MEMORY or any(map(_only_looks, overloads)):
         return "none"
     if name in COPIES:
         return "copy"
     # An operation of the program's own is one piece to the compiler, for whatever device it was registered.
     keys = ("CPU",) if space in _OF_TORCH else ("CPU", "CompositeExplicitAutograd")
-    has_kernel = any(_has_kernel(overload, key) for overload in overloads for key in keys)
-    return "kernel" if has_kernel else "calls"
-
-
-def _has_kernel(overload: Any, key: str) -> bool:  # noqa: ANN401
-    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(overload.name(), key))
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    return "kernel" if any(has_kernel(overload.name(), key) for overload in overloads for key in keys) else "calls"
 
 
 def _overloads(space: str, base: str) -> list[Any]:
@@ -101,9 +97,9 @@ def _overloads(space: str, base: str) -> list[Any]:
 
 def _is_about_tensors(overload: Any) -> bool:  # noqa: ANN401
     schema = overload._schema
-    types = [str(value.type) for value in (*schema.arguments, *schema.returns)]
+    has_tensor = any("Tensor" in str(value.type) for value in (*schema.arguments, *schema.returns))
     # Some are for TorchScript alone.
-    return any("Tensor" in each for each in types) and torch._C._dispatch_has_kernel(overload.name())
+    return has_tensor and torch._C._dispatch_has_kernel(overload.name())
 
 
 def _only_looks(overload: Any) -> bool:  # noqa: ANN401
@@ -113,20 +109,6 @@ def _only_looks(overload: Any) -> bool:  # noqa: ANN401
     schema = overload._schema
     writes = any(argument.alias_info is not None and argument.alias_info.is_write for argument in schema.arguments)
     return not writes and not any("Tensor" in str(result.type) for result in schema.returns)
-
-
-class ProfiledRange(NamedTuple):
-    """One event of a profiler."""
-
-    name: str
-    thread: int
-    start_ns: int
-    duration_ns: int
-
-    @property
-    def end_ns(self) -> int:
-        """When it ended."""
-        return self.start_ns + self.duration_ns
 
 
 def quick_range(name: str) -> AbstractContextManager[Any]:
@@ -139,32 +121,12 @@ def quick_range(name: str) -> AbstractContextManager[Any]:
     return context
 
 
-def profiled_ranges(profiler: Any, prefixes: tuple[str, ...]) -> tuple[list[ProfiledRange], int] | None:  # noqa: ANN401
-    """The events of a profiler that has ended whose names begin so, and how many events there are in all.
-
-    ``profiler.events()`` builds a tree of them, which takes a hundred times as long; this reads what it is built from
-    (``kineto_results``, ``torch/autograd/profiler.py``, 2.13).
-    """
-    try:
-        events = profiler.profiler.kineto_results.events()
-        found = [
-            ProfiledRange(event.name(), event.start_thread_id(), event.start_ns(), event.duration_ns())
-            for event in events
-            if event.name().startswith(prefixes)
-        ]
-    except AttributeError:
-        return None
-    return found, len(events)
-
-
 class ProfiledEvent(NamedTuple):
     """One event of a profiler, on the host or on a device.
 
-    Args:
-        is_on_device: It is about a device: a kernel, a copy, or a range there.
-        is_range: It is a range of the program's or torch's, no work.
-        number: What later events name it by.
-        launched_by: Number of the operation that launched it; 0 for none.
+    ``is_on_device``: it is about a device: a kernel, a copy, or a range there. ``is_range``: it is a range of the
+    program's or torch's, no work. ``number``: what later events name it by. ``launched_by``: number of the operation
+    that launched it; 0 for none.
     """
 
     name: str
@@ -188,11 +150,11 @@ def profile_activities() -> list[torch.profiler.ProfilerActivity]:
     return [activity.CPU, activity.CUDA] if torch.cuda.is_initialized() else [activity.CPU]
 
 
-def profiled_events(profiler: Any) -> list[ProfiledEvent] | None:  # noqa: ANN401
+def profiled_events(profiler: Any) -> list[ProfiledEvent]:  # noqa: ANN401
     """The events of a profiler that has ended, but for those that begin in one thread and end in another.
 
-    Returns:
-        None if this torch keeps them elsewhere.
+    ``profiler.events()`` builds a tree of them, which takes a hundred times as long; this reads what it is built from
+    (``kineto_results``, ``torch/autograd/profiler.py``, 2.13). Empty if this torch keeps them elsewhere.
     """
     host = torch._C._autograd.DeviceType.CPU
     try:
@@ -211,7 +173,7 @@ def profiled_events(profiler: Any) -> list[ProfiledEvent] | None:  # noqa: ANN40
             if not event.is_async() and event.start_thread_id() == event.end_thread_id()
         ]
     except AttributeError:
-        return None
+        return []
 
 
 class RangeProfiler:
@@ -234,13 +196,7 @@ class RangeProfiler:
 
     def end(self) -> Iterator[Iterator[str | None]]:
         """For each thread the name of each range where it begins, and None where the last one that began ends."""
-        return (_ranges(events) for events in self._disable())
-
-
-def _ranges(events: Iterable[Any]) -> Iterator[str | None]:
-    for event in events:
-        kind = event.kind()
-        if kind == "push":
-            yield event.name()
-        elif kind == "pop":
-            yield None
+        return (
+            (event.name() if event.kind() == "push" else None for event in events if event.kind() in ("push", "pop"))
+            for events in self._disable()
+        )

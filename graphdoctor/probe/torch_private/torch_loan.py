@@ -13,7 +13,7 @@ import copy
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from ..wire import ARTIFACT_PREFIX
-from . import torch_api, torch_hooks, torch_trace
+from . import torch_api, torch_trace
 
 
 class BusyError(Exception):
@@ -77,7 +77,7 @@ def borrowed(folder: Path) -> Iterator[None]:
         # nobody wants (``LazyTraceHandler.emit``, ``torch/_logging/_internal.py``, 2.13), and the next one misses it.
         logger.handlers.insert(0, file)
         loggers.borrow()
-        restoring.callback(torch_hooks.after_log_setup(loggers.borrow_again))
+        restoring.callback(torch_trace.after_log_setup(loggers.borrow_again))
         yield
 
 
@@ -108,20 +108,17 @@ class _Loggers:
         """Restore them, except for the trace logger's handlers, which others restore."""
         for logger, state in self._before:
             vars(logger).pop("isEnabledFor", None)
-            handlers = state.pop("handlers", None)
-            if handlers is not None:
-                logger.handlers[:] = handlers
             logger.setLevel(state.pop("level"))
+            logger.handlers[:] = state.pop("handlers", logger.handlers)
             vars(logger).update(state)
 
     def _look(self) -> list[tuple[logging.Logger, dict[str, Any]]]:
+        names = ("level", "propagate", "disabled", "isEnabledFor")
         found = []
         for logger in torch_api.switched_loggers():
-            names = ("level", "propagate", "disabled", "isEnabledFor")
             state = {name: vars(logger)[name] for name in names if name in vars(logger)}
-            if logger is not torch_api.trace_logger():
-                state["handlers"] = list(logger.handlers)
-            found.append((logger, state))
+            handlers = {} if logger is torch_api.trace_logger() else {"handlers": list(logger.handlers)}
+            found.append((logger, state | handlers))
         return found
 
 
@@ -152,23 +149,19 @@ def fresh_dynamo() -> Iterator[None]:
         for number in _added(marks, marked):
             del marks.refs[number], marks.values[number]
         for number in _added(cleanups, cleaned):
-            _run_all(cleanups.values.pop(number))
+            # ``CleanupHook`` objects wait for compiled code to go, which a resume function keeps alive.
+            for hook in cleanups.values.pop(number):
+                with contextlib.suppress(KeyError):
+                    hook()
             del cleanups.refs[number]
-        for (number, name), scope in _globals_of_dynamo().items():
-            if (number, name) not in put:
-                del scope[name]
+        for key, scope in _globals_of_dynamo().items():
+            if key not in put:
+                del scope[key[1]]
 
 
 def _added(table: Any, before: dict[int, Any]) -> list[int]:  # noqa: ANN401
     """Keys of an ``ExactWeakKeyDictionary`` (``torch/_dynamo/utils.py``, 2.13) that were not there before."""
     return [number for number, key in getattr(table, "refs", {}).items() if before.get(number) is not key]
-
-
-def _run_all(hooks: list[Callable[[], None]]) -> None:
-    """Run the ``CleanupHook`` objects that wait for compiled code to go, which a resume function keeps alive."""
-    for hook in hooks:
-        with contextlib.suppress(KeyError):
-            hook()
 
 
 def _globals_of_dynamo() -> dict[tuple[int, str], dict[str, Any]]:

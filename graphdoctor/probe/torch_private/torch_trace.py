@@ -10,7 +10,6 @@ lost all the same.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import logging
 import os
 import sys
@@ -22,6 +21,8 @@ from typing import Any
 
 from ..torch_private import torch_api
 from .replacing import Undo, look_on
+
+_INTERNAL = "torch._logging._internal"
 
 
 def listen(handler: logging.Handler) -> None:
@@ -46,11 +47,11 @@ class TraceLooker(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Look at one record."""
         metadata = getattr(record, "metadata", None)
-        if isinstance(metadata, dict):
-            try:
+        try:
+            if isinstance(metadata, dict):
                 self.look_at(metadata, getattr(record, "payload", None))
-            except Exception as error:  # noqa: BLE001 - see the class
-                self.failures[type(error).__name__] += 1
+        except Exception as error:  # noqa: BLE001 - see the class
+            self.failures[type(error).__name__] += 1
 
     def look_at(self, metadata: dict[str, Any], payload: str | None) -> None:
         """Look at what a record says of itself, and at its payload."""
@@ -66,47 +67,77 @@ class TraceLooker(logging.Handler):
             torch_api.trace_logger().removeHandler(self)
 
 
+def _trace_files() -> list[logging.Handler]:
+    return [handler for handler in torch_api.trace_logger().handlers if hasattr(handler, "root_dir")]
+
+
 def write_trace_to(folder: str) -> None:
     """Write the trace log to another folder than ``TORCH_TRACE`` named when torch was imported.
 
     The file is opened for the first record (``LazyTraceHandler.emit``, ``torch/_logging/_internal.py``, 2.11 to 2.15).
     """
-    for handler in torch_api.trace_logger().handlers:
-        if hasattr(handler, "root_dir"):
-            handler.root_dir = folder
+    for handler in _trace_files():
+        vars(handler)["root_dir"] = folder
 
 
-def writer_to(folder: str | None = None) -> logging.Handler | None:
+def add_trace_to(folder: str) -> None:
+    """Have the trace go to a folder too, whatever the program did to ``TORCH_TRACE``.
+
+    ``LazyTraceHandler`` and ``TorchLogsFormatter``: ``torch/_logging/_internal.py``, 2.13.
+    """
+    if all(vars(handler)["root_dir"] != folder for handler in _trace_files()):
+        handler = import_module(_INTERNAL).LazyTraceHandler(folder)
+        handler.setFormatter(import_module(_INTERNAL).TorchLogsFormatter(trace=True))
+        torch_api.trace_logger().addHandler(handler)
+
+
+def after_log_setup(callback: Callable[[], None]) -> Undo:
+    """Call back whenever torch has set up its loggers again: ``torch._logging.set_logs`` puts new handlers last.
+
+    ``_init_logs``: ``torch/_logging/_internal.py``, 2.13.
+    """
+    return look_on(import_module(_INTERNAL), "_init_logs", after=lambda *_: callback())
+
+
+def begin_log_anew() -> None:
+    """In a forked process: let go of the parent's open log, and of the strings that only the parent's log defines.
+
+    torch's handler of 2.13 sees the new process id by itself and closes what it inherited; that of 2.11 has no
+    ``_pid`` and would write on into the parent's log. The loop can go when 2.13 is the oldest torch.
+    """
+    interned().clear()
+    for handler in _trace_files():
+        if not hasattr(handler, "_pid"):
+            vars(handler)["stream"] = None
+
+
+def _writer_to(folder: str | None = None) -> logging.Handler | None:
     """The handler that writes the trace, also where the program has taken it off the logger; None without one.
 
-    ``LOG_TRACE_HANDLER``: ``torch/_logging/_internal.py``, 2.11 to 2.15.
-
-    Args:
-        folder: Where it writes; None for the first, wherever that writes.
+    ``LOG_TRACE_HANDLER``: ``torch/_logging/_internal.py``, 2.11 to 2.15. ``folder``: where it writes; None for the
+    first, wherever that writes.
     """
-    own = getattr(importlib.import_module("torch._logging._internal"), "LOG_TRACE_HANDLER", None)
-    known = [*torch_api.trace_logger().handlers, own]
-    folders = [getattr(handler, "root_dir", None) for handler in known]
-    return next(
-        (handler for handler, found in zip(known, folders, strict=True) if found and folder in (None, found)), None
-    )
+    for handler in (*torch_api.trace_logger().handlers, getattr(import_module(_INTERNAL), "LOG_TRACE_HANDLER", None)):
+        found = getattr(handler, "root_dir", None)
+        if found and folder in (None, found):
+            return handler
+    return None
 
 
 @contextlib.contextmanager
 def trace_files_paused() -> Iterator[None]:
     """Write nothing to the trace log while the context lasts; other handlers continue."""
-    paused = [handler for handler in torch_api.trace_logger().handlers if hasattr(handler, "root_dir")]
+    paused = _trace_files()
     for handler in paused:
-        handler.addFilter(refuse)
+        handler.addFilter(_refuse)
     known = len(interned())
     try:
         yield
     finally:
-        for handler in paused:
-            handler.removeFilter(refuse)
         missed = dict(list(interned().items())[known:])
         for handler in paused:
-            if getattr(handler, "root_dir", None) is not None:
+            handler.removeFilter(_refuse)
+            if vars(handler)["root_dir"] is not None:
                 define_strings(handler, missed)
 
 
@@ -134,7 +165,7 @@ def is_over_limit(metadata: Mapping[str, Any], begun: Collection[CompileKey]) ->
     )
 
 
-def refuse(_record: logging.LogRecord) -> bool:
+def _refuse(_record: logging.LogRecord) -> bool:
     """A filter of a handler that is to write nothing."""
     return False
 
@@ -144,8 +175,13 @@ def interned() -> dict[str, int]:
 
     ``INTERN_TABLE``: ``torch/_logging/structured.py``, 2.11 to 2.15.
     """
-    table: dict[str, int] = getattr(importlib.import_module("torch._logging.structured"), "INTERN_TABLE", {})
+    table: dict[str, int] = getattr(import_module("torch._logging.structured"), "INTERN_TABLE", {})
     return table
+
+
+def interned_by_number() -> dict[int, str]:
+    """The same the other way round."""
+    return {number: text for text, number in interned().items()}
 
 
 def define_strings(handler: logging.Handler, strings: Mapping[str, int]) -> None:
@@ -167,27 +203,21 @@ def interned_forgotten() -> Iterator[None]:
             del interned()[text]
 
 
-def interned_strings(metadata: dict[str, Any]) -> Iterator[tuple[int, str]]:
-    """What a ``str`` record of the trace defines."""
-    entry = metadata.get("str")
-    if isinstance(entry, (list, tuple)) and len(entry) == 2:
-        yield entry[1], entry[0]
-
-
 class TraceKeeper:
     """Knows the two handlers that a recording needs: torch's, which writes the log, and ours, which follows it.
 
-    Args:
-        folder: Where torch's writes; None for the first that writes anywhere.
+    ``folder``: where torch's writes; None for the first that writes anywhere.
     """
 
     def __init__(self, listener: logging.Handler, folder: str | None = None) -> None:
-        self._kept = [handler for handler in (writer_to(folder), listener) if handler is not None]
+        writer = _writer_to(folder)
+        self._kept = [handler for handler in (writer, listener) if handler is not None]
         self._begun = 0
-        self._undo: Undo | None = None
+        self.uninstall: Undo = lambda: None
+        """Leaves torch's logger to the program."""
         self.write_error: OSError | None = None
         """Why the log ends early; None while it's written."""
-        if (writer := writer_to(folder)) is not None:
+        if writer is not None:
             writer.handleError = partial(self._end_log, writer)  # type: ignore[method-assign]
 
     def install(self) -> None:
@@ -197,15 +227,13 @@ class TraceKeeper:
             AttributeError, ImportError, KeyError: This torch lacks the place of the hook.
         """
         self.restore()
-        self._undo = before_compiles(self._begin)
+        # ``get_compile_id``: ``torch/_dynamo/convert_frame.py``, 2.11 to 2.15.
+        convert_frame = import_module("torch._dynamo.convert_frame")
+        self.uninstall = look_on(convert_frame, "get_compile_id", before=lambda *_: self._begin())
 
-    def uninstall(self) -> None:
-        """Leave torch's logger to the program."""
-        if self._undo is not None:
-            self._undo()
-
-    def _begin(self, is_nested: bool) -> None:
-        self._begun += not is_nested
+    def _begin(self) -> None:
+        """A compile is about to write its first record; one that is part of another doesn't count."""
+        self._begun += import_module("torch._guards").CompileContext.current_compile_id() is None
         self.restore()
 
     def _end_log(self, writer: logging.Handler, _record: logging.LogRecord) -> None:
@@ -215,7 +243,7 @@ class TraceKeeper:
             return
         self.write_error = error
         # Not off the logger: ``logging`` is going through its handlers, and would miss the next.
-        writer.addFilter(refuse)
+        writer.addFilter(_refuse)
         stream: Any = getattr(writer, "stream", None)
         if stream is not None:
             writer.stream = None  # type: ignore[attr-defined]
@@ -244,16 +272,3 @@ class TraceKeeper:
     def lost_count(self, finished: int) -> int:
         """How many compiles began whose last record never came."""
         return max(0, self._begun - finished)
-
-
-def before_compiles(callback: Callable[[bool], None]) -> Undo:
-    """Call back before a compile writes its first record, with whether it is part of another compile.
-
-    ``get_compile_id``: ``torch/_dynamo/convert_frame.py``, 2.11 to 2.15.
-    """
-    context = import_module("torch._guards").CompileContext
-    return look_on(
-        import_module("torch._dynamo.convert_frame"),
-        "get_compile_id",
-        before=lambda *_: callback(context.current_compile_id() is not None),
-    )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...facts.catalog import Architecture
 from ..events import EventFile
-from ..target.errors import TargetError
+from ..record.errors import TargetError
 from ..wire import CatalogRequest, program_header
 from .session import reported
 

@@ -26,15 +26,14 @@ from ..events import EventFile
 from ..record import reports
 from ..record.backend import GraphDescriber
 from ..record.compile_calls import compile_call, compiled_root
+from ..record.errors import TargetError, described_error
 from ..record.files import FileTexts, user_file_test
 from ..record.guards import RecompileRecorder
 from ..record.listener import TraceListener
 from ..record.reports import CompileSwitches, hooking, unrecorded_gap
-from ..record.tracebacks import described_error
 from ..steps.calls import Complain, run
 from ..steps.lanes import Lanes
 from ..steps.workload import Workload
-from ..target.errors import TargetError
 from ..target.snapshot import RandomState, State
 from ..target.targets import Call, Calls, Target, plain_function, refuse_unfinished
 from ..torch_private import torch_api, torch_hooks, torch_trace

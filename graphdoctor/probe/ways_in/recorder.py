@@ -24,7 +24,7 @@ from ..record.files import FileTexts, user_file_test
 from ..record.guards import RecompileRecorder
 from ..record.listener import TraceListener
 from ..record.reports import describe_environment, failure_gaps, hook_gap, unrecorded_gap
-from ..torch_private import torch_api, torch_hooks
+from ..torch_private import torch_api, torch_hooks, torch_trace
 from ..torch_private.torch_config import changed_config, float32_precision
 from ..torch_private.torch_trace import TraceKeeper
 from ..wire import CalledArtifact, EventName, RunChange, WatchedCallArtifact
@@ -110,9 +110,9 @@ class Recorder:
             self._is_rank = True
             fields = b'"pid": %d, "rank": %d, "world_size": %d' % (self._pid, int(rank), int(world_size))
             append(self._event_path, b'{"event": "rank", %s}\n' % fields)
-        torch_hooks.write_trace_to(self._trace_folder)
+        torch_trace.add_trace_to(self._trace_folder)
         # The last of the trace logger's handlers, so that our records follow those they belong to.
-        torch_hooks.after_log_setup(self._restore)
+        torch_trace.after_log_setup(self._restore)
         self._restore()
         os.register_at_fork(after_in_child=self._begin_in_fork)
         # Before logging's own exit function, which was registered earlier, closes the trace log.
@@ -231,7 +231,7 @@ class Recorder:
         self._unwritten_calls = []
         with contextlib.suppress(Exception):
             self._describe_graph.count = 0
-            torch_hooks.begin_log_anew()
+            torch_trace.begin_log_anew()
             torch_api.trace_logger().removeHandler(self._listener)
             self._keeper.uninstall()
             self._listener = TraceListener(self._on_compile, FileTexts(), on_limit=self._on_limit)

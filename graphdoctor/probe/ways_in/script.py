@@ -120,7 +120,7 @@ class _Program:
         from pathlib import Path
 
         from ..events import EventFile
-        from ..record.tracebacks import described_error
+        from ..record.errors import described_error
 
         events = EventFile(Path(self._event_path))
         if self._recorder is None and "torch" in sys.modules:

@@ -19,9 +19,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..events import EventFile
+from ..record.errors import (
+    RequestError,
+    TargetError,
+    formatted,
+    message_of,
+    text_of,
+    traceback_text,
+    type_name,
+    without_probe,
+)
 from ..record.streams import flush, silence
-from ..record.tracebacks import formatted, message_of, text_of, traceback_text, type_name, without_probe
-from ..target.errors import RequestError, TargetError
 from ..wire import CRASH_FILE, EVENTS_FILE, EXIT_UNWRITABLE, READS_FILE, ProbeRequest
 from .process import hold
 

@@ -1,4 +1,7 @@
-"""The program's exceptions as text: tracebacks without the probe's own lines."""
+"""Why a target or a request is refused, and the program's exceptions as text: tracebacks without the probe's own lines.
+
+Needs no torch, which may be what is missing.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,28 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-_MAX_MESSAGE = 20_000
+from ...facts.hints import HintCode, HintValue
 
+_MAX_MESSAGE = 20_000
+_IMPORTS = ("<frozen importlib", importlib.__file__)
 _HERE = str(Path(__file__).resolve().parent.parent)
+
+
+class TargetError(Exception):
+    """The target can't be used as asked."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class RequestError(TargetError):
+    """What the person asked for can't be done; the parent words it, in the names that the options have there."""
+
+    def __init__(self, code: HintCode, **values: HintValue) -> None:
+        super().__init__(f"{code}: {values}")
+        self.code = code
+        self.values = values
 
 
 def described_error(error: BaseException) -> dict[str, str]:
@@ -34,26 +56,26 @@ def without_probe(report: traceback.TracebackException) -> traceback.TracebackEx
         entries = [entry for entry in part.stack if not entry.filename.startswith(_HERE)]
         if len(entries) < len(part.stack):
             # Python's import machinery imports the target for us.
-            entries = list(itertools.dropwhile(lambda entry: _is_importlib(entry.filename), entries))
+            entries = list(itertools.dropwhile(lambda entry: entry.filename.startswith(_IMPORTS), entries))
         part.stack = traceback.StackSummary.from_list(entries)
     return report
-
-
-def _is_importlib(file: str) -> bool:
-    return file.startswith("<frozen importlib") or file == importlib.__file__
 
 
 def _chain(report: traceback.TracebackException | None) -> Iterator[traceback.TracebackException]:
     while report is not None:
         yield report
-        if report.__cause__ is not None:
-            yield from _chain(report.__cause__)
+        yield from _chain(report.__cause__)
         report = report.__context__
 
 
 def message_of(error: BaseException) -> str:
     """An exception's message, cut where it is long."""
     return text_of(error)[:_MAX_MESSAGE]
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, or its type's name."""
+    return (str(error).splitlines() or [type(error).__qualname__])[0]
 
 
 def text_of(value: object) -> str:
