@@ -48,7 +48,7 @@ def main() -> None:
     except OSError as error:
         _end_by_system_error(error)
     except Exception as error:  # noqa: BLE001 - trouble of our own: one line and the path of a log
-        from graphdoctor.commands.crash_log import report_trouble
+        from graphdoctor.commands.terminal import report_trouble
 
         report_trouble(error)
         sys.exit(2)
@@ -64,8 +64,7 @@ def _run_and_flush(arguments: list[str]) -> None:
 
 
 def _end_by_system_error(error: OSError) -> NoReturn:
-    from graphdoctor.commands.crash_log import report_trouble
-    from graphdoctor.commands.terminal import complain
+    from graphdoctor.commands.terminal import complain, report_trouble
 
     text = system_error_text(error)
     if text is None:

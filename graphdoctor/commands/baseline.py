@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,10 +11,60 @@ from graphdoctor.commands.gating import RunOptions, TargetsArgument
 from graphdoctor.commands.options import with_options
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import option
+from graphdoctor.rules.gate.baseline import Baseline, Found, Update, release, run_of, updated
+from graphdoctor.rules.gate.check import Policy, empty_text, known_run, sort_findings, trouble_of
 
 if TYPE_CHECKING:
+    from graphdoctor.commands.gating import Chosen, Ran
+    from graphdoctor.commands.settings import Project
     from graphdoctor.facts.check import BaselineEntry
     from graphdoctor.rules.gate.baseline import Update
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """A target that gave nothing to write down."""
+
+    name: str
+    error: str
+    hint: str | None
+
+
+def troubles_of(ran: Sequence[Ran], before: Baseline | None, *, is_empty_allowed: bool) -> Iterator[Trouble]:
+    """The targets that give nothing to write down: those that didn't run to their end or compiled nothing."""
+    for found in ran:
+        name = found.target.name
+        if found.diagnosis is None:
+            yield Trouble(name, found.error or "It could not be run.", found.hint)
+        elif (error := trouble_of(found.diagnosis)) is not None:
+            yield Trouble(name, error, found.diagnosis.recording.exit.hint)
+        elif not is_empty_allowed and (empty := empty_text(found.diagnosis, known_run(before, name, found.diagnosis))):
+            yield Trouble(name, empty, "--allow-empty writes it down nevertheless.")
+
+
+def updated_baseline(
+    before: Baseline | None, ran: Sequence[Ran], judged_by: Mapping[str, Policy], *, project: Project, chosen: Chosen
+) -> Update:
+    """The baseline with what the runs found."""
+    is_whole = chosen.targets == project.targets and not chosen.skipped
+    return updated(
+        before or Baseline(),
+        _found(ran, judged_by),
+        configured=[target.name for target in project.targets] if is_whole else None,
+    )
+
+
+def _found(ran: Sequence[Ran], judged_by: Mapping[str, Policy]) -> dict[str, Found]:
+    """Of each target, the torch that ran, the findings that count and what was measured."""
+    return {
+        found.target.name: Found(
+            release(found.diagnosis.recording.environment.torch or ""),
+            sort_findings(found.diagnosis, found.comments, judged_by[found.target.name]).counting,
+            run_of(found.diagnosis),
+        )
+        for found in ran
+        if found.diagnosis is not None
+    }
 
 
 @with_options
@@ -40,12 +92,10 @@ def baseline(
 
     Nothing is written if a target can't be run to its end, or if torch compiled nothing in it.
     """
-    from graphdoctor.commands.gating import run_all
+    from graphdoctor.commands.gating import choose_targets, policies, read_baseline_at, run_all
     from graphdoctor.commands.output import check_writable, write_content
     from graphdoctor.commands.running import this_project
     from graphdoctor.commands.terminal import complain
-    from graphdoctor.commands.work.baseline import troubles_of, updated_baseline
-    from graphdoctor.commands.work.check import choose_targets, policies, read_baseline_at
     from graphdoctor.rules.gate.baseline import write_baseline
 
     project = this_project(run.recordings)

@@ -60,10 +60,11 @@ def bench(
 
     Each way to run the target has a process of its own; their calls are timed in turns.
     """
-    from graphdoctor.commands.named import place_or_target
+    from graphdoctor.commands.named import kept_report, place_or_target
     from graphdoctor.commands.output import choose_output
     from graphdoctor.commands.running import EXIT_FAILED, finish, project_settings, set_up, tell_place
-    from graphdoctor.commands.work.bench import Benching, bench_target, kept_bench, quick
+    from graphdoctor.facts.bench import BenchReport
+    from graphdoctor.probe.wire import BENCH_FILE
     from graphdoctor.rules.diagnosed import diagnose_recording
     from graphdoctor.studies.bench.sweep import parse_sweep
     from graphdoctor.studies.bench.variants import variants_of
@@ -75,18 +76,22 @@ def bench(
     place = place_or_target(target, settings)
     if place is not None:
         given.refuse((*RUN_OPTIONS, *_MEASURED, "timeout", "python"), without="a target")
-        output.write(kept_bench(place))
+        output.write(kept_report(place, BenchReport, file=BENCH_FILE, command="bench", has=("variants", "verdict")))
         return
     request = Request.of(replace(spec, target=target or ""), Measured(coverage=True))
     ways = partial(variants_of, variant or (), request.spec, is_all=is_every_mode)
-    asked = Benching(ways(), None if sweep is None else parse_sweep(sweep), is_minified=is_minified)
+    ways()  # what can't be read is refused before anything runs
+    sizes = None if sweep is None else parse_sweep(sweep)
     with set_up(settings, process, is_quiet=written.quiet, is_warm=True) as setup:
-        recorded = record_target(quick(request), settings.store, setup)
+        recorded = record_target(request.quick, settings.store, setup)
         diagnosis = diagnose_recording(recorded.folder).diagnosis
         if recorded.exit.reason != "finished":
             finish(recorded, diagnosis)
-        asked = replace(asked, variants=ways(has_blocks=bool(diagnosis.recording.target.blocks)))
-        report = bench_target(request, recorded.folder, diagnosis, asked, setup)
+        # Not earlier: the recorded run begins sooner.
+        from graphdoctor.studies.bench.bench import bench as benched
+
+        variants = ways(has_blocks=bool(diagnosis.recording.target.blocks))
+        report = benched(request, recorded.folder, diagnosis, variants, setup, sweep=sizes, is_minified=is_minified)
     output.write(report)
     tell_place(recorded.made)
     if report.verdict.best is None:

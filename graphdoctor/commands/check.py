@@ -73,18 +73,17 @@ def check(
 
     Exits with 0 if all passed, 1 if one failed, and 2 if one could not be run to its end.
     """
-    from graphdoctor.commands.gating import run_all
-    from graphdoctor.commands.output import Output
-    from graphdoctor.commands.outputs import check_outputs, parse_outputs, write_outputs
-    from graphdoctor.commands.running import project_in, this_project
-    from graphdoctor.commands.work.check import (
+    from graphdoctor.commands.gating import (
         Demands,
         choose_targets,
         judge,
         merged_report,
         policies,
         reached_projects,
+        run_all,
     )
+    from graphdoctor.commands.output import Output, check_outputs, parse_outputs, write_outputs
+    from graphdoctor.commands.running import project_in, this_project
     from graphdoctor.views.formats import RenderOptions
 
     if not output:
@@ -132,7 +131,7 @@ def check(
 
 
 def _baseline(project: Project, asked: Path | None, *, is_without: bool) -> tuple[Path, Baseline | None]:
-    from graphdoctor.commands.work.check import read_baseline_at
+    from graphdoctor.commands.gating import read_baseline_at
 
     path = (asked or project.baseline).absolute()
     if is_without:

@@ -40,8 +40,6 @@ def cure(
     """
     from graphdoctor.commands.output import choose_output
     from graphdoctor.commands.running import EXIT_FAILED, finish, project_settings, set_up, tell_place
-    from graphdoctor.commands.work.bench import quick
-    from graphdoctor.commands.work.cure import Curing, cure_target
     from graphdoctor.fixes.writing import check, write
     from graphdoctor.rules.diagnosed import diagnose_recording
     from graphdoctor.trials.launch.recorded import record_target
@@ -54,19 +52,23 @@ def cure(
         output = output.writing_edits()
     selection = shown.selection(settings)
     request = Request.of(replace(spec, target=target), Measured(coverage=True, reads=True))
-    asked = Curing(
-        budget_s=budget,
-        is_unsafe_tried=is_unsafe_tried,
-        selection=selection,
-        # The search takes minutes: what must not be written is refused before it.
-        check=partial(check, force=written.force) if is_applied else None,
-    )
     with set_up(settings, process, is_quiet=written.quiet, is_warm=True) as setup:
-        recorded = record_target(quick(request), settings.store, setup)
+        recorded = record_target(request.quick, settings.store, setup)
         diagnosis = diagnose_recording(recorded.folder, selection).diagnosis
         if recorded.exit.reason != "finished":
             finish(recorded, diagnosis)
-        found = cure_target(request, recorded.folder, diagnosis, asked, setup)
+        # Not earlier: the recorded run begins sooner.
+        from graphdoctor.studies.cure.cure import Curing
+        from graphdoctor.studies.cure.cure import cure as search
+
+        asked = Curing(
+            budget_s=budget,
+            is_unsafe_tried=is_unsafe_tried,
+            selection=selection,
+            # The search takes minutes: what must not be written is refused before it.
+            check=partial(check, force=written.force) if is_applied else None,
+        )
+        found = search(request, recorded.folder, diagnosis, asked, setup)
     output.write(found.report)
     if is_applied:
         write(found.changes, force=written.force)

@@ -101,7 +101,7 @@ def diff(
 
 def _surveys(before: str, after: str | None) -> tuple[Path, Path | None] | None:
     """Both arguments, if they are surveys; None if neither is one."""
-    from graphdoctor.commands.work.survey_files import is_survey
+    from graphdoctor.commands.survey_store import is_survey
 
     first = Path(before)
     if after is None:
@@ -123,8 +123,8 @@ def _compared(
 ) -> SurveyComparison:
     from graphdoctor import __version__
     from graphdoctor.commands.settings import repository_of
-    from graphdoctor.commands.work.survey import last_survey
-    from graphdoctor.commands.work.survey_files import read_survey
+    from graphdoctor.commands.survey_run import last_survey
+    from graphdoctor.commands.survey_store import read_survey
     from graphdoctor.studies.survey.comparison import compare_surveys
 
     here = Path.cwd()

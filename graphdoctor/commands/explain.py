@@ -71,7 +71,7 @@ def explain(
     with set_up(settings, process, is_quiet=written.quiet, is_warm=is_tried or is_benched) as setup:
         recorded = record_target(request, settings.store, setup)
         if is_tried:
-            from graphdoctor.commands.work.fix import try_fixes
+            from graphdoctor.fixes.kept import try_fixes
 
             try_fixes(request, recorded.folder, asked, selection, setup)
         report = None
@@ -88,12 +88,12 @@ def explain(
 
 def _benched(request: Request, recording: Path, setup: Setup) -> BenchReport:
     """What the recorded target is worth under torch.compile."""
-    from graphdoctor.commands.work.bench import Benching, bench_target
     from graphdoctor.rules.diagnosed import diagnose_recording
+    from graphdoctor.studies.bench.bench import bench
     from graphdoctor.studies.bench.variants import variants_of
 
     ways = variants_of((), request.spec, is_all=False)
-    return bench_target(request, recording, diagnose_recording(recording).diagnosis, Benching(ways), setup)
+    return bench(request, recording, diagnose_recording(recording).diagnosis, ways, setup)
 
 
 def _show(report: BenchReport, output: Output[Result]) -> None:

@@ -32,7 +32,6 @@ def export(
     """
     from graphdoctor.commands.output import choose_output
     from graphdoctor.commands.running import finish, project_settings, set_up, tell_place
-    from graphdoctor.commands.work.export import Exporting, export_target
     from graphdoctor.rules.diagnosed import diagnose_recording
     from graphdoctor.trials.launch.recorded import record_target
     from graphdoctor.trials.launch.request import Measured, Request
@@ -45,7 +44,10 @@ def export(
         diagnosis = diagnose_recording(recorded.folder).diagnosis
         if not recorded.is_explained(diagnosis):
             finish(recorded, diagnosis)
+        # Not earlier: the recorded run begins sooner.
+        from graphdoctor.studies.export.export import export as exported
+
         # What torch.compile alone refuses, torch.export may take.
-        report = export_target(request, recorded.folder, diagnosis, Exporting(is_tried, is_dynamic), setup)
+        report = exported(request, recorded.folder, diagnosis, setup, is_tried=is_tried, dynamic=is_dynamic)
     output.write(report)
     tell_place(recorded.made)

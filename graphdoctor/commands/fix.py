@@ -29,8 +29,8 @@ from graphdoctor.views.outcome import outcome
 from graphdoctor.views.words import applied_snippets
 
 if TYPE_CHECKING:
-    from graphdoctor.commands.work.kept import KeptFixes, OutdatedFixes
     from graphdoctor.facts.fixes import Treatment
+    from graphdoctor.fixes.kept import KeptFixes, OutdatedFixes
     from graphdoctor.fixes.search import SearchResult
     from graphdoctor.trials.launch.unchanged import ChangeKind
 
@@ -58,8 +58,7 @@ def fix(
     """
     from graphdoctor.commands.output import choose_output
     from graphdoctor.commands.running import finish, project_settings, set_up, trials_of
-    from graphdoctor.commands.work.fix import try_fixes
-    from graphdoctor.commands.work.kept import KeptFixes, kept_fixes
+    from graphdoctor.fixes.kept import KeptFixes, kept_fixes, try_fixes
     from graphdoctor.fixes.writing import check
     from graphdoctor.rules.diagnosed import diagnose_recording
     from graphdoctor.trials.launch.child import interpreter
@@ -145,8 +144,8 @@ _CHANGES: dict[ChangeKind, str] = {
 
 def _said_before(before: KeptFixes | OutdatedFixes) -> str:
     """What comes of the trials that an earlier command made."""
-    from graphdoctor.commands.work.kept import KeptFixes
     from graphdoctor.facts.stack import relative
+    from graphdoctor.fixes.kept import KeptFixes
 
     if isinstance(before, KeptFixes):
         name = before.recording.name

@@ -1,17 +1,344 @@
-"""What ``check`` and ``baseline`` share: their arguments, and how targets are run one after the other."""
+"""The gate, for check, baseline, lint and init: which targets to run, one run each, and what they are judged by."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import contextlib
+import difflib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from graphdoctor import __version__
 from graphdoctor.commands.options import QUIET, ProcessOptions
+from graphdoctor.commands.settings import GateTarget, Project, Settings, project_folder, projects_below, repository_of
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.check import BudgetName, CheckReport, FailOn, TargetCheck, UnusedIgnore
+from graphdoctor.facts.hints import CONFIGURATION, worded_exit
+from graphdoctor.facts.rebasing import rebased
+from graphdoctor.facts.spec import RunSpec
+from graphdoctor.rules.diagnosed import diagnose_recording
+from graphdoctor.rules.diagnosis.selection import code_prefixes
+from graphdoctor.rules.gate.baseline import Baseline, read_baseline
+from graphdoctor.rules.gate.check import Policy, check_target, crashed
+from graphdoctor.rules.gate.ignores import Comments, PathIgnore, read_comments, unused_ignores
+from graphdoctor.trials.launch.child import Setup
+from graphdoctor.trials.launch.recorded import record_target
+from graphdoctor.trials.launch.request import Measured, Request
 
 if TYPE_CHECKING:
     from graphdoctor.commands.settings import Project
-    from graphdoctor.commands.work.check import Chosen, Ran
+    from graphdoctor.facts.diagnosis import Diagnosis
+    from graphdoctor.rules.diagnosis.selection import Selection
+    from graphdoctor.trials.launch.child import Watching
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Which targets are run."""
+
+    targets: tuple[GateTarget, ...]
+    skipped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What came of one target.
+
+    Args:
+        diagnosis: With all findings; None when there is not even a partial recording.
+    """
+
+    target: GateTarget
+    diagnosis: Diagnosis | None = None
+    comments: Comments = field(default_factory=dict)
+    error: str | None = None
+    hint: str | None = None
+
+
+@dataclass(frozen=True)
+class Demands:
+    """What judges a target in place of what is configured; None leaves that."""
+
+    select: Sequence[str] | None = None
+    ignore: Sequence[str] | None = None
+    is_own_code_only: bool | None = None
+    limits: Mapping[BudgetName, float | None] = field(default_factory=dict)
+    fail_on: FailOn | None = None
+
+
+def choose_targets(project: Project, asked: Sequence[str]) -> Chosen:
+    """The targets to run: those asked for, by name or by text, configured or not, else all that are configured."""
+    if not asked:
+        if not project.targets:
+            raise _no_targets(project)
+        return Chosen(project.targets)
+    configured = {target.name: target for target in project.targets}
+    chosen: dict[str, GateTarget] = {}
+    for text in asked:
+        name = _name_from(project.root, text)
+        found = [configured[text]] if text in configured else [item for item in project.targets if item.target == name]
+        chosen.update((item.name, item) for item in found or [_named_by_text(project, text, name)])
+    return Chosen(tuple(chosen.values()))
+
+
+def reached_targets(project: Project, files: Sequence[str]) -> Chosen:
+    """The configured targets that given files can reach."""
+    from graphdoctor.rules.gate.reach import select_targets
+
+    chosen = choose_targets(project, ())
+    named = {target.name: (target.target,) for target in chosen.targets}
+    selected = select_targets(named, [Path.cwd() / file for file in files], project.root)
+    return Chosen(tuple(target for target in chosen.targets if target.name in selected.to_run), selected.skipped)
+
+
+def reached_projects(
+    own: Project, files: Sequence[str], load: Callable[[Path], Project]
+) -> list[tuple[Project, Chosen]]:
+    """The projects whose targets given files can reach: the working directory's, those below it, and each file's."""
+    owners = {file: project_folder((Path.cwd() / file).parent) for file in files}
+    folders = dict.fromkeys((own.root, *projects_below(Path.cwd()), *filter(None, owners.values())))
+    projects = [own if folder == own.root else load(folder) for folder in folders]
+    found = []
+    for project in projects:
+        if project.targets:
+            # Another project's data is its own business; its modules may be imported.
+            mine = [file for file, owner in owners.items() if owner in (None, project.root) or file.endswith(".py")]
+            found.append((project, reached_targets(project, mine)))
+    if not found:
+        raise _no_targets(own)
+    return found
+
+
+def merged_report(reports: Sequence[CheckReport], root: Path) -> CheckReport:
+    """One report of several projects."""
+    if len(reports) == 1:
+        return reports[0]
+    moved = [(_prefix(report, root), rebased(report, root)) for report in reports]
+    baselines = [report.baseline for report in reports if report.baseline is not None]
+    is_changed = any(target.failing or target.fixed for report in reports for target in report.targets)
+    note = "Each project has a baseline of its own: run graphdoctor baseline in its folder."
+    return CheckReport(
+        graphdoctor_version=__version__,
+        targets=tuple(
+            target.model_copy(update={"name": prefix + target.name}) for prefix, one in moved for target in one.targets
+        ),
+        skipped=tuple(prefix + name for prefix, one in moved for name in one.skipped),
+        unused_ignores=tuple(unused for _, one in moved for unused in one.unused_ignores),
+        baseline=", ".join(baselines) or None,
+        root=str(root),
+        repository=reports[0].repository,
+        notes=(note,) if is_changed else (),
+    )
+
+
+def _prefix(report: CheckReport, root: Path) -> str:
+    """What tells a project's targets from another's: its folder."""
+    folder = Path(report.root or root)
+    return f"{folder.relative_to(root)}: " if folder != root and folder.is_relative_to(root) else ""
+
+
+def _named_by_text(project: Project, text: str, name: str) -> GateTarget:
+    """A target that is not configured, which needs no configuration."""
+    near = difflib.get_close_matches(text, [target.name for target in project.targets], n=1)
+    if near and text.isidentifier() and not Path(text).exists():
+        raise GraphDoctorError(f"There is no target {text!r} in {project.pyproject}.", hint=f"Did you mean {near[0]}?")
+    return GateTarget(RunSpec(target=text), name=name, folder=Path.cwd())
+
+
+def _name_from(root: Path, text: str) -> str:
+    """A target's text as it would be written in the project's folder: the baseline knows it by that everywhere."""
+    file, colon, name = text.rpartition(":")
+    if not colon or Path(text).is_file():
+        file, name = text, ""
+    path = Path.cwd() / file
+    if not path.is_file() or not path.is_relative_to(root):
+        return text
+    return path.relative_to(root).as_posix() + (f":{name}" if name else "")
+
+
+def _no_targets(project: Project) -> GraphDoctorError:
+    from graphdoctor.trials.launch.discover import discover
+
+    where = project.pyproject or project.root / "pyproject.toml"
+    found = discover(project.root, limit=1).ready
+    example = found[0].target if found else "model.py"
+    return GraphDoctorError(
+        f"There is nothing to check: {where} names no target.",
+        hint=f"graphdoctor init looks for targets, or add\n    [[tool.graphdoctor.targets]]\n"
+        f'    target = "{example}"\nor name one: graphdoctor check {example}',
+    )
+
+
+def run_targets(
+    targets: Sequence[GateTarget],
+    project: Project,
+    *,
+    watching: Watching,
+    on_target: Callable[[str, int], None],
+    python: str | None,
+    timeout_s: float | None,
+) -> list[Ran]:
+    """Run targets one after the other; one that can't be run says why, and the others are run all the same.
+
+    Raises:
+        KeyboardInterrupt: A run was interrupted: then none of the others is wanted.
+    """
+    python = _absolute(python)
+    ran = []
+    for number, target in enumerate(targets, start=1):
+        on_target(target.name, number)
+        setup = Setup(watching, python or target.python, timeout_s or target.timeout or project.settings.timeout)
+        try:
+            with contextlib.chdir(target.folder or project.root):
+                ran.append(_run(target, project, setup))
+        except GraphDoctorError as error:
+            ran.append(Ran(target, error=error.message, hint=error.hint))
+        except OSError as error:
+            ran.append(Ran(target, error=f"It can't be run in {target.folder or project.root}: {error.strerror}."))
+    return ran
+
+
+def _absolute(python: str | None) -> str | None:
+    """An interpreter's path that holds in other folders; a link stays, it is what makes a virtual environment."""
+    if python is None or (os.sep not in python and not Path(python).exists()):
+        return python
+    return str(Path(python).expanduser().absolute())
+
+
+def _run(target: GateTarget, project: Project, setup: Setup) -> Ran:
+    recorded = record_target(
+        Request.of(target.spec, Measured(coverage=True)), project.settings.store, setup, pool="@check"
+    )
+    if recorded.is_interrupted:
+        raise KeyboardInterrupt
+    diagnosis = diagnose_recording(recorded.folder, root=project.root).diagnosis
+    diagnosis = diagnosis.model_copy(update={"exit": worded_exit(diagnosis.recording.exit, CONFIGURATION)})
+    return Ran(target, diagnosis, read_comments(_texts(recorded.folder, diagnosis, project.root)))
+
+
+def _texts(recording: Path, diagnosis: Diagnosis, root: Path) -> dict[str, str]:
+    """The user's own files that a run touched, as they were then, else as they are; by the name that findings use."""
+    from graphdoctor.facts.stack import relative
+    from graphdoctor.trace.files import read_files
+
+    texts: dict[str, str | None] = {
+        finding.location.file: None for finding in diagnosis.findings if finding.location.origin == "user"
+    }
+    for source in read_files(recording, diagnosis.recording.environment):
+        if source.origin == "user":
+            texts[relative(source.file, root)] = source.text
+    found = {file: _on_disk(root / file) if text is None else text for file, text in texts.items()}
+    return {file: text for file, text in found.items() if text is not None}
+
+
+def _on_disk(path: Path) -> str | None:
+    import tokenize
+
+    try:
+        with tokenize.open(path) as stream:
+            return stream.read()
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return None
+
+
+def read_baseline_at(path: Path) -> Baseline | None:
+    """The baseline file; None where there is none."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise GraphDoctorError(f"{path} can't be read: {error.strerror}.") from error
+    return read_baseline(content, str(path))
+
+
+def policies(
+    targets: Sequence[GateTarget],
+    project: Project,
+    *,
+    demands: Demands = Demands(),
+    baseline: Baseline | None = None,
+) -> dict[str, Policy]:
+    """What each target is judged by, by its name: what is demanded, then the target's own, then the project's.
+
+    Decided before anything runs, so that a wrong code costs nothing.
+    """
+    paths = path_ignores(project)
+    return {
+        target.name: Policy(
+            fail_on=demands.fail_on or target.fail_on or project.settings.fail_on,
+            limits=_limits(target, demands.limits),
+            selection=_selection(target, project.settings, demands),
+            paths=paths,
+            baseline=baseline,
+        )
+        for target in targets
+    }
+
+
+def _selection(target: GateTarget, settings: Settings, demands: Demands) -> Selection:
+    own = replace(
+        settings,
+        select=settings.select if target.select is None else target.select,
+        ignore=settings.ignore if target.ignore is None else target.ignore,
+    )
+    return own.selection(select=demands.select, ignore=demands.ignore, is_own_code_only=demands.is_own_code_only)
+
+
+def _limits(target: GateTarget, asked: Mapping[BudgetName, float | None]) -> dict[BudgetName, float]:
+    own: dict[BudgetName, float | None] = {
+        "max-breaks": target.max_breaks,
+        "max-recompiles": target.max_recompiles,
+        "max-graphs": target.max_graphs,
+        "min-coverage": target.min_coverage,
+    }
+    given = {name: limit for name, limit in asked.items() if limit is not None}
+    return {name: limit for name, limit in {**own, **given}.items() if limit is not None}
+
+
+def path_ignores(project: Project) -> tuple[PathIgnore, ...]:
+    """``per-path-ignores``, their codes checked."""
+    return tuple(PathIgnore(pattern, code_prefixes(codes)) for pattern, codes in project.settings.per_path_ignores)
+
+
+def judge(
+    ran: Sequence[Ran], chosen: Chosen, project: Project, judged_by: Mapping[str, Policy], baseline: Path | None
+) -> CheckReport:
+    """What the gate says."""
+    checks = tuple(_judged(found, judged_by[found.target.name]) for found in ran)
+    notes = [] if Path.cwd() == project.root else [f"Paths are relative to {project.root}."]
+    return CheckReport(
+        graphdoctor_version=__version__,
+        targets=checks,
+        skipped=chosen.skipped,
+        unused_ignores=_unused(ran, checks, project),
+        baseline=None if baseline is None else str(baseline),
+        root=str(project.root),
+        repository=None if (repository := repository_of(project.root)) is None else str(repository),
+        notes=tuple(notes),
+    )
+
+
+def _judged(ran: Ran, policy: Policy) -> TargetCheck:
+    name, target = ran.target.name, ran.target.target
+    if ran.diagnosis is None:
+        error = ran.error or "It could not be run."
+        return crashed(name=name, target=target, error=error, hint=ran.hint, diagnosis=None, policy=policy)
+    return check_target(ran.diagnosis, name=name, target=target, comments=ran.comments, policy=policy)
+
+
+def _unused(ran: Sequence[Ran], checks: Sequence[TargetCheck], project: Project) -> tuple[UnusedIgnore, ...]:
+    """Judged only where all targets ran to their end: an ignore may be for one of the others."""
+    names = {check.name for check in checks if check.state != "crashed" and check.error is None}
+    if len(names) < len(checks) or not {target.name for target in project.targets} <= names:
+        return ()
+    runs = [(found.comments, found.diagnosis.findings) for found in ran if found.diagnosis is not None]
+    return unused_ignores(runs, path_ignores(project), pyproject="pyproject.toml")
+
 
 TargetsArgument = Annotated[
     list[str] | None,
@@ -37,7 +364,6 @@ def run_all(chosen: Chosen, project: Project, asked: RunOptions) -> list[Ran]:
     """
     from graphdoctor.commands.progress import Progress
     from graphdoctor.commands.running import import_report_meanwhile
-    from graphdoctor.commands.work.check import run_targets
 
     import_report_meanwhile()
     with Progress(is_quiet=asked.quiet) as progress:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,11 @@ from graphdoctor.commands.options import (
 )
 from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.views.formats import PROFILE
+
+if TYPE_CHECKING:
+    from graphdoctor.commands.named import Place
+    from graphdoctor.facts.result import ProfileResult
+    from graphdoctor.rules.diagnosed import Needs
 
 
 @with_options(formats=PROFILE.names, defaults={"backend": "inductor"})
@@ -50,7 +55,7 @@ def profile(
     from graphdoctor.commands.named import place_or_target
     from graphdoctor.commands.output import choose_output
     from graphdoctor.commands.running import finish, project_settings, set_up
-    from graphdoctor.commands.work.profile import kept_profile, profile_target
+    from graphdoctor.studies.profile.profile import profile_target
     from graphdoctor.trials.launch.request import Request
 
     settings = project_settings(process.recordings)
@@ -67,3 +72,16 @@ def profile(
     if profile.recorded.exit.reason == "finished":
         output.write(profile.result)
     finish(profile.recorded, profile.diagnosis)
+
+
+def kept_profile(place: Place, needs: Needs) -> ProfileResult:
+    """What an earlier ``profile`` found."""
+    from graphdoctor.commands.named import kept_report
+    from graphdoctor.facts.profile import ProfileReport
+    from graphdoctor.facts.result import ProfileResult
+    from graphdoctor.probe.wire import PROFILE_FILE
+    from graphdoctor.trace.reader import read_recording
+
+    report = kept_report(place, ProfileReport, file=PROFILE_FILE, command="profile", has=("kernels", "lines"))
+    has_picture = needs.picture and place.kind == "folder"
+    return ProfileResult(report, read_recording(place.path, picture=True).picture if has_picture else None)

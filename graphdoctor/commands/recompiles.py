@@ -76,7 +76,7 @@ def recompiles(
     with set_up(settings, process, is_quiet=written.quiet) as setup:
         recorded = record_target(request, settings.store, setup)
         if what_if and recorded.exit.reason == "finished":
-            from graphdoctor.commands.work.recompile import replay_under_remedies
+            from graphdoctor.fixes.what_if import what_if as replay_under_remedies
 
             replay_under_remedies(request, recorded.folder, setup, jobs=jobs or 1)
     result = diagnose_recording(recorded.folder, selection, output.needs)

@@ -119,8 +119,8 @@ def _report(
 
     Trouble with the report is reported and ends here: the exit status is the script's.
     """
-    from graphdoctor.commands.crash_log import report_trouble
     from graphdoctor.commands.streams import system_error_text
+    from graphdoctor.commands.terminal import report_trouble
     from graphdoctor.executors.executor import executor_for
     from graphdoctor.rules.diagnosed import diagnose_recording
     from graphdoctor.studies.ranks.job import job_report

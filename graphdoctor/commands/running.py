@@ -18,8 +18,8 @@ from graphdoctor.facts.spec import Timing
 if TYPE_CHECKING:
     from graphdoctor.commands.options import Given, ProcessOptions, TrialOptions
     from graphdoctor.commands.settings import Project, Settings
-    from graphdoctor.commands.work.fix import Trials
     from graphdoctor.facts.diagnosis import Diagnosis
+    from graphdoctor.fixes.kept import Trials
     from graphdoctor.trials.launch.child import Setup
     from graphdoctor.trials.launch.recorded import Recorded
     from graphdoctor.trials.launch.store import NewRecording
@@ -88,7 +88,7 @@ def import_report_meanwhile() -> None:
 
 def trials_of(asked: TrialOptions, given: Given, *, is_unsafe_tried: bool, is_tried: bool = True) -> Trials:
     """How fixes are tried, from the options of the command line."""
-    from graphdoctor.commands.work.fix import Trials
+    from graphdoctor.fixes.kept import Trials
 
     if asked.no_timing and "timing" in given and asked.timing is not Timing.none:
         raise GraphDoctorError(f"--timing {asked.timing} and --no-timing contradict each other.")

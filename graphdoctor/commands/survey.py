@@ -32,8 +32,8 @@ from graphdoctor.views.formats import RenderOptions
 if TYPE_CHECKING:
     from graphdoctor.commands.output import Output
     from graphdoctor.commands.settings import Settings
-    from graphdoctor.commands.work.survey import Working
-    from graphdoctor.commands.work.survey_plan import SurveyAsked
+    from graphdoctor.commands.survey_plan import SurveyAsked
+    from graphdoctor.commands.survey_run import Working
     from graphdoctor.facts.survey import SurveyReport
     from graphdoctor.studies.survey.survey_file import SurveyFile
 
@@ -151,7 +151,7 @@ def survey(
     """
     from graphdoctor.commands.running import EXIT_INTERRUPTED, project_settings
     from graphdoctor.commands.survey_progress import SurveyProgress
-    from graphdoctor.commands.work.survey import run_survey
+    from graphdoctor.commands.survey_run import run_survey
 
     texts = lists or ()
     settings = project_settings(recordings)
@@ -186,7 +186,7 @@ def _names(*groups: Any) -> tuple[str, ...]:  # noqa: ANN401 - dataclasses
 
 def _is_kept(text: str) -> bool:
     """Whether an argument is a survey that has run: a document, or a folder of one."""
-    from graphdoctor.commands.work.survey_files import is_survey
+    from graphdoctor.commands.survey_store import is_survey
 
     path = Path(text)
     return path.suffix.lower() in _DOCUMENTS or is_survey(path)
@@ -194,8 +194,8 @@ def _is_kept(text: str) -> bool:
 
 def _kept(texts: Sequence[str], settings: Settings) -> tuple[SurveyReport, Path | None]:
     """Surveys that have run, as one, and the folder with its pages."""
-    from graphdoctor.commands.work.survey import last_survey
-    from graphdoctor.commands.work.survey_files import read_survey
+    from graphdoctor.commands.survey_run import last_survey
+    from graphdoctor.commands.survey_store import read_survey
     from graphdoctor.studies.survey.merge import merge_surveys
 
     paths = [Path(text) for text in texts] or [last_survey(settings)]
@@ -228,7 +228,7 @@ def _asked(
     given: Given,
     python: str | None,
 ) -> SurveyAsked:
-    from graphdoctor.commands.work.survey_plan import SurveyAsked, listed_text, parse_shard, variant_of_text
+    from graphdoctor.commands.survey_plan import SurveyAsked, listed_text, parse_shard, variant_of_text
 
     others = [text for text in texts if file is None or not text.lower().endswith(".toml")]
     exclude, only = tuple(listed.exclude or ()), tuple(listed.only or ())
@@ -262,7 +262,7 @@ def _name(texts: Sequence[str], libraries: Sequence[str]) -> str:
 
 
 def _working(options: SurveyOptions, cluster: str | None, nodes: Nodes | None, *, resume: bool) -> Working:
-    from graphdoctor.commands.work.survey import Working
+    from graphdoctor.commands.survey_run import Working
     from graphdoctor.executors.executor import Environment, Share, executor_for
     from graphdoctor.executors.machine import cores, gpus
 

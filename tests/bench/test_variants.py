@@ -8,7 +8,7 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.recording import RepeatedBlocks
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.studies.bench.variants import variants_of
-from graphdoctor.studies.cure.lines import compile_lines
+from graphdoctor.studies.cure.verdict import compile_lines
 
 BASE = RunSpec(target="model.py", backend="inductor")
 

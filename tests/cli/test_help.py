@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from graphdoctor.commands.app import HEADINGS
 from graphdoctor.commands.commands import COMMANDS, EXAMPLES, FOR_TOOLS, NAMES, overview
-from graphdoctor.commands.help import HEADINGS
 from tests.conftest import CLEAN_TARGET, RunCli, clean_environment, run_command
 
 PROJECT = '[tool.graphdoctor]\n[[tool.graphdoctor.targets]]\nname = "net"\ntarget = "model.py"\n'

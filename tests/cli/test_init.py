@@ -6,9 +6,9 @@ import tomllib
 
 import pytest
 
+from graphdoctor.commands.gating import Ran
+from graphdoctor.commands.init import add_section, starter_section, with_budgets
 from graphdoctor.commands.settings import load_project
-from graphdoctor.commands.work.check import Ran
-from graphdoctor.commands.work.starter import add_section, starter_section, with_budgets
 from graphdoctor.facts.counts import Coverage
 from graphdoctor.trials.launch.discover import discover
 from tests.conftest import CLEAN_TARGET, REPOSITORY, run_command

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from graphdoctor.commands.fix import _said_before
-from graphdoctor.commands.work.kept import KeptFixes, OutdatedFixes
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.fixes import Treatment
+from graphdoctor.fixes.kept import KeptFixes, OutdatedFixes
 from graphdoctor.fixes.search import SearchResult
 from graphdoctor.trials.launch.unchanged import Change
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from graphdoctor.commands.outputs import check_outputs, parse_outputs, write_outputs
+from graphdoctor.commands.output import check_outputs, parse_outputs, write_outputs
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.check import CheckReport
 from graphdoctor.facts.reading import read_fact

@@ -5,8 +5,7 @@ from __future__ import annotations
 from graphdoctor.facts.bench import Noise
 from graphdoctor.facts.cure import AS_IT_WAS, CURED
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.studies.cure.lines import compile_lines
-from graphdoctor.studies.cure.verdict import best_of, sentence
+from graphdoctor.studies.cure.verdict import best_of, compile_lines, sentence
 from tests.bench_reports import eager, ended, finding, variant
 from tests.cure_reports import step
 

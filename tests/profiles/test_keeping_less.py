@@ -8,14 +8,13 @@ from typing import ClassVar
 
 import pytest
 
-from graphdoctor.commands.work.keeping_less import try_keeping_less
 from graphdoctor.facts.fixes import PairedTime
 from graphdoctor.facts.profile import MemoryTrial, MemoryUse
 from graphdoctor.facts.profiled import ACTIVATION_BUDGET, MeasuredMemory
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.studies.profile.keeping_less import Replayed, memory_trial
+from graphdoctor.studies.profile.keeping_less import Replayed, memory_trial, try_keeping_less
 from graphdoctor.trials.judge import Verdict
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Request
@@ -128,7 +127,10 @@ class FakeReplays:
         half = MeasuredMemory(peak_of="process", before_bytes=0, peak_bytes=1, saved_bytes=500, eager_saved_bytes=None)
         return factories.recording().model_copy(update={"memory": half})
 
-    def close(self) -> None:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_error):
         pass
 
 

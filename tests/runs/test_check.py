@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from graphdoctor.commands.gating import merged_report, reached_projects
 from graphdoctor.commands.settings import load_project
-from graphdoctor.commands.work.check import merged_report, reached_projects
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.check import CheckReport
 from graphdoctor.rules.gate.check import Policy, check_target

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from graphdoctor.commands.settings import load_settings
-from graphdoctor.commands.work.kept import KeptFixes, OutdatedFixes, keep, kept_fixes
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.fixes import Treatment, TrialChoices
 from graphdoctor.facts.reading import json_of
 from graphdoctor.facts.spec import RunSpec
+from graphdoctor.fixes.kept import KeptFixes, OutdatedFixes, keep, kept_fixes
 from graphdoctor.fixes.log import diff_text
 from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.search import SearchResult
@@ -250,6 +250,6 @@ def test_a_full_disk_costs_no_verdict(project: Project, monkeypatch: pytest.Monk
 
 def test_what_another_version_kept_is_nothing(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr("graphdoctor.commands.work.kept._FORMAT", 1)
+        patched.setattr("graphdoctor.fixes.kept._FORMAT", 1)
         project.keep()
     assert project.found() is None

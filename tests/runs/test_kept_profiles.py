@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from graphdoctor.commands.named import Place
-from graphdoctor.commands.work.profile import kept_profile
+from graphdoctor.commands.profile import kept_profile
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.reading import json_of
 from graphdoctor.probe.wire import PROFILE_FILE

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from graphdoctor.commands import survey_run as surveys
 from graphdoctor.commands.settings import Settings
-from graphdoctor.commands.work import survey as surveys
-from graphdoctor.commands.work.survey import Working, last_survey, report_of, run_survey
-from graphdoctor.commands.work.survey_piece import PieceResult, fingerprint_of
-from graphdoctor.commands.work.survey_plan import SurveyAsked
-from graphdoctor.commands.work.survey_store import ROWS_FILE, file_digest
+from graphdoctor.commands.survey_piece import PieceResult, fingerprint_of
+from graphdoctor.commands.survey_plan import SurveyAsked
+from graphdoctor.commands.survey_run import Working, last_survey, report_of, run_survey
+from graphdoctor.commands.survey_store import ROWS_FILE, file_digest
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Done, Failed, Failure, Share
 from graphdoctor.facts.spec import RunSpec

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from graphdoctor.commands.settings import Settings
-from graphdoctor.commands.work.survey import Working, run_survey
-from graphdoctor.commands.work.survey_plan import SurveyAsked
+from graphdoctor.commands.survey_plan import SurveyAsked
+from graphdoctor.commands.survey_run import Working, run_survey
 from graphdoctor.executors.executor import Share
 from graphdoctor.executors.local import Local
 from graphdoctor.executors.on_ray import OnRay

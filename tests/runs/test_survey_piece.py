@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.commands.work import survey_piece
-from graphdoctor.commands.work.survey_piece import SurveyPiece, fingerprint_of, page_name, work_on
+from graphdoctor.commands import survey_piece
+from graphdoctor.commands.survey_piece import SurveyPiece, fingerprint_of, page_name, work_on
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.studies.survey.survey_file import SurveyOptions
 from graphdoctor.views import formats

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from graphdoctor.commands.work.survey_plan import SurveyAsked, listed_text, parse_shard, plan_survey, variant_of_text
+from graphdoctor.commands.survey_plan import SurveyAsked, listed_text, parse_shard, plan_survey, variant_of_text
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.studies.survey.survey_file import ListedTargets, ListedVariant, SurveyOptions

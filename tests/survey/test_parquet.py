@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphdoctor.commands.work.survey_files import is_survey, read_survey
+from graphdoctor.commands.survey_store import is_survey, read_survey
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.diagnosis import SCHEMA_VERSION
 from graphdoctor.facts.reading import json_of
@@ -278,7 +278,7 @@ def test_without_pyarrow_it_says_what_to_install(tmp_path):
     code = (
         "import sys; sys.modules['pyarrow'] = None\n"
         "from pathlib import Path\n"
-        "from graphdoctor.commands.work.survey_files import read_survey\n"
+        "from graphdoctor.commands.survey_store import read_survey\n"
         "from graphdoctor.errors import GraphDoctorError\n"
         "try: read_survey(Path('a.parquet'))\n"
         "except GraphDoctorError as error: print(error.message, error.hint)\n"

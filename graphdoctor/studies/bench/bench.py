@@ -9,16 +9,19 @@ results (``correctness.py``), graphs, breaks and kernels; one that fails or is w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
+from graphdoctor import __version__
 from graphdoctor.facts.bench import BenchReport, Noise, Stages, Sweep, SweepPoint, Throughput, Variant
 from graphdoctor.facts.diagnosis import Diagnosis
-from graphdoctor.facts.kernels import CacheUse, KernelShare
+from graphdoctor.facts.kernels import CacheUse
+from graphdoctor.facts.reading import json_of
 from graphdoctor.facts.recording import CaptureGap, Recording
 from graphdoctor.facts.spec import RunSpec
+from graphdoctor.probe.wire import BENCH_FILE
 from graphdoctor.studies.bench.minified import minified
-from graphdoctor.studies.bench.reasons import reasons
+from graphdoctor.studies.bench.reasons import diagnosed, reasons
 from graphdoctor.studies.bench.stages import Subject, follow
 from graphdoctor.studies.bench.sweep import Sizes
 from graphdoctor.studies.bench.timings import (
@@ -33,35 +36,23 @@ from graphdoctor.studies.bench.timings import (
 from graphdoctor.studies.bench.variants import VariantSpec
 from graphdoctor.studies.bench.verdict import verdict
 from graphdoctor.trials.judge import Reference
+from graphdoctor.trials.launch.child import Setup
+from graphdoctor.trials.launch.recorded import fitting
 from graphdoctor.trials.launch.request import Measured as ToMeasure
+from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.program import Program, RunChange
 from graphdoctor.trials.replays import Replays
 
+_FOLDER = "bench"
+"""Below a recording: the recordings of its variants."""
+
+_MOST_SIDE_BY_SIDE = 12
 _CACHES = "caches"
 _MINIFIED = "minified"
 """Below a variant's recording: the smallest program that fails."""
 
 _STAGES_S = 300.0
 """How long a variant is followed down the stages, and how long torch's minifier may take."""
-
-
-@dataclass(frozen=True)
-class Choices:
-    """How to measure.
-
-    Args:
-        side_by_side: How many processes fit into memory at once.
-        on_phase: Called with what is being done.
-        diagnose: Says what a recording's folder means, beside the kernels of eager mode if they are known.
-        replays: Makes replays whose recordings go below a folder.
-        is_minified: Have torch make the smallest program of a variant that fails.
-    """
-
-    side_by_side: int
-    on_phase: Callable[[str], None]
-    diagnose: Callable[[Path, KernelShare | None], Diagnosis]
-    replays: Callable[[Path], Replays]
-    is_minified: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,45 +77,51 @@ class Point:
 
 
 def bench(
-    base: RunSpec,
-    program: Program,
+    request: Request,
+    recording: Path,
     diagnosis: Diagnosis,
     variants: Sequence[VariantSpec],
-    sweep: Sizes | None,
-    folder: Path,
-    choices: Choices,
+    setup: Setup,
     *,
-    version: str,
+    sweep: Sizes | None = None,
+    is_minified: bool = False,
 ) -> BenchReport:
-    """Measure a program.
+    """Measure a target that was recorded already; its recording holds the answer.
 
     Args:
-        base: The user's own run.
-        program: What to run.
-        diagnosis: What its recorded run says: the target and the environment.
+        request: What the user asked for, with the backend to measure.
+        recording: The folder of the recording; the variants' go below it.
+        diagnosis: What it says.
         variants: The ways to run it, eager mode first.
+        setup: How to run processes.
         sweep: Sizes to run it with; None for those of its calls.
-        folder: Where recordings go.
-        choices: How to measure.
-        version: graphdoctor's.
+        is_minified: Have torch make the smallest program of a variant that fails.
     """
+    folder, base = recording / _FOLDER, request.spec
+    most = fitting(diagnosis.recording.exit.peak_memory_bytes, most=_MOST_SIDE_BY_SIDE)
+
+    def measured(program: Program, folder: Path, prefix: str = "") -> Point:
+        def say(phase: str) -> None:
+            setup.watching.on_phase(f"{prefix}{phase}")
+
+        with Replays(request, folder, setup.with_limit) as replays:
+            return _Bench(base, program, variants, folder, replays, say, is_minified=is_minified).measure(most)
+
     swept: Sweep | None = None
     if sweep is None:
-        point = _Bench(base, program, variants, folder, choices).measure()
+        point = measured(Program(), folder)
     else:
         points = []
         for size in sweep.sizes:
-            sized = Program(program.content, program.change.joined(sweep.change(size)))
             prefix = f"{' and '.join(sweep.sources)} = {size:,}: "
-            narrowed = _with_prefix(choices, prefix)
-            point = _Bench(base, sized, variants, folder / f"size-{size}", narrowed).measure()
+            point = measured(Program(change=sweep.change(size)), folder / f"size-{size}", prefix)
             points.append((size, point))
         swept = Sweep(
             sources=sweep.sources,
             points=tuple(SweepPoint(size=size, variants=one.variants, noise=one.noise) for size, one in points),
         )
-    return BenchReport(
-        graphdoctor_version=version,
+    report = BenchReport(
+        graphdoctor_version=__version__,
         environment=diagnosis.recording.environment,
         target=diagnosis.recording.target.model_copy(update={"compile_arguments": base.compile_arguments()}),
         verdict=verdict(point.variants, point.noise, swept),
@@ -136,58 +133,58 @@ def bench(
         gaps=(*diagnosis.recording.gaps, *point.gaps),
         recordings=dict(point.recordings),
     )
+    (recording / BENCH_FILE).write_text(json_of(report), encoding="utf-8")
+    return report
 
 
 class _Bench:
     """The program with one set of sizes."""
 
     def __init__(
-        self, base: RunSpec, program: Program, variants: Sequence[VariantSpec], folder: Path, choices: Choices
+        self,
+        base: RunSpec,
+        program: Program,
+        variants: Sequence[VariantSpec],
+        folder: Path,
+        replays: Replays,
+        on_phase: Callable[[str], None],
+        *,
+        is_minified: bool,
     ) -> None:
         self._base = base
         self._program = program
         self._variants = variants
         self._folder = folder
-        self._choices = choices
-        self._replays = choices.replays(folder)
+        self._replays = replays
+        self._on_phase = on_phase
+        self._is_minified = is_minified
         self._recordings: dict[str, str] = {}
         self._gaps: dict[CaptureGap, list[str]] = {}
         self._followed: list[tuple[Subject, Stages]] = []
 
-    def measure(self) -> Point:
-        try:
-            caches = self._folder / _CACHES
-            with SideBySide(self._replays, self._base, caches, self._choices.on_phase) as side_by_side:
-                timings = time_variants(
-                    side_by_side, self._base, self._program, self._variants[1:], most=self._choices.side_by_side
-                )
-            start = timings.eager.warm
-            variants = self._looked_into(timings)
-            return Point(
-                variants=variants,
-                noise=timings.noise,
-                throughput=throughput_of(timings),
-                call=None if start is None else start["inputs"],
-                recordings=self._recordings,
-                gaps=tuple(
-                    gap.model_copy(update={"message": f"{', '.join(names)}: {gap.message}"})
-                    for gap, names in self._gaps.items()
-                ),
-            )
-        except BaseException:
-            self._replays.cancel()
-            raise
-        finally:
-            self._replays.close()
+    def measure(self, most: int) -> Point:
+        """Time so many processes side by side at most, then look into each way."""
+        with SideBySide(self._replays, self._base, self._folder / _CACHES, self._on_phase) as side_by_side:
+            timings = time_variants(side_by_side, self._base, self._program, self._variants[1:], most=most)
+        start = timings.eager.warm
+        return Point(
+            variants=self._looked_into(timings),
+            noise=timings.noise,
+            throughput=throughput_of(timings),
+            call=None if start is None else start["inputs"],
+            recordings=self._recordings,
+            gaps=tuple(
+                gap.model_copy(update={"message": f"{', '.join(names)}: {gap.message}"})
+                for gap, names in self._gaps.items()
+            ),
+        )
 
     def _looked_into(self, timings: Timings) -> tuple[Variant, ...]:
         eager = variant_of(timings.eager, timings, self._base)
         others = [(one, variant_of(one, timings, self._base)) for one in timings.others]
         if eager.status != "ok":
             return eager, *(variant for _, variant in others)
-        reference = Reference(
-            self._replays, self._program, on_phase=self._choices.on_phase, measured=ToMeasure(kernels=True)
-        )
+        reference = Reference(self._replays, self._program, on_phase=self._on_phase, measured=ToMeasure(kernels=True))
         own = reference.own
         self._keep_gaps(eager.name, reference.eager)
         is_noisy = timings.noise is None or timings.noise.is_noisy
@@ -201,14 +198,14 @@ class _Bench:
         if shown.status == "skipped" or one.was_stopped:
             return shown
         name, spec = slug(shown.name), one.spec.changes
-        self._choices.on_phase(f"comparing the results of {shown.name}")
+        self._on_phase(f"comparing the results of {shown.name}")
         recording = self._replay(self._program, name, spec, reference)
         # They are measured one after the other, so what a busy machine does to one of them is no difference.
         is_comparable = not is_noisy and shown.judgement != "faster"
         beside = reference.eager.kernels if is_comparable else None
         self._keep_gaps(shown.name, recording)
         self._recordings[shown.name] = str(self._folder / name)
-        diagnosis = self._choices.diagnose(self._folder / name, beside)
+        diagnosis = diagnosed(self._folder / name, beside)
         target = diagnosis.recording.target
         summary = diagnosis.summary
         found: dict[str, object] = {
@@ -248,11 +245,11 @@ class _Bench:
         subject = Subject(self._replays, reference, self._program, spec, one.spec.changes, name)
 
         def say(phase: str) -> None:
-            self._choices.on_phase(f"{one.spec.name}: {phase}")
+            self._on_phase(f"{one.spec.name}: {phase}")
 
         stages = follow(subject, limit_s=_STAGES_S, on_phase=say, known=self._followed)
         self._followed.append((subject, stages))
-        if not self._choices.is_minified:
+        if not self._is_minified:
             return stages
         return minified(subject, stages, self._folder / name / _MINIFIED, timeout_s=_STAGES_S, on_phase=say)
 
@@ -290,8 +287,3 @@ def _cache(one: Measured, recording: Recording) -> CacheUse | None:
     return CacheUse(
         hits=counted["hits"], misses=counted["misses"], bypasses=counted["bypasses"], bypass_reasons=reasons
     )
-
-
-def _with_prefix(choices: Choices, prefix: str) -> Choices:
-    """The same, with what is being done said of one size."""
-    return replace(choices, on_phase=lambda phase: choices.on_phase(f"{prefix}{phase}"))

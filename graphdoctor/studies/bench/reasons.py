@@ -6,10 +6,12 @@ gaps between graphs, from the profiler or from guard checks, or it isn't; then c
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.kernels import KernelShare
+from graphdoctor.rules.diagnosed import Needs, diagnose_recording
 from graphdoctor.rules.gd301_guard_overhead import GuardOverhead
 from graphdoctor.rules.gd401_repeated_blocks import RepeatedBlocksInGraph
 from graphdoctor.rules.gd403_cache_bypassed import CacheBypassed
@@ -69,3 +71,8 @@ def _call_us(finding: Finding, diagnosis: Diagnosis, kernels: KernelShare | None
 
 def _runs_eagerly(finding: Finding) -> bool:
     return bool(finding.effects.skipped_frames or finding.effects.rest_eager_frames)
+
+
+def diagnosed(folder: Path, eager: KernelShare | None) -> Diagnosis:
+    """What a recording means, with its guards, beside the kernels of eager mode if they are known."""
+    return diagnose_recording(folder, None, Needs(guards=True), eager_kernels=eager).diagnosis

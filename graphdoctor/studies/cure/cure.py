@@ -12,23 +12,41 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from graphdoctor.facts.bench import Noise, Speedup, Variant
-from graphdoctor.facts.cure import AS_IT_WAS, CURED, CureStep, StepOutcome
+from graphdoctor import __version__
+from graphdoctor.facts.bench import EAGER, Noise, Speedup, Variant
+from graphdoctor.facts.cure import AS_IT_WAS, CURED, CureReport, CureStep, StepOutcome
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
-from graphdoctor.facts.kernels import KernelShare
 from graphdoctor.facts.progress import DecidedStep
+from graphdoctor.facts.reading import json_of
 from graphdoctor.facts.recording import Recording
-from graphdoctor.facts.spec import RunSpec
+from graphdoctor.facts.spec import RunSpec, Timing
+from graphdoctor.fixes.kept import Trials, try_fixes
+from graphdoctor.fixes.verdicts import REPEATED_BLOCKS
+from graphdoctor.probe.wire import CURE_FILE
 from graphdoctor.studies.bench.judging import judged, noise_of
-from graphdoctor.studies.bench.reasons import reasons
+from graphdoctor.studies.bench.reasons import diagnosed, reasons
 from graphdoctor.studies.bench.rounds import speedup
 from graphdoctor.studies.bench.timings import Measured, SideBySide, Timings, added_s, failure, slug, variant_of
-from graphdoctor.studies.bench.variants import VariantSpec
+from graphdoctor.studies.bench.variants import VariantSpec, variants_of
+from graphdoctor.studies.cure.verdict import best_of, compile_lines, sentence
 from graphdoctor.trials.judge import Reference
 from graphdoctor.trials.launch.request import Measured as ToMeasure
 from graphdoctor.trials.program import Program, RunChange
 from graphdoctor.trials.replays import Replays
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from graphdoctor.facts.cure import CureReport
+    from graphdoctor.facts.diagnosis import Diagnosis
+    from graphdoctor.fixes.patch import FileChange
+    from graphdoctor.fixes.search import SearchResult
+    from graphdoctor.rules.diagnosis.selection import Selection
+    from graphdoctor.trials.launch.child import Setup
+    from graphdoctor.trials.launch.request import Request
 
 _CACHES = "caches"
 _QUICKER = 0.8
@@ -111,24 +129,13 @@ class Found:
 class Search:
     """A greedy search."""
 
-    def __init__(
-        self,
-        replays: Replays,
-        base: RunSpec,
-        folder: Path,
-        *,
-        deadline: float,
-        on_phase: Callable[[str], None],
-        on_step: Callable[[DecidedStep], None],
-        diagnose: Callable[[Path, KernelShare | None], Diagnosis],
-    ) -> None:
+    def __init__(self, replays: Replays, base: RunSpec, folder: Path, setup: Setup, *, deadline: float) -> None:
         self._replays = replays
         self._base = base
         self._folder = folder
         self._deadline = deadline
-        self._say = on_phase
-        self._tell = on_step
-        self._diagnose = diagnose
+        self._say = setup.watching.on_phase
+        self._tell = setup.on_trial
         self._steps: list[CureStep] = []
         self._longest_s = 0.0
         self._number = 0
@@ -231,7 +238,7 @@ class Search:
             )
 
         recording = again(RunChange(), name)
-        findings = reasons(self._diagnose(self._folder / name, reference.eager.kernels), recording.kernels)
+        findings = reasons(diagnosed(self._folder / name, reference.eager.kernels), recording.kernels)
         if recording.exit.reason != "finished":
             return Look(None, (recording.exit.message or "it failed").rstrip("."), findings)
         found = reference.judge(recording, name, again)
@@ -271,3 +278,95 @@ def _possible(candidates: Sequence[Candidate], eager: Measured) -> Sequence[Cand
 
 def _median_us(one: Measured) -> float | None:
     return None if one.times is None else one.times.median
+
+
+_FOLDER = "cure"
+_SHARE_OF_FIXES = 0.5
+"""Of the budget, what trials of fixes may take."""
+
+
+@dataclass(frozen=True)
+class Cure:
+    """What the search found, and the edits that it needs."""
+
+    report: CureReport
+    changes: tuple[FileChange, ...]
+
+
+@dataclass(frozen=True)
+class Curing:
+    """How to search.
+
+    Args:
+        budget_s: Seconds after which nothing more is tried.
+    """
+
+    budget_s: float
+    is_unsafe_tried: bool
+    selection: Selection
+    check: Callable[[Sequence[FileChange]], None] | None = None
+
+
+def cure(request: Request, recording: Path, diagnosis: Diagnosis, asked: Curing, setup: Setup) -> Cure:
+    """Search; the recording holds the answer."""
+    began = time.monotonic()
+    treated = _treated(request, recording, asked, setup, began) if diagnosis.findings else None
+    folder = recording / _FOLDER
+    with Replays(request, folder, setup.with_limit) as replays:
+        search = Search(replays, request.spec, folder, setup, deadline=began + asked.budget_s)
+        found = search.run([*_candidates(request, diagnosis, treated)])
+    best = best_of(found.eager, found.as_it_was, found.cured, found.noise)
+    changes = found.best.changes if best == CURED else {}
+    needed = treated if best == CURED and treated and _has_fixes(treated, found.best) else None
+    report = CureReport(
+        graphdoctor_version=__version__,
+        environment=diagnosis.recording.environment,
+        target=diagnosis.recording.target.model_copy(update={"compile_arguments": request.spec.compile_arguments()}),
+        text=sentence(found.eager, found.as_it_was, found.cured, best, found.steps, found.call_count),
+        best=best,
+        eager=found.eager,
+        as_it_was=found.as_it_was,
+        cured=found.cured,
+        steps=found.steps,
+        diff=needed.treatment.diff if needed else "",
+        arguments={} if best in (None, EAGER) else VariantSpec(best, changes).arguments(request.spec),
+        compile_lines=compile_lines(changes, request.spec, diagnosis.recording.target.blocks or ()),
+        settings=needed.treatment.settings if needed else (),
+        calls=needed.treatment.calls if needed else (),
+        treatment=treated.treatment if treated else None,
+        noise=found.noise,
+        verified_calls=found.call_count,
+        budget_s=asked.budget_s,
+        spent_s=time.monotonic() - began,
+        gaps=diagnosis.recording.gaps,
+    )
+    (recording / CURE_FILE).write_text(json_of(report), encoding="utf-8")
+    return Cure(report, needed.changes if needed else ())
+
+
+def _treated(request: Request, recording: Path, asked: Curing, setup: Setup, began: float) -> SearchResult:
+    """Fixes that were verified; what they do to the call's time is measured beside everything else.
+
+    Compiling each block by itself is a candidate of its own.
+    """
+    selection = replace(asked.selection, ignore=(*asked.selection.ignore, REPEATED_BLOCKS))
+    trials = Trials(is_unsafe_tried=asked.is_unsafe_tried, timing=Timing.none)
+    deadline = began + _SHARE_OF_FIXES * asked.budget_s
+    return try_fixes(request, recording, trials, selection, setup, asked.check, deadline=deadline)
+
+
+def _has_fixes(treated: SearchResult, way: Way | None = None) -> bool:
+    """Whether fixes were verified, and a way has them."""
+    return treated.treatment.after is not None and (way is None or way.program == treated.program)
+
+
+def _candidates(request: Request, diagnosis: Diagnosis, treated: SearchResult | None) -> Iterator[Candidate]:
+    """What to try, in order: the program's own trouble first, because every mode suffers from it."""
+    base = request.spec
+    if treated is not None and _has_fixes(treated):
+        yield Candidate("fixes", {}, treated.program)
+    if base.backend != "inductor":
+        return
+    # But for eager mode and the user's own.
+    for variant in variants_of((), base, is_all=True, has_blocks=bool(diagnosis.recording.target.blocks))[2:]:
+        yield Candidate(variant.name, variant.changes, needs_cuda=variant.needs_cuda(base))

@@ -1,14 +1,34 @@
-"""The answer of a search, in a sentence."""
+"""The answer of a search: a sentence, and the lines of a program that compile its model as was found."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from graphdoctor.facts.bench import Noise, Speedup, Variant
 from graphdoctor.facts.cure import AS_IT_WAS, CURED, Best, CureStep
+from graphdoctor.facts.recording import RepeatedBlocks
+from graphdoctor.facts.regions import block_lines
+from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.wording import counted, duration, factor_text
 from graphdoctor.studies.bench.judging import judged
+from graphdoctor.studies.bench.variants import VariantSpec
 from graphdoctor.studies.bench.verdict import pays_off, seconds
+
+
+def compile_lines(changes: Mapping[str, object], base: RunSpec, blocks: Sequence[RepeatedBlocks]) -> tuple[str, ...]:
+    """Lines that compile a model, in place of the user's own call of torch.compile.
+
+    Returns:
+        None at all if nothing changed.
+    """
+    if not changes:
+        return ()
+    spec = VariantSpec("", changes)
+    given = {name: value for name, value in spec.arguments(base).items() if name not in spec.spec(base).config}
+    arguments = ", ".join(f"{name}={value!r}" for name, value in given.items())
+    if spec.spec(base).regional:
+        return block_lines(blocks, given)
+    return (f"model = torch.compile(model{', ' if arguments else ''}{arguments})",)
 
 
 def best_of(eager: Variant, as_it_was: Variant, cured: Variant | None, noise: Noise | None) -> Best | None:

@@ -6,11 +6,11 @@ the finding that blocks it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from graphdoctor.facts.bench import Correctness
-from graphdoctor.facts.diagnosis import Diagnosis, Finding
+from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.export import MADE, WayStatus
 from graphdoctor.facts.recording import Export, Recording
 from graphdoctor.facts.trials import ResultKind
@@ -57,16 +57,10 @@ class Attempt:
 
 
 class Exporter:
-    """Makes attempts.
+    """Makes attempts in processes that the replays start."""
 
-    Args:
-        replays: Starts the processes.
-        diagnose: Says what a recording means.
-    """
-
-    def __init__(self, replays: Replays, diagnose: Callable[[Recording], Diagnosis]) -> None:
+    def __init__(self, replays: Replays) -> None:
         self.replays = replays
-        self._diagnose = diagnose
 
     def attempt(self, program: Program, plan: ExportPlan, name: str, reference: Reference) -> Attempt:
         """Export a program, and make its calls with the result.
@@ -83,7 +77,7 @@ class Exporter:
             return self.replays.replay(Program(program.content, exporting), run_name, **reference.arguments)
 
         recording = run(RunChange(), name)
-        observed = Observed(recording, self._diagnose(recording), name)
+        observed = Observed.of(recording, Path.cwd(), name=name)
         export = recording.export
         if export is None:
             return Attempt(observed, "failed", clause(recording.exit.message))

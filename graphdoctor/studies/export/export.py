@@ -10,54 +10,53 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from graphdoctor import __version__
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.export import DynamicShapes, ExportReport, ExportWay
-from graphdoctor.facts.recording import ExportCalls, Recording
+from graphdoctor.facts.reading import json_of
+from graphdoctor.facts.recording import ExportCalls
+from graphdoctor.probe.wire import EXPORT_FILE
 from graphdoctor.studies.export.attempts import Attempt, Exporter
 from graphdoctor.studies.export.dynamic import Asked, DynamicTrials
 from graphdoctor.studies.export.trials import Cure, EagerRuns, ExportTrials
 from graphdoctor.studies.export.verdict import answer, best_of
 from graphdoctor.trials.judge import Reference
+from graphdoctor.trials.launch.child import Setup
+from graphdoctor.trials.launch.recorded import fitting
+from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.program import ExportPlan, Program, RunChange
 from graphdoctor.trials.replays import Replays
 
 _BREAK = "GD1"
+_FOLDER = "export"
+"""Below a recording: the recordings of its exports."""
+
+_MAX_JOBS = 2
 _LIKE_FIRST = Program(change=RunChange(alike="sizes"))
 """The calls that a program without dynamic sizes can make."""
 
 
-@dataclass(frozen=True)
-class Choices:
-    """How to export.
+def export(
+    request: Request, recording: Path, diagnosis: Diagnosis, setup: Setup, *, is_tried: bool, dynamic: bool | None
+) -> ExportReport:
+    """Export a target that was recorded already; its recording holds the answer.
 
     Args:
-        root: Paths below it are shown relative to it.
-        on_phase: Called with what is being done.
-        diagnose: Says what a recording means.
+        request: What the user asked for.
+        recording: The folder of the recording; those of the exports go below it.
+        diagnosis: What it says, under torch.compile.
+        setup: How to run processes.
         is_tried: Try fixes.
         dynamic: Ask for all sizes to stay dynamic if True, for none if False, and if None for those that differ between
             the calls.
-        jobs: How many trials run side by side.
     """
-
-    root: Path
-    on_phase: Callable[[str], None]
-    diagnose: Callable[[Recording], Diagnosis]
-    is_tried: bool
-    dynamic: bool | None
-    jobs: int
-
-
-def export(replays: Replays, diagnosis: Diagnosis, choices: Choices, *, version: str) -> ExportReport:
-    """Export a program.
-
-    Args:
-        replays: Starts the processes.
-        diagnosis: What the recorded run, under torch.compile, says.
-        choices: How to export.
-        version: graphdoctor's.
-    """
-    return _Exports(replays, choices).report(diagnosis, version)
+    is_on_device = request.spec.device is not None
+    jobs = 1 if is_on_device else fitting(diagnosis.recording.exit.peak_memory_bytes, most=_MAX_JOBS)
+    with Replays(request, recording / _FOLDER, setup.with_limit) as replays:
+        exports = _Exports(replays, setup.watching.on_phase, is_tried=is_tried, dynamic=dynamic, jobs=jobs)
+        report = exports.report(diagnosis)
+    (recording / EXPORT_FILE).write_text(json_of(report), encoding="utf-8")
+    return report
 
 
 @dataclass(frozen=True)
@@ -76,14 +75,19 @@ class _Tried:
 
 
 class _Exports:
-    def __init__(self, replays: Replays, choices: Choices) -> None:
+    def __init__(
+        self, replays: Replays, on_phase: Callable[[str], None], *, is_tried: bool, dynamic: bool | None, jobs: int
+    ) -> None:
         self._replays = replays
-        self._choices = choices
-        self._exporter = Exporter(replays, choices.diagnose)
+        self._on_phase = on_phase
+        self._is_tried = is_tried
+        self._asked_dynamic = dynamic
+        self._jobs = jobs
+        self._exporter = Exporter(replays)
         self._eager = EagerRuns(self._run_eager, _LIKE_FIRST.change)
         self._eager.reference(RunChange())
 
-    def report(self, diagnosis: Diagnosis, version: str) -> ExportReport:
+    def report(self, diagnosis: Diagnosis) -> ExportReport:
         tried = [self._tried(is_strict=is_strict) for is_strict in (False, True)]
         ways = tuple(one.way for one in tried)
         best = best_of(ways)
@@ -91,7 +95,7 @@ class _Exports:
         calls = next((export.calls for export in exports if export.calls is not None), None)
         strict = ways[1]
         return ExportReport(
-            graphdoctor_version=version,
+            graphdoctor_version=__version__,
             environment=diagnosis.recording.environment,
             target=diagnosis.recording.target,
             text=answer(ways, best),
@@ -106,11 +110,11 @@ class _Exports:
         )
 
     def _run_eager(self, program: Program, prefix: str) -> Reference:
-        return Reference(self._replays, program, on_phase=self._choices.on_phase, prefix=prefix)
+        return Reference(self._replays, program, on_phase=self._on_phase, prefix=prefix)
 
     def _tried(self, *, is_strict: bool) -> _Tried:
         flag = f"strict={is_strict}"
-        self._choices.on_phase(f"exporting with {flag}")
+        self._on_phase(f"exporting with {flag}")
         plan = ExportPlan(is_strict)
         reference = self._eager.reference(RunChange())
         attempt = self._exporter.attempt(_LIKE_FIRST, plan, flag.replace("=", "-").lower(), reference)
@@ -118,13 +122,13 @@ class _Exports:
             self._exporter,
             self._eager,
             plan,
-            self._choices.root,
-            on_phase=self._choices.on_phase,
-            jobs=self._choices.jobs,
+            Path.cwd(),
+            on_phase=self._on_phase,
+            jobs=self._jobs,
         )
         if attempt.blocker is None:
             return _Tried(_way(attempt, is_strict=is_strict), attempt, _LIKE_FIRST)
-        if not self._choices.is_tried:
+        if not self._is_tried:
             blocker = trials.described(attempt)
             cure = Cure([] if blocker is None else [blocker])
         else:
@@ -143,17 +147,17 @@ class _Exports:
         """Which sizes can stay dynamic, in the first way that works; None if nobody asked or no way does."""
         differing = () if calls is None else calls.differing
         working = [one for one in tried if one.attempt.status in ("exported", "unknown")]
-        if self._choices.dynamic is False or not working or not (differing or self._choices.dynamic):
+        if self._asked_dynamic is False or not working or not (differing or self._asked_dynamic):
             return None
         chosen = working[0]
         dynamic = DynamicTrials(
             self._exporter,
             self._eager,
-            self._choices.root,
-            on_phase=self._choices.on_phase,
+            Path.cwd(),
+            on_phase=self._on_phase,
             run_eager=self._run_eager,
         )
-        asked = Asked(chosen.way.is_strict, differing, is_all=bool(self._choices.dynamic))
+        asked = Asked(chosen.way.is_strict, differing, is_all=bool(self._asked_dynamic))
         return dynamic.run(chosen.program, asked)
 
 

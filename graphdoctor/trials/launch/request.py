@@ -110,6 +110,11 @@ class Request:
         """The same request with other values in its ``spec``."""
         return replace(self, spec=replace(self.spec, **changes))
 
+    @property
+    def quick(self) -> Request:
+        """The run that shows soonest what torch.compile does: under ``eager``, without mode and options."""
+        return self.with_spec(backend="eager", mode=None, options={})
+
     def for_probe(self) -> dict[str, Any]:
         """The request file's content: the fields of the spec, the target and what is measured, and the rest by name."""
         vary = self.vary or Variation()

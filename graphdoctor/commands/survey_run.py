@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from graphdoctor import __version__
-from graphdoctor.commands.work.survey_piece import PieceResult, SurveyPiece, fingerprint_of, work_on
-from graphdoctor.commands.work.survey_plan import Plan, SurveyAsked, plan_survey
-from graphdoctor.commands.work.survey_store import SURVEY_FILE, KeptRow, SurveyStore, described, kept_rows
+from graphdoctor.commands.survey_piece import PieceResult, SurveyPiece, fingerprint_of, work_on
+from graphdoctor.commands.survey_plan import Plan, SurveyAsked, plan_survey
+from graphdoctor.commands.survey_store import SURVEY_FILE, KeptRow, SurveyStore, described, kept_rows
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Done, Failure, Outcome, Share
 from graphdoctor.facts.reading import read_fact

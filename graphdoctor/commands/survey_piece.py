@@ -231,9 +231,7 @@ class _Worker:
 
     def _recorded(self, request: Request, setup: Setup) -> PieceOutcome:
         if self._piece.measured.bench:
-            from graphdoctor.commands.work.bench import quick
-
-            request = quick(request)
+            request = request.quick
         self._recording.mkdir()
         ended = record(request, self._recording, replace(setup, timeout_s=self._deadline.left_s))
         self._stage = "call"
@@ -250,8 +248,8 @@ class _Worker:
         return diagnose_recording(self._recording, needs=needs)
 
     def _treat(self, request: Request, setup: Setup) -> None:
-        from graphdoctor.commands.work.fix import Trials, try_fixes
         from graphdoctor.facts.spec import Timing
+        from graphdoctor.fixes.kept import Trials, try_fixes
         from graphdoctor.rules.diagnosis.selection import Selection
 
         diagnosis = self._diagnosis
@@ -267,23 +265,22 @@ class _Worker:
         self._stage = "call"
 
     def _measured(self, request: Request, setup: Setup) -> PieceOutcome:
-        from graphdoctor.commands.work.bench import Benching, bench_target
+        from graphdoctor.studies.bench.bench import bench
         from graphdoctor.studies.bench.variants import variants_of
 
         assert self._diagnosis is not None
         self._stage = "bench"
         ways = variants_of((), request.spec, is_all=False)
-        self._bench = bench_target(request, self._recording, self._diagnosis, Benching(ways), setup)
+        self._bench = bench(request, self._recording, self._diagnosis, ways, setup)
         return outcome_of_bench(self._bench)
 
     def _exported(self, request: Request, setup: Setup) -> None:
-        from graphdoctor.commands.work.export import Exporting, export_target
+        from graphdoctor.studies.export.export import export
 
         assert self._diagnosis is not None
         self._stage = "export"
         with self._surviving("It wasn't exported"):
-            asked = Exporting(is_tried=False, dynamic=False)
-            self._export = export_target(request, self._recording, self._diagnosis, asked, setup)
+            self._export = export(request, self._recording, self._diagnosis, setup, is_tried=False, dynamic=False)
 
     @contextlib.contextmanager
     def _surviving(self, what: str) -> Iterator[None]:

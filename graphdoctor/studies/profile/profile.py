@@ -5,25 +5,26 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from graphdoctor import __version__
+from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.profile import ProfileReport
 from graphdoctor.facts.reading import json_of
+from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.result import ProfileResult
 from graphdoctor.probe.wire import PROFILE_FILE
-
-if TYPE_CHECKING:
-    from graphdoctor.commands.named import Place
-    from graphdoctor.facts.diagnosis import Diagnosis
-    from graphdoctor.facts.profile import ProfileReport
-    from graphdoctor.facts.recording import Recording
-    from graphdoctor.facts.result import ProfileResult
-    from graphdoctor.rules.diagnosed import Needs
-    from graphdoctor.rules.diagnosis.selection import Selection
-    from graphdoctor.trials.launch.child import Setup
-    from graphdoctor.trials.launch.recorded import Recorded
-    from graphdoctor.trials.launch.request import Request
-    from graphdoctor.trials.launch.store import Store
-
+from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.rules.diagnosis.selection import Selection
+from graphdoctor.studies.profile.keeping_less import try_keeping_less
+from graphdoctor.studies.profile.report import profile_report
+from graphdoctor.trace.cache_keys import key_changes
+from graphdoctor.trace.reader import read_recording
+from graphdoctor.trials.launch.calibrations import keep_calibration, kept_calibrations
+from graphdoctor.trials.launch.child import Setup, Watching, record
+from graphdoctor.trials.launch.recorded import Recorded, record_target
+from graphdoctor.trials.launch.request import Measured, Request
+from graphdoctor.trials.launch.store import Store
 
 _RESTART = "restart"
 """The folder of the second start, below the first one's."""
@@ -48,15 +49,6 @@ def profile_target(
     is_tried: bool = False,
 ) -> Profile:
     """Record a target's calls and profile the last one; the recording holds the report."""
-    from graphdoctor.facts.result import ProfileResult
-    from graphdoctor.rules.catalog import RULES
-    from graphdoctor.rules.diagnosis.diagnose import diagnose
-    from graphdoctor.studies.profile.report import profile_report
-    from graphdoctor.trace.cache_keys import key_changes
-    from graphdoctor.trace.reader import read_recording
-    from graphdoctor.trials.launch.calibrations import keep_calibration, kept_calibrations
-    from graphdoctor.trials.launch.recorded import record_target
-
     with tempfile.TemporaryDirectory(prefix="graphdoctor-", ignore_cleanup_errors=True) as caches:
         measured = replace(
             request.measured, kernels=True, memory=True, profile=caches, calibrations=kept_calibrations()
@@ -83,8 +75,6 @@ def _with_less_kept(
     report: ProfileReport, found: Recording, request: Request, folder: Path, setup: Setup
 ) -> ProfileReport:
     """The report with what keeping less for the backward pass did, where the call runs one and keeps something."""
-    from graphdoctor.commands.work.keeping_less import try_keeping_less
-
     memory = report.memory
     if found.profiled is None or memory is None or not memory.has_backward or not memory.saved_bytes:
         return report
@@ -96,10 +86,6 @@ def _with_less_kept(
 
 def _restarted(request: Request, setup: Setup, caches: str, recorded: Recorded) -> Recording | None:
     """The program in a new process that finds what the first left on disk; None if one of the two failed."""
-    from graphdoctor.trace.reader import read_recording
-    from graphdoctor.trials.launch.child import Watching, record
-    from graphdoctor.trials.launch.request import Measured
-
     if recorded.exit.reason != "finished":
         return None
     setup.watching.on_phase("starting once more")
@@ -109,15 +95,3 @@ def _restarted(request: Request, setup: Setup, caches: str, recorded: Recorded) 
     quiet = replace(setup, watching=Watching())
     ended = record(replace(request, measured=Measured(profile=caches)), folder, quiet)
     return read_recording(folder) if ended.reason == "finished" else None
-
-
-def kept_profile(place: Place, needs: Needs) -> ProfileResult:
-    """What an earlier ``profile`` found."""
-    from graphdoctor.commands.named import kept_report
-    from graphdoctor.facts.profile import ProfileReport
-    from graphdoctor.facts.result import ProfileResult
-    from graphdoctor.trace.reader import read_recording
-
-    report = kept_report(place, ProfileReport, file=PROFILE_FILE, command="profile", has=("kernels", "lines"))
-    has_picture = needs.picture and place.kind == "folder"
-    return ProfileResult(report, read_recording(place.path, picture=True).picture if has_picture else None)

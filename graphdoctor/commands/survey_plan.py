@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from graphdoctor import __version__
-from graphdoctor.commands.work.survey_piece import Architecture, SurveyPiece
+from graphdoctor.commands.survey_piece import Architecture, SurveyPiece
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.survey import SurveyVariant
