@@ -6,7 +6,6 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from graphdoctor.commands.terminal import say
@@ -29,14 +28,21 @@ _PER_SECOND = 2
 
 
 class SurveyProgress:
-    """How far a survey is; its methods can be called from any thread."""
+    """How far a survey is: the bar, the counts, what is running and what has finished last.
+
+    Its methods can be called from any thread; the board is drawn in another one.
+    """
 
     def __init__(self, *, is_quiet: bool) -> None:
         self._is_quiet = is_quiet
+        # Not the lock of ``Live``, which is held while the board is drawn.
         self._lock = threading.Lock()
-        self._board: _Board | None = None
         self._live: Live | None = None
-        self._count = self._done = 0
+        self._began = self._moved = time.monotonic()
+        self._count = self._kept = 0
+        self._statuses: Counter[SurveyStatus] = Counter()
+        self._running: dict[Key, tuple[float, str | None]] = {}
+        self._last: deque[tuple[str, bool]] = deque(maxlen=_MAX_FINISHED)
         if not is_quiet and sys.stderr.isatty():
             from rich.console import Console
 
@@ -44,9 +50,8 @@ class SurveyProgress:
             if not console.is_dumb_terminal:
                 from rich.live import Live
 
-                self._board = _Board()
                 self._live = Live(
-                    self._board,
+                    self,
                     console=console,
                     refresh_per_second=_PER_SECOND,
                     transient=True,
@@ -58,102 +63,55 @@ class SurveyProgress:
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         if self._live is not None:
             self._live.stop()
 
     def on_phase(self, phase: str) -> None:
-        """What is done before pieces run."""
-        if self._board is not None:
-            self._board.prepare(phase)
-
-    def planned(self, count: int, kept: int) -> None:
-        """What is to be done."""
-        with self._lock:
-            self._count, self._done = count, kept
-        if self._board is not None:
-            self._board.plan(count, kept)
-        elif kept and not self._is_quiet:
-            say(f"{kept}/{count} kept from an earlier run")
-
-    def began(self, key: Key, place: str | None) -> None:
-        """A piece runs."""
-        if self._board is not None:
-            self._board.begin(key, place)
-
-    def finished(self, row: SurveyRow) -> None:
-        """A piece has its row."""
-        with self._lock:
-            self._done += 1
-            done = self._done
-        if self._board is not None:
-            self._board.finish(row)
-        elif not self._is_quiet:
-            from graphdoctor.views.survey_words import finished_text
-
-            say(finished_text(row, done, self._count))
-
-    def retrying(self, key: Key, status: SurveyStatus) -> None:
-        """A piece failed, and will run again."""
-        if self._is_quiet:
-            return
-        from graphdoctor.views.survey_words import retried_text
-
-        text = retried_text(*key, status)
-        if self._board is not None:
-            self._board.retry(key, text)
-        else:
-            say(text)
-
-
-class _Board:
-    """The bar, the counts, what is running and what has finished last; it is drawn in another thread."""
-
-    def __init__(self) -> None:
-        # Not the lock of ``Live``, which is held while the board is drawn.
-        self._lock = threading.Lock()
-        self._began = self._moved = time.monotonic()
-        self._count = self._kept = 0
-        self._statuses: Counter[SurveyStatus] = Counter()
-        self._running: dict[Key, tuple[float, str | None]] = {}
-        self._last: deque[tuple[str, bool]] = deque(maxlen=_MAX_FINISHED)
-
-    def prepare(self, phase: str) -> None:
-        """What is done first."""
+        """What is done before pieces run, such as ``listing what transformers has``."""
         with self._lock:
             self._last.clear()
             self._last.append((phase, True))
 
-    def plan(self, count: int, kept: int) -> None:
-        """How much there is to do."""
+    def planned(self, count: int, kept: int) -> None:
+        """So many pieces are wanted, so many of them an earlier run has."""
         with self._lock:
             self._began = self._moved = time.monotonic()
             self._count, self._kept = count, kept
             self._last.clear()
+        if kept:
+            self._say(f"{kept}/{count} kept from an earlier run")
 
-    def begin(self, key: Key, place: str | None) -> None:
-        """A piece runs."""
+    def began(self, key: Key, place: str | None) -> None:
+        """A piece runs, and where; None if that needs no saying."""
         with self._lock:
             self._running[key] = time.monotonic(), place
 
-    def finish(self, row: SurveyRow) -> None:
+    def finished(self, row: SurveyRow) -> None:
         """A piece has its row."""
-        from graphdoctor.views.survey_words import short_text
+        from graphdoctor.views.survey_words import finished_text, short_text
 
-        text = short_text(row)
         with self._lock:
             self._moved = time.monotonic()
             self._running.pop(row.key, None)
             self._statuses[row.status] += 1
-            self._last.append((text, row.is_passed))
+            self._last.append((short_text(row), row.is_passed))
+            done = self._kept + self._statuses.total()
+        self._say(finished_text(row, done, self._count))
 
-    def retry(self, key: Key, text: str) -> None:
-        """A piece will run again."""
+    def retrying(self, key: Key, status: SurveyStatus) -> None:
+        """A piece failed, and will run again."""
+        from graphdoctor.views.survey_words import retried_text
+
+        text = retried_text(*key, status)
         with self._lock:
             self._running.pop(key, None)
             self._last.append((text, False))
+        self._say(text)
+
+    def _say(self, line: str) -> None:
+        if self._live is None and not self._is_quiet:
+            say(line)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """As many lines as there is room for, none of them wrapped."""
@@ -169,7 +127,7 @@ class _Board:
         from graphdoctor.views.survey_words import STATUS_TEXTS, seconds_of
 
         now = time.monotonic()
-        made = sum(self._statuses.values())
+        made = self._statuses.total()
         done = self._kept + made
         left = [text] if (text := self._left(made, now)) else []
         so_far = f"{_clock(now - self._began)} so far"

@@ -345,7 +345,8 @@ class Assembler:
             for index, seen in enumerate(self._intake.graphs)
         )
         frames = {frame.frame_id: frame for frame in self._frames(compiles, run.target)}
-        ran = {compile_.compile_id: frames[compile_.frame_id] for compile_ in compiles}
+        # An export traces frames that don't run.
+        ran = {one.compile_id: frames[one.frame_id] for one in compiles if one.frame_id in frames}
         graphs = [_captured_from(ran.get(graph.compile_id), graph) for graph in made if graph is not None]
         calls, evidence = self._calls(compiles), self._intake.evidence.finish()
         is_unfinished = any(call.outcome != "ok" for call in calls) or run.exit.reason not in (None, "finished")

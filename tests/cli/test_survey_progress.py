@@ -10,7 +10,7 @@ import threading
 import pytest
 from rich.console import Console
 
-from graphdoctor.commands.survey_progress import SurveyProgress, _Board
+from graphdoctor.commands.survey_progress import SurveyProgress
 from tests.survey_reports import failed, row
 
 WHY = {"stage": "inductor", "error": "an operator isn't\nsupported", "error_type": "torch._inductor.exc.InductorError"}
@@ -26,7 +26,7 @@ def run(progress: SurveyProgress) -> None:
         progress.finished(failed("t5\x1b[2J", "compile_failed", **WHY, attempts=2, earlier=("crashed",), seconds=200.0))
 
 
-def shown(board: _Board, width: int, height: int = 24) -> list[str]:
+def shown(board: SurveyProgress, width: int, height: int = 24) -> list[str]:
     console = Console(width=width, height=height, file=io.StringIO(), color_system=None, force_terminal=True)
     console.print(board)
     assert isinstance(console.file, io.StringIO)
@@ -71,14 +71,14 @@ def test_off_a_terminal_nothing_is_drawn_in_another_thread(capfd: pytest.Capture
 
 
 def test_the_board_has_the_bar_the_counts_what_runs_and_what_came_last(now: list[float]) -> None:
-    board = _Board()
-    board.plan(412, 12)
-    board.begin(("bert", "default"), None)
-    board.begin(("gpt2", "default"), "node-1")
+    board = SurveyProgress(is_quiet=True)
+    board.planned(412, 12)
+    board.began(("bert", "default"), None)
+    board.began(("gpt2", "default"), "node-1")
     now[0] += 60
-    board.finish(row("bert"))
-    board.finish(failed("t5", "compile_failed", **WHY))
-    board.retry(("vit", "default"), "vit default: crashed, running it again")
+    board.finished(row("bert"))
+    board.finished(failed("t5", "compile_failed", **WHY))
+    board.retrying(("vit", "default"), "crashed")
     now[0] += 10
     bar, *rest = shown(board, 80)
     assert bar.split("14 of 412")[0].strip() == "╸"
@@ -93,19 +93,19 @@ def test_the_board_has_the_bar_the_counts_what_runs_and_what_came_last(now: list
 
 
 def test_before_pieces_run_the_board_says_what_is_done(now: list[float]) -> None:
-    board = _Board()
-    board.prepare("reading survey.toml")
-    board.prepare("listing what transformers has")
+    board = SurveyProgress(is_quiet=True)
+    board.on_phase("reading survey.toml")
+    board.on_phase("listing what transformers has")
     now[0] += 5
     assert shown(board, 80) == ["listing what transformers has · 0:05 so far"]
 
 
 def test_the_time_that_is_left_is_unknown_before_the_first_piece(now: list[float]) -> None:
-    board = _Board()
-    board.plan(10, 0)
+    board = SurveyProgress(is_quiet=True)
+    board.planned(10, 0)
     now[0] += 5
     assert shown(board, 80) == [f"{'':26} 0 of 10 · 0:05 so far"]
-    board.finish(row())
+    board.finished(row())
     now[0] += 15
     assert shown(board, 80)[0].endswith("1 of 10 · 0:20 so far · about 30 s left")
     now[0] += 3600
@@ -114,12 +114,12 @@ def test_the_time_that_is_left_is_unknown_before_the_first_piece(now: list[float
 
 @pytest.mark.parametrize(("width", "height"), [(20, 24), (40, 10), (80, 5), (140, 50), (8, 2)])
 def test_hundreds_of_pieces_fit_on_any_terminal(now: list[float], width: int, height: int) -> None:
-    board = _Board()
-    board.plan(400, 0)
+    board = SurveyProgress(is_quiet=True)
+    board.planned(400, 0)
     for number in range(400):
-        board.begin((f"a_rather_long_name_of_a_model_{number}\n", "max-autotune-no-cudagraphs"), "node")
+        board.began((f"a_rather_long_name_of_a_model_{number}\n", "max-autotune-no-cudagraphs"), "node")
     for number in range(300):
-        board.finish(row(f"a_rather_long_name_of_a_model_{number}\n", "max-autotune-no-cudagraphs"))
+        board.finished(row(f"a_rather_long_name_of_a_model_{number}\n", "max-autotune-no-cudagraphs"))
     lines = shown(board, width, height)
     assert len(lines) < height
     assert max(map(len, lines)) <= width
