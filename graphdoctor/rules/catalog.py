@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 from graphdoctor.rules.diagnosis.rule import BreakRule, GapPage, Page, RecompileRule, RecordingRule, Rule, RuleBook
+from graphdoctor.rules.gaps import (
+    ForeignLog,
+    IncompleteLog,
+    NothingCompiled,
+    NotMeasured,
+    PrefixedCompileIds,
+    RankUnread,
+)
 from graphdoctor.rules.gd100_graph_break import GraphBreak
 from graphdoctor.rules.gd101_print_or_log import PrintOrLog
 from graphdoctor.rules.gd102_data_dependent_branch import DataDependentBranch
@@ -71,13 +79,7 @@ from graphdoctor.rules.gd511_cuda_graph_recordings import CudaGraphRecordings
 from graphdoctor.rules.gd512_saved_activation import SavedActivation
 from graphdoctor.rules.gd600_export_error import ExportError
 from graphdoctor.rules.gd601_export_type import ExportType
-from graphdoctor.rules.gd900_not_measured import NotMeasured
 from graphdoctor.rules.gd901_user_error import UserError
-from graphdoctor.rules.gd902_incomplete_log import IncompleteLog
-from graphdoctor.rules.gd903_prefixed_compile_ids import PrefixedCompileIds
-from graphdoctor.rules.gd904_foreign_log import ForeignLog
-from graphdoctor.rules.gd905_nothing_compiled import NothingCompiled
-from graphdoctor.rules.gd907_rank_unread import RankUnread
 
 _BACKEND = BackendException()
 

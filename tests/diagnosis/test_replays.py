@@ -11,7 +11,7 @@ from graphdoctor.facts.fixes import Verdict
 from graphdoctor.facts.trials import OutputsVerdict, Remedy, TrialResult, WhatIf
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
-from graphdoctor.rules.diagnosis.replays import with_replays
+from graphdoctor.rules.diagnosis.verdicts import with_replays
 from tests.factories import change, compiled, frame, recompiled, recording
 
 TENSOR = "t = torch.tensor(t)"

@@ -9,7 +9,7 @@ import pytest
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.fixes import SnippetPlace, Where
 from graphdoctor.fixes.source.tree import SourceFile
-from graphdoctor.studies.export.snippets import written
+from graphdoctor.studies.export.trials import written
 
 PROGRAM = """def f(x, n):
     if n > 2:

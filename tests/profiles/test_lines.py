@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from graphdoctor.facts.picture import Picture, SourceText
-from graphdoctor.studies.profile.fusion import fusion_of
 from graphdoctor.studies.profile.lines import Shared, module_path, module_roots, operation_name, share_out
+from graphdoctor.studies.profile.report import fusion_of
 from tests.factories import frame, recording
 from tests.profiles.facts import code, graph, operation, profiled, ran
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from graphdoctor.facts.profile import MemoryUse
 from graphdoctor.facts.profiled import InductorGraph, InductorRun, KeptTensor, MeasuredMemory, Partition, Profiled
-from graphdoctor.studies.profile.memory import memory_use
+from graphdoctor.studies.profile.report import memory_use
 from tests.factories import entry
 from tests.profiles.facts import graph, profiled
 

@@ -16,8 +16,7 @@ from graphdoctor.facts.spec import RunSpec
 from graphdoctor.probe.wire import TRACE_FOLDER
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
-from graphdoctor.studies.profile.report import profile_report
-from graphdoctor.studies.profile.restart import restarted
+from graphdoctor.studies.profile.report import profile_report, restarted
 from graphdoctor.trace.grammar import LogDamage, read_records
 from graphdoctor.trace.logs import find_logs
 from graphdoctor.trace.reader import read_recording

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphdoctor.facts.kernels import CacheUse
 from graphdoctor.facts.recording import Recording
-from graphdoctor.studies.profile.restart import Compiling, compiling, restarted
+from graphdoctor.studies.profile.report import Compiling, compiling, restarted
 from tests.factories import compiled, graph, recording
 
 

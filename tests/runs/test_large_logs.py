@@ -10,8 +10,7 @@ from benchmarks.large_log import write_log
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.result import Result
 from graphdoctor.rules import diagnosed
-from graphdoctor.rules.diagnosed import Needs, diagnose_recording
-from graphdoctor.rules.diagnosis.compile_selection import most_telling
+from graphdoctor.rules.diagnosed import Needs, diagnose_recording, most_telling
 from graphdoctor.trace.details import Details, Text
 from graphdoctor.views.html.page import render_page
 

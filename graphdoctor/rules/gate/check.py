@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from graphdoctor.facts.check import BaselineRun, FailOn, Ignored, TargetCheck
+from graphdoctor.facts.check import BaselineRun, Budget, BudgetName, FailOn, Ignored, TargetCheck
+from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.recording import Call
 from graphdoctor.facts.wording import counted, switch_text
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.gate.baseline import Baseline, Entries, release
-from graphdoctor.rules.gate.budgets import Limits, budgets
 from graphdoctor.rules.gate.gaps import missing_records
 from graphdoctor.rules.gate.ignores import Comments, PathIgnore, ignored_by
 from graphdoctor.rules.gate.regressions import compile_switch, has_lost_coverage, is_empty, newly_eager, worse_findings
@@ -218,3 +218,30 @@ def _off_text(diagnosis: Diagnosis) -> str | None:
 def _refusal_text(call: Call) -> str:
     name = call.error.type.rpartition(".")[2] if call.error else ""
     return f"torch.compile refused call {call.index} ({name}); later calls were not made."
+
+
+Limits = Mapping[BudgetName, float]
+"""The configured limits."""
+
+
+def budgets(limits: Limits, summary: Counts) -> tuple[Budget, ...]:
+    """Compare each limit with what was measured.
+
+    Ignored findings and findings in the baseline count too: a budget limits what torch did.
+
+    Args:
+        limits: The configured limits.
+        summary: The counts. Unknown coverage breaks its budget.
+    """
+    values: dict[BudgetName, float | None] = {
+        "max-breaks": summary.break_sites,
+        "max-recompiles": summary.recompiles,
+        "max-graphs": summary.graphs,
+        "min-coverage": summary.coverage,
+    }
+    return tuple(_budget(name, limits[name], value) for name, value in values.items() if name in limits)
+
+
+def _budget(name: BudgetName, limit: float, value: float | None) -> Budget:
+    is_kept = value is not None and (value >= limit if name == "min-coverage" else value <= limit)
+    return Budget(name=name, limit=limit, value=value, is_kept=is_kept)

@@ -6,22 +6,22 @@ once the export succeeds and the program that comes out computes what the untouc
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.diagnosis import Finding, Fix
 from graphdoctor.facts.export import ExportBlocker
 from graphdoctor.facts.fixes import TriedFix, Verdict
 from graphdoctor.fixes.candidates import Candidate, with_fixes
 from graphdoctor.fixes.log import diff_text
 from graphdoctor.fixes.options import Sources, options_for
 from graphdoctor.fixes.patch import FileChange, LineMap
-from graphdoctor.fixes.source.tree import DeclinedError
+from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.diagnosis.verdicts import fixes_with
 from graphdoctor.studies.export.attempts import Attempt, Exporter
-from graphdoctor.studies.export.snippets import written
 from graphdoctor.trials.judge import Reference
 from graphdoctor.trials.program import ExportPlan, Program, RunChange
 
@@ -287,3 +287,49 @@ class ExportTrials:
 
 def _place(finding: Finding) -> str:
     return f"{finding.location.shown_file}:{finding.location.line}"
+
+
+def written(fix: Fix, source: SourceFile) -> FileChange | None:
+    """A suggestion as an edit; None if it has no code for a statement, or the statement shares its lines.
+
+    Args:
+        fix: The suggestion.
+        source: The file of the finding, as the program has it.
+    """
+    place = fix.place
+    if fix.snippet is None or place is None or place.line is None or place.end_line is None:
+        return None
+    if place.where not in ("before", "instead"):
+        return None
+    code = source.tree.code
+    statement = _statement(code, place.line)
+    if statement is None or statement.end_lineno != place.end_line:
+        return None
+    lines = code.splitlines(keepends=True)
+    newline = source.tree.default_newline
+    indent = lines[place.line - 1][: statement.col_offset]
+    added = [f"{indent}{line}{newline}" for line in fix.snippet.splitlines()]
+    end = place.end_line if place.where == "instead" else place.line - 1
+    edited = "".join([*lines[: place.line - 1], *added, *lines[end:]])
+    try:
+        ast.parse(edited)
+        return FileChange(source.path, source.content, edited.encode(source.tree.encoding))
+    except (SyntaxError, ValueError):
+        return None
+
+
+def _statement(code: str, line: int) -> ast.stmt | None:
+    """The statement that begins a line and has its lines to itself."""
+    found = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.stmt)]
+    beginning = [node for node in found if node.lineno == line]
+    if not beginning:
+        return None
+    first = min(beginning, key=lambda node: node.col_offset)
+    text = code.splitlines()[line - 1]
+    is_alone = not text[: first.col_offset].strip() and text.isascii()
+    ends = [node.lineno for node in found if node is not first and node.lineno == first.end_lineno]
+    # A second statement after a semicolon begins where this one ends.
+    shares = (
+        ends and first.lineno == first.end_lineno and not isinstance(first, ast.If | ast.While | ast.For | ast.With)
+    )
+    return first if is_alone and not shares else None

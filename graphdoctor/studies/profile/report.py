@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from graphdoctor.facts.bench import CallTimes
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.picture import SourceText
-from graphdoctor.facts.profile import ProfiledLine, ProfileReport
+from graphdoctor.facts.profile import Fusion, MemoryUse, ProfiledLine, ProfileReport, SavedTensor
+from graphdoctor.facts.profiled import InductorGraph, KeptBy, MeasuredMemory, Profiled
 from graphdoctor.facts.recording import Recording
-from graphdoctor.studies.profile.fusion import fusion_of
-from graphdoctor.studies.profile.lines import module_roots, share_out
-from graphdoctor.studies.profile.memory import memory_use
+from graphdoctor.studies.profile.lines import module_path, module_roots, operation_name, share_out
 from graphdoctor.studies.profile.regime import regime_of
-from graphdoctor.studies.profile.restart import compiling, restarted
 from graphdoctor.studies.profile.roofline import judged, with_bounds
 
 
@@ -83,3 +83,172 @@ def _with_texts(lines: Iterable[ProfiledLine], files: Iterable[SourceText]) -> I
             yield line.model_copy(update={"text": known[line.line - 1].strip()})
         else:
             yield line
+
+
+def fusion_of(profiled: Profiled) -> Fusion | None:
+    """What was fused; None if no graph of Inductor's ran.
+
+    Args:
+        profiled: What was recorded.
+    """
+    known = {(graph.graph, graph.phase): graph for graph in profiled.graphs}
+    runs = [known[run.graph, run.phase] for run in profiled.call.runs if (run.graph, run.phase) in known]
+    if not runs:
+        return None
+    vanished = [operation for graph in runs for operation in _vanished(graph)]
+    sizes = [operation for operation in vanished if operation is not None]
+    eager = profiled.call.eager
+    return Fusion(
+        operations=sum(_before(graph) for graph in runs),
+        decomposed=sum(not operation.is_view for graph in runs for operation in graph.operations),
+        kernels=sum(len(graph.kernels) for graph in runs),
+        vanished=len(vanished),
+        vanished_bytes=sum(sizes) if len(sizes) == len(vanished) else None,
+        eager_launches=None if eager is None else eager.launches,
+        launches=len(profiled.call.kernels),
+    )
+
+
+def _vanished(graph: InductorGraph) -> list[int | None]:
+    """Sizes of the values that never get to memory."""
+    computed = {number for kernel in graph.kernels for number in kernel.operations}
+    return [
+        operation.bytes
+        for number, operation in enumerate(graph.operations)
+        if number in computed and not operation.is_view and not operation.is_stored
+    ]
+
+
+def _before(graph: InductorGraph) -> int:
+    """Operations before decomposition: neighbors of one operation at one line in one module are one."""
+    count = 0
+    last: object = None
+    for operation in graph.operations:
+        if operation.is_view:
+            continue
+        same = (operation.operation, operation.stack[-1:], operation.module)
+        count += operation.operation == operation.target or same != last
+        last = same
+    return count
+
+
+def memory_use(
+    profiled: Profiled, measured: MeasuredMemory | None, roots: Mapping[str, str], *, has_backward: bool
+) -> MemoryUse | None:
+    """Memory of the call; None if neither that nor a graph's part of it is known.
+
+    Args:
+        profiled: What was recorded.
+        measured: The memory; None if it wasn't measured.
+        roots: What the paths of modules begin with, by compile: see ``module_roots``.
+        has_backward: The call runs its backward pass.
+    """
+    graphs = profiled.partitioned
+    if measured is None and not any(graph.partition for graph in graphs):
+        return None
+    groups = (_saved(group, roots) for group in profiled.kept_alike)
+    saved = tuple(sorted(groups, key=lambda tensor: (tensor.is_argument, -(tensor.bytes or 0))))
+    recomputed = _recomputed(graphs)
+    saved_bytes = None if measured is None else measured.saved_bytes
+    sizes = [tensor.bytes for tensor in saved if not tensor.is_argument]
+    listed = [size for size in sizes if size is not None]
+    is_complete = saved_bytes is not None and len(listed) == len(sizes)
+    return MemoryUse(
+        saved=saved,
+        saved_bytes=saved_bytes,
+        recomputed=recomputed,
+        recomputed_count=sum(recomputed.values()),
+        peak_bytes=None if measured is None else measured.peak_bytes,
+        peak_of=None if measured is None else measured.peak_of,
+        before_bytes=None if measured is None else measured.before_bytes,
+        unlisted_bytes=max(0, saved_bytes - sum(listed)) if is_complete and saved_bytes is not None else None,
+        eager_saved_bytes=None if measured is None else measured.eager_saved_bytes,
+        has_backward=has_backward,
+    )
+
+
+def _saved(group: Sequence[KeptBy], roots: Mapping[str, str]) -> SavedTensor:
+    (_, first) = group[0]
+    ids = {graph.compile_id for graph, _ in group}
+    modules = {module_path(tensor.module, roots.get(graph.compile_id or "", "")) for graph, tensor in group}
+    sizes = [tensor.bytes for _, tensor in group if tensor.bytes is not None]
+    entry = first.stack[-1] if first.stack else None
+    return SavedTensor(
+        name=first.name,
+        operation=None if first.operation is None else operation_name(first.operation),
+        bytes=sum(sizes) if len(sizes) == len(group) else None,
+        is_argument=first.is_argument,
+        file=None if entry is None else entry.file,
+        line=None if entry is None else entry.line,
+        compile_id=ids.pop() if len(ids) == 1 else None,
+        tensor=first.tensor,
+        count=len(group),
+        module=None if first.is_argument else _common(modules),
+        is_cheap=first.is_cheap,
+    )
+
+
+def _recomputed(graphs: Iterable[InductorGraph]) -> dict[str, int]:
+    """Operations that backward graphs compute again, the most frequent first."""
+    counts: Counter[str] = Counter()
+    for graph in graphs:
+        for operation, count in (graph.partition.recomputed if graph.partition else {}).items():
+            counts[operation_name(operation)] += count
+    return dict(counts.most_common())
+
+
+def _common(paths: set[str | None]) -> str | None:
+    """One path for all, with ``*`` in the place of numbers that differ; None if they differ otherwise."""
+    known = [path.split(".") for path in paths if path is not None]
+    if len(known) != len(paths) or len({len(path) for path in known}) != 1:
+        return None
+    parts = [set(names) for names in zip(*known, strict=True)]
+    if any(len(names) > 1 and not all(name.isdigit() for name in names) for names in parts):
+        return None
+    return ".".join(names.pop() if len(names) == 1 else "*" for names in parts)
+
+
+@dataclass(frozen=True)
+class Compiling:
+    """Seconds of compiling in a run, as torch measured them.
+
+    Args:
+        all_s: All of it; None if torch didn't say.
+        dynamo_s: Of this, what isn't in the backend: Dynamo's tracing and guards; None if unknown.
+    """
+
+    all_s: float | None
+    dynamo_s: float | None
+
+
+def compiling(recording: Recording) -> Compiling:
+    """What compiling took in the calls of a run.
+
+    Args:
+        recording: The run.
+    """
+    has_graph = {graph.compile_id for graph in recording.graphs}
+    # Without a graph, there is nothing for a backend to do.
+    backends = [
+        compile_.backend_s if compile_.compile_id in has_graph else compile_.backend_s or 0.0
+        for compile_ in recording.compiles
+    ]
+    all_s = _sum([compile_.duration_s for compile_ in recording.compiles])
+    backend_s = _sum(backends)
+    return Compiling(all_s, None if all_s is None or backend_s is None else all_s - backend_s)
+
+
+def _sum(values: Sequence[float | None]) -> float | None:
+    """None if there are none, or one is unknown."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None
+
+
+def restarted(again: Recording) -> dict[str, object]:
+    """The fields of a report that a second start gives.
+
+    Args:
+        again: The second start.
+    """
+    warm = compiling(again)
+    return {"restart_caches": again.caches, "compile_warm_s": warm.all_s, "dynamo_warm_s": warm.dynamo_s}
