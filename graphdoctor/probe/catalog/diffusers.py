@@ -222,27 +222,24 @@ def _family(made: type[Any]) -> str:
 
 
 def _configurations(made: type[Any]) -> Iterator[dict[str, object]]:
+    parameters = inspect.signature(made.__init__).parameters.items()
     defaults = {
         name: each.default
-        for name, each in inspect.signature(made.__init__).parameters.items()
+        for name, each in parameters
         if each.default not in (each.empty, None) and not isinstance(each.default, bool)
     }
-    layers = {name: _repeated(value, _FEW_LAYERS) for name, value in defaults.items() if _LAYERS.fullmatch(name)}
-    heads = {name: _repeated(value, _FEW_HEADS) for name, value in defaults.items() if _HEADS.fullmatch(name)}
-    inner = _inner(defaults, heads)
-    narrow = {
-        name: _repeated(value, _NARROW)
-        for name, value in defaults.items()
-        if _CHANNELS.fullmatch(name) or _WIDTHS.fullmatch(name) or _PIXELS.fullmatch(name)
-    }
-    kept = [_reduced(each, defaults) for each in (layers, heads, inner, narrow)]
-    layers, heads, inner, narrow = kept
-    wider = {name: _doubled(value) if _CHANNELS.fullmatch(name) else value for name, value in narrow.items()}
-    chosen = {name: value[:1] for name, value in defaults.items() if _are_chosen_layers(name, value)}
-    layers = {**layers, **chosen}
+    layers = _smaller(defaults, _FEW_LAYERS, _LAYERS)
+    layers |= {name: value[:1] for name, value in defaults.items() if _are_chosen_layers(name, value)}
+    heads = _smaller(defaults, _FEW_HEADS, _HEADS)
+    inner = {name: value for name, value in _inner(defaults).items() if value != defaults[name]}
+    narrow = _smaller(defaults, _NARROW, _CHANNELS, _WIDTHS, _PIXELS)
+    wide = {name: value for name, value in narrow.items() if _CHANNELS.fullmatch(name) and not isinstance(value, int)}
+    wider = narrow | {name: type(value)(item * 2 for item in value) for name, value in wide.items()}
     groups = {name: _FEW_HEADS for name in defaults if _GROUPS.fullmatch(name)}
-    given = _given(made)
-    for more in (given, {**given, **_filled(made)}, {**given, **_filled(made), **groups}):
+    given = {name: _USUAL[name] for name, each in parameters if each.default is each.empty and name in _USUAL}
+    # Some can't be built with None.
+    filled = {name: _USUAL[name] for name, each in parameters if each.default is None and name in _USUAL}
+    for more in (given, {**given, **filled}, {**given, **filled, **groups}):
         yield {**more, **layers, **heads, **narrow, **inner}
         yield {**more, **layers, **heads, **wider, **inner}
         yield {**more, **layers, **heads, **inner}
@@ -256,35 +253,22 @@ def _are_chosen_layers(name: str, value: object) -> bool:
     return value[0] == 0 and list(value) == sorted(set(value))
 
 
-def _given(made: type[Any]) -> dict[str, object]:
-    parameters = inspect.signature(made.__init__).parameters.items()
-    return {name: _USUAL[name] for name, each in parameters if each.default is each.empty and name in _USUAL}
+def _smaller(defaults: Mapping[str, Any], few: int, *patterns: re.Pattern[str]) -> dict[str, Any]:
+    """Numbers that a pattern names, or as many of them as there are, where they are smaller than by default."""
+    found: dict[str, Any] = {}
+    for name, value in defaults.items():
+        if not any(pattern.fullmatch(name) for pattern in patterns):
+            continue
+        if isinstance(value, int):
+            found[name] = min(value, few)
+        elif isinstance(value, (tuple, list)) and all(isinstance(item, int) for item in value):
+            found[name] = type(value)(min(item, few) for item in value)
+    return {name: value for name, value in found.items() if value != defaults[name]}
 
 
-def _filled(made: type[Any]) -> dict[str, object]:
-    parameters = inspect.signature(made.__init__).parameters.items()
-    return {name: _USUAL[name] for name, each in parameters if each.default is None and name in _USUAL}
-
-
-def _doubled(value: object) -> object:
-    return type(value)(item * 2 for item in value) if isinstance(value, (tuple, list)) else value
-
-
-def _reduced(smaller: Mapping[str, object], defaults: Mapping[str, object]) -> dict[str, object]:
-    return {name: value for name, value in smaller.items() if value != defaults[name] and value is not None}
-
-
-def _repeated(value: object, few: int) -> object:
-    if isinstance(value, int):
-        return min(value, few)
-    if isinstance(value, (tuple, list)) and all(isinstance(item, int) for item in value):
-        return type(value)(min(item, few) for item in value)
-    return None
-
-
-def _inner(defaults: Mapping[str, Any], heads: Mapping[str, Any]) -> dict[str, object]:
+def _inner(defaults: Mapping[str, Any]) -> dict[str, object]:
     """Widths that go with the number of heads: all that are as wide as all heads together by default."""
-    count = next((defaults[name] for name in heads if isinstance(defaults[name], int)), None)
+    count = next((value for name, value in defaults.items() if _HEADS.fullmatch(name) and isinstance(value, int)), None)
     if not count:
         return {}
     few = min(count, _FEW_HEADS)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from importlib import metadata
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...facts.catalog import Architecture
 from ..events import EventFile
 from ..record.errors import TargetError
-from ..wire import CatalogRequest, program_header
+from ..wire import LIBRARIES, CatalogRequest, program_header
 from .session import reported
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def _run(request: CatalogRequest, _folder: Path, events: EventFile, _complain: C
 
     events.phase("importing the library")
     library = imported(request["library"])
-    version = metadata.version(request["library"])
+    version = str(sys.modules[LIBRARIES[request["library"]]].__version__)
     events.write("library", version=version)
     if request["architecture"] is None:
         events.phase("listing its architectures")

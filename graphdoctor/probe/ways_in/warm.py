@@ -41,18 +41,7 @@ _MODULES = (
     "torch.profiler",
 )
 
-_OURS = (
-    "..record.reads",
-    "..record.streams",
-    "..steps.calls",
-    "..steps.lanes",
-    "..steps.measurements",
-    "..steps.preparation",
-    "..record.reports",
-    "..steps.vary",
-    ".process",
-    ".session",
-)
+_OURS = ("..record.reads", "..steps.calls", "..steps.preparation", ".session")
 
 _INDUCTOR = "inductor"
 _INDUCTOR_MODULE = "torch._inductor.compile_fx"
