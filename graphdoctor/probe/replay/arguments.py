@@ -8,11 +8,11 @@ several places, or is there again in a later call, is replaced by one tensor, an
 from __future__ import annotations
 
 import functools
-import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from ..record.errors import RequestError, first_line
 from ..target.snapshot import dressed_as
@@ -246,37 +246,23 @@ def batch_size_of(shapes: Sequence[tuple[int, ...]]) -> int | None:
 
 class _Replaced:
     def __init__(self) -> None:
-        self._made: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor]] = {}
-        self._own: dict[int, weakref.ref[torch.Tensor]] = {}
+        self._made = WeakTensorKeyDictionary()
+        # A container that we changed has these in the next round.
+        self._own = WeakTensorKeyDictionary()
 
     def put(
         self, call: Call, leaves: Iterable[Leaf], make: Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
     ) -> Call:
-        wanted = [leaf for leaf in leaves if not self._is_own(leaf.value)]
-        waiting = {id(leaf.value): leaf.value for leaf in wanted if self._known(leaf.value) is None}
+        wanted = [leaf for leaf in leaves if leaf.value not in self._own]
+        waiting = {id(leaf.value): leaf.value for leaf in wanted if leaf.value not in self._made}
         for group in _by_memory(waiting.values()):
             for old, new in zip(group, make(group), strict=True):
-                self._note(old, new)
+                self._made[old], self._own[new] = new, True
         whole: Any = (tuple(call[0]), dict(call[1]))
         for leaf in wanted:
-            whole = _put(whole, leaf.path, self._known(leaf.value))
+            whole = _put(whole, leaf.path, self._made[leaf.value])
         args, kwargs = whole
         return args, kwargs
-
-    def _note(self, old: torch.Tensor, new: torch.Tensor) -> None:
-        # Not the tables of self, which would live as long as the program's tensors.
-        made, own, old_id, new_id = self._made, self._own, id(old), id(new)
-        made[old_id] = weakref.ref(old, lambda _ref: made.pop(old_id, None)), new
-        own[new_id] = weakref.ref(new, lambda _ref: own.pop(new_id, None))
-
-    def _known(self, tensor: torch.Tensor) -> torch.Tensor | None:
-        old, new = self._made.get(id(tensor), (None, None))
-        return new if old is not None and old() is tensor else None
-
-    def _is_own(self, tensor: torch.Tensor) -> bool:
-        """Whether we made it: a container that we changed has it in the next round."""
-        known = self._own.get(id(tensor))
-        return known is not None and known() is tensor
 
 
 def _put(value: Any, path: tuple[Step, ...], new: Any) -> Any:  # noqa: ANN401

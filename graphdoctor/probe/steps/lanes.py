@@ -88,7 +88,8 @@ class Lanes:
         self._inputs = arguments_text(*call)
         if not self._is_keeping:
             return
-        size = _tensor_bytes(call)
+        leaves = torch_api.tree_leaves(call)
+        size = sum(leaf.numel() * leaf.element_size() for leaf in leaves if isinstance(leaf, torch.Tensor))
         if len(self._kept) >= _MAX_KEPT_CALLS or self._kept_bytes + size > _MAX_KEPT_BYTES:
             self._is_keeping = False
             return
@@ -137,8 +138,8 @@ class Lanes:
         if torch_api.is_profiling():
             self._gap("The time axis shows no eager operations and no guard checks: the program runs a profiler.")
             return
-        if is_settled:
-            self._watch_steady_call()
+        if is_settled and (call := self._workload.last_call) is not None:
+            self._watch_steady_call(call)
         steady = [index for index, made in enumerate(self._made, start=1) if not made.has_compiled]
         wanted = steady[: _MAX_LANES - self._written[True]]
         if wanted:
@@ -147,17 +148,16 @@ class Lanes:
             message = f"Only {_MAX_LANES} of {len(self._made)} calls have a time axis: calls that compile come first."
             self._gap(message)
 
-    def _watch_steady_call(self) -> None:
+    def _watch_steady_call(self, call: Call) -> None:
         try:
             with self._workload.repeating("profiling the steady call"):
-                self._profile_steady_call()
+                self._profile_steady_call(call)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - an extra; its failure must not lose the report
-            self._gap(f"The steady call has no time axis: repeating the last call raised {type(error).__qualname__}.")
+            is_known = isinstance(error, _NotRepeatedError)
+            why = str(error) if is_known else f"repeating the last call raised {type(error).__qualname__}"
+            self._gap(f"The steady call has no time axis: {why}.")
 
-    def _profile_steady_call(self) -> None:
-        call = self._workload.last_call
-        if call is None:
-            return
+    def _profile_steady_call(self, call: Call) -> None:
         # Also the compiles of repetitions that other measurements made.
         compiles = self._compiles.taken()
         for _ in range(_MAX_WARM_UPS):
@@ -167,18 +167,13 @@ class Lanes:
             if not again:
                 break
         if any(made.is_over_limit for made in compiles):
-            self._gap(
-                "The steady call has no time axis: the last call recompiled each time it was repeated, up to the "
-                "recompile limit."
-            )
-            return
+            raise _NotRepeatedError("the last call recompiled each time it was repeated, up to the recompile limit")
         cuts: list[CutCall] = []
         ends = time.perf_counter() + _STEADY_S
         while not cuts or (len(cuts) < _STEADY_CALLS and time.perf_counter() < ends):
             cuts.append(self._profile(call))
             if self._compiles.taken():
-                self._gap("The steady call has no time axis: the last call keeps compiling when it is repeated.")
-                return
+                raise _NotRepeatedError("the last call keeps compiling when it is repeated")
         self._write(None, sorted(cuts, key=lambda cut: cut.duration_us)[len(cuts) // 2])
 
     def _repeat_calls(self, wanted: list[int]) -> None:
@@ -190,7 +185,8 @@ class Lanes:
                 torch.compiler.reset()
                 self._state.restore()
                 self._random.restore()
-                for index, call in enumerate(self._calls(), start=1):
+                calls = self._workload.calls() if self._workload.has_fresh_calls else iter(self._kept)
+                for index, call in enumerate(calls, start=1):
                     if time.perf_counter() > ends:
                         raise _NotRepeatedError("time ran out")
                     self._events.call_phase("profiling call {index}", index)
@@ -204,16 +200,11 @@ class Lanes:
                         break
                 else:
                     raise _NotRepeatedError(f"the arguments of call {done + 1} were no longer available")
-        except _NotRepeatedError as reason:
-            self._report_lost(wanted[bisect_right(wanted, done) :], str(reason))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - an extra; its failure must not lose the report
-            self._report_lost(
-                wanted[bisect_right(wanted, done) :], f"call {done + 1} raised {type(error).__qualname__}"
-            )
+            is_known = isinstance(error, _NotRepeatedError)
+            why = str(error) if is_known else f"call {done + 1} raised {type(error).__qualname__}"
+            self._report_lost(wanted[bisect_right(wanted, done) :], why)
         self._report_lost(differing, "they ran other graphs than the first time")
-
-    def _calls(self) -> Iterator[Call]:
-        return self._workload.calls() if self._workload.has_fresh_calls else iter(self._kept)
 
     def _repeat_call(self, index: int, call: Call, *, is_profiled: bool) -> CutCall | None:
         made = self._made[index - 1]
@@ -270,11 +261,6 @@ def _synchronize() -> None:
     # An error of the device is the program's: it is raised where it would be without us.
     with contextlib.suppress(RuntimeError):
         torch_api.synchronize()
-
-
-def _tensor_bytes(call: Call) -> int:
-    leaves = torch_api.tree_leaves(call)
-    return sum(leaf.numel() * leaf.element_size() for leaf in leaves if isinstance(leaf, torch.Tensor))
 
 
 def _frames(compiles: Iterable[TimedCompile]) -> tuple[str | None, ...]:
