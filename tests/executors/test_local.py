@@ -133,35 +133,44 @@ def test_workers_are_forked_only_from_a_process_that_is_alone(monkeypatch: pytes
 _SLEEPERS = """
 import sys
 from pathlib import Path
+from graphdoctor.executors.executor import Share
 from graphdoctor.executors.local import Local
-from tests.executors.pieces import write_and_sleep
+from tests.executors import pieces
 if __name__ == "__main__":
-    list(Local(2).run(write_and_sleep, [Path(sys.argv[1]) / "0", Path(sys.argv[1]) / "1"]))
+    markers = [Path(sys.argv[2]) / "0", Path(sys.argv[2]) / "1"]
+    share = Share(None) if len(sys.argv) > 3 else None
+    list(Local(2).run(getattr(pieces, sys.argv[1]), markers, share=share))
 """
+
+
+def _end_sleepers(tmp_path: Path, number: signal.Signals, work: str, *share: str) -> None:
+    """End a process that works on two pieces, which write ids of processes and sleep: none of these is left."""
+    program, folder = tmp_path / "sleepers.py", tmp_path / "pieces"
+    program.write_text(_SLEEPERS)
+    folder.mkdir()
+    parent = subprocess.Popen(
+        [sys.executable, program, work, folder, *share],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+        start_new_session=True,
+        stderr=subprocess.PIPE,
+    )
+    markers = [folder / "0", folder / "1"]
+    _until(lambda: all(marker.exists() and marker.read_text() for marker in markers))
+    started = [int(pid) for marker in markers for pid in marker.read_text().split()]
+    assert len(set(started)) == (8 if share else 2)
+    if number == signal.SIGINT:
+        os.killpg(parent.pid, number)  # as a terminal does
+    else:
+        parent.send_signal(number)
+    _, said = parent.communicate(timeout=30)
+    assert said.count(b"Traceback") == (number == signal.SIGINT)
+    _until(lambda: not any(map(_is_running, started)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_workers_end_with_their_parent(tmp_path: Path, number: signal.Signals) -> None:
-    program = tmp_path / "sleepers.py"
-    program.write_text(_SLEEPERS)
-    root = Path(__file__).parents[2]
-    parent = subprocess.Popen(
-        [sys.executable, program, tmp_path],
-        env=os.environ | {"PYTHONPATH": str(root)},
-        start_new_session=True,
-        stderr=subprocess.PIPE,
-    )
-    markers = [tmp_path / "0", tmp_path / "1"]
-    _until(lambda: all(marker.exists() and marker.read_text() for marker in markers))
-    started = [int(marker.read_text()) for marker in markers]
-    if number == signal.SIGINT:
-        os.killpg(parent.pid, number)  # as a terminal does
-    else:
-        parent.send_signal(number)
-    _, said = parent.communicate(timeout=20)
-    assert said.count(b"Traceback") == (number == signal.SIGINT)
-    _until(lambda: not any(_is_running(worker) for worker in started))
+    _end_sleepers(tmp_path, number, "write_and_sleep")
 
 
 def _is_running(pid: int) -> bool:

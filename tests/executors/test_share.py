@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from graphdoctor.executors.executor import Done, Failed, Share
 from graphdoctor.executors.local import Local
 from graphdoctor.executors.machine import cores
 from tests.executors import pieces
-from tests.executors.test_local import _is_running, _until, in_order
+from tests.executors.test_local import _end_sleepers, _is_running, _until, in_order
 
 pytestmark = [
     pytest.mark.slow,
@@ -140,41 +139,9 @@ def test_a_keeper_that_is_killed_takes_its_piece_along(tmp_path: Path) -> None:
     _until(lambda: not _is_running(int((tmp_path / "pid").read_text())))
 
 
-_SLEEPERS = """
-import sys
-from pathlib import Path
-from graphdoctor.executors.local import Local
-from graphdoctor.executors.executor import Share
-from tests.executors.pieces import leave_running_and_sleep
-if __name__ == "__main__":
-    markers = [Path(sys.argv[1]) / "0", Path(sys.argv[1]) / "1"]
-    list(Local(2).run(leave_running_and_sleep, markers, share=Share(None)))
-"""
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_when_the_parent_ends(tmp_path: Path, number: signal.Signals) -> None:
-    program = tmp_path / "sleepers.py"
-    program.write_text(_SLEEPERS)
-    folder = tmp_path / "pieces"
-    folder.mkdir()
-    parent = subprocess.Popen(
-        [sys.executable, program, folder],
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
-        start_new_session=True,
-        stderr=subprocess.PIPE,
-    )
-    markers = [folder / "0", folder / "1"]
-    _until(lambda: all(marker.exists() for marker in markers))
-    started = [int(pid) for marker in markers for pid in marker.read_text().split()]
-    assert len(set(started)) == 8
-    if number == signal.SIGINT:
-        os.killpg(parent.pid, number)  # as a terminal does
-    else:
-        parent.send_signal(number)
-    _, said = parent.communicate(timeout=30)
-    assert said.count(b"Traceback") == (number == signal.SIGINT)
-    _until(lambda: not any(map(_is_running, started)))
+    _end_sleepers(tmp_path, number, "leave_running_and_sleep", "share")
     # Pieces were told to end, and could put away what they had begun.
-    assert sorted(path.name for path in folder.iterdir()) == ["0", "0.pid", "1", "1.pid"]
+    assert sorted(path.name for path in (tmp_path / "pieces").iterdir()) == ["0", "0.pid", "1", "1.pid"]

@@ -34,13 +34,9 @@ def end(folder: Path, program: str = PROGRAM) -> subprocess.CompletedProcess[str
     )
 
 
-def test_status_threads_and_exit_functions_are_as_python_has_them(tmp_path):
+def test_status_threads_exit_functions_and_files_are_as_python_leaves_them(tmp_path):
     ended = end(tmp_path)
     assert (ended.returncode, ended.stdout, ended.stderr) == (7, "endthread\nexit function\n", "")
-
-
-def test_open_files_are_written_and_temporary_ones_removed(tmp_path):
-    end(tmp_path)
     assert (tmp_path / "plain.txt").read_text() == "buffered"
     assert gzip.decompress((tmp_path / "packed.gz").read_bytes()) == b"buffered"
     assert not list(tmp_path.glob("temporary*"))

@@ -78,8 +78,7 @@ class Layers(torch.nn.Module):
         return x
 
 
-@pytest.fixture
-def steady() -> Any:
+def steady_call() -> Any:
     """A steady call of 40 layers without gradients."""
     compiled, x = torch.compile(Layers(), backend="eager"), torch.ones(2, 4)
 
@@ -92,7 +91,8 @@ def steady() -> Any:
     return call
 
 
-def test_the_searches_are_those_that_torchs_own_reading_of_the_profile_has(steady: Any) -> None:
+def test_the_searches_are_those_that_torchs_own_reading_of_the_profile_has() -> None:
+    steady = steady_call()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
         for _ in range(6):
             with quick_range(EMPTY):
@@ -109,14 +109,7 @@ def test_the_searches_are_those_that_torchs_own_reading_of_the_profile_has(stead
 
 def test_a_search_of_the_call_stands_beside_the_repeated_check() -> None:
     compiled_code = CompiledCode()
-    compiled, x = torch.compile(Layers(), backend="eager"), torch.ones(2, 4)
-
-    def call() -> None:
-        with torch.no_grad():
-            compiled(x)
-
-    for _ in range(3):
-        call()
+    call = steady_call()
     searches = time_searches(call)
     assert searches is not None
     assert {len(each) for each in searches.calls} == {1}
