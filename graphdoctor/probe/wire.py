@@ -1,9 +1,6 @@
 """What the probe and the other rooms agree on: file names, the format, the request, events, artifacts, hint codes.
 
-The one module of the probe that other rooms may import, and it needs nothing but the standard library. The probe writes
-what is declared here, ``trace`` reads it, ``bundle`` redacts it; none of them reads another's sentences. An event is
-a line of ``probe.jsonl``, written at once. An artifact is a record of ours in torch's trace log, under the compile id
-that is under way.
+The one module of the probe that other rooms may import; it needs nothing but the standard library.
 """
 
 from __future__ import annotations
@@ -51,9 +48,7 @@ class WarmRequest(TypedDict):
     path: str
     """Of its ``request.json`` or ``catalog.json``."""
     backend: str
-    """What it compiles with."""
     library: str | None
-    """The catalog's library that it needs, by name; None for a run."""
     inherited: list[int]
     """Numbers under which it expects the other open files."""
 
@@ -78,26 +73,15 @@ class CatalogRequest(TypedDict):
     """``catalog.json``: which architectures a library has, or a program of one of them."""
 
     library: str
-    """One of ``LIBRARIES``."""
     architecture: str | None
-    """Whose program is wanted; None for the list."""
     program: str | None
-    """Where it is written."""
     graphdoctor: str
-    """Our version, for the program's header."""
     memory_bytes: int | None
     """Resident memory above which the process is stopped."""
 
 
 def program_header(*, library: str, version: str, architecture: str, graphdoctor: str) -> str:
-    """How a catalog's program begins: what it was made of and by, so that it needn't be made twice.
-
-    Args:
-        library: One of ``LIBRARIES``.
-        version: Its version.
-        architecture: The architecture's name.
-        graphdoctor: Our version.
-    """
+    """How a catalog's program begins: what it was made of and by, so that it needn't be made twice."""
     made_of = f'"""{architecture} of {library} {version}, small and with random weights.'
     return f"{made_of}\n\nWritten by graphdoctor {graphdoctor}."
 
@@ -126,9 +110,7 @@ class BenchStart(TypedDict):
     passes: int
     """How often all calls were made."""
     call_count: int
-    """Calls of one pass."""
     inputs: str | None
-    """The arguments of the last call, in short."""
     items: CallItems | None
     cache: CacheCounts | None
     """None without torch.compile."""
@@ -141,7 +123,6 @@ class BenchTurn(TypedDict):
     times_us: list[float]
     """Time of a call in each block, in microseconds."""
     calls: int
-    """Calls in a block."""
     peak_memory_bytes: int | None
     """The most memory until now, since the calls are steady; None if unknown."""
 
@@ -156,9 +137,7 @@ class ReadsRecord(TypedDict):
     files: list[str]
     """Absolute paths, those of modules and mapped files among them, but for what changed while the process ran."""
     missing: list[str]
-    """Paths that it tried to open, of no file."""
     search_path: list[str]
-    """Where modules are looked for."""
     prefix: list[str]
     """Folders of the interpreter and its environment."""
     unseen: list[UnseenReads]
@@ -276,7 +255,6 @@ class ValueRecord(TypedDict, total=False):
     device: str
     requires_grad: bool
     keys: Any
-    """A tensor's dispatch keys, or a dict's keys in short."""
     length: int
     place: str
     """File and line of a function, method or code object."""
@@ -290,13 +268,9 @@ class FailedGuardRecord(TypedDict):
     source: str | None
     text: list[str]
     then: NotRequired[Any]
-    """What the value was: a ``ValueRecord``, or old sizes by source."""
     now: NotRequired[Any]
-    """What it is: a ``ValueRecord``, or a state of torch's."""
     sizes: NotRequired[dict[str, ValueRecord]]
-    """The new values of the sources in a condition."""
     other: NotRequired[str]
-    """The source of the same tensor."""
     line: NotRequired[tuple[str, int, str] | None]
     """File, line and function of the user's line that made torch guard on it."""
 
@@ -355,7 +329,6 @@ class WatchedCallArtifact(TypedDict):
     duration_us: float
     is_profiled: bool
     cost_us: float
-    """What watching took, before and after the call."""
     graph_runs: NotRequired[int]
     """With the next three: only of a profiled call that is steady."""
     graph_ops: NotRequired[int]

@@ -1,7 +1,6 @@
 """Names the folder of each compile and the file of each record, and lists the records that a report doesn't show.
 
-Comes in: records in the order of the log. Goes out: names that stand in their folder on any system (letters, digits and
-``._-`` alone, never a device of Windows, an over-long name, or two that differ in case only), and ``CompileArtifacts``.
+Names stand on any system: no device of Windows, no over-long name, no two that differ in case only.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from graphdoctor.trace.details import Details
 from graphdoctor.trace.grammar import Record
 
 NO_COMPILE = "no_compile"
-"""The folder of records that belong to no compile."""
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(10))})
@@ -43,10 +41,7 @@ def safe_name(text: str) -> str:
 
 
 def compile_folder(compile_id: str | None, reset: int = 0) -> str:
-    """The folder of a compile's records, such as ``0_1`` for ``0/1`` and ``reset1_0_1`` after a reset of Dynamo.
-
-    ``compile_id``: as torch prints it; None for records that belong to no compile.
-    """
+    """The folder of a compile's records, such as ``0_1`` for ``0/1`` and ``reset1_0_1`` after a reset of Dynamo."""
     name = NO_COMPILE if compile_id is None else compile_id.replace("!", "autograd").replace("/", "_")
     return safe_name(f"reset{reset}_{name}" if reset else name)
 
@@ -83,14 +78,10 @@ class FileNames:
 
 _MAX_COMPILES = 100
 _MAX_FILES = 100
-"""Of each."""
 
 
 class Artifacts:
-    """Collects the records of one process until a reset of Dynamo.
-
-    ``details``: the compiles whose records are listed; None for all.
-    """
+    """Collects the records of one process until a reset of Dynamo."""
 
     def __init__(self, details: Details | None = None, reset: int = 0) -> None:
         self._details = details

@@ -96,7 +96,6 @@ class Assembler:
         self._broken: dict[tuple[str, int], str] | None = None
 
     def _stack(self, found: SeenBreak, function: str | None) -> tuple[tuple[StackEntry, ...], bool]:
-        """A break's stack, and whether it is exact."""
         if found.exact:
             return found.exact, True
         printed = found.text.stack
@@ -116,7 +115,6 @@ class Assembler:
         return metrics.fail_user_frame_filename, metrics.fail_user_frame_lineno
 
     def _named(self, stack: tuple[StackEntry, ...]) -> tuple[StackEntry, ...]:
-        """The stack with all known qualified names."""
         return tuple(
             entry.model_copy(update={"qualname": context.qualname})
             if (context := self._intake.sources.get((entry.file, entry.line)))
@@ -216,7 +214,6 @@ class Assembler:
         )
 
     def _read(self, kind: str, make: Callable[[], _Fact | None]) -> _Fact | None:
-        """What is made of a record of ours; None if its contents are unexpected."""
         try:
             return make()
         except (ValueError, TypeError, LookupError, AttributeError):
@@ -312,14 +309,12 @@ class Assembler:
         return context.qualname if context else None
 
     def _definition(self, file: str, line: int, context: SourceContext | None) -> str | None:
-        """The first line of a frame's function; a resume function's own line is inside the function."""
         if context is None or context.function_line is None:
             return None
         at = context if context.function_line == line else self._intake.sources.get((file, context.function_line))
         return at.statement.splitlines()[0] if at and at.statement else None
 
     def _raised_breaks(self) -> list[SeenBreak]:
-        """Breaks that were raised (``fullgraph``): torch writes only an error record for them, and no break record."""
         return [
             compile_.error
             for compile_ in self._intake.compiles.values()

@@ -1,7 +1,6 @@
 """Finds out whether the beginning of a process's log is missing, as in one that was rotated or tailed.
 
-Comes in: the records of one process in their order, and what was taken in of them. Goes out: what is missing of what
-they refer to. torch numbers strings, frames and the compiles of a frame from 0, and writes what it refers to before it
+torch numbers strings, frames and the compiles of a frame from 0, and writes what it refers to before it
 (``torch/_logging/structured.py`` and ``torch/_dynamo/convert_frame.py``, 2.6 to 2.15).
 """
 
@@ -28,13 +27,7 @@ _MAX_RECORDS = 2000
 
 @dataclass
 class Beginning:
-    """What the records of one process refer to.
-
-    Args:
-        is_forked: Whether the process was forked by one that wrote to the same log.
-        undefined: Numbers of strings that are used, but not defined before.
-        has_lost_event: Whether something ends that didn't begin.
-    """
+    """What the records of one process refer to."""
 
     KINDS: ClassVar[frozenset[str]] = frozenset({"str", "dynamo_start"})
 
@@ -55,10 +48,7 @@ class Beginning:
 
 
 def has_lost_event(log: LogFile) -> bool:
-    """Whether something ends, up to a log's second compile, that doesn't begin in it.
-
-    Reads only the beginning of the log: there are very many events.
-    """
+    """Whether something ends, up to a log's second compile, that doesn't begin in it."""
     begun: Counter[tuple[str, str]] = Counter()
     starts = 0
     with log.open() as lines:
@@ -84,15 +74,7 @@ def _event(record: Record) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class BeginningSigns:
-    """What a process refers to that isn't in its logs.
-
-    Args:
-        process: Its name; None for the main one.
-        has_lost_event: Something ends that doesn't begin.
-        undefined: How many file names are used by numbers that aren't defined.
-        starts: Compiles that end and don't start.
-        compiles: The first compile of each frame that must have been compiled before.
-    """
+    """What a process refers to that isn't in its logs."""
 
     process: str | None
     has_lost_event: bool
@@ -104,9 +86,7 @@ class BeginningSigns:
 def signs_of(process: str | None, beginning: Beginning, intakes: Sequence[Intake], *, is_ours: bool) -> BeginningSigns:
     """What shows that the beginning of a process's log is missing.
 
-    A forked process goes on with its parent's numbers. Where graphdoctor recorded it, it has its own log and strings.
-
-    ``process``: its name; None for the main one.
+    A forked process goes on with its parent's numbers, unless graphdoctor recorded it.
     """
     is_forked = beginning.is_forked
     return BeginningSigns(
@@ -119,7 +99,6 @@ def signs_of(process: str | None, beginning: Beginning, intakes: Sequence[Intake
 
 
 def _starts(intake: Intake) -> list[str]:
-    """Compiles whose end is in the log and whose start isn't; a frame over its recompile limit has none."""
     return [
         compile_.compile_id
         for compile_ in intake.compiles.values()
@@ -128,7 +107,6 @@ def _starts(intake: Intake) -> list[str]:
 
 
 def _compiles(intake: Intake) -> list[str]:
-    """The first compile in the log of each frame that must have been compiled before."""
     first: dict[int, tuple[int, str]] = {}
     for compile_ in intake.compiles.values():
         count = compile_.compile_id.rpartition("/")[2]

@@ -1,9 +1,8 @@
 """Parses what torch prints for a graph break, and finds out in which code of torch's own it happened.
 
-Comes in: a break or error record's text, or the call path to a break. Goes out: ``BreakText``, ``TorchMechanism``. The
-layout is that of ``format_graph_break_message`` and ``unimplemented`` (``torch/_dynamo/exc.py``, 2.13) and of
+The layout is that of ``format_graph_break_message`` and ``unimplemented`` (``torch/_dynamo/exc.py``, 2.13) and of
 ``log_graph_break`` (``torch/_dynamo/symbolic_convert.py``, 2.13); 2.11 and 2.15 print the same. A text with another
-layout is kept whole as the reason: nothing is dropped. Files and functions of torch are as in 2.11 to 2.15.
+layout is kept whole as the reason: nothing is dropped.
 """
 
 from __future__ import annotations
@@ -56,10 +55,7 @@ class PrintedEntry:
 
 @dataclass(frozen=True)
 class BreakText:
-    """A graph break record's payload, split into its parts.
-
-    ``effect``: what torch says it does next; None if the text doesn't say.
-    """
+    """A graph break record's payload, split into its parts; ``effect`` is None if torch says nothing of it."""
 
     chain: tuple[BreakReason, ...]
     effect: BreakEffect | None
@@ -96,7 +92,6 @@ def parse_break(payload: str) -> BreakText:
 
 
 def _split(payload: str) -> tuple[str, str]:
-    """The reason's words and the printed user stack."""
     if _SKIP_NOTICE in payload:
         # Here torch prints the stack first, and the reason only as the exception of a Python traceback.
         _, _, rest = payload.partition("in the following user code:\n")
@@ -140,10 +135,7 @@ def parse_error(trace: str) -> BreakText:
 
 
 def exception_words(trace: str) -> str:
-    """The last exception's message in Python's traceback text, without its type name.
-
-    Also cuts what Dynamo appends to the message: the user's stack and the advice on verbosity.
-    """
+    """The last exception's message in Python's traceback text, without its type name, the user's stack and advice."""
     last = trace.rpartition(_TRACEBACK)[2]
     match = re.search(
         r"^(?!\s)([\w.]+(?:Error|Exception|Unsupported|Failed|Hit|Warning|\w))(?::\s?|$)", last, re.MULTILINE
@@ -273,7 +265,6 @@ def mechanism_of(path: Sequence[StackEntry], text: BreakText) -> TorchMechanism 
 
 
 def _below_the_program(path: Sequence[StackEntry]) -> list[StackEntry]:
-    """The innermost entries that belong to torch or Python, without those in Dynamo itself."""
     below: list[StackEntry] = []
     for entry in reversed(path):
         if entry.origin in PROGRAM_ORIGINS:
@@ -283,7 +274,6 @@ def _below_the_program(path: Sequence[StackEntry]) -> list[StackEntry]:
 
 
 def _is_module_hook(below: Sequence[StackEntry]) -> bool:
-    """``Module._call_impl`` calls hooks and ``forward`` on lines of its own; only the text tells them apart."""
     last = below[-1]
     return last.file.replace("\\", "/").endswith(_MODULE_FILE) and "hook(" in (last.text or "").lower()
 

@@ -1,8 +1,7 @@
 """Compares what torch's cache on disk is asked for in two starts of one program, to see why it finds nothing.
 
-Comes in: the folders of two recordings. Goes out: ``CacheKeyChange``. torch logs the parts of each key with a hash of
-each (``FxGraphHashDetails.debug_lines``, ``torch/_inductor/codecache.py``, 2.11 to 2.15): a graph that the second start
-doesn't find has at least one part with another hash.
+torch logs the parts of each key with a hash of each (``FxGraphHashDetails.debug_lines``,
+``torch/_inductor/codecache.py``, 2.11 to 2.15).
 """
 
 from __future__ import annotations
@@ -28,8 +27,6 @@ GRAPH = "gm"
 
 @dataclass(frozen=True)
 class _Asked:
-    """One question to the cache."""
-
     is_missed: bool
     parts: Mapping[str, tuple[str, str]]
 
@@ -48,7 +45,6 @@ def key_changes(first: Path, second: Path) -> tuple[CacheKeyChange, ...]:
 
 
 def _questions(folder: Path) -> dict[str | None, list[_Asked]]:
-    """What each compile asked, in order; a graph and its backward ask under one compile."""
     found: dict[str | None, list[_Asked]] = {}
     for log in find_logs(folder):
         with log.open() as lines:
@@ -74,7 +70,6 @@ def _changes(compile_id: str | None, before: _Asked, now: _Asked) -> Iterator[Ca
 
 
 def _differing_lines(old: str, new: str) -> tuple[str | None, str | None]:
-    """The first line that differs; None for both if what differs isn't printed."""
     for one, other in zip(old.splitlines(), new.splitlines(), strict=False):
         if one != other:
             return one.strip(), other.strip()

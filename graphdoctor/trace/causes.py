@@ -1,10 +1,8 @@
 """Turns a ``graphdoctor_recompile`` record, or torch's printed reasons, into the cause of a recompile.
 
-Comes in: for each failed guard torch's text of what it expected, the value when the entry was compiled and the value
-now. Goes out: a ``RecompileCause`` with old and new values in the user's words, about the cache entry that shares most
-of the function's history. The last call's values passed all guards of the entry that it used. So what differs from that
-entry has changed since, and nothing else that it guards on has: another entry that differs in more is of a call from
-longer ago, and says nothing about this recompile.
+The cause is about the cache entry that shares most of the function's history. The last call's values passed all guards
+of the entry that it used, so what differs from that entry has changed since, and nothing else that it guards on has:
+another entry that differs in more is of a call from longer ago, and says nothing about this recompile.
 """
 
 from __future__ import annotations
@@ -44,14 +42,7 @@ _RANGES = frozenset({"relation"})
 
 @dataclass(frozen=True)
 class ComparedEntry:
-    """What differs from one cache entry.
-
-    Args:
-        compile_id: The compile that made it; None if unknown.
-        differing: Every guarded value that differs.
-        changes: The same without what follows from another change.
-        hidden_count: How many more differ.
-    """
+    """What differs from one cache entry; ``changes`` lacks what follows from another change."""
 
     compile_id: str | None
     differing: tuple[GuardChange, ...]
@@ -76,7 +67,6 @@ def _is_of_the_last_call(entry: ComparedEntry, last: ComparedEntry) -> bool:
 
 
 def _has_changed(change: GuardChange, since: Iterable[GuardChange]) -> bool:
-    """Whether a value that differs from an entry is among those that changed since the last call."""
     return any(
         _is_same_value(change, other)
         or (other.kind in _WHOLE and _is_within(change.source, other.source))
@@ -102,10 +92,7 @@ def _is_within(source: str | None, whole: str | None) -> bool:
 
 
 def with_previous(changes: Iterable[GuardChange], last: ComparedEntry | None) -> tuple[GuardChange, ...]:
-    """The changes with the value that each had in the function's last call, as far as its entry shows it.
-
-    ``last``: the entry that the last call used, which can be the same one; None if unknown.
-    """
+    """The changes with the value that each had in the function's last call, as far as its entry shows it."""
     known: dict[tuple[str, str], str | None] = {}
     for change in last.differing if last else ():
         if change.kind not in _RANGES:
@@ -161,7 +148,6 @@ def cause_of_record(record: RecompileArtifact, place: PlaceReader, *, reasons: t
 def _nearest(
     record: RecompileArtifact, place: PlaceReader, reasons: tuple[str, ...]
 ) -> tuple[ComparedEntry | None, ComparedEntry | None]:
-    """The entry to name, and the one that the function's last call used."""
     entries = [
         _compared(entry.get("compile_id"), entry.get("failed") or (), entry.get("hidden") or 0, place)
         for entry in record.get("compared") or ()
@@ -185,7 +171,6 @@ def _only_entry(record: Mapping[str, Any], place: PlaceReader) -> ComparedEntry 
 def _compared(
     compile_id: str | None, failed: Sequence[FailedGuardRecord], hidden: int, place: PlaceReader
 ) -> ComparedEntry:
-    """What differs from a cache entry, in the user's words."""
     found: dict[tuple[str, str], GuardChange] = {}
     for item in failed:
         for change in _changes(item):
@@ -284,7 +269,6 @@ def _tensor_of(text: str) -> str:
 
 
 def _changes(item: FailedGuardRecord) -> Iterator[GuardChange]:
-    """The changes that one failed guard shows."""
     leaf, texts = item["leaf"], [str(text) for text in item.get("text") or ()]
     source = item.get("source") or ""
     now = item.get("now") or _NO_VALUE
@@ -385,7 +369,6 @@ def _requires_grad_change(name: str, expected: TensorMatch, now: ValueRecord) ->
 
 
 def _hidden_change(name: str, expected: TensorMatch, then: ValueRecord, now: ValueRecord) -> GuardChange:
-    """What changed of a tensor whose guard failed although all that is printed is the same."""
     before, after = then.get("keys") or expected.dispatch_keys, now.get("keys") or ""
     if expected.requires_grad and ("ADInplaceOrView" in before) == ("ADInplaceOrView" in after):
         # torch treats a tensor as requiring a gradient only while grad mode is on.
@@ -493,7 +476,6 @@ def _relation(guard: GuardText, item: FailedGuardRecord) -> GuardChange:
 
 
 def _with_new(change: GuardChange, now: ValueRecord) -> GuardChange:
-    """The change with its new value, if the text alone didn't have it."""
     if change.new is not None or not now:
         return change
     if change.kind == "length" and "length" in now:

@@ -1,8 +1,6 @@
 """Reads a large log in several processes: cut where records begin, each part read by itself, put together in order.
 
-Comes in: a log and the kinds of records that are wanted. Goes out: the same records in the same order, and the same
-counts of damage, as one process would read. Of a record that is large because of what nobody reads, that is left out
-before it goes from one process to the other.
+The same records and the same counts of damage come out as of one process.
 """
 
 from __future__ import annotations
@@ -33,10 +31,7 @@ _DUMPS = ("inductor_config", "dynamo_config", "functorch_config")
 
 @dataclass(frozen=True)
 class Chunk:
-    """A part of a log that begins with a header, or with the log.
-
-    ``end``: the first byte of what comes after it; None for the end of the log.
-    """
+    """A part of a log that begins with a header, or with the log."""
 
     log: LogFile
     start: int
@@ -88,7 +83,6 @@ def read_chunk(chunk: Chunk) -> ChunkRecords:
 
 
 def _starts(log: LogFile, chunk_bytes: int) -> Iterator[int]:
-    """Where to cut: the first header at or after each multiple of a chunk's size."""
     yield 0
     start, size = 0, log.size_bytes or 0
     while (start := (start // chunk_bytes + 1) * chunk_bytes) < size:

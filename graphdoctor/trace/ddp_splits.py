@@ -1,8 +1,7 @@
 """What ``DDPOptimizer`` printed of a graph that it split -> ``DdpSplit``.
 
-``compile_fn`` (``torch/_dynamo/backends/distributed.py``, 2.13) writes the split graph as ``optimize_ddp_split_graph``,
-and then each part as ``optimize_ddp_split_child``. It counts the sizes of parameters that require gradients; the print
-doesn't say which do, so all count here.
+``compile_fn`` (``torch/_dynamo/backends/distributed.py``, 2.13) counts the sizes of parameters that require gradients;
+the print doesn't say which do, so all count here.
 """
 
 from __future__ import annotations
@@ -33,10 +32,7 @@ class SeenSplit:
 
 
 def split_of(seen: SeenSplit, parameters: Mapping[str, str] | None) -> DdpSplit:
-    """A split graph's parts, their parameters, and what crosses between them.
-
-    ``parameters``: what to call the graph's inputs that are parameters; None if they weren't recorded.
-    """
+    """A split graph's parts, their parameters, and what crosses between them."""
     outside = {name.lower() for name, _ in _arguments(seen.code)}
     crossing: dict[str, int | None] = {}
     buckets: list[DdpBucket] = []
@@ -59,7 +55,6 @@ def split_of(seen: SeenSplit, parameters: Mapping[str, str] | None) -> DdpSplit:
 
 
 def _arguments(code: str) -> list[tuple[str, int | None]]:
-    """The tensors that a printed graph gets, with their sizes in bytes."""
     signature = _SIGNATURE.search(code)
     if signature is None:
         return []
@@ -81,7 +76,6 @@ def _sum(sizes: Mapping[str, int | None]) -> int | None:
 
 
 def _parameter(argument: str, parameters: Mapping[str, str] | None) -> str | None:
-    """What to call an input if it is a parameter."""
     if parameters is not None:
         return parameters.get(argument.lower())
     return argument if _PARAMETER.search(argument) else None

@@ -1,8 +1,4 @@
-"""Which compiles' graphs and code are kept of a log that has more of them than a page can hold.
-
-Comes in: compile ids, what matters most first. Goes out: whether a record's text is kept. The texts of what matters
-least are let go of whenever there are too many, so a log of any size takes the same memory.
-"""
+"""Which compiles' graphs and code are kept of a log that has more of them than a page can hold."""
 
 from __future__ import annotations
 
@@ -18,10 +14,7 @@ class Text:
 
 
 class Details:
-    """Keeps the texts of some compiles.
-
-    ``most_bytes``: how much text to keep; the first compile's is kept however long it is. None for all.
-    """
+    """Keeps the texts of some compiles."""
 
     def __init__(self, compile_ids: Iterable[str], *, most_bytes: int | None) -> None:
         # A section of a log doesn't know the prefix that its ids will get.

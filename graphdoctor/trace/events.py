@@ -1,7 +1,6 @@
 """Reads the probe's events, which are the lines of ``probe.jsonl``, and what takes several of them: lanes, variations.
 
-Comes in: the file, which can be missing or end in the middle of a line. Goes out: events by kind. The probe reports
-what each tried value did; the verdict on a property is made here.
+The file can be missing or end in the middle of a line.
 """
 
 from __future__ import annotations
@@ -106,11 +105,7 @@ _NOT_REACHED = "the run ended first"
 
 
 def read_variations(events: Sequence[Event]) -> tuple[Variation, ...] | None:
-    """The variations of a run.
-
-    Returns:
-        In the order of the plan, including those that were never reached; None if none were asked for.
-    """
+    """The variations of a run in the order of the plan; None if none were asked for."""
     plan = next((event["properties"] for event in events if event["event"] == "vary_plan"), None)
     if plan is None:
         return None

@@ -1,8 +1,4 @@
-"""Takes the records that say something beside compiles, graphs, breaks and guards.
-
-Comes in: records in the order of the log. Goes out: a ``LogEvidence`` for one process until a reset of Dynamo, and one
-for several of those. Memory is bounded by the number of compiles: sizes beyond the first 2,000 are counted.
-"""
+"""Takes the records that say something beside compiles, graphs, breaks and guards."""
 
 from __future__ import annotations
 
@@ -68,7 +64,6 @@ _RANGES = re.compile(r"^Range constraints: \{(.*)\}\s*$", re.MULTILINE)
 _RANGE = re.compile(r"(\w+): VR\[([^,\]]+), ([^,\]]+)\]")
 
 Entries = Callable[[Any], Sequence[StackEntry]]
-"""Turns a stack of torch's into entries."""
 
 
 class Evidence:
@@ -167,7 +162,6 @@ class Evidence:
         )
 
     def _place(self, value: Mapping[str, Any]) -> StackEntry | None:
-        """The program's innermost line."""
         entries = self._entries(value.get("user_stack") or value.get("stack"))
         known = (entry for entry in reversed(entries) if entry.file != "<unknown>")
         return next((entry for entry in known if entry.origin in PROGRAM_ORIGINS), None)

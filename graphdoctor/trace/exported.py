@@ -1,7 +1,6 @@
 """Reads what torch.export made of a target, and why it made nothing.
 
-Comes in: the probe's events and the recording so far. Goes out: an ``Export``, and a break record of the place where
-torch stopped, so that the rules that name graph breaks name it too.
+A break record is made of the place where torch stopped, so that the rules that name graph breaks name it too.
 """
 
 from __future__ import annotations
@@ -85,8 +84,6 @@ def _break_record(failure: Mapping[str, Any], words: str, stack: tuple[StackEntr
 
 
 class _Stacks:
-    """Stack entries with the owners of their files and the qualified names of their functions."""
-
     def __init__(self, origins: Origins, contexts: Mapping[tuple[str, int], SourceContext]) -> None:
         self._origins = origins
         self._contexts = contexts

@@ -36,10 +36,7 @@ class Files:
         self._texts: dict[str, str | None] = {}
 
     def add(self, record: Record, call_index: int | None, *, is_extra: bool) -> None:  # noqa: ARG002 - a part's interface
-        """Take the next record.
-
-        ``call_index``: the user's current call; None outside the calls.
-        """
+        """Take the next record."""
         value = orjson.loads(record.payload or "{}")
         self._texts[value["file"]] = value["text"]
 

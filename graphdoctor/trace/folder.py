@@ -1,8 +1,6 @@
-"""Finds the files of a recording, and reads all but its logs.
+"""Finds the files of a recording, a folder that ``TORCH_TRACE`` wrote, or one log file, and reads all but its logs.
 
-Comes in: a recording's folder, a folder that ``TORCH_TRACE`` wrote, or one log file. Goes out: a ``RecordingFolder``:
-the JSON as it is, the events, the logs' paths. Raises ``GraphDoctorError`` if there is no recording, or one of
-another version. File names come from ``probe/wire.py``::
+::
 
     recording.json   the request and how the child ended, written by the parent
     probe.jsonl      what the probe reported: environment, target, coverage, variations, errors
@@ -33,13 +31,7 @@ from graphdoctor.trace.storage.places import Location, place_at
 
 @dataclass(frozen=True)
 class RecordingFolder:
-    """The files of a recording.
-
-    ``meta``: ``recording.json``; empty for a log that graphdoctor didn't record.
-    ``what_if``: ``what-if.json``; empty without one.
-    ``fixes``: ``fixes.json``; empty without one.
-    ``processes``: the processes to read, the main one first; None for all that wrote the logs.
-    """
+    """The files of a recording; optional ones are empty if they are missing."""
 
     logs: tuple[LogFile, ...]
     meta: dict[str, Any] = field(default_factory=dict)
@@ -113,21 +105,14 @@ def read_object(content: bytes) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class RankFolder:
-    """The files of one rank; picklable, so that another process can read them.
-
-    ``folder``: what ``read_folder`` takes.
-    """
+    """The files of one rank; picklable, so that another process can read them."""
 
     rank: int
     folder: RecordingFolder
 
 
 def find_ranks(folder: RecordingFolder) -> tuple[RankFolder, ...]:
-    """The ranks of a recording, ascending; empty if no process has one.
-
-    A rank is known from its log, or from what its process reported when it began. A process without a rank, such as
-    the launcher or a data loader's worker, is in none of them.
-    """
+    """The ranks of a recording, ascending, as logs or reports of processes say; empty if no process has one."""
     known: dict[int, int | None] = {
         event["pid"]: event["rank"] for event in folder.events.all if event["event"] == "rank"
     }

@@ -1,7 +1,7 @@
 """Follows logs while they are being written: what is new in them since the last look.
 
-Comes in: where they lie. Goes out: facts as they happen, and counts. Only what is new is read; of what was read, one
-unfinished record of each process is kept, and what counting needs. A log that compresses its records is read once.
+Of what was read, one unfinished record of each process is kept, and what counting needs. A log that compresses its
+records is read once.
 """
 
 from __future__ import annotations
@@ -50,8 +50,6 @@ _MOST_BYTES = 2**24
 
 @dataclass
 class _Process:
-    """What counting needs of one process."""
-
     rank: int | None = None
     started: set[str] = field(default_factory=set)
     reasons: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -83,8 +81,6 @@ class _Process:
 
 
 class _Tail:
-    """One file that is followed."""
-
     def __init__(self, log: LogFile) -> None:
         self.log = log
         self._processes: dict[tuple[bytes, str], _Process] = {}
@@ -100,11 +96,7 @@ class _Tail:
         return [process.counts for process in self._processes.values()]
 
     def look(self, log: LogFile | None) -> Iterator[Seen]:
-        """What is new.
-
-        Args:
-            log: The file as it is now; None if there is none any more.
-        """
+        """What is new."""
         if log is None:
             if not self._is_gone:
                 self._is_gone = True
@@ -119,7 +111,6 @@ class _Tail:
         yield from self._read()
 
     def _loss(self) -> Literal["replaced", "truncated"] | None:
-        """Why what was read isn't the beginning of what is there now."""
         if self._position == 0:
             return None
         size = self.log.size_bytes
@@ -231,11 +222,7 @@ class Follower:
         return SoFar(len(self._tails), tuple(counts for counts in found if counts.compiles or counts.break_sites))
 
     def look(self) -> Iterator[Seen]:
-        """What is new since the last look.
-
-        Raises:
-            GraphDoctorError: There is nothing there, or it can't be read.
-        """
+        """What is new since the last look."""
         found = place_at(self._location)
         if found is None and not self._tails:
             raise GraphDoctorError(f"There is nothing at {self._location}.", hint="Name a folder that is there.")
@@ -251,7 +238,6 @@ class Follower:
             yield from tail.look(there.get(location))
 
     def _is_new(self, file: LogFile, *, is_certain: bool) -> bool:
-        """Whether a file that isn't followed yet is a log, in which case it is from now on."""
         # The logs of one job are equally far down.
         if any(tail.log.name.count("/") != file.name.count("/") for tail in self._tails.values()):
             return False
@@ -262,7 +248,6 @@ class Follower:
 
 
 def _identity(log: LogFile) -> tuple[int, int] | None:
-    """What tells a file of this machine from another one of its name."""
     if log.is_remote:
         return None
     try:

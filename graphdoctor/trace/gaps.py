@@ -1,8 +1,4 @@
-"""Makes a ``CaptureGap`` for everything that a recording lacks: with a kind for code to act on, and words for people.
-
-Comes in: what was counted while reading, and the recording. Goes out: gaps. Pure. A message states a fact. It names
-no command or option: each surface has its own.
-"""
+"""Makes a ``CaptureGap`` for everything that a recording lacks: a kind for code to act on, words for people."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 A record is ``V1121 02:58:17.809000 PID path:line] {json}``; its payload follows in lines that begin with a TAB
 (``torch/_logging/_internal.py``, 2.13, ``TorchLogsFormatter`` and ``trace_structured``). Anything else between the
-records is output of a program that shares the file: it is counted and skipped. Memory use stays flat, because
-payloads that the caller doesn't want are never kept.
+records is output of a program that shares the file. Payloads that the caller doesn't want are never kept.
 """
 
 from __future__ import annotations
@@ -28,13 +27,9 @@ class Record:
 
     Args:
         kind: Its type key, such as ``dynamo_start``; for an artifact, the artifact's name.
-        is_artifact: Whether the type key is ``artifact``.
         value: The type key's value.
         metadata: The whole JSON object.
-        payload: The payload's text, or None when the caller didn't want it.
         stamp: The start of its line: level and date, time, process id.
-        raw: The payload's bytes, or None as above.
-        payload_bytes: Their number; None for a record without a payload.
     """
 
     kind: str
@@ -70,15 +65,10 @@ class LogDamage:
     """What could not be read.
 
     Args:
-        broken_records: Headers whose JSON doesn't parse, plus a last record whose payload is cut off, as a killed
-            process leaves it.
+        broken_records: Headers whose JSON doesn't parse, plus a last record whose payload is cut off.
         altered_payloads: Payloads that differ from torch's checksum; kept if they are readable.
         stray_lines: Lines that are neither a header nor a payload.
-        bad_bytes: Payloads that aren't valid UTF-8.
-        records: Records that could be read.
-        kinds: Their number and total size in bytes, payloads included, for each kind.
-        is_last_broken: Whether the last record is among the broken ones.
-        headless_logs: Logs that begin in the middle of a record.
+        kinds: Number and total size of the records of each kind.
         cut_logs: Logs whose bytes can't be had to the end: a clause that says why, by name.
     """
 

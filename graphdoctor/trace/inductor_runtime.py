@@ -1,8 +1,4 @@
-"""Reads what is known below Dynamo: kernels, CUDA graphs, and caches on disk.
-
-Comes in: the probe's events, and torch's cache records by compile. Goes out: ``KernelShare``, ``CudaGraphs``,
-``Float32Precision``, ``CacheUse``, ``CacheBypass``.
-"""
+"""Reads what is known below Dynamo: kernels, CUDA graphs, and caches on disk."""
 
 from __future__ import annotations
 
@@ -189,7 +185,6 @@ def _skip(record: Mapping[str, Any], *, has_device: bool) -> CudaGraphSkip:
 
 
 def _words(reason: str) -> str:
-    """A reason without the stack after it."""
     before, found, _ = reason.partition(_STACK)
     return (before if found else reason.partition("\n")[0]).strip(" .\n")
 
@@ -206,13 +201,9 @@ def skip_kind(reason: str) -> CudaGraphSkipKind:
 
 
 def cache_use(records: Iterable[CacheAnswer]) -> CacheUse | None:
-    """What the caches did, each graph counted once.
+    """What the caches did, each graph counted once; None if no cache was asked.
 
-    A graph asks AOTAutograd's cache, and Inductor's for its forward and its backward if that has none. It is found if
-    Inductor had nothing to compile for it.
-
-    Returns:
-        None if no cache was asked.
+    A graph asks AOTAutograd's cache, and Inductor's for its forward and its backward if that has none.
     """
     graphs = _by_graph(records)
     states = [_state(graph) for graph in graphs]
@@ -267,7 +258,6 @@ def bypass_kind(reason: str) -> tuple[CacheBypassKind, str | None]:
 
 
 def _by_graph(records: Iterable[CacheAnswer]) -> list[list[CacheAnswer]]:
-    """The records of each graph."""
     graphs: list[list[CacheAnswer]] = []
     latest: dict[str | None, list[CacheAnswer]] = {}
     for record in records:

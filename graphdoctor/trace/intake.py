@@ -1,7 +1,5 @@
 """Takes the records of a trace log one by one and keeps what every recording needs of them, by compile.
 
-Comes in: records in the order of the log. Goes out: an ``Intake``, whose attributes ``assemble.py`` turns into facts.
-
 As seen on 2.13 (``torch/_dynamo/convert_frame.py``), ``dynamo_start`` begins a compile and ``compilation_metrics``
 ends it. A frame over its recompile limit has metrics and no start. A frame that is dropped because it has no
 operation has metrics that claim guarded code, without counts.
@@ -82,10 +80,7 @@ class SeenCompile:
 
 @dataclass
 class SeenGraph:
-    """A graph of Dynamo's.
-
-    ``attempt``: the attempt at its compile, from 0.
-    """
+    """A graph of Dynamo's."""
 
     compile_id: str | None
     code: str | None
@@ -95,10 +90,7 @@ class SeenGraph:
     attempt: int | None = None
 
     def is_taken_back_by(self, record: Record) -> bool:
-        """Whether another graph is of a later attempt at the same compile, so that torch dropped this one.
-
-        One that a backend got has our record.
-        """
+        """Whether another graph is of a later attempt at the same compile, so that torch dropped this one."""
         is_later = self.attempt is not None and record.attempt is not None and self.attempt < record.attempt
         return is_later and self.compile_id == record.compile_id and self.record is None
 
@@ -192,10 +184,7 @@ class Intake:
         return frozenset(self._handlers)
 
     def is_extra(self, record: Record) -> bool:
-        """Whether a record belongs to one of our repetitions.
-
-        A backward graph is compiled when it first runs, which can be after the call.
-        """
+        """Whether a record belongs to one of our repetitions."""
         compile_ = self.compiles.get(record.compile_id or "")
         return self._is_extra if compile_ is None else compile_.is_extra
 
@@ -227,7 +216,6 @@ class Intake:
         self.origins.learn_from(text)
 
     def _logged_entries(self, stack: Sequence[Mapping[str, Any]] | None) -> tuple[StackEntry, ...]:
-        """The entries of a stack of torch's."""
         return tuple(
             self.entry(self._file_of(line), line["line"], line["name"], line.get("loc")) for line in stack or ()
         )
@@ -315,10 +303,7 @@ class Intake:
             self._name_frame(compile_, found.co_name, found.co_filename, found.co_firstlineno)
 
     def _name_frame(self, compile_: SeenCompile, name: str, file: str, line: int) -> None:
-        """Name a frame as its metrics do, where its start doesn't.
-
-        The start has no file if the log lacks the beginning, where its name was. Before 2.5 it ends with the caller.
-        """
+        """Name a frame as its metrics do, where its start doesn't."""
         known = self.code_names.get(compile_.frame_id)
         if known is None or known[1] == _UNKNOWN or known[0] != name:
             self.code_names[compile_.frame_id] = name, file, line
@@ -454,10 +439,7 @@ class Intake:
         return self.compiles[compile_id]
 
     def entry(self, file: str, line: int, function: str, text: str | None, **columns: Any) -> StackEntry:  # noqa: ANN401
-        """A stack entry with its file's owner.
-
-        ``text``: the source line, or None.
-        """
+        """A stack entry with its file's owner."""
         key = (file, line, function, text, *columns.items())
         if key not in self._entries:
             self._entries[key] = self._new_entry(file, line, function, text, **columns)

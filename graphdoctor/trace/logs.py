@@ -1,7 +1,6 @@
 """Finds which files are trace logs: by their names where torch or graphdoctor chose them, else by what they hold.
 
-Comes in: a file or a folder. Goes out: ``LogFile``s. A file in which a launcher has put the process before each line,
-as torchrun does on the console, is one log for each process.
+A file in which a launcher has put the process before each line, as torchrun does, is one log for each process.
 """
 
 from __future__ import annotations
@@ -43,9 +42,6 @@ def logs_in(folder: Folder) -> list[LogFile]:
     """The trace logs in a recording's folder, one that ``TORCH_TRACE`` wrote, or any other.
 
     Of another, the logs that are the fewest folders down: those below them are of something else.
-
-    Raises:
-        GraphDoctorError: A file or folder can't be read, or there are too many.
     """
     inner = _named(folder.folder(TRACE_FOLDER).files())
     if inner:
@@ -78,7 +74,6 @@ def has_linked_logs(folder: Path) -> bool:
 
 
 def _named(files: Iterable[LogFile]) -> list[LogFile]:
-    """The logs that torch named: they are logs even if they are empty."""
     found = [log for log in files if _is_named(log)]
     return for_each(LogFile.seen, found, found)
 
@@ -88,11 +83,7 @@ def _is_named(log: LogFile) -> bool:
 
 
 def _held(files: list[LogFile], folder: Folder) -> list[LogFile]:
-    """The logs among some files, by what they hold.
-
-    Raises:
-        GraphDoctorError: There are too many files, or none that could be a log can be read.
-    """
+    """The logs among some files, by what they hold."""
     if len(files) > _MOST_FILES:
         raise GraphDoctorError(
             f"{folder.location} contains {counted(len(files), 'file')}, too many to look into.",
@@ -125,11 +116,7 @@ def held_logs(file: LogFile) -> list[LogFile]:
 
 
 def logs_of(log: LogFile) -> list[LogFile]:
-    """The log, or one for each process whose name a launcher has put before its lines; none without a record.
-
-    Raises:
-        CutStreamError: It can't be read, and no record came before that.
-    """
+    """The log, or one for each process whose name a launcher has put before its lines; none without a record."""
     with log.open() as stream:
         start = stream.readline(_LOOK_BYTES)
         if _archive(start):
@@ -139,7 +126,6 @@ def logs_of(log: LogFile) -> list[LogFile]:
 
 
 def _logs_from(log: LogFile, first: re.Match[bytes] | None) -> list[LogFile]:
-    """The logs in a file with this first record."""
     if first is None:
         return []
     if first[1] is None:
@@ -148,7 +134,6 @@ def _logs_from(log: LogFile, first: re.Match[bytes] | None) -> list[LogFile]:
 
 
 def _prefixes(log: LogFile) -> list[bytes]:
-    """What stands before the records of a file, each once."""
     found: dict[bytes, None] = {}
     try:
         with log.open() as stream:
@@ -171,5 +156,4 @@ def hindrance(log: LogFile) -> str | None:
 
 
 def _archive(head: bytes) -> str | None:
-    """The kind of archive that begins so; None if it's none."""
     return "tar" if head[257:262] == b"ustar" else "zip" if head.startswith(b"PK\x03\x04") else None

@@ -1,8 +1,5 @@
 """Reads what can be compared of each compile with the same compile on another rank.
 
-Comes in: records in the order of the log. Goes out: a ``CompileMark`` for each compile: digests of its graphs and
-guards, the collectives in it, when it ran. Texts aren't kept, unless those of one compile are asked for.
-
 What differs between ranks for no reason is taken out first: comments with paths, the numbers of devices, addresses of
 objects and the measured time of the guards.
 """
@@ -68,14 +65,11 @@ def plain_guards(text: str) -> str:
 
 
 def _unless_decimals(number: re.Match[str]) -> str:
-    """What an address becomes; the digits of a fraction aren't one."""
     return number[0] if number.string[max(number.start() - 1, 0) : number.start()] == "." else "…"
 
 
 @dataclass
 class _Seen:
-    """What is known about a compile so far."""
-
     attempt: int = 0
     graphs: list[str] = field(default_factory=list)
     operations: list[str] = field(default_factory=list)
@@ -117,11 +111,7 @@ class Marks:
         return Marks(self._texts_of)
 
     def add(self, record: Record) -> None:
-        """Take the next record, one of ``KINDS``.
-
-        Raises:
-            ValueError: Its payload isn't what torch writes; so is LookupError.
-        """
+        """Take the next record, one of ``KINDS``."""
         if record.kind == "graph_execution":
             # ``torch/_inductor/debug.py``, 2.13: once, at the end.
             order = orjson.loads(record.payload or "{}")["graph_execution_order"]
@@ -189,7 +179,6 @@ def graph_digest(text: str) -> str:
 
 
 def _joined(digests: Iterable[str]) -> str | None:
-    """One digest for all graphs of a compile; DDP's optimizer makes several."""
     found = list(digests)
     return None if not found else found[0] if len(found) == 1 else graph_digest("\n".join(found))
 

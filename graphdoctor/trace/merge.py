@@ -1,8 +1,7 @@
 """Merges the recordings of one run's processes, and those before and after a reset of Dynamo, into one.
 
-Comes in: parts, each of which counts its compiles from 0. Goes out: one ``Recording``, in which the ids of all but
-the main process have a prefix, frames have new numbers, and generated files, whose paths can be others in every run,
-are named by what made them.
+The ids of all but the main process get a prefix, frames new numbers, and generated files, whose paths can be others in
+every run, are named by what made them.
 """
 
 from __future__ import annotations
@@ -20,10 +19,7 @@ from graphdoctor.trace.inductor_runtime import joined
 
 @dataclass(frozen=True)
 class Part:
-    """A recording in which every compile id is unique.
-
-    ``process``: the process's name; None for the main one.
-    """
+    """A recording in which every compile id is unique."""
 
     recording: Recording
     process: str | None = None
@@ -75,7 +71,6 @@ def merge(parts: Sequence[Part]) -> Recording:
 
 
 def _rename(part: Part, frame_base: int) -> Recording:
-    """The recording with prefixed compile ids and with frame ids from ``frame_base`` on."""
     update: dict[str, object] = {}
     for name in field_types(type(part.recording)):
         value = getattr(part.recording, name)

@@ -1,7 +1,7 @@
 """Reads what torch measured of one compile: the ``compilation_metrics`` of each torch, in one form.
 
-Comes in: the record's JSON. Goes out: ``CompileMetrics``. What doesn't fit raises, so that one odd value costs one
-record. Field names are torch's (``CompilationMetrics``, ``torch/_dynamo/utils.py``, 2.4 to 2.15).
+What doesn't fit raises, so that one odd value costs one record. Field names are torch's (``CompilationMetrics``,
+``torch/_dynamo/utils.py``, 2.4 to 2.15).
 """
 
 from __future__ import annotations
@@ -69,11 +69,7 @@ def is_before_breaks(value: Mapping[str, Any]) -> bool:
 
 
 def read_metrics(value: Mapping[str, Any]) -> CompileMetrics:
-    """Read a record's JSON.
-
-    Raises:
-        ValueError: Something in it doesn't fit.
-    """
+    """Read a record's JSON."""
     found: dict[str, Any] = {}
     for name, types in _TYPES.items():
         item = value.get(name)

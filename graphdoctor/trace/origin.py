@@ -1,7 +1,4 @@
-"""Classifies files by owner: the user, a package, the standard library or torch.
-
-Comes in: paths as torch prints them. Goes out: the owner, and stacks without entries that mean nothing to users.
-"""
+"""Classifies files by owner: the user, a package, the standard library or torch."""
 
 from __future__ import annotations
 
@@ -22,11 +19,7 @@ _TORCH_PACKAGES = frozenset({"torch", "torchgen", "functorch"})
 
 
 class Origins:
-    """Classifies files by the folders of one environment, or by the usual layout if those are unknown.
-
-    Args:
-        environment: Where the recording was made; its roots can be None.
-    """
+    """Classifies files by the folders of one environment, or by the usual layout if those are unknown."""
 
     def __init__(self, environment: Environment) -> None:
         self._torch_root = environment.torch_root
@@ -100,11 +93,7 @@ def without_probe(stack: Iterable[StackEntry]) -> tuple[StackEntry, ...]:
 
 
 def collapse_resumes(stack: Iterable[StackEntry]) -> tuple[StackEntry, ...]:
-    """The stack with a function and its resume functions merged into one entry, at the line reached last.
-
-    Each resume function is called by the code before it, so the stack has one entry per break; to a person it is the
-    same call of the same function.
-    """
+    """The stack with a function and its resume functions merged into one entry, at the line reached last."""
     kept: list[StackEntry] = []
     for entry in stack:
         resume = RESUME_NAME.match(entry.function)

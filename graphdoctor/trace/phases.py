@@ -1,12 +1,10 @@
 """Reads where compile time went, from torch's ``chromium_event`` records.
 
-Comes in: events in the order of the log. Goes out: phases, each in a thread and at a depth.
-
 A phase is a pair of events, ``B`` and ``E``, written when it begins and ends (``torch/_dynamo/utils.py``, 2.13,
-``ChromiumEventLogger``). torch gives every event the thread number 0, whatever thread it is from, so ends are matched
-to begins by name and compile id. Code generation also uses a pool of threads, such as for ``compile_file`` in the C++
-backend. The compile context belongs to one thread, so an event without a compile id during a compile is from another
-thread. It is impossible to tell which of several such begins an end belongs to; overlapping ones become one phase.
+``ChromiumEventLogger``). torch gives every event the thread number 0, so ends are matched to begins by name and compile
+id. The compile context belongs to one thread, so an event without a compile id during a compile is from another
+thread, such as ``compile_file``. Which of several such begins an end belongs to can't be told: overlapping ones become
+one phase.
 """
 
 from __future__ import annotations
@@ -34,12 +32,7 @@ _AUTOTUNING = "_template_autotuning"
 
 @dataclass(eq=False, slots=True)
 class _Begun:
-    """A phase that has begun.
-
-    ``compile_id``: its compile; None outside any.
-    ``end_us``: by torch's clock; None while it runs or if its end isn't in the log.
-    ``timed``: what Inductor timed in it; None for other phases.
-    """
+    """A phase that has begun."""
 
     name: str
     compile_id: str | None
@@ -83,8 +76,7 @@ class Phases:
     def after_reset(self) -> Phases:
         """The phases of the same process from here on, when compile ids count from 0 again.
 
-        Called when a compile shows that there was a reset. Its outermost phases have already begun and move to the new
-        object.
+        The outermost phases of the compile that shows it have already begun and move along.
         """
         later = Phases(self._details)
         later._first_us, later._open = self._first_us, self._open
@@ -94,14 +86,7 @@ class Phases:
         return later
 
     def add(self, record: Record, call_index: int | None, *, is_extra: bool) -> None:
-        """Take the next record.
-
-        ``call_index``: the user's current call; None outside the calls.
-
-        Raises:
-            ValueError: The record isn't an event, or is an end whose begin isn't in the log.
-            LookupError: The event lacks its name, time or kind.
-        """
+        """Take the next record."""
         event = orjson.loads(record.payload or "")
         if not isinstance(event, dict):
             raise ValueError("not an event")
@@ -187,7 +172,6 @@ class Phases:
         return phase
 
     def _note(self, name: str, compile_id: str | None, time_us: float, args: dict[str, Any]) -> None:
-        """Add an instant event, which can be from the past, to the phase that it was in."""
         inside = (
             phase for phase in reversed(self._open) if phase.compile_id == compile_id and phase.start_us <= time_us
         )
@@ -241,7 +225,6 @@ def _overlap(phase: _Begun) -> dict[str, str]:
 
 
 def _laid_out(phases: list[_Begun]) -> Iterator[tuple[_Begun, int, int]]:
-    """Each phase with its thread and depth; phases of one thread are nested."""
     threads: list[list[_Begun]] = [[]]
     for phase in phases:
         for open_ in threads:

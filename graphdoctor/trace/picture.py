@@ -1,9 +1,4 @@
-"""Collects what the picture of a run needs beside the recording.
-
-Comes in: the records of a log, then the merged recording and the probe's events. Goes out: a ``Picture``. Each part
-has a module that declares which records it takes: ``stages.py`` graphs and generated code, ``phases.py`` compile
-time, ``files.py`` the source. Lanes come from the probe's events (``lanes.py``).
-"""
+"""Collects what the picture of a run needs beside the recording."""
 
 from __future__ import annotations
 
@@ -23,11 +18,7 @@ from graphdoctor.trace.stages import Stages
 
 
 class PictureIntake:
-    """Collects the records of one process until a reset of Dynamo, in the order of the log.
-
-    Args:
-        details: The compiles whose graphs, code and notes are kept; None for all.
-    """
+    """Collects the records of one process until a reset of Dynamo, in the order of the log."""
 
     KINDS: frozenset[str] = Stages.KINDS | Phases.KINDS | Files.KINDS | Artifacts.KINDS
 
@@ -46,10 +37,7 @@ class PictureIntake:
         return later
 
     def add(self, record: Record, call_index: int | None, *, is_extra: bool) -> None:
-        """Take the next record.
-
-        ``call_index``: the user's current call; None outside the calls.
-        """
+        """Take the next record."""
         if record.kind in self.artifacts.KINDS and not is_extra:
             self.artifacts.add(record)
         for part in (self.stages, self.phases, self.files):
@@ -64,10 +52,7 @@ def picture_of(
     events: Sequence[Event],
     details: Details | None = None,
 ) -> Picture:
-    """Make the picture of several processes.
-
-    ``details``: the compiles whose graphs and code were kept; None for all.
-    """
+    """Make the picture of several processes."""
     files: dict[str, SourceText] = {}
     for found in (found for _, taken, origins in parts for found in taken.files.finish(origins)):
         # Each process records files itself, and one that came to a file late may have had no room left for it.

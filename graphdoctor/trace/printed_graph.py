@@ -1,11 +1,7 @@
-"""Parses a graph that torch printed.
+"""Parses a graph that torch printed, as ``torch/fx/graph.py`` (``CodeGen``), 2.13 and 2.15, does.
 
-Comes in: the text of ``GraphModule.print_readable``, as in the log's records of graphs. Goes out: the nodes of the
-graph itself; bodies of higher-order operators, which are printed as classes inside, are left out. Pure; lines with an
-unknown layout are counted, and nothing raises.
-
-The layout is that of ``torch/fx/graph.py`` (``CodeGen``), 2.13 and 2.15: each node is a Python statement, usually on
-a line of its own, and a comment above it has the source line that it comes from.
+Each node is a Python statement, usually on a line of its own; a comment above it has the source line that it comes
+from. Bodies of higher-order operators, printed as classes inside, are left out; unknown lines are counted.
 """
 
 from __future__ import annotations
@@ -111,8 +107,6 @@ def _parsed(text: str) -> list[ast.stmt] | None:
 
 
 class _Reader:
-    """Parses one graph line by line."""
-
     def __init__(self, names_file: Callable[[str], bool]) -> None:
         self.unread_lines = 0
         self._names_file = names_file
@@ -155,7 +149,6 @@ class _Reader:
                 at = self._read_statement(lines, at)
 
     def _read_head(self, lines: Sequence[str]) -> int:
-        """Parse the heads of the class and the function; returns where the body begins."""
         is_class = False
         for at, line in enumerate(lines):
             if _SIGNATURE.match(line) and is_class:
@@ -196,7 +189,6 @@ class _Reader:
             self._place = None, None
 
     def _read_statement(self, lines: Sequence[str], at: int) -> int:
-        """Parse the statement that begins in a line; returns where the next one begins."""
         end = at + 1
         text = lines[at].strip()
         if self._read_call(text):
@@ -272,7 +264,6 @@ class _Reader:
         return is_known
 
     def _take_in_place(self, name: str, parts: tuple[ast.expr, ...], rest: list[ast.stmt]) -> bool:
-        """``a += 1;  a_1 = a`` and ``c[0] = 1;  setitem = c``."""
         named = _named(rest[0]) if len(rest) == 1 else None
         if named is None:
             return False
@@ -300,7 +291,6 @@ class _Reader:
         return True
 
     def _operation(self, value: ast.expr) -> tuple[str, str] | None:
-        """A node's opcode and target."""
         path = dotted_path(value)
         if path is not None:
             if path[0] == "self":
@@ -370,7 +360,6 @@ class _Reader:
         self._known.add(name)
 
     def _inputs(self, parts: Sequence[ast.expr | None]) -> list[str]:
-        """The nodes in some expressions by name, each once, in the order of the text."""
         found = [node for part in parts if part is not None for node in _names_in(part)]
         found.sort(key=lambda node: (node.lineno, node.col_offset))
         return self._known_among(node.id for node in found)
@@ -386,7 +375,6 @@ class _Reader:
 
 
 def _text_of(value: ast.expr, text: str) -> str:
-    """An expression as it stands in a statement, without ``torch.ops.``."""
     if value.end_lineno != value.lineno or not text.isascii():
         return short_target(ast.unparse(value))
     # All statements but a few are a single line; ``ast.get_source_segment`` takes several times as long.
@@ -406,7 +394,6 @@ def _unary(value: ast.UnaryOp) -> tuple[str, str] | None:
 
 
 def _is_deletion(statement: ast.stmt) -> bool:
-    """``x = y = None``: values that are no longer used."""
     return (
         isinstance(statement, ast.Assign)
         and isinstance(statement.value, ast.Constant)
@@ -416,7 +403,6 @@ def _is_deletion(statement: ast.stmt) -> bool:
 
 
 def _named(statement: ast.stmt) -> tuple[str, ast.expr | None, ast.expr] | None:
-    """Name, annotation and value of an assignment to one name."""
     match statement:
         case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=ast.expr() as value):
             return name, annotation, value
@@ -462,7 +448,6 @@ def _value_of(text: str) -> str:
 
 
 def _names_in(expression: ast.expr) -> Iterator[ast.Name]:
-    """Every name in an expression, in any order. Faster than ``ast.walk``, because this is most of the work."""
     waiting: list[ast.AST] = [expression]
     while waiting:
         node = waiting.pop()

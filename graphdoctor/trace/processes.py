@@ -1,7 +1,4 @@
-"""Finds which log belongs to which process, which process is the main one, and what to call the others.
-
-Comes in: trace logs. Goes out: ``ProcessLogs``, the main process first. Reads only samples of each log.
-"""
+"""Finds which log belongs to which process, which process is the main one, and what to call the others."""
 
 from __future__ import annotations
 
@@ -15,12 +12,11 @@ from graphdoctor.trace.writers import find_writers, named_rank, rank_of_folder
 
 @dataclass(frozen=True)
 class ProcessLogs:
-    """The logs of one process.
+    """The logs of one process, in order.
 
-    ``logs``: in order; more than one if the program closed its log (``logging.shutdown``) and torch opened another.
-    ``pid``: its process id, or None if no record has it.
-    ``rank``: its rank in a distributed run, or None: as its records say, else as its log's name says, else as the
-    folder's name says if that can be said of one process alone.
+    Args:
+        rank: As its records say, else as its log's name says, else as the folder's name says if that can be said of one
+            process alone.
     """
 
     logs: tuple[LogFile, ...]
@@ -32,9 +28,8 @@ class ProcessLogs:
 def find_processes(logs: Iterable[LogFile], *, main_pid: int | None) -> list[ProcessLogs]:
     """The processes that wrote the logs, the main one first.
 
-    ``main_pid``: process id of the main process. If None, the main process is the one with the lowest rank, otherwise
-    the one that wrote first. Only our own recordings have it. Each of them is of one machine, so only there do
-    logs with one process id belong to one process.
+    Without a ``main_pid`` that is the one with the lowest rank, otherwise the one that wrote first. Only our own
+    recordings have it. Each of them is of one machine, so only there do logs with one process id belong together.
     """
     logs = list(logs)
     found = [item for of_log in for_each(_processes_of, logs, logs) for item in of_log]
@@ -52,7 +47,6 @@ def find_processes(logs: Iterable[LogFile], *, main_pid: int | None) -> list[Pro
 
 
 def _processes_of(log: LogFile) -> list[tuple[str, ProcessLogs]]:
-    """The processes that wrote a log, each with the time of its first record."""
     writers = find_writers(log)
     if not writers:
         return [("", ProcessLogs((log,), None, named_rank(log)))]
@@ -77,7 +71,6 @@ def _ranked_by_folder(processes: Sequence[ProcessLogs]) -> list[ProcessLogs]:
 
 
 def _joined(processes: Iterable[ProcessLogs]) -> list[ProcessLogs]:
-    """One entry for each process id."""
     joined: dict[int | None, ProcessLogs] = {}
     unknown = []
     for process in processes:

@@ -54,8 +54,6 @@ def matched_runs(call: ProfiledCall, graphs: Sequence[InductorGraph]) -> Iterato
 
 
 class _InGraph:
-    """Matches the runs of kernels in one run of a graph."""
-
     def __init__(self, kernels: Sequence[KernelRun], graph: int, calls: Sequence[InductorKernel]) -> None:
         self._kernels = kernels
         self._graph = graph
@@ -84,7 +82,6 @@ class _InGraph:
         return MatchedRun(run=run, us=us, graph=None if call is None else self._graph, kernel=call)
 
     def _between(self, runs: Sequence[int], calls: Sequence[int]) -> Iterator[MatchedRun]:
-        """Runs of libraries, with the calls of the code at the same place."""
         left = list(calls)
         taken: set[int] = set()
         launch: int | None = None
@@ -121,7 +118,6 @@ class _InGraph:
 
 
 def _launches(call: str, operation: str) -> bool:
-    """Whether a call in the code, such as ``extern_kernels.addmm``, shows itself as an operation of the profiler's."""
     return base_name(call) == base_name(operation)
 
 

@@ -1,7 +1,7 @@
 """Reads a recording from disk: torch's logs, what the probe reported, and what the parent wrote.
 
-Comes in: a path. Goes out: one ``Recording`` of all processes; what the log lacks is None with a gap. ``folder.py``
-finds the files, ``sections.py`` reads the logs, ``assemble.py`` makes the facts, ``gaps.py`` names what is missing.
+``folder.py`` finds the files, ``sections.py`` reads the logs, ``assemble.py`` makes the facts, ``gaps.py`` names what
+is missing.
 """
 
 from __future__ import annotations
@@ -85,11 +85,7 @@ def other_version(location: Location) -> Iterator[None]:
 
 
 def read_folder(folder: RecordingFolder, wanted: Wanted, executor: Executor = ALONE) -> Recording:
-    """Read the files of a recording, or of one of its ranks.
-
-    Raises:
-        InvalidFactError: Something that graphdoctor wrote doesn't fit this version.
-    """
+    """Read the files of a recording, or of one of its ranks."""
     events = folder.events
     environment = read_fact(Environment, events.fields("environment"))
     main_pid = events.fields("process").get("pid")
@@ -119,7 +115,6 @@ def read_folder(folder: RecordingFolder, wanted: Wanted, executor: Executor = AL
 
 
 def _name_torch(contents: LogContents) -> None:
-    """Take torch's version from the programs in a log that has no record of it."""
     if RUNNABLE not in contents.damage.kinds:
         return
     for process in contents.processes:
@@ -133,7 +128,6 @@ def _name_torch(contents: LogContents) -> None:
 def _parts(
     contents: LogContents, run: RunFacts, main_pid: int | None, *, is_ours: bool
 ) -> Iterator[tuple[Part, Section]]:
-    """A recording of each section; a process that wrote no record of ours is like somebody else's log."""
     for name, process in contents.named(main_pid):
         has_our_records = is_ours and (name is None or process.is_ours)
         for reset, section in enumerate(process.sections):
@@ -144,7 +138,6 @@ def _parts(
 def _merged(
     contents: LogContents, run: RunFacts, parts: Sequence[Part], events: Events, main_pid: int | None
 ) -> Recording:
-    """One recording of all parts, with what only the events have and with the gaps of the whole."""
     switches = tuple(
         read_fact(
             CompileSwitch, {"kind": found.get("kind"), "value": found.get("value"), "call_index": found.get("call")}
@@ -209,7 +202,6 @@ def _run_facts(folder: RecordingFolder) -> RunFacts:
 
 
 def _replay(events: Events) -> Replay | None:
-    """What a replay gave: of one that failed, the parts of the compiler that it used until then."""
     if "trial" not in events and "part" not in events:
         return None
     parts = [{"kind": event["kind"], "name": event["name"]} for event in events.of("part")]

@@ -1,7 +1,6 @@
 """torch's wrapper around a module of its own class, as the program has it.
 
-Comes in: a frame of the wrapper, whose values are ``fn``, ``args`` and ``kwargs``. Goes out: the program's own names:
-``fn[1].training`` is ``model[1].training``, ``args[0]`` is ``x``.
+A frame of the wrapper has the values ``fn``, ``args`` and ``kwargs``: ``fn[1].training`` is ``model[1].training``.
 """
 
 from __future__ import annotations

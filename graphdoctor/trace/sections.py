@@ -1,8 +1,6 @@
 """Reads the logs of a recording, process by process, and each process from one reset of Dynamo to the next.
 
-Comes in: the logs of each process. Goes out: a ``Section`` for each stretch in which compile ids are unique, with
-what its records say, and counts of what couldn't be read. Guards and the picture, which can be most of a log, are
-read only if asked for, and their modules are imported only then.
+Guards and the picture, which can be most of a log, are read only if asked for, and their modules imported only then.
 """
 
 from __future__ import annotations
@@ -31,12 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Section:
-    """What one process did until a reset of Dynamo or its end.
-
-    ``guards``: collects the guard trees; None if not asked for.
-    ``picture``: collects what the picture needs beside the recording; None if not asked for.
-    ``marks``: collects what can be compared with other ranks; None if not asked for.
-    """
+    """What one process did until a reset of Dynamo or its end."""
 
     intake: Intake
     guards: GuardTrees | None = None
@@ -103,9 +96,6 @@ class LogContents:
         """The processes with their names.
 
         Those that compiled nothing, such as data loader workers that import the program, are left out.
-
-        Args:
-            main_pid: Process id of the main process, or None if unknown.
         """
         kept = [taken for taken in self.processes if taken.has_compiled or taken.process.pid == main_pid is not None]
         kept = kept or self.processes[:1]
@@ -114,10 +104,7 @@ class LogContents:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to read beside what every recording needs.
-
-    ``details``: for the picture, the compiles whose graphs and code are kept; None for all.
-    """
+    """What to read beside what every recording needs."""
 
     guards: bool = False
     picture: bool = False
@@ -156,8 +143,6 @@ def read_logs(processes: Iterable[ProcessLogs], new_section: Callable[[], Sectio
 
 
 class _LogTakers:
-    """Finds who takes each record of one log."""
-
     def __init__(
         self,
         log: LogFile,

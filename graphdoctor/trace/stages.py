@@ -1,8 +1,7 @@
 """Follows graphs from Dynamo to Inductor, and reads the code that Inductor wrote.
 
-Comes in: the log's records of graphs and generated code. Goes out: a ``StageGraph`` for each graph at each stage and
-a ``GeneratedCode`` for each graph that Inductor compiled. All of one compile have its compile id. The order of the
-log shows which of its graphs they come from, and the first line of generated code whether it is forward or backward.
+The order of the log shows which of a compile's graphs others come from, and the first line of generated code whether it
+is forward or backward.
 """
 
 from __future__ import annotations
@@ -46,13 +45,7 @@ _BENCHMARKS = frozenset({"benchmark_compiled_module", "get_args"})
 
 @dataclass
 class _Seen(Text):
-    """A graph of AOTAutograd or Inductor, or generated code.
-
-    ``stage``: none for generated code.
-    ``graph``: the number in the log of Dynamo's graph that it comes from; None if unknown.
-    ``of``: the graph of AOTAutograd that it comes from; None if unknown.
-    ``fused``: the kernels of generated code; None if unknown.
-    """
+    """A graph of AOTAutograd or Inductor, or generated code."""
 
     compile_id: str | None
     stage: Stage | None
@@ -83,10 +76,7 @@ class Stages:
         self._fused: dict[str | None, tuple[FusedKernel, ...]] = {}
 
     def add(self, record: Record, call_index: int | None, *, is_extra: bool) -> None:  # noqa: ARG002 - as all parts
-        """Take the next record.
-
-        ``call_index``: the user's current call; None outside the calls.
-        """
+        """Take the next record."""
         if is_extra:
             return
         is_kept = self._details is None or self._details.keeps(record.compile_id)
@@ -192,7 +182,6 @@ class Stages:
 
 
 def _graphs_of(prefix: str, recording: Recording) -> list[Graph]:
-    """The graphs of one part; ids after a process's resets begin with the process's prefix too."""
     return [
         graph
         for graph in recording.graphs
@@ -303,7 +292,6 @@ def kernels_of(code: str) -> tuple[str, ...]:
 
 
 def _calls(module: ast.Module) -> Iterator[str]:
-    """Dotted names that are called, in the order of the text, except in code that only benchmarks."""
     waiting: list[ast.AST] = [module]
     while waiting:
         node = waiting.pop()

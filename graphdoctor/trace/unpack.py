@@ -1,8 +1,6 @@
 """Writes each record of a recording's logs to a file, and an index that says which record became which file.
 
-Comes in: logs. Goes out: files, one folder for each compile, below one for each process if there are several. Reads
-each log once and keeps one record at a time. Nothing is written through a link, and what can't be written is a
-``GraphDoctorError``.
+Each log is read once, and one record kept at a time. Nothing is written through a link.
 """
 
 from __future__ import annotations
@@ -37,11 +35,7 @@ def _new_file(path: Path) -> BinaryIO:
 
 
 class Folder:
-    """Files in a folder; used in a ``with`` block.
-
-    Raises:
-        GraphDoctorError: It is no folder, has something in it, or can't be written.
-    """
+    """Files in a folder; used in a ``with`` block."""
 
     def __init__(self, root: Path, *, is_replacing: bool) -> None:
         self._root = root
@@ -153,7 +147,6 @@ class Folder:
 
 
 FORMAT = 1
-"""Of the index."""
 
 _EVENTS = "chromium_events.json"
 """Where the events of a process are, one list that trace viewers open; a log has hundreds of them for each compile."""
@@ -179,10 +172,7 @@ class Unpacked:
 
 @dataclass
 class _Process:
-    """A process whose records come one after the other.
-
-    ``name``: its name in the index and the name of its folder; None if there is only one.
-    """
+    """A process whose records come one after the other."""
 
     name: str | None
     started: set[str] = field(default_factory=set)
@@ -203,11 +193,7 @@ class _Process:
 
 
 def unpack(source: Location, into: Path, *, version: str, is_replacing: bool = False) -> Unpacked:
-    """Write each artifact of the logs to a file.
-
-    Raises:
-        GraphDoctorError: There are no logs at ``source``, or ``into`` can't be written.
-    """
+    """Write each artifact of the logs to a file."""
     processes = find_processes(open_folder(source).logs, main_pid=None)
     done = Unpacked()
     with Folder(into, is_replacing=is_replacing) as folder:
@@ -224,7 +210,6 @@ def unpack(source: Location, into: Path, *, version: str, is_replacing: bool = F
 
 
 def _rows(processes: Sequence[ProcessLogs], folder: Folder, done: Unpacked) -> Iterator[bytes]:
-    """A line of the index for each record, whose payload is written by then."""
     names = _Names(processes)
     for log, of_log in names.by_log.items():
         owners = {
@@ -240,8 +225,6 @@ def _rows(processes: Sequence[ProcessLogs], folder: Folder, done: Unpacked) -> I
 
 
 class _Names:
-    """The names of processes: none for the only one, else ``rank1``, or ``p2`` if its rank is unknown."""
-
     def __init__(self, processes: Sequence[ProcessLogs]) -> None:
         self.by_log: dict[LogFile, list[tuple[ProcessLogs, str | None]]] = {}
         self._count = 0

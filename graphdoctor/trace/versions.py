@@ -1,7 +1,6 @@
 """What each torch writes to its trace log, as far as it makes a difference to a reader.
 
-Comes in: the version that a log names, or what its records show of it. Goes out: what such a log lacks. Seen in logs
-of 2.4.1, 2.5.1, 2.6.0, 2.8.0, 2.9.1, 2.10.0, 2.11.0, 2.13.0 and 2.15.0;
+Seen in logs of 2.4.1, 2.5.1, 2.6.0, 2.8.0, 2.9.1, 2.10.0, 2.11.0, 2.13.0 and 2.15.0;
 ``docs/reference/recordings.md`` has the same table.
 """
 
@@ -54,7 +53,6 @@ FEATURES = (
     ),
     LogFeature((2, 11), "`torch_version`; before, only `fx_graph_runnable` has it"),
 )
-"""The oldest first."""
 
 UNDERSTOOD_SINCE: Version = (2, 6)
 """An older log has no graph breaks of its own."""

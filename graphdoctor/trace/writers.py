@@ -1,8 +1,6 @@
 """Finds which processes wrote a log: from samples of it, and record by record.
 
-Comes in: one log, or its records. Goes out: a ``Writer`` for each process and rank that the samples have, or the
-``Lane`` of each record. A log can have several: a program and the process that it forked under an older torch, or the
-logs of a job's ranks put together.
+A log can have several: a program and the process that it forked under an older torch, or a job's ranks put together.
 """
 
 from __future__ import annotations
@@ -25,18 +23,11 @@ _ATTEMPT_FOLDER = re.compile(r"attempt_\d+")
 _NUMBER = re.compile(r"\d+")
 _SAMPLE_BYTES = 1 << 16
 _SAMPLES = 10
-"""Spread over a log, the first at its beginning and the last at its end."""
 
 
 @dataclass(frozen=True)
 class Writer:
-    """A process that wrote records of a log.
-
-    Args:
-        time: Of its first record in the samples, such as ``1121 02:58:17.809000``.
-        pid: Its process id; None in a log of a torch that writes the numbers of threads.
-        rank: Its rank in a distributed run, or None if none of those records has it.
-    """
+    """A process that wrote records of a log; without ``pid`` if torch writes the numbers of threads."""
 
     time: str
     pid: int | None
@@ -60,7 +51,6 @@ def find_writers(log: LogFile) -> list[Writer]:
 
 
 def _samples(log: LogFile) -> Iterator[bytes]:
-    """Parts of a log, each from the beginning of a line; all of it if it's short, its beginning if it can't be cut."""
     size = log.size_bytes if log.is_seekable else None
     if size is None or size <= _SAMPLES * _SAMPLE_BYTES:
         yield log.part(0, _SAMPLES * _SAMPLE_BYTES)
@@ -85,10 +75,7 @@ def _recorded_rank(raw: bytes) -> int | None:
 
 
 def named_rank(log: LogFile) -> int | None:
-    """The rank that a log's own name has, as torch (``_rank_3_``) and launchers (``rank_3.log``) write it.
-
-    Launchers also write it before each line (``[rank3]:``).
-    """
+    """The rank that a log's own name has, as torch (``_rank_3_``) and launchers (``rank_3.log``) write it."""
     found = _RANK_PREFIX.match(log.line_prefix) or _RANK_IN_NAME.search(log.path.name)
     return int(found[1]) if found else None
 
@@ -109,11 +96,7 @@ def rank_of_folder(log: LogFile) -> int | None:
 
 @dataclass(eq=False)
 class Lane:
-    """The records of one process in a log.
-
-    ``pid``: its process id; None if no sample has a record.
-    ``rank``: its rank as its records say; None as long as none does.
-    """
+    """The records of one process in a log."""
 
     pid: int | None
     rank: int | None

@@ -24,10 +24,7 @@ _TIMES = 6
 
 @dataclass(frozen=True)
 class Attempt:
-    """The result of running the script.
-
-    ``is_same``: it has the graph breaks, the number of recompiles and the failure of the recording; None if not run.
-    """
+    """The result of running the script."""
 
     is_same: bool | None
     words: str
@@ -59,13 +56,7 @@ def command_text(script: Script, recording: Recording) -> str:
 
 
 def attempt(script: Script, recording: Recording, *, timeout_s: float | None) -> Attempt:
-    """Run the script in an empty folder, as its reader will, and compare what torch does with the recording.
-
-    ``timeout_s``: seconds until it is stopped; None for a multiple of the recorded run's time.
-
-    Raises:
-        GraphDoctorError: Interrupted.
-    """
+    """Run the script in an empty folder, as its reader will, and compare what torch does with the recording."""
     python = recording.environment.executable
     if python is None or not Path(python).exists():
         return Attempt(None, "It was not run: the recording's Python interpreter is missing.")
@@ -155,14 +146,12 @@ def _error(before: Recording, after: Recording) -> tuple[str, bool]:
 
 
 def _error_name(recording: Recording) -> str | None:
-    """The exception that ended a run, without its module; None if none did."""
     of_call = next((call.error.type for call in recording.calls if call.error is not None), None)
     name = of_call or recording.exit.error_type
     return name and name.rpartition(".")[2]
 
 
 def _foreign_files(after: Recording, folder: Path) -> list[str]:
-    """Files of the project that the script still reached, through an installation or PYTHONPATH."""
     files = {frame.file for frame in after.frames if frame.origin == "user" and not frame.file.startswith("<")}
     outside = sorted(Path(file).name for file in files if not Path(file).is_relative_to(folder))
     return [f"and still needs the project's {', '.join(outside)}"] if outside else []

@@ -39,7 +39,6 @@ from graphdoctor.views.json import render_json
 MAX_FILE_BYTES = 256 * 2**20
 """Larger files of the recording are left out."""
 _OWN_FILES = (REQUEST_FILE, META_FILE, EVENTS_FILE, CRASH_FILE, FIXES_FILE, WHAT_IF_FILE)
-"""Files of a recording beside its trace logs."""
 _TRIALS = tuple(Path(name).stem for name in (FIXES_FILE, WHAT_IF_FILE))
 """Folders with the recordings of trials; each is named after the file with their results."""
 _TENSORS = ".pt"
@@ -65,11 +64,7 @@ class Wanted:
 
 @dataclass
 class Bundle:
-    """The content of the zip.
-
-    ``attempt``: the result of running the script; None without one.
-    ``interpreter``: what the recording would have the script run with; None if unknown.
-    """
+    """The content of the zip."""
 
     files: dict[str, bytes]
     script: Script
@@ -79,11 +74,7 @@ class Bundle:
 
 
 def bundle_of(place: Path, wanted: Wanted, on_phase: Callable[[str], None]) -> Bundle:
-    """Collect the files of a recording's bundle.
-
-    Raises:
-        GraphDoctorError: There is no recording, another version wrote it, it can't be read, or interrupted.
-    """
+    """Collect the files of a recording's bundle."""
     on_phase("reading the recording")
     try:
         recording = read_recording(place, guards=True, picture=True)
@@ -163,7 +154,6 @@ def _files(
 
 
 def _recording_files(place: Path, notes: list[str], *, has_trials: bool) -> Iterator[tuple[str, Path]]:
-    """The files of a recording by their names in the bundle, without any other files in its folder."""
     if place.is_file():
         yield from _within(f"recording/{TRACE_FOLDER}/{_log_name(place)}", place, notes)
         return
@@ -185,7 +175,6 @@ def _recording_files(place: Path, notes: list[str], *, has_trials: bool) -> Iter
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
-    """The files of trials, without tensors and links."""
     if folder.is_symlink():
         return
     for here, folders, names in os.walk(folder):
@@ -195,13 +184,11 @@ def _files_below(folder: Path) -> Iterator[Path]:
 
 
 def _link_count(place: Path) -> int:
-    """How many links are in the folders that a bundle is made of."""
     folders = (place, *(place / name for name in (TRACE_FOLDER, *_TRIALS) if not (place / name).is_symlink()))
     return sum(path.is_symlink() for folder in folders if folder.is_dir() for path in folder.iterdir())
 
 
 def _within(name: str, path: Path, notes: list[str]) -> Iterator[tuple[str, Path]]:
-    """The file, unless it's too large."""
     size = path.stat().st_size
     if size > MAX_FILE_BYTES:
         notes.append(f"`{name}`: too large ({size / 2**20:.0f} MiB).")
@@ -210,7 +197,6 @@ def _within(name: str, path: Path, notes: list[str]) -> Iterator[tuple[str, Path
 
 
 def _log_name(log: Path) -> str:
-    """A name that the reader accepts for a log."""
     is_known = log.name.startswith(_LOG) and log.suffix == ".log"
     return log.name if is_known else f"{_LOG}{log.stem}.log"
 

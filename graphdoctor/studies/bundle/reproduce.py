@@ -1,7 +1,6 @@
 """Writes a script that makes the recorded calls with only torch and what the target's file imports.
 
-Comes in: a recording and the request that it was made from. Goes out: the script's text and the modules next to the
-target that it imports, or why there is no script. Uses the recorded files only: those on disk may have changed.
+Uses the recorded files only: those on disk may have changed.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ _DTYPES = {
     **{"bool": "bool", "b8": "bool"},
 }
 _METHODS = {"float32": "float", "float64": "double", "float16": "half", "bfloat16": "bfloat16"}
-"""The method that converts a module, by dtype."""
 
 
 @dataclass(frozen=True)
@@ -94,11 +92,7 @@ def _parsed(text: str, name: str) -> ast.Module:
 
 
 def _modules(file: Path, text: str, texts: Mapping[str, SourceText]) -> Iterator[tuple[str, str]]:
-    """The modules next to the target that it imports, and those that they import.
-
-    Raises:
-        _ImpossibleError: One isn't in the recording, or is a package.
-    """
+    """The modules next to the target that it imports, and those that they import."""
     seen: set[str] = set()
     waiting = [(file.name, text)]
     while waiting:
@@ -116,7 +110,6 @@ def _modules(file: Path, text: str, texts: Mapping[str, SourceText]) -> Iterator
 
 
 def _recorded_module(file: Path, name: str, texts: Mapping[str, SourceText]) -> str | None:
-    """The project's file with this name: next to the target, or the only one elsewhere."""
     beside = str(file.parent / f"{name}.py")
     if beside in texts:
         return beside
@@ -125,7 +118,6 @@ def _recorded_module(file: Path, name: str, texts: Mapping[str, SourceText]) -> 
 
 
 def _imported(tree: ast.Module, name: str) -> Iterator[str]:
-    """Top-level names of everything that is imported, anywhere in the file."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name.split(".")[0] for alias in node.names)
@@ -205,7 +197,6 @@ def _asked(inputs: Mapping[str, Any]) -> str:
 
 
 def _input(spec: Mapping[str, Any]) -> str:
-    """An input as the probe's ``make_input`` makes it."""
     if spec["kind"] == "value":
         return repr(spec["value"])
     dtype, shape = _DTYPES[spec["dtype"]], spec["shape"]
@@ -215,7 +206,6 @@ def _input(spec: Mapping[str, Any]) -> str:
 
 
 def _start(tree: ast.Module) -> int:
-    """How many lines must stay at the top: the docstring and ``__future__`` imports."""
     count = 0
     for index, node in enumerate(tree.body):
         is_docstring = index == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

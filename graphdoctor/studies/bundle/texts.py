@@ -53,10 +53,7 @@ def _fenced(text: str, language: str = "") -> str:
 
 
 def issue_text(diagnosis: Diagnosis, script: Script, attempt: Attempt | None) -> str:
-    """A draft of a PyTorch issue: what happened, in torch's words, how to reproduce it, and where it ran.
-
-    ``attempt`` is the result of running the script; None without one.
-    """
+    """A draft of a PyTorch issue: what happened, in torch's words, how to reproduce it, and where it ran."""
     summary = diagnosis.summary
     counts = [
         counted(summary.calls, "call"),
@@ -102,10 +99,7 @@ def versions_text(environment: Environment) -> str:
 
 
 def environment_text(environment: Environment, config: Mapping[str, str] | None, *, graphdoctor: str) -> str:
-    """All of ``environment.txt``.
-
-    ``config`` has torch's config values that differ from the defaults, by dotted name; None if unknown.
-    """
+    """All of ``environment.txt``."""
     lines = [versions_text(environment), "torch config values that differ from the defaults:"]
     if config is None:
         lines.append(_UNKNOWN)

@@ -1,8 +1,6 @@
 """Parses what a guard checks, or torch's message about a guard that failed, and puts it into words.
 
-Comes in: a guard's text, split into its parts. Goes out: a ``Form``: what the guard expects (``Meaning``) and what
-changed if it fails (``GuardChange``, with ``new`` None if the text has only the expected value). Pure; an unknown form
-keeps torch's own words. The forms are those of ``torch/_dynamo/guards.py`` (``GuardBuilder``) and
+An unknown form keeps torch's own words. The forms are those of ``torch/_dynamo/guards.py`` (``GuardBuilder``) and
 ``torch/csrc/dynamo/guards.cpp``, 2.13 and 2.15.
 """
 
@@ -72,11 +70,7 @@ class TensorMatch(NamedTuple):
 
 
 class Form(NamedTuple):
-    """What a guard checks, or what torch says of one that failed.
-
-    ``parts``: what else is printed: of a tensor, the settings of the state or the names of those that changed, an
-    object's class, the sides of a comparison.
-    """
+    """What a guard checks, or what torch says of one that failed."""
 
     meaning: Meaning
     change: Change
@@ -178,7 +172,6 @@ def _unread(text: str) -> Change:
 
 
 def _message(text: str) -> Form | None:
-    """Torch's message about a guard that failed."""
     if match := _MISMATCH.match(text):
         values, has_advice, advice = match["values"].strip().partition(_ADVICE)
         old, _, new = values.partition(", actual ")
@@ -243,7 +236,6 @@ def _dispatch(name: str, old: str, new: str) -> Change:
 
 
 def _process_state(text: str) -> Form | None:
-    """A guard on the state of the process, or None."""
     value = text.rpartition(" == ")[2]
     if text.startswith(_STATE_GUARD):
         state = read_state(text.partition(" against ")[2])
@@ -274,18 +266,14 @@ def _marked(source: str, *, is_absent: bool) -> Form:
 
 
 class _Check(NamedTuple):
-    """A guard that is a call or a negated call."""
-
     text: str
     arguments: tuple[str, ...]
     """At least one."""
     rest: str
-    """What comes after the call."""
     is_negated: bool
 
 
 def _called(text: str) -> Form | None:
-    """A guard that is a call or a negated call, or None."""
     call = read_call(text.removeprefix("not "))
     if call is None or not call.arguments or call.name not in _CALLS:
         return None
@@ -351,7 +339,6 @@ def _type_id(check: _Check) -> Form:
 
 
 def _object_id(check: _Check) -> Form:
-    """The object in words; the number in the guard is an address, which means nothing to people."""
     source, name = check.arguments[0], _class_name(check.rest)
     short = "object" if name is None else name.rpartition(".")[2]
     words = "the same function" if short == _BUILTIN else _SAME_OBJECT.get(name or "", f"the same {short}")
@@ -453,7 +440,6 @@ def _compared(text: str) -> Form | None:
 
 
 def _length(call: Call, comparison: Comparison) -> Form | None:
-    """``len(x) == 2``, or the same for an iterator; in torch's message about a failed one, ``len(x) != 2``."""
     kind = _LENGTHS.get(call.name)
     if kind is None or call.rest or comparison.operator not in ("==", "!="):
         return None

@@ -1,8 +1,4 @@
-"""Makes ``Guards`` from a log's guard trees and the costs that the probe measured.
-
-Comes in: parsed trees, the recording, the probe's ``guard_cost`` event. Goes out: guards in the user's words, with
-whole paths.
-"""
+"""Makes ``Guards`` from a log's guard trees and the costs that the probe measured."""
 
 from __future__ import annotations
 
@@ -63,10 +59,7 @@ def guards_of(
     cost: GuardCostEvent | None,
     roots: Mapping[int, Root] | None = None,
 ) -> Guards:
-    """Put a recording's guards into words.
-
-    ``cost``: what the probe measured, or None.
-    """
+    """Put a recording's guards into words."""
     places = _Places(files, origins)
     measured = {} if cost is None else {entry["compile_id"]: entry for entry in cost["entries"]}
     is_complete = cost is not None and cost["is_complete"]
@@ -94,10 +87,7 @@ def guards_of(
 def guards_of_parts(
     parts: Sequence[tuple[Part, Mapping[str, GuardTree], Intake]], *, cost: GuardCostEvent | None
 ) -> Guards:
-    """The guards of a recording with several parts: processes, and stretches between resets of Dynamo.
-
-    ``cost``: what the probe measured in the main process after its last reset, or None.
-    """
+    """The guards of a recording with several parts: processes, and stretches between resets of Dynamo."""
     measured = max((index for index, (part, _, _) in enumerate(parts) if part.process is None), default=None)
     found = [
         guards_of(
@@ -166,8 +156,6 @@ _KnownNodes = dict[object, dict[TreeGuard, GuardNode]]
 
 
 class _Words:
-    """Puts the guards of one tree into the user's words."""
-
     def __init__(
         self, tree: GuardTree, places: _Places, frame: Frame | None, root: Root | None, known: _KnownNodes
     ) -> None:
@@ -222,7 +210,6 @@ class _Words:
         return value_words(own, self._resumes_at)
 
     def _path(self, owner: str) -> str:
-        """The argument or module; all other globals are one part."""
         is_global = owner.startswith("G[") and owner.partition("._modules[")[0] not in self._modules
         return _GLOBALS if is_global else self._value(owner)
 
@@ -285,7 +272,6 @@ class _Places:
         return self._found[short]
 
     def _search(self, short: str) -> str:
-        """A known file that ends with the text, preferably one that torch would shorten to it."""
         root = self._origins.torch_root
         ending = [file for file in self._known if file.endswith(short)]
         exact = [file for file in ending if root is not None and shortened(file, root) == short]

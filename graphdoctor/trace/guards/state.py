@@ -1,7 +1,6 @@
 """Reads torch's process-wide state, on which every compiled function has a guard, and names dtypes.
 
-Comes in: the JSON of ``GlobalStateGuard`` (``torch/csrc/dynamo/guards.cpp``, 2.13), printed in a guard or recorded by
-the probe, or the names in ``GLOBAL_STATE changed: …``. Goes out: the state in words, and what changed in it.
+It is the JSON of ``GlobalStateGuard`` (``torch/csrc/dynamo/guards.cpp``, 2.13), or ``GLOBAL_STATE changed: …``.
 """
 
 from __future__ import annotations
@@ -15,14 +14,7 @@ from graphdoctor.facts.recompiles import ChangeKind, GuardChange
 
 
 class DType(NamedTuple):
-    """One dtype.
-
-    Args:
-        name: Its Python name without ``torch.``.
-        short: ``torch.dtype.abbr``, 2.13.
-        scalar_type: ``c10::ScalarType``'s name (``torch/headeronly/core/ScalarType.h``, 2.13).
-        code: ``c10::ScalarType``'s number.
-    """
+    """One dtype: its names in Python, in print (``torch.dtype.abbr``), and its ``c10::ScalarType`` (2.13)."""
 
     name: str
     short: str

@@ -1,10 +1,7 @@
 """Splits a printed guard into its parts: compile id, kind, expression, the line that caused it, hint, user stack.
 
-Comes in: a guard as torch prints it, in the tree of ``dynamo_cpp_guards_str`` or as a recompile reason. Goes out: a
-``GuardText``. Pure; a text with another layout is kept whole as the expression, and nothing raises.
-
-The layout, as in ``torch/_dynamo/guards.py``, 2.13 and 2.15 (``get_verbose_code_part``,
-``get_guard_fail_reason_helper``)::
+A text with another layout is kept whole as the expression. The layout, as in ``torch/_dynamo/guards.py``, 2.13 and
+2.15 (``get_verbose_code_part``, ``get_guard_fail_reason_helper``)::
 
     0/1: EQUALS_MATCH: L['f'] == 1.5    # y = x * f  # model.py:14 in forward (HINT: …)
     User stack trace:
@@ -134,7 +131,6 @@ def read_comparison(text: str) -> Comparison | None:
 
 
 def _operator_end(tokens: Sequence[Token], space: int) -> int | None:
-    """The index of the space after the operator that follows a space, or None if no operator does."""
     after = [*tokens[space + 1 : space + 5], *[None] * 4][:4]
     first, gap, second, last = after
     if first is None or gap is None or gap.kind != "space":
@@ -178,10 +174,7 @@ _UNKNOWN_PLACE = "<unknown>"
 
 @dataclass(frozen=True)
 class GuardText:
-    """The parts of a printed guard.
-
-    ``kind``: torch's name, such as ``TENSOR_MATCH``, in a tree.
-    """
+    """The parts of a printed guard."""
 
     compile_id: str | None
     kind: str | None
@@ -236,7 +229,6 @@ def _without_hint(rest: str) -> tuple[str, str | None]:
 
 
 def _place(comment: str) -> tuple[PrintedEntry | None, str | None]:
-    """The place at the end of a comment, and the rest of the comment if it is a note."""
     code, separator, last = comment.rpartition(_SEPARATOR)
     is_closed = last.endswith(")")
     for match in _PLACE.finditer(last):

@@ -1,9 +1,7 @@
-"""Parses torch's printed guard tree.
+"""Parses torch's printed guard tree (``GuardManagerWrapper.__str__``, ``torch/_dynamo/guards.py``, 2.13).
 
-Comes in: the payload of a ``dynamo_cpp_guards_str`` record. It is a text tree of guard managers, one for each guarded
-value, with the guards on each, and has the measured latency in its last line (``GuardManagerWrapper.__str__``,
-``torch/_dynamo/guards.py``, 2.13). Goes out: a ``GuardTree``. Pure; lines with an unknown layout are kept as they
-are, and nothing raises.
+It has a guard manager for each guarded value, with the guards on it, and the measured latency in its last line. Lines
+with an unknown layout are kept as they are.
 """
 
 from __future__ import annotations
@@ -31,10 +29,7 @@ _MAX_KNOWN = 100_000
 
 @dataclass(frozen=True, eq=False)
 class TreeGuard:
-    """One guard of the tree; equal ones of different trees are one object.
-
-    ``manager_source``: torch's source of the value that its manager guards; None at the root.
-    """
+    """One guard of the tree; equal ones of different trees are one object."""
 
     depth: int
     manager_source: str | None
@@ -44,10 +39,7 @@ class TreeGuard:
 
 @dataclass(frozen=True)
 class GuardTree:
-    """A parsed tree.
-
-    ``latency_us``: one check as torch measured it right after the compile; None if not printed.
-    """
+    """A parsed tree."""
 
     guards: tuple[TreeGuard, ...]
     manager_count: int
@@ -95,10 +87,7 @@ class KnownGuards:
 
 
 def parse_tree(payload: str, known: KnownGuards | None = None) -> GuardTree:
-    """Parse a printed tree.
-
-    ``known``: reads the guards; None for nothing known.
-    """
+    """Parse a printed tree."""
     known = known or KnownGuards()
     guards: list[TreeGuard] = []
     unread: list[str] = []

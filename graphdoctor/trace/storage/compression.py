@@ -1,7 +1,6 @@
 """Decompresses a stream while it is read, and says so if the stream ends before its own end.
 
-Comes in: the bytes as they are stored. Goes out: a stream of what they hold. Which compression it is, the first bytes
-decide, whatever the file is called. The decompressors are imported only for a stream that needs them.
+Which compression it is, the first bytes decide, whatever the file is called.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ class CutStreamError(Exception):
     """A log whose bytes end, or make no sense, before the log's own end; what came until then is as it was written."""
 
     def __init__(self, name: str, reason: str) -> None:
-        """Keep both."""
         super().__init__(name, reason)
         self.name = name
         self.reason = reason

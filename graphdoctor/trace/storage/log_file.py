@@ -1,8 +1,4 @@
-"""One log: where its bytes lie, and how to read them.
-
-A ``LogFile`` can be pickled and opened in another process. Opening one gives its lines as torch wrote them, whatever
-compresses them and wherever they lie.
-"""
+"""One log: where its bytes lie, and how to read them."""
 
 from __future__ import annotations
 
@@ -29,10 +25,9 @@ _PART_BYTES = 2**12
 class LogFile:
     """One log.
 
-    ``size_bytes``: its size as it is stored; None if unknown.
-    ``compression``: how it is compressed; None if it isn't.
-    ``line_prefix``: what stands before each line of it, as a launcher writes it before the lines of each of its
-    processes, such as ``[rank0]:``; the file's other lines belong to other logs. Empty if it has all lines.
+    Args:
+        line_prefix: What stands before each line of it, as a launcher writes it, such as ``[rank0]:``; the file's other
+            lines belong to other logs. Empty if it has all lines.
     """
 
     location: str
@@ -67,11 +62,7 @@ class LogFile:
         return replace(self, line_prefix=prefix, name=f"{self.name} {prefix.rstrip(': ')}".rstrip())
 
     def open(self, start: int = 0) -> BinaryIO:
-        """The log's bytes, decompressed.
-
-        Raises:
-            GraphDoctorError: It can't be opened.
-        """
+        """The log's bytes, decompressed."""
         if self.is_seekable:
             return self._stored(start)
         stream = self._stored(0)
@@ -106,11 +97,7 @@ class LogFile:
 
 
 def local_log(path: Path, name: str | None = None) -> LogFile:
-    """The log in a file of this machine.
-
-    Raises:
-        GraphDoctorError: It can't be read.
-    """
+    """The log in a file of this machine."""
     try:
         size = path.stat().st_size
     except OSError as error:

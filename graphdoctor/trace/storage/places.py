@@ -1,7 +1,6 @@
 """Where logs can lie: files and folders of this machine, and whatever fsspec reads.
 
-Comes in: a path or an address. Goes out: a ``LogFile`` or a ``Folder``. Links in a folder are neither followed nor
-shown: a folder from elsewhere can have links to anything.
+Links in a folder are neither followed nor shown: a folder from elsewhere can have links to anything.
 """
 
 from __future__ import annotations
@@ -45,7 +44,6 @@ class Url(str):
         return without_secrets(self.whole)
 
     def __format__(self, specification: str) -> str:
-        """As ``str`` gives it."""
         return format(str(self), specification)
 
 
@@ -144,11 +142,7 @@ def is_own_file(path: Path) -> bool:
 
 
 def place_at(location: Location) -> LogFile | Folder | None:
-    """What lies at a place; None if there is nothing.
-
-    Raises:
-        GraphDoctorError: It can't be read.
-    """
+    """What lies at a place; None if there is nothing."""
     if isinstance(location, Url):
         # Imported here: a local log is read without fsspec.
         from graphdoctor.trace.storage.remote import remote_place

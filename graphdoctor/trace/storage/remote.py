@@ -42,11 +42,7 @@ _CUT = frozenset(
 
 
 def remote_place(url: Url) -> LogFile | Folder | None:
-    """What lies at an address; None if there is nothing.
-
-    Raises:
-        GraphDoctorError: It can't be reached or read.
-    """
+    """What lies at an address; None if there is nothing."""
     with _explained(url):
         system, path = _in_time(lambda: _opened(url))
         system.invalidate_cache()
@@ -90,7 +86,6 @@ class _RemoteFolder(Folder):
         return [name for name, entry in self._entries() if entry["type"] == "directory"]
 
     def _entries(self) -> list[tuple[str, dict[str, Any]]]:
-        """What is in the folder, by name."""
         with _explained(self.location):
             system, path = _in_time(lambda: _opened(self.location))
             try:
@@ -170,7 +165,6 @@ def _file_at(system: Any, path: str, start: int) -> BinaryIO:  # noqa: ANN401 - 
 
 
 def _streamed_at(system: Any, path: str, start: int) -> BinaryIO:  # noqa: ANN401 - a file system of fsspec
-    """A file that is read from its beginning, whatever is wanted of it."""
     file: BinaryIO = system.open(path, "rb", block_size=0)
     while start > 0 and (skipped := file.read(min(start, _MOST_BYTES))):
         start -= len(skipped)
@@ -182,11 +176,7 @@ class _TooLateError(Exception):
 
 
 def _in_time(function: Callable[[], _Answer]) -> _Answer:
-    """The function's answer.
-
-    Raises:
-        _TooLateError: It took too long; it goes on in a thread that nobody waits for.
-    """
+    """The function's answer."""
     answers: list[_Answer] = []
     errors: list[BaseException] = []
 
@@ -207,7 +197,6 @@ def _in_time(function: Callable[[], _Answer]) -> _Answer:
 
 
 def _below(url: Url, name: str) -> Url:
-    """The address of what is in a folder: in a chain of addresses, the first has the path."""
     first, chain, rest = url.whole.partition("::")
     joint = "" if first.endswith("/") else "/" if "://" in first else "://"
     return Url(f"{first}{joint}{name}{chain}{rest}")
@@ -218,7 +207,6 @@ def _last(path: str) -> str:
 
 
 def _opened(url: str) -> tuple[Any, str]:
-    """The file system that reads an address, and the path in it."""
     try:
         from fsspec.core import url_to_fs
     except ImportError as error:
@@ -250,7 +238,6 @@ def _missing_package(url: str, error: ImportError) -> GraphDoctorError:
 
 @contextmanager
 def _explained(url: str) -> Iterator[None]:
-    """Turns what any store raises into one sentence."""
     try:
         yield
     except GraphDoctorError:
@@ -276,7 +263,6 @@ def _has_no_credentials(error: BaseException) -> bool:
 
 
 def _reason(error: BaseException) -> str:
-    """What went wrong, as a clause."""
     if isinstance(error, _TooLateError):
         return f"there was no answer for {_LIMIT_S:g} s"
     if _has_no_credentials(error):

@@ -1,7 +1,7 @@
-"""Redacts facts, such as a diagnosis and its picture.
+"""Redacts facts, such as a diagnosis and its picture, by the types of their fields.
 
-Walks a fact by the types of its fields. Numbers, flags and literals stay. Text stays only if its type is marked as one
-that may be shown (``facts/shared.py``) and the reader of that kind lets it through, so a new field is left out.
+Numbers, flags and literals stay. Text stays only if its type is marked as one that may be shown (``facts/shared.py``)
+and the reader of that kind lets it through, so a new field is left out.
 """
 
 from __future__ import annotations

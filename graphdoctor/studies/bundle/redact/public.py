@@ -1,7 +1,6 @@
 """Readers: each takes a value from a recording and returns what may be shown of it.
 
-A name from the program gets the same pseudonym everywhere (``name3``, ``file1.py``), so a recording can still be
-followed without its names. What a reader doesn't recognize becomes ``…`` or None.
+A name from the program gets the same pseudonym everywhere (``name3``, ``file1.py``).
 """
 
 from __future__ import annotations
@@ -33,9 +32,7 @@ from graphdoctor.studies.bundle.redact.vocabulary import (
 from graphdoctor.trace.origin import RESUME_NAME, Origins, is_probe
 
 SITE = "/site-packages"
-"""The folder of packages in a redacted recording; the reader recognizes them by this name."""
 STDLIB = "/lib/python3.0"
-"""The folder of Python's own files in a redacted recording."""
 
 _GENERATED = re.compile(
     r"^<(?:frozen [a-z_.]+|string|unknown|stdin|eval_with_key>[.\d]*|__array_function__ internals)>?$"
@@ -125,7 +122,6 @@ class Public:
         return re.split(r"[/\\]", path)[-1]
 
     def _package_parts(self, path: str) -> list[str] | None:
-        """The path from the package on; None if the file isn't installed."""
         if self._torch_root and (rest := _below(path, self._torch_root)) is not None:
             return ["torch", *rest]
         for root in self._site_roots:
@@ -283,7 +279,6 @@ class Public:
 
 
 def _below(path: str, root: str) -> list[str] | None:
-    """The path's parts below a folder; None if it's elsewhere."""
     if not path.startswith(root) or path[len(root) : len(root) + 1] not in ("/", "\\"):
         return None
     return re.split(r"[/\\]", path[len(root) + 1 :])
@@ -310,18 +305,15 @@ torch_id = _matching(r"^GB\d{4}$", None)
 placeholder = _matching(r"^(arg\d+_1|(primals|tangents)_\d+)$")
 partition = _matching(r"^partition_\d+$")
 printed_value = _matching(r"^(?:True|False|None|-?\d{1,6}(?:\.\d{1,6})?)$")
-"""A config value that is a switch, None or a number."""
 build = _matching(r"^(?:CPU|(?:CUDA|ROCm) \d+(?:\.\d+)*)$", None)
 """What torch was built for, such as ``CUDA 12.8``."""
 device_name = _matching(r"^(?:NVIDIA|AMD|Intel|Tesla)(?: [\w().-]{1,24}){1,8}$", None)
-"""A GPU's product name."""
 config_name = _matching(r"^torch\.(?:_dynamo|_inductor|_functorch|fx\.experimental)\.(?:_?config)(?:\.\w+)+$", None)
 guard_kind = _among(GUARD_KINDS)
 backend = _among(BACKENDS)
 record_kind = _among(RECORD_KINDS)
 opcode = _among(OPCODES)
 switch = _among(SWITCHES, None)
-"""What can keep torch.compile from compiling; not what replaced it."""
 
 
 def version(text: str) -> str | None:

@@ -1,7 +1,6 @@
 """Redacts the JSON of a recording: records of torch's trace log, events of the probe, and ``recording.json``.
 
-Comes in: a record or an object. Goes out: what the tables below let through, or None for what is left out. Every kind
-without a table is left out: printed graphs, generated code, guards, bytecode, source.
+Every kind without a table is left out: printed graphs, generated code, guards, bytecode, source.
 """
 
 from __future__ import annotations
@@ -41,7 +40,6 @@ from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.inductor_runtime import CACHE_RECORDS, plain_reason
 
 Table = type[Fact] | Mapping[str, Any] | list[Any] | Callable[[Any], Any]
-"""A fact, an object's keys, a list's items, or a reader of one value."""
 
 Redacted = tuple[dict[str, Any], str | None]
 """Metadata without ``has_payload``, and the payload."""

@@ -45,7 +45,6 @@ METHODS = _words(
     "sort split sqrt square squeeze stack std stride sub sub_ sum t tanh tile to topk transpose tril triu type "
     "type_as unbind unflatten unfold unsqueeze var view view_as zero_ requires_grad_ __getitem__ __setitem__"
 )
-"""Methods of tensors."""
 
 DUNDERS = frozenset(
     name
@@ -53,7 +52,6 @@ DUNDERS = frozenset(
     for name in dir(kind)
     if name.startswith("__")
 ) | frozenset({"__enter__", "__exit__", "__next__", "__module__"})
-"""Names that Python defines."""
 
 GUARD_KINDS = _words(
     "AUTOGRAD_SAVED_TENSORS_HOOKS BOOL_MATCH BUILTIN_MATCH CLASS_MATCH CLOSURE_MATCH CONSTANT_MATCH DATA_PTR_MATCH "
@@ -71,7 +69,6 @@ BACKENDS = _words(
     "aot_eager aot_eager_decomp_partition aot_eager_default_partitioner aot_ts cudagraphs eager inductor "
     "invoke_subgraph onnxrt openxla openxla_eval pre_dispatch_eager tensorrt ts tvm"
 )
-"""Backends that come with torch."""
 
 RECORD_KINDS = TORCH_KINDS | _words(
     "graphdoctor_call graphdoctor_called graphdoctor_caller graphdoctor_compile_call "
@@ -103,13 +100,10 @@ EXCEPTIONS = frozenset(
     "RestartAnalysis SkipFrame TensorifyScalarRestartAnalysis TorchDynamoException TorchRuntimeError Unsupported "
     "UncapturedHigherOrderOpError UserError"
 )
-"""Types of exceptions, without their modules."""
 
 OPCODES = _words("placeholder call_function call_method call_module get_attr output")
-"""Of the nodes of a graph."""
 
 SWITCHES = _words(
     "TORCH_COMPILE_DISABLE TORCHDYNAMO_DISABLE torch._dynamo.config.disable force_eager eager_on_recompile "
     "fail_on_recompile eager_then_compile aot_eager_then_compile"
 )
-"""What can keep torch.compile from compiling."""
