@@ -17,9 +17,9 @@ from graphdoctor.facts.run import Setting
 from graphdoctor.facts.stack import PROGRAM_ORIGINS
 from graphdoctor.fixes.candidates import Candidate, Options
 from graphdoctor.fixes.patch import FileChange
+from graphdoctor.fixes.recipe import Place
 from graphdoctor.fixes.recipes import recipes_for
 from graphdoctor.fixes.run_changes import START, cuda_graph_fixes, recompile_fixes
-from graphdoctor.fixes.source.place import Place
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from graphdoctor.fixes.verdicts import BREAK, CUDA_GRAPHS, RECOMPILE, RECOMPILE_LIMIT, SIZE_CHANGES, SKIPPED_FRAME
 from graphdoctor.rules.diagnosis.selection import Selection

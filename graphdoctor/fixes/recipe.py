@@ -9,9 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from graphdoctor.fixes.source.place import Place
-from graphdoctor.fixes.source.tree import DeclinedError
+import libcst as cst
+
+from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.recompiles import GuardChange
+from graphdoctor.facts.stack import PROGRAM_ORIGINS
+from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, Statement, decline_if, need, only, walk
+
+Test = cst.If | cst.IfExp | cst.Assert
 
 
 @dataclass(frozen=True)
@@ -27,8 +34,142 @@ class Edit:
 
     title: str
     content: bytes
-    is_safe: bool
+    is_safe: bool = False
     drops_output: bool = False
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a finding is in a file's tree: its nodes, or ``DeclinedError``."""
+
+    source: SourceFile
+    finding: Finding
+
+    def edit(self, title: str, *changes: Change, is_safe: bool = False, drops_output: bool = False) -> Edit:
+        """The edit that replaces nodes of the file."""
+        return Edit(title, self.source.replaced(*changes), is_safe, drops_output)
+
+    def moved(self, source: SourceFile, line: int) -> Place:
+        """The finding at a line of a changed file."""
+        place = {"line": line, "column": None, "end_column": None}
+        location = self.finding.location.model_copy(update=place)
+        return Place(source, self.finding.model_copy(update={"location": location}))
+
+    @property
+    def changes(self) -> tuple[GuardChange, ...]:
+        """The guarded values that changed; empty if the finding isn't about a recompile."""
+        return self.finding.changes
+
+    @property
+    def is_outermost(self) -> bool:
+        """Whether the finding's function is the one that torch.compile was given; False if the path isn't known."""
+        return sum(entry.origin in PROGRAM_ORIGINS for entry in self.finding.user_stack) == 1
+
+    @cached_property
+    def statement(self) -> Statement:
+        """The innermost statement at the finding's line."""
+        found = self.source.statement_at(self.finding.location.line)
+        if found is None:
+            raise DeclinedError(f"line {self.finding.location.line} holds no statement")
+        return found
+
+    @cached_property
+    def small_statement(self) -> cst.BaseSmallStatement:
+        """The only small statement on the line; if there are several, the one that contains the expression."""
+        line = need(self.statement, cst.SimpleStatementLine, "the line begins a compound statement")
+        if len(line.body) == 1:
+            return line.body[0]
+        around = [self.expression, *self.source.parents(self.expression)] if self.expression is not None else []
+        smalls = [small for small in line.body if any(node is small for node in around)]
+        return only(smalls, "the line contains several statements and torch doesn't say which one it means")
+
+    @cached_property
+    def expression(self) -> cst.BaseExpression | None:
+        """The expression that torch points to; None if torch gives only the line (2.11) or part of an expression."""
+        location = self.finding.location
+        if location.column is None:
+            return None
+        return self.source.expression_at(location.line, location.column, location.end_column)
+
+    @cached_property
+    def scope(self) -> cst.FunctionDef | cst.Lambda:
+        """The function or lambda around the statement."""
+        function = self.source.function_of(self.statement)
+        if function is None:
+            raise DeclinedError("the line isn't in a function")
+        return function
+
+    @cached_property
+    def function(self) -> cst.FunctionDef:
+        """The function around the statement."""
+        return need(self.source.function_of(self.statement), cst.FunctionDef, "the line isn't in a function")
+
+    @property
+    def context(self) -> str:
+        """What torch adds to the cause for developers, or an empty string."""
+        reasons = self.finding.reasons
+        return (reasons[0].context if reasons else None) or ""
+
+    def pointed(self, is_wanted: Callable[[cst.BaseExpression], object], what: str) -> cst.BaseExpression:
+        """The expression of a kind that torch points to; if torch gives only the line, the only such one on it."""
+        source, location = self.source, self.finding.location
+        if self.expression is not None:
+            found = [self.expression]
+            if location.end_column is None:
+                # It ends on another line, so it may be any expression that begins there.
+                nodes = [node for node in walk(self.expression) if isinstance(node, cst.BaseExpression)]
+                found = [node for node in nodes if source.start(node) == source.start(self.expression)]
+            return only([node for node in found if is_wanted(node)], f"torch doesn't point to {what}")
+        nodes = [node for node in walk(self.statement) if isinstance(node, cst.BaseExpression)]
+        lines = [(source.position(node), node) for node in nodes]
+        found = [node for at, node in lines if at.start.line <= location.line <= at.end.line and is_wanted(node)]
+        decline_if(not found, f"the line doesn't contain {what}")
+        # The innermost of nested expressions runs first.
+        found = [node for node in found if not any(other is not node and other in walk(node) for other in found)]
+        return only(found, "the line has several such expressions and torch doesn't say which one it means")
+
+    def pointed_call(self, is_wanted: Callable[[cst.Call], object], what: str) -> cst.Call:
+        """The same, for calls."""
+        return need(self.pointed(lambda node: isinstance(node, cst.Call) and is_wanted(node), what), cst.Call, what)
+
+    @cached_property
+    def tested(self) -> Test:
+        """What asks for a tensor's truth value."""
+        child: cst.CSTNode | None = self.expression
+        if child is None:
+            return self._only_test
+        for parent in self.source.parents(child):
+            match parent:
+                case cst.If(test=test) | cst.IfExp(test=test) | cst.Assert(test=test) if test is child:
+                    return parent
+                case cst.While(test=test) if test is child:
+                    raise DeclinedError("a tensor decides how long a loop runs")
+                case cst.CompIf():
+                    raise DeclinedError("the condition decides which elements are kept")
+                case cst.BooleanOperation() | cst.UnaryOperation(operator=cst.Not()):
+                    child = parent
+                case cst.Expr():
+                    # If the condition is a bare name, torch points to the whole statement.
+                    return self._only_test
+                case _:
+                    break
+        raise DeclinedError("torch doesn't point to the condition of an `if`")
+
+    @property
+    def _only_test(self) -> Test:
+        """The only test of the statement, for when torch gives only its line."""
+        if isinstance(self.statement, cst.If):
+            return self.statement
+        nodes = walk(self.statement) if isinstance(self.statement, cst.SimpleStatementLine) else ()
+        found = [node for node in nodes if isinstance(node, cst.IfExp | cst.Assert)]
+        return only(found, "the line doesn't say which condition is meant")
+
+    @cached_property
+    def branch(self) -> cst.If:
+        """The ``if`` that is tested; it has a single branch and is no ``elif``."""
+        is_single = isinstance(self.tested, cst.If) and self.tested.orelse is None
+        is_first = is_single and not isinstance(self.source.parent(self.tested), cst.If)
+        return need(self.tested if is_first else None, cst.If, "it isn't an `if` with a single branch")
 
 
 @dataclass(frozen=True)
@@ -57,12 +198,12 @@ def recipe(*codes: str, removes: bool = True) -> Callable[[Callable[[Place], Edi
     return made
 
 
-def first_edit(recipes: Sequence[Recipe], place: Place) -> Edit | tuple[str, ...]:
-    """What the first recipe writes that doesn't decline; if all do, their reasons."""
+def edit_without(what: str, recipes: Sequence[Recipe], place: Place) -> Edit:
+    """What the first recipe writes that doesn't decline, in a file where something is out of its way already."""
     reasons: list[str] = []
     for one in recipes:
         try:
             return one.edit(place)
         except DeclinedError as error:
             reasons.append(error.reason)
-    return tuple(reasons)
+    raise DeclinedError(f"without {what}, {reasons[0]}")

@@ -6,17 +6,25 @@ from graphdoctor.fixes.recipe import Recipe
 from graphdoctor.fixes.recipes.choices import branch_where, choose_at_return, tuple_where
 from graphdoctor.fixes.recipes.copies import clone_instead_of_deepcopy, create_on_device
 from graphdoctor.fixes.recipes.guarded_lines import check_instead_of_raise, drop_empty_check, in_place_where
-from graphdoctor.fixes.recipes.hoist_read import hoist_read
-from graphdoctor.fixes.recipes.lists import iterable_to_list, list_argument, sort_in_graph
+from graphdoctor.fixes.recipes.library_calls import bincount_to_scatter, numpy_to_torch, one_hot_classes, sort_in_graph
 from graphdoctor.fixes.recipes.masks import mask_without_indexing
-from graphdoctor.fixes.recipes.module_state import local_parameter_to_tensor, module_number_to_buffer
-from graphdoctor.fixes.recipes.numpy_to_torch import numpy_to_torch
 from graphdoctor.fixes.recipes.outlined import backward_out_of_region, narrow_lock, own_function, statistics_outside
+from graphdoctor.fixes.recipes.output import (
+    condition_without_read,
+    guard_output,
+    guard_report,
+    hoist_read,
+    report_apart,
+)
 from graphdoctor.fixes.recipes.record_outside import record_outside
 from graphdoctor.fixes.recipes.removals import no_grad_for_inference_mode, remove_disable, remove_graph_break
-from graphdoctor.fixes.recipes.reports import condition_without_read, guard_output, guard_report, report_apart
 from graphdoctor.fixes.recipes.scalar_reads import drop_item, keep_tensor
-from graphdoctor.fixes.recipes.sizes import bincount_to_scatter, one_hot_classes
+from graphdoctor.fixes.recipes.state import (
+    iterable_to_list,
+    list_argument,
+    local_parameter_to_tensor,
+    module_number_to_buffer,
+)
 
 _BRANCHES = (
     branch_where,

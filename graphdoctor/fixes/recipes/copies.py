@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 
 import libcst as cst
 
-from graphdoctor.fixes.recipe import Edit, recipe
+from graphdoctor.fixes.recipe import Edit, Place, recipe
+from graphdoctor.fixes.source.expressions import is_literal_number
 from graphdoctor.fixes.source.names import (
-    as_operand,
     attribute_values,
     dotted_name,
-    has_comment,
     is_local,
     is_tensor,
-    method_call,
     method_name,
     parameter,
     reads,
-    shortened,
     values,
 )
-from graphdoctor.fixes.source.place import Place, pointed
-from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, walk
+from graphdoctor.fixes.source.nodes import calls_in, dotted, expression, has_comment, keyword_argument, method_call
+from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, known, need
 
-_CONTAINERS = {"dict": "dict", "Dict": "dict", "list": "list", "List": "list", "tuple": "tuple", "Tuple": "tuple"}
+_NOT_A_TENSOR = "what is copied may not be a tensor"
+_EACH = {
+    "dict": "{{name: value{chain} for name, value in {{copied}}.items()}}",
+    "list": "[value{chain} for value in {{copied}}]",
+    "tuple": "tuple(value{chain} for value in {{copied}})",
+}
 
 
 @recipe("GD108")
@@ -36,113 +37,92 @@ def clone_instead_of_deepcopy(place: Place) -> Edit:
     gradient, which a detached clone doesn't; and objects that a container shares are no longer shared.
     """
     source = place.source
-    call = pointed(place, lambda node: _copied(source, node) is not None, "a call to `copy.deepcopy`")
-    copied = _copied(source, call)
-    assert copied is not None  # pointed() says so
+    call = place.pointed_call(lambda node: _copied(source, node) is not None, "a call to `copy.deepcopy`")
+    copied = known(_copied(source, call))
     decline_if(has_comment(call) and not has_comment(copied), "a comment inside it would be lost")
-    is_detached = method_name(source, copied) == "detach"
-    new = _clones(source, copied)
-    return Edit(
-        title=f"Clone `{shortened(source, copied)}` in place of `deepcopy`",
-        content=source.replaced((call, new)),
-        is_safe=is_detached,
-    )
+    title = f"Clone `{source.shortened(copied)}` in place of `deepcopy`"
+    return place.edit(title, (call, _clones(source, copied)), is_safe=method_name(source, copied) == "detach")
 
 
-def _copied(source: SourceFile, node: cst.BaseExpression) -> cst.BaseExpression | None:
+def _copied(source: SourceFile, node: cst.CSTNode) -> cst.BaseExpression | None:
     match node:
         case cst.Call(args=[cst.Arg(value=copied, star="", keyword=None)]):
-            return copied if dotted_name(source, node.func) == "copy.deepcopy" else None
+            return copied if dotted_name(source, node) == "copy.deepcopy" else None
     return None
 
 
 def _clones(source: SourceFile, copied: cst.BaseExpression) -> cst.BaseExpression:
     """What makes the copy."""
-    if isinstance(copied, cst.List | cst.Tuple | cst.Dict):
-        return _cloned_display(source, copied)
-    if isinstance(copied, cst.Attribute | cst.Name):
-        kind, is_plain = _kind(source, copied)
-        if kind:
-            return _each(copied, kind, ("clone",) if is_plain else ("detach", "clone"))
-    elif not is_tensor(source, copied) and not isinstance(copied, cst.Subscript):
-        raise DeclinedError("what is copied may not be a tensor")
-    if method_name(source, copied) == "detach":
-        return method_call(copied, "clone")
-    return method_call(copied, "detach", "clone")
+    match copied:
+        case cst.List() | cst.Tuple() | cst.Dict():
+            return _cloned_display(source, copied)
+        case cst.Attribute() | cst.Name():
+            kind, is_plain = _kind(source, copied)
+            if kind:
+                return _each(copied, kind, ".clone()" if is_plain else ".detach().clone()")
+        case _:
+            decline_if(not is_tensor(source, copied) and not isinstance(copied, cst.Subscript), _NOT_A_TENSOR)
+    return method_call(copied, *(["clone"] if method_name(source, copied) == "detach" else ["detach", "clone"]))
 
 
 def _kind(source: SourceFile, copied: cst.Attribute | cst.Name) -> tuple[str, bool]:
     """``dict``, ``list`` or ``tuple``, or an empty string for a tensor; and whether it can't require a gradient."""
-    given = parameter(source, copied) if isinstance(copied, cst.Name) else None
+    given = parameter(source, copied)
     if given is not None:
         return _annotated(given), False
     bound = attribute_values(source, copied) if isinstance(copied, cst.Attribute) else values(source, copied)
     if isinstance(copied, cst.Attribute) and not bound:
         raise DeclinedError(f"nothing in the file says what `{source.code(copied)}` is")
     kinds = {_kind_of(source, value) for value in bound} or {("", False)}
-    if len(kinds) > 1:
-        raise DeclinedError(f"`{source.code(copied)}` is set to values of different kinds")
+    decline_if(len(kinds) > 1, f"`{source.code(copied)}` is set to values of different kinds")
     return kinds.pop()
 
 
 def _kind_of(source: SourceFile, value: cst.BaseExpression | None) -> tuple[str, bool]:
+    parts: list[cst.BaseExpression]
     match value:
-        case cst.Dict(elements=elements) | cst.List(elements=elements) | cst.Tuple(elements=elements):
-            if not elements or not all(
-                isinstance(element, cst.Element | cst.DictElement) and is_tensor(source, element.value)
-                for element in elements
-            ):
-                raise DeclinedError("not everything in the container is a tensor")
-            return type(value).__name__.lower(), all(_is_made(source, element.value) for element in elements)
-        case cst.DictComp() | cst.ListComp():
-            element = value.value if isinstance(value, cst.DictComp) else value.elt
-            decline_if(not is_tensor(source, element), "not everything in the container is a tensor")
-            return type(value).__name__.lower().removesuffix("comp"), False
         case None:
             return "", False
-    decline_if(not is_tensor(source, value), "what is copied may not be a tensor")
-    return "", False
+        case cst.Dict(elements=elements) | cst.List(elements=elements) | cst.Tuple(elements=elements):
+            parts = [part.value for part in elements if isinstance(part, cst.Element | cst.DictElement)]
+            is_whole = bool(parts) and len(parts) == len(elements)
+        case cst.DictComp(value=part) | cst.ListComp(elt=part):
+            parts, is_whole = [part], True
+        case _:
+            decline_if(not is_tensor(source, value), _NOT_A_TENSOR)
+            return "", False
+    is_all = is_whole and all(is_tensor(source, part) for part in parts)
+    decline_if(not is_all, "not everything in the container is a tensor")
+    is_comp = isinstance(value, cst.BaseComp)
+    is_plain = not is_comp and all(_is_made(source, part) for part in parts)
+    return type(value).__name__.lower().removesuffix("comp"), is_plain
 
 
 def _is_made(source: SourceFile, value: cst.BaseExpression) -> bool:
     """Whether a function of torch creates the tensor without a gradient."""
-    name = dotted_name(source, value.func) if isinstance(value, cst.Call) else ""
-    return name.rpartition(".")[0] == "torch" and "requires_grad" not in source.code(value)
+    is_torch = isinstance(value, cst.Call) and dotted_name(source, value).rpartition(".")[0] == "torch"
+    return is_torch and "requires_grad" not in source.code(value)
 
 
 def _annotated(given: cst.Param) -> str:
     """What a parameter's annotation says; a parameter without one is taken to be a tensor."""
-    match given.annotation.annotation if given.annotation is not None else None:
-        case None:
-            return ""
-        case cst.Name("Tensor") | cst.Attribute(attr=cst.Name("Tensor")):
-            return ""
-        case cst.Subscript(value=cst.Name(name), slice=elements) if name in _CONTAINERS:
+    annotation = given.annotation.annotation if given.annotation is not None else None
+    match annotation:
+        case cst.Subscript(value=cst.Name(value=name), slice=elements) if name.lower() in _EACH:
             inner = [found.slice.value for found in elements if isinstance(found.slice, cst.Index)]
             inner = [found for found in inner if not isinstance(found, cst.Ellipsis)]
-            if inner and isinstance(inner[-1], cst.Name | cst.Attribute) and _annotated_tensor(inner[-1]):
-                return _CONTAINERS[name]
-    raise DeclinedError(f"`{given.name.value}` may not be a tensor")
+            if inner and _is_tensor_type(inner[-1]):
+                return name.lower()
+    decline_if(annotation is not None and not _is_tensor_type(annotation), f"`{given.name.value}` may not be a tensor")
+    return ""
 
 
-def _annotated_tensor(node: cst.BaseExpression) -> bool:
-    return (node.attr if isinstance(node, cst.Attribute) else node).deep_equals(cst.Name("Tensor"))
+def _is_tensor_type(node: cst.BaseExpression) -> bool:
+    return (dotted(node) or "").rpartition(".")[2] == "Tensor"
 
 
-def _each(copied: cst.BaseExpression, kind: str, names: tuple[str, ...]) -> cst.BaseExpression:
-    chain = "".join(f".{name}()" for name in names)
-    items: cst.BaseExpression
-    if kind == "dict":
-        items = cst.Call(cst.Attribute(as_operand(copied), cst.Name("items")))
-        new = cst.parse_expression(f"{{name: value{chain} for name, value in copied}}")
-    else:
-        items = copied.deep_clone()
-        new = cst.parse_expression(
-            f"[value{chain} for value in copied]" if kind == "list" else f"tuple(value{chain} for value in copied)"
-        )
-    comp = new.args[0].value if isinstance(new, cst.Call) else new
-    assert isinstance(comp, cst.BaseComp)
-    return new.with_deep_changes(comp.for_in, iter=items)
+def _each(copied: cst.BaseExpression, kind: str, chain: str) -> cst.BaseExpression:
+    return expression(_EACH[kind].format(chain=chain), copied=copied)
 
 
 def _cloned_display(source: SourceFile, display: cst.List | cst.Tuple | cst.Dict) -> cst.BaseExpression:
@@ -151,21 +131,16 @@ def _cloned_display(source: SourceFile, display: cst.List | cst.Tuple | cst.Dict
     for element in display.elements:
         if not isinstance(element, cst.Element | cst.DictElement):
             raise DeclinedError("the container unpacks other containers")
-        if isinstance(element.value, cst.BaseNumber | cst.BaseString):
-            elements.append(element.deep_clone())
-        else:
-            elements.append(element.with_changes(value=_clones(source, element.value)))
+        is_plain = isinstance(element.value, cst.BaseNumber | cst.BaseString)
+        elements.append(element if is_plain else element.with_changes(value=_clones(source, element.value)))
     return display.with_changes(elements=elements)
 
 
 _MAKERS = frozenset(
-    {"torch.arange", "torch.empty", "torch.eye", "torch.full", "torch.linspace", "torch.logspace", "torch.ones"}
-    | {"torch.scalar_tensor", "torch.tensor", "torch.tril_indices", "torch.triu_indices", "torch.zeros"}
-)
+    f"torch.{name}"
+    for name in ("arange", "empty", "eye", "full", "linspace", "logspace", "ones", "scalar_tensor", "tensor", "zeros")
+) | {"torch.tril_indices", "torch.triu_indices"}
 """Functions that make a tensor of the same values on any device; random numbers differ between devices."""
-
-_OPERATORS = cst.BinaryOperation | cst.Comparison
-_MOVES = frozenset({"cuda", "to"})
 
 
 @recipe("GD504")
@@ -176,140 +151,105 @@ def create_on_device(place: Place) -> Edit:
     becomes ``x * torch.full((), 2.0, device=x.device)``: ``torch.tensor`` copies from the CPU, wherever it goes. A
     round trip, ``(x.cpu() + 1).cuda()``, stays on the GPU. Unsafe: devices round differently.
     """
-    source, skip = place.source, place.finding.cuda_graph_skip
+    skip = place.finding.cuda_graph_skip
     if skip is not None and skip.kind != "cpu_device":
         raise DeclinedError("edits only move tensors from the CPU to the GPU")
-    statement = place.small_statement
-    change = next(_changes(source, statement), None)
-    if change is None:
-        raise DeclinedError("the line doesn't say which device its tensors belong on")
-    (old, new), title = change
-    return Edit(title=title, content=source.replaced((old, new), imports=("torch",)), is_safe=False)
+    for change, title in _moves(place.source, place.small_statement):
+        return place.edit(title, change)
+    raise DeclinedError("the line doesn't say which device its tensors belong on")
 
 
-def _changes(source: SourceFile, statement: cst.CSTNode) -> Iterator[tuple[Change, str]]:
-    calls = [node for node in walk(statement) if isinstance(node, cst.Call)]
-    for call in calls:
-        if (target := _moved_to(call)) is not None and isinstance(call.func, cst.Attribute):
-            made = call.func.value
-            if isinstance(made, cst.Call) and _makes(source, made):
-                yield (call, _made_on(source, made, target)), _title(source, made)
-    for call in calls:
-        if _makes(source, call) and (tensor := _computed_with(source, call)) is not None:
-            target = cst.Attribute(tensor.deep_clone(), cst.Name("device"))
-            yield (call, _made_on(source, call, target)), _title(source, call)
-    for call in calls:
-        if _moved_to(call) is not None:
-            yield from _round_trip(source, call)
-    for later in _moves_of_its_value(source, statement):
-        target = _moved_to(later)
-        for call in calls:
-            if target is not None and _makes(source, call) and _is_known_before(source, target):
-                yield (call, _made_on(source, call, target)), _title(source, call)
+def _moves(source: SourceFile, statement: cst.CSTNode) -> Iterator[tuple[Change, str]]:
+    calls = calls_in(statement)
+    makers = [call for call in calls if _makes(source, call)]
+    moves = [(call, target) for call in calls if (target := _moved_to(call)) is not None]
+    for call, target in moves:
+        if isinstance(call.func, cst.Attribute) and call.func.value in makers:
+            yield _made_on(source, call, call.func.value, target)
+    for call in makers:
+        if (tensor := _computed_with(source, call)) is not None:
+            yield _made_on(source, call, call, cst.Attribute(tensor.deep_clone(), cst.Name("device")))
+    for call, _ in moves:
+        yield from _round_trip(source, call)
+    for target in _moves_of_its_value(source, statement):
+        root = target.value if isinstance(target, cst.Attribute) else target
+        # A device that is named later can be named here if it is a text, or that of a parameter.
+        is_known = isinstance(root, cst.SimpleString) or parameter(source, root) is not None
+        yield from (_made_on(source, call, call, target) for call in makers if is_known)
         yield from _round_trip(source, statement)
 
 
-def _title(source: SourceFile, made: cst.Call) -> str:
-    return f"Make `{source.code(made)}` on the device where it is used"
-
-
 def _makes(source: SourceFile, call: cst.Call) -> bool:
-    has_device = any(
-        argument.star or (argument.keyword and argument.keyword.value == "device") for argument in call.args
-    )
-    return dotted_name(source, call.func) in _MAKERS and not has_device
+    is_open = any(given.star or (given.keyword and given.keyword.value == "device") for given in call.args)
+    return dotted_name(source, call) in _MAKERS and not is_open
 
 
-def _moved_to(call: cst.Call) -> cst.BaseExpression | None:
+def _moved_to(call: cst.CSTNode) -> cst.BaseExpression | None:
     """The device that ``t.to(x.device)``, ``t.to("cuda")`` or ``t.cuda()`` moves a tensor to; None for other calls."""
-    if not isinstance(call.func, cst.Attribute) or call.func.attr.value not in _MOVES or len(call.args) > 1:
-        return None
-    if call.func.attr.value == "cuda":
-        return None if call.args else cst.SimpleString('"cuda"')
-    match call.args:
-        case [cst.Arg(keyword=None | cst.Name("device"), star="", value=value)] if _is_device(value):
-            return value
+    match call:
+        case cst.Call(func=cst.Attribute(attr=cst.Name("cuda")), args=[]):
+            return cst.SimpleString('"cuda"')
+        case cst.Call(
+            func=cst.Attribute(attr=cst.Name("to")),
+            args=[cst.Arg(keyword=None | cst.Name("device"), star="", value=to)],
+        ):
+            is_text = isinstance(to, cst.SimpleString) and str(to.evaluated_value).partition(":")[0] == "cuda"
+            return to if is_text or (dotted(to) or "").rpartition(".")[2] == "device" else None
     return None
 
 
-def _is_device(value: cst.BaseExpression) -> bool:
-    """Whether it is a device other than the CPU, and no dtype."""
-    match value:
-        case cst.Attribute(attr=cst.Name("device")) | cst.Name("device"):
-            return True
-        case cst.SimpleString():
-            return str(value.evaluated_value).partition(":")[0] == "cuda"
-    return False
-
-
-def _made_on(source: SourceFile, made: cst.Call, device: cst.BaseExpression) -> cst.Call:
-    where = cst.Arg(device.deep_clone(), cst.Name("device"), equal=cst.AssignEqual(_NOTHING, _NOTHING))
-    call = made.deep_clone()
-    if dotted_name(source, made.func) == "torch.tensor":
-        return _filled(made, where)
-    return call.with_changes(args=[*call.args, where])
-
-
-def _filled(made: cst.Call, where: cst.Arg) -> cst.Call:
-    """``torch.full`` in place of ``torch.tensor`` of a number, which is made on the CPU and copied."""
-    first = made.args[0].value if made.args and made.args[0].keyword is None else None
-    number = first.expression if isinstance(first, cst.UnaryOperation) else first
-    if not isinstance(first, cst.BaseExpression) or not isinstance(number, cst.Float | cst.Integer):
-        raise DeclinedError("its values come from Python, so they are copied to the GPU in any case")
-    func = made.func.deep_clone()
-    full = func.with_changes(attr=cst.Name("full")) if isinstance(func, cst.Attribute) else None
-    if full is None:
-        raise DeclinedError("`torch.tensor` has another name in the file")
-    rest = [argument.deep_clone() for argument in made.args[1:]]
-    return cst.Call(full, [cst.Arg(cst.Tuple([])), cst.Arg(first.deep_clone()), *rest, where])
-
-
-_NOTHING = cst.SimpleWhitespace("")
+def _made_on(source: SourceFile, old: cst.Call, made: cst.CSTNode, device: cst.BaseExpression) -> tuple[Change, str]:
+    call = need(made, cst.Call, "")
+    where, title = (
+        keyword_argument("device", device.deep_clone()),
+        f"Make `{source.code(call)}` on the device where it is used",
+    )
+    if dotted_name(source, call) != "torch.tensor":
+        return (old, call.deep_clone().with_changes(args=[*call.deep_clone().args, where])), title
+    # `torch.full` in place of `torch.tensor` of a number, which is made on the CPU and copied.
+    first = call.args[0].value if call.args and call.args[0].keyword is None else None
+    decline_if(not is_literal_number(first), "its values come from Python, so they are copied to the GPU in any case")
+    func = need(call.func, cst.Attribute, "`torch.tensor` has another name in the file")
+    args = [cst.Arg(cst.Tuple([])), *(argument.deep_clone() for argument in call.args), where]
+    return (old, cst.Call(func.deep_clone().with_changes(attr=cst.Name("full")), args)), title
 
 
 def _computed_with(source: SourceFile, call: cst.Call) -> cst.BaseExpression | None:
     """The other side of an operator, where that is certainly a tensor or a parameter of the function."""
-    parent = next(source.parents(call))
-    if isinstance(parent, cst.ComparisonTarget):
-        parent = next(source.parents(parent))
-    if not isinstance(parent, _OPERATORS):
-        return None
-    sides = [parent.left, *([parent.right] if isinstance(parent, cst.BinaryOperation) else [])]
-    sides += [each.comparator for each in parent.comparisons] if isinstance(parent, cst.Comparison) else []
-    for side in sides:
-        if isinstance(side, cst.Name) and (is_tensor(source, side) or parameter(source, side) is not None):
-            return side
-    return None
+    parent = source.parent(call)
+    match source.parent(parent) if isinstance(parent, cst.ComparisonTarget) else parent:
+        case cst.BinaryOperation(left=left, right=right):
+            sides = [left, right]
+        case cst.Comparison(left=left, comparisons=comparisons):
+            sides = [left, *(each.comparator for each in comparisons)]
+        case _:
+            return None
+    names = (side for side in sides if isinstance(side, cst.Name))
+    return next((name for name in names if is_tensor(source, name) or parameter(source, name) is not None), None)
 
 
-def _moves_of_its_value(source: SourceFile, statement: cst.CSTNode) -> Iterator[cst.Call]:
-    """Where the function moves the value of a statement such as ``n = x.sum().cpu() + 1`` to a device later."""
+def _moves_of_its_value(source: SourceFile, statement: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+    """Where the function moves the value of a statement such as ``n = x.sum().cpu() + 1`` to later."""
     match statement:
         case cst.Assign(targets=[cst.AssignTarget(target=cst.Name() as name)]) if is_local(source, name):
             for read in reads(source, name):
-                method, call = itertools.islice(source.parents(read), 2)
-                if isinstance(call, cst.Call) and call.func is method and _moved_to(call) is not None:
-                    yield call
-
-
-def _is_known_before(source: SourceFile, device: cst.BaseExpression) -> bool:
-    """Whether a device that is named later in a function can be named earlier: a text, or that of a parameter."""
-    root = device.value if isinstance(device, cst.Attribute) else device
-    return isinstance(root, cst.SimpleString) or (isinstance(root, cst.Name) and parameter(source, root) is not None)
+                method = source.parent(read)
+                target = _moved_to(source.parent(method)) if isinstance(method, cst.Attribute) else None
+                if target is not None:
+                    yield target
 
 
 def _round_trip(source: SourceFile, back: cst.CSTNode) -> Iterator[tuple[Change, str]]:
     """What goes to the CPU within what is moved back, without that."""
-    for node in walk(back):
-        if node is back or not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
-            continue
+    for node in calls_in(back):
         match node:
-            case (
-                cst.Call(func=cst.Attribute(value=value, attr=cst.Name("cpu")), args=[])
-                | cst.Call(
-                    func=cst.Attribute(value=value, attr=cst.Name("to")), args=[cst.Arg(value=cst.SimpleString())]
-                )
-            ):
-                asked = node.args[0].value if node.args else None
-                if asked is None or (isinstance(asked, cst.SimpleString) and asked.evaluated_value == "cpu"):
-                    yield (node, value.deep_clone()), f"Keep `{source.code(value)}` on the GPU"
+            case cst.Call(func=cst.Attribute(value=value, attr=cst.Name("cpu")), args=[]):
+                pass
+            case cst.Call(
+                func=cst.Attribute(value=value, attr=cst.Name("to")), args=[cst.Arg(value=cst.SimpleString() as to)]
+            ) if to.evaluated_value == "cpu":
+                pass
+            case _:
+                continue
+        if node is not back:
+            yield (node, value.deep_clone()), f"Keep `{source.code(value)}` on the GPU"

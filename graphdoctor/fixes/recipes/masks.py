@@ -5,26 +5,32 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import libcst as cst
-from libcst.helpers import parse_template_expression
+from libcst import matchers
 
-from graphdoctor.fixes.recipe import Edit, recipe
+from graphdoctor.fixes.recipe import Edit, Place, recipe
 from graphdoctor.fixes.source.names import (
-    as_operand,
     dotted_name,
-    has_comment,
+    given_to,
     is_local,
-    is_repeatable,
-    method_call,
     method_name,
     parameter,
     reads,
     receiver,
-    shortened,
-    spans_lines,
+    set_values,
     values,
 )
-from graphdoctor.fixes.source.place import Place, pointed
-from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, decline_if
+from graphdoctor.fixes.source.nodes import (
+    as_operand,
+    assigned,
+    bracketed,
+    called,
+    expression,
+    has_comment,
+    is_repeatable,
+    method_call,
+    torch_call,
+)
+from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, decline_if, known, need
 
 _NEUTRAL = {"sum": "0", "mean": "0", "max": "-torch.inf", "amax": "-torch.inf", "min": "torch.inf", "amin": "torch.inf"}
 """Reductions, and the value that doesn't change the result of each."""
@@ -32,12 +38,17 @@ _NEUTRAL = {"sum": "0", "mean": "0", "max": "-torch.inf", "amax": "-torch.inf", 
 _ELEMENTWISE = frozenset({"abs", "neg", "square", "sin", "cos", "tanh", "sigmoid", "relu", "float", "detach"})
 """Elementwise methods whose gradient is finite everywhere."""
 
-_FRESH = _ELEMENTWISE - {"detach", "float"} | frozenset({"clone", "exp", "softmax", "log_softmax", "zeros", "ones"})
+_FRESH = _ELEMENTWISE - {"detach", "float"} | {"clone", "exp", "softmax", "log_softmax", "zeros", "ones", "where"}
 """Methods and functions whose result shares no memory with another tensor."""
 
 _FLATTENING = frozenset({"squeeze", "flatten", "view", "reshape", "ravel"})
+_MASKS = cst.Name | cst.Attribute | cst.Comparison | cst.UnaryOperation | cst.BinaryOperation | cst.Call
 _BRACKETS = cst.Arg | cst.Assign | cst.AugAssign | cst.Return | cst.Element | cst.Index | cst.NamedExpr
 """Statements and brackets around an expression."""
+
+_DIRECT = "the selected values are used directly"
+_INDICES = "the indices where the mask is true are used directly"
+_COMMENT = "a comment inside it would be lost"
 
 
 @dataclass(frozen=True)
@@ -57,87 +68,62 @@ def mask_without_indexing(place: Place) -> Edit:
     value for each row, and sums add up in another order. Safe only for ``x[x > 0] *= 2``, where neither applies.
     """
     source = place.source
-    found = pointed(
-        place,
-        lambda node: _is_nonzero(source, node) or _is_masked(_selection(source, node)),
-        "a mask that selects values",
+    found = place.pointed(
+        lambda node: _is_nonzero(source, node) or _is_masked(source, node), "a mask that selects values"
     )
+    title = f"Select with `torch.where` in place of `{source.shortened(found)}`"
     if _is_nonzero(source, found):
-        return _without_places(source, found)
+        return place.edit(title, *_without_places(source, found).items())
     selection = _selection(source, found)
     assert selection is not None  # pointed() says so
     small = next((node for node in source.parents(found) if isinstance(node, cst.BaseSmallStatement)), None)
     if isinstance(small, cst.Assign | cst.AugAssign) and (target := _target(source, small, selection.index)):
-        return _assigned(source, small, target)
-    whole, text = _reduced(source, selection, selection.index)
-    return Edit(
-        title=f"Select with `torch.where` in place of `{shortened(source, found)}`",
-        content=source.replaced((whole, text), imports=("torch",)),
-        is_safe=False,
-    )
+        return _assigned(place, small, target)
+    return place.edit(title, _reduced(source, selection, selection.index))
 
 
-def _without_places(source: SourceFile, found: cst.BaseExpression) -> Edit:
+def _without_places(source: SourceFile, found: cst.BaseExpression) -> dict[cst.CSTNode, cst.BaseExpression]:
     """``rows = torch.nonzero(mask).squeeze(-1)`` becomes ``rows = mask.bool()``, and uses of it become reductions."""
-    assert isinstance(found, cst.Call)
-    tensor = receiver(source, found)
-    assert tensor is not None  # _is_nonzero says so
+    tensor = known(receiver(source, found), _INDICES)
     mask = as_operand(tensor) if _is_boolean(source, tensor) else method_call(tensor, "bool")
-    places, is_tuple = _places(source, found)
-    decline_if(has_comment(places), "a comment inside it would be lost")
-    user = next(source.parents(places))
-    changes: dict[cst.CSTNode, cst.BaseExpression] = {}
-    match user:
+    places, is_tuple = _places(source, need(found, cst.Call, _INDICES))
+    decline_if(has_comment(places), _COMMENT)
+    match source.parent(places):
         case cst.Assign(targets=[cst.AssignTarget(target=cst.Name() as name)]):
             if not is_local(source, name) or len(values(source, name)) != 1:
                 raise DeclinedError("the indices where the mask is true are assigned more than once")
-            for read in reads(source, name):
-                selection = _around(source, read)
-                if not _is_set_to_number(source, selection):
-                    whole, text = _reduced(source, selection, read, is_rows=not is_tuple)
-                    changes[whole] = text
-            is_plain = isinstance(mask, cst.Comparison) and not spans_lines(source, tensor)
-            changes[places] = mask.with_changes(lpar=(), rpar=()) if is_plain else mask
+            around = [(read, _around(source, read)) for read in reads(source, name)]
+            used = [(read, selection) for read, selection in around if not _is_set_to_number(source, selection)]
+            changes: dict[cst.CSTNode, cst.BaseExpression] = dict(
+                _reduced(source, selection, read, is_rows=not is_tuple) for read, selection in used
+            )
+            is_plain = isinstance(mask, cst.Comparison) and not source.spans_lines(tensor)
+            return {**changes, places: mask.with_changes(lpar=(), rpar=()) if is_plain else mask}
         case cst.Index() | cst.Arg():
-            selection = _around(source, places)
-            whole, text = _reduced(source, selection, mask, is_rows=not is_tuple, given=places)
-            changes[whole] = text
-        case _:
-            raise DeclinedError("the indices where the mask is true are used directly")
-    return Edit(
-        title=f"Select with `torch.where` in place of `{shortened(source, found)}`",
-        content=source.replaced(*changes.items(), imports=("torch",)),
-        is_safe=False,
-    )
+            return dict([_reduced(source, _around(source, places), mask, is_rows=not is_tuple, given=places)])
+    raise DeclinedError(_INDICES)
 
 
 def _places(source: SourceFile, found: cst.Call) -> tuple[cst.BaseExpression, bool]:
     """The expression that is used as an index, and whether it is a tuple with an index for each dim."""
-    is_tuple = method_name(source, found) == "where" or any(
-        argument.keyword is not None and argument.keyword.value == "as_tuple" and source.code(argument.value) != "False"
-        for argument in found.args
-    )
-    parents = source.parents(found)
-    user, outer = next(parents), next(parents)
-    if is_tuple:
-        match user:
-            case cst.Subscript(slice=[cst.SubscriptElement(slice=cst.Index(value=cst.Integer("0")))]):
-                return user, False
-        return found, True
-    is_flat = isinstance(user, cst.Attribute) and user.attr.value in _FLATTENING and isinstance(outer, cst.Call)
-    if not is_flat or not isinstance(outer, cst.Call):
-        raise DeclinedError("the indices where the mask is true are used directly")
-    return outer, False
+    given = {argument.keyword.value: source.code(argument.value) for argument in found.args if argument.keyword}
+    user, outer = source.parent(found), source.parent(source.parent(found))
+    if method_name(source, found) == "where" or given.get("as_tuple", "False") != "False":
+        first = matchers.Subscript(slice=[matchers.SubscriptElement(matchers.Index(matchers.Integer("0")))])
+        is_first = isinstance(user, cst.Subscript) and matchers.matches(user, first)
+        return (user, False) if is_first and isinstance(user, cst.Subscript) else (found, True)
+    is_flat = isinstance(user, cst.Attribute) and user.attr.value in _FLATTENING
+    return need(outer if is_flat else None, cst.Call, _INDICES), False
 
 
 def _around(source: SourceFile, index: cst.CSTNode) -> _Selection:
-    for parent in source.parents(index):
-        if isinstance(parent, cst.Subscript | cst.Call):
-            selection = _selection(source, parent)
-            if selection is not None and selection.index is index:
-                return selection
-            break
-    raise DeclinedError("the indices where the mask is true are used directly")
+    parent = next(
+        node for node in source.parents(index) if not isinstance(node, cst.Index | cst.SubscriptElement | cst.Arg)
+    )
+    selection = _selection(source, parent)
+    if selection is None or selection.index is not index:
+        raise DeclinedError(_INDICES)
+    return selection
 
 
 def _reduced(
@@ -148,46 +134,37 @@ def _reduced(
     is_rows: bool = False,
     given: cst.CSTNode | None = None,
 ) -> tuple[cst.Call, cst.BaseExpression]:
+    """The reduction of what is selected, and the same of all values, with neutral ones in place of the others."""
     index = source.code(given if given is not None else mask)
-    node: cst.BaseExpression = selection.node
+    node: cst.CSTNode = selection.node
     while True:
-        inner = _picked(source, node, index)
-        if inner is None:
-            raise DeclinedError("the selected values are used directly")
-        call = _call_around(source, node)
+        inner = known(_picked(source, node, index), _DIRECT)
+        call, user = _call_around(source, node), source.parent(node)
         if call is not None and method_name(source, call) in _NEUTRAL:
             break
-        user = next(source.parents(node))
-        outer = call if call is not None else user
-        if not isinstance(outer, cst.Call | cst.BinaryOperation | cst.UnaryOperation):
-            raise DeclinedError("the selected values are used directly")
-        node = outer
-    decline_if(has_comment(call), "a comment inside it would be lost")
+        node = call if call is not None else user
+        decline_if(not isinstance(node, cst.Call | cst.BinaryOperation | cst.UnaryOperation), _DIRECT)
+    decline_if(has_comment(call), _COMMENT)
     name, axis = method_name(source, call), _axis(source, call)
-    if is_rows and axis is None:
-        raise DeclinedError("nothing shows that it selects rows of a matrix")
+    decline_if(is_rows and axis is None, "nothing shows that it selects rows of a matrix")
     if axis is not None and isinstance(mask, cst.Comparison) and mask.left.deep_equals(selection.tensor):
         axis = None  # The mask has the tensor's shape, so the selected values have one dim.
-    decline_if(name == "mean" and not _is_cheap(mask), "the mask would be computed twice")
-    if axis is not None and name not in ("sum", "mean"):
-        raise DeclinedError(f"`{name}` over rows also returns their indices")
-    condition = method_call(mask, "unsqueeze") if axis is not None else mask.deep_clone()
-    if axis is not None and isinstance(condition, cst.Call):
-        condition = condition.with_changes(args=[cst.Arg(cst.parse_expression("-1"))])
-    kept = parse_template_expression(
-        "torch.where({mask}, {picked}, {neutral})",
+    uncast = mask.func.value if called(mask) == "bool" and isinstance(mask.func, cst.Attribute) else mask  # type: ignore[attr-defined]
+    decline_if(name == "mean" and not is_repeatable(uncast), "the mask would be computed twice")
+    decline_if(axis is not None and name not in ("sum", "mean"), f"`{name}` over rows also returns their indices")
+    condition = expression("{mask}.unsqueeze(-1)", mask=as_operand(mask)) if axis is not None else mask
+    picked = inner.with_changes(lpar=(), rpar=())
+    text: cst.BaseExpression = expression(
+        f"torch.where({{mask}}, {{picked}}, {_NEUTRAL[name]}).{'sum' if name == 'mean' else name}()",
         mask=condition,
-        picked=inner.with_changes(lpar=(), rpar=()),
-        neutral=cst.parse_expression(_NEUTRAL[name]),
-    )
-    reduction = "sum" if name == "mean" else name
-    text: cst.BaseExpression = cst.Call(cst.Attribute(kept, cst.Name(reduction)), [axis] if axis is not None else [])
+        picked=picked,
+    ).with_changes(args=[axis] if axis is not None else [])
     if name == "mean":
         text = cst.BinaryOperation(text, cst.Divide(), method_call(mask, "sum"))
         if call.lpar:
             text = text.with_changes(lpar=call.lpar, rpar=call.rpar)
-        elif not _is_bracketed(next(source.parents(call))):
-            text = as_operand(text)
+        elif not _is_bracketed(source.parent(call)):
+            text = bracketed(text)
     return call, text
 
 
@@ -197,80 +174,58 @@ def _is_bracketed(user: cst.CSTNode) -> bool:
     return is_sum or isinstance(user, _BRACKETS)
 
 
-def _is_cheap(mask: cst.BaseExpression) -> bool:
-    """Whether the mask may be written twice."""
-    match mask:
-        case cst.Call(func=cst.Attribute(value=inner, attr=cst.Name("bool")), args=[]):
-            return is_repeatable(inner)
-    return is_repeatable(mask)
-
-
 def _axis(source: SourceFile, call: cst.Call) -> cst.Arg | None:
     """The argument that makes a call a reduction over rows, or None."""
-    given = call.args[1:] if dotted_name(source, call.func) else call.args
-    if not given:
-        return None
-    first = given[0]
-    is_axis = (first.keyword is None or first.keyword.value == "dim") and source.code(first.value) == "0"
-    decline_if(len(given) != 1 or not is_axis or first.star, "its arguments aren't supported")
-    return first.deep_clone()
+    match given_to(source, call):
+        case []:
+            return None
+        case [cst.Arg(keyword=None | cst.Name("dim"), star="", value=cst.Integer("0")) as axis]:
+            return axis.deep_clone()
+    raise DeclinedError("its arguments aren't supported")
 
 
-def _picked(source: SourceFile, node: cst.BaseExpression, index: str) -> cst.BaseExpression | None:
-    """The same computation on whole tensors, if it is elementwise; None for any other.
-
-    Args:
-        source: The file.
-        node: The computation with selected values.
-        index: The text of the index that selects all of them.
-    """
+def _picked(source: SourceFile, node: cst.CSTNode, index: str) -> cst.BaseExpression | None:
+    """A computation with the values that an index selects, on whole tensors; None if it isn't elementwise."""
     selection = _selection(source, node)
     if selection is not None and source.code(selection.index) == index:
         return as_operand(selection.tensor)
     match node:
         case cst.BaseNumber():
             return node.deep_clone()
-        case cst.UnaryOperation(operator=cst.Minus()):
-            inner = _picked(source, node.expression, index)
+        case cst.UnaryOperation(operator=cst.Minus(), expression=value):
+            inner = _picked(source, value, index)
             return node.with_changes(expression=inner) if inner is not None else None
-        case cst.BinaryOperation(operator=cst.Power(), right=cst.Integer()):
-            inner = _picked(source, node.left, index)
-            return node.with_changes(left=inner, right=node.right.deep_clone()) if inner is not None else None
-        case cst.BinaryOperation(operator=cst.Add() | cst.Subtract() | cst.Multiply()):
+        case (
+            cst.BinaryOperation(operator=cst.Power(), right=cst.Integer())
+            | cst.BinaryOperation(operator=cst.Divide(), right=cst.BaseNumber())
+            | cst.BinaryOperation(operator=cst.Add() | cst.Subtract() | cst.Multiply())
+        ):
             left, right = _picked(source, node.left, index), _picked(source, node.right, index)
             return node.with_changes(left=left, right=right) if left is not None and right is not None else None
-        case cst.BinaryOperation(operator=cst.Divide(), right=cst.BaseNumber()):
-            inner = _picked(source, node.left, index)
-            return node.with_changes(left=inner, right=node.right.deep_clone()) if inner is not None else None
-        case cst.Call() if method_name(source, node) in _ELEMENTWISE:
-            tensor = receiver(source, node)
-            inner = _picked(source, tensor, index) if tensor is not None else None
-            is_function = bool(dotted_name(source, node.func))
-            if inner is None or len(node.args) != is_function:
+        case cst.Call(func=func) if method_name(source, node) in _ELEMENTWISE and not given_to(source, node):
+            inner = _picked(source, tensor, index) if (tensor := receiver(source, node)) is not None else None
+            if inner is None:
                 return None
-            if is_function:
-                return node.with_changes(func=node.func.deep_clone(), args=[cst.Arg(inner)])
+            if node.args:
+                return node.with_changes(func=func.deep_clone(), args=[cst.Arg(inner)])
             return node.with_changes(func=cst.Attribute(inner, cst.Name(method_name(source, node))))
     return None
 
 
 def _call_around(source: SourceFile, node: cst.CSTNode) -> cst.Call | None:
     """The call to a method of a node, or to a function of torch with the node as its first argument."""
-    parents = source.parents(node)
-    user, call = next(parents), next(parents)
-    if isinstance(user, cst.Attribute | cst.Arg) and isinstance(call, cst.Call) and receiver(source, call) is node:
-        return call
-    return None
+    user, call = source.parent(node), source.parent(source.parent(node))
+    is_it = isinstance(user, cst.Attribute | cst.Arg) and receiver(source, call) is node
+    return call if is_it and isinstance(call, cst.Call) else None
 
 
-def _assigned(source: SourceFile, small: cst.Assign | cst.AugAssign, target: _Selection) -> Edit:
+def _assigned(place: Place, small: cst.Assign | cst.AugAssign, target: _Selection) -> Edit:
     """``x[mask] = …`` and ``x[mask] += …`` with values that the same mask selects, or numbers."""
-    decline_if(has_comment(small), "a comment inside it would be lost")
-    decline_if(not is_repeatable(target.tensor), "the tensor would be computed twice")
-    inner = _picked(source, small.value, source.code(target.index))
-    if inner is None:
-        raise DeclinedError("the assigned values aren't selected by the same mask")
-    tensor = target.tensor
+    source, tensor = place.source, target.tensor
+    decline_if(has_comment(small), _COMMENT)
+    decline_if(not is_repeatable(tensor), "the tensor would be computed twice")
+    picked = _picked(source, small.value, source.code(target.index))
+    inner = known(picked, "the assigned values aren't selected by the same mask")
     if isinstance(small, cst.AugAssign):
         operator = _OPERATORS.get(type(small.operator))
         if operator is None:
@@ -278,27 +233,17 @@ def _assigned(source: SourceFile, small: cst.Assign | cst.AugAssign, target: _Se
         if isinstance(small.operator, cst.DivideAssign) and not isinstance(small.value, cst.BaseNumber):
             raise DeclinedError("it could divide by values that the mask leaves out")
         inner = cst.BinaryOperation(tensor.deep_clone(), operator, as_operand(inner))
-    elif not is_repeatable(target.index):
-        raise DeclinedError("the mask would be computed twice")
-    kept = parse_template_expression(
-        "torch.where({mask}, {picked}, {tensor})",
-        mask=target.index.deep_clone(),
-        picked=inner.with_changes(lpar=(), rpar=()),
-        tensor=tensor.deep_clone(),
-    )
-    new: cst.BaseSmallStatement
-    if isinstance(tensor, cst.Name) and _is_own(source, tensor):
-        new = cst.Assign([cst.AssignTarget(tensor.deep_clone())], kept)
     else:
-        # Other code may hold the same tensor, such as the caller that passed it in, so it has to change in place.
-        new = cst.Expr(cst.Call(cst.Attribute(as_operand(tensor), cst.Name("copy_")), [cst.Arg(kept)]))
-    return Edit(
-        title=f"Select with `torch.where` in place of `{shortened(source, target.node)}`",
-        content=source.replaced((small, new.with_changes(semicolon=small.semicolon)), imports=("torch",)),
-        is_safe=isinstance(small, cst.AugAssign)
-        and isinstance(small.value, cst.Integer | cst.Float)
-        and _compares(target.index, tensor),
-    )
+        decline_if(not is_repeatable(target.index), "the mask would be computed twice")
+    kept = torch_call("where", [target.index.deep_clone(), inner.with_changes(lpar=(), rpar=()), tensor.deep_clone()])
+    # Other code may hold the same tensor, such as the caller that passed it in; then it has to change in place.
+    new = cst.Expr(cst.Call(cst.Attribute(as_operand(tensor), cst.Name("copy_")), [cst.Arg(kept)]))
+    if isinstance(tensor, cst.Name) and _is_own(source, tensor):
+        new = assigned(tensor.deep_clone(), kept).body[0]  # type: ignore[assignment]
+    is_scaled = isinstance(small, cst.AugAssign) and isinstance(small.value, cst.Integer | cst.Float)
+    title = f"Select with `torch.where` in place of `{source.shortened(target.node)}`"
+    change = small, new.with_changes(semicolon=small.semicolon)
+    return place.edit(title, change, is_safe=is_scaled and _compares(target.index, tensor))
 
 
 _OPERATORS: dict[type[cst.BaseAugOp], cst.BaseBinaryOp] = {
@@ -319,80 +264,66 @@ def _compares(mask: cst.BaseExpression, tensor: cst.BaseExpression) -> bool:
 
 def _is_own(source: SourceFile, tensor: cst.Name) -> bool:
     """Whether the function creates the variable's tensor and no other code holds it."""
-    if not is_local(source, tensor) or parameter(source, tensor) is not None:
+    made = values(source, tensor)
+    if not is_local(source, tensor) or parameter(source, tensor) is not None or None in made:
         return False
-    here = source.function_of(tensor)
-    made = [value for value in values(source, tensor) if value is not None]
-    if len(made) != len(values(source, tensor)):
-        return False
-    holders = (cst.Assign, cst.Element, cst.DictElement, cst.NamedExpr, cst.Yield, cst.Arg)
+    holders = cst.Assign | cst.Element | cst.DictElement | cst.NamedExpr | cst.Yield | cst.Arg
     for read in reads(source, tensor):
-        if source.function_of(read) is not here:
-            return False
-        user = next(source.parents(read))
-        if isinstance(user, holders) and not _is_call_of_torch(source, user):
-            return False
+        user = source.parent(read)
+        is_passed = isinstance(user, cst.Arg) and dotted_name(source, source.parent(user)) in _TAKERS
         # A method may return a view of it.
-        if isinstance(user, cst.Attribute) and user.attr.value not in _ELEMENTWISE | set(_NEUTRAL) | {"shape", "dtype"}:
+        is_viewed = isinstance(user, cst.Attribute) and user.attr.value not in _KEEPING
+        is_elsewhere = source.function_of(read) is not source.function_of(tensor)
+        if is_elsewhere or is_viewed or (isinstance(user, holders) and not is_passed):
             return False
     return all(
-        isinstance(value, cst.BinaryOperation) or method_name(source, value) in _FRESH | {"where"} for value in made
+        isinstance(value, cst.BinaryOperation) or method_name(source, value) in _FRESH for value in made if value
     )
 
 
-def _is_call_of_torch(source: SourceFile, argument: cst.CSTNode) -> bool:
-    call = next(source.parents(argument), None)
-    return (
-        isinstance(argument, cst.Arg)
-        and isinstance(call, cst.Call)
-        and dotted_name(source, call.func) in ("torch.where", "torch.sum", "torch.mean")
-    )
+_TAKERS = ("torch.where", "torch.sum", "torch.mean")
+_KEEPING = _ELEMENTWISE | set(_NEUTRAL) | {"shape", "dtype"}
 
 
 def _target(source: SourceFile, small: cst.Assign | cst.AugAssign, index: cst.BaseExpression) -> _Selection | None:
-    if isinstance(small, cst.Assign):
-        target = small.targets[0].target if len(small.targets) == 1 else None
-    else:
-        target = small.target
-    found = _selection(source, target) if isinstance(target, cst.Subscript) else None
+    targets = [target.target for target in small.targets] if isinstance(small, cst.Assign) else [small.target]
+    found = _selection(source, targets[0]) if isinstance(targets[0], cst.Subscript) and len(targets) == 1 else None
     return found if found is not None and source.code(found.index) == source.code(index) else None
 
 
 def _is_set_to_number(source: SourceFile, selection: _Selection) -> bool:
     """``x[rows] = 0``, which works with a mask too."""
-    parents = source.parents(selection.node)
-    target, assignment = next(parents), next(parents)
-    is_number = isinstance(assignment, cst.Assign) and isinstance(assignment.value, cst.BaseNumber)
-    return isinstance(target, cst.AssignTarget) and is_number
+    target = source.parent(selection.node)
+    assignment = source.parent(target) if isinstance(target, cst.AssignTarget) else None
+    return isinstance(assignment, cst.Assign) and isinstance(assignment.value, cst.BaseNumber)
 
 
-def _selection(source: SourceFile, node: cst.BaseExpression) -> _Selection | None:
+def _selection(source: SourceFile, node: cst.CSTNode) -> _Selection | None:
     match node:
         case cst.Subscript(value=tensor, slice=[cst.SubscriptElement(slice=cst.Index(value=index, star=None))]):
             return _Selection(node, tensor, index)
-        case cst.Call() if method_name(source, node) in ("masked_select", "index_select"):
-            tensor_or_none = receiver(source, node)
-            given = node.args[1:] if dotted_name(source, node.func) else node.args
-            is_rows = method_name(source, node) == "index_select"
-            if tensor_or_none is None or len(given) != 1 + is_rows or (is_rows and source.code(given[0].value) != "0"):
+        case cst.Call() if (name := method_name(source, node)) in ("masked_select", "index_select"):
+            taken, given = receiver(source, node), [argument.value for argument in given_to(source, node)]
+            if name == "index_select" and given and source.code(given[0]) == "0":
+                given = given[1:]
+            elif name == "index_select":
                 return None
-            return _Selection(node, tensor_or_none, given[-1].value)
+            return _Selection(node, taken, given[0]) if taken is not None and len(given) == 1 else None
     return None
 
 
-def _is_masked(selection: _Selection | None) -> bool:
-    """Whether its index may be a mask: neither a number nor a string nor a slice."""
-    masks = cst.Name | cst.Attribute | cst.Comparison | cst.UnaryOperation | cst.BinaryOperation | cst.Call
-    return selection is not None and isinstance(selection.index, masks)
+def _is_masked(source: SourceFile, node: cst.BaseExpression) -> bool:
+    """Whether it selects by what may be a mask: neither a number nor a string nor a slice."""
+    selection = _selection(source, node)
+    return selection is not None and isinstance(selection.index, _MASKS)
 
 
 def _is_nonzero(source: SourceFile, node: cst.BaseExpression) -> bool:
-    if not isinstance(node, cst.Call) or method_name(source, node) not in ("nonzero", "where"):
+    if not isinstance(node, cst.Call) or receiver(source, node) is None:
         return False
-    is_function = bool(dotted_name(source, node.func))
-    given = [argument for argument in node.args if argument.keyword is None]
-    has_mask = receiver(source, node) is not None and len(given) == is_function
-    return has_mask and (is_function or method_name(source, node) == "nonzero")
+    given = [argument for argument in given_to(source, node) if argument.keyword is None]
+    is_where = method_name(source, node) == "where" and bool(dotted_name(source, node))
+    return not given and (is_where or method_name(source, node) == "nonzero")
 
 
 def _is_boolean(source: SourceFile, node: cst.BaseExpression) -> bool:
@@ -400,8 +331,6 @@ def _is_boolean(source: SourceFile, node: cst.BaseExpression) -> bool:
         case cst.Comparison() | cst.UnaryOperation(operator=cst.BitInvert()):
             return True
         case cst.Name():
-            bound = values(source, node)
+            bound = set_values(source, node)
             return bool(bound) and all(isinstance(value, cst.Comparison) for value in bound)
-        case cst.Call():
-            return method_name(source, node) in ("bool", "isfinite", "isnan", "isinf", "logical_not", "logical_and")
-    return False
+    return method_name(source, node) in ("bool", "isfinite", "isnan", "isinf", "logical_not", "logical_and")

@@ -8,11 +8,11 @@ import re
 import libcst as cst
 from libcst import matchers
 
-from graphdoctor.fixes.recipe import Edit, recipe
-from graphdoctor.fixes.source.extraction import Run, call_of
-from graphdoctor.fixes.source.names import dotted_name
-from graphdoctor.fixes.source.place import Place
-from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, Statement, decline_if, parsed, walk
+from graphdoctor.fixes.recipe import Edit, Place, recipe
+from graphdoctor.fixes.source.extraction import Run, call_of, not_traced
+from graphdoctor.fixes.source.names import is_without_grad
+from graphdoctor.fixes.source.nodes import expression
+from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, Statement, decline_if, need, parsed, walk
 
 _Block = cst.For | cst.While | cst.Try | cst.TryStar | cst.With
 
@@ -21,13 +21,6 @@ _RESUMED = re.compile(
 )
 """Context managers in which Dynamo can resume after a break (``torch/_dynamo/variables/ctx_manager.py``, 2.13)."""
 
-_KEYWORDS: tuple[tuple[type[cst.CSTNode], str], ...] = (
-    (cst.For, "for"),
-    (cst.While, "while"),
-    (cst.Try, "try"),
-    (cst.TryStar, "try"),
-    (cst.With, "with"),
-)
 _PARTS = {"for": ("loop", "step"), "while": ("loop", "step"), "try": ("try", "attempt"), "with": ("with", "body")}
 
 
@@ -61,16 +54,14 @@ def own_function(place: Place) -> Edit:
             except DeclinedError as error:
                 reason = reason or error.reason
         around = _block_around(source, statement)
-    if not moved:
-        raise DeclinedError(reason or f"there is nothing to compile in or around the `{keyword}`")
-    return Edit(title=_title(keyword, line, moved), content=source.content, is_safe=True)
+    decline_if(not moved, reason or f"there is nothing to compile in or around the `{keyword}`")
+    return Edit(_title(keyword, line, moved), source.content, is_safe=True)
 
 
 def _title(keyword: str, line: int, moved: set[str]) -> str:
     if len(moved) == 2:
         return f"Move the `{keyword}` at line {line} and its body into their own functions"
-    what = f"the body of the `{keyword}`" if "its body" in moved else f"the `{keyword}`"
-    return f"Move {what} at line {line} into its own function"
+    return f"Move {'the body of ' if 'its body' in moved else ''}the `{keyword}` at line {line} into its own function"
 
 
 def _start(place: Place) -> tuple[Statement, _Block]:
@@ -104,18 +95,14 @@ def _is_resumed(source: SourceFile, block: _Block) -> bool:
 
 
 def _keyword(block: _Block) -> str:
-    return next(keyword for kind, keyword in _KEYWORDS if isinstance(block, kind))
+    return type(block).__name__.lower().removesuffix("star")
 
 
 def _suite_around(source: SourceFile, statement: Statement, block: _Block) -> cst.BaseSuite:
     """The body of the block that contains the statement; its first one for the block itself."""
-    suite = block.body
-    for node in source.parents(statement):
-        if node is block:
-            return suite
-        if isinstance(node, cst.BaseSuite):
-            suite = node
-    return block.body
+    around = list(source.parents(statement))
+    inside = around[: around.index(block)] if block in around else []
+    return next((node for node in reversed(inside) if isinstance(node, cst.BaseSuite)), block.body)
 
 
 def _is_worth_compiling(suite: cst.BaseSuite) -> bool:
@@ -125,42 +112,33 @@ def _is_worth_compiling(suite: cst.BaseSuite) -> bool:
     """
     if any(isinstance(node, cst.AugAssign) and isinstance(node.target, cst.Attribute) for node in walk(suite)):
         return False
-    if len(suite.body) > 1:
-        return True
-    node = suite.body[0]
-    if isinstance(node, cst.SimpleStatementLine) and len(node.body) == 1:
-        node = node.body[0]
-    return not isinstance(node, cst.Pass | cst.Expr | cst.Raise) and not _is_plain_call(node)
+    match suite.body:
+        case [cst.SimpleStatementLine(body=[node])] | [cst.BaseSmallStatement() as node]:
+            return not isinstance(node, cst.Pass | cst.Expr | cst.Raise) and not _is_plain_call(node)
+    return True
 
 
 def _is_plain_call(node: cst.CSTNode) -> bool:
     """``x = f(a, b)``: if the block isn't compiled, torch compiles ``f`` anyway."""
+    plain = cst.Name | cst.Attribute | cst.BaseNumber | cst.SimpleString
     value = node.value if isinstance(node, cst.Assign | cst.Return) else None
-    return isinstance(value, cst.Call) and all(
-        isinstance(argument.value, cst.Name | cst.Attribute | cst.BaseNumber | cst.SimpleString)
-        for argument in value.args
-    )
+    return isinstance(value, cst.Call) and all(isinstance(argument.value, plain) for argument in value.args)
 
 
 def _has_company(source: SourceFile, block: Statement) -> bool:
     """Whether there is code beside the block that torch could compile."""
-    suite = next(source.parents(block))
-    return isinstance(suite, cst.IndentedBlock) and any(
-        node is not block and not _is_empty(node) for node in suite.body
-    )
+    suite = source.parent(block)
+    others = [node for node in suite.body if node is not block] if isinstance(suite, cst.IndentedBlock) else []
+    return not all(map(_is_empty, others))
 
 
 def _is_empty(node: cst.CSTNode) -> bool:
     """A docstring, ``pass``, or ``return x``."""
-    if not isinstance(node, cst.SimpleStatementLine):
-        return False
-    for small in node.body:
-        match small:
-            case cst.Pass() | cst.Expr(cst.SimpleString()) | cst.Return(None | cst.Name() | cst.Tuple()):
-                continue
-            case _:
-                return False
-    return True
+    empty = matchers.Pass() | matchers.Expr(matchers.SimpleString())
+    returned = matchers.Return(value=None) | matchers.Return(value=matchers.Name() | matchers.Tuple())
+    return isinstance(node, cst.SimpleStatementLine) and all(
+        matchers.matches(small, empty | returned) for small in node.body
+    )
 
 
 def _moved(source: SourceFile, run: Run, part: str) -> tuple[SourceFile, Statement]:
@@ -183,21 +161,17 @@ def narrow_lock(place: Place) -> Edit:
     Dynamo can't enter a lock. With the ``with`` in its own function, everything around it can be compiled, and the
     statements that need no lock are around it. Unsafe: another thread may write into a tensor that the variables hold.
     """
-    block, source = place.statement, place.source
-    if not isinstance(block, cst.With) or not isinstance(block.body, cst.IndentedBlock):
-        raise DeclinedError("the line doesn't begin a `with`")
-    function = source.function_of(block)
-    if not isinstance(function, cst.FunctionDef):
-        raise DeclinedError("the line isn't in a function")
+    source = place.source
+    block = need(place.statement, cst.With, "the line doesn't begin a `with`")
+    body = need(block.body, cst.IndentedBlock, "the line doesn't begin a `with`")
+    name = source.free_name(f"_{place.function.name.value.strip('_')}_with")
     lock = _lock(place, block)
-    narrowed = _narrowed(source, block, block.body)
+    narrowed = _narrowed(source, block, body)
     # What moved out contains no `with`, so the narrowed one has the same number among them.
-    number = next(at for at, found in enumerate(matchers.findall(source.tree, matchers.With())) if found is block)
-    found = matchers.findall(narrowed.tree, matchers.With())[number]
-    assert isinstance(found, cst.With)  # the matcher says so
-    name = narrowed.free_name(f"_{function.name.value.strip('_')}_with")
+    number = matchers.findall(source.tree, matchers.With()).index(block)
+    found = need(matchers.findall(narrowed.tree, matchers.With())[number], cst.With, "")
     content = Run.of_statement(narrowed, found).moved(name).content
-    return Edit(title=f"Hold `{lock}` only around shared state", content=content, is_safe=False)
+    return Edit(f"Hold `{lock}` only around shared state", content)
 
 
 def _lock(place: Place, block: cst.With) -> str:
@@ -221,8 +195,7 @@ def _narrowed(source: SourceFile, block: cst.With, suite: cst.IndentedBlock) -> 
     if stop - start == len(suite.body):
         raise DeclinedError("the code under the lock neither begins nor ends with a computation on local variables")
     kept = block.with_changes(body=suite.with_changes(body=suite.body[start:stop]))
-    lines = [*suite.body[:start], kept, *suite.body[stop:]]
-    return SourceFile.parse(source.path, source.replaced((block, cst.FlattenSentinel(lines))))
+    return source.changed((block, [*suite.body[:start], kept, *suite.body[stop:]]))
 
 
 def _is_computation(statement: cst.BaseStatement | cst.BaseSmallStatement) -> bool:
@@ -259,9 +232,6 @@ def _is_library(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id in _LIBRARIES
 
 
-_OFF = frozenset({"torch.no_grad", "torch.inference_mode"})
-
-
 @recipe("GD102", "GD103", "GD104", "GD105", "GD109")
 def statistics_outside(place: Place) -> Edit:
     """Moves what comes before a closing ``with torch.no_grad():`` block into a method, the part that torch compiles.
@@ -270,63 +240,41 @@ def statistics_outside(place: Place) -> Edit:
     that depend on values. Only for the method that torch.compile is given, because Dynamo breaks before a function that
     it may not trace. Safe: the same statements run in the same order.
     """
-    source, function = place.source, place.source.function_of(place.statement)
-    if not isinstance(function, cst.FunctionDef) or function.name.value != "forward" or function.decorators:
+    source, function = place.source, place.function
+    if function.name.value != "forward" or function.decorators:
         raise DeclinedError("it isn't in the `forward` of a module")
     decline_if(not place.is_outermost, "it isn't in the function that torch.compile was given")
     block = _no_grad_block(source, place.statement, function)
     body = list(function.body.body)
-    at = next(number for number, line in enumerate(body) if line is block)
+    at = body.index(block)
     if not all(_is_return_of_names(line) for line in body[at + 1 :]):
         raise DeclinedError("more than a `return` of names comes after the `with torch.no_grad()`")
-    start = int(_is_docstring(body[0]))
+    start = int(function.get_docstring() is not None)
     decline_if(start == at, "nothing comes before the `with torch.no_grad()`")
     moved = Run(source, function, function.body, start, at).moved(source.free_name("_compute"))
-    line = source.position(block).start.line
-    return Edit(
-        title=f"Run the `with torch.no_grad()` at line {line} after the compiled part of `forward`",
-        content=_eager(moved, _functions(source).index(function)),
-        is_safe=True,
-    )
+    caller = _functions(moved)[_functions(source).index(function)]
+    title = f"Run the `with torch.no_grad()` at line {source.start(block)[0]} after the compiled part of `forward`"
+    return Edit(title, moved.replaced((caller, not_traced(caller))), is_safe=True)
 
 
-def _functions(source: SourceFile) -> list[cst.CSTNode]:
+def _functions(source: SourceFile) -> list[cst.FunctionDef]:
+    """The functions of a file; a new one comes after the one that calls it, which keeps its number."""
     return [node for node in walk(source.tree) if isinstance(node, cst.FunctionDef)]
 
 
 def _no_grad_block(source: SourceFile, statement: cst.CSTNode, function: cst.FunctionDef) -> cst.With:
     """The outermost block around a statement, if gradients are off in it."""
     around = [statement, *source.parents(statement)]
-    top = around[next(number for number, node in enumerate(around) if node is function.body) - 1]
-    if not isinstance(top, cst.With) or top.asynchronous is not None or not all(_is_off(source, i) for i in top.items):
-        raise DeclinedError("the line isn't inside a `with torch.no_grad()` of the function")
-    return top
-
-
-def _is_off(source: SourceFile, item: cst.WithItem) -> bool:
-    return isinstance(item.item, cst.Call) and dotted_name(source, item.item.func) in _OFF
+    outside = "the line isn't inside a `with torch.no_grad()` of the function"
+    block = need(around[around.index(function.body) - 1], cst.With, outside)
+    is_off = all(isinstance(item.item, cst.Call) and is_without_grad(source, item.item) for item in block.items)
+    decline_if(block.asynchronous is not None or not is_off, outside)
+    return block
 
 
 def _is_return_of_names(line: cst.CSTNode) -> bool:
-    if not isinstance(line, cst.SimpleStatementLine):
-        return False
-    small = line.body[0]
-    value = small.value if isinstance(small, cst.Return) else None
-    values = [element.value for element in value.elements] if isinstance(value, cst.Tuple) else [value]
-    return len(line.body) == 1 and all(isinstance(part, cst.Name) for part in values)
-
-
-def _is_docstring(line: cst.CSTNode) -> bool:
-    small = line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
-    return isinstance(small, cst.Expr) and isinstance(small.value, cst.SimpleString | cst.ConcatenatedString)
-
-
-def _eager(source: SourceFile, number: int) -> bytes:
-    """The file with a function that Dynamo doesn't trace, while it compiles what the function calls."""
-    function = _functions(source)[number]
-    assert isinstance(function, cst.FunctionDef)  # _functions() says so
-    decorator = cst.Decorator(cst.parse_expression("torch.compiler.disable(recursive=False)"))
-    return source.replaced((function, function.with_changes(decorators=[decorator])), imports=("torch",))
+    names = matchers.Name() | matchers.Tuple(elements=[matchers.ZeroOrMore(matchers.Element(matchers.Name()))])
+    return matchers.matches(line, matchers.SimpleStatementLine([matchers.Return(value=names)]))
 
 
 _TRAINING = ("zero_grad", "backward", "step", "update", "train", "eval")
@@ -347,31 +295,22 @@ def backward_out_of_region(place: Place) -> Edit:
     function gets ``torch._dynamo.decorators.skip``. Unsafe: the optimizer's step is no longer compiled, which the user
     has to decide.
     """
-    function = place.source.function_of(place.statement)
-    if not isinstance(function, cst.FunctionDef):
-        raise DeclinedError("the line isn't in a function")
-    if any("disable" in place.source.code(decorator) for decorator in function.decorators):
+    source, function = place.source, place.function
+    if any("disable" in source.code(decorator) for decorator in function.decorators):
         raise DeclinedError("Dynamo is already disabled for the function")
-    run = _forward(place.source, function)
-    name = place.source.free_name(f"_{function.name.value.strip('_')}_loss")
-    # The new function comes after the old one, which keeps its number.
-    number = _functions(place.source).index(function)
-    moved = run.moved(name)
-    content = _skipped(moved, _functions(moved)[number])
-    return Edit(
-        title=f"Compile only the forward pass and the loss of `{function.name.value}`",
-        content=content,
-        is_safe=False,
-    )
+    run = _forward(source, function)
+    moved = run.moved(source.free_name(f"_{function.name.value.strip('_')}_loss"))
+    caller = _functions(moved)[_functions(source).index(function)]
+    title = f"Compile only the forward pass and the loss of `{function.name.value}`"
+    return Edit(title, moved.replaced((caller, _skipped(moved, caller))))
 
 
 def _forward(source: SourceFile, function: cst.FunctionDef) -> Run:
     """The statements before the first ``backward()``, without the training calls around them."""
     body = function.body.body
-    backward = next((at for at, statement in enumerate(body) if _is_line_of(statement, _IS_BACKWARD)), None)
-    if backward is None:
+    stop = next((at for at, statement in enumerate(body) if _is_line_of(statement, _IS_BACKWARD)), None)
+    if stop is None:
         raise DeclinedError("the function's body has no `backward()` on its own line")
-    stop = backward
     while stop and _is_between(body[stop - 1]):
         stop -= 1
     start = stop
@@ -385,9 +324,8 @@ def _forward(source: SourceFile, function: cst.FunctionDef) -> Run:
 
 
 def _is_line_of(statement: cst.CSTNode, matcher: matchers.Expr) -> bool:
-    return isinstance(statement, cst.SimpleStatementLine) and all(
-        matchers.matches(small, matcher) for small in statement.body
-    )
+    smalls = statement.body if isinstance(statement, cst.SimpleStatementLine) else []
+    return bool(smalls) and all(matchers.matches(small, matcher) for small in smalls)
 
 
 def _is_between(statement: cst.CSTNode) -> bool:
@@ -395,20 +333,13 @@ def _is_between(statement: cst.CSTNode) -> bool:
     return _is_line_of(statement, matchers.Expr(_IS_TRAINING | matchers.SimpleString()))
 
 
-def _skipped(source: SourceFile, function: cst.CSTNode) -> bytes:
-    """The file with a function that Dynamo skips, and with the optimizers' steps in it disabled."""
-    assert isinstance(function, cst.FunctionDef)  # the matcher says so
-    changed = function
+def _skipped(source: SourceFile, function: cst.FunctionDef) -> cst.FunctionDef:
+    """A function that Dynamo skips, with the optimizers' steps in it disabled."""
+    changed: cst.CSTNode = function
     for step in matchers.findall(function, _IS_STEP):
-        assert isinstance(step, cst.Expr) and isinstance(step.value, cst.Call)  # the matcher says so
         # Otherwise Dynamo would compile the step's own frame, which contains an explicit graph break.
-        disabled = cst.Call(cst.parse_expression("torch.compiler.disable"), [cst.Arg(step.value.func)])
-        replaced = changed.deep_replace(step.value, step.value.with_changes(func=disabled))
-        assert isinstance(replaced, cst.FunctionDef)
-        changed = replaced
-    suite = next(source.parents(function))
-    is_method = isinstance(next(source.parents(suite), None), cst.ClassDef)
+        func = need(need(step, cst.Expr, "").value, cst.Call, "").func
+        changed = changed.deep_replace(func, expression("torch.compiler.disable({func})", func=func))
+    is_method = isinstance(next(source.parents(source.parent(function)), None), cst.ClassDef)
     is_forward = is_method and function.name.value == "forward"
-    skip = "torch.compiler.disable(recursive=False)" if is_forward else "torch._dynamo.decorators.skip"
-    decorated = changed.with_changes(decorators=[*changed.decorators, cst.Decorator(cst.parse_expression(skip))])
-    return source.replaced((function, decorated), imports=("torch",))
+    return not_traced(need(changed, cst.FunctionDef, ""), None if is_forward else "torch._dynamo.decorators.skip")

@@ -6,26 +6,52 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
+from typing import cast
 
 import libcst as cst
+from libcst import matchers
 
-from graphdoctor.fixes.recipe import Edit, recipe
+from graphdoctor.fixes.recipe import Edit, Place, recipe
 from graphdoctor.fixes.source.effects import (
     Touched,
     conversions,
     is_output,
     is_read,
     is_record,
-    is_report,
     reads_clock,
     reads_tensor,
+    reports_apart,
     sharing,
+    smalls_under,
     touched,
 )
+from graphdoctor.fixes.source.extraction import not_traced
 from graphdoctor.fixes.source.flow import Flow, captured, flow, jumps
-from graphdoctor.fixes.source.names import Names, called, dotted_name, is_in_place, method_call, names_in
-from graphdoctor.fixes.source.place import Place
-from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, parsed, walk, with_replaced
+from graphdoctor.fixes.source.names import Names, dotted_name
+from graphdoctor.fixes.source.nodes import (
+    assigned,
+    bracketed,
+    called,
+    calls_in,
+    dotted,
+    expression,
+    is_in_place,
+    joined,
+    keyword_argument,
+    method_call,
+    name_set,
+)
+from graphdoctor.fixes.source.tree import (
+    Change,
+    DeclinedError,
+    SourceFile,
+    decline_if,
+    names_in,
+    need,
+    parsed,
+    walk,
+    with_replaced,
+)
 
 _TESTS = frozenset({"all", "any", "isfinite", "isinf", "isnan"})
 _REDUCTIONS = frozenset({"amax", "amin", "max", "mean", "median", "min", "norm", "prod", "std", "sum", "var"})
@@ -41,21 +67,14 @@ def record_outside(place: Place) -> Edit:
     Only for the method that torch.compile is given, because Dynamo breaks before a function that it may not trace.
     Unsafe: if the computation raises, the lines before it weren't run, and a check comes after all of it.
     """
-    function = place.source.function_of(place.statement)
-    if not isinstance(function, cst.FunctionDef):
-        raise DeclinedError("the line isn't in a function")
     if not place.is_outermost:
         raise DeclinedError("it isn't in the function that torch.compile was given, and Dynamo would break there")
     try:
-        split = _Split.of(place, function)
-        content = split.edited()
+        change = _Split.of(place, place.function).change()
     except (SyntaxError, RecursionError):
         raise DeclinedError("this version of Python can't parse it") from None
-    return Edit(
-        title=f"Run the lines of `{function.name.value}` that record or report after its compiled part",
-        content=content,
-        is_safe=False,
-    )
+    name = place.function.name.value
+    return place.edit(f"Run the lines of `{name}` that record or report after its compiled part", change)
 
 
 @dataclass
@@ -66,6 +85,10 @@ class _Line:
     flow: Flow
     touched: Touched
     role: str = "compute"
+
+    @classmethod
+    def of(cls, node: cst.BaseStatement, owner: str) -> _Line:
+        return cls(node, flow(parsed([node])), touched(node, owner))
 
 
 @dataclass
@@ -85,22 +108,15 @@ class _Split:
     def of(cls, place: Place, function: cst.FunctionDef) -> _Split:
         source = place.source
         owner = _owner(source, function)
-        body = list(function.body.body)
-        if not isinstance(function.body, cst.IndentedBlock):
-            raise DeclinedError("the function's body is on one line")
-        statements = [node for node in body if isinstance(node, cst.BaseStatement)]
-        if function.get_docstring() is not None:
-            statements = statements[1:]
+        body = need(function.body, cst.IndentedBlock, "the function's body is on one line").body
+        statements = list(body[1:] if function.get_docstring() is not None else body)
         result = _return_of(statements)
         if result is not None:
             statements = statements[:-1]
-        lines = [_line(node, owner) for node in _separated(source, statements)]
-        wanted = place.statement
-        if isinstance(wanted, cst.If):
-            # One that is in two parts has the same test in both; the report comes first.
-            target = next((line for line in lines if any(node is wanted.test for node in walk(line.node))), None)
-        else:
-            target = next((line for line in lines if any(node is wanted for node in walk(line.node))), None)
+        lines = [_Line.of(node, owner) for node in _separated(source, statements)]
+        # Of an `if` that is in two parts, both have the same test; the report comes first.
+        wanted = place.statement.test if isinstance(place.statement, cst.If) else place.statement
+        target = next((line for line in lines if any(node is wanted for node in walk(line.node))), None)
         if target is None:
             raise DeclinedError("the line isn't a statement of the function")
         split = cls(source, function, owner, lines, result, target)
@@ -147,7 +163,7 @@ class _Split:
             case cst.SimpleStatementLine(body=[cst.Assign() | cst.AugAssign() as small]):
                 return reads_tensor(self.source, small.value) or reads_clock(self.source, small.value)
             case cst.If():
-                return all(_is_effect(self.source, inner) for inner in _inner(line.node))
+                return _is_effect(self.source, line.node)
         return False
 
     def _add_followers(self) -> None:
@@ -228,29 +244,21 @@ class _Split:
     def _positions(self) -> set[cst.CSTNode]:
         return set(walk(self.function))
 
-    def _names_of_result(self) -> set[str]:
-        return {name.value for name in names_in(self.result)} if self.result is not None else set()
-
-    def _result_computes(self) -> bool:
-        """Whether the ``return`` does more than put names together."""
-        value = self._result_value
-        simple = (
-            cst.Name, cst.Tuple, cst.List, cst.Dict, cst.Element, cst.DictElement, cst.SimpleString, cst.Comma,
-            cst.SimpleWhitespace, cst.LeftParen, cst.RightParen, cst.LeftCurlyBrace, cst.RightCurlyBrace,
-            cst.LeftSquareBracket, cst.RightSquareBracket, cst.ParenthesizedWhitespace, cst.TrailingWhitespace,
-            cst.EmptyLine, cst.Newline, cst.Integer,
-        )  # fmt: skip
-        return value is not None and not all(isinstance(node, simple) for node in walk(value))
-
     @property
     def _result_value(self) -> cst.BaseExpression | None:
         small = self.result.body[0] if self.result is not None else None
         return small.value if isinstance(small, cst.Return) else None
 
+    def _result_computes(self) -> bool:
+        """Whether the ``return`` does more than put names together."""
+        simple = cst.Name | cst.Tuple | cst.List | cst.Dict | cst.SimpleString | cst.Integer
+        parts = walk(self._result_value) if self._result_value is not None else ()
+        return any(isinstance(node, cst.BaseExpression) and not isinstance(node, simple) for node in parts)
+
     # The two functions.
 
-    def edited(self) -> bytes:
-        """The file with the function in two."""
+    def change(self) -> Change:
+        """The two functions in place of the one."""
         names = Names(self.source, self.function)
         name = self.source.free_name("_compiled_part")
         inner: list[cst.BaseStatement] = []
@@ -267,76 +275,54 @@ class _Split:
             else:
                 given, moved = _Values(self, line, at, names).taken()
                 if isinstance(line.node, cst.If) and isinstance(moved, cst.If) and isinstance(moved.test, cst.Name):
-                    tested.append((line.node.test, cst.Name(moved.test.value)))
+                    tested.append((line.node.test, moved.test.deep_clone()))
                 inner += given
                 tail.append(moved)
-        if self.result is not None and self.bound_outside() & self._names_of_result():
-            given, moved = _Values(self, _line(self.result, self.owner), len(self.lines), names, is_result=True).taken()
-            assert isinstance(moved, cst.SimpleStatementLine)
+        if self.result is not None and self.bound_outside() & name_set(self.result):
+            result = _Line.of(self.result, self.owner)
+            given, moved = _Values(self, result, len(self.lines), names, is_result=True).taken()
             inner += given
-            self.result = moved
+            self.result = need(moved, cst.SimpleStatementLine, "")
             decline_if(self._result_computes(), "what is returned is computed from it")
-        returned, after = self._returned(names)
-        small = cst.Return(_tuple(returned)) if returned else cst.Return()
+        returned, targets = self._returned(names)
         if returned:
-            inner.append(cst.SimpleStatementLine([small]))
-        targets = after[0]
+            inner.append(cst.SimpleStatementLine([cst.Return(joined(returned))]))
         call = cst.Call(cst.Attribute(cst.Name(self.owner), cst.Name(name)), list(_arguments(self.function.params)))
-        calling: cst.BaseSmallStatement = (
-            cst.Assign([cst.AssignTarget(_tuple([cst.Name(target) for target in targets]))], call)  # type: ignore[arg-type]
-            if targets
-            else cst.Expr(call)
-        )
+        calling = cst.SimpleStatementLine([cst.Expr(call)])
+        if targets:
+            calling = assigned(joined([cst.Name(target) for target in targets]), call)
         doc = list(self.function.body.body[:1]) if self.function.get_docstring() is not None else []
-        outer_body = [*doc, *head, cst.SimpleStatementLine([calling]), *tail, *after[1]]
-        outer = self.function.with_changes(
-            body=self.function.body.with_changes(body=_plain(outer_body)),
-            decorators=[cst.Decorator(cst.parse_expression("torch.compiler.disable(recursive=False)"))],
-        )
+        result_lines = [self.result] if self.result is not None else []
+        outer_body = _plain([*doc, *head, calling, *tail, *result_lines])
+        outer = self.function.with_changes(body=self.function.body.with_changes(body=outer_body))
         compiled = cst.FunctionDef(
             cst.Name(name),
             _parameters(self.function.params),
             cst.IndentedBlock(_plain(inner)),
             leading_lines=[cst.EmptyLine(indent=False)],
         )
-        return self.source.replaced((self.function, cst.FlattenSentinel([outer, compiled])), imports=("torch",))
+        return self.function, [not_traced(outer), compiled]
 
-    def _returned(self, names: Names) -> tuple[list[cst.BaseExpression], tuple[list[str], list[cst.BaseStatement]]]:
-        """What the compiled part returns, and the names that it is assigned to with the statements after the records.
-
-        Returns:
-            The expressions; the names, and the ``return``.
-        """
+    def _returned(self, names: Names) -> tuple[list[cst.BaseExpression], list[str]]:
+        """What the compiled part returns, and the names that it is assigned to."""
         value = self._result_value
         if value is None or self.result is None:
-            return [self._given(name) for name in self.kept], (
-                list(self.kept),
-                [self.result] if self.result is not None else [],
-            )
+            return [self._given(name) for name in self.kept], list(self.kept)
         if self._result_computes():
             whole = names.fresh("result")
-            first = value.deep_clone()
-            if isinstance(first, cst.Tuple) and not first.lpar:
-                first = first.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
-            small = self.result.body[0].with_changes(value=cst.Name(whole))
-            after = self.result.with_changes(body=[small])
-            return [first, *(self._given(name) for name in self.kept)], ([whole, *self.kept], [after])
+            first = bracketed(value.deep_clone()) if isinstance(value, cst.Tuple) else value.deep_clone()
+            self.result = self.result.with_changes(body=[self.result.body[0].with_changes(value=cst.Name(whole))])
+            return [first, *(self._given(name) for name in self.kept)], [whole, *self.kept]
         bound = self.bound_inside(len(self.lines))
         own = [name.value for name in names_in(value) if name.value in bound]
         self.refuse_unset(own, len(self.lines))
         both = list(dict.fromkeys([*own, *self.kept]))
-        given = [cst.Name(name) if name in own else self._given(name) for name in both]
-        return given, (both, [self.result.deep_clone()])
+        return [cst.Name(name) if name in own else self._given(name) for name in both], both
 
     def _given(self, name: str) -> cst.BaseExpression:
         """What the compiled part returns for a name that only the records need: detached if only its value is read."""
-        uses = [
-            found
-            for line in self.lines
-            if line.role != "compute"
-            for found in names_in(line.node)
-            if found.value == name
-        ]
+        nodes = [line.node for line in self.lines if line.role != "compute"]
+        uses = [found for node in nodes for found in names_in(node) if found.value == name]
         is_value = all(_is_value_read(self.source, found) for found in uses)
         is_detached = is_value and any(_is_item(self.source, found) for found in uses)
         return method_call(cst.Name(name), "detach") if is_detached else cst.Name(name)
@@ -350,10 +336,10 @@ class _Split:
         """Decline if the compiled lines before an index don't always bind a name."""
         computing = [line for line in self.lines[:stop] if line.role == "compute"]
         found = reduce(Flow.then, (line.flow for line in computing), Flow())
-        params = {param.value for param in names_in(self.function.params)}
+        params = name_set(self.function.params)
         for name in names:
-            if not found.has(name) and name not in params:
-                raise DeclinedError(f"`{name}` may be unset after the lines that compute")
+            is_set = found.has(name) or name in params
+            decline_if(not is_set, f"`{name}` may be unset after the lines that compute")
 
     def bound_outside(self) -> set[str]:
         """Names that the lines that aren't compiled bind."""
@@ -371,7 +357,7 @@ class _Values:
         self._names = names
         self._inside = split.bound_inside(at)
         self._outside = split.bound_outside()
-        self._own = {name.value for name in names_in(split.function.params)} - {split.owner} | self._inside
+        self._own = name_set(split.function.params) - {split.owner} | self._inside
         self._given: list[cst.BaseStatement] = []
         self._known: list[tuple[cst.BaseExpression, str]] = []
 
@@ -380,7 +366,7 @@ class _Values:
         node = self._line.node
         changes: list[Change] = [(found, self._given_name(found)) for found in self._wanted(node, is_sure=True)]
         replaced = _put(node, changes)
-        again = flow(parsed([replaced])).read_first | _read_names(replaced)
+        again = flow(parsed([replaced])).read_first | name_set(replaced)
         known = {given for _, given in self._known}
         # A parameter that is set later would have its last value when the moved line runs.
         needed = sorted(name for name in again & self._own - known if name in self._inside or self._is_set_later(name))
@@ -388,9 +374,10 @@ class _Values:
         for name in needed:
             if self._is_set_later(name):
                 fresh = self._names.fresh(f"{name}_before")
-                self._given.append(_assigned(fresh, cst.Name(name)))
+                self._given.append(assigned(fresh, cst.Name(name)))
                 self._split.kept.append(fresh)
-                replaced = _renamed(replaced, name, fresh)
+                same = [found for found in names_in(replaced) if found.value == name]
+                replaced = _put(replaced, [(found, found.with_changes(value=fresh)) for found in same])
             elif name not in self._split.kept:
                 self._split.kept.append(name)
         return self._given, self._with_numbers(replaced)
@@ -398,14 +385,10 @@ class _Values:
     def _with_numbers(self, line: cst.BaseStatement) -> cst.BaseStatement:
         """The line with numbers and text for a logger: Dynamo would trace the logger's methods if it got tensors."""
         tensors = self._inside | {name for _, name in self._known}
-        changes: list[Change] = []
-        for node in walk(line):
-            if isinstance(node, cst.Call) and is_output(self._split.source, node):
-                for argument, kind in zip(node.args[1:], conversions(node), strict=False):
-                    if isinstance(argument.value, cst.Name) and argument.value.value in tensors:
-                        converted = cst.Call(cst.Name(kind), [cst.Arg(argument.value.deep_clone())])
-                        changes.append((argument.value, converted))
-        return _put(line, changes)
+        outputs = [call for call in calls_in(line) if is_output(self._split.source, call)]
+        given = [pair for call in outputs for pair in zip(call.args[1:], conversions(call), strict=False)]
+        values = [(argument.value, kind) for argument, kind in given if dotted(argument.value) in tensors]
+        return _put(line, [(value, expression(f"{kind}({{value}})", value=value)) for value, kind in values])
 
     def _is_set_later(self, name: str) -> bool:
         return any(name in line.flow.assigned for line in self._split.lines[self._at + 1 :] if line.role == "compute")
@@ -414,22 +397,17 @@ class _Values:
         for known, name in self._known:
             if known.deep_equals(found):
                 return cst.Name(name)
-        fresh = self._names.fresh(_name_for(found))
+        named = f"{called(found)}_value" if called(found) else "value"
+        fresh = self._names.fresh("condition" if isinstance(found, cst.Comparison) else named)
         value = found.deep_clone().with_changes(lpar=(), rpar=())
-        if self._is_detached(found):
-            value = method_call(found.with_changes(lpar=(), rpar=()), "detach")
-        self._given.append(_assigned(fresh, value))
+        # A gradient could flow into it, for nothing: only its value is read.
+        is_reduced = isinstance(found, cst.Call) and not found.args and called(found) in _REDUCTIONS
+        if not self._is_result and (is_reduced or _is_item(self._split.source, found)):
+            value = method_call(value, "detach")
+        self._given.append(assigned(fresh, value))
         self._known.append((found, fresh))
         self._split.kept.append(fresh)
         return cst.Name(fresh)
-
-    def _is_detached(self, found: cst.BaseExpression) -> bool:
-        """Whether a gradient could flow into it, for nothing: only its value is read."""
-        if self._is_result:
-            return False
-        if isinstance(found, cst.Call) and not found.args and called(found) in _REDUCTIONS:
-            return True
-        return _is_item(self._split.source, found)
 
     def _wanted(self, node: cst.CSTNode, *, is_sure: bool) -> Iterator[cst.BaseExpression]:
         if isinstance(node, cst.If):
@@ -454,63 +432,56 @@ class _Values:
         source = self._split.source
         if not isinstance(node, cst.Call | cst.BinaryOperation | cst.Comparison | cst.UnaryOperation):
             return False
-        names = {name.value for name in names_in(node)}
+        names = name_set(node)
         if not names & self._own or names & self._outside:
             return False
-        is_computed = bool(names & self._inside) or any(isinstance(part, cst.Call) for part in walk(node))
+        is_computed = bool(names & self._inside or calls_in(node))
         return is_computed and all(self._is_allowed(source, part, is_sure=is_sure) for part in walk(node))
 
     def _is_allowed(self, source: SourceFile, part: cst.CSTNode, *, is_sure: bool) -> bool:
         match part:
             case cst.Call():
-                if is_read(source, part) or is_in_place(part) or is_output(source, part):
+                if is_read(source, part) or is_in_place(part) or is_output(source, part) or called(part) == "numpy":
                     return False
-                name = dotted_name(source, part.func)
-                is_own = self._is_owned(part.func.value) if isinstance(part.func, cst.Attribute) else True
-                is_method = not name and (not is_own or self._is_result)
-                return called(part) != "numpy" and (name.startswith("torch.") or is_method)
+                name = dotted_name(source, part)
+                is_own = not isinstance(part.func, cst.Attribute) or dotted(part.func.value) == self._split.owner
+                return name.startswith("torch.") or (not name and (not is_own or self._is_result))
             case cst.Subscript():
                 return is_sure
-            case cst.Is() | cst.IsNot() | cst.In() | cst.NotIn() | cst.Not():
-                return False
-            case cst.BooleanOperation() | cst.IfExp() | cst.NamedExpr() | cst.Await() | cst.Yield():
-                return False
-            case cst.BaseString() | cst.Lambda() | cst.BaseComp() | cst.BaseDict() | cst.BaseSet():
-                return False
             case cst.Attribute(value=cst.Name(value=name), attr=attr) if name == self._split.owner:
                 path = f"{name}.{attr.value}"
                 moved = (line.touched.changed for line in self._split.lines if line.role != "compute")
                 return not any(path in changed for changed in moved)
-        return True
+        return not isinstance(part, _FORBIDDEN)
 
-    def _is_owned(self, node: cst.BaseExpression) -> bool:
-        return isinstance(node, cst.Name) and node.value == self._split.owner
+
+_FORBIDDEN = (
+    cst.Is, cst.IsNot, cst.In, cst.NotIn, cst.Not, cst.BooleanOperation, cst.IfExp, cst.NamedExpr, cst.Await, cst.Yield,
+    cst.BaseString, cst.Lambda, cst.BaseComp, cst.BaseDict, cst.BaseSet,
+)  # fmt: skip
+"""Parts of an expression that may not be a tensor's, or not be evaluated."""
 
 
 def _is_item(source: SourceFile, node: cst.CSTNode) -> bool:
     """``x`` in ``x.item()``, which only tensors have."""
-    parents = source.parents(node)
-    attribute, call = next(parents), next(parents)
-    is_call = isinstance(attribute, cst.Attribute) and attribute.value is node and isinstance(call, cst.Call)
-    return is_call and isinstance(call, cst.Call) and is_read(source, call)
+    attribute = source.parent(node)
+    call = source.parent(attribute)
+    return isinstance(call, cst.Call) and call.func is attribute and is_read(source, call)
 
 
 def _is_value_read(source: SourceFile, node: cst.CSTNode) -> bool:
-    parent = next(source.parents(node))
-    if isinstance(parent, cst.Arg):
-        call = next(source.parents(parent))
-        return isinstance(call, cst.Call) and is_read(source, call)
+    parent = source.parent(node)
     is_shown = isinstance(parent, cst.FormattedStringExpression | cst.Comparison | cst.ComparisonTarget)
-    return is_shown or _is_item(source, node)
+    is_given = isinstance(parent, cst.Arg) and is_read(source, source.parent(parent))
+    return is_given or is_shown or (not isinstance(parent, cst.Arg) and _is_item(source, node))
 
 
 def _owner(source: SourceFile, function: cst.FunctionDef) -> str:
-    suite = next(source.parents(function))
-    if not isinstance(next(source.parents(suite), None), cst.ClassDef) or function.name.value != "forward":
+    is_method = isinstance(next(source.parents(source.parent(function)), None), cst.ClassDef)
+    if not is_method or function.name.value != "forward":
         raise DeclinedError("only the `forward` of a module can be split into a compiled part and one that isn't")
     decline_if(function.decorators, "the function has a decorator")
-    if function.asynchronous is not None:
-        raise DeclinedError("the function is asynchronous")
+    decline_if(function.asynchronous is not None, "the function is asynchronous")
     params = [*function.params.posonly_params, *function.params.params]
     decline_if(not params, "the method has no parameter for its object")
     return params[0].name.value
@@ -519,73 +490,45 @@ def _owner(source: SourceFile, function: cst.FunctionDef) -> str:
 def _return_of(statements: Sequence[cst.BaseStatement]) -> cst.SimpleStatementLine | None:
     """The only ``return`` of a body, its last statement."""
     tree = parsed(statements)
-    for jump in jumps(tree):
-        if not isinstance(jump, ast.Return):
-            raise DeclinedError("the function yields or awaits")
+    yields = any(not isinstance(jump, ast.Return) for jump in jumps(tree))
+    decline_if(yields, "the function yields or awaits")
     decline_if(captured(tree) & flow(tree).assigned, "an inner function shares names with the lines around it")
     returns = [node for statement in tree for node in ast.walk(statement) if isinstance(node, ast.Return)]
     last = statements[-1] if statements else None
-    is_last = isinstance(last, cst.SimpleStatementLine) and len(last.body) == 1 and isinstance(last.body[0], cst.Return)
+    is_last = matchers.matches(last, matchers.SimpleStatementLine([matchers.Return()])) if last is not None else False
     decline_if(len(returns) > is_last, "the function returns in several places")
     return last if is_last and isinstance(last, cst.SimpleStatementLine) else None
-
-
-def _line(node: cst.BaseStatement, owner: str) -> _Line:
-    found = flow(parsed([node]))
-    return _Line(node, found, touched(node, owner))
 
 
 def _separated(source: SourceFile, statements: Sequence[cst.BaseStatement]) -> Iterator[cst.BaseStatement]:
     """The statements; an ``if`` on what was computed that both computes and reports becomes two, the report first."""
     local = flow(parsed(statements)).assigned
     for statement in statements:
-        parts = _reports_apart(source, statement, local) if isinstance(statement, cst.If) else ()
-        yield from parts or (statement,)
+        body = statement.body if isinstance(statement, cst.If) and statement.orelse is None else None
+        if isinstance(statement, cst.If) and isinstance(body, cst.IndentedBlock) and local & name_set(statement.test):
+            reports, rest = reports_apart(source, statement)
+            if reports and rest:
+                yield statement.with_changes(body=body.with_changes(body=reports, footer=()))
+                yield statement.with_changes(body=body.with_changes(body=rest), leading_lines=())
+                continue
+        yield statement
 
 
-def _reports_apart(source: SourceFile, statement: cst.If, local: set[str]) -> Sequence[cst.BaseStatement]:
-    """The ``if`` with its reports, and the one with all else; empty if it has only one kind."""
-    body = statement.body
-    if statement.orelse is not None or not isinstance(body, cst.IndentedBlock):
-        return ()
-    reports = [node for node in body.body if is_report(source, node)]
-    rest = [node for node in body.body if not is_report(source, node)]
-    if not reports or not rest or not local & _read_names(statement.test):
-        return ()
-    after = body.body[body.body.index(rest[0]) :]
-    late = [node for node in after if is_report(source, node)]
-    if flow(parsed(late)).read_first & flow(parsed(rest)).assigned:
-        return ()
-    first = statement.with_changes(body=body.with_changes(body=reports, footer=()))
-    return first, statement.with_changes(body=body.with_changes(body=rest), leading_lines=())
+def _is_effect(source: SourceFile, statement: cst.CSTNode) -> bool:
+    """Whether a statement records, reports or raises, perhaps under an ``if``."""
+    return all(_has_effect(source, small) for small in smalls_under(statement))
 
 
-def _inner(statement: cst.If) -> list[cst.CSTNode]:
-    found: list[cst.CSTNode] = list(statement.body.body)
-    match statement.orelse:
-        case cst.Else(body=body):
-            found += body.body
-        case cst.If() as other:
-            found += _inner(other)
-    return found
-
-
-def _is_effect(source: SourceFile, node: cst.CSTNode) -> bool:
-    """Whether a statement under a moved ``if`` records, reports or raises."""
-    match node:
-        case cst.If():
-            return all(_is_effect(source, inner) for inner in _inner(node))
-        case cst.SimpleStatementLine(body=smalls):
-            return all(_is_effect(source, small) for small in smalls)
+def _has_effect(source: SourceFile, small: cst.CSTNode) -> bool:
+    match small:
         case cst.Raise() | cst.Pass():
             return True
         case cst.Expr(value=cst.Call() as call):
             return not is_in_place(call)
-        case cst.Assign(targets=targets, value=value):
-            is_kept = all(isinstance(target.target, cst.Attribute | cst.Subscript) for target in targets)
+        case cst.Assign(value=value) | cst.AugAssign(value=value):
+            targets = [one.target for one in small.targets] if isinstance(small, cst.Assign) else [small.target]
+            is_kept = all(isinstance(target, cst.Attribute | cst.Subscript) for target in targets)
             return is_kept or reads_tensor(source, value)
-        case cst.AugAssign(target=target, value=value):
-            return isinstance(target, cst.Attribute | cst.Subscript) or reads_tensor(source, value)
     return False
 
 
@@ -600,12 +543,10 @@ def _is_writing(source: SourceFile, node: cst.CSTNode) -> bool:
 def _is_made_of(source: SourceFile, node: cst.CSTNode, names: set[str]) -> bool:
     """Whether a line makes text or a number of names that moved lines set."""
     match node:
-        case cst.SimpleStatementLine(body=[cst.Assign(value=cst.BaseString())]):
-            return True
         case cst.SimpleStatementLine(body=[cst.Assign(value=value)]):
-            return all(
-                name.value in names or dotted_name(source, name).startswith("builtins.") for name in names_in(value)
-            )
+            others = [name for name in names_in(value) if name.value not in names]
+            is_known = all(dotted_name(source, name).startswith("builtins.") for name in others)
+            return is_known or isinstance(value, cst.BaseString)
     return False
 
 
@@ -613,7 +554,7 @@ def _is_check(node: cst.CSTNode) -> bool:
     """``if x.isnan().any(): raise …`` or ``assert x.isfinite().all()``."""
     match node:
         case cst.If(test=test) | cst.SimpleStatementLine(body=[cst.Assert(test=test)]):
-            return any(isinstance(part, cst.Call) and called(part) in _TESTS for part in walk(test))
+            return any(called(call) in _TESTS for call in calls_in(test))
     return False
 
 
@@ -635,78 +576,45 @@ def _is_of_clock(source: SourceFile, node: cst.CSTNode, timed: set[str]) -> bool
         case cst.SimpleStatementLine(body=[cst.Assign(value=value)]):
             return reads_clock(source, value)
         case cst.SimpleStatementLine(body=[cst.Expr(value=cst.Call() as call)]):
-            return bool(timed & _read_names(call))
+            return bool(timed & name_set(call))
         case cst.If(test=test):
-            is_timed = timed >= _read_names(test)
-            return is_timed and all(_is_effect(source, inner) for inner in _inner(node))
+            return timed >= name_set(test) and _is_effect(source, node)
     return False
 
 
-def _name_for(found: cst.BaseExpression) -> str:
-    """A name for a value: ``mean`` for ``x.mean()``."""
-    if isinstance(found, cst.Comparison):
-        return "condition"
-    if isinstance(found, cst.Call):
-        name = called(found)
-        return f"{name}_value" if name.isidentifier() else "value"
-    return "value"
-
-
-def _assigned(name: str, value: cst.BaseExpression) -> cst.SimpleStatementLine:
-    return cst.SimpleStatementLine([cst.Assign([cst.AssignTarget(cst.Name(name))], value)])
-
-
 def _put(node: cst.BaseStatement, changes: Sequence[Change]) -> cst.BaseStatement:
-    changed = with_replaced(node, changes).deep_clone()
-    assert isinstance(changed, cst.BaseStatement)
-    return changed
-
-
-def _read_names(node: cst.CSTNode) -> set[str]:
-    return {name.value for name in names_in(node)}
-
-
-def _renamed(node: cst.BaseStatement, old: str, new: str) -> cst.BaseStatement:
-    return _put(node, [(name, name.with_changes(value=new)) for name in names_in(node) if name.value == old])
-
-
-def _tuple(values: Sequence[cst.BaseExpression]) -> cst.BaseExpression:
-    if len(values) == 1:
-        return values[0]
-    return cst.Tuple([cst.Element(value) for value in values], lpar=[], rpar=[])
+    return cast("cst.BaseStatement", with_replaced(node, changes).deep_clone())
 
 
 def _plain(body: Sequence[cst.CSTNode]) -> list[cst.BaseStatement]:
-    listed = [node for node in body if isinstance(node, cst.BaseStatement)]
-    first = listed[0]
+    """The lines of a body, without blank ones above the first."""
+    first, *rest = [node for node in body if isinstance(node, cst.BaseStatement)]
     lines = list(getattr(first, "leading_lines", ()))
     while lines and lines[0].comment is None:
         lines.pop(0)
-    return [first.with_changes(leading_lines=lines), *listed[1:]]
+    return [first.with_changes(leading_lines=lines), *rest]
 
 
 def _parameters(params: cst.Parameters) -> cst.Parameters:
+    """The same without annotations and defaults: ``forward`` passes all of them."""
+
     def plain(param: cst.Param) -> cst.Param:
         return cst.Param(cst.Name(param.name.value), star=param.star)
 
-    star = params.star_arg
+    star, rest = params.star_arg, params.star_kwarg
     return cst.Parameters(
         params=[plain(param) for param in [*params.posonly_params, *params.params]],
         star_arg=plain(star) if isinstance(star, cst.Param) else star,
         kwonly_params=[plain(param) for param in params.kwonly_params],
-        star_kwarg=plain(params.star_kwarg) if params.star_kwarg is not None else None,
+        star_kwarg=plain(rest) if rest is not None else None,
     )
 
 
 def _arguments(params: cst.Parameters) -> Iterator[cst.Arg]:
-    for param in [*params.posonly_params, *params.params][1:]:
-        yield cst.Arg(cst.Name(param.name.value))
-    if isinstance(params.star_arg, cst.Param):
-        yield cst.Arg(cst.Name(params.star_arg.name.value), star="*")
+    star = [params.star_arg] if isinstance(params.star_arg, cst.Param) else []
+    for param in [*[*params.posonly_params, *params.params][1:], *star]:
+        yield cst.Arg(cst.Name(param.name.value), star="*" if param in star else "")
     for param in params.kwonly_params:
-        yield cst.Arg(cst.Name(param.name.value), keyword=cst.Name(param.name.value), equal=_EQUAL)
+        yield keyword_argument(param.name.value, cst.Name(param.name.value))
     if params.star_kwarg is not None:
         yield cst.Arg(cst.Name(params.star_kwarg.name.value), star="**")
-
-
-_EQUAL = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))

@@ -5,44 +5,21 @@ Comments belong to the steps beside them, so that a line made from several steps
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import libcst as cst
 
-from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, walk
+from graphdoctor.fixes.source.nodes import after_lines, comments_in, enclosed, refuse_lost_comments
+from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if
 
 RETURNED = "return"
 """The target of a ``return``, where other targets are names; it's a keyword, so no name can be equal to it."""
 
-_AUGMENTED: dict[type[cst.BaseAugOp], type[cst.BaseBinaryOp]] = {
-    cst.AddAssign: cst.Add,
-    cst.SubtractAssign: cst.Subtract,
-    cst.MultiplyAssign: cst.Multiply,
-    cst.MatrixMultiplyAssign: cst.MatrixMultiply,
-    cst.DivideAssign: cst.Divide,
-    cst.FloorDivideAssign: cst.FloorDivide,
-    cst.ModuloAssign: cst.Modulo,
-    cst.PowerAssign: cst.Power,
-    cst.BitAndAssign: cst.BitAnd,
-    cst.BitOrAssign: cst.BitOr,
-    cst.BitXorAssign: cst.BitXor,
-    cst.LeftShiftAssign: cst.LeftShift,
-    cst.RightShiftAssign: cst.RightShift,
-}
-
-_ATOMS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript, cst.Integer, cst.Float)
-
 
 @dataclass(frozen=True)
 class Comments:
-    """Comments to keep with a line.
-
-    Args:
-        above: On their own lines before it.
-        beside: At its end, at most one.
-    """
+    """Comments to keep with a line: ``above`` on their own lines, ``beside`` at its end."""
 
     above: tuple[str, ...] = ()
     beside: str | None = None
@@ -56,13 +33,7 @@ class Comments:
 
 @dataclass(frozen=True)
 class Step:
-    """One assignment, or the ``return``.
-
-    Args:
-        target: The name, or ``RETURNED``.
-        value: What is assigned; for ``x += 1``, the new ``x + 1``.
-        comments: Comments at the line.
-    """
+    """One assignment to a name, or the ``return``; ``x += 1`` has the value ``x + 1``."""
 
     target: str
     value: cst.BaseExpression
@@ -71,71 +42,57 @@ class Step:
 
 @dataclass(frozen=True)
 class Branch:
-    """What one branch does.
+    """What one branch does: its steps in order, a ``return`` last; and the statements that they were read from."""
 
-    Args:
-        steps: In order; a ``return`` comes last.
-        nodes: The statements that they were read from.
-    """
-
-    steps: tuple[Step, ...]
-    nodes: tuple[cst.CSTNode, ...]
+    steps: tuple[Step, ...] = ()
+    nodes: tuple[cst.CSTNode, ...] = ()
 
     @property
     def is_returning(self) -> bool:
         """Whether it leaves the function."""
         return bool(self.steps) and self.steps[-1].target == RETURNED
 
+    def commented(self, above: tuple[str, ...], below: tuple[str, ...] = ()) -> Branch:
+        """The branch with comments before its first step, and after its last one."""
+        if not self.steps:
+            return self
+        first = replace(self.steps[0], comments=Comments(above).joined(self.steps[0].comments))
+        *steps, last = (first, *self.steps[1:])
+        return replace(self, steps=(*steps, replace(last, comments=last.comments.joined(Comments(below)))))
 
-def branch_of_body(body: cst.BaseSuite) -> Branch:
-    """A body as a branch."""
+
+def branch_of(body: cst.BaseSuite | Sequence[cst.BaseStatement]) -> Branch:
+    """A body, or some lines, as a branch."""
     if isinstance(body, cst.SimpleStatementSuite):
-        comments = Comments(beside=_comment(body.trailing_whitespace))
-        return _branch(body.body, [(small, comments) for small in body.body[:1]], body.body)
-    assert isinstance(body, cst.IndentedBlock)  # libcst knows two kinds of suites
-    branch = branch_of_lines(body.body)
-    header = _comment(body.header)
-    above = () if header is None else (header,)
-    below = comments_in(body.footer)
-    if not branch.steps:
-        return branch
-    first, last = branch.steps[0], branch.steps[-1]
-    first = replace(first, comments=Comments(above).joined(first.comments))
-    steps = (first, *branch.steps[1:])
-    last = steps[-1]
-    return replace(branch, steps=(*steps[:-1], replace(last, comments=last.comments.joined(Comments(below)))))
-
-
-def branch_of_lines(lines: Sequence[cst.BaseStatement | cst.BaseSmallStatement]) -> Branch:
-    """Some lines as a branch."""
-    smalls: list[cst.BaseSmallStatement] = []
-    comments: list[tuple[cst.BaseSmallStatement, Comments]] = []
+        return replace(_branch([(body.body, _comments((), body.trailing_whitespace))]), nodes=tuple(body.body))
+    lines = body.body if isinstance(body, cst.BaseSuite) else body
+    found: list[tuple[Sequence[cst.BaseSmallStatement], Comments]] = []
     for line in lines:
         if not isinstance(line, cst.SimpleStatementLine):
             raise DeclinedError("a branch contains more than assignments")
-        above = comments_in(line.leading_lines)
-        comments.append((line.body[0], Comments(above, _comment(line.trailing_whitespace))))
-        smalls.extend(line.body)
-    return _branch(smalls, comments, lines)
+        found.append((line.body, _comments(line.leading_lines, line.trailing_whitespace)))
+    branch = replace(_branch(found), nodes=tuple(lines))
+    if isinstance(body, cst.IndentedBlock):
+        header = (body.header.comment.value,) if body.header.comment is not None else ()
+        return branch.commented(header, comments_in(body.footer))
+    return branch
 
 
-def _branch(
-    smalls: Sequence[cst.BaseSmallStatement],
-    comments: Sequence[tuple[cst.BaseSmallStatement, Comments]],
-    nodes: Sequence[cst.CSTNode],
-) -> Branch:
+def _branch(lines: Sequence[tuple[Sequence[cst.BaseSmallStatement], Comments]]) -> Branch:
     steps: list[Step] = []
     waiting = Comments()
-    for small in smalls:
-        own = next((found for node, found in comments if node is small), Comments())
-        waiting = waiting.joined(own)
-        if isinstance(small, cst.Pass):
-            continue
-        decline_if(steps and steps[-1].target == RETURNED, "there is code after a `return`")
-        target, value = _assignment(small)
-        steps.append(Step(target, value, waiting))
-        waiting = Comments()
-    return Branch(tuple(steps), tuple(nodes))
+    for smalls, comments in lines:
+        waiting = waiting.joined(comments)
+        for small in smalls:
+            if not isinstance(small, cst.Pass):
+                decline_if(steps and steps[-1].target == RETURNED, "there is code after a `return`")
+                steps.append(Step(*_assignment(small), waiting))
+                waiting = Comments()
+    return Branch(tuple(steps))
+
+
+def _comments(above: Sequence[cst.EmptyLine], beside: cst.TrailingWhitespace) -> Comments:
+    return Comments(comments_in(above), beside.comment.value if beside.comment is not None else None)
 
 
 def _assignment(small: cst.BaseSmallStatement) -> tuple[str, cst.BaseExpression]:
@@ -143,10 +100,8 @@ def _assignment(small: cst.BaseSmallStatement) -> tuple[str, cst.BaseExpression]
         case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))], value=value):
             return name, value.deep_clone()
         case cst.AugAssign(target=cst.Name(value=name), operator=operator, value=value):
-            value = value.deep_clone()
-            if not value.lpar and not isinstance(value, _ATOMS):
-                value = value.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
-            return name, cst.BinaryOperation(cst.Name(name), _AUGMENTED[type(operator)](), value)
+            plain = getattr(cst, type(operator).__name__.removesuffix("Assign"))  # ``AddAssign`` and ``Add``
+            return name, cst.BinaryOperation(cst.Name(name), plain(), enclosed(value.deep_clone()))
         case cst.Return(value=cst.BaseExpression() as value):
             return RETURNED, value.deep_clone()
         case cst.Return():
@@ -172,46 +127,23 @@ def line_of(small: cst.BaseSmallStatement, comments: Comments) -> cst.SimpleStat
     return cst.SimpleStatementLine([small], leading_lines=above, trailing_whitespace=beside)
 
 
-def put_for(
-    source: SourceFile,
-    statement: cst.If,
-    lines: Sequence[cst.SimpleStatementLine | cst.If],
-    *,
-    and_also: Sequence[Change] = (),
-) -> bytes:
-    """The file with lines in place of an ``if``; for an ``elif`` they become the ``else``."""
-    parent = next(source.parents(statement))
-    new: list[cst.CSTNode]
-    if isinstance(parent, cst.If) and parent.orelse is statement:
+def is_elif(source: SourceFile, statement: cst.CSTNode) -> bool:
+    """Whether an ``if`` is written as an ``elif``."""
+    parent = source.parent(statement)
+    return isinstance(parent, cst.If) and parent.orelse is statement
+
+
+def lines_for(
+    source: SourceFile, statement: cst.If, lines: Sequence[cst.BaseStatement], *, also: Sequence[cst.CSTNode] = ()
+) -> list[Change]:
+    """The changes that put lines in place of an ``if``, and of lines that go with it; for an ``elif``, as its ``else``.
+
+    Declines if a comment would be lost.
+    """
+    new: list[cst.CSTNode] = [after_lines(lines[0], statement.leading_lines), *lines[1:]]
+    if is_elif(source, statement):
         indent = statement.body.indent if isinstance(statement.body, cst.IndentedBlock) else None
-        other = cst.Else(cst.IndentedBlock(lines, indent=indent), leading_lines=_cloned(statement.leading_lines))
-        new = [other]
-        change: Change = (statement, other)
-    else:
-        above = [*_cloned(statement.leading_lines), *lines[0].leading_lines]
-        new = [lines[0].with_changes(leading_lines=above), *lines[1:]]
-        change = (statement, cst.FlattenSentinel(new))
-    refuse_lost_comments([statement, *(old for old, _ in and_also)], new)
-    return source.replaced(change, *and_also, imports=("torch",))
-
-
-def refuse_lost_comments(old: Iterable[cst.CSTNode], new: Iterable[cst.CSTNode]) -> None:
-    """Decline if a comment of the old nodes isn't in the new ones."""
-    decline_if(_all_comments(old) - _all_comments(new), "a comment would be lost")
-
-
-def comments_in(lines: Iterable[cst.EmptyLine]) -> tuple[str, ...]:
-    """The comments on their own lines."""
-    return tuple(line.comment.value for line in lines if line.comment is not None)
-
-
-def _comment(whitespace: cst.TrailingWhitespace) -> str | None:
-    return whitespace.comment.value if whitespace.comment is not None else None
-
-
-def _all_comments(nodes: Iterable[cst.CSTNode]) -> Counter[str]:
-    return Counter(part.value for node in nodes for part in walk(node) if isinstance(part, cst.Comment))
-
-
-def _cloned(lines: Iterable[cst.EmptyLine]) -> list[cst.EmptyLine]:
-    return [line.deep_clone() for line in lines]
+        above = [line.deep_clone() for line in statement.leading_lines]
+        new = [cst.Else(cst.IndentedBlock(lines, indent=indent), leading_lines=above)]
+    refuse_lost_comments([statement, *also], new)
+    return [(statement, new[0] if is_elif(source, statement) else new), *((line, ()) for line in also)]

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from graphdoctor.fixes.source.names import called, dotted, dotted_name, names_in
-from graphdoctor.fixes.source.tree import SourceFile, walk
+from graphdoctor.fixes.source.names import dotted_name
+from graphdoctor.fixes.source.nodes import assigns_a_name, called, calls_in, dotted, name_set, set_names
+from graphdoctor.fixes.source.tree import SourceFile, names_in, walk
 
 _LOG = re.compile(r"debug|info|warn(ing)?|error|log|exception|critical")
 _LOGGER = re.compile(r"log", re.IGNORECASE)
@@ -37,14 +38,12 @@ _KINDS = {**dict.fromkeys("dioxXuc", "int"), **dict.fromkeys("eEfFgG", "float"),
 _MUTATES = _KEEPS | {"clear", "pop", "popitem", "popleft", "remove", "discard", "insert", "sort", "reverse"}
 
 
-def is_output(source: SourceFile, call: cst.BaseExpression) -> bool:
+def is_output(source: SourceFile, call: cst.CSTNode) -> bool:
     """Whether a call prints, logs or warns."""
-    if not isinstance(call, cst.Call):
-        return False
-    if dotted_name(source, call.func) in _OUTPUT:
-        return True
-    match call.func:
-        case cst.Attribute(value=logger, attr=cst.Name(value=name)):
+    match call:
+        case cst.Call() if dotted_name(source, call) in _OUTPUT:
+            return True
+        case cst.Call(func=cst.Attribute(value=logger, attr=cst.Name(value=name))):
             return _LOG.fullmatch(name) is not None and _LOGGER.search(source.code(logger)) is not None
     return False
 
@@ -66,85 +65,81 @@ def conversions(call: cst.Call) -> list[str]:
 
 def reads_tensor(source: SourceFile, node: cst.CSTNode) -> bool:
     """Whether it contains a read of a tensor's value: ``x.item()``, ``x.tolist()``, ``float(x.mean())``."""
-    return any(isinstance(found, cst.Call) and is_read(source, found) for found in walk(node))
+    return any(is_read(source, call) for call in calls_in(node))
 
 
-def is_read(source: SourceFile, call: cst.Call) -> bool:
-    """Whether a call reads a tensor's value."""
-    if isinstance(call.func, cst.Attribute) and call.func.attr.value in _READS:
-        return not call.args
-    is_literal = len(call.args) == 1 and isinstance(call.args[0].value, cst.BaseString | cst.BaseNumber)
-    return len(call.args) == 1 and not is_literal and dotted_name(source, call.func) in _CASTS
+def is_read(source: SourceFile, call: cst.CSTNode) -> bool:
+    """Whether it is a call that reads a tensor's value."""
+    match call:
+        case cst.Call(func=cst.Attribute(attr=cst.Name(value=name)), args=args) if name in _READS:
+            return not args
+        case cst.Call(args=[cst.Arg(value=value)]) if not isinstance(value, cst.BaseString | cst.BaseNumber):
+            return dotted_name(source, call) in _CASTS
+    return False
 
 
 def reads_clock(source: SourceFile, node: cst.CSTNode) -> bool:
     """Whether it contains a call of a clock."""
-    calls = (found for found in walk(node) if isinstance(found, cst.Call))
-    return any(_CLOCK.fullmatch(dotted_name(source, call.func)) for call in calls)
+    return any(_CLOCK.fullmatch(dotted_name(source, call)) for call in calls_in(node))
+
+
+def smalls_under(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The small statements of a line, or of all branches of an ``if``; any other statement is one of them."""
+    match node:
+        case cst.If(body=body, orelse=orelse):
+            for inner in (*body.body, *([orelse] if orelse is not None else [])):
+                yield from smalls_under(inner)
+        case cst.Else(body=body):
+            for inner in body.body:
+                yield from smalls_under(inner)
+        case cst.SimpleStatementLine(body=smalls):
+            yield from smalls
+        case _:
+            yield node
 
 
 def is_report(source: SourceFile, statement: cst.CSTNode) -> bool:
     """Whether a statement does nothing but print, log or warn, perhaps under an ``if``."""
-    match statement:
-        case cst.If(body=body, orelse=orelse):
-            rest = orelse.body.body if isinstance(orelse, cst.Else) else [orelse] if orelse is not None else []
-            return all(is_report(source, inner) for inner in [*body.body, *rest])
-        case cst.SimpleStatementLine(body=smalls):
-            return all(is_report(source, small) for small in smalls)
-        case cst.Expr(value=cst.Call() as call):
-            return is_output(source, call) and not any(isinstance(node, cst.NamedExpr) for node in walk(call))
-    return False
-
-
-def skipped_while_compiling(test: cst.BaseExpression, lines: Sequence[cst.BaseStatement]) -> cst.If:
-    """Lines under ``if not torch.compiler.is_compiling() and test:``, which doesn't look at the test in a graph."""
-    guard = cst.parse_expression("not torch.compiler.is_compiling()")
-    tested = test.deep_clone()
-    is_loose = isinstance(tested, cst.IfExp | cst.Lambda | cst.NamedExpr) or (
-        isinstance(tested, cst.BooleanOperation) and isinstance(tested.operator, cst.Or)
+    return all(
+        isinstance(small, cst.Expr) and is_output(source, small.value) and not assigns_a_name(small.value)
+        for small in smalls_under(statement)
     )
-    if is_loose and not tested.lpar:
-        tested = tested.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
-    body = cst.IndentedBlock([line.deep_clone() for line in lines])
-    return cst.If(cst.BooleanOperation(guard, cst.And(), tested), body)
+
+
+def reports_apart(source: SourceFile, choice: cst.If) -> tuple[list[cst.BaseStatement], list[cst.BaseStatement]]:
+    """The lines of a branch that only report and can come before the others, and the others."""
+    lines = [line for line in choice.body.body if isinstance(line, cst.BaseStatement)]
+    reports = [line for line in lines if is_report(source, line)]
+    rest = [line for line in lines if line not in reports]
+    late = [line for line in reports if rest and lines.index(line) > lines.index(rest[0])]
+    return ([], lines) if set_names(*rest) & name_set(*late) else (reports, rest)
 
 
 def is_record(source: SourceFile, statement: cst.CSTNode) -> bool:
     """Whether a statement reports, or keeps a number that it reads from a tensor, perhaps under an ``if``."""
-    match statement:
-        case cst.If(body=body, orelse=orelse):
-            rest = orelse.body.body if isinstance(orelse, cst.Else) else [orelse] if orelse is not None else []
-            return all(is_record(source, inner) for inner in [*body.body, *rest])
-        case cst.SimpleStatementLine(body=[small]):
-            return is_record(source, small)
+    return all(_is_record(source, small) for small in smalls_under(statement))
+
+
+def _is_record(source: SourceFile, small: cst.CSTNode) -> bool:
+    match small:
         case cst.Expr(value=cst.Call() as call):
             return is_output(source, call) or _is_kept(source, call)
         case cst.Assign(value=value) | cst.AugAssign(value=value):
             return reads_tensor(source, value)
-        case cst.Pass():
-            return True
-    return False
+    return isinstance(small, cst.Pass)
 
 
 def _is_kept(source: SourceFile, call: cst.Call) -> bool:
-    if not isinstance(call.func, cst.Attribute):
-        return False
-    name = call.func.attr.value
-    return name in _SHOWS or (name in _KEEPS and (reads_tensor(source, call) or _is_bar(source, call.func.value)))
-
-
-def _is_bar(source: SourceFile, node: cst.CSTNode) -> bool:
-    return re.search(r"bar|tqdm|progress", source.code(node), re.IGNORECASE) is not None
+    match call.func:
+        case cst.Attribute(value=holder, attr=cst.Name(value=name)):
+            is_bar = re.search(r"bar|tqdm|progress", source.code(holder), re.IGNORECASE) is not None
+            return name in _SHOWS or (name in _KEEPS and (is_bar or reads_tensor(source, call)))
+    return False
 
 
 @dataclass(frozen=True)
 class Touched:
-    """The objects that a statement reads and changes, as dotted names: ``self.history``, ``losses``.
-
-    Args:
-        read: What it reads or changes.
-        changed: What it changes: sets, appends to, and so on.
-    """
+    """The objects that a statement reads or changes, as dotted names, and those of them that it changes."""
 
     read: frozenset[str]
     changed: frozenset[str]

@@ -1,76 +1,73 @@
 """What an expression certainly is, and a test as a tensor: ``and``, ``or`` and ``not`` become operations of torch.
 
-Comes in: expressions of a function. Goes out: a new expression for a graph, or ``DeclinedError`` if it isn't about
+Comes in: expressions of a file. Goes out: a new expression for a graph, or ``DeclinedError`` if it isn't about
 tensors; whether it may be computed though its result may not be used, as ``torch.where`` computes both branches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
 
 import libcst as cst
+from libcst import matchers
 
-from graphdoctor.fixes.source.names import Names, called, dotted, is_in_place
-from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, walk
+from graphdoctor.fixes.source.names import set_values
+from graphdoctor.fixes.source.nodes import (
+    bracketed,
+    called,
+    dotted,
+    enclosed,
+    is_in_place,
+    torch_call,
+    with_parentheses_of,
+)
+from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, decline_if, walk
 
 _BOOLEAN_CALLS = frozenset(
-    {"all", "any", "bool", "eq", "ge", "gt", "isfinite", "isinf", "isnan", "le", "logical_and", "logical_not",
-     "logical_or", "logical_xor", "lt", "ne"}
-)  # fmt: skip
+    {"all", "any", "bool", "eq", "ge", "gt", "isfinite", "isinf", "isnan", "le", "logical_and", "logical_not"}
+    | {"logical_or", "logical_xor", "lt", "ne"}
+)
 _REDUCTIONS = frozenset({"all", "amax", "amin", "any", "max", "mean", "min", "norm", "prod", "std", "sum", "var"})
 """Return one number if they are called without arguments."""
 _PYTHON_CALLS = frozenset(
     {"all", "any", "bool", "callable", "getattr", "hasattr", "isinstance", "issubclass", "len"}
 )  # fmt: skip
-_ATOMS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript, cst.Integer, cst.Float)
 _TIGHTER_THAN_BITS = (
     cst.Add, cst.Subtract, cst.Multiply, cst.Divide, cst.FloorDivide, cst.Modulo, cst.Power, cst.MatrixMultiply,
     cst.LeftShift, cst.RightShift,
 )  # fmt: skip
-_NUMBERS = (cst.Integer, cst.Float)
-
-_Expression = TypeVar("_Expression", bound=cst.BaseExpression)
 
 
-def as_tensor(test: cst.BaseExpression, names: Names) -> cst.BaseExpression:
+def as_tensor(test: cst.BaseExpression, source: SourceFile) -> cst.BaseExpression:
     """A test without Python's operators: ``a > 0 and not b`` becomes ``(a > 0) & torch.logical_not(b)``."""
     match test:
         case cst.BooleanOperation():
-            return _joined(test, names)
+            return _joined(test, source)
         case cst.UnaryOperation(operator=cst.Not()):
-            return _with_parentheses_of(test, negated(test.expression, names))
-        case cst.Comparison():
-            return _compared(test)
+            return with_parentheses_of(test, negated(test.expression, source))
         case cst.Call(func=cst.Name(value="bool"), args=[cst.Arg(keyword=None, star="", value=value)]):
-            return as_tensor(value, names)
+            return as_tensor(value, source)
     for node in walk(test):
         _refuse(node)
-    return test.deep_clone()
+    if not isinstance(test, cst.Comparison) or len(test.comparisons) == 1:
+        return test.deep_clone()
+    # `a < b < c` becomes two comparisons.
+    lefts = [test.left, *(target.comparator for target in test.comparisons)]
+    both = zip(lefts, test.comparisons, strict=False)
+    pairs = [bracketed(cst.Comparison(left.deep_clone(), [right.deep_clone()])) for left, right in both]
+    joined: cst.BaseExpression = pairs[0]
+    for pair in pairs[1:]:
+        joined = cst.BinaryOperation(joined, cst.BitAnd(), pair)
+    return with_parentheses_of(test, joined)
 
 
 def without_none(test: cst.BaseExpression) -> tuple[cst.BaseExpression | None, cst.BaseExpression]:
-    """What a test says about ``None`` first, and the rest: ``m is not None and m.any()``.
-
-    Args:
-        test: The test, which isn't changed.
-
-    Returns:
-        The first part, None if there is none; and the rest.
-    """
+    """What a test says about ``None`` first, None if nothing, and the rest: ``m is not None and m.any()``."""
     operands = list(_anded(test))
-    count = next((at for at, operand in enumerate(operands) if not _is_about_none(operand)), 0)
-    rest = _all_of(operands[count:]) if count else None
-    return _all_of(operands[:count]), rest if rest is not None else test
-
-
-def _is_about_none(test: cst.BaseExpression) -> bool:
-    match test:
-        case cst.Comparison(
-            comparisons=[cst.ComparisonTarget(operator=cst.Is() | cst.IsNot(), comparator=cst.Name("None"))]
-        ):
-            return True
-    return False
+    is_none = matchers.ComparisonTarget(matchers.Is() | matchers.IsNot(), matchers.Name("None"))
+    about_none = matchers.Comparison(comparisons=[is_none])
+    count = next((at for at, operand in enumerate(operands) if not matchers.matches(operand, about_none)), 0)
+    return (_all_of(operands[:count]), _all_of(operands[count:])) if count else (None, test)
 
 
 def _anded(test: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
@@ -82,54 +79,49 @@ def _anded(test: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
         yield test
 
 
-def _all_of(operands: Sequence[cst.BaseExpression]) -> cst.BaseExpression | None:
-    if not operands:
-        return None
-    joined = operands[0].deep_clone()
-    for operand in operands[1:]:
-        joined = cst.BooleanOperation(joined, cst.And(), operand.deep_clone())
-    return joined
+def _all_of(operands: Sequence[cst.BaseExpression]) -> cst.BaseExpression:
+    if len(operands) == 1:
+        return operands[0]
+    return cst.BooleanOperation(_all_of(operands[:-1]), cst.And(), operands[-1])
 
 
-def as_boolean_tensor(test: cst.BaseExpression, names: Names) -> cst.BaseExpression:
+def as_boolean_tensor(test: cst.BaseExpression, source: SourceFile) -> cst.BaseExpression:
     """A test as a tensor of dtype bool, which ``torch.where`` needs."""
-    tensor = as_tensor(test, names)
-    if is_boolean(test, names):
+    tensor = as_tensor(test, source)
+    if is_boolean(test, source):
         return tensor
     zero = cst.ComparisonTarget(cst.NotEqual(), cst.Integer("0"))
-    return cst.Comparison(_enclosed(tensor, but_not=(cst.BinaryOperation,)), [zero])
+    return cst.Comparison(enclosed(tensor, (cst.BinaryOperation,)), [zero])
 
 
-def negated(test: cst.BaseExpression, names: Names) -> cst.BaseExpression:
+def negated(test: cst.BaseExpression, source: SourceFile) -> cst.BaseExpression:
     """The opposite of a test: ``~`` if it is certainly boolean, otherwise ``torch.logical_not``."""
     if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
-        return as_boolean_tensor(test.expression, names)
-    tensor = as_tensor(test, names)
-    if is_boolean(test, names):
-        return cst.UnaryOperation(cst.BitInvert(), _enclosed(tensor, but_not=(cst.UnaryOperation,)))
-    return _logical("not", [tensor])
+        return as_boolean_tensor(test.expression, source)
+    tensor = as_tensor(test, source)
+    if is_boolean(test, source):
+        return cst.UnaryOperation(cst.BitInvert(), enclosed(tensor, (cst.UnaryOperation,)))
+    return torch_call("logical_not", [tensor])
 
 
-def is_boolean(test: cst.BaseExpression, names: Names, *, within: frozenset[str] = frozenset()) -> bool:
+def is_boolean(test: cst.BaseExpression, source: SourceFile, within: frozenset[str] = frozenset()) -> bool:
     """Whether the test's tensor certainly has dtype bool."""
     match test:
         case cst.Comparison() | cst.BooleanOperation() | cst.UnaryOperation(operator=cst.Not()):
             return True
         case cst.UnaryOperation(operator=cst.BitInvert(), expression=expression):
-            return is_boolean(expression, names, within=within)
+            return is_boolean(expression, source, within)
         case cst.BinaryOperation(operator=cst.BitAnd() | cst.BitOr() | cst.BitXor(), left=left, right=right):
-            return is_boolean(left, names, within=within) and is_boolean(right, names, within=within)
+            return is_boolean(left, source, within) and is_boolean(right, source, within)
         case cst.Call():
             return called(test) in _BOOLEAN_CALLS
-        case cst.Name(value=name) if name not in within and (values := names.values(name)):
-            return all(is_boolean(value, names, within=within | {name}) for value in values)
-        case _:
-            return False
+        case cst.Name(value=name) if name not in within and (values := set_values(source, test)):
+            return all(is_boolean(value, source, within | {name}) for value in values)
+    return False
 
 
-def is_one_number(test: cst.BaseExpression, names: Names, *, within: frozenset[str] = frozenset()) -> bool:
+def is_one_number(test: cst.BaseExpression, source: SourceFile, within: frozenset[str] = frozenset()) -> bool:
     """Whether the test's tensor certainly has no dims, so that it chooses for a whole tensor at once."""
-    parts: list[cst.BaseExpression]
     match test:
         case cst.Comparison(left=left, comparisons=comparisons):
             parts = [left, *(item.comparator for item in comparisons)]
@@ -141,12 +133,12 @@ def is_one_number(test: cst.BaseExpression, names: Names, *, within: frozenset[s
             return name in _REDUCTIONS
         case cst.Call(func=cst.Attribute(attr=cst.Name(value=name)), args=[]):
             return name in _REDUCTIONS
-        case cst.Name(value=name) if name not in within and (values := names.values(name)):
-            return all(is_one_number(value, names, within=within | {name}) for value in values)
+        case cst.Name(value=name) if name not in within and (values := set_values(source, test)):
+            return all(is_one_number(value, source, within | {name}) for value in values)
         case _:
             return False
-    tensors = [part for part in parts if not _is_number(part)]
-    return bool(tensors) and all(is_one_number(part, names, within=within) for part in tensors)
+    tensors = [part for part in parts if not is_literal_number(part)]
+    return bool(tensors) and all(is_one_number(part, source, within) for part in tensors)
 
 
 def is_evaluated_alike(tests: Sequence[cst.BaseExpression]) -> bool:
@@ -160,10 +152,8 @@ def is_evaluated_alike(tests: Sequence[cst.BaseExpression]) -> bool:
         for part in parts
     )
     harmless = {"all", "any", "isfinite", "isinf", "isnan", "mean", "sum", "abs"}
-    return is_plain or not any(
-        isinstance(part, cst.Subscript) or (isinstance(part, cst.Call) and called(part) not in harmless)
-        for part in parts
-    )
+    calls = [part for part in parts if isinstance(part, cst.Subscript | cst.Call)]
+    return is_plain or all(called(part) in harmless for part in calls)
 
 
 def tests_for_finite(test: cst.BaseExpression) -> bool:
@@ -177,47 +167,21 @@ def tests_for_finite(test: cst.BaseExpression) -> bool:
     )
 
 
-def enclosed(expression: _Expression) -> _Expression:
-    """An expression that can be used with any operator, in parentheses if it might need them."""
-    return _enclosed(expression, but_not=())
-
-
-def torch_call(name: str, arguments: Sequence[cst.BaseExpression]) -> cst.Call:
-    """``torch.<name>(a, b)``."""
-    return cst.Call(cst.Attribute(cst.Name("torch"), cst.Name(name)), [cst.Arg(argument) for argument in arguments])
-
-
-def _joined(test: cst.BooleanOperation, names: Names) -> cst.BaseExpression:
-    left, right = as_tensor(test.left, names), as_tensor(test.right, names)
+def _joined(test: cst.BooleanOperation, source: SourceFile) -> cst.BaseExpression:
+    left, right = as_tensor(test.left, source), as_tensor(test.right, source)
     is_and = isinstance(test.operator, cst.And)
-    if not (is_boolean(test.left, names) and is_boolean(test.right, names)):
-        return _logical("and" if is_and else "or", [without_parentheses(left), without_parentheses(right)])
-    before, after = test.operator.whitespace_before, test.operator.whitespace_after
-    if is_and:
-        operator: cst.BaseBinaryOp = cst.BitAnd(_space(before), _space(after))
-        but_not: tuple[type[cst.CSTNode], ...] = (cst.BitAnd,)
-    else:
-        operator = cst.BitOr(_space(before), _space(after))
-        but_not = (cst.BitOr, cst.BitAnd)
-    joined = cst.BinaryOperation(_operand(left, but_not), operator, _operand(right, but_not))
-    return _with_parentheses_of(test, joined)
-
-
-def _compared(test: cst.Comparison) -> cst.BaseExpression:
-    """``a < b < c`` as two comparisons; a single one stays unchanged."""
-    for node in walk(test):
-        _refuse(node)
-    if len(test.comparisons) == 1:
-        return test.deep_clone()
-    left = test.left
-    pairs: list[cst.BaseExpression] = []
-    for target in test.comparisons:
-        pairs.append(enclosed(cst.Comparison(left.deep_clone(), [target.deep_clone()])))
-        left = target.comparator
-    joined = pairs[0]
-    for pair in pairs[1:]:
-        joined = cst.BinaryOperation(joined, cst.BitAnd(), pair)
-    return _with_parentheses_of(test, joined)
+    if not (is_boolean(test.left, source) and is_boolean(test.right, source)):
+        return torch_call("logical_and" if is_and else "logical_or", [left, right])
+    before, after = _space(test.operator.whitespace_before), _space(test.operator.whitespace_after)
+    operator: cst.BaseBinaryOp = cst.BitAnd(before, after) if is_and else cst.BitOr(before, after)
+    tighter = (cst.BitAnd, *_TIGHTER_THAN_BITS) if is_and else (cst.BitOr, cst.BitAnd, *_TIGHTER_THAN_BITS)
+    sides = (
+        side
+        if isinstance(side, cst.BinaryOperation) and isinstance(side.operator, tighter)
+        else enclosed(side, (cst.UnaryOperation,))
+        for side in (left, right)
+    )
+    return with_parentheses_of(test, cst.BinaryOperation(next(sides), operator, next(sides)))
 
 
 def _refuse(node: cst.CSTNode) -> None:
@@ -235,68 +199,29 @@ def _refuse(node: cst.CSTNode) -> None:
             raise DeclinedError("the condition awaits or yields")
         case cst.IfExp() | cst.Lambda() | cst.BooleanOperation() | cst.UnaryOperation(operator=cst.Not()):
             raise DeclinedError("the condition contains a nested choice")
-        case _ if is_in_place(node):
-            raise DeclinedError("the condition changes a tensor in place")
+    decline_if(is_in_place(node), "the condition changes a tensor in place")
 
 
-def _is_number(node: cst.BaseExpression) -> bool:
-    if isinstance(node, cst.UnaryOperation):
-        return _is_number(node.expression)
-    return isinstance(node, _NUMBERS)
-
-
-def _logical(word: str, operands: Sequence[cst.BaseExpression]) -> cst.Call:
-    return torch_call(f"logical_{word}", operands)
-
-
-def _operand(node: cst.BaseExpression, but_not: tuple[type[cst.CSTNode], ...]) -> cst.BaseExpression:
-    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, (*but_not, *_TIGHTER_THAN_BITS)):
-        return node
-    return _enclosed(node, but_not=(cst.UnaryOperation,))
-
-
-def _enclosed(node: _Expression, *, but_not: tuple[type[cst.CSTNode], ...]) -> _Expression:
-    if node.lpar or isinstance(node, (*_ATOMS, *but_not)):
-        return node
-    return node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
-
-
-def _with_parentheses_of(old: cst.BaseExpression, new: cst.BaseExpression) -> cst.BaseExpression:
-    if not old.lpar or new.lpar:
-        return new
-    return new.with_changes(
-        lpar=[paren.deep_clone() for paren in old.lpar], rpar=[paren.deep_clone() for paren in old.rpar]
-    )
-
-
-def without_parentheses(node: _Expression) -> _Expression:
-    """An expression to use between commas; parentheses that contain a comment stay."""
-    if isinstance(node, cst.Tuple | cst.GeneratorExp) or any(
-        isinstance(part, cst.Comment) for paren in (*node.lpar, *node.rpar) for part in walk(paren)
-    ):
-        return node
-    return node.with_changes(lpar=[], rpar=[])
+def is_literal_number(node: cst.BaseExpression | None) -> bool:
+    """Whether it is a number as Python writes it, perhaps with a sign."""
+    return isinstance(node.expression if isinstance(node, cst.UnaryOperation) else node, cst.Integer | cst.Float)
 
 
 def _space(whitespace: cst.BaseParenthesizableWhitespace) -> cst.BaseParenthesizableWhitespace:
-    if isinstance(whitespace, cst.SimpleWhitespace) and not whitespace.value:
-        return cst.SimpleWhitespace(" ")
-    return whitespace.deep_clone()
+    return cst.SimpleWhitespace(" ") if whitespace.empty else whitespace.deep_clone()
 
 
 _TOTAL = frozenset(
-    {"abs", "add", "atan", "clamp", "cos", "erf", "hardtanh", "leaky_relu", "maximum", "minimum", "mul", "neg",
-     "negative", "relu", "relu6", "sigmoid", "silu", "sin", "square", "sub", "tanh"}
-)  # fmt: skip
+    {"abs", "add", "atan", "clamp", "cos", "erf", "hardtanh", "leaky_relu", "maximum", "minimum", "mul", "neg"}
+    | {"negative", "relu", "relu6", "sigmoid", "silu", "sin", "square", "sub", "tanh"}
+)
 """Elementwise, defined for every finite number, with finite gradients."""
 _MODULES = frozenset({"torch", "F", "torch.nn.functional", "functional"})
 _EFFECTS = frozenset(
-    {"append", "backward", "clear", "exec", "eval", "extend", "input", "insert", "next", "open", "pop", "popitem",
-     "popleft", "print", "register_hook", "remove", "setattr", "setdefault", "step", "update", "warn", "write"}
-)  # fmt: skip
-_CONTAINERS = (
-    cst.BaseList, cst.BaseSet, cst.BaseDict, cst.Tuple, cst.GeneratorExp, cst.Lambda,
-)  # fmt: skip
+    {"append", "backward", "clear", "exec", "eval", "extend", "input", "insert", "next", "open", "pop", "popitem"}
+    | {"popleft", "print", "register_hook", "remove", "setattr", "setdefault", "step", "update", "warn", "write"}
+)
+_CONTAINERS = cst.BaseList | cst.BaseSet | cst.BaseDict | cst.Tuple | cst.GeneratorExp | cst.Lambda
 
 
 def refuse_unless_tensor(value: cst.BaseExpression) -> None:
@@ -304,24 +229,18 @@ def refuse_unless_tensor(value: cst.BaseExpression) -> None:
     match value:
         case cst.BaseString():
             raise DeclinedError("a branch yields a string, not a tensor")
-        case cst.Name(value="None" | "True" | "False" | "Ellipsis") | cst.Ellipsis():
-            raise DeclinedError(
-                f"a branch yields `{value.value if isinstance(value, cst.Name) else '...'}`, not a tensor"
-            )
+        case cst.Name(value="None" | "True" | "False" | "Ellipsis" as name):
+            raise DeclinedError(f"a branch yields `{name}`, not a tensor")
+        case cst.Ellipsis():
+            raise DeclinedError("a branch yields `...`, not a tensor")
         case cst.BooleanOperation() | cst.UnaryOperation(operator=cst.Not()):
             raise DeclinedError("a branch yields a Python bool, not a tensor")
-    if isinstance(value, _CONTAINERS):
-        raise DeclinedError("a branch yields several values or a container, not one tensor")
+    decline_if(isinstance(value, _CONTAINERS), "a branch yields several values or a container, not one tensor")
     for node in walk(value):
-        match node:
-            case cst.NamedExpr():
-                raise DeclinedError("a value assigns a name")
-            case cst.Await() | cst.Yield():
-                raise DeclinedError("a branch awaits or yields")
-            case cst.Call() if called(node) in _EFFECTS:
-                raise DeclinedError(f"`{called(node)}(…)` has a side effect")
-            case cst.Call() if is_in_place(node):
-                raise DeclinedError(f"`{called(node)}(…)` changes a tensor in place")
+        decline_if(isinstance(node, cst.NamedExpr), "a value assigns a name")
+        decline_if(isinstance(node, cst.Await | cst.Yield), "a branch awaits or yields")
+        decline_if(called(node) in _EFFECTS, f"`{called(node)}(…)` has a side effect")
+        decline_if(is_in_place(node), f"`{called(node)}(…)` changes a tensor in place")
 
 
 def is_harmless(value: cst.BaseExpression, source: SourceFile) -> bool:
@@ -336,41 +255,26 @@ def is_harmless(value: cst.BaseExpression, source: SourceFile) -> bool:
         case cst.BinaryOperation(operator=cst.Add() | cst.Subtract() | cst.Multiply(), left=left, right=right):
             return is_harmless(left, source) and is_harmless(right, source)
         case cst.Call(func=cst.Attribute(value=base)) if called(value) in _TOTAL:
-            is_known = dotted(base) in _MODULES or (not _is_module(base, source) and is_harmless(base, source))
+            is_known = dotted(base) in _MODULES or (not _is_imported(base, source) and is_harmless(base, source))
             return is_known and all(is_harmless(arg.value, source) and not arg.star for arg in value.args)
-        case _:
-            return False
+    return False
 
 
-def operands(value: cst.BaseExpression) -> frozenset[str]:
+def operands(value: cst.CSTNode) -> frozenset[str]:
     """The variables that a harmless value is computed from, which alone determine its shape."""
-    return frozenset(_operands(value))
-
-
-def _operands(value: cst.CSTNode) -> Iterator[str]:
     name = dotted(value)
     if name is not None:
-        yield name
-        return
+        return frozenset((name,))
+    parts: Sequence[cst.CSTNode] = value.children
     if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
-        if dotted(value.func.value) not in _MODULES:
-            yield from _operands(value.func.value)
-        for arg in value.args:
-            yield from _operands(arg.value)
-        return
-    for child in value.children:
-        yield from _operands(child)
+        base = [] if dotted(value.func.value) in _MODULES else [value.func.value]
+        parts = [*base, *(arg.value for arg in value.args)]
+    return frozenset().union(*map(operands, parts))
 
 
-def _is_module(base: cst.BaseExpression, source: SourceFile) -> bool:
+def _is_imported(base: cst.BaseExpression, source: SourceFile) -> bool:
     """Whether the name before the dot was imported: ``math.sin`` doesn't take a tensor."""
-    name = dotted(base)
-    if name is None:
-        return False
-    first = name.partition(".")[0]
-    for node in walk(source.tree):
-        if isinstance(node, cst.ImportAlias):
-            bound = node.asname.name if node.asname is not None else node.name
-            if (dotted(bound) or "").partition(".")[0] == first:
-                return True
-    return False
+    first = (dotted(base) or "").partition(".")[0]
+    aliases = [node for node in walk(source.tree) if isinstance(node, cst.ImportAlias)]
+    bound = [alias.asname.name if alias.asname is not None else alias.name for alias in aliases]
+    return bool(first) and any((dotted(name) or "").partition(".")[0] == first for name in bound)

@@ -7,6 +7,7 @@ place of the run, or ``DeclinedError`` if that could change what the program doe
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,26 +25,15 @@ from graphdoctor.fixes.source.flow import (
     swallows,
     targets,
 )
-from graphdoctor.fixes.source.names import called
-from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, Statement, decline_if, parsed, walk
+from graphdoctor.fixes.source.nodes import alone, assigned, called, calls_in, joined
+from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, Statement, decline_if, need, parsed
 
 _LOOKS_AT_LOCALS = {"locals", "vars", "dir", "eval", "exec"}
-
-_Around = list[tuple[cst.CSTNode, cst.BaseSuite]]
-"""The compound statements around a run, innermost first, each with its body that contains the run."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """Consecutive statements of a body.
-
-    Args:
-        source: The file.
-        function: The function that contains them.
-        suite: The body that contains them.
-        start: Index of the first statement.
-        stop: Index after the last statement.
-    """
+    """Consecutive statements of a body of a function: those from ``start`` up to ``stop``."""
 
     source: SourceFile
     function: cst.FunctionDef
@@ -59,21 +49,16 @@ class Run:
     @classmethod
     def of_statement(cls, source: SourceFile, statement: Statement) -> Run:
         """One statement."""
-        suite = next(source.parents(statement))
-        if not isinstance(suite, cst.IndentedBlock):
-            raise DeclinedError("the statement shares its line with other statements")
-        at = next(index for index, node in enumerate(suite.body) if node is statement)
+        shared = "the statement shares its line with other statements"
+        suite = need(source.parent(statement), cst.IndentedBlock, shared)
+        at = suite.body.index(statement)
         return cls(source, _function_around(source, suite), suite, at, at + 1)
 
     @cached_property
     def statements(self) -> list[cst.BaseStatement]:
         """The statements, each on its own line."""
-        return [
-            node
-            if isinstance(node, cst.BaseStatement)
-            else cst.SimpleStatementLine([node.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)])
-            for node in self.suite.body[self.start : self.stop]
-        ]
+        nodes = self.suite.body[self.start : self.stop]
+        return [node if isinstance(node, cst.BaseStatement) else alone(node) for node in nodes]
 
     @cached_property
     def parsed(self) -> list[ast.stmt]:
@@ -86,8 +71,9 @@ class Run:
         return flow(self.parsed)
 
     @cached_property
-    def _around(self) -> _Around:
-        found: _Around = []
+    def _around(self) -> list[tuple[cst.CSTNode, cst.BaseSuite]]:
+        """The compound statements around a run, innermost first, each with its body that contains the run."""
+        found: list[tuple[cst.CSTNode, cst.BaseSuite]] = []
         suite = self.suite
         for node in self.source.parents(self.suite):
             if node is self.function:
@@ -143,11 +129,10 @@ class Run:
         return found
 
     def _read_below(self, node: cst.CSTNode) -> set[str]:
-        suite = next(self.source.parents(node))
+        suite = self.source.parent(node)
         if not isinstance(suite, cst.BaseSuite):
             return set()  # an elif: the code after its if is looked at
-        at = next(index for index, other in enumerate(suite.body) if other is node)
-        return flow(parsed(suite.body[at + 1 :])).read_first
+        return flow(parsed(suite.body[suite.body.index(node) + 1 :])).read_first
 
     def check(self) -> None:
         """Decline if the run can't be moved."""
@@ -230,20 +215,19 @@ class Run:
         except (SyntaxError, RecursionError):
             raise DeclinedError("this version of Python can't parse it") from None
         function = _definition(name, [owner, *parameters] if owner else parameters, self.statements, returns)
-        if owner is None and isinstance(next(self.source.parents(self.function)), cst.Module):
+        if owner is None and isinstance(self.source.parent(self.function), cst.Module):
             function = function.with_changes(leading_lines=[cst.EmptyLine(indent=False)] * 2)
         called = cst.Attribute(cst.Name(owner), cst.Name(name)) if owner else cst.Name(name)
         call = _call(called, parameters, returns, is_last=not self.flow.ends and self._has_return())
         caller = self.function.deep_replace(self.suite, self._with(call))
-        content = self.source.replaced((self.function, cst.FlattenSentinel([caller, function])))
-        return SourceFile.parse(self.source.path, content)
+        return self.source.changed((self.function, [need(caller, cst.FunctionDef, ""), function]))
 
     def _has_return(self) -> bool:
         return any(isinstance(jump, ast.Return) for jump in jumps(self.parsed))
 
     def _owner(self) -> str | None:
         """The name of a method's object, such as ``self``; None for a function."""
-        suite = next(self.source.parents(self.function))
+        suite = self.source.parent(self.function)
         if not isinstance(next(self.source.parents(suite), None), cst.ClassDef):
             decline_if(any(names(statement) & {"super", "__class__"} for statement in self.parsed), "it calls `super`")
             return None
@@ -269,17 +253,18 @@ class Run:
 
 def call_of(source: SourceFile, name: str) -> Statement:
     """The statement that calls a function that ``moved`` created."""
-    for node in walk(source.tree):
-        if isinstance(node, cst.Call) and called(node) == name:
-            return next(outer for outer in source.parents(node) if isinstance(outer, cst.SimpleStatementLine))
-    raise AssertionError(f"{name} is not called")
+    call = next(call for call in calls_in(source.tree) if called(call) == name)
+    return next(outer for outer in source.parents(call) if isinstance(outer, cst.SimpleStatementLine))
+
+
+def not_traced(function: cst.FunctionDef, decorator: str | None = None) -> cst.FunctionDef:
+    """A function that Dynamo doesn't trace, while it compiles what the function calls."""
+    added = cst.Decorator(cst.parse_expression(decorator or "torch.compiler.disable(recursive=False)"))
+    return function.with_changes(decorators=[*function.decorators, added])
 
 
 def _function_around(source: SourceFile, node: cst.CSTNode) -> cst.FunctionDef:
-    function = source.function_of(node)
-    if not isinstance(function, cst.FunctionDef):
-        raise DeclinedError("the line isn't in a function")
-    return function
+    return need(source.function_of(node), cst.FunctionDef, "the line isn't in a function")
 
 
 def _before(
@@ -347,29 +332,21 @@ def _read_when_raised(node: cst.CSTNode, suite: cst.BaseSuite, *, later: set[str
 
 
 def _blank(lines: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
-    found = []
-    for line in lines:
-        if line.comment is not None:
-            break
-        found.append(line)
-    return found
+    """The blank lines before the first comment."""
+    return list(itertools.takewhile(lambda line: line.comment is None, lines))
 
 
 def _definition(
     name: str, parameters: Sequence[str], statements: Sequence[cst.BaseStatement], returns: Sequence[str]
 ) -> cst.FunctionDef:
-    first = statements[0]
-    leading = getattr(first, "leading_lines", ())
-    body = [
-        first.with_changes(leading_lines=[line.deep_clone() for line in leading[len(_blank(leading)) :]]),
-        *statements[1:],
-    ]
-    if returns:
-        body.append(cst.SimpleStatementLine([cst.Return(_joined(returns))]))
+    first, *rest = statements
+    leading: Sequence[cst.EmptyLine] = getattr(first, "leading_lines", ())
+    above = [line.deep_clone() for line in leading[len(_blank(leading)) :]]
+    ending = [cst.SimpleStatementLine([cst.Return(_names(returns))])] if returns else []
     return cst.FunctionDef(
         cst.Name(name),
         cst.Parameters([cst.Param(cst.Name(parameter)) for parameter in parameters]),
-        cst.IndentedBlock(body),
+        cst.IndentedBlock([first.with_changes(leading_lines=above), *rest, *ending]),
         leading_lines=[cst.EmptyLine(indent=False)],
     )
 
@@ -378,17 +355,10 @@ def _call(
     called: cst.BaseExpression, arguments: Sequence[str], returns: Sequence[str], *, is_last: bool
 ) -> cst.SimpleStatementLine:
     call = cst.Call(called, [cst.Arg(cst.Name(argument)) for argument in arguments])
-    small: cst.BaseSmallStatement
-    if is_last:
-        small = cst.Return(call)
-    elif returns:
-        small = cst.Assign([cst.AssignTarget(_joined(returns))], call)  # type: ignore[arg-type]
-    else:
-        small = cst.Expr(call)
-    return cst.SimpleStatementLine([small])
+    if returns and not is_last:
+        return assigned(_names(returns), call)
+    return cst.SimpleStatementLine([cst.Return(call) if is_last else cst.Expr(call)])
 
 
-def _joined(listed: Sequence[str]) -> cst.BaseExpression:
-    if len(listed) == 1:
-        return cst.Name(listed[0])
-    return cst.Tuple([cst.Element(cst.Name(name)) for name in listed], lpar=[], rpar=[])
+def _names(listed: Sequence[str]) -> cst.BaseExpression:
+    return joined([cst.Name(name) for name in listed])

@@ -10,14 +10,15 @@ import ast
 import codecs
 import re
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 import libcst as cst
-from libcst.metadata import CodeRange, MetadataWrapper, ParentNodeProvider, PositionProvider
+from libcst.metadata import CodeRange, MetadataWrapper, ParentNodeProvider, PositionProvider, Scope, ScopeProvider
 
 
 class DeclinedError(Exception):
@@ -34,11 +35,38 @@ def decline_if(condition: object, reason: str) -> None:
         raise DeclinedError(reason)
 
 
-Change = tuple[cst.CSTNode, "cst.CSTNode | cst.FlattenSentinel[cst.CSTNode]"]
-"""A node of the tree and its replacement."""
+_Node = TypeVar("_Node", bound=cst.CSTNode)
+_Item = TypeVar("_Item")
+
+
+def need(node: object, kind: type[_Node], reason: str) -> _Node:
+    """The node, or leave the source unchanged if it is of another kind."""
+    if isinstance(node, kind):
+        return node
+    raise DeclinedError(reason)
+
+
+def known(item: _Item | None, reason: str = "") -> _Item:
+    """What is there, or leave the source unchanged if nothing is."""
+    if item is None:
+        raise DeclinedError(reason)
+    return item
+
+
+def only(found: Sequence[_Item], reason: str) -> _Item:
+    """The only one, or leave the source unchanged if there are none or several."""
+    decline_if(len(found) != 1, reason)
+    return found[0]
+
+
+Change = tuple[cst.CSTNode, cst.CSTNode | Sequence[cst.CSTNode]]
+"""A node of the tree and its replacement; several, or none, for a line or a small statement."""
 
 Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
 """A statement of a body; ``a; b`` is one statement made of two small statements."""
+
+_MODULES = ("torch", "numpy", "random")
+"""Modules that edits use."""
 
 _DEEPEST = 100
 """Levels of Python's own tree. libcst's visitors need up to nine frames for each, and the stack limit is 1000."""
@@ -51,9 +79,16 @@ def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         yield from walk(child)
 
 
-def alone(small: cst.BaseSmallStatement) -> cst.SimpleStatementLine:
-    """A small statement on a line of its own."""
-    return cst.SimpleStatementLine([small.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)])
+def names_in(node: cst.CSTNode) -> Iterator[cst.Name]:
+    """The variables in a node, without attributes and keywords of calls."""
+    for child in node.children:
+        is_label = (isinstance(node, cst.Attribute) and child is node.attr) or (
+            isinstance(node, cst.Arg) and child is node.keyword
+        )
+        if not is_label:
+            yield from names_in(child)
+    if isinstance(node, cst.Name):
+        yield node
 
 
 def parsed(statements: Iterable[cst.BaseStatement | cst.BaseSmallStatement]) -> list[ast.stmt]:
@@ -62,7 +97,7 @@ def parsed(statements: Iterable[cst.BaseStatement | cst.BaseSmallStatement]) -> 
     Raises:
         SyntaxError: This version of Python doesn't know the syntax.
     """
-    lines = [node if isinstance(node, cst.BaseStatement) else alone(node) for node in statements]
+    lines = [node if isinstance(node, cst.BaseStatement) else cst.SimpleStatementLine([node]) for node in statements]
     if not lines:
         return []
     return ast.parse(cst.Module([]).code_for_node(cst.If(cst.Name("_"), cst.IndentedBlock(lines)))).body[0].body  # type: ignore[attr-defined, no-any-return]
@@ -75,13 +110,7 @@ def with_replaced(node: cst.CSTNode, changes: Sequence[Change]) -> cst.CSTNode:
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One parsed file.
-
-    Args:
-        path: Its path.
-        content: The bytes that were parsed.
-        tree: The syntax tree.
-    """
+    """One parsed file."""
 
     path: Path
     content: bytes
@@ -123,16 +152,20 @@ class SourceFile:
     def replaced(self, *changes: Change, imports: Sequence[str] = ()) -> bytes:
         """The file's bytes with nodes of the tree replaced.
 
+        If the new nodes name a module of ``_MODULES`` that the old ones don't, and that the file doesn't import, an
+        ``import`` line is added after the last import above the first change.
+
         Args:
             changes: Pairs of a node of ``tree`` and its replacement; none is inside another. The replacement is new or
                 a ``deep_clone()``: one node must not be in a tree twice.
-            imports: Top-level modules that the new text uses. For those that the file doesn't import under their own
-                names, an ``import`` line is added after the last import above the first change.
+            imports: Other modules to import.
 
         Raises:
             UnicodeEncodeError: The new text has a character that the file's encoding lacks.
         """
-        missing = [name for name in imports if not self.imports(name)]
+        had, has = _named(old for old, _ in changes), _named(node for _, new in changes for node in _listed(new))
+        needed = [*imports, *(name for name in _MODULES if has[name] > had[name])]
+        missing = [name for name in dict.fromkeys(needed) if not self.imports(name)]
         first = min((self.position(old).start.line for old, _ in changes), default=None)
         above = [line for line in self.tree.body if first is None or self.position(line).end.line < first]
         anchor = next((line for line in reversed(above) if _is_import(line)), None)
@@ -143,13 +176,12 @@ class SourceFile:
             tree = tree.with_changes(body=[*tree.body[:at], *added, *tree.body[at:]])
         return self.edited(tree)
 
-    def free_name(self, wanted: str, given: Iterable[str] = ()) -> str:
-        """A name that the file doesn't use: ``wanted`` itself, or ``wanted_2`` and so on.
+    def changed(self, *changes: Change) -> SourceFile:
+        """The file with nodes of the tree replaced, parsed again."""
+        return SourceFile.parse(self.path, self.replaced(*changes))
 
-        Args:
-            wanted: The name.
-            given: Names that are also taken.
-        """
+    def free_name(self, wanted: str, given: Iterable[str] = ()) -> str:
+        """A name that neither the file nor ``given`` has: ``wanted`` itself, or ``wanted_2`` and so on."""
         taken = {*re.findall(r"\w+", self.tree.code), *given}
         name, number = wanted, 1
         while name in taken:
@@ -178,9 +210,27 @@ class SourceFile:
     def _parents(self) -> dict[cst.CSTNode, cst.CSTNode]:
         return cast("dict[cst.CSTNode, cst.CSTNode]", dict(self._wrapper.resolve(ParentNodeProvider)))
 
+    @cached_property
+    def scopes(self) -> dict[cst.CSTNode, Scope | None]:
+        """Libcst's scope of each node."""
+        return cast("dict[cst.CSTNode, Scope | None]", dict(self._wrapper.resolve(ScopeProvider)))
+
     def position(self, node: cst.CSTNode) -> CodeRange:
         """The position of a node of the tree: 1-based lines, 0-based columns, without the comments before it."""
         return self._positions[node]
+
+    def start(self, node: cst.CSTNode) -> tuple[int, int]:
+        """The line and column where a node begins."""
+        start = self._positions[node].start
+        return start.line, start.column
+
+    def spans_lines(self, node: cst.CSTNode) -> bool:
+        """Whether a node begins on one line and ends on another."""
+        return self._positions[node].start.line != self._positions[node].end.line
+
+    def parent(self, node: cst.CSTNode) -> cst.CSTNode:
+        """The node around a node that isn't the module."""
+        return self._parents[node]
 
     def parents(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """The nodes around a node, innermost first, the module last."""
@@ -200,23 +250,21 @@ class SourceFile:
         """A node as source text."""
         return self.tree.code_for_node(node)
 
-    def statement_at(self, line: int) -> Statement | None:
-        """The innermost statement that a line belongs to.
+    def shortened(self, node: cst.CSTNode) -> str:
+        """A node as source text on one line, cut where it is long."""
+        text = " ".join(self.code(node).split())
+        return text if len(text) <= 40 else text[:39] + "…"
 
-        A decorator's line belongs to what it decorates.
-        """
-        found: Statement | None = None
-        smallest: tuple[int, int] | None = None
+    def statement_at(self, line: int) -> Statement | None:
+        """The innermost statement that a line belongs to; a decorator's line belongs to what it decorates."""
+        around: list[tuple[int, int, Statement]] = []
         for node, place in self._positions.items():
-            if not isinstance(node, cst.SimpleStatementLine | cst.BaseCompoundStatement):
-                continue
-            decorators = node.decorators if isinstance(node, cst.FunctionDef | cst.ClassDef) else ()
-            start = self.position(decorators[0]).start if decorators else place.start
-            if start.line <= line <= place.end.line:
-                size = (place.end.line - start.line, -start.column)
-                if smallest is None or size < smallest:
-                    found, smallest = node, size
-        return found
+            if isinstance(node, cst.SimpleStatementLine | cst.BaseCompoundStatement):
+                decorators = node.decorators if isinstance(node, cst.FunctionDef | cst.ClassDef) else ()
+                start = self.position(decorators[0]).start if decorators else place.start
+                if start.line <= line <= place.end.line:
+                    around.append((place.end.line - start.line, -start.column, node))
+        return min(around, key=lambda found: found[:2])[2] if around else None
 
     def expression_at(self, line: int, column: int, end_column: int | None) -> cst.BaseExpression | None:
         """The outermost expression that begins and ends at a position.
@@ -229,11 +277,10 @@ class SourceFile:
         """
         found: list[tuple[tuple[int, int], cst.BaseExpression]] = []
         for node, place in self._positions.items():
-            if not isinstance(node, cst.BaseExpression) or place.start.line != line or place.start.column != column - 1:
-                continue
-            is_on_line = place.end.line == line
-            if (end_column is None and not is_on_line) or (is_on_line and end_column == place.end.column + 1):
-                found.append(((place.end.line, place.end.column), node))
+            if isinstance(node, cst.BaseExpression) and self.start(node) == (line, column - 1):
+                is_on_line = place.end.line == line
+                if (end_column is None and not is_on_line) or (is_on_line and end_column == place.end.column + 1):
+                    found.append(((place.end.line, place.end.column), node))
         # Of equal positions, the first is the outermost: metadata lists parents before their children.
         return max(found, key=lambda item: item[0])[1] if found else None
 
@@ -260,6 +307,14 @@ def _is_import(line: cst.CSTNode) -> bool:
     return isinstance(line, cst.SimpleStatementLine) and isinstance(line.body[0], cst.Import | cst.ImportFrom)
 
 
+def _listed(new: cst.CSTNode | Sequence[cst.CSTNode]) -> Sequence[cst.CSTNode]:
+    return [new] if isinstance(new, cst.CSTNode) else new
+
+
+def _named(nodes: Iterable[cst.CSTNode]) -> Counter[str]:
+    return Counter(name.value for node in nodes for name in names_in(node))
+
+
 class _Replacement(cst.CSTTransformer):
     """Replaces nodes, found by identity, and adds lines after one of them."""
 
@@ -274,7 +329,7 @@ class _Replacement(cst.CSTTransformer):
     def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> cst.CSTNode:  # type: ignore[override]
         for old, new in self._changes:
             if old is original_node:
-                return cast("cst.CSTNode", new)
+                return new if isinstance(new, cst.CSTNode) else cast("cst.CSTNode", cst.FlattenSentinel(new))
         if original_node is self._anchor:
             return cast("cst.CSTNode", cst.FlattenSentinel([updated_node, *self._added]))
         return updated_node

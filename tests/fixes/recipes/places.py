@@ -11,8 +11,7 @@ from graphdoctor.facts.diagnosis import Finding, Location
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import BreakReason
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.fixes.recipe import Recipe
-from graphdoctor.fixes.source.place import Place
+from graphdoctor.fixes.recipe import Place, Recipe
 from graphdoctor.fixes.source.tree import SourceFile
 
 CASES = Path(__file__).parent / "cases"

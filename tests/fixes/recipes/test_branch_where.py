@@ -8,9 +8,8 @@ from textwrap import dedent, indent
 
 import pytest
 
-from graphdoctor.fixes.recipe import Edit
+from graphdoctor.fixes.recipe import Edit, Place
 from graphdoctor.fixes.recipes import branch_where
-from graphdoctor.fixes.source.place import Place
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from tests.fixes.each import each
 from tests.fixes.recipes.places import finding, place_in

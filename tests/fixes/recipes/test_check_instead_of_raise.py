@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 
+from graphdoctor.fixes.recipe import Place
 from graphdoctor.fixes.recipes import check_instead_of_raise
-from graphdoctor.fixes.source.place import Place
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from tests.fixes.each import each
 from tests.fixes.recipes.places import cases, finding, mended, place_in

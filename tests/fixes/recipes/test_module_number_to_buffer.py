@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from graphdoctor.facts.recompiles import ChangeKind, GuardChange
-from graphdoctor.fixes.recipe import Edit
+from graphdoctor.fixes.recipe import Edit, Place
 from graphdoctor.fixes.recipes import module_number_to_buffer
-from graphdoctor.fixes.source.place import Place
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from tests.fixes.each import each
 from tests.fixes.recipes.places import finding

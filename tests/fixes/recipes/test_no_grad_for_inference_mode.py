@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from graphdoctor.facts.recompiles import GuardChange
+from graphdoctor.fixes.recipe import Place
 from graphdoctor.fixes.recipes import no_grad_for_inference_mode
-from graphdoctor.fixes.source.place import Place
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from tests.fixes.each import each
 from tests.fixes.recipes.places import finding, place_in

@@ -19,9 +19,8 @@ from hypothesis import HealthCheck, currently_in_test_context, given, note, sett
 from hypothesis import strategies as st
 
 from graphdoctor.facts.recompiles import ChangeKind, GuardChange
-from graphdoctor.fixes.recipe import Edit, Recipe
+from graphdoctor.fixes.recipe import Edit, Place, Recipe
 from graphdoctor.fixes.recipes import RECIPES
-from graphdoctor.fixes.source.place import Place
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from tests.fixes.recipes.places import cases, finding, place_of
 from tests.fixes.recipes.programs import programs

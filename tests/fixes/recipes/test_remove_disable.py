@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from graphdoctor.fixes.recipe import Place
 from graphdoctor.fixes.recipes import remove_disable
-from graphdoctor.fixes.source.place import Place
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from tests.fixes.each import each
 from tests.fixes.recipes.places import finding, place_in

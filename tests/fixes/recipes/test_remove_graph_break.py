@@ -8,8 +8,8 @@ from textwrap import dedent
 
 import pytest
 
+from graphdoctor.fixes.recipe import Place
 from graphdoctor.fixes.recipes import remove_graph_break
-from graphdoctor.fixes.source.place import Place
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from tests.fixes.each import each
 from tests.fixes.recipes.places import finding, place_in

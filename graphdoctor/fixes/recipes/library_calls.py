@@ -1,0 +1,340 @@
+"""Calls that torch doesn't trace as they are written: NumPy's functions, ``one_hot``, ``bincount``, ``sorted``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import libcst as cst
+from libcst import matchers
+
+from graphdoctor.fixes.recipe import Edit, Place, recipe
+from graphdoctor.fixes.source.names import (
+    dotted_name,
+    given_to,
+    is_in_scope,
+    method_name,
+    own_attributes,
+    receiver,
+)
+from graphdoctor.fixes.source.nodes import (
+    after_lines,
+    assigned,
+    calls_in,
+    dotted,
+    expression,
+    has_comment,
+    keyword_argument,
+    method_call,
+    name_set,
+)
+from graphdoctor.fixes.source.tree import Change, SourceFile, decline_if, known, need, only
+
+_COMMENT = "a comment inside it would be lost"
+_ARGUMENTS = "its arguments aren't supported"
+_PARAMETERS = {
+    "interp": ("x", "xp", "fp"),
+    "digitize": ("x", "bins"),
+    "trapezoid": ("y", "x", "dx", "axis"),
+    "trapz": ("y", "x", "dx", "axis"),
+    "nanmean": ("a", "axis"),
+    "nansum": ("a", "axis"),
+    "nanmedian": ("a", "axis"),
+    "nanquantile": ("a", "q", "axis"),
+    "nanpercentile": ("a", "q", "axis"),
+    "nanmax": ("a", "axis"),
+    "nanmin": ("a", "axis"),
+    "select": ("condlist", "choicelist", "default"),
+    "isin": ("element", "test_elements"),
+    "ediff1d": ("ary",),
+}
+"""NumPy functions that torch 2.13 doesn't trace, and the arguments that are supported."""
+
+_REQUIRED = {"interp": 3, "digitize": 2, "nanquantile": 2, "nanpercentile": 2, "select": 2, "isin": 2}
+
+_IN_NUMPY = {
+    "digitize": "{np}.searchsorted({bins}, {x}, side='right')",
+    "ediff1d": "{np}.diff({np}.ravel({ary}))",
+    "nanmax": "{np}.nan_to_num({a}, nan=-{np}.inf, posinf={np}.inf, neginf=-{np}.inf).max({axis=})",
+    "nanmin": "{np}.nan_to_num({a}, nan={np}.inf, posinf={np}.inf, neginf=-{np}.inf).min({axis=})",
+}
+"""The same with NumPy functions that torch traces."""
+
+_IN_TORCH = {
+    "trapezoid": "torch.trapezoid({y}{, x}{, dx=}{, dim=})",
+    "trapz": "torch.trapezoid({y}{, x}{, dx=}{, dim=})",
+    "isin": "torch.isin({element}, {test_elements})",
+    "nanmean": "torch.nanmean({a}{, dim=})",
+    "nansum": "torch.nansum({a}{, dim=})",
+    "nanmedian": "torch.nanquantile({a}, 0.5{, dim=})",
+    "nanquantile": "torch.nanquantile({a}, {q}{, dim=})",
+    "nanpercentile": "torch.nanquantile({a}, {q} / 100{, dim=})",
+}
+"""The same with tensors."""
+
+_ARRAYS = ("a", "x", "y", "element", "test_elements")
+_OPTIONAL = {"{, x}": ("x", ", {x}"), "{, dx=}": ("dx", ", dx={dx}"), "{, dim=}": ("axis", ", dim={axis}"),
+             "{axis=}": ("axis", "axis={axis}")}  # fmt: skip
+
+_INTERP = '''\
+def _interp(x, xp, fp):
+    """``np.interp`` with torch operations."""
+    x, xp, fp = (torch.as_tensor(given, dtype=torch.float64) for given in (x, xp, fp))
+    right = torch.searchsorted(xp, x.contiguous(), right=True).clamp(1, len(xp) - 1)
+    left = right - 1
+    slope = (fp[right] - fp[left]) / (xp[right] - xp[left])
+    inside = fp[left] + slope * (x - xp[left])
+    return torch.where(x <= xp[0], fp[0], torch.where(x >= xp[-1], fp[-1], inside)).numpy()
+'''
+"""NumPy always interpolates in double precision, and so does this."""
+
+_Given = dict[str, cst.BaseExpression]
+
+
+@recipe("GD109")
+def numpy_to_torch(place: Place) -> Edit:
+    """``np.interp(x, xp, fp)`` becomes a call to a new function that computes the same with torch.
+
+    Others become one call: ``torch.from_numpy(np.nanmean(x.numpy(), axis=0))`` becomes ``torch.nanmean(x, dim=0)``, and
+    ``np.digitize(x, bins)`` becomes an ``np.searchsorted``, which torch traces. Unsafe: for lists and numbers, dtypes
+    may differ, and the last bits always may.
+    """
+    source = place.source
+    call = place.pointed_call(lambda node: dotted_name(source, node).startswith("numpy."), "a call to a NumPy function")
+    name, code = dotted_name(source, call).removeprefix("numpy."), source.code(call.func)
+    decline_if(name not in _PARAMETERS, f"there is no known torch version of `{code}`")
+    decline_if(has_comment(call), _COMMENT)
+    given = _given(call, name)
+    if name == "interp":
+        decline_if(isinstance(given["x"], cst.BaseNumber), "it interpolates a single number")
+        title = f"Use `_interp`, which uses torch operations, in place of `{code}`"
+        return place.edit(title, _with_interp(source, call, expression("_interp({x}, {xp}, {fp})", **given)))
+    module = source.code(call.func.value) if isinstance(call.func, cst.Attribute) else "numpy"
+    if name in _IN_TORCH:
+        result = _in_torch(name, given)
+        change = _taken(source, call, result)
+    else:
+        is_choice = name == "select"
+        result = _selected(module, given) if is_choice else _filled(_IN_NUMPY[name].replace("{np}", module), given)
+        change = call, result
+    head = source.code(result.func if isinstance(result, cst.Call) else result).partition("(")[0]
+    return place.edit(f"Use `{head}` in place of `{code}`", change)
+
+
+def _given(call: cst.Call, name: str) -> _Given:
+    """Arguments by name; those that are None, the default, are left out."""
+    parameters = _PARAMETERS[name]
+    found: _Given = {}
+    for number, argument in enumerate(call.args):
+        key = argument.keyword.value if argument.keyword is not None else "".join(parameters[number : number + 1])
+        decline_if(argument.star or key not in parameters or key in found, _ARGUMENTS)
+        found[key] = argument.value
+    decline_if(not set(parameters[: _REQUIRED.get(name, 1)]) <= set(found), _ARGUMENTS)
+    return {key: value for key, value in found.items() if dotted(value) != "None"}
+
+
+def _filled(template: str, given: _Given) -> cst.BaseExpression:
+    for mark, (name, text) in _OPTIONAL.items():
+        template = template.replace(mark, text if name in given else "")
+    return expression(template, **given)
+
+
+def _selected(module: str, given: _Given) -> cst.BaseExpression:
+    """``np.where(a, x, np.where(b, y, default))``."""
+    unclear = "its conditions aren't a literal list"
+    conditions, choices = (need(given.get(name), cst.List, unclear).elements for name in ("condlist", "choicelist"))
+    is_plain = all(isinstance(element, cst.Element) for element in (*conditions, *choices))
+    decline_if(not conditions or not is_plain or len(conditions) != len(choices), unclear)
+    result = given.get("default", cst.Integer("0"))
+    for condition, choice in reversed(list(zip(conditions, choices, strict=True))):
+        template = f"{module}.where({{condition}}, {{choice}}, {{rest}})"
+        result = expression(template, condition=condition.value, choice=choice.value, rest=result)
+    return result
+
+
+def _in_torch(name: str, given: _Given) -> cst.BaseExpression:
+    """A tensor with the same values that NumPy would compute."""
+    is_quantile = "nanquantile" in _IN_TORCH[name]
+    has_axes = isinstance(given.get("axis"), cst.Tuple)
+    decline_if({"x", "dx"} <= given.keys() or (has_axes and is_quantile), _ARGUMENTS)
+    if "{q}" in _IN_TORCH[name]:
+        decline_if(not isinstance(given.get("q"), cst.Integer | cst.Float), "its quantile isn't a literal number")
+    return _filled(_IN_TORCH[name], {key: _tensor(v) if key in _ARRAYS else v for key, v in given.items()})
+
+
+def _tensor(array: cst.BaseExpression) -> cst.BaseExpression:
+    """``x`` for ``x.numpy()``, and ``torch.as_tensor(…)`` for everything else."""
+    match array:
+        case cst.Call(func=cst.Attribute(value=tensor, attr=cst.Name("numpy")), args=[]):
+            return tensor
+    return expression("torch.as_tensor({array})", array=array)
+
+
+def _taken(source: SourceFile, call: cst.Call, result: cst.BaseExpression) -> Change:
+    """The tensor in place of the conversion of the call's result to one, or an array in place of the call."""
+    argument = source.parent(call)
+    match source.parent(argument):
+        case cst.Call(args=[given]) as outer if given is argument:
+            if dotted_name(source, outer) in ("torch.from_numpy", "torch.as_tensor", "torch.tensor"):
+                return outer, result
+    return call, method_call(result, "numpy")
+
+
+def _with_interp(source: SourceFile, call: cst.Call, new: cst.BaseExpression) -> Change:
+    """The change that puts a new function above the statement that interpolates."""
+    text = _INTERP.replace("    ", source.tree.default_indent)
+    function = cst.parse_module(text, config=source.tree.config_for_parsing).body[0]
+    functions = [line for line in source.tree.body if isinstance(line, cst.FunctionDef)]
+    if any(source.code(line).strip() == source.code(function).strip() for line in functions):
+        return call, new
+    decline_if(source.free_name("_interp") != "_interp", "the name `_interp` is already used")
+    statement = list(source.parents(call))[-2]
+    assert isinstance(statement, cst.BaseStatement)  # a line of a module
+    leading = list(getattr(statement, "leading_lines", ()))
+    spaces = next((number for number, line in enumerate(leading) if line.comment is not None), len(leading))
+    blank = [cst.EmptyLine(indent=False), cst.EmptyLine(indent=False)]
+    below = after_lines(statement, blank[spaces:]).deep_replace(call, new)
+    return statement, [function if source.tree.body[0] is statement else after_lines(function, blank), below]
+
+
+_CLASSES = frozenset(
+    {"num_classes", "n_classes", "nb_classes", "classes", "num_class", "n_class", "num_labels", "n_labels"}
+    | {"num_categories", "n_categories", "num_experts", "n_experts", "vocab_size", "num_embeddings", "num_tokens"}
+)
+"""Common names for the number of classes."""
+
+
+@recipe("GD104", "GD103")
+def one_hot_classes(place: Place) -> Edit:
+    """``F.one_hot(labels)`` becomes ``F.one_hot(labels, num_classes=self.num_classes)``.
+
+    Unsafe: without the number, the width of the result depends on the largest label of the call; with it, the width is
+    always the number of classes.
+    """
+    source = place.source
+    call = place.pointed_call(
+        lambda node: bool(node.args) and dotted_name(source, node) == "torch.nn.functional.one_hot",
+        "a call to `one_hot`",
+    )
+    decline_if(any(argument.star for argument in call.args), "its arguments are unpacked")
+    named = [argument for argument in call.args if argument.keyword and argument.keyword.value == "num_classes"]
+    given = [*named, *[argument for argument in call.args if argument.keyword is None][1:]]
+    is_open = not given or source.code(given[0].value).replace(" ", "") == "-1"
+    decline_if(not is_open, "it already has a number of classes")
+    names = {name for base in _CLASSES for name in (base, base.upper()) if is_in_scope(source, call, name)}
+    names |= {f"self.{name}" for name in own_attributes(source, call) & _CLASSES}
+    names -= name_set(call)
+    decline_if(len(names) > 1, "several numbers of classes are in scope")
+    decline_if(not names, "no number of classes is in scope")
+    number = cst.parse_expression(name := names.pop())
+    change: Change = (given[0].value, number) if given else (call, _with_classes(call, number))
+    return place.edit(f"Pass `num_classes={name}` to `one_hot`", change)
+
+
+def _with_classes(call: cst.Call, number: cst.BaseExpression) -> cst.Call:
+    """The call with one more argument; what followed the last one, such as a comma or a newline, still comes last."""
+    copy = call.deep_clone()
+    added = keyword_argument("num_classes", number)
+    last, start = copy.args[-1], copy.whitespace_before_args
+    has_comma = isinstance(last.comma, cst.Comma)
+    trailing = last.comma.whitespace_after if isinstance(last.comma, cst.Comma) else last.whitespace_after_arg
+    between: cst.BaseParenthesizableWhitespace = cst.SimpleWhitespace(" ")
+    if isinstance(trailing, cst.ParenthesizedWhitespace):
+        # The bracket has its own line, so the argument gets one too.
+        if isinstance(start, cst.ParenthesizedWhitespace):
+            between = trailing.with_changes(indent=start.indent, last_line=start.last_line)
+        trailing = cst.ParenthesizedWhitespace(indent=trailing.indent, last_line=trailing.last_line)
+    elif isinstance(start, cst.ParenthesizedWhitespace):
+        between = cst.ParenthesizedWhitespace(indent=start.indent, last_line=start.last_line)
+    before = last.with_changes(comma=cst.Comma(whitespace_after=between), whitespace_after_arg=cst.SimpleWhitespace(""))
+    if has_comma:
+        added = added.with_changes(comma=cst.Comma(whitespace_after=trailing))
+    else:
+        added = added.with_changes(whitespace_after_arg=trailing)
+    return copy.with_changes(args=[*copy.args[:-1], before, added])
+
+
+@recipe("GD104")
+def bincount_to_scatter(place: Place) -> Edit:
+    """``torch.bincount(x, minlength=n)`` becomes ``x.new_zeros(n).scatter_add(0, x, torch.ones_like(x))``.
+
+    With weights, their zeros and themselves take the place of the counts and ones. Unsafe: a value of ``minlength`` or
+    more makes ``bincount`` return more counts, and ``scatter_add`` fail.
+    """
+    source = place.source
+    call = place.pointed_call(lambda node: method_name(source, node) == "bincount", "a call to `bincount`")
+    decline_if(has_comment(call), _COMMENT)
+    given: _Given = {}
+    for name, argument in zip(("weights", "minlength", ""), given_to(source, call), strict=False):
+        decline_if(argument.star, _ARGUMENTS)
+        given[argument.keyword.value if argument.keyword is not None else name] = argument.value
+    counted = known(receiver(source, call), _ARGUMENTS)
+    decline_if(given.keys() - {"weights", "minlength"}, _ARGUMENTS)
+    unknown = "`bincount` has no `minlength`, so nothing shows how many counts there are"
+    length = known(given.get("minlength"), unknown)
+    weights = need(given.get("weights", cst.Name("None")), cst.Name, "the weights aren't a name").value
+    index = counted if isinstance(counted, cst.Name) else cst.Name(source.free_name("index"))
+    like, ones = ("{index}", "torch.ones_like({index})") if weights == "None" else (weights, weights)
+    template = f"{like}.new_zeros({{length}}).scatter_add(0, {{index}}, {ones})"
+    new: cst.BaseExpression = expression(template, index=index, length=length)
+    change: Change = call, new
+    if index is not counted:
+        line = next(node for node in source.parents(call) if isinstance(node, cst.BaseStatement))
+        own = "the call has no statement of its own"
+        only(need(line, cst.SimpleStatementLine, own).body, own)
+        first = assigned(index.deep_clone(), counted.with_changes(lpar=(), rpar=()).deep_clone())
+        rest = line.with_changes(leading_lines=()).deep_replace(call, new)
+        change = line, [after_lines(first, getattr(line, "leading_lines", ())), cast("cst.BaseStatement", rest)]
+    title = f"Count into `{source.shortened(length)}` places with `scatter_add` in place of `bincount`"
+    return place.edit(title, change)
+
+
+_IS_SORT = matchers.Call(
+    func=matchers.Name("sorted") | matchers.Attribute(attr=matchers.Name("sort"), value=matchers.Name())
+)
+
+
+@recipe("GD123")
+def sort_in_graph(place: Place) -> Edit:
+    """``sorted([a, b])`` becomes ``list(torch.stack([a, b]).sort().values)``.
+
+    Unsafe: the tensors must be zero-dim and have one dtype and device, NaN sorts to the end, and equal values share
+    gradients differently.
+    """
+    source = place.source
+    found = [place.expression] if place.expression is not None else calls_in(place.small_statement)
+    sorts = [call for call in found if isinstance(call, cst.Call) and matchers.matches(call, _IS_SORT)]
+    call = only(sorts, "the line doesn't call `sorted` or `sort` exactly once")
+    title = "Sort the tensors in the graph"
+    if isinstance(call.func, cst.Attribute):
+        line = need(source.parent(call), cst.Expr, "what it sorts isn't a variable")
+        new = expression("list({values})", values=_sorted(source, call.func.value, call.args))
+        whole = assigned(expression("{x}[:]", x=call.func.value), new).body[0].with_changes(semicolon=line.semicolon)
+        return place.edit(title, (line, whole))
+    is_plain = call.args and call.args[0].keyword is None and not call.args[0].star
+    decline_if(not is_plain, "it doesn't say what it sorts")
+    values = _sorted(source, call.args[0].value, call.args[1:])
+    is_apart = _is_taken_apart(source.parent(call))
+    return place.edit(title, (call, values if is_apart else expression("list({values})", values=values)))
+
+
+def _sorted(source: SourceFile, listed: cst.BaseExpression, options: Sequence[cst.Arg]) -> cst.BaseExpression:
+    """``torch.stack([a, b]).sort().values``."""
+    is_list = isinstance(listed, cst.List | cst.Tuple | cst.ListComp | cst.Name)
+    decline_if(not is_list, "what it sorts isn't a list")
+    decline_if(isinstance(listed, cst.List | cst.Tuple) and not listed.elements, "what it sorts is empty")
+    descending = ""
+    for option in options:
+        decline_if(option.keyword is None or option.keyword.value != "reverse", "it sorts by a key")
+        descending = f"descending={source.code(option.value)}"
+    return expression(f"torch.stack({{listed}}).sort({descending}).values", listed=listed)
+
+
+def _is_taken_apart(parent: cst.CSTNode) -> bool:
+    """``low, high = sorted(x)`` or ``sorted(x)[0]``: the type of the container doesn't matter."""
+    match parent:
+        case cst.Subscript(slice=[cst.SubscriptElement(slice=cst.Index())]):
+            return True
+        case cst.Assign(targets=targets):
+            return all(isinstance(target.target, cst.Tuple | cst.List) for target in targets)
+    return False
