@@ -25,8 +25,7 @@ from graphdoctor.facts.spec import option
 from graphdoctor.views.formats import CHECK
 
 if TYPE_CHECKING:
-    from graphdoctor.commands.settings import Project
-    from graphdoctor.rules.gate.baseline import Baseline
+    pass
 
 
 def _share(value: float | None) -> float | None:
@@ -77,6 +76,7 @@ def check(
         Demands,
         choose_targets,
         judge,
+        known_baseline,
         merged_report,
         policies,
         reached_projects,
@@ -101,7 +101,7 @@ def check(
     if baseline is not None and len(chosen) > 1:
         folders = ", ".join(str(one.root) for one, _ in chosen)
         raise GraphDoctorError("--baseline is of one project.", hint=f"These files reach several: {folders}.")
-    baselines = [_baseline(one, baseline, is_without=is_without_baseline) for one, _ in chosen]
+    baselines = [known_baseline(one, baseline, is_without=is_without_baseline) for one, _ in chosen]
     demands = Demands(
         select=shown.select,
         ignore=shown.ignore,
@@ -128,19 +128,3 @@ def check(
     shown_as.write(report)
     if report.exit_code:
         raise typer.Exit(report.exit_code)
-
-
-def _baseline(project: Project, asked: Path | None, *, is_without: bool) -> tuple[Path, Baseline | None]:
-    from graphdoctor.commands.gating import read_baseline_at
-
-    path = (asked or project.baseline).absolute()
-    if is_without:
-        if asked is not None:
-            raise GraphDoctorError("--baseline and --no-baseline exclude each other.", hint="Give one of them.")
-        return path, None
-    known = read_baseline_at(path)
-    if known is None and asked is not None:
-        raise GraphDoctorError(
-            f"There is no baseline at {asked}.", hint=f"graphdoctor baseline --baseline {asked} writes one."
-        )
-    return path, known

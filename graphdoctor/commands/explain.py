@@ -67,13 +67,13 @@ def explain(
         replace(spec, target=target),
         Measured(coverage=coverage, guard_cost=has_page, lanes=has_page, stages=stages is not None, reads=is_tried),
     )
-    asked = trials_of(trials, given, is_unsafe_tried=True)
+    asked = trials_of(trials, given, selection, is_unsafe_tried=True)
     with set_up(settings, process, is_quiet=written.quiet, is_warm=is_tried or is_benched) as setup:
         recorded = record_target(request, settings.store, setup)
         if is_tried:
             from graphdoctor.fixes.kept import try_fixes
 
-            try_fixes(request, recorded.folder, asked, selection, setup)
+            try_fixes(request, recorded.folder, asked, setup)
         report = None
         if is_benched and recorded.exit.reason == "finished":
             measured = request if "backend" in given else request.with_spec(backend="inductor")

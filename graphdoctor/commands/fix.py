@@ -78,10 +78,10 @@ def fix(
         output = output.writing_edits()
     selection = shown.selection(settings)
     request = Request.of(replace(spec, target=target), Measured(coverage=True, reads=True))
-    asked = trials_of(trials, given, is_unsafe_tried=is_unsafe_tried, is_tried=is_tried)
+    asked = trials_of(trials, given, selection, is_unsafe_tried=is_unsafe_tried, is_tried=is_tried)
     before = None
     if is_tried and not is_again:
-        before = kept_fixes(request, asked.choices(selection), settings.store, interpreter(process.python))
+        before = kept_fixes(request, asked.choices, settings.store, interpreter(process.python))
     if before is not None and not written.quiet:
         say(_said_before(before))
     if isinstance(before, KeptFixes):
@@ -96,7 +96,6 @@ def fix(
                 request,
                 folder,
                 asked,
-                selection,
                 setup,
                 # Trials take minutes: what must not be written is refused before them.
                 check=partial(check, force=written.force) if is_applied else None,

@@ -256,6 +256,21 @@ def read_baseline_at(path: Path) -> Baseline | None:
     return read_baseline(content, str(path))
 
 
+def known_baseline(project: Project, asked: Path | None, *, is_without: bool) -> tuple[Path, Baseline | None]:
+    """The baseline to compare with: that asked for, else the project's, which may not exist."""
+    path = (asked or project.baseline).absolute()
+    if is_without:
+        if asked is not None:
+            raise GraphDoctorError("--baseline and --no-baseline exclude each other.", hint="Give one of them.")
+        return path, None
+    known = read_baseline_at(path)
+    if known is None and asked is not None:
+        raise GraphDoctorError(
+            f"There is no baseline at {asked}.", hint=f"graphdoctor baseline --baseline {asked} writes one."
+        )
+    return path, known
+
+
 def policies(
     targets: Sequence[GateTarget],
     project: Project,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from graphdoctor import __version__
-from graphdoctor.commands.gating import Demands, policies, read_baseline_at
+from graphdoctor.commands.gating import Demands, known_baseline, policies
 from graphdoctor.commands.options import BASELINE, COLOR, NO_BASELINE, Color, with_options
 from graphdoctor.commands.settings import GateTarget, load_project, project_folder
 from graphdoctor.errors import GraphDoctorError
@@ -20,40 +19,6 @@ from graphdoctor.views.formats import LINT
 
 if TYPE_CHECKING:
     from graphdoctor.commands.settings import Project, Settings
-    from graphdoctor.rules.gate.check import Policy
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What was asked for in place of the configuration.
-
-    Args:
-        select: Code prefixes to report; empty for those of each project, as for the next.
-        baseline: The baseline file; None for that of each project.
-    """
-
-    select: Sequence[str] = ()
-    ignore: Sequence[str] = ()
-    baseline: Path | None = None
-    is_baseline_used: bool = True
-    is_recording_used: bool = True
-
-
-def _linted(named: Sequence[Path], settings: Settings, asked: Asked) -> LintReport:
-    """Lint files and folders."""
-    place, recorded = _last_recording(settings) if asked.is_recording_used and named else (None, Recorded())
-    reports = [
-        lint_files(
-            paths,
-            root=project.root,
-            version=__version__,
-            shown_from=Path.cwd(),
-            policies=_policies(project, asked),
-            recorded=recorded,
-        )
-        for project, paths in _by_project([path for each in named for path in python_files(each)])
-    ]
-    return _merged(reports).model_copy(update={"recording": place})
 
 
 def _by_project(paths: Sequence[Path]) -> list[tuple[Project, list[Path]]]:
@@ -76,19 +41,6 @@ def _home(folder: Path) -> Path:
     """Where to look for the project of a folder's files: the working directory, unless they belong to another one."""
     own, here = project_folder(folder), project_folder(Path.cwd())
     return Path.cwd() if own is None or own == here else own
-
-
-def _policies(project: Project, asked: Asked) -> list[Policy]:
-    """What the project's targets are judged by; of a project without targets, what one would be."""
-    path = asked.baseline or project.baseline
-    known = read_baseline_at(path) if asked.is_baseline_used else None
-    if known is None and asked.baseline is not None:
-        raise GraphDoctorError(
-            f"There is no baseline at {path}.", hint=f"graphdoctor baseline --baseline {path} writes one."
-        )
-    targets = project.targets or (GateTarget(RunSpec(target=""), name=""),)
-    demands = Demands(select=asked.select, ignore=asked.ignore)
-    return list(policies(targets, project, demands=demands, baseline=known).values())
 
 
 def _merged(reports: Sequence[LintReport]) -> LintReport:
@@ -155,16 +107,25 @@ def lint(
     output = Output(LINT.named(format), None, RenderOptions(Path.cwd()), color)
     if not files:
         raise GraphDoctorError("No file is named.", hint="graphdoctor lint model.py, or graphdoctor lint src/")
-    if is_without_baseline and baseline is not None:
-        raise GraphDoctorError("--baseline and --no-baseline exclude each other.", hint="Give one of them.")
-    asked = Asked(
-        select=select or (),
-        ignore=ignore or (),
-        baseline=baseline,
-        is_baseline_used=not is_without_baseline,
-        is_recording_used=recording,
-    )
-    report = _linted(files, project_settings(), asked)
+    demands = Demands(select=select, ignore=ignore)
+    place, recorded = _last_recording(project_settings()) if recording else (None, Recorded())
+    reports = []
+    for project, paths in _by_project([path for each in files for path in python_files(each)]):
+        _, known = known_baseline(project, baseline, is_without=is_without_baseline)
+        # A project without targets has the policy that one would have.
+        targets = project.targets or (GateTarget(RunSpec(target=""), name=""),)
+        judged_by = policies(targets, project, demands=demands, baseline=known)
+        reports.append(
+            lint_files(
+                paths,
+                root=project.root,
+                version=__version__,
+                shown_from=Path.cwd(),
+                policies=list(judged_by.values()),
+                recorded=recorded,
+            )
+        )
+    report = _merged(reports).model_copy(update={"recording": place})
     output.write(report)
     for one in report.unreadable:
         complain(f"{one.file}{f':{one.line}' if one.line else ''} {one.message}.")

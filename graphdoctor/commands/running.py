@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from graphdoctor.commands.options import Given, ProcessOptions, TrialOptions
     from graphdoctor.commands.settings import Project, Settings
     from graphdoctor.facts.diagnosis import Diagnosis
-    from graphdoctor.fixes.kept import Trials
+    from graphdoctor.fixes.kept import SearchOptions
+    from graphdoctor.rules.diagnosis.selection import Selection
     from graphdoctor.trials.launch.child import Setup
     from graphdoctor.trials.launch.recorded import Recorded
     from graphdoctor.trials.launch.store import NewRecording
@@ -86,20 +87,23 @@ def import_report_meanwhile() -> None:
     threading.Thread(target=_import_report, daemon=True).start()
 
 
-def trials_of(asked: TrialOptions, given: Given, *, is_unsafe_tried: bool, is_tried: bool = True) -> Trials:
+def trials_of(
+    asked: TrialOptions, given: Given, selection: Selection, *, is_unsafe_tried: bool, is_tried: bool = True
+) -> SearchOptions:
     """How fixes are tried, from the options of the command line."""
-    from graphdoctor.fixes.kept import Trials
+    from graphdoctor.fixes.kept import SearchOptions
 
     if asked.no_timing and "timing" in given and asked.timing is not Timing.none:
         raise GraphDoctorError(f"--timing {asked.timing} and --no-timing contradict each other.")
 
-    return Trials(
+    return SearchOptions(
+        selection,
         is_unsafe_tried=is_unsafe_tried,
         is_tried=is_tried,
         timing=Timing.none if asked.no_timing else asked.timing,
         jobs=asked.jobs,
         timeout_s=asked.trial_timeout,
-        memory_gib=asked.trial_memory,
+        memory_bytes=None if asked.trial_memory is None else int(asked.trial_memory * 2**30),
     )
 
 

@@ -249,7 +249,7 @@ class _Worker:
 
     def _treat(self, request: Request, setup: Setup) -> None:
         from graphdoctor.facts.spec import Timing
-        from graphdoctor.fixes.kept import Trials, try_fixes
+        from graphdoctor.fixes.kept import SearchOptions, try_fixes
         from graphdoctor.rules.diagnosis.selection import Selection
 
         diagnosis = self._diagnosis
@@ -257,10 +257,15 @@ class _Worker:
         if not diagnosis.findings:
             return
         self._stage = "fix"
-        trials = Trials(is_unsafe_tried=False, timing=Timing.none, jobs=1, memory_gib=self._piece.measured.memory)
-        selection = Selection(select=(diagnosis.findings[0].code,))
+        options = SearchOptions(
+            Selection(select=(diagnosis.findings[0].code,)),
+            is_unsafe_tried=False,
+            timing=Timing.none,
+            jobs=1,
+            memory_bytes=self._piece.measured.memory_bytes,
+        )
         with self._surviving("Fixes weren't tried"):
-            try_fixes(request, self._recording, trials, selection, setup)
+            try_fixes(request, self._recording, options, setup)
             self._diagnosis = self._diagnosed().diagnosis
         self._stage = "call"
 

@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import hmac
 import json
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,12 +23,10 @@ from graphdoctor.facts.spec import Timing
 from graphdoctor.probe.wire import FIXES_FILE
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trials.launch.ownership import is_own, signature_of
-from graphdoctor.trials.launch.recorded import fitting
 from graphdoctor.trials.launch.unchanged import Change, Surroundings, first_change, surroundings_of
 
 if TYPE_CHECKING:
     from graphdoctor.facts.fixes import TrialChoices
-    from graphdoctor.facts.recording import Recording
     from graphdoctor.fixes.patch import FileChange
     from graphdoctor.fixes.search import SearchResult
     from graphdoctor.rules.diagnosis.selection import Selection
@@ -43,6 +40,46 @@ _MAX_LOOKED_AT = 20
 _TARGET = ("file", "module", "name", "is_call")
 _MEASURED = ("coverage", "guard_cost", "lanes", "reads")
 """What a request asks for besides the calls: trials measure what they need themselves."""
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """What to try and how.
+
+    Args:
+        selection: Findings to treat.
+        is_unsafe_tried: Also try fixes that may change results for other inputs.
+        is_tried: Run trials; if False, fixes are only suggested.
+        jobs: How many trials run side by side; None for a number that fits the machine.
+        timeout_s: Seconds until a trial is stopped; None for a multiple of the untouched program's time.
+        memory_bytes: Memory at which a trial is stopped; None for a multiple of the untouched program's memory.
+        deadline: ``time.monotonic()`` after which no further round begins; None for none.
+    """
+
+    selection: Selection
+    is_unsafe_tried: bool = True
+    is_tried: bool = True
+    timing: Timing = Timing.final
+    jobs: int | None = None
+    timeout_s: float | None = None
+    memory_bytes: int | None = None
+    deadline: float | None = None
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether anything is timed."""
+        return self.timing is not Timing.none
+
+    @property
+    def choices(self) -> TrialChoices:
+        """What of it decides which fixes are verified."""
+        return TrialChoices(
+            select=self.selection.select,
+            ignore=self.selection.ignore,
+            is_own_code_only=self.selection.is_own_code_only,
+            is_unsafe_tried=self.is_unsafe_tried,
+            timing=self.timing.value,
+        )
 
 
 @dataclass(frozen=True)
@@ -182,78 +219,19 @@ def _as_bytes(text: str) -> bytes:
     return base64.b64decode(text)
 
 
-_MAX_JOBS = 4
-
-
-@dataclass(frozen=True)
-class Trials:
-    """How fixes are tried.
-
-    Args:
-        jobs: How many trials run side by side; None for a number that fits the machine.
-        timeout_s: Seconds until a trial is stopped; None for a multiple of what the program takes.
-        memory_gib: GiB above which a trial is stopped; None for a multiple of what the program takes.
-    """
-
-    is_unsafe_tried: bool
-    is_tried: bool = True
-    timing: Timing = Timing.final
-    jobs: int | None = None
-    timeout_s: float | None = None
-    memory_gib: float | None = None
-
-    def choices(self, selection: Selection) -> TrialChoices:
-        """What of it decides which fixes are verified."""
-        return TrialChoices(
-            select=selection.select,
-            ignore=selection.ignore,
-            is_own_code_only=selection.is_own_code_only,
-            is_unsafe_tried=self.is_unsafe_tried,
-            timing=self.timing.value,
-        )
-
-
 def try_fixes(
     request: Request,
     recording: Path,
-    trials: Trials,
-    selection: Selection,
+    options: SearchOptions,
     setup: Setup,
     check: Callable[[Sequence[FileChange]], None] | None = None,
-    *,
-    deadline: float | None = None,
 ) -> SearchResult:
     """Try fixes; the recording holds the answer."""
     # Not earlier: the recipes take longer to import than the recorded run takes to begin.
-    from graphdoctor.fixes.search import SearchOptions, search
+    from graphdoctor.fixes.search import search
 
-    recorded = read_recording(recording)
-    options = SearchOptions(
-        selection,
-        is_unsafe_tried=trials.is_unsafe_tried,
-        is_tried=trials.is_tried,
-        timing=trials.timing,
-        jobs=trials.jobs or _default_jobs(request, recorded),
-        timeout_s=trials.timeout_s,
-        memory_bytes=None if trials.memory_gib is None else int(trials.memory_gib * 2**30),
-        choices=trials.choices(selection),
-        deadline=deadline,
-    )
     treated = search(
-        request,
-        recording,
-        recorded,
-        root=Path.cwd(),
-        options=options,
-        setup=setup,
-        check=check,
+        request, recording, read_recording(recording), root=Path.cwd(), options=options, setup=setup, check=check
     )
     keep(request, recording, treated, setup)
     return treated
-
-
-def _default_jobs(request: Request, recorded: Recording) -> int:
-    """As many as there are cores and as fit into half the free memory; trials on one accelerator share its memory."""
-    if request.spec.device is not None:
-        return 1
-    return fitting(recorded.exit.peak_memory_bytes, most=min(_MAX_JOBS, os.cpu_count() or 1))

@@ -8,13 +8,14 @@ taken back and the rounds continue from there.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.facts.fixes import WORKING, LeftFinding, Treatment, TrialChoices, UntriedCause, Verdict
+from graphdoctor.facts.fixes import WORKING, LeftFinding, Treatment, UntriedCause, Verdict
 from graphdoctor.facts.reading import json_of
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.spec import Timing
@@ -22,6 +23,7 @@ from graphdoctor.facts.wording import counted
 from graphdoctor.fixes.by_time import Regional, Slowness, regional_options
 from graphdoctor.fixes.candidates import Candidate, Options, compatible, with_fixes
 from graphdoctor.fixes.eta import Pace
+from graphdoctor.fixes.kept import SearchOptions
 from graphdoctor.fixes.log import Announcing, TrialLog, diff_text, gone
 from graphdoctor.fixes.options import Sources, options_for
 from graphdoctor.fixes.patch import FileChange
@@ -37,49 +39,18 @@ from graphdoctor.fixes.verdicts import (
     score,
 )
 from graphdoctor.probe.wire import FIXES_FILE
-from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trials.judge import Observed
 from graphdoctor.trials.launch.child import Setup
+from graphdoctor.trials.launch.recorded import fitting
 from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
 from graphdoctor.trials.timing import faster
 
 FOLDER = "fixes"
+_MAX_JOBS = 4
 _MAX_ROUNDS = 12
 _MAX_REPLAYS = 100
-
-
-@dataclass(frozen=True)
-class SearchOptions:
-    """What to try and how.
-
-    Args:
-        selection: Findings to treat.
-        is_unsafe_tried: Also try fixes that may change results for other inputs.
-        is_tried: Run trials; if False, fixes are only suggested.
-        timing: What is timed.
-        jobs: How many trials run in parallel.
-        timeout_s: Seconds until a trial is stopped; None for a multiple of the untouched program's time.
-        memory_bytes: Memory at which a trial is stopped; None for a multiple of the untouched program's memory.
-        choices: What of this the treatment remembers.
-        deadline: ``time.monotonic()`` after which no further round begins; None for none.
-    """
-
-    selection: Selection
-    is_unsafe_tried: bool = True
-    is_tried: bool = True
-    timing: Timing = Timing.final
-    jobs: int = 1
-    timeout_s: float | None = None
-    memory_bytes: int | None = None
-    choices: TrialChoices | None = None
-    deadline: float | None = None
-
-    @property
-    def is_timed(self) -> bool:
-        """Whether anything is timed."""
-        return self.timing is not Timing.none
 
 
 @dataclass
@@ -136,8 +107,9 @@ def search(
     """
     setup = replace(setup, timeout_s=options.timeout_s, memory_bytes=options.memory_bytes)
     replays = Replays(request, folder / FOLDER, setup)
-    pace = Pace(options.jobs, setup.on_trial)
-    trials = Trials(replays, root, options.jobs, request.spec.backend, setup.watching.on_phase, pace)
+    jobs = options.jobs or _default_jobs(request, recording)
+    pace = Pace(jobs, setup.on_trial)
+    trials = Trials(replays, root, jobs, request.spec.backend, setup.watching.on_phase, pace)
     rounds = _Rounds(trials, options)
     try:
         treated = rounds.so_far = rounds.run(recording, check)
@@ -149,6 +121,13 @@ def search(
         replays.close()
         if rounds.so_far is not None:
             (folder / FIXES_FILE).write_text(json_of(rounds.so_far.treatment), encoding="utf-8")
+
+
+def _default_jobs(request: Request, recorded: Recording) -> int:
+    """As many as there are cores and as fit into half the free memory; trials on one accelerator share its memory."""
+    if request.spec.device is not None:
+        return 1
+    return fitting(recorded.exit.peak_memory_bytes, most=min(_MAX_JOBS, os.cpu_count() or 1))
 
 
 class _Rounds:

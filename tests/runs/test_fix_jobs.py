@@ -9,7 +9,7 @@ import pytest
 
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.fixes import kept
+from graphdoctor.fixes import search
 from graphdoctor.trials.launch import recorded
 from graphdoctor.trials.launch.request import Request, TargetText
 from tests.factories import recording
@@ -23,7 +23,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch, *, cores: int, free: int | None, peak:
     spec = RunSpec(target="model.py", device=device)
     request = Request(spec, TargetText("model.py", "model.py", None, None, is_call=False))
     ended = ProbeExit(status=0, reason="finished", peak_memory_bytes=peak)
-    return kept._default_jobs(request, recording(ended=ended))
+    return search._default_jobs(request, recording(ended=ended))
 
 
 @pytest.mark.parametrize(

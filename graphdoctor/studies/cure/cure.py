@@ -22,7 +22,7 @@ from graphdoctor.facts.progress import DecidedStep
 from graphdoctor.facts.reading import json_of
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.spec import RunSpec, Timing
-from graphdoctor.fixes.kept import Trials, try_fixes
+from graphdoctor.fixes.kept import SearchOptions, try_fixes
 from graphdoctor.fixes.verdicts import REPEATED_BLOCKS
 from graphdoctor.probe.wire import CURE_FILE
 from graphdoctor.studies.bench.judging import judged, noise_of
@@ -350,9 +350,13 @@ def _treated(request: Request, recording: Path, asked: Curing, setup: Setup, beg
     Compiling each block by itself is a candidate of its own.
     """
     selection = replace(asked.selection, ignore=(*asked.selection.ignore, REPEATED_BLOCKS))
-    trials = Trials(is_unsafe_tried=asked.is_unsafe_tried, timing=Timing.none)
-    deadline = began + _SHARE_OF_FIXES * asked.budget_s
-    return try_fixes(request, recording, trials, selection, setup, asked.check, deadline=deadline)
+    options = SearchOptions(
+        selection,
+        is_unsafe_tried=asked.is_unsafe_tried,
+        timing=Timing.none,
+        deadline=began + _SHARE_OF_FIXES * asked.budget_s,
+    )
+    return try_fixes(request, recording, options, setup, asked.check)
 
 
 def _has_fixes(treated: SearchResult, way: Way | None = None) -> bool:
