@@ -126,6 +126,28 @@ def f(closed):
 def example_inputs():
     return (Closed(torch.randn(4, 8)),)
 """,
+    "torch.compile replaced": before("original = torch.compile", "torch.compile = lambda *a, **k: original(*a, **k)"),
+    "a module that refuses attributes": before(
+        "class Odd(types.ModuleType):",
+        "    def __getattr__(self, name):",
+        "        raise RuntimeError(name)",
+        "sys.modules['odd'] = odd = Odd('odd')",
+        imports=", sys, types",
+    ),
+    "a class whose metaclass refuses": before(
+        "class Meta(type):",
+        "    def __getattribute__(cls, name):",
+        "        raise RuntimeError(name)",
+        "class Closed(metaclass=Meta): pass",
+    ),
+    "a line of several scopes": before("twice = lambda x: [y + z for y in x for z in (lambda: x)()]"),
+    "a context that catches": f"""import torch, contextlib
+{FORWARD}        with contextlib.suppress(ValueError):
+            torch._dynamo.graph_break()
+            raise ValueError
+        return x.sin() + 1
+f = Net()
+{INPUTS}""",
     "a lazy module": f"import torch\nf = torch.nn.LazyLinear(3)\n{INPUTS}",
 }
 """Programs whose calls come back."""

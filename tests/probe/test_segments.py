@@ -56,68 +56,67 @@ def cut(*events: Event) -> list[list[Any]]:
 # Under the profiler.
 
 
-def test_a_call_without_an_event_has_no_segment():
+def inside(outer: Event, name: str, start: float, end: float) -> Event:
+    return Event(name, start, end, cpu_parent=outer)
+
+
+LINEAR, LOOKUP = Event("aten::linear", 110, 120), Event(CACHE_LOOKUP, 110, 118)
+REGION = Event(f"{REGION_PREFIX}0/1", 110, 150)
+GRAPH = inside(REGION, f"{RANGE_PREFIX}3", 115, 145)
+
+CUT: dict[str, tuple[list[Event], list[list[Any]]]] = {
+    "times count from the start": ([Event("aten::add", 110, 115.5)], [["eager", 10, 15.5, {"aten::add": 1}, 1]]),
+    "neighbouring eager operations are one": (
+        [Event("aten::add", 110, 112), Event("aten::mul", 113, 115), Event("aten::add", 120, 121)],
+        [["eager", 10, 21, {"aten::add": 2, "aten::mul": 1}, 3]],
+    ),
+    "an operation inside another is part of it": (
+        [LINEAR, inside(LINEAR, "aten::addmm", 112, 118)],
+        [["eager", 10, 20, {"aten::linear": 1}, 1]],
+    ),
+    "what is no operation": ([Event("cudaLaunchKernel", 110, 120), Event("autograd::engine", 130, 140)], []),
+    "a graph has its number and its compile": (
+        [REGION, GRAPH, inside(GRAPH, "aten::mul", 120, 130)],
+        [["graph", 15, 45, "0/1", 3]],
+    ),
+    "a graph outside any region": ([Event(f"{RANGE_PREFIX}0", 115, 145)], [["graph", 15, 45, None, 0]]),
+    "eager operations around a graph": (
+        [Event("aten::add", 101, 102), Event(f"{RANGE_PREFIX}0", 110, 120), Event("aten::add", 121, 122)],
+        [["eager", 1, 2, {"aten::add": 1}, 1], ["graph", 10, 20, None, 0], ["eager", 21, 22, {"aten::add": 1}, 1]],
+    ),
+    "a check belongs to the region that follows": (
+        [LOOKUP, inside(LOOKUP, "aten::lift_fresh", 112, 114), Event(f"{REGION_PREFIX}2/0", 118, 150)],
+        [["guards", 10, 18, "2/0", None]],
+    ),
+    "a check that found nothing": (
+        [LOOKUP, Event("aten::add", 120, 125)],
+        [["guards", 10, 18, None, None], ["eager", 20, 25, {"aten::add": 1}, 1]],
+    ),
+    "a check at the end": ([Event(CACHE_LOOKUP, 190, 198)], [["guards", 90, 98, None, None]]),
+    "two checks in a row": (
+        [Event(CACHE_LOOKUP, 110, 112), Event(CACHE_LOOKUP, 113, 115), Event(f"{REGION_PREFIX}1/0", 116, 120)],
+        [["guards", 10, 12, None, None], ["guards", 13, 15, "1/0", None]],
+    ),
+    "a backward graph of an unknown forward": (
+        [Event(COMPILED_BACKWARD, 150, 170, thread=2, sequence_nr=7)],
+        [["graph", 50, 70, None, None]],
+    ),
+    "another thread": ([Event("aten::add", 110, 120, thread=2)], []),
+    "before the call or after it": (
+        [Event("aten::add", 90, 110), Event("aten::mul", 190, 210), Event("aten::sub", 100, 200)],
+        [["eager", 0, 100, {"aten::sub": 1}, 1]],
+    ),
+    "any order, cut where the first ends": (
+        [Event(f"{RANGE_PREFIX}1", 120, 150), Event(f"{RANGE_PREFIX}0", 110, 130)],
+        [["graph", 10, 30, None, 0], ["graph", 30, 50, None, 1]],
+    ),
+}
+
+
+def test_a_profiled_call_is_cut_into_what_ran_in_turn():
+    assert {name: cut(*events) for name, (events, _) in CUT.items()} == {name: rows for name, (_, rows) in CUT.items()}
     found = cut_profile([call()])
     assert (found.duration_us, found.segments, found.is_profiled) == (100, (), True)
-
-
-def test_times_count_from_the_start_of_the_call():
-    assert cut(Event("aten::add", 110, 115.5)) == [["eager", 10, 15.5, {"aten::add": 1}, 1]]
-
-
-def test_neighbouring_eager_operations_are_one_segment():
-    rows = cut(Event("aten::add", 110, 112), Event("aten::mul", 113, 115), Event("aten::add", 120, 121))
-    assert rows == [["eager", 10, 21, {"aten::add": 2, "aten::mul": 1}, 3]]
-
-
-def test_an_operation_inside_another_is_part_of_it():
-    outer = Event("aten::linear", 110, 120)
-    assert cut(outer, Event("aten::addmm", 112, 118, cpu_parent=outer)) == [["eager", 10, 20, {"aten::linear": 1}, 1]]
-
-
-def test_what_is_no_operation_is_left_out():
-    assert cut(Event("cudaLaunchKernel", 110, 120), Event("autograd::engine", 130, 140)) == []
-
-
-def test_a_run_of_a_graph_has_its_number_and_the_compile_that_runs_it():
-    region = Event(f"{REGION_PREFIX}0/1", 110, 150)
-    graph = Event(f"{RANGE_PREFIX}3", 115, 145, cpu_parent=region)
-    inside = Event("aten::mul", 120, 130, cpu_parent=graph)
-    assert cut(region, graph, inside) == [["graph", 15, 45, "0/1", 3]]
-
-
-def test_a_run_outside_any_region_has_no_compile_id():
-    assert cut(Event(f"{RANGE_PREFIX}0", 115, 145)) == [["graph", 15, 45, None, 0]]
-
-
-def test_eager_operations_around_a_graph_are_two_segments():
-    rows = cut(Event("aten::add", 101, 102), Event(f"{RANGE_PREFIX}0", 110, 120), Event("aten::add", 121, 122))
-    assert [row[0] for row in rows] == ["eager", "graph", "eager"]
-
-
-def test_a_guard_check_belongs_to_the_region_that_follows_it():
-    region = Event(f"{REGION_PREFIX}2/0", 120, 150)
-    assert cut(Event(CACHE_LOOKUP, 110, 118), region) == [["guards", 10, 18, "2/0", None]]
-
-
-def test_a_guard_check_that_found_nothing_has_no_compile_id():
-    rows = cut(Event(CACHE_LOOKUP, 110, 118), Event("aten::add", 120, 125))
-    assert rows == [["guards", 10, 18, None, None], ["eager", 20, 25, {"aten::add": 1}, 1]]
-
-
-def test_a_guard_check_at_the_end_of_the_call_is_kept():
-    assert cut(Event(CACHE_LOOKUP, 190, 198)) == [["guards", 90, 98, None, None]]
-
-
-def test_what_a_guard_check_itself_does_is_no_operation_of_the_program():
-    lookup = Event(CACHE_LOOKUP, 110, 118)
-    rows = cut(lookup, Event("aten::lift_fresh", 112, 114, cpu_parent=lookup), Event(f"{REGION_PREFIX}0/0", 118, 150))
-    assert rows == [["guards", 10, 18, "0/0", None]]
-
-
-def test_two_guard_checks_in_a_row_are_two_segments():
-    rows = cut(Event(CACHE_LOOKUP, 110, 112), Event(CACHE_LOOKUP, 113, 115), Event(f"{REGION_PREFIX}1/0", 116, 120))
-    assert rows == [["guards", 10, 12, None, None], ["guards", 13, 15, "1/0", None]]
 
 
 def test_a_backward_graph_runs_on_another_thread_and_is_known_by_its_forward():
@@ -129,30 +128,6 @@ def test_a_backward_graph_runs_on_another_thread_and_is_known_by_its_forward():
     assert [part.row() for part in found.segments] == [["graph", 10, 20, "0/0", 1], ["graph", 50, 70, "0/0", 1]]
     assert [part.is_backward for part in found.segments] == [False, True]
     assert found.forward_runs == (1,)
-
-
-def test_a_backward_graph_of_an_unknown_forward_is_kept_without_a_name():
-    backward = Event(COMPILED_BACKWARD, 150, 170, thread=2, sequence_nr=7)
-    assert cut(backward) == [["graph", 50, 70, None, None]]
-
-
-def test_other_threads_have_no_segment_in_the_call():
-    assert cut(Event("aten::add", 110, 120, thread=2)) == []
-
-
-def test_what_begins_before_the_call_or_ends_after_it_is_left_out():
-    assert cut(Event("aten::add", 90, 110), Event("aten::mul", 190, 210), Event("aten::sub", 100, 200)) == [
-        ["eager", 0, 100, {"aten::sub": 1}, 1]
-    ]
-
-
-def test_events_may_come_in_any_order():
-    assert [row[1] for row in cut(Event(f"{RANGE_PREFIX}1", 150, 160), Event(f"{RANGE_PREFIX}0", 110, 120))] == [10, 50]
-
-
-def test_segments_that_overlap_are_cut_where_the_first_ends():
-    rows = cut(Event(f"{RANGE_PREFIX}0", 110, 130), Event(f"{RANGE_PREFIX}1", 120, 150))
-    assert [(row[1], row[2]) for row in rows] == [(10, 30), (30, 50)]
 
 
 def test_the_names_of_many_operations_are_cut_and_counted():
