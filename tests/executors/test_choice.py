@@ -18,6 +18,7 @@ from graphdoctor.executors.local import Local
 from graphdoctor.executors.machine import cores
 from graphdoctor.executors.on_ray import OnRay
 from tests.executors import pieces
+from tests.fixes.each import each
 
 
 def test_by_default_it_is_this_machine_with_a_job_for_each_core() -> None:
@@ -38,7 +39,7 @@ def test_cores_are_those_that_this_process_may_use() -> None:
         os.sched_setaffinity(0, before)
 
 
-@pytest.mark.parametrize(
+@each(
     ("on", "environment", "address"),
     [
         ("ray", {}, None),
@@ -95,7 +96,7 @@ class _Stalled:
         return object()
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "essence"),
     [
         ("", "RuntimeError"),
@@ -121,7 +122,7 @@ def test_pieces_that_no_node_can_take_any_more_are_given_up(monkeypatch: pytest.
     assert len(stalled.cancelled) == 2
 
 
-@pytest.mark.parametrize("on", ["dask", "ray://", "", "RAY"])
+@each("on", ["dask", "ray://", "", "RAY"])
 def test_another_name_is_refused(on: str) -> None:
     with pytest.raises(GraphDoctorError, match="names no executor"):
         executor_for(on=on, environment={})
@@ -136,7 +137,7 @@ def test_choosing_imports_neither_ray_nor_processes_of_torch() -> None:
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("address", ["ray://head", "ray://head:port", "nonsense"])
+@each("address", ["ray://head", "ray://head:port", "nonsense"])
 def test_what_is_no_address_is_refused(address: str) -> None:
     pytest.importorskip("ray")
     with pytest.raises(GraphDoctorError, match="isn't the address of a Ray cluster"):
@@ -152,7 +153,7 @@ def test_an_address_without_an_answer_is_one_sentence() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", ["ray://{}:{}", "{}:{}"])
+@each("form", ["ray://{}:{}", "{}:{}"])
 def test_something_else_that_listens_there_is_one_sentence(form: str) -> None:
     pytest.importorskip("ray")
     with socket.create_server(("127.0.0.1", 0)) as server:

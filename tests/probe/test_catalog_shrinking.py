@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from graphdoctor.probe.catalog.transformers_settings import (
     LARGEST_VOCABULARY,
     STRENGTHS,
@@ -13,6 +11,7 @@ from graphdoctor.probe.catalog.transformers_settings import (
     Strength,
     shrunk,
 )
+from tests.fixes.each import each
 
 SMALLEST = STRENGTHS[0]
 
@@ -88,7 +87,7 @@ def test_one_layer_of_each_kind_stays() -> None:
     assert new["num_hidden_layers"] == 3
 
 
-@pytest.mark.parametrize(
+@each(
     ("indices", "expected"),
     [([6, 12, 18, 24], [1, 2, 3, 4]), ([5, 11, 17, 23], [0, 1, 2, 3]), ([24], [2]), ([7, 7, 23], [0, 1])],
 )
@@ -165,7 +164,7 @@ def test_a_model_that_is_small_already_stays() -> None:
     assert shrunk(Settings(values), SMALLEST) == {}
 
 
-@pytest.mark.parametrize("strength", STRENGTHS)
+@each("strength", STRENGTHS)
 def test_every_strength_takes_any_settings(strength: Strength) -> None:
     assert shrunk(Settings({}), strength) == {}
     assert (

@@ -19,28 +19,42 @@ from graphdoctor.probe.record.streams import kept_texts  # noqa: E402
 from graphdoctor.probe.replay import comparing  # noqa: E402
 from graphdoctor.probe.replay.results import Results, copies_of, gradients_of, modules_of, tensors_in  # noqa: E402
 from graphdoctor.probe.replay.rounding import Rounding  # noqa: E402
+from tests.fixes.each import each  # noqa: E402
 
 
 def compare(mine: Results, other: Results, rounding: Rounding | None = None) -> dict[str, Any]:
     return plain(comparing.compared(mine, other, rounding))
 
 
-def compared(mine: Any, other: Any) -> dict[str, Any] | None:
+def of(value: Any) -> Results:
+    result = Results()
+    result.add_call(value)
+    return result
+
+
+def written(kind: str, text: str) -> Results:
+    result = Results()
+    result.add_written({kind: text})
+    return result
+
+
+def state(module: Any, **attributes: Any) -> Results:
+    """What a module keeps after the calls."""
+    vars(module).update(attributes)
+    result = Results()
+    result.add_state({"": module})
+    return result
+
+
+def compared(mine: Any, other: Any) -> dict[str, Any]:
     """The only difference of two outputs."""
-    results = []
-    for output in (mine, other):
-        result = Results()
-        result.add_call(output)
-        results.append(result)
-    differences = compare(results[0], results[1])["differences"]
-    assert len(differences) <= 1
-    return differences[0] if differences else None
+    [difference] = compare(of(mine), of(other))["differences"]
+    return difference
 
 
 def test_results_survive_the_disk_and_are_equal_within_tolerance(tmp_path: Path) -> None:
-    first, second = Results(), Results()
-    first.add_call({"loss": torch.ones(3), "name": "x", "none": None})
-    second.add_call({"loss": torch.ones(3) + 1e-7, "name": "x", "none": None})
+    first = of({"loss": torch.ones(3), "name": "x", "none": None})
+    second = of({"loss": torch.ones(3) + 1e-7, "name": "x", "none": None})
     first.save(tmp_path / "first.pt")
     assert compare(second, Results.load(tmp_path / "first.pt")) == {
         "kinds": ["outputs"],
@@ -50,7 +64,7 @@ def test_results_survive_the_disk_and_are_equal_within_tolerance(tmp_path: Path)
     }
 
 
-@pytest.mark.parametrize(
+@each(
     ("mine", "where", "largest", "detail"),
     [
         ({"a": torch.ones(2)}, "call 1, output['a']", 1.0, None),
@@ -64,19 +78,16 @@ def test_results_survive_the_disk_and_are_equal_within_tolerance(tmp_path: Path)
 )
 def test_what_differs_is_named(mine: Any, where: str, largest: float | None, detail: str | None) -> None:
     found = compared(mine, {"a": torch.zeros(2)})
-    assert found is not None
     assert (found["kind"], found["where"], found["largest"], found["detail"]) == ("outputs", where, largest, detail)
 
 
 def test_the_kind_of_a_container_is_a_part_of_the_result() -> None:
     found = compared([torch.zeros(2)], (torch.zeros(2),))
-    assert found is not None
     assert found["where"] == "call 1, structure"
 
 
 def test_the_largest_difference_is_told() -> None:
     found = compared([torch.ones(2), torch.full((2,), 5.0)], [torch.zeros(2), torch.zeros(2)])
-    assert found is not None
     assert (found["where"], found["largest"]) == ("call 1, output[1]", 5.0)
 
 
@@ -91,33 +102,34 @@ def test_tensors_inside_objects_of_the_program_are_compared() -> None:
 
     for kind in (Loss, Plain):
         found = compared(kind(torch.ones(1)), kind(torch.zeros(1)))
-        assert found is not None
         assert found["where"] == "call 1, output.value"
 
 
 def test_a_call_that_never_came_back_is_a_difference() -> None:
-    one, none = Results(), Results()
-    one.add_call(torch.ones(1))
-    assert compare(none, one)["differences"][0]["detail"] == "is missing"
+    assert compare(Results(), of(torch.ones(1)))["differences"][0]["detail"] == "is missing"
 
 
-def test_state_is_parameters_buffers_and_numbers() -> None:
-    def state(change: Any) -> Results:
+def test_state_is_parameters_buffers_gradients_and_plain_attributes() -> None:
+    def changed(change: Any = lambda module: None) -> Results:
         module = torch.nn.Sequential(torch.nn.BatchNorm1d(2))
-        module.seen = 1
+        module.seen, module.cache, module.losses, module._last = 1, torch.zeros(2), [0.5], {"loss": 1.0}
+        module[0].weight.grad = torch.ones(2)
         change(module)
-        result = Results()
-        result.add_state({"": module})
-        return result
+        return state(module)
 
-    untouched = state(lambda module: None)
-    assert compare(untouched, state(lambda module: None))["differences"] == []
+    assert compare(changed(), changed())["differences"] == []
     for change, where in (
         (lambda module: module[0].running_mean.add_(1), "0.running_mean after the calls"),
         (lambda module: module[0].weight.data.add_(1), "0.weight after the calls"),
         (lambda module: setattr(module, "seen", 2), "seen after the calls"),
+        (lambda module: module.cache.add_(1), "cache after the calls"),
+        (lambda module: module.losses.append(1.0), "losses after the calls"),
+        (lambda module: module.__dict__.pop("cache"), "cache after the calls"),
+        (lambda module: module.losses.__setitem__(0, torch.tensor(0.5)), "losses[0] after the calls"),
+        (lambda module: module._last.update(loss=2.0), "_last['loss'] after the calls"),
+        (lambda module: module[0].weight.grad.add_(1), "gradient of 0.weight after the calls"),
     ):
-        assert [found["where"] for found in compare(state(change), untouched)["differences"]] == [where]
+        assert [found["where"] for found in compare(changed(change), changed())["differences"]] == [where]
 
 
 def test_an_argument_that_a_call_mutates_is_kept() -> None:
@@ -162,16 +174,12 @@ def test_modules_are_found_in_closures_and_globals() -> None:
 
 
 def test_printed_text_is_compared_by_lines() -> None:
-    results = []
-    for text in ("a\nb\nc\n", "a\nc\n", "a\nb\nd\n"):
-        result = Results()
-        result.add_written({"stdout": text})
-        results.append(result)
-    details = [compare(result, results[0])["differences"][0]["detail"] for result in results[1:]]
+    first, *others = [written("stdout", text) for text in ("a\nb\nc\n", "a\nc\n", "a\nb\nd\n")]
+    details = [compare(result, first)["differences"][0]["detail"] for result in others]
     assert details == ["2 of 3 lines; the first missing one: 'b'", "'d' instead of 'c'"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "change"),
     [
         ("a 1\nc 3\n", "fewer"), ("a 1\nb 9\nc 3.5e-4\n", "numbers"), ("a 7\nc 3\n", "fewer_and_numbers"),
@@ -179,17 +187,8 @@ def test_printed_text_is_compared_by_lines() -> None:
     ],
 )  # fmt: skip
 def test_how_a_text_differs_is_said(text: str, change: str) -> None:
-    mine, other = Results(), Results()
-    mine.add_written({"logs": text})
-    other.add_written({"logs": "a 1\nb 2\nc 3\n"})
-    [found] = compare(mine, other)["differences"]
+    [found] = compare(written("logs", text), written("logs", "a 1\nb 2\nc 3\n"))["differences"]
     assert (found["kind"], found["change"]) == ("logs", change)
-
-
-def of(value: Any) -> Results:
-    result = Results()
-    result.add_call(value)
-    return result
 
 
 def rounding(precise: Any, eager: Any, *others: Any, judged: Judged = "changed") -> Rounding:
@@ -231,39 +230,9 @@ def test_what_is_zero_but_for_rounding_is_measured_by_the_largest_of_its_kind() 
     assert compare(of((mine[0], torch.tensor([2e-3]))), of((mine[0], torch.tensor([3e-4]))), known)["differences"]
 
 
-def test_state_is_also_plain_tensors_lists_and_gradients() -> None:
-    def state(change: Any) -> Results:
-        module = torch.nn.Linear(1, 1)
-        torch.nn.init.ones_(module.weight)
-        torch.nn.init.ones_(module.bias)
-        module.cache, module.losses, module._last = torch.zeros(2), [0.5], {"loss": 1.0}
-        module.weight.grad = torch.ones(1, 1)
-        change(module)
-        result = Results()
-        result.add_state({"": module})
-        return result
-
-    untouched = state(lambda module: None)
-    for change, where in (
-        (lambda module: module.cache.add_(1), "cache after the calls"),
-        (lambda module: module.losses.append(1.0), "losses after the calls"),
-        (lambda module: module.__dict__.pop("cache"), "cache after the calls"),
-        (lambda module: module.losses.__setitem__(0, torch.tensor(0.5)), "losses[0] after the calls"),
-        (lambda module: module._last.update(loss=2.0), "_last['loss'] after the calls"),
-        (lambda module: module.weight.grad.add_(1), "gradient of weight after the calls"),
-    ):
-        assert [found["where"] for found in compare(state(change), untouched)["differences"]] == [where]
-
-
 def test_an_attribute_that_only_torch_or_an_edit_sets_is_no_difference() -> None:
-    def state(**attributes: Any) -> Results:
-        module = torch.nn.Identity()
-        vars(module).update(attributes)
-        result = Results()
-        result.add_state({"": module})
-        return result
-
-    assert compare(state(seen=1, _is_torch_compile=True, kept=[1]), state(seen=1))["differences"] == []
+    mine = state(torch.nn.Identity(), seen=1, _is_torch_compile=True, kept=[1])
+    assert compare(mine, state(torch.nn.Identity(), seen=1))["differences"] == []
 
 
 def test_what_is_logged_and_warned_is_kept_and_torch_s_own_messages_are_not() -> None:
@@ -307,7 +276,7 @@ def test_gradients_are_weighted_alike_in_every_dtype() -> None:
         torch.set_default_dtype(torch.float32)
 
 
-@pytest.mark.parametrize(
+@each(
     ("mine", "change"),
     [
         ({"times": {"a": 2.0}, "all": [1.0]}, "numbers"),
@@ -319,29 +288,18 @@ def test_gradients_are_weighted_alike_in_every_dtype() -> None:
     ],
 )
 def test_what_modules_keep_differs_in_numbers_or_by_less(mine: dict[str, Any], change: str) -> None:
-    results = []
-    for values in ({"times": {"a": 1.0}, "all": [1.0]}, mine):
-        module = torch.nn.Module()
-        vars(module).update(values)
-        results.append(Results())
-        results[-1].add_state({"": module})
-    [difference] = compare(results[1], results[0])["differences"]
+    before = state(torch.nn.Module(), times={"a": 1.0}, all=[1.0])
+    [difference] = compare(state(torch.nn.Module(), **mine), before)["differences"]
     assert (difference["kind"], difference["change"]) == ("state", change)
 
 
 def test_a_tensor_that_differs_in_a_module_is_no_number() -> None:
-    results = []
-    for value in (1.0, 2.0):
-        module = torch.nn.Module()
-        module.register_buffer("total", torch.tensor(value))
-        vars(module)["time"] = value
-        results.append(Results())
-        results[-1].add_state({"": module})
+    results = [state(torch.nn.Module(), time=value, total=torch.tensor(value)) for value in (1.0, 2.0)]
     [difference] = compare(results[1], results[0])["differences"]
     assert difference["change"] == "other"
 
 
-@pytest.mark.parametrize(
+@each(
     ("mine", "is_equal"),
     [
         (torch.tensor([1.0, float("nan"), 0.0]), True),
