@@ -17,7 +17,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from ..record.errors import RequestError, first_line
 from ..target.snapshot import dressed_as
 from ..target.targets import Call
-from .leaves import Leaf, Step, leaves_of
+from .leaves import Leaf, Step, leaves_of, replaced_in
 
 _TRANSPOSED = "transposed"
 _CHANNELS_LAST = "channels last"
@@ -260,27 +260,9 @@ class _Replaced:
                 self._made[old], self._own[new] = new, True
         whole: Any = (tuple(call[0]), dict(call[1]))
         for leaf in wanted:
-            whole = _put(whole, leaf.path, self._made[leaf.value])
+            whole = replaced_in(whole, leaf.path, lambda old: self._made.get(old, old), in_place=True)
         args, kwargs = whole
         return args, kwargs
-
-
-def _put(value: Any, path: tuple[Step, ...], new: Any) -> Any:  # noqa: ANN401
-    if not path:
-        return new
-    (kind, key), rest = path[0], path[1:]
-    item = getattr(value, key) if kind == "attribute" else value[key]
-    changed = _put(item, rest, new)
-    if changed is item:
-        return value
-    if kind == "attribute":
-        object.__setattr__(value, key, changed)
-        return value
-    if isinstance(value, (list, dict)):
-        value[key] = changed
-        return value
-    items = [changed if index == key else other for index, other in enumerate(value)]
-    return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
 
 
 def _has_rows(value: object) -> bool:

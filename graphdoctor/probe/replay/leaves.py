@@ -99,24 +99,25 @@ def replaced(call: Call, path: tuple[Step, ...], change: Callable[[Any], Any]) -
     return tuple(args), dict(kwargs)
 
 
-def replaced_in(value: Any, path: Sequence[Step], change: Callable[[Any], Any]) -> Any:  # noqa: ANN401
-    """A value with what a path leads to changed; containers and objects on the way are copied."""
+def replaced_in(value: Any, path: Sequence[Step], change: Callable[[Any], Any], *, in_place: bool = False) -> Any:  # noqa: ANN401
+    """A value with what a path leads to changed; on the way, copies, or the same objects where they can be changed."""
     if not path:
         return change(value)
     (kind, key), rest = path[0], path[1:]
-    if kind == "attribute":
-        copied: Any = copy.copy(value)
-        object.__setattr__(copied, key, replaced_in(getattr(value, key), rest, change))
-        return copied
-    if isinstance(value, Mapping):
-        copied = copy.copy(value)
-        copied[key] = replaced_in(value.get(key), rest, change)
-        return copied
-    items = list(value)
-    items[key] = replaced_in(items[key], rest, change)
-    if isinstance(value, tuple):
+    is_attribute = kind == "attribute"
+    item = getattr(value, key) if is_attribute else value.get(key) if isinstance(value, Mapping) else value[key]
+    changed = replaced_in(item, rest, change, in_place=in_place)
+    if in_place and changed is item:
+        return value
+    if not is_attribute and isinstance(value, tuple):
+        items = [changed if index == key else other for index, other in enumerate(value)]
         return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
-    return items
+    whole: Any = value if in_place else copy.copy(value)
+    if is_attribute:
+        object.__setattr__(whole, key, changed)
+    else:
+        whole[key] = changed
+    return whole
 
 
 def _parameters(signature: inspect.Signature | None) -> list[inspect.Parameter]:
