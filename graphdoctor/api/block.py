@@ -3,20 +3,68 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
 import sys
+import tempfile
+import threading
 import time
-from collections.abc import Collection
+import weakref
+from collections.abc import Collection, Iterator
+from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Self
 
-from graphdoctor.api.busy import recording_alone
-from graphdoctor.api.folder import RecordingFolder
 from graphdoctor.api.report import Report
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.trials.launch.child import read_events, write_meta
 
 if TYPE_CHECKING:
     from graphdoctor.facts.diagnosis import Diagnosis
+
+_lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def recording_alone() -> Iterator[None]:
+    """Be the only recording in this process.
+
+    Raises:
+        GraphDoctorError: Another explain or record is running, in any thread, or ``graphdoctor run`` runs this program.
+    """
+    from graphdoctor.probe.torch_private.torch_loan import BusyError
+
+    if not _lock.acquire(blocking=False):
+        raise _busy("graphdoctor.explain or graphdoctor.record is already running in this process.")
+    try:
+        yield
+    except BusyError:
+        raise _busy("graphdoctor is already recording this whole program.") from None
+    finally:
+        _lock.release()
+
+
+def _busy(message: str) -> GraphDoctorError:
+    return GraphDoctorError(message, hint="Only one recording can run at a time: torch has one trace per process.")
+
+
+class RecordingFolder:
+    """A temporary folder that is removed with this object, or when the process ends."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="graphdoctor-"))
+        self._remove = weakref.finalize(self, _remove, self.path, os.getpid())
+
+    def remove(self) -> None:
+        """Remove it now."""
+        self._remove()
+
+
+def _remove(path: Path, pid: int) -> None:
+    # A forked process has a copy of the object but doesn't own the folder.
+    if os.getpid() == pid:
+        shutil.rmtree(path, ignore_errors=True)
+
 
 _TEXT = "graphdoctor.record()"
 

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from graphdoctor.api.busy import recording_alone
-from graphdoctor.api.folder import RecordingFolder
+from graphdoctor.api.block import RecordingFolder, recording_alone
 from graphdoctor.api.report import Report
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.hints import PYTHON, words

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from graphdoctor.api.folder import RecordingFolder
+    from graphdoctor.api.block import RecordingFolder
     from graphdoctor.facts.diagnosis import Diagnosis
     from graphdoctor.facts.recording import Recording
     from graphdoctor.facts.result import Result

@@ -13,9 +13,15 @@ from typing import Any, ParamSpec, TypeVar
 import pytest
 
 from graphdoctor.api.block import BlockRecording
-from graphdoctor.api.testing.frames import runner_frames
 from graphdoctor.api.testing.marker import MarkerArguments, arguments_of, nearest
-from graphdoctor.api.testing.recordings import CompiledInTest, RecordedBlock, TestContext, fail_if, failing_by_name
+from graphdoctor.api.testing.recordings import (
+    CompiledInTest,
+    RecordedBlock,
+    TestContext,
+    fail_if,
+    failing_by_name,
+    runner_frames,
+)
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.rules.gate import expectations
 

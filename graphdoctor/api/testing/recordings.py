@@ -1,27 +1,136 @@
-"""Recordings with assertions: of a ``with`` block, and of what ``graphdoctor.compile`` returned."""
+"""Recordings with assertions: of a ``with`` block, and of what ``graphdoctor.compile`` returned.
+
+The first assertion that doesn't hold fails the test, with what was expected, the test's line, and the findings.
+"""
 
 from __future__ import annotations
 
 import abc
 import contextlib
+import inspect
+import linecache
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
 import pytest
+from rich.console import Console
+from rich.text import Text
 
 from graphdoctor.api.block import BlockRecording
-from graphdoctor.api.testing.frames import RunnerFrames, callers_line
 from graphdoctor.api.testing.marker import check_share
-from graphdoctor.api.testing.text import broken_text
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.wording import counted
 from graphdoctor.rules.gate import expectations
+from graphdoctor.rules.gate.expectations import Broken
+from graphdoctor.views.finding_cards import card_of
+from graphdoctor.views.terminal import write_parts
+from graphdoctor.views.terminal_lines import clean, write
+from graphdoctor.views.words import clusters
 
 if TYPE_CHECKING:
     from graphdoctor.api.report import Report
     from graphdoctor.facts.diagnosis import Diagnosis
+
+_MAX_CARDS = 4
+_MIN_WIDTH = 60
+
+
+def broken_text(broken: Broken, *, place: str, width: int) -> str:
+    """The failure text.
+
+    Args:
+        broken: The expectation.
+        place: The test's line, or its marker.
+        width: The terminal's width in columns.
+    """
+    buffer = StringIO()
+    console = Console(
+        file=buffer, width=max(width, _MIN_WIDTH), force_terminal=False, force_jupyter=False, color_system=None
+    )
+    # Not wrapped: pytest's summary shows the first line, and editors link a path.
+    for line in (f"expected {broken.expected}, found {broken.found}", f"  {place}"):
+        console.print(clean(line), markup=False, highlight=False, soft_wrap=True)
+    if broken.hint:
+        write(console, clean(broken.hint))
+    cards = list(clusters(broken.findings))
+    for cluster in cards[:_MAX_CARDS]:
+        write(console, Text())
+        write_parts(card_of(cluster), console)
+    if len(cards) > _MAX_CARDS:
+        write(console, Text(f"\nand {counted(len(cards) - _MAX_CARDS, 'more finding')}"))
+    return "\n".join(line.rstrip() for line in buffer.getvalue().rstrip().splitlines())
+
+
+_RUNNERS = frozenset(
+    {
+        "pytest",
+        "_pytest",
+        "pluggy",
+        "contextlib",
+        "xdist",
+        "execnet",
+        "unittest",
+        "asyncio",
+        "anyio",
+        "pytest_asyncio",
+        "graphdoctor",
+    }
+)
+
+
+class RunnerFrames(frozenset[FrameType]):
+    """Frames of the test runner and of graphdoctor, and those that started them.
+
+    Some of the runner's frames don't exist yet when a recording begins; those are recognized by their module.
+    """
+
+    def __contains__(self, frame: object) -> bool:
+        return super().__contains__(frame) or (isinstance(frame, FrameType) and _is_runners(frame))
+
+
+def runner_frames(test: object) -> RunnerFrames:
+    """The current frames without the test's own, which is on the stack if the test itself requests the fixture.
+
+    Args:
+        test: The test's function, or None.
+    """
+    code = getattr(inspect.unwrap(test) if callable(test) else test, "__code__", None)
+    found: list[FrameType] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code is not code:
+            found.append(frame)
+        frame = frame.f_back
+    return RunnerFrames(found)
+
+
+def callers_line(root: Path) -> str:
+    """The line of the test that led here, such as ``test_model.py:12: rec.assert_fullgraph()``.
+
+    Args:
+        root: Show the path relative to this folder.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _is_runners(frame):
+        frame = frame.f_back
+    if frame is None:
+        return ""
+    file = Path(frame.f_code.co_filename)
+    shown = file.relative_to(root) if file.is_relative_to(root) else file
+    text = linecache.getline(str(file), frame.f_lineno).strip()
+    return f"{shown}:{frame.f_lineno}: {text}"
+
+
+def _is_runners(frame: FrameType) -> bool:
+    # Hooks in a conftest.py or a plugin have the prefix that pytest requires.
+    is_hook = frame.f_code.co_name.startswith("pytest_")
+    return is_hook or str(frame.f_globals.get("__name__", "")).partition(".")[0] in _RUNNERS
+
 
 P = ParamSpec("P")
 R = TypeVar("R")

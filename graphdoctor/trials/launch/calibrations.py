@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from graphdoctor.facts.base import InvalidFactError
 from graphdoctor.facts.profiled import Calibration
 from graphdoctor.facts.reading import plain, read_fact
-from graphdoctor.trials.launch.state import state_folder
+from graphdoctor.trials.launch.store import state_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from graphdoctor.probe.wire import EVENTS_FILE, META_FILE, REQUEST_FILE, TRACE_FOLDER
-from graphdoctor.trials.launch.state import state_folder
+from graphdoctor.trials.launch.store import state_folder
 
 SIGNATURE_FILE = "signature"
 _KEY_FILE = "key"

@@ -18,7 +18,22 @@ from typing import IO, Literal
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.probe.wire import LOCK_FILE
-from graphdoctor.trials.launch.state import state_folder
+
+STATE_VARIABLE = "XDG_STATE_HOME"
+
+
+def state_folder() -> Path | None:
+    """``$XDG_STATE_HOME/graphdoctor``, by default below ``~/.local/state``; None for a user without a home.
+
+    A relative path doesn't count, as the XDG Base Directory Specification says.
+    """
+    asked = os.environ.get(STATE_VARIABLE, "")
+    try:
+        base = Path(asked) if Path(asked).is_absolute() else Path.home() / ".local" / "state"
+    except RuntimeError:
+        return None
+    return base / "graphdoctor"
+
 
 FOLDER = ".graphdoctor"
 _LAST = "last"
