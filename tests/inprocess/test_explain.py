@@ -137,7 +137,7 @@ def test_no_keyword_of_the_call_is_taken_for_an_option() -> None:
 def test_options_are_torch_compiles() -> None:
     report = quietly(lambda: Explainer(fullgraph=True, dynamic=True, calls=2, coverage=False).explain(f, torch.ones(2)))
 
-    assert report.diagnosis.target.compile_arguments["fullgraph"] is True
+    assert report.diagnosis.recording.target.compile_arguments["fullgraph"] is True
     assert report.diagnosis.findings[0].break_effects == ("raised",)
     assert "torch.compile refused call 1" in str(report)
     assert report.diagnosis.summary.coverage is None
@@ -148,7 +148,7 @@ def test_what_torch_compile_made_is_explained_by_its_original() -> None:
     for compiled in (torch.compile(module, backend="eager"), torch.compile(f, backend="eager")):
         report = quietly(lambda compiled=compiled: graphdoctor.explain(compiled, torch.ones(2, 2)))
         assert report.diagnosis.summary.graphs
-        assert report.diagnosis.target.class_name in ("Linear", "f")
+        assert report.diagnosis.recording.target.class_name in ("Linear", "f")
 
 
 def test_a_module_that_was_compiled_in_place_is_compiled_anew_and_stays_as_it_was() -> None:
