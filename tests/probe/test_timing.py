@@ -15,6 +15,7 @@ pytest.importorskip("torch")
 
 from graphdoctor.probe.measure import timing
 from graphdoctor.probe.measure.timing import Activity
+from tests.fixes.each import each
 
 
 class Clock:
@@ -62,32 +63,28 @@ def program(monkeypatch: pytest.MonkeyPatch) -> Make:
     return lambda *takes, compiling=0, limit_at=inf: Program(clock, list(takes) or [1.0], compiling, limit_at)
 
 
-def test_a_call_is_repeated_until_it_compiles_nothing(program: Make) -> None:
-    call = program(compiling=3)
+@each(
+    ("takes", "compiling", "limit_at", "compiles"),
+    [
+        # Until it compiles nothing.
+        (1.0, 3, inf, (1, 1, 1, 0)),
+        # A slow call that goes on compiling is given up; a quick one is repeated up to the recompile limit.
+        (1.0, 1000, inf, (1,) * timing.MAX_WARM_UPS),
+        (0.01, 8, 9, (1,) * 8 + (0,)),
+        # What compiles nothing because of the limit isn't steady.
+        (0.01, 2, 3, (1, 1, 0)),
+    ],
+)
+def test_a_call_is_repeated_until_it_is_steady_or_given_up(
+    program: Make, takes: float, compiling: int, limit_at: float, compiles: tuple[int, ...]
+) -> None:
+    call = program(takes, compiling=compiling, limit_at=limit_at)
     found = timing.settle(call, call.activity)
-    assert found.is_settled
-    assert found.compiles == (1, 1, 1, 0)
-
-
-def test_a_slow_call_that_goes_on_compiling_is_given_up(program: Make) -> None:
-    call = program(compiling=1000)
-    found = timing.settle(call, call.activity)
-    assert not found.is_settled
-    assert found.compiles == (1,) * timing.MAX_WARM_UPS
-    assert timing.steady_us(call, call.activity) is None
-
-
-def test_a_quick_call_that_goes_on_compiling_is_repeated_up_to_the_limit(program: Make) -> None:
-    call = program(0.01, compiling=8, limit_at=9)
-    found = timing.settle(call, call.activity)
-    assert found.compiles == (1,) * 8 + (0,)
-    assert found.is_over_limit
-    assert not found.is_settled
-
-
-def test_a_call_that_compiles_nothing_because_of_the_limit_is_not_steady(program: Make) -> None:
-    call = program(0.01, compiling=2, limit_at=3)
-    assert timing.steady_us(call, call.activity) is None
+    assert found.compiles == compiles
+    assert found.is_over_limit is (limit_at is not inf)
+    assert found.is_settled is (compiles[-1] == 0 and limit_at is inf)
+    again = program(takes, compiling=compiling, limit_at=limit_at)
+    assert (timing.steady_us(again, again.activity) is not None) is found.is_settled
 
 
 def test_a_quick_call_that_never_hits_a_limit_is_given_up(program: Make) -> None:
@@ -102,12 +99,9 @@ def test_the_time_of_a_steady_call_is_the_median(program: Make) -> None:
     assert call.calls == 4
 
 
-def test_calls_are_timed_while_there_is_time(program: Make) -> None:
+def test_calls_are_timed_while_there_is_time_and_at_least_so_many(program: Make) -> None:
     assert timing.time_calls(program(0.25), seconds=1.0) == [0.25] * 4
     assert timing.time_calls(program(0.25), seconds=1.0, most=2, least=1) == [0.25] * 2
-
-
-def test_at_least_so_many_are_timed_however_long_they_take(program: Make) -> None:
     assert timing.time_calls(program(9.0), seconds=1.0) == [9.0] * timing._MIN_RUNS
     assert timing.time_calls(program(9.0), seconds=1.0, least=1) == [9.0]
 
