@@ -280,14 +280,7 @@ def with_options(
     defaults: Mapping[str, object] = {},
     without: tuple[str, ...] = (),
 ) -> Callable[..., Any]:
-    """Give a command the signature that typer wants: one parameter for each option.
-
-    Args:
-        command: A function; each parameter whose annotation is a dataclass is a group.
-        formats: What ``--format`` takes, the default first.
-        defaults: Other defaults than the groups', by field name.
-        without: Fields of a group that the command has no option for; they have their defaults.
-    """
+    """Give a command the signature that typer wants: one parameter for each option."""
     if command is None:
         return functools.partial(with_options, formats=formats, defaults=defaults, without=without)
     hints = typing.get_type_hints(command, include_extras=True)

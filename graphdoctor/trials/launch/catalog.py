@@ -21,11 +21,7 @@ from graphdoctor.trials.launch.ends import end_of_probe
 
 
 def architectures(library: str, setup: Setup) -> Catalog:
-    """Which architectures a library has; builds none of them.
-
-    Raises:
-        GraphDoctorError: There is no such catalog, or the library or torch isn't installed there.
-    """
+    """Which architectures a library has; builds none of them."""
     _check(library)
     request = CatalogRequest(
         library=library, architecture=None, program=None, graphdoctor=graphdoctor.__version__, memory_bytes=None

@@ -75,7 +75,6 @@ class Setup:
     Args:
         python: The interpreter asked for; None for ours.
         timeout_s: Seconds until a run is stopped; None for no limit.
-        on_trial: Called with how far trials are, from several threads.
         warm: Where runs of targets start sooner; None to start an interpreter for each.
         memory_bytes: Resident memory above which a process is stopped (Linux); None for no limit.
     """
@@ -99,11 +98,7 @@ class Setup:
 
 
 def record(request: Request, recording: Path, setup: Setup, *, descriptor: int | None = None) -> ProbeExit:
-    """Run the probe once, in an empty folder; a descriptor is an open file that it inherits.
-
-    Raises:
-        GraphDoctorError: The interpreter can't be started, or the recording can't be written.
-    """
+    """Run the probe once, in an empty folder; a descriptor is an open file that it inherits."""
     python = setup.interpreter
     described = request.described() | ({} if python == interpreter(None) else {"python": python})
     request_path = recording / REQUEST_FILE
@@ -158,11 +153,7 @@ def watch(
     library: str | None = None,
     descriptors: tuple[int, ...] = (),
 ) -> ChildExit:
-    """Start a child for a request, and wait for its end.
-
-    Raises:
-        GraphDoctorError: The interpreter can't be started.
-    """
+    """Start a child for a request, and wait for its end."""
     started = time.monotonic()
     folder = request_path.parent
     environment = dict(os.environ)
@@ -197,11 +188,7 @@ def watch(
 
 @contextlib.contextmanager
 def written(recording: Path) -> Iterator[None]:
-    """Say in a sentence why a file of a recording can't be written.
-
-    Raises:
-        GraphDoctorError: One can't.
-    """
+    """Say in a sentence why a file of a recording can't be written."""
     try:
         yield
     except FileNotFoundError as error:

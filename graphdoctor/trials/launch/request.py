@@ -94,11 +94,7 @@ class Request:
 
     @classmethod
     def of(cls, spec: RunSpec, measured: Measured = Measured(), vary: Variation | None = None) -> Request:
-        """The request for a run.
-
-        Raises:
-            GraphDoctorError: The target's or an input's text cannot be read.
-        """
+        """The request for a run."""
         return cls(spec, parse_target(spec.target), parse_inputs(spec.inputs), measured, vary)
 
     @property
@@ -141,11 +137,7 @@ class Request:
 
 
 def parse_target(text: str) -> TargetText:
-    """Read ``file.py``, ``file.py:name``, ``file.py:make()`` or ``package.module:name``.
-
-    Raises:
-        GraphDoctorError: The file does not exist, or the text is none of these.
-    """
+    """Read ``file.py``, ``file.py:name``, ``file.py:make()`` or ``package.module:name``."""
     if not _is_utf8(text) or "\0" in text:
         raise GraphDoctorError(f"{text!r} isn't valid UTF-8.", hint="Rename the file.")
     if not text.strip():
@@ -205,9 +197,6 @@ def parse_inputs(texts: Sequence[str]) -> dict[str, Any] | None:
 
     Returns:
         ``{"args": […], "kwargs": {…}}`` for the probe; None if there are none.
-
-    Raises:
-        GraphDoctorError: One of them can't be read.
     """
     if not texts:
         return None
@@ -278,11 +267,7 @@ def _bad_input(text: str, reason: str) -> GraphDoctorError:
 
 
 def parse_assignments(texts: Sequence[str], flag: str) -> dict[str, object]:
-    """Read ``name=value`` pairs of ``--option`` and ``--config``; a value is a Python literal, else text.
-
-    Raises:
-        GraphDoctorError: There is no ``=``, or no name before it.
-    """
+    """Read ``name=value`` pairs of ``--option`` and ``--config``; a value is a Python literal, else text."""
     values: dict[str, object] = {}
     for text in texts:
         name, equals, value = text.partition("=")

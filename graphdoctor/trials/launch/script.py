@@ -80,11 +80,7 @@ class ScriptEnd:
 
 
 def find_script(name: str, arguments: list[str], *, is_module: bool) -> Script:
-    """The script that a command line names.
-
-    Raises:
-        GraphDoctorError: There is no such file. Only Python can say whether a module exists.
-    """
+    """The script that a command line names."""
     path = Path(name)
     if not is_module and name != "-" and not path.exists():
         near = []
@@ -104,11 +100,7 @@ def run_script(
     apart: Path | None = None,
     change: RunChange | None = None,
 ) -> ScriptEnd:
-    """Run the program once.
-
-    Raises:
-        GraphDoctorError: The interpreter can't be started, or the recording can't be begun.
-    """
+    """Run the program once."""
     with written(recording):
         write_meta(recording, script.described(), None)
     started = time.monotonic()

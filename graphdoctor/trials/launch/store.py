@@ -69,11 +69,7 @@ class Store:
         self._keep_count = keep_count
 
     def create(self, label: str, pool: Pool = "") -> NewRecording:
-        """Create the folder of a new recording, make it the last one, and remove the oldest of its pool.
-
-        Raises:
-            GraphDoctorError: The folder can't be written.
-        """
+        """Create the folder of a new recording, make it the last one, and remove the oldest of its pool."""
         stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S-%f")
         name = _plain(label)
         try:
@@ -116,11 +112,7 @@ class Store:
         return NewRecording(path, lock, is_elsewhere=folder == self._fallback)
 
     def last(self) -> Path:
-        """The last recording.
-
-        Raises:
-            GraphDoctorError: There is none.
-        """
+        """The last recording."""
         found = [path for folder in self._folders() if (path := _last_in(folder)) is not None]
         if not found:
             raise GraphDoctorError(
@@ -146,11 +138,7 @@ class Store:
 
     @staticmethod
     def hold(path: Path) -> IO[bytes]:
-        """Keep a survey from being removed until what this returns is closed.
-
-        Raises:
-            GraphDoctorError: The folder can't be written.
-        """
+        """Keep a survey from being removed until what this returns is closed."""
         try:
             lock = (path / LOCK_FILE).open("wb")
         except OSError as error:

@@ -40,9 +40,6 @@ class WarmProcess:
 
         Returns:
             Its exit status, negative for a signal.
-
-        Raises:
-            subprocess.TimeoutExpired: It still runs.
         """
         if self.returncode is None:
             ready, _, _ = select.select([self._answer], [], [], timeout)
