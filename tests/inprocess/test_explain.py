@@ -97,8 +97,10 @@ def test_the_diagnosis_is_that_of_the_command_line(
     report = quietly(lambda: graphdoctor.explain(module.Net(), *module.example_inputs()))
 
     ours = plain(report.diagnosis)
-    same = ("frames", "break_sites", "gaps", "compile_calls", "is_partial", "recompiles")
-    assert {name: ours[name] for name in same if name in ours} == {name: told[name] for name in same if name in told}
+    for name in ("frames", "recompiles"):
+        assert ours[name] == told[name]
+    for name in ("gaps", "compile_calls", "is_partial"):
+        assert ours["recording"][name] == told["recording"][name]
     for name in (
         "code",
         "message",
