@@ -66,8 +66,7 @@ def bench(
     from graphdoctor.facts.bench import BenchReport
     from graphdoctor.probe.wire import BENCH_FILE
     from graphdoctor.rules.diagnosed import diagnose_recording
-    from graphdoctor.studies.bench.sweep import parse_sweep
-    from graphdoctor.studies.bench.variants import variants_of
+    from graphdoctor.studies.bench.variants import parse_sweep, variants_of
     from graphdoctor.trials.launch.recorded import record_target
     from graphdoctor.trials.launch.request import Measured, Request
 

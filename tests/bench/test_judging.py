@@ -7,7 +7,7 @@ import math
 import pytest
 
 from graphdoctor.facts.bench import CallTimes, Noise, Speedup
-from graphdoctor.studies.bench.judging import break_even, judged, noise_of
+from graphdoctor.studies.bench.rounds import break_even, judged, noise_of
 
 QUIET = Noise(ratio=1.0, spread=0.02, is_noisy=False)
 

@@ -275,10 +275,9 @@ def _run_next(arguments: list[str]) -> None:
 
 
 def _time_briefly() -> None:
-    import graphdoctor.studies.bench.probes
     import graphdoctor.studies.bench.rounds
 
-    graphdoctor.studies.bench.probes.TURN_S /= 4
+    graphdoctor.studies.bench.rounds.TURN_S /= 4
     graphdoctor.studies.bench.rounds.LOOKS = graphdoctor.studies.bench.rounds.LOOKS[:2]
 
 

@@ -9,7 +9,7 @@ results (``correctness.py``), graphs, breaks and kernels; one that fails or is w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from graphdoctor import __version__
@@ -23,7 +23,6 @@ from graphdoctor.probe.wire import BENCH_FILE
 from graphdoctor.studies.bench.minified import minified
 from graphdoctor.studies.bench.reasons import diagnosed, reasons
 from graphdoctor.studies.bench.stages import Subject, follow
-from graphdoctor.studies.bench.sweep import Sizes
 from graphdoctor.studies.bench.timings import (
     Measured,
     SideBySide,
@@ -33,7 +32,7 @@ from graphdoctor.studies.bench.timings import (
     time_variants,
     variant_of,
 )
-from graphdoctor.studies.bench.variants import VariantSpec
+from graphdoctor.studies.bench.variants import Sizes, VariantSpec
 from graphdoctor.studies.bench.verdict import verdict
 from graphdoctor.trials.judge import Reference
 from graphdoctor.trials.launch.child import Setup
@@ -57,16 +56,7 @@ _STAGES_S = 300.0
 
 @dataclass(frozen=True)
 class Point:
-    """The program with one set of sizes.
-
-    Args:
-        variants: All ways to run it.
-        noise: How steady the machine was.
-        throughput: What one call works on.
-        call: The arguments of the call that was timed, in short.
-        recordings: The folder of each variant's recording.
-        gaps: What couldn't be measured of variants, each with their names.
-    """
+    """The program with one set of sizes."""
 
     variants: tuple[Variant, ...]
     noise: Noise | None
@@ -88,14 +78,8 @@ def bench(
 ) -> BenchReport:
     """Measure a target that was recorded already; its recording holds the answer.
 
-    Args:
-        request: What the user asked for, with the backend to measure.
-        recording: The folder of the recording; the variants' go below it.
-        diagnosis: What it says.
-        variants: The ways to run it, eager mode first.
-        setup: How to run processes.
-        sweep: Sizes to run it with; None for those of its calls.
-        is_minified: Have torch make the smallest program of a variant that fails.
+    ``variants``: the ways to run it, eager mode first.
+    ``sweep``: sizes to run it with; None for those of its calls.
     """
     folder, base = recording / _FOLDER, request.spec
     most = fitting(diagnosis.recording.exit.peak_memory_bytes, most=_MOST_SIDE_BY_SIDE)
@@ -105,7 +89,7 @@ def bench(
             setup.watching.on_phase(f"{prefix}{phase}")
 
         with Replays(request, folder, setup.with_limit) as replays:
-            return _Bench(base, program, variants, folder, replays, say, is_minified=is_minified).measure(most)
+            return _Bench(base, program, variants, folder, replays, say, is_minified).measure(most)
 
     swept: Sweep | None = None
     if sweep is None:
@@ -137,54 +121,44 @@ def bench(
     return report
 
 
+@dataclass
 class _Bench:
     """The program with one set of sizes."""
 
-    def __init__(
-        self,
-        base: RunSpec,
-        program: Program,
-        variants: Sequence[VariantSpec],
-        folder: Path,
-        replays: Replays,
-        on_phase: Callable[[str], None],
-        *,
-        is_minified: bool,
-    ) -> None:
-        self._base = base
-        self._program = program
-        self._variants = variants
-        self._folder = folder
-        self._replays = replays
-        self._on_phase = on_phase
-        self._is_minified = is_minified
-        self._recordings: dict[str, str] = {}
-        self._gaps: dict[CaptureGap, list[str]] = {}
-        self._followed: list[tuple[Subject, Stages]] = []
+    base: RunSpec
+    program: Program
+    variants: Sequence[VariantSpec]
+    folder: Path
+    replays: Replays
+    on_phase: Callable[[str], None]
+    is_minified: bool
+    recordings: dict[str, str] = field(default_factory=dict)
+    gaps: dict[CaptureGap, list[str]] = field(default_factory=dict)
+    followed: list[tuple[Subject, Stages]] = field(default_factory=list)
 
     def measure(self, most: int) -> Point:
         """Time so many processes side by side at most, then look into each way."""
-        with SideBySide(self._replays, self._base, self._folder / _CACHES, self._on_phase) as side_by_side:
-            timings = time_variants(side_by_side, self._base, self._program, self._variants[1:], most=most)
+        with SideBySide(self.replays, self.base, self.folder / _CACHES, self.on_phase) as side_by_side:
+            timings = time_variants(side_by_side, self.base, self.program, self.variants[1:], most=most)
         start = timings.eager.warm
         return Point(
             variants=self._looked_into(timings),
             noise=timings.noise,
             throughput=throughput_of(timings),
             call=None if start is None else start["inputs"],
-            recordings=self._recordings,
+            recordings=self.recordings,
             gaps=tuple(
                 gap.model_copy(update={"message": f"{', '.join(names)}: {gap.message}"})
-                for gap, names in self._gaps.items()
+                for gap, names in self.gaps.items()
             ),
         )
 
     def _looked_into(self, timings: Timings) -> tuple[Variant, ...]:
-        eager = variant_of(timings.eager, timings, self._base)
-        others = [(one, variant_of(one, timings, self._base)) for one in timings.others]
+        eager = variant_of(timings.eager, timings, self.base)
+        others = [(one, variant_of(one, timings, self.base)) for one in timings.others]
         if eager.status != "ok":
             return eager, *(variant for _, variant in others)
-        reference = Reference(self._replays, self._program, on_phase=self._on_phase, measured=ToMeasure(kernels=True))
+        reference = Reference(self.replays, self.program, on_phase=self.on_phase, measured=ToMeasure(kernels=True))
         own = reference.own
         self._keep_gaps(eager.name, reference.eager)
         is_noisy = timings.noise is None or timings.noise.is_noisy
@@ -198,14 +172,14 @@ class _Bench:
         if shown.status == "skipped" or one.was_stopped:
             return shown
         name, spec = slug(shown.name), one.spec.changes
-        self._on_phase(f"comparing the results of {shown.name}")
-        recording = self._replay(self._program, name, spec, reference)
+        self.on_phase(f"comparing the results of {shown.name}")
+        recording = self._replay(self.program, name, spec, reference)
         # They are measured one after the other, so what a busy machine does to one of them is no difference.
         is_comparable = not is_noisy and shown.judgement != "faster"
         beside = reference.eager.kernels if is_comparable else None
         self._keep_gaps(shown.name, recording)
-        self._recordings[shown.name] = str(self._folder / name)
-        diagnosis = diagnosed(self._folder / name, beside)
+        self.recordings[shown.name] = str(self.folder / name)
+        diagnosis = diagnosed(self.folder / name, beside)
         target = diagnosis.recording.target
         summary = diagnosis.summary
         found: dict[str, object] = {
@@ -225,7 +199,7 @@ class _Bench:
         else:
 
             def again(change: RunChange, again_name: str) -> Recording:
-                program = Program(self._program.content, self._program.change.joined(change))
+                program = Program(self.program.content, self.program.change.joined(change))
                 return self._replay(program, again_name, spec, reference)
 
             judged = reference.judge(recording, name, again)
@@ -241,25 +215,25 @@ class _Bench:
 
     def _stages(self, one: Measured, name: str, reference: Reference) -> Stages:
         """Where a variant that fails or is wrong does."""
-        spec = one.spec.spec(self._base)
-        subject = Subject(self._replays, reference, self._program, spec, one.spec.changes, name)
+        spec = one.spec.spec(self.base)
+        subject = Subject(self.replays, reference, self.program, spec, one.spec.changes, name)
 
         def say(phase: str) -> None:
-            self._on_phase(f"{one.spec.name}: {phase}")
+            self.on_phase(f"{one.spec.name}: {phase}")
 
-        stages = follow(subject, limit_s=_STAGES_S, on_phase=say, known=self._followed)
-        self._followed.append((subject, stages))
-        if not self._is_minified:
+        stages = follow(subject, limit_s=_STAGES_S, on_phase=say, known=self.followed)
+        self.followed.append((subject, stages))
+        if not self.is_minified:
             return stages
-        return minified(subject, stages, self._folder / name / _MINIFIED, timeout_s=_STAGES_S, on_phase=say)
+        return minified(subject, stages, self.folder / name / _MINIFIED, timeout_s=_STAGES_S, on_phase=say)
 
     def _keep_gaps(self, name: str, recording: Recording) -> None:
         for gap in recording.gaps:
             if gap.kind in _OWN_GAPS:
-                self._gaps.setdefault(gap, []).append(name)
+                self.gaps.setdefault(gap, []).append(name)
 
     def _replay(self, program: Program, name: str, spec: Mapping[str, object], reference: Reference) -> Recording:
-        return self._replays.replay(
+        return self.replays.replay(
             program,
             name,
             spec=spec,

@@ -39,15 +39,7 @@ _TRACE = re.compile(r"^os\.environ\['TORCH_TRACE'\] = .*\n", re.MULTILINE)
 def minified(
     subject: Subject, stages: Stages, folder: Path, *, timeout_s: float, on_phase: Callable[[str], None]
 ) -> Stages:
-    """Make the smallest program that fails, and run it.
-
-    Args:
-        subject: The variant.
-        stages: Where it goes wrong.
-        folder: Where the program and what it needs go: a folder in the variant's recording that isn't there yet.
-        timeout_s: Seconds for all of it.
-        on_phase: Called with what is being run.
-    """
+    """Make the smallest program that fails, and run it."""
     failing = next((result for result in stages.results if result.name == stages.first and not result.without), None)
     if failing is None:
         return stages
@@ -69,11 +61,8 @@ class _Minifier:
     """Runs torch's minifier.
 
     Args:
-        subject: The variant.
         failing: How it fails at its first stage that does.
-        folder: Where all files go.
         deadline: When to give up, as ``time.monotonic`` counts.
-        on_phase: Called with what is being run.
     """
 
     subject: Subject

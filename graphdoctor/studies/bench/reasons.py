@@ -33,9 +33,7 @@ _RUN = "GD9"
 def reasons(diagnosis: Diagnosis, kernels: KernelShare | None) -> tuple[Finding, ...]:
     """What makes a variant slower than it could be, at most five findings.
 
-    Args:
-        diagnosis: Of its run, with guards.
-        kernels: Of its steady call; None if they weren't measured.
+    ``kernels``: of its steady call; None if they weren't measured.
     """
     about_speed = [finding for finding in diagnosis.findings if _is_about_speed(finding)]
     return tuple(sorted(about_speed, key=lambda finding: _rank(finding, diagnosis, kernels))[:MOST])

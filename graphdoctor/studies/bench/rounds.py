@@ -1,20 +1,65 @@
-"""Times the steady calls of several processes in rounds, in which each has its turn: drift of the machine hits all."""
+"""Times the steady calls of several processes in rounds, in which each has its turn: drift of the machine hits all.
+
+Then says what the times say: whether one is faster, and after how many calls it has paid.
+"""
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
 
-from graphdoctor.facts.bench import CallTimes, Speedup
-from graphdoctor.studies.bench.probes import BenchProbe
-from graphdoctor.trials.confidence import LOOKS, MIN_TURNS, interval
+from graphdoctor.facts.bench import BreakEven, CallTimes, Judgement, Noise, Speedup
+from graphdoctor.facts.run import ProbeExit
+from graphdoctor.probe.wire import BenchStart, BenchTurn
+from graphdoctor.trials.confidence import LOOKS, MIN_TURNS, PROCESSES_DIFFER, change_of, interval
+from graphdoctor.trials.program import Program
+from graphdoctor.trials.replays import Replays
+from graphdoctor.trials.timing import TURN_S, ServedProbe
 
 _MAX_S = 6.0
 """Most seconds for each process, but for two turns."""
 
+_NOISY_RATIO = 0.05
+_NOISY_SPREAD = 0.2
 _PRECISE = 0.01
 """Ends of an interval this close to the ratio are close enough."""
+
+
+class BenchProbe(ServedProbe[ProbeExit]):
+    """A process that runs a program as its user would, and times its steady call whenever it is asked.
+
+    Args:
+        spec: Fields of the request's ``spec`` with other values.
+    """
+
+    def __init__(
+        self,
+        replays: Replays,
+        program: Program,
+        name: str,
+        *,
+        is_eager: bool,
+        cache: Path,
+        spec: Mapping[str, object],
+        pool: ThreadPoolExecutor,
+    ) -> None:
+        def start(descriptor: int) -> ProbeExit:
+            return replays.serve_bench(program, name, is_eager=is_eager, cache=cache, descriptor=descriptor, spec=spec)
+
+        super().__init__(start, pool)
+
+    def start(self) -> BenchStart | None:
+        """Wait until its calls are steady, or never will be; None if it ended before."""
+        return cast("BenchStart | None", self.answer())
+
+    def turn(self) -> BenchTurn | None:
+        """Time its call for a turn; None if it has ended."""
+        return cast("BenchTurn | None", self.ask({"seconds": TURN_S}))
 
 
 @dataclass
@@ -22,9 +67,6 @@ class Turns:
     """What one process was timed at.
 
     Args:
-        medians_us: The median of each turn.
-        times_us: Of each block of calls, the time of a call.
-        call_count: How many calls that were.
         peak_memory_bytes: The most memory; None if unknown.
     """
 
@@ -39,13 +81,7 @@ class Turns:
 
 
 def time_rounds(probes: Mapping[str, BenchProbe], reference: str, on_round: Callable[[int], None]) -> dict[str, Turns]:
-    """Time all of them until their ratios are known precisely, or for a while.
-
-    Args:
-        probes: The processes by name, each steady; one that ends meanwhile is left out from then on.
-        reference: The name of the one that the others are compared with.
-        on_round: Called with the number of each round.
-    """
+    """Time all of them until their ratios are known precisely, or for a while."""
     found = {name: Turns() for name in probes}
     running = list(probes)
     spent_s = 0.0
@@ -78,12 +114,7 @@ def time_rounds(probes: Mapping[str, BenchProbe], reference: str, on_round: Call
 
 
 def speedup(turns: Turns, reference: Turns) -> Speedup | None:
-    """How many times as fast as the reference; None with too few rounds.
-
-    Args:
-        turns: The variant's.
-        reference: Eager mode's, in the same rounds.
-    """
+    """How many times as fast as the reference; None with too few rounds."""
     pairs = zip(reference.medians_us, turns.medians_us, strict=False)
     ratios = [other / mine for other, mine in pairs if mine > 0 and other > 0]
     if len(ratios) < MIN_TURNS:
@@ -98,3 +129,45 @@ def _are_precise(found: Mapping[str, Turns], running: list[str], reference: str)
         ratio is not None and ratio.high - ratio.ratio <= _PRECISE * ratio.ratio >= ratio.ratio - ratio.low
         for ratio in ratios
     )
+
+
+# What times say.
+
+
+def noise_of(times: CallTimes | None, beside: Speedup | None) -> Noise | None:
+    """How steady the machine was while eager mode was timed.
+
+    ``beside``: eager mode beside a second process that runs the same.
+    """
+    if times is None or beside is None:
+        return None
+    spread = (times.q3 - times.q1) / times.median if times.median else 0.0
+    is_noisy = abs(math.log(beside.ratio)) > _NOISY_RATIO or spread > _NOISY_SPREAD
+    return Noise(ratio=beside.ratio, spread=spread, is_noisy=is_noisy)
+
+
+def judged(speedup: Speedup | None, noise: Noise | None) -> Judgement:
+    """What a speed-up says: it counts only beyond what two processes of the same program differ by."""
+    if speedup is None:
+        return "unknown"
+    least = PROCESSES_DIFFER if noise is None else max(PROCESSES_DIFFER, abs(math.log(noise.ratio)))
+    return change_of(1 / speedup.ratio, 1 / speedup.high, 1 / speedup.low, noise=least)
+
+
+def break_even(compile_s: float | None, eager: CallTimes | None, speedup: Speedup | None) -> BreakEven | None:
+    """After how many calls compiling has paid; None if it never does, or something is unknown."""
+    if compile_s is None or eager is None or speedup is None:
+        return None
+    calls = _calls(compile_s, eager, speedup.ratio)
+    soonest = _calls(compile_s, eager, speedup.high)
+    if calls is None or soonest is None:
+        return None
+    return BreakEven(calls=calls, low=soonest, high=_calls(compile_s, eager, speedup.low))
+
+
+def _calls(compile_s: float, eager: CallTimes, ratio: float) -> int | None:
+    saved_s = eager.median / 1e6 * (1 - 1 / ratio)
+    if saved_s <= 0:
+        return None
+    # Rounded first: 50,000.000000000001 calls are 50,000.
+    return math.ceil(round(max(compile_s, 0.0) / saved_s, 6))

@@ -47,16 +47,7 @@ _MAX_NAMED = 3
 
 @dataclass(frozen=True)
 class Subject:
-    """The variant.
-
-    Args:
-        replays: Runs programs.
-        reference: The same program without torch.compile.
-        program: What to run.
-        spec: The run that the variant asks for.
-        changes: Fields of that run that aren't as the replays have them.
-        name: What the names of its replays begin with.
-    """
+    """The variant."""
 
     replays: Replays
     reference: Reference
@@ -71,14 +62,7 @@ class Subject:
         return self.spec.backend == other.spec.backend and mine == others
 
     def replay(self, stage: str, switches: Sequence[Switch], name: str, change: RunChange) -> Recording:
-        """Run it at a stage.
-
-        Args:
-            stage: The backend.
-            switches: Parts to leave out.
-            name: The replay's name.
-            change: What else is changed.
-        """
+        """Run it at a stage."""
         changed = self.program.change.joined(change).joined(change_of(switches))
         spec = {**self.changes, "backend": stage, **spec_of(switches)}
         if stage != self.spec.backend:
@@ -95,24 +79,13 @@ def follow(
     on_phase: Callable[[str], None],
     known: Sequence[tuple[Subject, Stages]] = (),
 ) -> Stages:
-    """Find the first stage of the compiler that fails, and what of it.
-
-    Args:
-        subject: The variant.
-        limit_s: Seconds after which no replay is begun.
-        on_phase: Called with what is being run.
-        known: Other variants of the program and where they fail: the same way around may help.
-    """
+    """Find the first stage of the compiler that fails, and what of it."""
     following = _Following(subject, time.monotonic() + limit_s, on_phase)
     return following.run([stages for other, stages in known if other.shares_stages(subject)])
 
 
 def stages_of(backend: str) -> tuple[str, ...]:
-    """The stages that lead to a backend, which is the last.
-
-    Args:
-        backend: Its name.
-    """
+    """The stages that lead to a backend, which is the last."""
     if backend in _STAGES:
         return _STAGES[: _STAGES.index(backend) + 1]
     return (*(_STAGES if backend == INDUCTOR else _STAGES[:2]), backend)
@@ -127,8 +100,6 @@ class _Tried:
     """One replay.
 
     Args:
-        result: How it ended.
-        parts: Parts of the compiler that it used, or left out.
         error_type: What it raised, if it failed so.
     """
 
@@ -147,8 +118,6 @@ class _Found:
 
     Args:
         switches: Parts of the stage; empty if unknown.
-        note: What couldn't be found out.
-        workaround: How to do without.
     """
 
     switches: tuple[Switch, ...] = ()
@@ -253,14 +222,7 @@ class _Following:
     def _names_of(
         self, stage: str, kind: CompilerPartKind, chosen: tuple[Switch, ...], *, beside: tuple[Switch, ...] = ()
     ) -> tuple[Switch, ...]:
-        """The same parts, with those of a kind that it takes instead of all of the kind.
-
-        Args:
-            stage: The backend.
-            kind: The kind.
-            chosen: Parts without which the stage is right.
-            beside: Parts that are left out anyway.
-        """
+        """The same parts, with those of a kind that it takes instead of all of the kind."""
         others = tuple(switch for switch in chosen if switch.kind != kind)
         used = [part.name for part in self._try(stage, (*beside, *chosen)).parts if part.kind == kind]
         found = self._smallest(stage, tuple(named(kind, name) for name in used), beside=(*beside, *others))
@@ -269,13 +231,7 @@ class _Following:
     def _smallest(
         self, stage: str, switches: tuple[Switch, ...], *, beside: tuple[Switch, ...] = ()
     ) -> tuple[Switch, ...]:
-        """A smallest set of parts without which a stage is right, as it is without all of them.
-
-        Args:
-            stage: The backend.
-            switches: The parts.
-            beside: Parts that are left out anyway.
-        """
+        """A smallest set of parts without which a stage is right, as it is without all of them."""
         left = switches
         while len(left) > 1:
             half = left[: len(left) // 2]

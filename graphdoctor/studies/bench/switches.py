@@ -20,7 +20,6 @@ class Switch:
 
     Args:
         name: The part, after "without": ``fusion``.
-        lines: Lines of Python that turn it off.
         spec: Fields of the run's ``spec`` that turn it off.
         kind: Kind of parts that have names; None for others.
         part: The one with this name; None for all of the kind.
@@ -76,24 +75,14 @@ def all_of(kind: CompilerPartKind) -> Switch:
 
 
 def switches_of(stage: str, spec: RunSpec) -> tuple[Switch, ...]:
-    """What can be left out of a stage, apart from lowerings.
-
-    Args:
-        stage: The backend.
-        spec: The variant's run.
-    """
+    """What can be left out of a stage, apart from lowerings."""
     kinds: tuple[CompilerPartKind, ...] = ("pass", "decomposition") if stage == INDUCTOR else ("decomposition",)
     named_parts = tuple(all_of(kind) for kind in kinds) if stage in _OF_STAGE else ()
     return (*_OF_STAGE.get(stage, ()), *_of_arguments(stage, spec), *named_parts)
 
 
 def kernel_switches(stage: str, spec: RunSpec) -> tuple[Switch, ...]:
-    """What of that can matter if a stage is right without lowerings; not fusion, which takes longest to do without.
-
-    Args:
-        stage: The backend.
-        spec: The variant's run.
-    """
+    """What of that can matter if a stage is right without lowerings; not fusion, which takes longest to do without."""
     return (*_OF_KERNELS, *_of_arguments(stage, spec))
 
 
@@ -110,12 +99,7 @@ def _of_arguments(stage: str, spec: RunSpec) -> tuple[Switch, ...]:
 
 
 def named(kind: CompilerPartKind, part: str) -> Switch:
-    """One part with a name.
-
-    Args:
-        kind: What it is.
-        part: Its name.
-    """
+    """One part with a name."""
     return Switch(_KINDS[kind][1].format(part), kind=kind, part=part)
 
 

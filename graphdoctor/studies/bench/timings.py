@@ -23,9 +23,7 @@ from graphdoctor.facts.bench import EAGER, CallTimes, Noise, Speedup, Throughput
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.probe.wire import BenchStart
-from graphdoctor.studies.bench.judging import break_even, judged, noise_of
-from graphdoctor.studies.bench.probes import BenchProbe
-from graphdoctor.studies.bench.rounds import Turns, speedup, time_rounds
+from graphdoctor.studies.bench.rounds import BenchProbe, Turns, break_even, judged, noise_of, speedup, time_rounds
 from graphdoctor.studies.bench.variants import VariantSpec
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
@@ -41,11 +39,8 @@ class Measured:
     """What was measured of one variant so far.
 
     Args:
-        spec: The variant.
         cold: What its first process reported; None if it ended before.
         warm: The same of its second process, whose calls were timed.
-        turns: Times of its calls.
-        beside: Eager mode's times in the same rounds.
         ended: How its processes ended, if one ended early.
     """
 
@@ -88,9 +83,7 @@ class Timings:
     """What was measured of all variants.
 
     Args:
-        eager: Of eager mode.
         others: Of the other variants, in their order.
-        noise: How steady the machine was.
     """
 
     eager: Measured
@@ -99,14 +92,7 @@ class Timings:
 
 
 class SideBySide:
-    """Processes that run a program in several ways, and stay until they are ended.
-
-    Args:
-        replays: Starts them.
-        base: The user's own run.
-        caches: Where Inductor's caches go meanwhile.
-        on_phase: Called with what is being done.
-    """
+    """Processes that run a program in several ways, and stay until they are ended."""
 
     def __init__(self, replays: Replays, base: RunSpec, caches: Path, on_phase: Callable[[str], None]) -> None:
         self._replays = replays
@@ -126,11 +112,7 @@ class SideBySide:
         shutil.rmtree(self._caches, ignore_errors=True)
 
     def start_eager(self, program: Program) -> Measured:
-        """Run the program without torch.compile, in two processes.
-
-        Args:
-            program: The program.
-        """
+        """Run the program without torch.compile, in two processes."""
         one = Measured(VariantSpec(EAGER, is_eager=True))
         self._say("running eager mode")
         one.cold = one.warm = self._start(one, program, EAGER)
@@ -140,12 +122,7 @@ class SideBySide:
         return one
 
     def compile(self, spec: VariantSpec, program: Program) -> Measured:
-        """Run a variant with an empty cache on disk, to its end.
-
-        Args:
-            spec: The variant.
-            program: What it runs.
-        """
+        """Run a variant with an empty cache on disk, to its end."""
         one = Measured(spec)
         self._say(f"compiling {spec.name} with an empty cache")
         probe = self._probe(spec, program, f"{slug(spec.name)}-cold")
@@ -158,24 +135,14 @@ class SideBySide:
         return one
 
     def restart(self, one: Measured, program: Program) -> None:
-        """Run a variant once more, with what it left on disk; it stays if its calls get steady.
-
-        Args:
-            one: The variant, compiled.
-            program: What it runs.
-        """
+        """Run a variant once more, with what it left on disk; it stays if its calls get steady."""
         if one.cold is None or not one.cold["is_steady"]:
             return
         self._say(f"restarting {one.spec.name}")
         one.warm = self._start(one, program, one.spec.name)
 
     def time(self, eager: Measured, others: Sequence[Measured]) -> None:
-        """Time those that run in rounds, in which each has its turn.
-
-        Args:
-            eager: Eager mode.
-            others: The variants.
-        """
+        """Time those that run in rounds, in which each has its turn."""
         timed = {EAGER, _AGAIN, *(one.spec.name for one in others)}
         probes = {name: probe for name, probe in self._running.items() if name in timed}
         found = time_rounds(probes, EAGER, lambda number: self._say(f"timing calls in turns, round {number}"))
@@ -184,11 +151,7 @@ class SideBySide:
             one.turns, one.beside = found.get(one.spec.name), found.get(EAGER)
 
     def end(self, others: Sequence[Measured]) -> None:
-        """Let variants end.
-
-        Args:
-            others: The variants.
-        """
+        """Let variants end."""
         for one in others:
             if (probe := self._running.pop(one.spec.name, None)) is not None:
                 probe.end()
@@ -222,12 +185,7 @@ def time_variants(
 ) -> Timings:
     """Time every variant beside eager mode.
 
-    Args:
-        side_by_side: Runs them.
-        base: The user's own run.
-        program: What to run.
-        variants: The ways to run it but for eager mode.
-        most: How many processes fit into memory at once.
+    ``variants``: the ways to run it but for eager mode.
     """
     eager = side_by_side.start_eager(program)
     if not eager.is_steady or eager.warm is None:
@@ -249,13 +207,7 @@ def time_variants(
 
 
 def variant_of(one: Measured, timings: Timings, base: RunSpec) -> Variant:
-    """What the times of a variant say.
-
-    Args:
-        one: What was measured of it.
-        timings: Of all.
-        base: The user's own run.
-    """
+    """What the times of a variant say."""
     eager, spec = timings.eager, one.spec
     arguments = spec.arguments(base)
     shown = Variant(name=spec.name, arguments=arguments, is_regional=spec.spec(base).regional, status="ok")
@@ -295,12 +247,7 @@ def _compile_costs(one: Measured, eager: Measured, judgement: str) -> dict[str, 
 
 
 def added_s(start: BenchStart | None, eager: BenchStart | None) -> float | None:
-    """Seconds that compiling adds; None if unknown. The first calls of eager mode take longer than its later ones, too.
-
-    Args:
-        start: The variant's process.
-        eager: Eager mode's.
-    """
+    """Seconds that compiling adds; None if unknown. Eager mode's first calls take longer than its later ones, too."""
     if start is None or eager is None:
         return None
     return max(start["excess_s"] - eager["excess_s"], 0.0)
@@ -314,11 +261,7 @@ def throughput_of(timings: Timings) -> Throughput | None:
 
 
 def failure(one: Measured) -> str:
-    """Why a variant wasn't timed, as a clause.
-
-    Args:
-        one: What was measured of it.
-    """
+    """Why a variant wasn't timed, as a clause."""
     start = one.warm or one.cold
     if start is not None and one.never_settles:
         return f"it never stops compiling: not in {start['passes']} rounds of the calls"

@@ -12,6 +12,7 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.bench import EAGER
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.trials.launch.request import parse_assignments
+from graphdoctor.trials.program import RunChange
 
 DEFAULT = "default"
 """The name of torch.compile without arguments."""
@@ -30,6 +31,9 @@ _NEXT = re.compile(r"[,\s]+(?=[A-Za-z_][\w.]*=|regional\b)")
 """Between two parts of a variant; a comma within a value is none."""
 
 _FLAG = "--variant"
+_SWEEP = "--sweep"
+_SOURCE = re.compile(r"([A-Za-z_]\w*)((?:\[[^\]]+\]|\.\w+)*)\.shape\[(\d+)\]")
+_MAX_SIZE = 2**40
 
 
 @dataclass(frozen=True)
@@ -37,9 +41,7 @@ class VariantSpec:
     """One way to run the program.
 
     Args:
-        name: Its name.
         changes: Fields of ``RunSpec`` with other values than the user's.
-        is_eager: Without torch.compile.
     """
 
     name: str
@@ -47,19 +49,11 @@ class VariantSpec:
     is_eager: bool = False
 
     def spec(self, base: RunSpec) -> RunSpec:
-        """The run it asks for.
-
-        Args:
-            base: The user's own.
-        """
+        """The run it asks for."""
         return replace(base, **self.changes)
 
     def arguments(self, base: RunSpec) -> dict[str, object]:
-        """What torch.compile is given that isn't its default; with settings of torch's config by dotted name.
-
-        Args:
-            base: The user's own.
-        """
+        """What torch.compile is given that isn't its default; with settings of torch's config by dotted name."""
         if self.is_eager:
             return {}
         spec = self.spec(base)
@@ -75,11 +69,7 @@ class VariantSpec:
         return given | {name: value for name, value in spec.config.items() if base.config.get(name) != value}
 
     def needs_cuda(self, base: RunSpec) -> bool:
-        """Without CUDA it isn't possible, or is the same as another one.
-
-        Args:
-            base: The user's own.
-        """
+        """Without CUDA it isn't possible, or is the same as another one."""
         spec = self.spec(base)
         return not self.is_eager and (spec.mode in _CUDA_MODES or spec.backend == _CUDA_BACKEND)
 
@@ -89,11 +79,7 @@ def variants_of(
 ) -> tuple[VariantSpec, ...]:
     """Every way to run it: eager mode, the user's own, those that were asked for.
 
-    Args:
-        texts: Of ``--variant``.
-        base: The user's own run.
-        is_all: Every mode, regional compilation and CUDA graphs, too.
-        has_blocks: Modules of one class repeat, so that regional compilation is possible.
+    ``texts``: of ``--variant``.
 
     Raises:
         GraphDoctorError: One can't be read.
@@ -118,11 +104,7 @@ def _distinct(found: Iterable[VariantSpec], base: RunSpec) -> tuple[VariantSpec,
 
 
 def name_of(base: RunSpec) -> str:
-    """What a way to run a program is called that has no name of its own.
-
-    Args:
-        base: The run.
-    """
+    """What a way to run a program is called that has no name of its own."""
     given = VariantSpec("").arguments(base)
     parts = [f"{name}={_text(value)}" for name, value in given.items() if name != "options"]
     parts += [f"option.{name}={_text(value)}" for name, value in base.options.items()]
@@ -136,10 +118,6 @@ def _text(value: object) -> str:
 
 def parse_variant(text: str, base: RunSpec) -> VariantSpec:
     """A text of ``--variant``.
-
-    Args:
-        text: The text.
-        base: The user's own run.
 
     Raises:
         GraphDoctorError: It can't be read.
@@ -191,3 +169,46 @@ def _checked(name: str, value: object, text: str) -> object:
 
 def _refused(text: str, reason: str) -> GraphDoctorError:
     return GraphDoctorError(f"{_FLAG} {text!r}: {reason}.", hint=f"Write {_FORMS}; several with spaces between them.")
+
+
+# Sizes to run a program with.
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of one or more dims that change together.
+
+    Args:
+        sources: As they were written, such as ``x.shape[0]``.
+        sizes: Each size, in the order asked for.
+    """
+
+    sources: tuple[str, ...]
+    sizes: tuple[int, ...]
+
+    def change(self, size: int) -> RunChange:
+        """The run with one size."""
+        found = [_SOURCE.fullmatch(source) for source in self.sources]
+        return RunChange(sizes=tuple((f"L['{one[1]}']{one[2]}", int(one[3]), size) for one in found if one))
+
+
+def parse_sweep(text: str) -> Sizes:
+    """Read ``x.shape[0]=1,8,32``, or ``x.shape[0],mask.shape[0]=1,8,32`` for dims that change together.
+
+    Raises:
+        GraphDoctorError: It can't be read.
+    """
+    left, equals, right = text.rpartition("=")
+    sources = tuple(part.strip() for part in left.split(","))
+    if not equals or not all(_SOURCE.fullmatch(source) for source in sources):
+        raise _refused_sweep(text, "the left side names no size")
+    sizes: Sequence[str] = [part.strip() for part in right.split(",")]
+    if not all(part.isdecimal() and 0 < int(part) <= _MAX_SIZE for part in sizes):
+        raise _refused_sweep(text, "sizes are whole numbers above 0")
+    if len(set(sizes)) < len(sizes):
+        raise _refused_sweep(text, "a size is there twice")
+    return Sizes(sources, tuple(map(int, sizes)))
+
+
+def _refused_sweep(text: str, reason: str) -> GraphDoctorError:
+    return GraphDoctorError(f"{_SWEEP} {text!r}: {reason}.", hint=f"Write {_SWEEP} x.shape[0]=1,8,32.")

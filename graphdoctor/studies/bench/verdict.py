@@ -105,12 +105,7 @@ def _fastest(best: Variant, tied: Sequence[Variant], eager: Variant) -> str:
 
 
 def pays_off(variant: Variant, eager: Variant) -> str:
-    """When compiling has paid, a predicate.
-
-    Args:
-        variant: A faster one.
-        eager: Eager mode.
-    """
+    """When compiling has paid, a predicate."""
     calls = variant.break_even_calls
     if calls is None:
         return "but when that pays off is unknown"

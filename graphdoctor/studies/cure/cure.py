@@ -25,9 +25,8 @@ from graphdoctor.facts.spec import RunSpec, Timing
 from graphdoctor.fixes.kept import SearchOptions, try_fixes
 from graphdoctor.fixes.verdicts import REPEATED_BLOCKS
 from graphdoctor.probe.wire import CURE_FILE
-from graphdoctor.studies.bench.judging import judged, noise_of
 from graphdoctor.studies.bench.reasons import diagnosed, reasons
-from graphdoctor.studies.bench.rounds import speedup
+from graphdoctor.studies.bench.rounds import judged, noise_of, speedup
 from graphdoctor.studies.bench.timings import Measured, SideBySide, Timings, added_s, failure, slug, variant_of
 from graphdoctor.studies.bench.variants import VariantSpec, variants_of
 from graphdoctor.studies.cure.verdict import best_of, compile_lines, sentence

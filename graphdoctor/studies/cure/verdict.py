@@ -10,7 +10,7 @@ from graphdoctor.facts.recording import RepeatedBlocks
 from graphdoctor.facts.regions import block_lines
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.wording import counted, duration, factor_text
-from graphdoctor.studies.bench.judging import judged
+from graphdoctor.studies.bench.rounds import judged
 from graphdoctor.studies.bench.variants import VariantSpec
 from graphdoctor.studies.bench.verdict import pays_off, seconds
 

@@ -6,7 +6,8 @@ the finding that blocks it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from graphdoctor.facts.bench import Correctness
@@ -18,18 +19,17 @@ from graphdoctor.trials.judge import Observed, Reference, clause
 from graphdoctor.trials.program import ExportPlan, Program, RunChange
 from graphdoctor.trials.replays import Replays
 
+LIKE_FIRST = Program(change=RunChange(alike="sizes"))
+"""The calls that a program without dynamic sizes can make."""
+
 
 @dataclass(frozen=True)
 class Attempt:
     """What came of one export.
 
     Args:
-        observed: The facts, and what they mean.
-        status: What came of it.
         reason: Why, as a clause; None if the status says it all.
         correctness: How results compare with eager mode's; None if they weren't compared.
-        lost: Attributes of modules that the exported program leaves as they are.
-        unwritten: Kinds of texts that it doesn't write.
     """
 
     observed: Observed
@@ -56,28 +56,40 @@ class Attempt:
         return next(raised, None) if self.status == "blocked" else None
 
 
+@dataclass(frozen=True)
 class Exporter:
-    """Makes attempts in processes that the replays start."""
+    """Exports programs, and runs the untouched one in eager mode to compare with, in processes that the replays start.
 
-    def __init__(self, replays: Replays) -> None:
-        self.replays = replays
+    Args:
+        root: Paths below it are shown relative to it.
+    """
+
+    replays: Replays
+    on_phase: Callable[[str], None]
+    root: Path
+    jobs: int
+    _eager: dict[tuple[str, ...], Reference] = field(default_factory=dict)
+
+    def eager(self, program: Program, prefix: str) -> Reference:
+        """A program in eager mode, with a prefix for the names of its replays."""
+        return Reference(self.replays, program, on_phase=self.on_phase, prefix=prefix)
+
+    def reference(self, change: RunChange) -> Reference:
+        """The untouched program to compare a changed one with: one for each setup, which can change its results."""
+        if change.setup not in self._eager:
+            prefix = f"setup-{len(self._eager)}-" if self._eager else ""
+            self._eager[change.setup] = self.eager(with_change(LIKE_FIRST, RunChange(setup=change.setup)), prefix)
+        return self._eager[change.setup]
 
     def attempt(self, program: Program, plan: ExportPlan, name: str, reference: Reference) -> Attempt:
-        """Export a program, and make its calls with the result.
-
-        Args:
-            program: The program, with the change that says which calls to make.
-            plan: How to export it.
-            name: The replay's name.
-            reference: Its calls in eager mode.
-        """
+        """Export a program, whose change says which calls to make, and make its calls with the result."""
 
         def run(change: RunChange, run_name: str) -> Recording:
             exporting = program.change.joined(change).joined(RunChange(export=plan))
             return self.replays.replay(Program(program.content, exporting), run_name, **reference.arguments)
 
         recording = run(RunChange(), name)
-        observed = Observed.of(recording, Path.cwd(), name=name)
+        observed = Observed.of(recording, self.root, name=name)
         export = recording.export
         if export is None:
             return Attempt(observed, "failed", clause(recording.exit.message))
@@ -115,10 +127,5 @@ def _unwritten(recording: Recording) -> tuple[ResultKind, ...]:
 
 
 def with_change(program: Program, change: RunChange) -> Program:
-    """A program that is run in another way.
-
-    Args:
-        program: The program.
-        change: What is changed about its run.
-    """
+    """A program that is run in another way."""
     return replace(program, change=program.change.joined(change))

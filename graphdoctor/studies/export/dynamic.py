@@ -7,9 +7,8 @@ program that comes out is then run with other sizes beside eager mode.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from graphdoctor.facts.diagnosis import Location
@@ -17,7 +16,7 @@ from graphdoctor.facts.export import DynamicShapes, ExportDim
 from graphdoctor.facts.recording import DifferingDim, TriedDim
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, relative
 from graphdoctor.studies.export.attempts import Attempt, Exporter, with_change
-from graphdoctor.studies.export.trials import EagerRuns, ExportTrials
+from graphdoctor.studies.export.trials import ExportTrials
 from graphdoctor.trials.judge import Reference
 from graphdoctor.trials.program import ExportPlan, Program, RunChange
 
@@ -29,7 +28,6 @@ class Asked:
     """Which dims to leave dynamic.
 
     Args:
-        is_strict: The way to export.
         differing: Dims whose sizes differ between the calls; empty if none do.
         is_all: Every dim of every tensor.
     """
@@ -39,73 +37,34 @@ class Asked:
     is_all: bool
 
 
+@dataclass(frozen=True)
 class DynamicTrials:
-    """Exports with dynamic dims.
+    """Exports with dynamic dims."""
 
-    Args:
-        exporter: Makes exports.
-        eager: The untouched program in eager mode, with the sizes of its first call.
-        root: Paths below it are shown relative to it.
-        on_phase: Called with what is being done.
-        run_eager: Runs a program in eager mode, to compare with, with a prefix for its names.
-    """
-
-    def __init__(
-        self,
-        exporter: Exporter,
-        eager: EagerRuns,
-        root: Path,
-        *,
-        on_phase: Callable[[str], None],
-        run_eager: Callable[[Program, str], Reference],
-    ) -> None:
-        self._exporter = exporter
-        self._eager = eager
-        self._root = root
-        self._on_phase = on_phase
-        self._run_eager = run_eager
+    exporter: Exporter
 
     def run(self, program: Program, asked: Asked) -> DynamicShapes:
-        """Find out which dims stay dynamic, and whether the program is right with other sizes.
-
-        Args:
-            program: The program, with the fixes that it needs.
-            asked: The dims.
-        """
+        """Find out which dims stay dynamic, and whether the program is right with other sizes."""
         wanted: tuple[tuple[str, int], ...] | Literal["all"] = "all"
         origin: Literal["calls", "option"] = "option"
         if not asked.is_all:
             wanted, origin = tuple((one.source, one.dim) for one in asked.differing), "calls"
-        self._on_phase("exporting with dynamic sizes")
-        found = self._exporter.attempt(
-            program,
-            ExportPlan(asked.is_strict, wanted),
-            "dynamic-auto",
-            self._eager.reference(program.change),
-        )
+        self.exporter.on_phase("exporting with dynamic sizes")
+        plan, reference = ExportPlan(asked.is_strict, wanted), self.exporter.reference(program.change)
+        found = self.exporter.attempt(program, plan, "dynamic-auto", reference)
+        shapes = DynamicShapes(is_strict=asked.is_strict, origin=origin, status=found.status, reason=found.reason)
         export = found.export
         if export is None or not found.is_made:
             blocker = None if export is None else self._trials(asked).described(found)
-            return DynamicShapes(
-                is_strict=asked.is_strict, origin=origin, status=found.status, reason=found.reason, blocker=blocker
-            )
+            return shapes.model_copy(update={"blocker": blocker})
         dims = [self._dim(dim) for dim in export.dims]
         if not dims:
-            return DynamicShapes(
-                is_strict=asked.is_strict,
-                origin=origin,
-                status="unknown",
-                reason="torch doesn't say what became of the sizes of its arguments",
-            )
+            reason = "torch doesn't say what became of the sizes of its arguments"
+            return shapes.model_copy(update={"status": "unknown", "reason": reason})
         free = [dim for dim in export.dims if dim.is_dynamic]
         if not free:
-            return DynamicShapes(
-                is_strict=asked.is_strict,
-                origin=origin,
-                status=found.status,
-                reason="torch makes every one of these sizes a constant",
-                dims=tuple(dims),
-            )
+            reason = "torch makes every one of these sizes a constant"
+            return shapes.model_copy(update={"reason": reason, "dims": tuple(dims)})
         final, sizes = self._final(program, asked, free)
         made = final.export
         shown = [
@@ -133,25 +92,24 @@ class DynamicTrials:
         sizes, change, reference = self._with_other_sizes(program, asked, free)
         other = with_change(program, change)
         wanted = tuple((dim.source, dim.dim) for dim in free)
-        found = None
-        for hint in ("DYNAMIC", "AUTO"):
-            plan = ExportPlan(asked.is_strict, wanted, "DYNAMIC" if hint == "DYNAMIC" else "AUTO")
-            found = self._exporter.attempt(other, plan, f"dynamic-{hint.lower()}-final", reference)
-            if found.is_made:
-                break
-        assert found is not None
+        found = self._again(other, ExportPlan(asked.is_strict, wanted, "DYNAMIC"), reference)
+        if not found.is_made:
+            found = self._again(other, ExportPlan(asked.is_strict, wanted, "AUTO"), reference)
         return found, sizes
+
+    def _again(self, program: Program, plan: ExportPlan, reference: Reference) -> Attempt:
+        return self.exporter.attempt(program, plan, f"dynamic-{plan.hint.lower()}-final", reference)
 
     def _with_other_sizes(
         self, program: Program, asked: Asked, free: Sequence[TriedDim]
     ) -> tuple[dict[tuple[str, int], tuple[int, ...]], RunChange, Reference]:
         """The calls of other sizes that the program has, or else such that eager mode takes; and eager mode's run."""
-        self._on_phase("running with other sizes")
+        self.exporter.on_phase("running with other sizes")
         untouched = Program(change=program.change)
         if asked.differing:
             change = RunChange(alike="kinds")
             sizes = {(dim.source, dim.dim): dim.sizes for dim in asked.differing}
-            return sizes, change, self._run_eager(with_change(untouched, change), "other-")
+            return sizes, change, self.exporter.eager(with_change(untouched, change), "other-")
         count = max(len(dim.other_sizes) for dim in free)
         for choice in range(max(count, 1)):
             sizes = {(dim.source, dim.dim): (dim.other_sizes[choice],) for dim in free if choice < len(dim.other_sizes)}
@@ -159,21 +117,20 @@ class DynamicTrials:
                 alike="kinds",
                 sizes=tuple((_torch_source(source), dim, size) for (source, dim), (size,) in sizes.items()),
             )
-            reference = self._run_eager(with_change(untouched, change), f"other-{choice + 1}-")
+            reference = self.exporter.eager(with_change(untouched, change), f"other-{choice + 1}-")
             if reference.own.reason is None:
                 break
         return sizes, change, reference
 
     def _trials(self, asked: Asked) -> ExportTrials:
-        plan = ExportPlan(asked.is_strict)
-        return ExportTrials(self._exporter, self._eager, plan, self._root, on_phase=self._on_phase, jobs=1)
+        return ExportTrials(self.exporter, ExportPlan(asked.is_strict))
 
     def _dim(self, dim: TriedDim) -> ExportDim:
         place = next((entry for entry in reversed(dim.stack) if entry.origin in PROGRAM_ORIGINS), None)
         location = None
         if place is not None and not dim.is_by_another:
             location = Location(
-                file=relative(place.file, self._root),
+                file=relative(place.file, self.exporter.root),
                 line=place.line,
                 function=place.qualname or place.function,
                 package=place.package,

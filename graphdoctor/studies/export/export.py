@@ -6,7 +6,6 @@ own, as whatever the program changes while it is traced must not reach the next 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,11 +15,10 @@ from graphdoctor.facts.export import DynamicShapes, ExportReport, ExportWay
 from graphdoctor.facts.reading import json_of
 from graphdoctor.facts.recording import ExportCalls
 from graphdoctor.probe.wire import EXPORT_FILE
-from graphdoctor.studies.export.attempts import Attempt, Exporter
+from graphdoctor.studies.export.attempts import LIKE_FIRST, Attempt, Exporter
 from graphdoctor.studies.export.dynamic import Asked, DynamicTrials
-from graphdoctor.studies.export.trials import Cure, EagerRuns, ExportTrials
+from graphdoctor.studies.export.trials import Cure, ExportTrials
 from graphdoctor.studies.export.verdict import answer, best_of
-from graphdoctor.trials.judge import Reference
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.recorded import fitting
 from graphdoctor.trials.launch.request import Request
@@ -32,8 +30,6 @@ _FOLDER = "export"
 """Below a recording: the recordings of its exports."""
 
 _MAX_JOBS = 2
-_LIKE_FIRST = Program(change=RunChange(alike="sizes"))
-"""The calls that a program without dynamic sizes can make."""
 
 
 def export(
@@ -41,20 +37,14 @@ def export(
 ) -> ExportReport:
     """Export a target that was recorded already; its recording holds the answer.
 
-    Args:
-        request: What the user asked for.
-        recording: The folder of the recording; those of the exports go below it.
-        diagnosis: What it says, under torch.compile.
-        setup: How to run processes.
-        is_tried: Try fixes.
-        dynamic: Ask for all sizes to stay dynamic if True, for none if False, and if None for those that differ between
-            the calls.
+    ``dynamic``: ask for all sizes to stay dynamic if True, for none if False, and if None for those that differ
+    between the calls.
     """
     is_on_device = request.spec.device is not None
     jobs = 1 if is_on_device else fitting(diagnosis.recording.exit.peak_memory_bytes, most=_MAX_JOBS)
     with Replays(request, recording / _FOLDER, setup.with_limit) as replays:
-        exports = _Exports(replays, setup.watching.on_phase, is_tried=is_tried, dynamic=dynamic, jobs=jobs)
-        report = exports.report(diagnosis)
+        exporter = Exporter(replays, setup.watching.on_phase, Path.cwd(), jobs)
+        report = _Exports(exporter, is_tried, dynamic).report(diagnosis)
     (recording / EXPORT_FILE).write_text(json_of(report), encoding="utf-8")
     return report
 
@@ -64,9 +54,7 @@ class _Tried:
     """One way, and what came of it.
 
     Args:
-        way: For people.
         attempt: The export that counts: with the fixes, if some work.
-        program: The program of that export.
     """
 
     way: ExportWay
@@ -74,18 +62,11 @@ class _Tried:
     program: Program
 
 
+@dataclass(frozen=True)
 class _Exports:
-    def __init__(
-        self, replays: Replays, on_phase: Callable[[str], None], *, is_tried: bool, dynamic: bool | None, jobs: int
-    ) -> None:
-        self._replays = replays
-        self._on_phase = on_phase
-        self._is_tried = is_tried
-        self._asked_dynamic = dynamic
-        self._jobs = jobs
-        self._exporter = Exporter(replays)
-        self._eager = EagerRuns(self._run_eager, _LIKE_FIRST.change)
-        self._eager.reference(RunChange())
+    exporter: Exporter
+    is_tried: bool
+    asked_dynamic: bool | None
 
     def report(self, diagnosis: Diagnosis) -> ExportReport:
         tried = [self._tried(is_strict=is_strict) for is_strict in (False, True)]
@@ -109,30 +90,20 @@ class _Exports:
             gaps=diagnosis.recording.gaps,
         )
 
-    def _run_eager(self, program: Program, prefix: str) -> Reference:
-        return Reference(self._replays, program, on_phase=self._on_phase, prefix=prefix)
-
     def _tried(self, *, is_strict: bool) -> _Tried:
         flag = f"strict={is_strict}"
-        self._on_phase(f"exporting with {flag}")
+        reference = self.exporter.reference(RunChange())
+        self.exporter.on_phase(f"exporting with {flag}")
         plan = ExportPlan(is_strict)
-        reference = self._eager.reference(RunChange())
-        attempt = self._exporter.attempt(_LIKE_FIRST, plan, flag.replace("=", "-").lower(), reference)
-        trials = ExportTrials(
-            self._exporter,
-            self._eager,
-            plan,
-            Path.cwd(),
-            on_phase=self._on_phase,
-            jobs=self._jobs,
-        )
+        attempt = self.exporter.attempt(LIKE_FIRST, plan, flag.replace("=", "-").lower(), reference)
+        trials = ExportTrials(self.exporter, plan)
         if attempt.blocker is None:
-            return _Tried(_way(attempt, is_strict=is_strict), attempt, _LIKE_FIRST)
-        if not self._is_tried:
+            return _Tried(_way(attempt, is_strict=is_strict), attempt, LIKE_FIRST)
+        if not self.is_tried:
             blocker = trials.described(attempt)
             cure = Cure([] if blocker is None else [blocker])
         else:
-            cure = trials.run(attempt, _LIKE_FIRST)
+            cure = trials.run(attempt, LIKE_FIRST)
         way = _way(attempt, is_strict=is_strict).model_copy(
             update={
                 "blockers": tuple(cure.blockers),
@@ -141,24 +112,17 @@ class _Exports:
                 "settings": cure.settings,
             }
         )
-        return _Tried(way, cure.attempt or attempt, cure.program if cure.attempt else _LIKE_FIRST)
+        return _Tried(way, cure.attempt or attempt, cure.program if cure.attempt else LIKE_FIRST)
 
     def _dynamic(self, tried: list[_Tried], calls: ExportCalls | None) -> DynamicShapes | None:
         """Which sizes can stay dynamic, in the first way that works; None if nobody asked or no way does."""
         differing = () if calls is None else calls.differing
         working = [one for one in tried if one.attempt.status in ("exported", "unknown")]
-        if self._asked_dynamic is False or not working or not (differing or self._asked_dynamic):
+        if self.asked_dynamic is False or not working or not (differing or self.asked_dynamic):
             return None
         chosen = working[0]
-        dynamic = DynamicTrials(
-            self._exporter,
-            self._eager,
-            Path.cwd(),
-            on_phase=self._on_phase,
-            run_eager=self._run_eager,
-        )
-        asked = Asked(chosen.way.is_strict, differing, is_all=bool(self._asked_dynamic))
-        return dynamic.run(chosen.program, asked)
+        asked = Asked(chosen.way.is_strict, differing, is_all=bool(self.asked_dynamic))
+        return DynamicTrials(self.exporter).run(chosen.program, asked)
 
 
 def _way(attempt: Attempt, *, is_strict: bool) -> ExportWay:

@@ -7,7 +7,7 @@ once the export succeeds and the program that comes out computes what the untouc
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,33 +22,10 @@ from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.diagnosis.verdicts import fixes_with
 from graphdoctor.studies.export.attempts import Attempt, Exporter
-from graphdoctor.trials.judge import Reference
 from graphdoctor.trials.program import ExportPlan, Program, RunChange
 
 _MAX_BLOCKERS = 8
 _MAX_TRIALS = 24
-
-
-class EagerRuns:
-    """Runs of the untouched program in eager mode: one for each setup, which can change what its results are to torch.
-
-    Args:
-        run: Makes one, of a program, with a prefix for its names.
-        change: Which calls are made.
-    """
-
-    def __init__(self, run: Callable[[Program, str], Reference], change: RunChange) -> None:
-        self._run = run
-        self._change = change
-        self._known: dict[tuple[str, ...], Reference] = {}
-
-    def reference(self, change: RunChange) -> Reference:
-        """The run to compare a changed program with."""
-        setup = change.setup
-        if setup not in self._known:
-            prefix = f"setup-{len(self._known)}-" if self._known else ""
-            self._known[setup] = self._run(Program(change=self._change.joined(RunChange(setup=setup))), prefix)
-        return self._known[setup]
 
 
 @dataclass
@@ -69,8 +46,6 @@ class Cure:
         blockers: What torch stopped at, in order, with what was tried.
         program: The program with the fixes that were kept; the untouched one if the export doesn't succeed with them.
         attempt: Its export; None if no fix works.
-        changes: Its edits.
-        settings: Its lines to run before the export.
     """
 
     blockers: list[ExportBlocker] = field(default_factory=list)
@@ -81,43 +56,17 @@ class Cure:
 
 
 class ExportTrials:
-    """Tries fixes for one way to export.
+    """Tries fixes for one way to export."""
 
-    Args:
-        exporter: Makes exports.
-        eager: Runs a program in eager mode, to compare with.
-        plan: The way.
-        root: Paths below it are shown relative to it.
-        on_phase: Called with what is being done.
-        jobs: How many trials run side by side.
-    """
-
-    def __init__(
-        self,
-        exporter: Exporter,
-        eager: EagerRuns,
-        plan: ExportPlan,
-        root: Path,
-        *,
-        on_phase: Callable[[str], None],
-        jobs: int,
-    ) -> None:
+    def __init__(self, exporter: Exporter, plan: ExportPlan) -> None:
         self._exporter = exporter
-        self._eager = eager
         self._plan = plan
-        self._root = root
-        self._on_phase = on_phase
-        self._jobs = jobs
+        self._root = exporter.root
         self._originals: dict[Path, bytes] = {}
         self._count = 0
 
     def run(self, untouched: Attempt, program: Program) -> Cure:
-        """Try fixes until the export succeeds, or no fix helps.
-
-        Args:
-            untouched: The blocked export of the untouched program.
-            program: The untouched program.
-        """
+        """Try fixes until the export succeeds, or no fix helps."""
         cure = Cure(program=program)
         now, applied = untouched, program
         kept: list[Candidate] = []
@@ -152,21 +101,21 @@ class ExportTrials:
         name = f"{'strict' if self._plan.is_strict else 'non-strict'}-{number}"
         self._count += len(proposals)
         found: list[_Trial] = []
-        for first in range(0, len(proposals), self._jobs):
-            wave = list(enumerate(proposals, start=1))[first : first + self._jobs]
-            self._on_phase(f"trying fixes for {_place(finding)}, trial {wave[-1][0]} of {len(proposals)}")
+        for first in range(0, len(proposals), self._exporter.jobs):
+            wave = list(enumerate(proposals, start=1))[first : first + self._exporter.jobs]
+            self._exporter.on_phase(f"trying fixes for {_place(finding)}, trial {wave[-1][0]} of {len(proposals)}")
 
             for _, proposal in wave:
-                self._eager.reference(with_fixes(program, (proposal,)).change)
+                self._exporter.reference(with_fixes(program, (proposal,)).change)
 
             def run(numbered: tuple[int, Candidate]) -> _Trial:
                 at, proposal = numbered
                 edited = with_fixes(program, (proposal,))
-                reference = self._eager.reference(edited.change)
+                reference = self._exporter.reference(edited.change)
                 attempt = self._exporter.attempt(edited, self._plan, f"{name}-fix-{at}", reference)
                 return _Trial(proposal, attempt, *self._judged(finding, attempt, edited))
 
-            found += self._exporter.replays.in_parallel(run, wave, jobs=self._jobs)
+            found += self._exporter.replays.in_parallel(run, wave, jobs=self._exporter.jobs)
             if any(one.verdict == "verified" for one in found):
                 break
         return found
@@ -290,12 +239,7 @@ def _place(finding: Finding) -> str:
 
 
 def written(fix: Fix, source: SourceFile) -> FileChange | None:
-    """A suggestion as an edit; None if it has no code for a statement, or the statement shares its lines.
-
-    Args:
-        fix: The suggestion.
-        source: The file of the finding, as the program has it.
-    """
+    """A suggestion as an edit; None if it has no code for a statement, or the statement shares its lines."""
     place = fix.place
     if fix.snippet is None or place is None or place.line is None or place.end_line is None:
         return None

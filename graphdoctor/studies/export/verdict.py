@@ -36,12 +36,7 @@ def name_of(way: ExportWay) -> Best:
 
 
 def answer(ways: Sequence[ExportWay], best: Best | None) -> str:
-    """The answer, in one or two sentences.
-
-    Args:
-        ways: What was tried.
-        best: The way to take.
-    """
+    """The answer, in one or two sentences."""
     if best is None:
         if all(way.status == "different" for way in ways):
             reasons = dict.fromkeys(_short(way.reason) for way in ways)

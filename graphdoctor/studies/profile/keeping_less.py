@@ -50,9 +50,7 @@ class Replayed:
 def keeps_less(before: MemoryUse, after: MeasuredMemory | None) -> bool:
     """Whether certainly less is kept.
 
-    Args:
-        before: What was kept.
-        after: What is; None if unknown.
+    ``after``: what is; None if unknown.
     """
     if before.saved_bytes is None or after is None or after.saved_bytes is None:
         return False
@@ -60,13 +58,7 @@ def keeps_less(before: MemoryUse, after: MeasuredMemory | None) -> bool:
 
 
 def memory_trial(setting: Setting, before: MemoryUse, found: Replayed) -> MemoryTrial:
-    """What came of a setting.
-
-    Args:
-        setting: What was set.
-        before: Memory of the call without it.
-        found: What replays showed.
-    """
+    """What came of a setting."""
     after, times = found.memory, found.times
     # What else is in another process isn't the same.
     has_own_peak = after is not None and after.peak_of == "allocator"

@@ -51,10 +51,8 @@ class Shared:
 
     Args:
         kernels: The most costly first.
-        parts: What lines have of them.
         lines: The most costly first.
         modules: In the order of their paths.
-        unattributed_us: Time of kernels without a line.
     """
 
     kernels: tuple[ProfiledKernel, ...]
@@ -67,10 +65,7 @@ class Shared:
 def share_out(profiled: Profiled, call_us: float, roots: Mapping[str, str]) -> Shared:
     """Share the time of all kernels among the lines of the program.
 
-    Args:
-        profiled: What was recorded.
-        call_us: The call without the profiler, of which shares are.
-        roots: What the paths of modules begin with, by compile: see ``module_roots``.
+    ``roots``: what the paths of modules begin with, by compile: see ``module_roots``.
     """
     found = sorted(_kernels(profiled), key=lambda kernel: -kernel.us)
     places = [_places(kernel.operations, _root(kernel, roots)) for kernel in found]
@@ -126,9 +121,6 @@ def module_roots(recording: Recording) -> dict[str, str]:
 
     After a graph break torch compiles what the target calls on its own, and names modules from there. A function that
     a decorator puts around a ``forward`` is no module.
-
-    Args:
-        recording: What was recorded; with its picture, functions can be told from classes.
     """
     target = (recording.target.class_name or "").rpartition(".")[2]
     frames = {frame.frame_id: frame for frame in recording.frames}
@@ -199,9 +191,7 @@ def operation_name(operation: str) -> str:
 def module_path(path: str | None, root: str = "") -> str | None:
     """A module's path in the target, such as ``layers.0``, empty for the target itself; None if it isn't known.
 
-    Args:
-        path: As torch has it, such as ``L['self'].layers.0``.
-        root: What it begins with.
+    ``path``: as torch has it, such as ``L['self'].layers.0``.
     """
     own = "" if path is None else _SELF.sub("", expression(path))
     return ".".join(part for part in (root, own) if part) if path is not None or root else None

@@ -43,7 +43,6 @@ class _Shares:
 
     Args:
         parts: Shares of the call by what it waits for, the largest first.
-        unknown: The share of kernels of which it is unknown.
     """
 
     parts: tuple[tuple[BoundBy, float], ...]
@@ -51,13 +50,7 @@ class _Shares:
 
 
 def regime_of(report: ProfileReport, recording: Recording, diagnosis: Diagnosis) -> Regime | None:
-    """What a call is bound by; None if there is no steady call.
-
-    Args:
-        report: With its kernels, which are judged.
-        recording: What was recorded.
-        diagnosis: What it means.
-    """
+    """What a call is bound by; None if there is no steady call."""
     call = report.call_us
     if call is None or not call.median:
         return None

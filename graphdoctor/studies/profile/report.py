@@ -22,11 +22,7 @@ def profile_report(
 ) -> ProfileReport:
     """What a profile found.
 
-    Args:
-        recording: What was recorded; with its picture, lines have their text.
-        diagnosis: What it means.
-        again: A second start of the program; None if there was none.
-        version: The version that writes it.
+    ``again``: a second start of the program; None if there was none.
     """
     profiled = recording.profiled
     calls = [call.inputs for call in recording.calls if call.inputs]
@@ -86,11 +82,7 @@ def _with_texts(lines: Iterable[ProfiledLine], files: Iterable[SourceText]) -> I
 
 
 def fusion_of(profiled: Profiled) -> Fusion | None:
-    """What was fused; None if no graph of Inductor's ran.
-
-    Args:
-        profiled: What was recorded.
-    """
+    """What was fused; None if no graph of Inductor's ran."""
     known = {(graph.graph, graph.phase): graph for graph in profiled.graphs}
     runs = [known[run.graph, run.phase] for run in profiled.call.runs if (run.graph, run.phase) in known]
     if not runs:
@@ -137,11 +129,8 @@ def memory_use(
 ) -> MemoryUse | None:
     """Memory of the call; None if neither that nor a graph's part of it is known.
 
-    Args:
-        profiled: What was recorded.
-        measured: The memory; None if it wasn't measured.
-        roots: What the paths of modules begin with, by compile: see ``module_roots``.
-        has_backward: The call runs its backward pass.
+    ``measured``: the memory; None if it wasn't measured.
+    ``roots``: what the paths of modules begin with, by compile: see ``module_roots``.
     """
     graphs = profiled.partitioned
     if measured is None and not any(graph.partition for graph in graphs):
@@ -222,11 +211,7 @@ class Compiling:
 
 
 def compiling(recording: Recording) -> Compiling:
-    """What compiling took in the calls of a run.
-
-    Args:
-        recording: The run.
-    """
+    """What compiling took in the calls of a run."""
     has_graph = {graph.compile_id for graph in recording.graphs}
     # Without a graph, there is nothing for a backend to do.
     backends = [

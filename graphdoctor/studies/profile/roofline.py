@@ -41,10 +41,7 @@ def judged(
 ) -> tuple[ProfiledKernel, ...]:
     """Kernels with what they reached, and what they wait for.
 
-    Args:
-        kernels: As they were measured.
-        calibration: What the device reaches; None if it wasn't measured. One that isn't steady is as good as none.
-        device: Whose kernels they are.
+    ``calibration``: what the device reaches; None if it wasn't measured. One that isn't steady is as good as none.
     """
     if calibration is not None and not calibration.is_steady:
         calibration = None
@@ -111,13 +108,7 @@ def _bound_by(
 def with_bounds(
     lines: Iterable[ProfiledLine], parts: Iterable[TimePart], kernels: Sequence[ProfiledKernel]
 ) -> tuple[ProfiledLine, ...]:
-    """Lines with what most of their time waits for; None where that is unknown for most of it.
-
-    Args:
-        lines: Lines.
-        parts: What lines have of kernels.
-        kernels: As they were judged.
-    """
+    """Lines with what most of their time waits for; None where that is unknown for most of it."""
     times: dict[tuple[str, int], dict[BoundBy | None, float]] = defaultdict(lambda: defaultdict(float))
     for part in parts:
         times[part.stack[-1].file, part.stack[-1].line][kernels[part.kernel].bound_by] += part.us

@@ -44,12 +44,9 @@ def job_report(
 ) -> Job:
     """What the ranks of a recording did, side by side.
 
-    Args:
-        location: The recording.
-        ranks: What ``ranks_at`` gave: at least two.
-        executor: Reads them.
-        selection: Which findings to show; None for all.
-        root: As for ``RankPiece``; the working directory by default.
+    ``ranks``: what ``ranks_at`` gave: at least two.
+    ``selection``: which findings to show; None for all.
+    ``root``: as for ``RankPiece``; the working directory by default.
 
     Raises:
         GraphDoctorError: No rank could be read.

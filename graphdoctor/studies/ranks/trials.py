@@ -87,14 +87,7 @@ def try_remedies(
     run_again: Callable[[RunChange, str], Ran],
     on_trial: Callable[[str], None],
 ) -> tuple[JobTrial, ...]:
-    """Try each remedy by itself.
-
-    Args:
-        remedies: What to try.
-        job: What the untouched script did, with its steps timed.
-        run_again: Runs the script under a change, in a folder of that name.
-        on_trial: Called with what is run next.
-    """
+    """Try each remedy by itself."""
     trials: list[JobTrial] = []
     before = job
     for number, remedy in enumerate(remedies, start=1):
@@ -210,12 +203,7 @@ def runner(
 ) -> Callable[[RunChange, str], Ran]:
     """What runs the script again, in the folder of the first recording.
 
-    Args:
-        script: The script.
-        recording: The recording that the findings are of.
-        python: The interpreter asked for, or None for ours.
-        timeout_s: Seconds until a run is stopped: ranks that disagree can wait for each other forever.
-        executor: Reads the ranks.
+    ``python``: the interpreter asked for, or None for ours.
     """
 
     def run_again(change: RunChange, name: str) -> Ran:

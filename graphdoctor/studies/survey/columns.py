@@ -22,9 +22,6 @@ class Column:
     """One column of the table, or one member of a cause.
 
     Args:
-        name: Its name.
-        type: What it holds.
-        description: One line.
         read: Reads the value off a row, or a cause; None for none.
         field: The field of the model that it holds as it is; None if it is derived from others.
         is_nullable: It can be null, which is unknown or not measured unless the description says otherwise.
@@ -50,12 +47,7 @@ def _always(type: ColumnType, name: str, description: str, *, field: str | None 
 def _derived(type: ColumnType, name: str, description: str, path: str, *, is_nullable: bool = True) -> Column:
     """A column that other columns imply.
 
-    Args:
-        type: What it holds.
-        name: Its name.
-        description: One line.
-        path: Attributes, such as ``top.code``; the value is None where one of them is.
-        is_nullable: As in ``Column``.
+    ``path``: attributes, such as ``top.code``; the value is None where one of them is.
     """
     names = path.split(".")
 

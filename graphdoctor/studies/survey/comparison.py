@@ -79,13 +79,7 @@ def compare_surveys(
 ) -> SurveyComparison:
     """Compare two surveys.
 
-    Args:
-        before: The first.
-        after: The second.
-        version: This graphdoctor's.
-        paths: What the user named.
-        folder: Path from the root of the git repository to the working directory; None at the root and outside any.
-        fail_on: The lowest severity of what got worse that fails the comparison.
+    ``folder``: path from the root of the git repository to the working directory; None at the root and outside any.
 
     Raises:
         GraphDoctorError: They have no piece in common.

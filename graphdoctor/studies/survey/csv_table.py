@@ -24,9 +24,6 @@ _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|\t")
 def render_survey_csv(report: SurveyReport) -> str:
     """All rows.
 
-    Args:
-        report: What to write.
-
     Returns:
         CSV with a heading and a newline at the end. A text that could be a formula has a ``'`` before it; texts of a
         list have ``; `` between them.

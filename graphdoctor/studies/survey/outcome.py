@@ -66,11 +66,7 @@ class PieceOutcome:
     """How a piece came out.
 
     Args:
-        status: The status.
         stage: What failed; None where nothing did.
-        error: Why.
-        error_type: Type of the exception.
-        traceback: Of the exception.
     """
 
     status: SurveyStatus
@@ -84,11 +80,7 @@ OK = PieceOutcome("ok")
 
 
 def outcome_of(diagnosis: Diagnosis) -> PieceOutcome:
-    """What a recorded run says of its piece.
-
-    Args:
-        diagnosis: Of the run.
-    """
+    """What a recorded run says of its piece."""
     refusal = refused_call(diagnosis)
     if refusal is not None and refusal.error is not None:
         return _failed_compile(refusal.error, diagnosis)
@@ -107,9 +99,7 @@ def outcome_of(diagnosis: Diagnosis) -> PieceOutcome:
 def ended_early(exit_: ProbeExit, *, stage: SurveyStage = "call") -> PieceOutcome:
     """What a process says of its piece that ended before it was done.
 
-    Args:
-        exit_: How it ended.
-        stage: What it was doing if it was past loading.
+    ``stage``: what it was doing if it was past loading.
     """
     kind = exit_.phase_kind
     where: SurveyStage = "load" if kind in _LOADING else "eager" if kind == _EAGER else stage
@@ -129,11 +119,7 @@ def ended_early(exit_: ProbeExit, *, stage: SurveyStage = "call") -> PieceOutcom
 
 
 def outcome_of_bench(report: BenchReport) -> PieceOutcome:
-    """What a bench says of its piece, which ran when it was recorded.
-
-    Args:
-        report: Of eager mode and one way to compile it.
-    """
+    """What a bench says of its piece, which ran when it was recorded."""
     eager, *others = report.variants
     if eager.status == "failed":
         found = _of_variant(eager, "eager", "eager_failed")
@@ -197,11 +183,6 @@ def compiler_stage(error_type: str, traceback: str, *, backend: object) -> Surve
 
     The exception's own module tells, or the innermost frame in one of the folders of torch's parts (``_dynamo``,
     ``_functorch``, ``_inductor``; 2.11 to 2.15), in the traceback of the first of chained exceptions.
-
-    Args:
-        error_type: Qualified type name.
-        traceback: As Python prints it.
-        backend: The backend that was asked for.
     """
     found = _FRAME.findall(traceback.partition(_CHAINED)[0])
     by_folder: SurveyStage | None = dict(_PARTS)[found[-1]] if found else None

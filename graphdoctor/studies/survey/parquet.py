@@ -30,9 +30,6 @@ _WRITE_AGAIN = "Name the file that graphdoctor survey wrote."
 def write_parquet(report: SurveyReport) -> bytes:
     """The file's bytes, compressed with Zstandard.
 
-    Args:
-        report: The survey.
-
     Raises:
         GraphDoctorError: pyarrow isn't installed, or a column can't hold a value.
     """
@@ -51,9 +48,7 @@ def write_parquet(report: SurveyReport) -> bytes:
 def read_parquet(content: bytes, name: str) -> dict[str, Any]:
     """The survey's JSON document; nothing of it is checked yet.
 
-    Args:
-        content: The file's bytes.
-        name: What error messages call it.
+    ``content``: the file's bytes.
 
     Raises:
         GraphDoctorError: pyarrow isn't installed, the file is cut off or damaged, or graphdoctor didn't write it.

@@ -31,11 +31,8 @@ _Found = tuple[SurveyRow, SurveyCause]
 def summarize(rows: Sequence[SurveyRow], variants: Iterable[str], *, seconds: float | None, made: int) -> SurveySummary:
     """All rows added up.
 
-    Args:
-        rows: All of them.
-        variants: Names of the variants, in order.
-        seconds: Wall time of the run that made some of them; None if unknown.
-        made: How many of them that run made.
+    ``variants``: names of the variants, in order.
+    ``seconds``: wall time of the run that made some of them; None if unknown.
     """
     names = tuple(variants)
     causes, shared = shared_causes(rows), _timed_everywhere(rows, names)
@@ -95,9 +92,6 @@ def mean_speedup(rows: Iterable[SurveyRow]) -> GeometricMean | None:
     own, so on a scale of logarithms the squares of the distances to the ends add up. What that gives is how well the
     mean of these targets is known, not what other targets would give.
 
-    Args:
-        rows: Of one variant, or of several.
-
     Returns:
         None if there is no speed-up.
     """
@@ -130,9 +124,6 @@ def shared_causes(rows: Iterable[SurveyRow]) -> tuple[SharedCause, ...]:
     What one costs is measured in time in few rows, and in targets in all of them: first come those that cost graphs or
     compiles (their severity is more than ``info``), among these the ones of most targets, then those that make most
     functions run eagerly, then those that cost most of the calls' time as far as that is known.
-
-    Args:
-        rows: Of all variants.
     """
     found: dict[tuple[str, str, str], list[_Found]] = {}
     for row in rows:
@@ -154,9 +145,6 @@ def shared_export_causes(rows: Iterable[SurveyRow]) -> tuple[SharedCause, ...]:
     """What ``torch.export`` stops at, what most targets have first.
 
     It stops in each model's own ``forward``, so findings belong together that say the same, wherever they are.
-
-    Args:
-        rows: Of all variants.
     """
     found: dict[tuple[str, str], list[_Found]] = {}
     for row in rows:

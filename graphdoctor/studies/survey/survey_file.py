@@ -30,9 +30,7 @@ class ListedTargets:
         name: What a target is called; None for its text.
         family: The group that all of them belong to; None for the catalog's own, or none.
         only: Of a library, patterns of the names to take; empty for all.
-        exclude: Of a library or a pattern, patterns of the names to leave out.
         python: The interpreter to run them with; None for the survey's.
-        run: Fields of a run with other values than the survey's.
     """
 
     target: str | None = None
@@ -53,7 +51,6 @@ class ListedVariant:
     Args:
         name: Its name; None for one made of its settings.
         python: The interpreter to run it with; None for the target's or the survey's.
-        run: Fields of a run with other values than the target's.
     """
 
     name: str | None = None
@@ -67,9 +64,6 @@ class Nodes:
 
     Args:
         working_dir: A folder to send there; None where they share a file system.
-        pip: Packages to install there.
-        env_vars: Environment variables to set there.
-        py_modules: Folders of packages to send there.
     """
 
     working_dir: str | None = None
@@ -123,14 +117,9 @@ class SurveyFile:
     """A whole list.
 
     Args:
-        path: The file.
-        name: The survey's name.
-        options: What is measured.
         python: The interpreter to run everything with; None for ours.
-        run: Fields of a run that all targets share.
         targets: The entries of the list, in order.
         variants: The variants, in order; empty for the one that ``run`` says.
-        nodes: What a cluster's nodes need.
     """
 
     path: Path
