@@ -143,6 +143,8 @@ class Environment(Fact):
     """Path of the interpreter."""
     device_name: DeviceName | None = None
     """Name of the first CUDA device; None if there is none."""
+    threads: int | None = None
+    """Threads that torch computes with on a CPU, as ``torch.get_num_threads()`` has them; None if unknown."""
     torch_root: str | None = None
     """The folder with torch's own files."""
     stdlib_root: str | None = None

@@ -227,6 +227,7 @@ def _environment(diagnosis: Diagnosis) -> Iterator[Row]:
         "Python": environment.python,
         "platform": environment.platform,
         "device": environment.device_name,
+        "threads": environment.threads and f"{environment.threads:,}",
         "interpreter": environment.executable,
         "target": target.text,
         "file": target.file,

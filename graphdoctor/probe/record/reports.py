@@ -63,6 +63,7 @@ def describe_environment(device_name: str | None) -> Environment:
         platform=platform.platform(terse=True) + f" {platform.machine()}",
         executable=sys.executable,
         device_name=device_name,
+        threads=torch.get_num_threads(),
         torch_root=str(torch_api.torch_root()),
         stdlib_root=paths["stdlib"],
         site_roots=tuple(sorted({paths["purelib"], paths["platlib"]})),
