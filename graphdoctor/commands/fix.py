@@ -24,8 +24,8 @@ from graphdoctor.commands.options import (
 from graphdoctor.commands.terminal import say
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import RunSpec, option
+from graphdoctor.views.fixes import outcome
 from graphdoctor.views.formats import FIXES
-from graphdoctor.views.outcome import outcome
 from graphdoctor.views.words import applied_snippets
 
 if TYPE_CHECKING:

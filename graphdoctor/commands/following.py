@@ -26,14 +26,14 @@ def follow(location: Location, color: Color, *, is_on_stdout: bool, is_quiet: bo
 
     from graphdoctor.trace.follow import Follower
     from graphdoctor.trace.storage.places import Url
-    from graphdoctor.views.following import counts_text, seen_text
+    from graphdoctor.views.progress import seen_text, so_far_text
 
     console = (stdout_console if is_on_stdout else stderr_console)(color)
     console.quiet = is_quiet
     is_live = console.is_terminal and not console.is_dumb_terminal and not is_quiet
     follower = Follower(location)
     shown: SoFar | None = None
-    status = console.status(counts_text(follower.so_far)) if is_live else contextlib.nullcontext()
+    status = console.status(so_far_text(follower.so_far)) if is_live else contextlib.nullcontext()
     with contextlib.suppress(KeyboardInterrupt), status as line:
         while True:
             try:
@@ -47,9 +47,9 @@ def follow(location: Location, color: Color, *, is_on_stdout: bool, is_quiet: bo
             if shown != (so_far := follower.so_far):
                 shown = so_far
                 if line is None:
-                    console.print(Text(counts_text(so_far)), soft_wrap=True)
+                    console.print(Text(so_far_text(so_far)), soft_wrap=True)
                 else:
-                    line.update(Text(counts_text(so_far)))
+                    line.update(Text(so_far_text(so_far)))
             console.file.flush()
             time.sleep(_REMOTE_PAUSE_S if isinstance(location, Url) else _PAUSE_S)
     console.print()

@@ -23,9 +23,8 @@ from graphdoctor.views.comparison import comparison_view
 from graphdoctor.views.fixes import fixes_view
 from graphdoctor.views.github import render_github
 from graphdoctor.views.guards import guards_view
-from graphdoctor.views.recompiles import recompiles_view
+from graphdoctor.views.recompiles import recompiles_view, variations_view
 from graphdoctor.views.report import report_view
-from graphdoctor.views.variations import variations_view
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from graphdoctor.facts.wording import counted, without_middle
-from graphdoctor.views.places import file_place, project_line
+from graphdoctor.views.annotations import file_place, project_line
 from graphdoctor.views.printable import printable, printable_lines
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from graphdoctor.facts.wording import counted, percent, without_middle
 from graphdoctor.views.actions import actions, code_line, mends_text, saves_text
 from graphdoctor.views.finding_cards import card_of, closing, partial_note
-from graphdoctor.views.fixes import keeping, treatment_parts
+from graphdoctor.views.fixes import keeping, outcome, treatment_parts
 from graphdoctor.views.log_words import log_rows, unshown_text
-from graphdoctor.views.outcome import outcome
 from graphdoctor.views.parts import (
     Block,
     Blocks,
@@ -33,9 +32,8 @@ from graphdoctor.views.parts import (
     Verdict,
     View,
 )
-from graphdoctor.views.recompiles import what_if_parts
+from graphdoctor.views.recompiles import variation_parts, what_if_parts
 from graphdoctor.views.stages import stage_parts
-from graphdoctor.views.variations import variation_parts
 from graphdoctor.views.words import (
     base_name,
     clusters,

@@ -14,10 +14,9 @@ from graphdoctor.facts import links
 from graphdoctor.facts.diagnosis import Finding, Fix, Location, Severity
 from graphdoctor.facts.reading import plain
 from graphdoctor.rules.catalog import PAGES
-from graphdoctor.views.annotations import Annotation, annotations_of
+from graphdoctor.views.annotations import Annotation, Place, annotations_of, file_place, place_of
 from graphdoctor.views.edits import edits_of
 from graphdoctor.views.json import json_text
-from graphdoctor.views.places import Place, file_place, place_of
 from graphdoctor.views.words import place_text, worth_trying
 
 if TYPE_CHECKING:

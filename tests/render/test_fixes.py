@@ -20,10 +20,9 @@ from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.trials import Comparison, Difference
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
-from graphdoctor.views.fixes import fixes_view
+from graphdoctor.views.fixes import fixes_view, outcome
 from graphdoctor.views.html.page import render_page
 from graphdoctor.views.markdown_text import MAX_CHARACTERS, render_view_markdown
-from graphdoctor.views.outcome import outcome
 from graphdoctor.views.report import report_view
 from graphdoctor.views.terminal import write_view
 from tests.factories import LOOP, PRINT, compiled, entry, frame, graph, record, recording

@@ -9,8 +9,7 @@ import pytest
 from graphdoctor.facts.guards import GuardNode, Guards, GuardSet, SubtreeCost
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
-from graphdoctor.views.guard_parts import VARIES, parts_of, walk
-from graphdoctor.views.guards import guards_view
+from graphdoctor.views.guards import VARIES, guards_view, parts_of, walk
 from tests import factories
 from tests.views.outputs import on_terminal
 

@@ -9,7 +9,7 @@ import pytest
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.fixes import ColdCompile, LeftFinding, PairedTime, Treatment, TriedFix
 from graphdoctor.facts.recording import TargetInfo
-from graphdoctor.views.outcome import outcome
+from graphdoctor.views.fixes import outcome
 from graphdoctor.views.words import measured_rows, timed_rows
 
 BEFORE = Counts(

@@ -31,9 +31,9 @@ from graphdoctor.facts.survey_comparison import SurveyComparison
 from graphdoctor.facts.wording import without_middle
 from graphdoctor.studies.bundle.reproduce import Script
 from graphdoctor.studies.bundle.texts import issue_text
-from graphdoctor.views.following import seen_text
 from graphdoctor.views.formats import CHECK, ConsoleFormat
 from graphdoctor.views.printable import printable, printable_lines
+from graphdoctor.views.progress import seen_text
 from tests.render.hostile import CODE_POINTS, EVIL, FORGED, spoiled, spoiled_result
 from tests.render.html.test_page_safety import decoded
 from tests.render.test_formats import DOCUMENTS, EVERY_FORMAT, rendered

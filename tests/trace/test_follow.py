@@ -14,7 +14,7 @@ from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.follow import Follower
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trace.storage.log_file import LogFile
-from graphdoctor.views.following import counts_text, seen_text
+from graphdoctor.views.progress import seen_text, so_far_text
 
 RECORDINGS = Path(__file__).resolve().parent.parent / "recordings" / "2.13.0"
 PID = 4242
@@ -64,7 +64,7 @@ def test_the_lines_say_what_happened_where(tmp_path):
         "x.log [1/1] `scale` from line 8 recompiled: (a value from line 8) was 1.0",
     ]
     assert re.fullmatch(
-        r"\d graphs · 1 break site · 1 recompile · \d\.\d\d s compiling", counts_text(SoFar(1, (counts,)))
+        r"\d graphs · 1 break site · 1 recompile · \d\.\d\d s compiling", so_far_text(SoFar(1, (counts,)))
     )
 
 
@@ -145,7 +145,7 @@ def test_a_log_that_is_gone_and_comes_back_is_counted_once(tmp_path):
 def test_ranks_that_appear_later_are_followed_too(tmp_path):
     follower = Follower(tmp_path)
     assert list(follower.look()) == []
-    assert counts_text(follower.so_far) == "Waiting for a log"
+    assert so_far_text(follower.so_far) == "Waiting for a log"
     (tmp_path / "notes.txt").write_text("nothing")
     (tmp_path / "rank_0.log").write_bytes(log_content())
     assert next(follower.look()) == LogBegun("rank_0.log")
@@ -160,10 +160,10 @@ def test_ranks_that_appear_later_are_followed_too(tmp_path):
     assert follower.so_far.logs == 2
     one, other = follower.so_far.processes
     assert one == other
-    assert counts_text(follower.so_far).startswith("each of 2 processes: 3 graphs · 1 break site · 1 recompile · ")
+    assert so_far_text(follower.so_far).startswith("each of 2 processes: 3 graphs · 1 break site · 1 recompile · ")
     uneven = SoFar(2, (Counts(graphs=3, recompiles=1, compile_s=1.0), Counts(graphs=4, recompiles=1, compile_s=2.5)))
     assert (
-        counts_text(uneven) == "each of 2 processes: 3–4 graphs · 0 break sites · 1 recompile · 1.00–2.50 s compiling"
+        so_far_text(uneven) == "each of 2 processes: 3–4 graphs · 0 break sites · 1 recompile · 1.00–2.50 s compiling"
     )
 
 

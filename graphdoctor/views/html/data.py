@@ -1,12 +1,18 @@
-"""The data that the page's scripts draw: graphs, guards, calls and phases, as plain lists and numbers."""
+"""What the drawings of a page are made of: graphs, guards, calls and phases as plain lists, and how tall they will be.
+
+Of a run with more compiles, or longer graphs, than a page can hold, the picture names the compiles that were chosen.
+Counts and findings are always those of the whole run.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from graphdoctor.facts.expressions import expression
-from graphdoctor.views.guard_parts import Part, parts_of
+from graphdoctor.facts.wording import counted
+from graphdoctor.views.guards import Part, parts_of
 
 if TYPE_CHECKING:
     from graphdoctor.facts.diagnosis import Diagnosis
@@ -16,6 +22,14 @@ if TYPE_CHECKING:
 
 Place = Callable[[str | None, int | None], list[Any] | None]
 """Turns a file and a line into ``[file as shown, line, anchor or None]``; None without a file."""
+_MOST_CALLS = 1_000
+"""Calls in the table of calls."""
+_LINE = 18
+"""``LINE`` of timeline.js."""
+_NAME = 43
+"""Of a row's name and the note below it."""
+_NARROW_NAME = 27
+"""Of both in one line, which on a narrow screen is above the row."""
 
 
 def graphs_data(
@@ -196,3 +210,241 @@ def _phase(phase: Phase) -> list[Any]:
         phase.thread,
         phase.notes,
     ]
+
+
+# What a page shows of a large run.
+
+
+class _OfCompile(Protocol):
+    @property
+    def compile_id(self) -> str: ...
+
+
+_Row = TypeVar("_Row", bound=_OfCompile)
+_Call = TypeVar("_Call")
+
+
+class Shown:
+    """Which compiles a page shows.
+
+    Args:
+        diagnosis: The whole run.
+        picture: Names the compiles that were chosen.
+    """
+
+    def __init__(self, diagnosis: Diagnosis, picture: Picture) -> None:
+        self._compiles = {found.compile_id for found in diagnosis.recording.compiles}
+        self._with_graph = {graph.compile_id for graph in diagnosis.recording.graphs}
+        self._rows = None if picture.shown is None else frozenset(picture.shown)
+        self._detailed = None if picture.detailed is None else frozenset(picture.detailed)
+
+    def rows(self, rows: Iterable[_Row]) -> list[_Row]:
+        """The rows of compiles that have some."""
+        return [row for row in rows if self._has_row(row.compile_id)]
+
+    def has_details(self, compile_id: str) -> bool:
+        """Whether the graphs, code and guards of a compile are on the page."""
+        return self._has_row(compile_id) and (self._detailed is None or compile_id in self._detailed)
+
+    def phases(self, phases: Iterable[Phase]) -> list[Phase]:
+        """The phases that are drawn."""
+        return [phase for phase in phases if phase.compile_id is None or self._has_row(phase.compile_id)]
+
+    def _has_row(self, compile_id: str) -> bool:
+        return self._rows is None or compile_id in self._rows
+
+    @property
+    def rows_note(self) -> str | None:
+        """Which compiles have rows; None if all have."""
+        if self._rows is None:
+            return None
+        few = counted(len(self._rows), "compile")
+        return (
+            f"This page lists {few} of {len(self._compiles):,}: first those of the findings, then one of each function."
+        )
+
+    @property
+    def details_note(self) -> str | None:
+        """Which compiles have details; None if all have."""
+        whole = self._with_graph | self._compiles
+        kept = sum(self.has_details(compile_id) for compile_id in whole)
+        if kept == len(whole):
+            return None
+        return (
+            f"Graphs, code and guards of {counted(kept, 'compile')} of {len(whole):,} are on this page. "
+            "`graphdoctor report LOG --compile ID --html` shows those of another."
+        )
+
+
+def shown_calls(calls: Sequence[_Call], matters: Iterable[bool]) -> list[_Call]:
+    """The calls that the table lists, in order: those that matter first, if there are too many.
+
+    Args:
+        calls: All calls.
+        matters: Whether something was compiled, or fell back, in each.
+    """
+    ranked = sorted(range(len(calls)), key=dict(enumerate(not each for each in matters)).__getitem__)
+    return [calls[index] for index in sorted(ranked[:_MOST_CALLS])]
+
+
+# How tall drawings will be, so that a page keeps room for those that are drawn when they come into view.
+
+
+@dataclass(frozen=True)
+class Height:
+    """Pixels of a drawing's rows."""
+
+    wide: int
+    narrow: int
+    """On a narrow screen."""
+
+
+def lanes_height(lanes: Iterable[Lane]) -> Height:
+    """The rows of calls."""
+    return _height([1 for _ in lanes])
+
+
+def phases_height(phases: Iterable[Phase]) -> Height:
+    """The rows of compiles, which are as deep as their phases are nested."""
+    depths: dict[tuple[str | None, str | None], tuple[int, int]] = {}
+    for phase in phases:
+        if phase.duration_us is not None:
+            key = (phase.process, phase.compile_id)
+            least, most = depths.get(key, (phase.depth, phase.depth))
+            depths[key] = (min(least, phase.depth), max(most, phase.depth))
+    return _height([most - least + 1 for least, most in depths.values()])
+
+
+def _height(depths: Iterable[int]) -> Height:
+    bars = [_LINE * depth + 4 for depth in depths]
+    return Height(sum(max(bar, _NAME) + 1 for bar in bars), sum(bar + _NARROW_NAME + 1 for bar in bars))
+
+
+def guard_lines(sets: Sequence[GuardSet]) -> int:
+    """Lines of the tree of the first compile's guards before anything is unfolded."""
+    return len(parts_of(sets[0])) if sets else 0
+
+
+# Phases of compiling, added up.
+
+
+@dataclass
+class PhaseRow:
+    """All phases of one name in the compiling thread, or in other threads.
+
+    Args:
+        name: torch's name.
+        is_parallel: They ran in other threads while the compiling one worked or waited for them.
+        count: How many there were.
+        total_us: Their time; one inside another of the same name is in that one's time.
+        own_us: Their time without that of the phases inside them.
+    """
+
+    name: str
+    is_parallel: bool = False
+    count: int = 0
+    total_us: float = 0.0
+    own_us: float = 0.0
+
+
+TorchPart = Literal["tracing", "aot", "backend", "inductor", "compiler"]
+
+_LABELS: dict[TorchPart, str] = {
+    "tracing": "tracing (Dynamo)",
+    "aot": "AOTAutograd",
+    "backend": "backend",
+    "inductor": "Inductor",
+    "compiler": "kernel compiler",
+}
+
+_PARTS: dict[str, TorchPart] = {
+    "backend_compile": "backend",
+    "create_aot_dispatcher_function": "aot",
+    "_recursive_pre_grad_passes": "inductor",
+    "_recursive_joint_graph_passes": "inductor",
+    "_recursive_post_grad_passes": "inductor",
+    "inductor_compile": "inductor",
+    "compile_fx_inner": "inductor",
+    "fx_codegen_and_compile": "inductor",
+    "inductor_codecache_torch_key": "inductor",
+    "compile_file": "compiler",
+    "async_compile.wait": "compiler",
+    "async_compile.precompile": "compiler",
+    "triton_compile": "compiler",
+}
+"""Which part a phase of a name begins, as torch 2.13 names them; a phase inside is of the same part, unless it begins
+another."""
+
+
+@dataclass(frozen=True)
+class CompileShare:
+    """What one part of torch took of the compile time.
+
+    Args:
+        kind: The part.
+        us: Its time in the compiling thread, in microseconds.
+        share: Of all compile time, 0 to 1.
+    """
+
+    kind: TorchPart
+    us: float
+    share: float
+
+    @property
+    def label(self) -> str:
+        """Its name for people."""
+        return _LABELS[self.kind]
+
+
+def compile_shares(phases: Iterable[Phase]) -> list[CompileShare]:
+    """Divide the compile time among the parts of torch, in their order; parts that took no time are left out.
+
+    Args:
+        phases: In the order of their starts in each process.
+    """
+    totals: dict[TorchPart, float] = dict.fromkeys(_LABELS, 0.0)
+    open_phases: dict[str | None, list[tuple[int, TorchPart]]] = {}
+    for phase in phases:
+        # Other threads work while the compiling one does, or waits.
+        if phase.duration_us is None or phase.thread > 0:
+            continue
+        around = open_phases.setdefault(phase.process, [])
+        while around and around[-1][0] >= phase.depth:
+            around.pop()
+        outer: TorchPart | None = around[-1][1] if around else None
+        part = _PARTS.get(phase.name, outer or "tracing")
+        totals[part] += phase.duration_us
+        if outer is not None:
+            totals[outer] -= phase.duration_us
+        around.append((phase.depth, part))
+    whole = sum(totals.values())
+    return [CompileShare(part, us, us / whole) for part, us in totals.items() if us > 0] if whole else []
+
+
+def phase_rows(phases: Iterable[Phase]) -> list[PhaseRow]:
+    """Add up phases by name, the longest own time first, and those of other threads last.
+
+    Own times of the compiling thread add up to the time that it compiled.
+
+    Args:
+        phases: In the order of their starts in each process.
+    """
+    rows: dict[tuple[str, bool], PhaseRow] = {}
+    open_phases: dict[tuple[str | None, int], list[Phase]] = {}
+    for phase in phases:
+        if phase.duration_us is None:
+            continue
+        # Phases of other threads begin in between, and contain none of this one's.
+        around = open_phases.setdefault((phase.process, phase.thread), [])
+        while around and around[-1].depth >= phase.depth:
+            around.pop()
+        is_parallel = phase.thread > 0
+        row = rows.setdefault((phase.name, is_parallel), PhaseRow(phase.name, is_parallel))
+        row.count += 1
+        row.own_us += phase.duration_us
+        if not any(outer.name == phase.name for outer in around):
+            row.total_us += phase.duration_us
+        if around:
+            rows[around[-1].name, is_parallel].own_us -= phase.duration_us
+        around.append(phase)
+    return sorted(rows.values(), key=lambda row: (row.is_parallel, -row.own_us))

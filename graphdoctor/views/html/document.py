@@ -24,8 +24,8 @@ from graphdoctor.facts import wording
 from graphdoctor.views import words
 from graphdoctor.views.actions import worths
 from graphdoctor.views.edits import diff_rows
+from graphdoctor.views.fixes import outcome
 from graphdoctor.views.html.terms import explained
-from graphdoctor.views.outcome import outcome
 from graphdoctor.views.parts import Blocks, Card, Drawing, Section, View, blocks, plain_text, spans, statements
 from graphdoctor.views.printable import printable_lines
 

@@ -13,12 +13,19 @@ from graphdoctor.facts.stack import relative
 from graphdoctor.facts.wording import counted
 from graphdoctor.views import words
 from graphdoctor.views.html import data
+from graphdoctor.views.html.data import (
+    Shown,
+    compile_shares,
+    guard_lines,
+    lanes_height,
+    phase_rows,
+    phases_height,
+    shown_calls,
+)
 from graphdoctor.views.html.document import render_view_page
 from graphdoctor.views.html.highlight import highlighted
 from graphdoctor.views.html.lines import AnnotatedFile, annotate
-from graphdoctor.views.html.shown import Shown, guard_lines, lanes_height, phases_height, shown_calls
 from graphdoctor.views.html.sourceless import without_source
-from graphdoctor.views.html.times import compile_shares, phase_rows
 from graphdoctor.views.parts import Block, Blocks, Drawing, Note, Section
 from graphdoctor.views.report import report_view
 

@@ -16,7 +16,7 @@ from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis import diagnose as rules_diagnose
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
-from graphdoctor.views.html.lines import AnnotatedFile, AnnotatedLine, FrameMark, annotate
+from graphdoctor.views.html.lines import AnnotatedFile, FrameMark, Line, annotate
 from graphdoctor.views.html.page import render_page
 from tests.factories import FILE, LOOP, PRINT, change, compiled, entry, frame, recompiled, record, recording
 
@@ -59,7 +59,7 @@ def diagnosed(**facts) -> Diagnosis:
     return diagnose(recording(**facts), RULES, root=ROOT, version="0")
 
 
-def lines_of(diagnosis: Diagnosis, shown: Picture) -> dict[int, AnnotatedLine]:
+def lines_of(diagnosis: Diagnosis, shown: Picture) -> dict[int, Line]:
     (file,) = annotate(diagnosis, shown, ROOT)
     return {line.number: line for line in file.lines}
 
@@ -79,8 +79,8 @@ def test_a_line_with_a_captured_operation_is_in_its_graphs():
     shown = picture(captured(11, 11, 13, index=0), captured(11, index=1))
     lines = lines_of(diagnosed(), shown)
     assert states(diagnosed(), shown) == {"graph": [11, 13]}
-    assert (lines[11].graphs, lines[11].node_count) == ((0, 1), 3)
-    assert (lines[16].graphs, lines[16].node_count) == ((), 0)
+    assert lines[11].graphs == [0, 1]
+    assert lines[16].graphs == []
 
 
 def test_only_calls_of_graphs_as_dynamo_captured_them_count():
@@ -93,7 +93,7 @@ def test_only_calls_of_graphs_as_dynamo_captured_them_count():
 
 def test_a_graph_whose_number_is_not_known_still_captures_the_line():
     line = lines_of(diagnosed(), picture(captured(11, index=None)))[11]
-    assert (line.state, line.graphs, line.node_count) == ("graph", (), 1)
+    assert (line.state, line.graphs) == ("graph", [])
 
 
 def test_a_break_that_torch_went_past_is_eager_and_mixed_with_what_was_captured_of_its_line():
@@ -156,7 +156,7 @@ def test_another_frames_break_leaves_no_rest_to_this_one():
 def test_a_graph_that_the_backend_declined_captured_nothing_that_runs_in_it():
     diagnosis = diagnosed(compiles=(compiled(outcome="skipped"),))
     line = lines_of(diagnosis, picture(captured(11)))[11]
-    assert (line.state, line.graphs, line.node_count) == ("eager", (0,), 1)
+    assert (line.state, line.graphs) == ("eager", [0])
 
 
 def test_without_syntax_only_what_torch_named_is_known():
@@ -174,7 +174,7 @@ def test_findings_are_at_their_primary_line_and_at_related_ones():
     lines = lines_of(diagnosis, picture())
     at_line = tuple(finding.fingerprint for finding in diagnosis.findings if finding.location.line == 12)
     assert len(at_line) > 1
-    assert lines[12].finding_fingerprints == lines[12].break_fingerprints == at_line
+    assert (tuple(lines[12].findings), all(lines[12].findings.values())) == (at_line, True)
 
 
 def test_a_related_place_names_the_finding():
@@ -183,7 +183,7 @@ def test_a_related_place_names_the_finding():
     (finding,) = diagnosis.findings
     assert [place.line for place in finding.related] == [14]
     line = lines_of(diagnosis, picture())[14]
-    assert (line.related, line.finding_fingerprints) == ((finding.fingerprint,), ())
+    assert (list(line.related), line.findings) == ([finding.fingerprint], {})
 
 
 def test_a_changed_value_is_counted_at_the_line_that_made_torch_guard_on_it():
@@ -191,9 +191,9 @@ def test_a_changed_value_is_counted_at_the_line_that_made_torch_guard_on_it():
     diagnosis = diagnosed(compiles=(compiled(), *again))
     line = lines_of(diagnosis, picture())[12]
     assert line.recompile_count == 2
-    assert set(line.recompile_fingerprints) == {report.fingerprint for report in diagnosis.recompiles}
-    assert line.break_fingerprints == ()
-    assert set(line.finding_fingerprints) == {finding.fingerprint for finding in diagnosis.findings}
+    assert set(line.recompiles) == {report.fingerprint for report in diagnosis.recompiles}
+    assert not any(line.findings.values())
+    assert set(line.findings) == {finding.fingerprint for finding in diagnosis.findings}
 
 
 def guards(*runs_and_us: tuple[int | None, float | None]) -> Guards:
@@ -233,16 +233,12 @@ def test_one_check_that_was_not_measured_leaves_the_cost_open(unknown):
     assert lines_of(diagnose(facts, RULES, root=ROOT, version="0"), picture())[10].guard_us is None
 
 
-def test_without_guards_nobody_knows_how_many_a_line_has():
-    assert {line.guard_count for line in lines_of(diagnosed(), picture(captured(11))).values()} == {None}
-
-
 def test_a_def_shows_the_frames_of_its_function():
     decorated = TEXT.replace("    def forward", "    @torch.no_grad()\n    def forward")
     diagnosis = diagnosed(
         compiles=(compiled(), compiled("1/0", outcome="skipped")), frames=(frame(line=10), frame(1, resumes_at=13))
     )
-    expected = (FrameMark("compiled", ("0/0",), None), FrameMark("skipped", ("1/0",), 13))
+    expected = [FrameMark("compiled", ("0/0",), None), FrameMark("skipped", ("1/0",), 13)]
     assert lines_of(diagnosis, picture())[10].frames == expected
     assert lines_of(diagnosis, picture(text=decorated))[11].frames == expected
 
@@ -398,7 +394,7 @@ def test_a_clean_recording(recorded):
     (forward,) = (line for line in file.lines if line.text.strip().startswith("def forward"))
     assert [mark.state for mark in forward.frames] == ["compiled"]
     (body,) = (line for line in file.lines if line.state != "none")
-    assert (body.number, body.state, body.graphs, body.node_count) == (forward.number + 1, "graph", (0,), 2)
+    assert (body.number, body.state, body.graphs) == (forward.number + 1, "graph", [0])
 
 
 def test_a_log_of_others_shows_the_lines_that_torch_named():

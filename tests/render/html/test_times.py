@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphdoctor.facts.picture import Phase
-from graphdoctor.views.html.times import compile_shares, phase_rows
+from graphdoctor.views.html.data import compile_shares, phase_rows
 
 
 def phase(name: str, start_us: float, duration_us: float | None, depth: int = 0, thread: int = 0) -> Phase:
