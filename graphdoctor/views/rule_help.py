@@ -13,7 +13,7 @@ from rich.text import Text
 
 from graphdoctor.facts.links import rule_url
 from graphdoctor.views.json import json_text
-from graphdoctor.views.terminal_lines import Code, Prose, Trimmed
+from graphdoctor.views.terminal_lines import Prose, Trimmed, code
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -47,7 +47,7 @@ class _CodeBlock(CodeBlock):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The block, with an indent."""
-        yield Padding(Code(str(self.text).rstrip()), (1, 0, 1, 1))
+        yield Padding(code(str(self.text).rstrip()), (1, 0, 1, 1))
 
 
 class _Paragraph(Paragraph):

@@ -19,19 +19,19 @@ from graphdoctor.views.parts import Inline, Part, Place, Span, Tone, View, block
 from graphdoctor.views.printable import printable
 from graphdoctor.views.terminal_lines import (
     ONE_LINE,
-    Code,
-    Command,
-    Cut,
-    Figure,
     Folded,
-    Pointed,
     Prose,
     Whole,
     clean,
     clean_lines,
+    code,
+    command,
+    cut_lines,
     diff_text,
+    figure,
     grid,
     labeled_rows,
+    pointed,
     write,
     write_report,
 )
@@ -124,15 +124,15 @@ class _Shown:
             case parts.Note(text, tone):
                 yield Prose(line(text, tone))
             case parts.Code(text, "shell"):
-                yield Command(text)
+                yield command(text)
             case parts.Code(text, is_whole=True):
                 yield Whole(text)
             case parts.Code(text):
-                yield Code(text) if part.language == "python" else Prose(clean_lines(text))
+                yield code(text) if part.language == "python" else Prose(clean_lines(text))
             case parts.Diff(text):
                 yield diff_text(text, is_whole=self._is_verbose)
             case parts.Source():
-                yield Pointed(part.number, printable(part.text), part.start, part.end)
+                yield pointed(part.number, printable(part.text), part.start, part.end)
             case parts.Figures():
                 yield Prose(_figures(part))
             case parts.Table(rows=rows) if rows:
@@ -184,7 +184,7 @@ class _Shown:
             is_whole = self._is_verbose or height <= room or number == 0
             room = max(room - height, 0) if is_whole else -1
             yield from (Text(),) if number and was_whole else ()
-            yield whole if is_whole else Cut(list(_card_lines(card)))
+            yield whole if is_whole else cut_lines(list(_card_lines(card)))
         if len(shown) < len(cards) or room < 0:
             more = len(cards) - len(shown)
             text = f"{counted(more, 'more finding')} (-v shows all)" if more else "-v shows each in full"
@@ -237,7 +237,7 @@ class _Shown:
         return max(heading, widest if column.is_number else min(widest, _WIDEST_TEXT))
 
     def _cell(self, cell: parts.Cell) -> RenderableType:
-        return Figure(line(cell.text, cell.tone), line(cell.detail, "dim"), is_wide=self._is_wide)
+        return figure(line(cell.text, cell.tone), line(cell.detail, "dim"), is_wide=self._is_wide)
 
 
 def _card_lines(card: parts.Card) -> Iterator[Text]:

@@ -7,7 +7,7 @@ such as ``[red]/x.py`` is shown as it is.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from textwrap import indent
 from typing import TYPE_CHECKING
 
@@ -46,7 +46,7 @@ def write(console: Console, renderable: RenderableType) -> None:
     """Print without markup, highlighting and spaces at the ends of lines."""
     if isinstance(renderable, Whole):
         # A line at the margin could pass for one of ours.
-        code = indent(block(renderable.code.rstrip()), "  ")
+        code = indent(block(renderable.plain.rstrip()), "  ")
         console.print(Text(code, "dim"), soft_wrap=True, markup=False, highlight=False)
         return
     shown = Prose(renderable) if isinstance(renderable, Text) else renderable
@@ -94,31 +94,45 @@ class Trimmed:
             yield Segment.line()
 
 
-class Prose:
-    """Text in lines that fit, broken between words, and beside a name where a word is too long.
+class Lines:
+    """Something in lines that fit.
 
     Args:
-        text: The text, which may have several lines.
+        lines: Makes the lines for a width in cells.
+        least: The least width that it is given.
+        widest: The width that it would fill.
     """
 
-    def __init__(self, text: Text) -> None:
-        self.text = text
+    def __init__(self, lines: Callable[[int], Iterable[Text]], least: int, widest: int) -> None:
+        self._lines = lines
+        self._least = least
+        self._widest = widest
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The lines."""
-        width = options.max_width
+        yield from self._lines(options.max_width)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        """From the least width to the widest."""
+        return Measurement(min(self._least, options.max_width), min(self._widest, options.max_width))
+
+
+class Prose(Lines):
+    """Text in lines that fit, broken between words, and beside a name where a word is too long."""
+
+    def __init__(self, text: Text) -> None:
+        self.text = text
+        widest = max((cell_len(line) for line in text.plain.split("\n")), default=0)
+        super().__init__(self.lines, min(longest_name(text.plain), _WIDEST_NAME), widest)
+
+    def lines(self, width: int) -> Iterator[Text]:
+        """The lines for a width."""
         for line in self.text.split("\n", allow_blank=True):
             for part in _parts(line, width):
                 part.rstrip()
                 if cell_len(part.plain) > width:
                     part.truncate(width, overflow="ellipsis")
                 yield part
-
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        """From the longest name to the longest line."""
-        widest = max((cell_len(line) for line in self.text.plain.split("\n")), default=0)
-        name = min(longest_name(self.text.plain), _WIDEST_NAME)
-        return Measurement(min(name, options.max_width), min(widest, options.max_width))
 
 
 def _parts(line: Text, width: int) -> Iterator[Text]:
@@ -132,119 +146,87 @@ def _parts(line: Text, width: int) -> Iterator[Text]:
             yield part
 
 
-class Code:
-    """Python in lines that fit, which mean the same when they are pasted.
+class Folded(Prose):
+    """Text in lines that fit, of which nothing is cut: a name that is too long for a line goes on in the next."""
 
-    Args:
-        code: Whole statements.
-        style: For all of it.
-    """
-
-    def __init__(self, code: str, style: str = "cyan") -> None:
-        self.code = block(code)
-        self.style = style
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The lines."""
-        for line in code_lines(self.code, options.max_width):
-            yield Text(line, self.style, no_wrap=True)
-
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        """From a few cells to the longest line."""
-        widest = max((cell_len(line) for line in self.code.splitlines()), default=0)
-        return Measurement(min(widest, _LEAST_WIDTH), min(widest, options.max_width))
+    def lines(self, width: int) -> Iterator[Text]:
+        """The lines for a width."""
+        for part in self.text.divide(prose_breaks(self.text.plain, width)):
+            part.rstrip()
+            yield from part.divide(_folds(part.plain, width))
 
 
-class Command:
-    """A shell's command in lines that can be pasted.
-
-    Args:
-        command: One line, quoted for a shell.
-    """
-
-    def __init__(self, command: str) -> None:
-        self.command = without_middle(printable(command), _MOST_OF_A_BLOCK)
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The lines."""
-        for line in command_lines(self.command, options.max_width):
-            yield Text(line, "cyan", no_wrap=True, overflow="ignore")
-
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        """From a few cells to the whole line."""
-        widest = cell_len(self.command)
-        return Measurement(min(widest, _LEAST_WIDTH), min(widest, options.max_width))
+def _folds(text: str, width: int) -> Iterator[int]:
+    """Where a name goes on in the next line."""
+    used = 0
+    for at, letter in enumerate(text):
+        used += cell_len(letter)
+        if used > width:
+            yield at
+            used = cell_len(letter)
 
 
-class Whole:
+class Whole(Text):
     """Code whose lines are never broken, however wide they are, so that they can be copied."""
 
-    def __init__(self, code: str) -> None:
-        self.code = code
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The lines."""
-        yield Text(self.code, "dim", no_wrap=True, overflow="ignore")
+def code(text: str) -> Lines:
+    """Whole statements of Python in lines that fit, which mean the same when they are pasted."""
+    shown = block(text)
+    widest = max((cell_len(line) for line in shown.splitlines()), default=0)
+    return Lines(
+        lambda width: (Text(line, "cyan", no_wrap=True) for line in code_lines(shown, width)), _LEAST_WIDTH, widest
+    )
 
 
-class Cut:
+def command(text: str) -> Lines:
+    """A shell's command in lines that can be pasted; it is one line, quoted for a shell."""
+    shown = without_middle(printable(text), _MOST_OF_A_BLOCK)
+
+    def lines(width: int) -> Iterator[Text]:
+        return (Text(line, "cyan", no_wrap=True, overflow="ignore") for line in command_lines(shown, width))
+
+    return Lines(lines, _LEAST_WIDTH, cell_len(shown))
+
+
+def cut_lines(lines: Sequence[Text]) -> Lines:
     """Lines that aren't to be pasted, such as those of a diff: each is cut where it doesn't fit."""
 
-    def __init__(self, lines: Sequence[Text]) -> None:
-        self.lines = lines
+    def shown(width: int) -> Iterator[Text]:
+        for line in map(Text.copy, lines):
+            line.truncate(width, overflow="ellipsis")
+            line.no_wrap = True
+            yield line
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The lines."""
-        for line in self.lines:
-            shown = line.copy()
-            shown.truncate(options.max_width, overflow="ellipsis")
-            shown.no_wrap = True
-            yield shown
-
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        """From a few cells to the longest line."""
-        widest = max((cell_len(line.plain) for line in self.lines), default=0)
-        return Measurement(min(widest, _LEAST_WIDTH), min(widest, options.max_width))
+    return Lines(shown, _LEAST_WIDTH, max((cell_len(line.plain) for line in lines), default=0))
 
 
-class Pointed:
-    """A line of source with marks below an expression; where it doesn't fit, the part around the expression.
+def pointed(number: int, text: str, start: int | None = None, end: int = 0) -> Lines:
+    """A line of source with marks below an expression; where it doesn't fit, the part around the expression."""
+    margin = " " * (len(str(number)) + 3)
 
-    Args:
-        number: The line's number.
-        text: The line.
-        start: Where the expression starts; None if nothing is marked.
-        end: Where it ends.
-    """
-
-    def __init__(self, number: int, text: str, start: int | None = None, end: int = 0) -> None:
-        self.number = number
-        self.text = text
-        self.start = start
-        self.end = end
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The line, and the marks."""
-        number = str(self.number)
-        width = max(options.max_width - len(number) - len("   │ "), 1)
-        skipped = self._skipped(width)
-        shown = cut(CUT * bool(skipped) + self.text[skipped:], width)
+    def lines(whole: int) -> Iterator[Text]:
+        width = max(whole - len(margin) - len("│ "), 1)
+        skipped = _skipped(text, start, end, width) if start is not None else 0
+        shown = cut(CUT * bool(skipped) + text[skipped:], width)
         yield Text(no_wrap=True).append(f"  {number} │ ", "blue").append(shown)
-        if self.start is not None:
-            before = cell_len(self.text[skipped : self.start]) + bool(skipped)
-            marked = min(cell_len(self.text[self.start : self.end]), width - before)
-            margin = " " * (len(number) + 3)
+        if start is not None:
+            before = cell_len(text[skipped:start]) + bool(skipped)
+            marked = min(cell_len(text[start:end]), width - before)
             yield Text(margin, no_wrap=True).append("│ ", "blue").append(" " * before + "^" * marked, "red")
 
-    def _skipped(self, width: int) -> int:
-        """How many characters are left out before the expression, so that it can be seen."""
-        if self.start is None or cell_len(self.text[: self.end]) <= width:
-            return 0
-        room = max(width - cell_len(self.text[self.start : self.end]) - 2, 0)
-        skipped = self.start
-        while skipped and cell_len(self.text[skipped - 1 : self.start]) <= room:
-            skipped -= 1
-        return skipped
+    return Lines(lines, _LEAST_WIDTH, len(margin) + 2 + cell_len(text))
+
+
+def _skipped(text: str, start: int, end: int, width: int) -> int:
+    """How many characters are left out before the expression, so that it can be seen."""
+    if cell_len(text[:end]) <= width:
+        return 0
+    room = max(width - cell_len(text[start:end]) - 2, 0)
+    skipped = start
+    while skipped and cell_len(text[skipped - 1 : start]) <= room:
+        skipped -= 1
+    return skipped
 
 
 def clean(text: str, style: str = "") -> Text:
@@ -270,7 +252,7 @@ def diff_text(diff: str, *, is_whole: bool) -> RenderableType:
         diff: The diff.
         is_whole: Show all of it.
     """
-    return Cut([clean(line, _diff_style(line)) for line in _diff_lines(diff, is_whole=is_whole)])
+    return cut_lines([clean(line, _diff_style(line)) for line in _diff_lines(diff, is_whole=is_whole)])
 
 
 def _diff_lines(diff: str, *, is_whole: bool) -> list[str]:
@@ -299,17 +281,7 @@ def labeled_rows(rows: Iterable[tuple[str, RenderableType]], *, style: str = "")
     return Padding(grid, (0, 0, 0, 2))
 
 
-class Folded(Prose):
-    """Text in lines that fit, of which nothing is cut: a name that is too long for a line goes on in the next."""
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The lines."""
-        for part in self.text.divide(prose_breaks(self.text.plain, options.max_width)):
-            part.rstrip()
-            yield from part.wrap(console, options.max_width, overflow="fold")
-
-
-class Figure:
+def figure(text: Text, detail: Text, *, is_wide: bool) -> Lines:
     """A figure and what belongs to it, in one line or below each other; it is wrapped only if it must be.
 
     Args:
@@ -317,26 +289,16 @@ class Figure:
         detail: What belongs to it, such as its interval; may be empty.
         is_wide: In one line.
     """
-
-    def __init__(self, text: Text, detail: Text, *, is_wide: bool) -> None:
-        if is_wide and detail:
-            self.lines = [text.copy().append(" (", "dim").append_text(detail).append(")", "dim")]
-        else:
-            self.lines = [text, detail] if detail else [text]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The lines."""
-        yield from map(Folded, self.lines)
-
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        """The longest line, but what is no number can be wrapped."""
-        least, widest = 0, 0
-        for line in self.lines:
-            measured = Prose(line).__rich_measure__(console, options)
-            has_number = any(letter.isdigit() for letter in line.plain)
-            least = max(least, measured.maximum if has_number else measured.minimum)
-            widest = max(widest, measured.maximum)
-        return Measurement(least, widest)
+    lines = [text, detail] if detail else [text]
+    if is_wide and detail:
+        lines = [text.copy().append(" (", "dim").append_text(detail).append(")", "dim")]
+    widths = [cell_len(line.plain) for line in lines]
+    # What is no number can be wrapped.
+    least = max(
+        width if any(letter.isdigit() for letter in line.plain) else min(longest_name(line.plain), _WIDEST_NAME)
+        for line, width in zip(lines, widths, strict=True)
+    )
+    return Lines(lambda width: (part for line in lines for part in Folded(line).lines(width)), least, max(widths))
 
 
 def grid(width: int) -> Table:

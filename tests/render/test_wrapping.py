@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from graphdoctor.views.terminal_lines import Code, Command, Prose, labeled_rows, write
+from graphdoctor.views.terminal_lines import Prose, code, command, labeled_rows, write
 from graphdoctor.views.wrapping import code_lines, prose_breaks
 
 STATEMENTS = """\
@@ -86,7 +86,7 @@ def test_prose_is_broken_between_words_and_beside_names() -> None:
 def test_a_card_s_rows_never_break_a_name(width: int) -> None:
     words = "Let torch drop `logging.getLogger('module_of_mine').debug` while compiling"
     console = Console(file=io.StringIO(), width=width, color_system=None)
-    console.print(labeled_rows([("try", Text(words)), ("or", Code("some_function(argument_one, argument_two)"))]))
+    console.print(labeled_rows([("try", Text(words)), ("or", code("some_function(argument_one, argument_two)"))]))
     console.print(Prose(Text(words)))
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     known = set(re.findall(r"\w+", words)) | {"try", "or", "some_function", "argument_one", "argument_two"}
@@ -97,18 +97,18 @@ def test_a_card_s_rows_never_break_a_name(width: int) -> None:
 
 def test_lines_end_without_spaces_so_that_they_can_be_pasted() -> None:
     console = Console(file=io.StringIO(), width=60, color_system=None)
-    code = "total = first_long_name_of_a_value + second_long_name_of_a_value + third_long_name_of_a_value"
-    command = "graphdoctor fix 'my model.py:Net' --input 'f32[4,8]' --input scale=float:0.5 --backend inductor --apply"
-    write(console, labeled_rows([("try", Code(code))]))
-    write(console, Padding(Command(command), (0, 0, 0, 2)))
+    text = "total = first_long_name_of_a_value + second_long_name_of_a_value + third_long_name_of_a_value"
+    asked = "graphdoctor fix 'my model.py:Net' --input 'f32[4,8]' --input scale=float:0.5 --backend inductor --apply"
+    write(console, labeled_rows([("try", code(text))]))
+    write(console, Padding(command(asked), (0, 0, 0, 2)))
     write(console, Text("words"))
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert shown.endswith("words\n")
     assert all(line == line.rstrip() for line in shown.splitlines())
     above, _, below = shown.partition("  graphdoctor")
-    assert ast.dump(ast.parse(textwrap.dedent(above.replace("try", "   ")))) == ast.dump(ast.parse(code))
+    assert ast.dump(ast.parse(textwrap.dedent(above.replace("try", "   ")))) == ast.dump(ast.parse(text))
     joined = "graphdoctor" + below.removesuffix("words\n").replace("\\\n", "")
-    assert shlex.split(joined) == shlex.split(command)
+    assert shlex.split(joined) == shlex.split(asked)
 
 
 def test_no_comma_stands_alone() -> None:

@@ -22,9 +22,7 @@ from markupsafe import Markup, escape
 
 from graphdoctor.facts import wording
 from graphdoctor.views import words
-from graphdoctor.views.actions import worths
 from graphdoctor.views.edits import diff_rows
-from graphdoctor.views.fixes import outcome
 from graphdoctor.views.html.terms import explained
 from graphdoctor.views.parts import Blocks, Card, Drawing, Section, View, blocks, plain_text, spans, statements
 from graphdoctor.views.printable import printable_lines
@@ -124,9 +122,6 @@ def _environment() -> Environment:
         "percent": wording.percent,
         "duration": wording.duration,
         "base_name": words.base_name,
-        "first_sentence": words.first_sentence,
-        "buckets": words.bucket_texts,
-        "caused": words.caused_text,
         "cost": words.cost_text,
         "inputs": words.inputs_text,
         "step": words.step,
@@ -138,19 +133,6 @@ def _environment() -> Environment:
         "kind": lambda part: type(part).__name__,
         "anchor": _anchor,
         "drawn": _drawn,
-    }
-    environment.globals |= {
-        "applied_snippets": words.applied_snippets,
-        "apply_command": words.apply_command,
-        "host_gap_note": words.host_gap_note,
-        "measured_rows": words.measured_rows,
-        "timed_rows": words.timed_rows,
-        "outcome": outcome,
-        "worths": worths,
-        "coverage_text": words.coverage_text,
-        "compile_calls_text": words.compile_calls_text,
-        "watched_texts": words.watched_texts,
-        "watching_text": words.watching_text,
     }
     return environment
 

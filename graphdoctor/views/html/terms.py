@@ -8,20 +8,16 @@ after the link. Names, code, tables and what is folded are left as they are.
 from __future__ import annotations
 
 import re
+import tomllib
 from dataclasses import dataclass
+from importlib.resources import files
 
 from markupsafe import Markup
 
 
 @dataclass(frozen=True)
 class Term:
-    """A word that not everybody knows.
-
-    Args:
-        name: The word, as in docs/concepts.md.
-        forms: A regular expression of how it's written.
-        text: What it means.
-    """
+    """A word that not everybody knows, as the file has it."""
 
     name: str
     forms: str
@@ -38,135 +34,8 @@ class Term:
         return self.name.replace(" ", "-")
 
 
-TERMS = (
-    Term(
-        "recompile limit",
-        r"recompile limit|over the limit",
-        "After 8 compiles of one function (torch.compiler.config.recompile_limit), torch stops compiling it. From then "
-        "on, the function runs eagerly.",
-    ),
-    Term(
-        "graph break",
-        r"graph breaks?|breaks? the graph",
-        "A line that Dynamo can't put in a graph, such as a print or an if on a tensor's value. The graph ends before "
-        "the line, Python runs it, and a new graph begins after it.",
-    ),
-    Term(
-        "break site",
-        r"break sites?",
-        "The innermost line of a graph break that belongs neither to torch nor to the standard library. A line that "
-        "breaks several times is one site.",
-    ),
-    Term(
-        "resume function",
-        r"resume functions?",
-        "What is left of a function after a graph break. Dynamo compiles it as a frame of its own, named by the line "
-        "that it continues from.",
-    ),
-    Term(
-        "skipped frame",
-        r"skipped frames?|functions? skipped|skipped",
-        "torch can't resume after a break in the middle of a loop, a try or some with blocks. It gives up the whole "
-        "function, all of which then runs eagerly, and later breaks in it stay hidden.",
-    ),
-    Term(
-        "cache entry",
-        r"cache entr(?:y|ies)",
-        "Compiled code together with its guards. A function can have several; a call takes the first whose guards all "
-        "hold.",
-    ),
-    Term(
-        "guard",
-        r"guards?",
-        "A condition under which compiled code is right, such as an argument's dtype, its size, or a module's mode. "
-        "torch checks all guards of an entry at the start of each call.",
-    ),
-    Term(
-        "recompile",
-        r"recompil(?:es?|ed|ing)",
-        "torch compiles a function again because the guards of none of its compiled versions hold for the new values.",
-    ),
-    Term(
-        "compile id",
-        r"(?:(?:rank|p|reset)\d+:)*\d+/\d+(?:_\d+)?",
-        "The id of a compile: in 0/1, 0 is the frame and 1 its second compile, as counting starts at 0. 1/0_1 is the "
-        "second attempt at the compile 1/0.",
-    ),
-    Term(
-        "coverage",
-        r"coverage|of operations compiled",
-        "The share of the tensor operations of a steady call that run inside compiled graphs. It is measured: the last "
-        "call is made once more under torch.profiler. A backward pass isn't counted.",
-    ),
-    Term(
-        "steady call",
-        r"steady calls?",
-        "The last call, repeated until it compiles nothing.",
-    ),
-    Term(
-        "never settles",
-        r"never settles?",
-        "The program recompiles each time the same call is repeated, so it has no steady call, and its coverage is "
-        "unknown.",
-    ),
-    Term(
-        "backend",
-        r"backends?",
-        "What turns a graph into something to run. inductor, the default, writes kernels; eager runs the graph's "
-        "operations one by one.",
-    ),
-    Term(
-        "host gap",
-        r"host gaps?",
-        "The time that the host takes between two graphs. Lost fusion and time on the device aren't in it.",
-    ),
-    Term(
-        "eager",
-        r"eagerly|eager operations?",  # the word alone can be the name of a backend
-        "Run by Python operation by operation, without a graph, as without torch.compile.",
-    ),
-    Term(
-        "frame",
-        r"frames?",
-        "The unit that Dynamo compiles: one call of one Python function. Functions that it calls are usually traced as "
-        "a part of it.",
-    ),
-    Term(
-        "Dynamo",
-        r"Dynamo",
-        "The tracer of torch.compile. It follows the bytecode of a function and collects its tensor operations into "
-        "graphs.",
-    ),
-    Term(
-        "AOTAutograd",
-        r"AOTAutograd",
-        "The part of torch.compile that traces a graph's backward pass ahead of time, before the backend gets both.",
-    ),
-    Term(
-        "Inductor",
-        r"inductor",
-        "The default backend. It fuses a graph's operations and writes kernels for them, in C++ or Triton.",
-    ),
-    Term(
-        "verified",
-        r"verified",
-        "Tried on this program: what the fix is for is gone, and the results are the same.",
-    ),
-    Term(
-        "contained",
-        r"contained",
-        "Tried on this program: the break is still there, but less runs eagerly because of it, and the results are the "
-        "same.",
-    ),
-    Term(
-        "graph",
-        r"graphs?",
-        "What one compile hands to the backend: tensor operations without any Python between them. A model that "
-        "compiles well is one graph.",
-    ),
-)
-"""Longer words before shorter ones that they contain."""
-
+_FILE = files("graphdoctor.views.html") / "assets" / "terms.toml"
+TERMS = tuple(Term(**term) for term in tomllib.loads(_FILE.read_text(encoding="utf-8"))["terms"])
 ANY = re.compile("|".join(rf"(?P<t{number}>{term.pattern})" for number, term in enumerate(TERMS)), re.IGNORECASE)
 """Every form of every term; the name of a group ends with the number of its term."""
 _TAG = re.compile(r"<(/?)([a-zA-Z][\w-]*)([^>]*)>")
