@@ -115,14 +115,11 @@ def _environment() -> Environment:
         finalize=_printable,
     )
     environment.filters |= {
-        "place_text": words.place_text,
-        "snippet_place": words.snippet_place,
         "counted": wording.counted,
         "times": wording.times,
         "percent": wording.percent,
         "duration": wording.duration,
         "base_name": words.base_name,
-        "cost": words.cost_text,
         "inputs": words.inputs_text,
         "step": words.step,
         "diff_rows": diff_rows,
