@@ -35,11 +35,11 @@ from graphdoctor.facts.recording import (
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.trials import Replay
-from graphdoctor.trace.breaks import BreakText, PrintedEntry, limit_of, mechanism_of, parse_chain
+from graphdoctor.trace.breaks import PrintedBreak, PrintedEntry, limit_of, mechanism_of, parse_chain
 from graphdoctor.trace.ddp_splits import split_of
 from graphdoctor.trace.gaps import old_log_gaps, run_gaps, unreadable_gaps
 from graphdoctor.trace.inductor_runtime import cache_bypasses, cache_use
-from graphdoctor.trace.intake import Intake, SeenBreak, SeenCompile, SeenGraph
+from graphdoctor.trace.intake import Intake, SeenCompile, SeenGraph
 from graphdoctor.trace.metrics import CompileMetrics
 from graphdoctor.trace.origin import RESUME_NAME, innermost, without_probe
 from graphdoctor.trace.roots import Root
@@ -47,7 +47,7 @@ from graphdoctor.trace.roots import Root
 
 def resumed_breaks(
     compiles: Iterable[SeenCompile], code_names: Mapping[int, tuple[str, str, int]]
-) -> Iterator[SeenBreak]:
+) -> Iterator[PrintedBreak]:
     """The breaks after which torch resumed, in the order of the log."""
     before: dict[tuple[str, str], SeenCompile] = {}
     for compile_ in compiles:
@@ -60,8 +60,9 @@ def resumed_breaks(
         if broken is not None and resume is not None and broken.metrics is not None:
             words = broken.metrics.restart_reasons[-1].strip("'")
             entry = PrintedEntry(file, int(resume[2]), function, None)
-            text = BreakText(parse_chain(words), "resumed", None, None, words, (entry,), None)
-            yield SeenBreak(broken.compile_id, None, broken.call_index, text)
+            yield PrintedBreak(
+                parse_chain(words), words, (entry,), compile_id=broken.compile_id, call_index=broken.call_index
+            )
         if compile_.metrics is not None and compile_.metrics.restart_reasons:
             before[file, function] = compile_
 
@@ -95,18 +96,18 @@ class Assembler:
         self._unreadable: Counter[str] = Counter()
         self._broken: dict[tuple[str, int], str] | None = None
 
-    def _stack(self, found: SeenBreak, function: str | None) -> tuple[tuple[StackEntry, ...], bool]:
+    def _stack(self, found: PrintedBreak, function: str | None) -> tuple[tuple[StackEntry, ...], bool]:
         if found.exact:
             return found.exact, True
-        printed = found.text.stack
-        header = found.text.header or (None if printed else self._failed_line(found))
+        printed = found.stack
+        header = found.header or (None if printed else self._failed_line(found))
         # If the exception has no stack, only the header has the function's first line.
         if header and (not printed or (printed[-1].file, printed[-1].line) != header):
             printed = (*printed, PrintedEntry(*header, function or "<unknown>", None))
         entries = tuple(self._intake.entry(item.file, item.line, item.function, item.text) for item in printed)
         return without_probe(entries), False
 
-    def _failed_line(self, found: SeenBreak) -> tuple[str, int] | None:
+    def _failed_line(self, found: PrintedBreak) -> tuple[str, int] | None:
         """The line at which the metrics of the compile that an error ended say that it failed."""
         compile_ = self._intake.compiles.get(found.compile_id or "")
         metrics = compile_.metrics if compile_ is not None and compile_.error is found else None
@@ -122,7 +123,7 @@ class Assembler:
             for entry in stack
         )
 
-    def _break_record(self, found: SeenBreak, effect: BreakEffect) -> BreakRecord:
+    def _break_record(self, found: PrintedBreak, effect: BreakEffect) -> BreakRecord:
         compile_ = self._intake.compiles.get(found.compile_id or "")
         named = self._intake.code_names.get(compile_.frame_id) if compile_ else None
         function = named[0] if named else None
@@ -136,17 +137,17 @@ class Assembler:
             attempt=found.attempt,
             call_index=found.call_index,
             effect=effect,
-            instruction=found.text.instruction,
-            chain=found.text.chain,
+            instruction=found.instruction,
+            chain=found.chain,
             stack=self._named(stack),
             is_stack_exact=is_exact,
-            higher_order_operator=found.text.higher_order_operator,
-            words=found.text.words[:_MAX_MESSAGE],
-            topic=found.text.topic,
-            mechanism=mechanism_of((*compile_.stack[:-1], *stack) if compile_ else stack, found.text),
+            higher_order_operator=found.higher_order_operator,
+            words=found.words[:_MAX_MESSAGE],
+            topic=found.topic,
+            mechanism=mechanism_of((*compile_.stack[:-1], *stack) if compile_ else stack, found),
         )
 
-    def _effect(self, found: SeenBreak) -> BreakEffect:
+    def _effect(self, found: PrintedBreak) -> BreakEffect:
         compile_ = self._intake.compiles.get(found.compile_id or "")
         if (
             compile_ is not None
@@ -155,7 +156,7 @@ class Assembler:
             and not _is_declined(compile_)
         ):
             return "frame_skipped"
-        return found.text.effect or "resumed"
+        return found.effect or "resumed"
 
     def _outcome(self, compile_: SeenCompile) -> CompileOutcome:
         metrics = compile_.metrics
@@ -164,7 +165,7 @@ class Assembler:
         if not metrics.has_guarded_code:
             if not compile_.is_started and metrics.co_name is None:
                 return "limit"
-            is_skip = any(found.text.effect == "frame_skipped" for found in compile_.breaks)
+            is_skip = any(found.effect == "frame_skipped" for found in compile_.breaks)
             return "skipped" if is_skip else "failed"
         if metrics.guard_count is not None:
             return "compiled"
@@ -177,7 +178,7 @@ class Assembler:
         stack: tuple[StackEntry, ...] = ()
         if compile_.error is not None:
             stack = self._named(self._stack(compile_.error, None)[0])
-        message = compile_.error.text.words if compile_.error else (metrics.fail_reason or "")
+        message = compile_.error.words if compile_.error else (metrics.fail_reason or "")
         if _is_declined(compile_):
             message = compile_.backend_error or "The backend declined the graph, so torch runs the frame eagerly."
         return FailedCompile(
@@ -261,7 +262,7 @@ class Assembler:
                 entry = found.exact[0] if found.exact else None
                 if (
                     entry is not None
-                    and (found.text.instruction or "").startswith("CALL")
+                    and (found.instruction or "").startswith("CALL")
                     and entry.text is not None
                     and entry.column is not None
                     and entry.end_column is not None
@@ -314,7 +315,7 @@ class Assembler:
         at = context if context.function_line == line else self._intake.sources.get((file, context.function_line))
         return at.statement.splitlines()[0] if at and at.statement else None
 
-    def _raised_breaks(self) -> list[SeenBreak]:
+    def _raised_breaks(self) -> list[PrintedBreak]:
         return [
             compile_.error
             for compile_ in self._intake.compiles.values()
@@ -323,7 +324,7 @@ class Assembler:
             and not compile_.breaks
             and self._outcome(compile_) == "failed"
             and (compile_.metrics or CompileMetrics()).fail_type in ("Unsupported", "UserError")
-            and compile_.error.text.chain[0].gb_type != _LIMIT_TYPE
+            and compile_.error.chain[0].gb_type != _LIMIT_TYPE
         ]
 
     def finish(self, run: RunFacts, *, is_cut: bool) -> Recording:

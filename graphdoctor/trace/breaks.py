@@ -53,17 +53,25 @@ class PrintedEntry:
     text: str | None
 
 
-@dataclass(frozen=True)
-class BreakText:
-    """A graph break record's payload, split into its parts; ``effect`` is None if torch says nothing of it."""
+@dataclass
+class PrintedBreak:
+    """A graph break or an error as a record has it; the exact stack that follows can still replace its printed one.
+
+    Args:
+        effect: What torch says it does next; None if it says nothing of it.
+    """
 
     chain: tuple[BreakReason, ...]
-    effect: BreakEffect | None
-    instruction: str | None
-    higher_order_operator: str | None
     words: str
-    stack: tuple[PrintedEntry, ...]
-    header: tuple[str, int] | None
+    stack: tuple[PrintedEntry, ...] = ()
+    effect: BreakEffect | None = None
+    instruction: str | None = None
+    higher_order_operator: str | None = None
+    header: tuple[str, int] | None = None
+    compile_id: str | None = None
+    attempt: int | None = None
+    call_index: int | None = None
+    exact: tuple[StackEntry, ...] = ()
 
     @property
     def topic(self) -> BreakTopic | None:
@@ -71,7 +79,7 @@ class BreakText:
         return topic_of(self.words, self.chain[0])
 
 
-def parse_break(payload: str) -> BreakText:
+def parse_break(payload: str) -> PrintedBreak:
     """Split a ``dynamo_graph_break_reason`` payload into its parts."""
     wont = _WONT_CONVERT.search(payload)
     if wont:
@@ -80,13 +88,13 @@ def parse_break(payload: str) -> BreakText:
     header = _HEADER_AT.search(payload)
     instruction = _INSTRUCTION.search(words)
     operator = _HIGHER_ORDER.search(words)
-    return BreakText(
-        chain=parse_chain(words if words else payload),
+    return PrintedBreak(
+        parse_chain(words if words else payload),
+        words or payload.strip(),
+        parse_stack(stack),
         effect=_effect(payload, words),
         instruction=instruction[1] if instruction else None,
         higher_order_operator=operator[1].strip() if operator else None,
-        words=words or payload.strip(),
-        stack=parse_stack(stack),
         header=(header[1], int(header[2])) if header else None,
     )
 
@@ -119,7 +127,7 @@ def _effect(payload: str, words: str) -> BreakEffect | None:
     return None
 
 
-def parse_error(trace: str) -> BreakText:
+def parse_error(trace: str) -> PrintedBreak:
     """Split a ``dynamo_error`` payload, which is Python's traceback text, into its parts.
 
     After the message torch prints the user's stack (``TorchDynamoException`` and ``augment_exc_message``,
@@ -129,9 +137,7 @@ def parse_error(trace: str) -> BreakText:
     _, found, rest = trace.rpartition("\nfrom user code:\n")
     stack = rest.partition("\nSet TORCHDYNAMO_VERBOSE=1")[0] if found else ""
     # The first line has one space more than those of other stacks.
-    return BreakText(
-        parse_chain(words), None, None, None, words, parse_stack(stack.lstrip("\n").removeprefix(" ")), None
-    )
+    return PrintedBreak(parse_chain(words), words, parse_stack(stack.lstrip("\n").removeprefix(" ")))
 
 
 def exception_words(trace: str) -> str:
@@ -226,15 +232,14 @@ def parse_stack(text: str) -> tuple[PrintedEntry, ...]:
     return tuple(entries)
 
 
-def _parse_wont_convert(payload: str, match: re.Match[str]) -> BreakText:
+def _parse_wont_convert(payload: str, match: re.Match[str]) -> PrintedBreak:
     """The notice of ``unimplemented_with_warning`` (``torch/_dynamo/exc.py``, 2.13): a backend's exception.
 
     torch logs a full record of the same break right after it.
     """
-    words = payload.strip()
     reason = BreakReason(gb_type="Backend compiler exception", explanation=exception_words(payload) or None)
     entry = PrintedEntry(match[2], int(match[3]), match[1], None)
-    return BreakText((reason,), None, None, None, words, (entry,), (match[2], int(match[3])))
+    return PrintedBreak((reason,), payload.strip(), (entry,), header=(entry.file, entry.line))
 
 
 _FOLDERS: tuple[tuple[str, TorchMechanism], ...] = (
@@ -247,7 +252,7 @@ _CHECKPOINT = "torch.utils.checkpoint."
 _SIDE_EFFECT = "HOP: Unsafe side effect"
 
 
-def mechanism_of(path: Sequence[StackEntry], text: BreakText) -> TorchMechanism | None:
+def mechanism_of(path: Sequence[StackEntry], text: PrintedBreak) -> TorchMechanism | None:
     """The code of torch's own that a break happened in."""
     cause = text.chain[0]
     is_checkpointed = (text.higher_order_operator or "").startswith(_CHECKPOINT)

@@ -26,7 +26,7 @@ from graphdoctor.probe.wire import (
     StackEntryRecord,
     WatchedCallArtifact,
 )
-from graphdoctor.trace.breaks import BreakText, parse_break, parse_error
+from graphdoctor.trace.breaks import PrintedBreak, parse_break, parse_error
 from graphdoctor.trace.ddp_splits import SeenSplit
 from graphdoctor.trace.evidence import Evidence
 from graphdoctor.trace.grammar import Record
@@ -40,18 +40,6 @@ _Fact = TypeVar("_Fact", bound=Fact)
 
 _UNKNOWN = "<unknown>"
 _COLUMNS = frozenset({"indent", "column", "end_column"})
-
-
-@dataclass
-class SeenBreak:
-    """A break record; the exact stack that follows can still replace its printed one."""
-
-    compile_id: str | None
-    attempt: int | None
-    call_index: int | None
-    text: BreakText
-    exact: tuple[StackEntry, ...] = ()
-    is_error: bool = False
 
 
 @dataclass
@@ -71,8 +59,8 @@ class SeenCompile:
     caller: tuple[StackEntry, ...] = ()
     metrics: CompileMetrics | None = None
     is_metrics_unread: bool = False
-    breaks: list[SeenBreak] = field(default_factory=list)
-    error: SeenBreak | None = None
+    breaks: list[PrintedBreak] = field(default_factory=list)
+    error: PrintedBreak | None = None
     error_type: str | None = None
     has_graph: bool = False
     backend_error: str | None = None
@@ -112,14 +100,14 @@ class Intake:
         self._entries: dict[tuple[Any, ...], StackEntry] = {}
         self.compiles: dict[str, SeenCompile] = {}
         self.code_names: dict[int, tuple[str, str, int]] = {}
-        self.breaks: list[SeenBreak] = []
+        self.breaks: list[PrintedBreak] = []
         self.graphs: list[SeenGraph] = []
         self.ddp_splits: list[SeenSplit] = []
         self.inductor_graphs: list[InductorGraph] = []
         self.calls: dict[int, Call] = {}
         self._call: int | None = None
         self._is_extra = False
-        self._last_stacked: SeenBreak | None = None
+        self._last_stacked: PrintedBreak | None = None
         self.sources: dict[tuple[str, int], SourceContext] = {}
         self.compile_calls: list[CompileCall] = []
         self.generated: dict[str, str | None] = {}
@@ -252,8 +240,7 @@ class Intake:
         compile_.reasons = printed_reasons(record.payload)
 
     def _on_break(self, record: Record) -> None:
-        found = SeenBreak(record.compile_id, record.attempt, self._call, parse_break(record.payload or ""))
-        self._last_stacked = found
+        found = self._stacked(record, parse_break(record.payload or ""))
         compile_ = self._compile_of(record)
         if compile_ is not None:
             compile_.breaks.append(found)
@@ -264,13 +251,15 @@ class Intake:
         self.breaks.append(found)
 
     def _on_error(self, record: Record) -> None:
-        error = SeenBreak(
-            record.compile_id, record.attempt, self._call, parse_error(record.payload or ""), is_error=True
-        )
-        self._last_stacked = error
+        error = self._stacked(record, parse_error(record.payload or ""))
         compile_ = self._compile_of(record)
         if compile_ is not None:
             compile_.error = error
+
+    def _stacked(self, record: Record, found: PrintedBreak) -> PrintedBreak:
+        found.compile_id, found.attempt, found.call_index = record.compile_id, record.attempt, self._call
+        self._last_stacked = found
+        return found
 
     def _on_output_graph(self, record: Record) -> None:
         compile_ = self._compile_of(record)
@@ -407,7 +396,7 @@ class Intake:
             return
         last.exact = tuple(self._recorded_entry(entry) for entry in value.get("stack") or ())
         compile_ = self.compiles.get(record.compile_id or "")
-        if last.is_error and compile_ is not None:
+        if compile_ is not None and compile_.error is last:
             compile_.error_type = value.get("type")
 
     def _on_sources(self, record: Record) -> None:

@@ -16,6 +16,8 @@ from graphdoctor.facts.recording import CaptureGap, Recording
 from graphdoctor.trace.evidence import joined as joined_evidence
 from graphdoctor.trace.inductor_runtime import joined
 
+_JOINED = ("compile_calls", "frames", "compiles", "ddp_splits", "breaks", "cache_bypasses")
+
 
 @dataclass(frozen=True)
 class Part:
@@ -50,19 +52,14 @@ def merge(parts: Sequence[Part]) -> Recording:
         return main
     graphs = (graph for recording in renamed for graph in recording.graphs)
     return main.model_copy(
-        update={
+        update={name: tuple(item for recording in renamed for item in getattr(recording, name)) for name in _JOINED}
+        | {
             "environment": next((item.environment for item in renamed if item.environment.torch), main.environment),
             "is_partial": any(recording.is_partial for recording in renamed),
-            "compile_calls": tuple(call for recording in renamed for call in recording.compile_calls),
-            "frames": tuple(frame for recording in renamed for frame in recording.frames),
-            "compiles": tuple(compile_ for recording in renamed for compile_ in recording.compiles),
             "graphs": tuple(graph.model_copy(update={"index": index}) for index, graph in enumerate(graphs)),
-            "ddp_splits": tuple(split for recording in renamed for split in recording.ddp_splits),
-            "breaks": tuple(record for recording in renamed for record in recording.breaks),
             "sources": tuple(
                 {(item.file, item.line): item for recording in renamed for item in recording.sources}.values()
             ),
-            "cache_bypasses": tuple(found for recording in renamed for found in recording.cache_bypasses),
             "caches": joined(recording.caches for recording in renamed),
             "evidence": joined_evidence((part.prefix, part.recording.evidence) for part in parts),
             "gaps": _merge_gaps(parts),

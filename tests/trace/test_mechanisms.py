@@ -6,7 +6,7 @@ import pytest
 
 from graphdoctor.facts.recording import BreakReason, TorchMechanism
 from graphdoctor.facts.stack import Origin, StackEntry
-from graphdoctor.trace.breaks import BreakText, mechanism_of
+from graphdoctor.trace.breaks import PrintedBreak, mechanism_of
 
 TORCH = "/lib/python3.11/site-packages/torch"
 
@@ -15,9 +15,9 @@ def line(file: str, text: str = "", origin: Origin = "torch") -> StackEntry:
     return StackEntry(file=file, line=1, function="f", text=text, origin=origin)
 
 
-def words(gb_type: str = "any", *, context: str | None = None, operator: str | None = None) -> BreakText:
+def words(gb_type: str = "any", *, context: str | None = None, operator: str | None = None) -> PrintedBreak:
     reason = BreakReason(gb_type=gb_type, context=context)
-    return BreakText((reason,), None, None, operator, gb_type, (), None)
+    return PrintedBreak((reason,), gb_type, higher_order_operator=operator)
 
 
 USER = line("/project/train.py", "y = block(x)", origin="user")
