@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from graphdoctor.facts.fixes import ColdCompile, Verdict, deciding
 from graphdoctor.facts.progress import DecidedTrial
 from graphdoctor.facts.recording import Recording
-from graphdoctor.fixes.candidates import Candidate, Options, with_fixes
 from graphdoctor.fixes.log import TrialLog
+from graphdoctor.fixes.patch import Candidate, Options, with_fixes
 from graphdoctor.fixes.trials import State, Trials, UserBackend
 from graphdoctor.fixes.verdicts import REPEATED_BLOCKS, Judgment
 from graphdoctor.rules.diagnosis.selection import Selection
@@ -79,7 +79,6 @@ class Slowness:
         return pair.ratio if pair else 1.0
 
     def _note_times(self, best: State) -> None:
-        """Note the times of the applied fixes that were timed by themselves."""
         for pair in best.applied:
             self._log.add_times(pair[0], self._trials.times_of(*_added(*pair)) or ())
         if self._is_each and len(best.applied) > _MAX_TIMED:
@@ -174,7 +173,6 @@ class Regional:
         return Judgment("verified", took), cold
 
     def _results(self, best: State, fix: Candidate, observed: Observed) -> tuple[Verdict, str | None]:
-        """Whether it computes the same in its trial, and under the user's backend."""
         recording = observed.recording
         if recording.exit.reason != "finished":
             return "failed", clause(recording.exit.message)
@@ -202,7 +200,6 @@ class Regional:
         return first, second
 
     def _slower(self, before: Program, after: Program) -> str | None:
-        """How much longer the call takes, if two pairs of processes say so."""
         if before != Program():
             self._trials.time(Program(), after)
         if slower(self._trials.time(before, after)) is None:

@@ -125,7 +125,6 @@ def keep(request: Request, recording: Path, result: SearchResult, setup: Setup) 
 
 
 def _described(asked: dict[str, Any], recording: Path, result: SearchResult, found: Surroundings | Change) -> str:
-    """What is kept, as JSON."""
     if isinstance(found, Surroundings):
         for change in result.changes:
             state = found.files.get(str(change.path))
@@ -188,7 +187,6 @@ def _checked(recording: Path, content: dict[str, Any], interpreter: str) -> Kept
 
 
 def _asked(request: Request, choices: TrialChoices) -> dict[str, Any]:
-    """Everything that was asked for, as JSON gives it back."""
     described = {key: value for key, value in request.for_probe().items() if key not in _MEASURED}
     known: dict[str, Any] = json.loads(json.dumps({**described, **plain(choices)}))
     return known

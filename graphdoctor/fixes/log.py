@@ -19,9 +19,8 @@ from graphdoctor.facts.fixes import (
 )
 from graphdoctor.facts.progress import DecidedTrial
 from graphdoctor.facts.stack import relative
-from graphdoctor.fixes.candidates import Candidate, Options
 from graphdoctor.fixes.options import treated_findings
-from graphdoctor.fixes.patch import FileChange, unified
+from graphdoctor.fixes.patch import Candidate, FileChange, Options, unified
 from graphdoctor.fixes.trials import State, Trials
 from graphdoctor.fixes.verdicts import SKIPPED_FRAME, Judgment
 from graphdoctor.rules.diagnosis.selection import Selection
@@ -300,13 +299,11 @@ def gone(trials: Trials, log: TrialLog, untouched: State, best: State, findings:
 
 
 def _is_still_skipped(finding: Finding, state: State) -> bool:
-    """Whether a finding says that torch skips a function, and it still skips it, if because of another line."""
     skipped = {name for found in state.observed.diagnosis.findings for name in found.effects.skipped_frames}
     return finding.code == SKIPPED_FRAME and not skipped.isdisjoint(finding.effects.skipped_frames)
 
 
 def _is_same_cause(one: Finding, other: Finding) -> bool:
-    """Whether two findings differ in nothing but the line; a fingerprint numbers them."""
     return one.fingerprint == other.fingerprint or _cause(one) == _cause(other)
 
 

@@ -15,8 +15,7 @@ from pathlib import Path
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.stack import PROGRAM_ORIGINS
-from graphdoctor.fixes.candidates import Candidate, Options
-from graphdoctor.fixes.patch import FileChange
+from graphdoctor.fixes.patch import Candidate, FileChange, Options
 from graphdoctor.fixes.recipe import Place
 from graphdoctor.fixes.recipes import recipes_for
 from graphdoctor.fixes.run_changes import START, cuda_graph_fixes, recompile_fixes
@@ -113,7 +112,6 @@ def _distinct(fixes: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _edits(finding: Finding, sources: Sources) -> tuple[list[Candidate], list[str]]:
-    """The edits that recipes write for a finding, and why others decline."""
     finding = _in_own_code(finding)
     if finding.location.origin != "user":
         package = finding.location.package or "Python itself"
@@ -173,7 +171,6 @@ def _setting(finding: Finding, title: str, setting: Setting, *, is_safe: bool, c
 
 
 def _containing(finding: Finding, root: Path) -> list[Candidate]:
-    """What contains a break that stays: torch's nested breaks, and a package's function kept outside."""
     found = []
     has_callers = sum(entry.origin in PROGRAM_ORIGINS for entry in finding.user_stack) > 1
     if finding.code.startswith(BREAK) and has_callers:
@@ -212,7 +209,6 @@ def _wrapper(finding: Finding, root: Path) -> Candidate | None:
 
 
 def _is_attribute(path: Path, name: str) -> bool:
-    """Whether a dotted name leads through classes to a plain function of a file, so that it can be replaced."""
     try:
         body = ast.parse(path.read_bytes()).body
     except (OSError, SyntaxError, ValueError, RecursionError):
@@ -227,7 +223,6 @@ def _is_attribute(path: Path, name: str) -> bool:
 
 
 def _changes_of_run(observed: Observed, findings: Sequence[Finding]) -> dict[str, list[Candidate]]:
-    """Fixes that change the call or a setting, by the finding's fingerprint."""
     found = {
         finding.fingerprint: list(cuda_graph_fixes(finding.cuda_graph_skip, observed.recording))
         for finding in findings

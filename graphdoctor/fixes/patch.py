@@ -1,4 +1,4 @@
-"""Edits of one file as changed lines: merged, followed from one text to the other, shown as a diff.
+"""What a fix is, and edits of one file as changed lines: merged, followed from text to text, shown as a diff.
 
 Comes in: the file's bytes before and after. Goes out: bytes, line numbers, a unified diff. Reads and writes nothing.
 
@@ -15,22 +15,20 @@ import tokenize
 import warnings
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from pathlib import Path
+
+from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.fixes import FixKind, SnippetPlace
+from graphdoctor.trials.program import Program, RunChange
 
 _CONTEXT_LINES = 3
 
 
 @dataclass(frozen=True)
 class FileChange:
-    """One file's edit.
-
-    Args:
-        path: The file.
-        before: Its bytes as they were read.
-        after: Its bytes after the edit.
-    """
+    """One file's edit."""
 
     path: Path
     before: bytes
@@ -149,11 +147,6 @@ def unified(before: bytes, after: bytes, name: str) -> str:
 def unified_bytes(before: bytes, after: bytes, name: str) -> bytes:
     """An edit as a unified diff that ``git apply`` and ``patch -p1`` take, with the lines' bytes unchanged.
 
-    Args:
-        before: The file.
-        after: The file after the edit.
-        name: Its path relative to where the diff will be applied, with ``/``.
-
     Returns:
         The diff, empty if nothing differs.
     """
@@ -238,7 +231,6 @@ def _path(path: str) -> str:
 
 
 def _pieces(before: bytes, after: bytes) -> Iterator[bytes]:
-    """A diff's lines below its header."""
     old, new = io.BytesIO(before).readlines(), io.BytesIO(after).readlines()
     for group in _groups(_hunks(old, new)):
         first, last = group[0], group[-1]
@@ -256,7 +248,6 @@ def _pieces(before: bytes, after: bytes) -> Iterator[bytes]:
 
 
 def _groups(hunks: Sequence[_Hunk]) -> list[list[_Hunk]]:
-    """Groups of hunks that are so close to each other that they share context."""
     groups: list[list[_Hunk]] = []
     for hunk in hunks:
         if groups and hunk.start - groups[-1][-1].end <= 2 * _CONTEXT_LINES:
@@ -275,3 +266,83 @@ def _range(start: int, end: int) -> bytes:
     """Lines as a diff counts them: from 1, and an empty range comes after the line that it names."""
     count = end - start
     return b"%d" % (start + 1) if count == 1 else b"%d,%d" % (start if count == 0 else start + 1, count)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One thing that can be tried.
+
+    Args:
+        title: One imperative sentence.
+        kind: What it changes.
+        is_safe: Whether results stay the same for every input.
+        targets: Fingerprints of the findings that it is for.
+        edit: An edit of a file as the program has it; None if source doesn't change.
+        change: What it changes about the run, such as torch settings and calls.
+        snippet: What to write, for people; None for an edit of source, and if ``title`` has to do.
+        place: Where ``snippet`` goes; None without one.
+        contains: Whether it contains a break rather than removing it.
+        drops_output: Whether the program prints less with it.
+        name: Stable name of a change of the run, such as ``mark_dynamic x 0``.
+        addresses: The changed values that it is for, in the user's words.
+    """
+
+    title: str
+    kind: FixKind
+    is_safe: bool
+    targets: tuple[str, ...] = ()
+    edit: FileChange | None = None
+    change: RunChange = field(default_factory=RunChange)
+    snippet: str | None = None
+    place: SnippetPlace | None = None
+    contains: bool = False
+    drops_output: bool = False
+    name: str = ""
+    addresses: tuple[str, ...] = ()
+
+    def is_same(self, other: Candidate) -> bool:
+        """Whether both do the same to the program."""
+        return (self.edit, self.change) == (other.edit, other.change)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What can be tried for one finding."""
+
+    finding: Finding
+    fixes: tuple[Candidate, ...]
+    declined: tuple[str, ...] = ()
+
+
+def compatible(fixes: Sequence[Candidate]) -> list[Candidate]:
+    """The fixes for one program whose edits of a file don't overlap; of those that do, the first."""
+    left_out: list[Candidate] = []
+    for editing in _by_file(fixes):
+        _, chosen = _merged([edit for _, edit in editing])
+        left_out += [fix for at, (fix, _) in enumerate(editing) if at not in chosen]
+    return [fix for fix in fixes if not any(fix is other for other in left_out)]
+
+
+def with_fixes(program: Program, fixes: Sequence[Candidate]) -> Program:
+    """A program with fixes that were made for it; of edits that overlap, the first."""
+    content = dict(program.content)
+    for editing in _by_file(fixes):
+        edits = [edit for _, edit in editing]
+        content[edits[0].path] = edits[0].after if len(edits) == 1 else _merged(edits)[0]
+    change = program.change
+    for fix in fixes:
+        change = change.joined(fix.change)
+    return Program(content, change)
+
+
+def _by_file(fixes: Sequence[Candidate]) -> list[list[tuple[Candidate, FileChange]]]:
+    found: dict[Path, list[tuple[Candidate, FileChange]]] = {}
+    for fix in fixes:
+        if fix.edit is not None:
+            found.setdefault(fix.edit.path, []).append((fix, fix.edit))
+    return list(found.values())
+
+
+def _merged(edits: Sequence[FileChange]) -> tuple[bytes, tuple[int, ...]]:
+    """Edits of one file merged into one text, and the indices of those that are in it."""
+    return merged(edits[0].before, [edit.after for edit in edits])

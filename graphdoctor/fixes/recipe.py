@@ -157,7 +157,6 @@ class Place:
 
     @property
     def _only_test(self) -> Test:
-        """The only test of the statement, for when torch gives only its line."""
         if isinstance(self.statement, cst.If):
             return self.statement
         nodes = walk(self.statement) if isinstance(self.statement, cst.SimpleStatementLine) else ()
@@ -174,14 +173,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Recipe:
-    """One way to edit source.
-
-    Args:
-        name: Unique, in kebab case.
-        codes: Codes of the rules whose findings it may fix.
-        edit: Writes the edit for a finding, or declines.
-        removes: Whether the finding goes away; if not, it stays and less code runs eagerly because of it.
-    """
+    """One way to edit source."""
 
     name: str
     codes: frozenset[str]

@@ -26,7 +26,7 @@ from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.trials import UntriedChange
 from graphdoctor.facts.wording import names
-from graphdoctor.fixes.candidates import Candidate
+from graphdoctor.fixes.patch import Candidate
 from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, can_be_dynamic, recompile_events
 from graphdoctor.trials.program import RunChange
 
@@ -66,15 +66,7 @@ def joined_change(fixes: Together) -> RunChange:
 
 @dataclass
 class RecompileFixes:
-    """What can be tried for recompiles.
-
-    Args:
-        singles: Fixes for one cause each.
-        dynamic: Dynamic shapes for the whole target, if sizes changed.
-        warm_up: Every kind of call once before the calls that count, if values changed.
-        higher_limit: A higher recompile limit, if a function hit it.
-        untried: Causes without a fix that a replay can try.
-    """
+    """What can be tried for recompiles."""
 
     singles: list[Candidate] = field(default_factory=list)
     dynamic: Candidate | None = None
@@ -267,7 +259,6 @@ def _for_mutation(recording: Recording) -> Iterator[Candidate]:
 
 
 def _for_cpu_tensors(recording: Recording) -> Iterator[Candidate]:
-    """Arguments on the CPU, of graphs that have others on a GPU."""
     found: list[str] = []
     for graph in recording.graphs:
         tensors = [each for each in graph.inputs or () if each.kind == "tensor" and each.device is not None]
@@ -282,7 +273,6 @@ def _for_cpu_tensors(recording: Recording) -> Iterator[Candidate]:
 
 
 def _arguments(sources: Iterable[str], recording: Recording) -> tuple[str, ...]:
-    """Those that are arguments of the target, or items of one, by the names of its own parameters."""
     parameters = recording.target.parameters or ()
     found = (argument_source(source, parameters) for source in sources)
     return tuple(dict.fromkeys(source for source in found if source is not None and not is_attribute(source)))

@@ -21,13 +21,11 @@ from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.spec import Timing
 from graphdoctor.facts.wording import counted
 from graphdoctor.fixes.by_time import Regional, Slowness, regional_options
-from graphdoctor.fixes.candidates import Candidate, Options, compatible, with_fixes
-from graphdoctor.fixes.eta import Pace
 from graphdoctor.fixes.kept import SearchOptions
 from graphdoctor.fixes.log import Announcing, TrialLog, diff_text, gone
 from graphdoctor.fixes.options import Sources, options_for
-from graphdoctor.fixes.patch import FileChange
-from graphdoctor.fixes.trials import State, Trials, UserBackend
+from graphdoctor.fixes.patch import Candidate, FileChange, Options, compatible, with_fixes
+from graphdoctor.fixes.trials import Pace, State, Trials, UserBackend
 from graphdoctor.fixes.verdicts import (
     BREAK,
     REPEATED_BLOCKS,
@@ -69,14 +67,7 @@ class _Tried:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The results.
-
-    Args:
-        treatment: For the recording and for people.
-        changes: All verified edits, ready to be written.
-        suggested: If nothing could be tried: the first suggested edit for each finding.
-        program: The program with all verified fixes.
-    """
+    """The results."""
 
     treatment: Treatment
     changes: tuple[FileChange, ...] = ()
@@ -188,7 +179,6 @@ class _Rounds:
             raise
 
     def _run_rounds(self, start: State) -> State:
-        """Run rounds from a state until nothing more works, and from each state that a fix is taken back to."""
         best, is_open = self._from(start)
         while is_open:
             self._last = best
@@ -253,7 +243,6 @@ class _Rounds:
 
     @property
     def _is_exhausted(self) -> bool:
-        """Replays or time are used up, even within a round."""
         is_late = self._options.deadline is not None and time.monotonic() > self._options.deadline
         return is_late or self._trials.replays.count >= _MAX_REPLAYS
 
@@ -267,7 +256,6 @@ class _Rounds:
         return any(fix is other for fix in fixes for other in self._outweighed)
 
     def _round(self, state: State, found: Sequence[Options]) -> State | None:
-        """Try what can be tried on a state's program."""
         # Breaks first: a break makes resume functions, and these recompile.
         breaks = [options for options in found if options.finding.code.startswith(BREAK)]
         rest = [options for options in found if options not in breaks]
@@ -350,7 +338,6 @@ class _Rounds:
         )
 
     def _is_unprovable(self, best: State) -> bool:
-        """Whether results under the user's backend can't be compared; then no fix stays applied."""
         if not best.applied or not self._backend.is_another:
             return False
         check = self._backend.check(best.program, drops_output=best.drops_output)
@@ -359,7 +346,6 @@ class _Rounds:
         return check.verdict == "unproven"
 
     def _checked(self, best: State, untouched: State) -> State:
-        """The state, or the untouched program if nobody looked at it under the user's backend."""
         if not best.applied or not self._backend.is_another or self._backend.known(best.program):
             return best
         self._unproven(best, "it wasn't run there")
@@ -371,7 +357,6 @@ class _Rounds:
         self._log.take_back(fixes, "unproven", f"under {name}: {reason}", backend=name)
 
     def _without_failing(self, untouched: State, best: State) -> State | None:
-        """Take back a fix that fails or changes results under the user's backend."""
         if not best.applied or not self._backend.is_another:
             return None
         drops_output = best.drops_output
@@ -486,14 +471,12 @@ class _Rounds:
         return (self._repeated.finding.fingerprint,) if self._repeated and best.program.change.regional else ()
 
     def _still_repeated(self, best: State) -> tuple[LeftFinding, ...]:
-        """The modules that repeat, if they are still compiled within the whole."""
         if self._repeated is None or self._shared(best):
             return ()
         return (self._log.left_finding(self._repeated.finding, best.program),)
 
 
 def _is_before(state: State, best: State, at: int) -> bool:
-    """Whether a state led to the best one, before the fix with an index was applied."""
     earlier = best.applied[:at]
     return len(state.applied) <= at and all(
         one[0] is other[0] for one, other in zip(state.applied, earlier, strict=False)
@@ -512,7 +495,6 @@ def _is_deferred(options: Options, waiting: Sequence[Options]) -> bool:
 
 
 def _is_resolved(options: Options, tried: Sequence[Options], resolved: set[str]) -> bool:
-    """Whether the break that made torch skip the frame is gone already."""
     return options.finding.code == SKIPPED_FRAME and any(
         other.finding.fingerprint in resolved and _place(other) == _place(options) for other in tried
     )

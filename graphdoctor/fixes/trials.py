@@ -2,27 +2,125 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable, Collection, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Finding, Location
 from graphdoctor.facts.fixes import PairedTime, SnippetPlace, Verdict
-from graphdoctor.facts.progress import TimedPrograms
+from graphdoctor.facts.progress import TimedPrograms, TrialCounts, TrialEvent
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.trials import Comparison, Judged
 from graphdoctor.facts.wording import kind_text
-from graphdoctor.fixes.candidates import Candidate, with_fixes
-from graphdoctor.fixes.eta import Pace
-from graphdoctor.fixes.patch import LineMap
+from graphdoctor.fixes.patch import Candidate, LineMap, with_fixes
 from graphdoctor.fixes.verdicts import Judgment, Score, SiteChange, judge, lost, score
 from graphdoctor.trials.judge import Observed, Untouched, clause
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import EAGER, Replays, RoundingNames
 from graphdoctor.trials.timing import time_pair
+
+
+@dataclass
+class _Work:
+    """Tasks of one kind."""
+
+    planned: int = 0
+    begun: int = 0
+    running: dict[int, float] = field(default_factory=dict)
+    took_s: list[float] = field(default_factory=list)
+
+    def left_s(self, now: float, jobs: int) -> float | None:
+        """Seconds until all are finished; None until one is."""
+        waiting = self.planned - self.begun
+        if not waiting and not self.running:
+            return 0.0
+        if not self.took_s:
+            return None
+        usual = sum(self.took_s) / len(self.took_s)
+        running = sum(max(usual - (now - began), 0.0) for began in self.running.values())
+        return (running + waiting * usual) / min(jobs, waiting + len(self.running))
+
+
+class Pace:
+    """How far the trials are."""
+
+    def __init__(
+        self, jobs: int, on_event: Callable[[TrialEvent], None], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._jobs = jobs
+        self.report = on_event
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._trials = _Work()
+        # What timing takes is mostly compiling, so one backend says nothing of another.
+        self._timings: dict[str, _Work] = {}
+        self._is_open = True
+
+    def plan_trials(self, count: int) -> int:
+        """Note trials that are certain to be made."""
+        with self._lock:
+            self._is_open = True
+            self._trials.planned += count
+            return self._trials.planned - count + 1
+
+    def plan_timings(self, backends: Iterable[str]) -> None:
+        """Note timings that are certain to be made."""
+        with self._lock:
+            for backend in backends:
+                self._timings.setdefault(backend, _Work()).planned += 1
+
+    def end_trials(self) -> None:
+        """Note that no more trials are expected."""
+        with self._lock:
+            self._is_open = False
+
+    @contextlib.contextmanager
+    def trial(self) -> Iterator[None]:
+        """While a trial runs."""
+        with self._running(self._trials):
+            yield
+
+    @contextlib.contextmanager
+    def timing(self, backend: str) -> Iterator[int]:
+        """While two programs are timed under a backend; the number of the timing."""
+        with self._running(self._timings[backend]):
+            yield sum(work.begun for work in self._timings.values())
+
+    @contextlib.contextmanager
+    def _running(self, work: _Work) -> Iterator[None]:
+        with self._lock:
+            work.begun += 1
+            number = work.begun
+            work.running[number] = self._clock()
+            self._report()
+        try:
+            yield
+        finally:
+            with self._lock:
+                work.took_s.append(self._clock() - work.running.pop(number))
+                self._report()
+
+    def _report(self) -> None:
+        # Under the lock, so that counts never come after later ones.
+        now = self._clock()
+        timings = self._timings.values()
+        left = [self._trials.left_s(now, self._jobs), *(work.left_s(now, 1) for work in timings)]
+        known = [seconds for seconds in left if seconds is not None]
+        counts = TrialCounts(
+            trial=self._trials.begun,
+            trials=self._trials.planned,
+            timing=sum(work.begun for work in timings),
+            timings=sum(work.planned for work in timings),
+            left_s=sum(known) if len(known) == len(left) else None,
+            is_open=self._is_open,
+        )
+        self.report(counts)
+
 
 AGAIN = "-again"
 """What the name of a second replay has after that of the first."""
@@ -39,15 +137,7 @@ _MEMORY_EXTRA = 2 * 2**30
 
 @dataclass(frozen=True)
 class State:
-    """A program with verified fixes, and what its replay showed.
-
-    Args:
-        program: The program.
-        observed: Its replay.
-        applied: The fixes in it, in order, each with the program that it was added to.
-        mended_count: Findings that these fixes removed.
-        is_outweighed: Whether one of them makes the call faster although less of it is compiled.
-    """
+    """A program with verified fixes, and what its replay showed."""
 
     program: Program
     observed: Observed
@@ -152,7 +242,6 @@ class Trials:
         return State(Program(), self.observe(untouched, self._untouched_name))
 
     def _is_alike(self, recorded: Observed, untouched: Recording, wanted: Collection[str]) -> bool:
-        """Whether torch did the same to the program with two backends."""
         if untouched.exit.reason != "finished":
             return False
         observed = self.observe(untouched)
@@ -171,8 +260,6 @@ class Trials:
         return Untouched.seen(self._eager_again, untouched, is_known=self.reference.is_known)
 
     def _repeat(self, *names: str, coverage: bool = False) -> list[Recording]:
-        """Run the untouched program, without torch.compile where the name says so."""
-
         def run(name: str) -> Recording:
             return self.replays.replay(
                 Program(),
@@ -226,15 +313,7 @@ class Trials:
         label: str,
         on_done: Callable[[int, int, Observed], None] | None = None,
     ) -> list[Observed]:
-        """Run the program of a state with each of several fixes alone, in parallel.
-
-        Args:
-            fixes: The fixes.
-            state: The state.
-            label: What the replays' names begin with.
-            on_done: Called with the index of each fix as soon as its trial is over, the trial's number and what it
-                showed; from several threads.
-        """
+        """Run the program of a state with each of several fixes alone, in parallel."""
         first = self.pace.plan_trials(len(fixes))
 
         def run(index: int) -> Observed:
@@ -339,13 +418,7 @@ class Trials:
         return LineMap(self.originals[path], program.content[path]).to_before(line)
 
     def time(self, before: Program, after: Program, *, is_again: bool = False) -> tuple[PairedTime, ...]:
-        """Time steady calls of two programs in turns, under the user's backend and under inductor.
-
-        Args:
-            before: The first program.
-            after: The second.
-            is_again: Measure even if these programs have been timed.
-        """
+        """Time steady calls of two programs in turns, under the user's backend and under inductor."""
         known = self.times_of(before, after)
         if known is not None and not is_again:
             return known
@@ -371,14 +444,7 @@ class Trials:
 
 @dataclass(frozen=True)
 class Check:
-    """What a program does under the user's backend.
-
-    Args:
-        verdict: ``verified``, ``changes results``, ``unproven`` or ``failed``.
-        reason: Why, as a clause; None if the verdict says it all.
-        compared: Its results compared with those without torch.compile; None if it failed.
-        measures: Its counts; None if it failed.
-    """
+    """What a program does under the user's backend."""
 
     verdict: Verdict
     reason: str | None

@@ -47,16 +47,7 @@ SiteKey = tuple[str, int, str]
 
 @dataclass(frozen=True)
 class SiteChange:
-    """Break sites of two programs, all by lines of the first.
-
-    Args:
-        before: Sites of the program before.
-        after: Sites of the program after; their locations are those of that program.
-        caused: Sites of the program after that are in edited lines.
-        texts: Source of the program after, by file.
-        maps: Line maps of edited files.
-        root: What relative paths are relative to.
-    """
+    """Break sites of two programs, all by lines of the first."""
 
     before: Mapping[SiteKey, Finding]
     after: Mapping[SiteKey, Finding]
@@ -186,7 +177,6 @@ def reads_from(source: bytes, line: int, origins: Collection[int]) -> bool:
 
 
 def _function_around(tree: ast.AST, line: int) -> ast.AST:
-    """The innermost function that a line is in, otherwise the whole file."""
     around = [
         node
         for node in ast.walk(tree)
@@ -235,16 +225,7 @@ _COVERAGE_NOISE = 0.005
 
 @dataclass(frozen=True)
 class Judgment:
-    """What a trial of one fix means for one finding.
-
-    Args:
-        verdict: The verdict.
-        reason: Why, as a clause; None if the verdict says it all.
-        gone: Break sites that went away.
-        new: Break sites that appeared.
-        if_faster: The verdict if the call is faster although less of it is compiled; None if time can't change it.
-        instead: Fingerprints of the breaks that took the place of the finding's, if more fixes can build on that.
-    """
+    """What a trial of one fix means for one finding."""
 
     verdict: Verdict
     reason: str | None
@@ -375,7 +356,6 @@ def _effect_on_cuda_graphs(target: Finding, before: Observed, after: Observed) -
 
 
 def _for_reason(graphs: CudaGraphs, skip: CudaGraphSkip) -> int:
-    """Graphs that aren't recorded for the reason of one of them, and operations that are left out for it."""
     return sum(each.kind == skip.kind for each in (*graphs.skipped, *graphs.left_out))
 
 

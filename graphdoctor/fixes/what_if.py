@@ -12,7 +12,7 @@ from graphdoctor.facts.reading import json_of
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.trials import Remedy, TrialResult, WhatIf
 from graphdoctor.facts.wording import counted
-from graphdoctor.fixes.candidates import Candidate
+from graphdoctor.fixes.patch import Candidate
 from graphdoctor.fixes.run_changes import RecompileFixes, Together, joined_change, recompile_fixes
 from graphdoctor.probe.wire import WHAT_IF_FILE
 from graphdoctor.trace.reader import read_recording

@@ -32,11 +32,6 @@ def write(changes: Sequence[FileChange], *, force: bool) -> None:
     A file keeps its mode, and its owner if we may change owners. Other names of the same file (hard links) keep the old
     text.
 
-    Args:
-        changes: The edits; those that change nothing are skipped. For a symbolic link, its target is edited and the
-            link stays.
-        force: Also write files that git couldn't restore.
-
     Raises:
         GraphDoctorError: A file changed since it was read, can't be written, or git couldn't restore it: then no file
             was written. Or writing failed later: then the message names the files that were written.
@@ -130,7 +125,6 @@ def _unwritable(change: FileChange, error: OSError) -> GraphDoctorError:
 
 
 def _with_written(error: GraphDoctorError, written: Sequence[str]) -> GraphDoctorError:
-    """The error, with the files that were already written; they stay."""
     if not written:
         return error
     return GraphDoctorError(f"{error.message} Already written: {', '.join(written)}.", hint=error.hint)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphdoctor.facts.progress import TrialCounts, TrialEvent
-from graphdoctor.fixes.eta import Pace
+from graphdoctor.fixes.trials import Pace
 
 
 class Clock:

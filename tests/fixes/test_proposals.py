@@ -15,8 +15,8 @@ from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import GraphInput, Recording
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.fixes.candidates import Candidate, Options
 from graphdoctor.fixes.options import Sources, options_for
+from graphdoctor.fixes.patch import Candidate, Options
 from graphdoctor.fixes.recipe import Edit, Recipe
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose

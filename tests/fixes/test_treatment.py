@@ -20,9 +20,8 @@ from graphdoctor.facts.run import ProbeExit, Setting
 from graphdoctor.facts.spec import RunSpec, Timing
 from graphdoctor.facts.trials import Comparison, Difference, Replay, ResultKind
 from graphdoctor.fixes import search as engine
-from graphdoctor.fixes.candidates import Candidate, Options
 from graphdoctor.fixes.options import Sources
-from graphdoctor.fixes.patch import FileChange
+from graphdoctor.fixes.patch import Candidate, FileChange, Options
 from graphdoctor.fixes.search import SearchOptions, SearchResult, search
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trials.judge import Observed

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from graphdoctor.facts.run import Setting
-from graphdoctor.fixes.candidates import Candidate, compatible, with_fixes
-from graphdoctor.fixes.patch import FileChange
+from graphdoctor.fixes.patch import Candidate, FileChange, compatible, with_fixes
 from graphdoctor.trials.program import Program, RunChange
 
 BASE = b"".join(b"a%d = %d\n" % (number, number) for number in range(1, 10))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from graphdoctor.facts.trials import Remedy, TrialResult
-from graphdoctor.fixes.candidates import Candidate
+from graphdoctor.fixes.patch import Candidate
 from graphdoctor.fixes.run_changes import RecompileFixes
 from graphdoctor.fixes.what_if import _answer, _result
 from graphdoctor.trials.program import RunChange

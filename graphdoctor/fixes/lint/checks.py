@@ -42,13 +42,7 @@ class Spot:
 
 @dataclass(frozen=True)
 class Site:
-    """The function that a check looks at.
-
-    Args:
-        region: The function.
-        program: Its file.
-        values: Says what expressions are.
-    """
+    """The function that a check looks at."""
 
     region: Region
     program: Program

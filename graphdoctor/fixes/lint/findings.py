@@ -89,7 +89,6 @@ def _characters(text: str, offset: int) -> int:
 
 
 def _break_site(spot: Spot, place: Surrounding, entry: StackEntry, lines: list[str], site: Site) -> BreakSite:
-    """The break as rules see it, with what is known without a run."""
     statement = place.statement
     last = min(statement.end_lineno or statement.lineno, statement.lineno + _MAX_STATEMENT_LINES - 1)
     reason = BreakReason(gb_type=spot.gb_type, torch_id=spot.torch_id, context=spot.context)
@@ -118,7 +117,6 @@ def _severity(rule: Rule, spot: Spot, place: Surrounding, site: Site) -> Severit
 
 
 def _counter_words(spot: Spot, site: Site) -> tuple[str, tuple[Fix, ...]]:
-    """The message and fixes for a module's number that changes in every call."""
     function = site.region.scope.qualname
     message = f"`{spot.subject}` changes in every call, and `{function}` recompiles for each value"
     return message, module_number_fixes(spot.subject, start="0")

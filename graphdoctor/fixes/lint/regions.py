@@ -10,9 +10,8 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from graphdoctor.fixes.source.compilers import is_fullgraph, is_off
 from graphdoctor.fixes.source.flow import certain_nodes
-from graphdoctor.fixes.source.program import ClassInfo, Program, Scope
+from graphdoctor.fixes.source.program import ClassInfo, Program, Scope, is_fullgraph, is_off
 from graphdoctor.fixes.source.values import Value, Values
 
 _Method = tuple[Scope, ClassInfo | None]
@@ -22,13 +21,7 @@ _DISABLE = ("torch.compiler.disable", "torch._dynamo.disable")
 
 @dataclass(frozen=True)
 class Region:
-    """A function that torch traces.
-
-    Args:
-        scope: The function.
-        owner: The class of the object that it's called on; None for a plain function.
-        is_fullgraph: Compiled with ``fullgraph=True``, so a break in it is an error.
-    """
+    """A function that torch traces."""
 
     scope: Scope
     owner: ClassInfo | None = None
@@ -37,12 +30,7 @@ class Region:
 
 @dataclass(frozen=True)
 class Regions:
-    """The functions of a file that torch traces.
-
-    Args:
-        traced: Each once, in file order.
-        callees: The functions of the file that their calls certainly run.
-    """
+    """The functions of a file that torch traces."""
 
     traced: list[Region]
     callees: Mapping[ast.AST, tuple[Scope, ...]]
@@ -200,7 +188,6 @@ class _Finder:
             yield from ((method, info, node) for method, info in found)
 
     def _passed(self, node: ast.expr, scope: Scope) -> Iterator[_Method]:
-        """What the callers in the file pass for a function's parameter that the function compiles."""
         found = scope.lookup(node.id) if isinstance(node, ast.Name) else None
         if found is None or not isinstance(node, ast.Name):
             return

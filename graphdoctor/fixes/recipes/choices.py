@@ -182,7 +182,6 @@ class _Choice:
             raise DeclinedError(f"`{target}` has no value if the branch isn't taken")
 
     def _conditions(self, rows: Sequence[Sequence[Step | None]]) -> tuple[list[cst.SimpleStatementLine], _Values]:
-        """The conditions as tensors, assigned to new names if more than one line needs them."""
         tensors = [without_parentheses(as_boolean_tensor(test, self.place.source)) for test in self.tests]
         if len(rows) == 1:
             return [], tensors
@@ -270,7 +269,6 @@ def tuple_where(place: Place) -> Edit:
 
 
 def _set_at_once(choice: cst.If) -> tuple[cst.SimpleStatementLine, list[str], _Values]:
-    """The only line of the branch, the names that it sets, and their values."""
     match lines_of(choice.body):
         case [
             cst.SimpleStatementLine(
@@ -339,7 +337,6 @@ def _returns(nodes: Sequence[cst.CSTNode]) -> Iterator[cst.Return]:
 
 
 def _refuse_effects(source: SourceFile, line: cst.CSTNode) -> None:
-    """Decline if a line that would now always run does more than compute and report."""
     if is_report(source, line):
         return
     for node in walk(line):

@@ -52,7 +52,6 @@ def _copied(source: SourceFile, node: cst.CSTNode) -> cst.BaseExpression | None:
 
 
 def _clones(source: SourceFile, copied: cst.BaseExpression) -> cst.BaseExpression:
-    """What makes the copy."""
     match copied:
         case cst.List() | cst.Tuple() | cst.Dict():
             return _cloned_display(source, copied)
@@ -99,7 +98,6 @@ def _kind_of(source: SourceFile, value: cst.BaseExpression | None) -> tuple[str,
 
 
 def _is_made(source: SourceFile, value: cst.BaseExpression) -> bool:
-    """Whether a function of torch creates the tensor without a gradient."""
     is_torch = isinstance(value, cst.Call) and dotted_name(source, value).rpartition(".")[0] == "torch"
     return is_torch and "requires_grad" not in source.code(value)
 
@@ -215,7 +213,6 @@ def _made_on(source: SourceFile, old: cst.Call, made: cst.CSTNode, device: cst.B
 
 
 def _computed_with(source: SourceFile, call: cst.Call) -> cst.BaseExpression | None:
-    """The other side of an operator, where that is certainly a tensor or a parameter of the function."""
     parent = source.parent(call)
     match source.parent(parent) if isinstance(parent, cst.ComparisonTarget) else parent:
         case cst.BinaryOperation(left=left, right=right):
@@ -240,7 +237,6 @@ def _moves_of_its_value(source: SourceFile, statement: cst.CSTNode) -> Iterator[
 
 
 def _round_trip(source: SourceFile, back: cst.CSTNode) -> Iterator[tuple[Change, str]]:
-    """What goes to the CPU within what is moved back, without that."""
     for node in calls_in(back):
         match node:
             case cst.Call(func=cst.Attribute(value=value, attr=cst.Name("cpu")), args=[]):

@@ -109,7 +109,6 @@ class _InPlace:
         raise DeclinedError(_MORE)
 
     def _call(self, call: cst.Call, name: str, loops: tuple[cst.For, ...]) -> cst.Call:
-        """The call, so that it changes nothing if the condition doesn't hold."""
         args = [argument.deep_clone() for argument in call.args]
         decline_if(any(argument.star for argument in args), f"`{name}` takes arguments that the line doesn't show")
         keywords = [argument.keyword.value if argument.keyword is not None else None for argument in args]
@@ -137,7 +136,6 @@ class _InPlace:
 
 
 def _depends_on(value: cst.BaseExpression, loop: cst.For) -> bool:
-    """Whether a loop sets a name that the value reads, or may change a tensor that it reads."""
     in_place = [call for call in calls_in(loop.body) if called(call).endswith("_")]
     tensors = [call.func.value for call in in_place if isinstance(call.func, cst.Attribute)]
     return bool(name_set(value) & (name_set(loop.target, *tensors) | set_names(loop.body)))
@@ -191,7 +189,6 @@ def drop_empty_check(place: Place) -> Edit:
 
 
 def _checked(source: SourceFile, test: cst.BaseExpression, *, is_empty: bool) -> tuple[cst.BaseExpression, bool]:
-    """The mask, indices or selected rows that a test asks about, and whether it holds if there are none."""
     match test:
         case cst.UnaryOperation(operator=cst.Not(), expression=inner):
             return _checked(source, inner, is_empty=not is_empty)
@@ -278,7 +275,6 @@ def _names_of(node: cst.CSTNode) -> list[str]:
 
 
 def _is_of_own_name(small: cst.CSTNode, lines: _Body, names: Names) -> bool:
-    """Whether it sets names that only these lines use."""
     match small:
         case cst.Assign(targets=targets):
             found = _names_of(small)
@@ -308,14 +304,12 @@ def _is_write(source: SourceFile, small: cst.CSTNode, selectors: frozenset[str])
 
 
 def _takes(source: SourceFile, call: cst.Call, selectors: frozenset[str]) -> bool:
-    """Whether an argument, or an element of a tuple that is one, is a selector."""
     values = [argument.value for argument in call.args]
     parts = [part.value for value in values if isinstance(value, cst.Tuple) for part in value.elements]
     return any(_text(source, value) in selectors for value in (*values, *parts))
 
 
 def _unguarded(choice: cst.If) -> list[cst.BaseStatement]:
-    """The lines of a check's body, with the comments above the check."""
     body = choice.body
     if isinstance(body, cst.IndentedBlock):
         decline_if(has_comment(body.header) or comments_in(body.footer), "a comment would be lost")

@@ -153,7 +153,6 @@ def _selected(module: str, given: _Given) -> cst.BaseExpression:
 
 
 def _in_torch(name: str, given: _Given) -> cst.BaseExpression:
-    """A tensor with the same values that NumPy would compute."""
     is_quantile = "nanquantile" in _IN_TORCH[name]
     has_axes = isinstance(given.get("axis"), cst.Tuple)
     decline_if({"x", "dx"} <= given.keys() or (has_axes and is_quantile), _ARGUMENTS)
@@ -171,7 +170,6 @@ def _tensor(array: cst.BaseExpression) -> cst.BaseExpression:
 
 
 def _taken(source: SourceFile, call: cst.Call, result: cst.BaseExpression) -> Change:
-    """The tensor in place of the conversion of the call's result to one, or an array in place of the call."""
     argument = source.parent(call)
     match source.parent(argument):
         case cst.Call(args=[given]) as outer if given is argument:
@@ -181,7 +179,6 @@ def _taken(source: SourceFile, call: cst.Call, result: cst.BaseExpression) -> Ch
 
 
 def _with_interp(source: SourceFile, call: cst.Call, new: cst.BaseExpression) -> Change:
-    """The change that puts a new function above the statement that interpolates."""
     text = _INTERP.replace("    ", source.tree.default_indent)
     function = cst.parse_module(text, config=source.tree.config_for_parsing).body[0]
     functions = [line for line in source.tree.body if isinstance(line, cst.FunctionDef)]

@@ -105,7 +105,6 @@ def _without_places(source: SourceFile, found: cst.BaseExpression) -> dict[cst.C
 
 
 def _places(source: SourceFile, found: cst.Call) -> tuple[cst.BaseExpression, bool]:
-    """The expression that is used as an index, and whether it is a tuple with an index for each dim."""
     given = {argument.keyword.value: source.code(argument.value) for argument in found.args if argument.keyword}
     user, outer = source.parent(found), source.parent(source.parent(found))
     if method_name(source, found) == "where" or given.get("as_tuple", "False") != "False":
@@ -134,7 +133,6 @@ def _reduced(
     is_rows: bool = False,
     given: cst.CSTNode | None = None,
 ) -> tuple[cst.Call, cst.BaseExpression]:
-    """The reduction of what is selected, and the same of all values, with neutral ones in place of the others."""
     index = source.code(given if given is not None else mask)
     node: cst.CSTNode = selection.node
     while True:
@@ -169,7 +167,6 @@ def _reduced(
 
 
 def _is_bracketed(user: cst.CSTNode) -> bool:
-    """Whether a quotient needs no parentheses there."""
     is_sum = isinstance(user, cst.BinaryOperation) and isinstance(user.operator, cst.Add | cst.Subtract)
     return is_sum or isinstance(user, _BRACKETS)
 
@@ -213,7 +210,6 @@ def _picked(source: SourceFile, node: cst.CSTNode, index: str) -> cst.BaseExpres
 
 
 def _call_around(source: SourceFile, node: cst.CSTNode) -> cst.Call | None:
-    """The call to a method of a node, or to a function of torch with the node as its first argument."""
     user, call = source.parent(node), source.parent(source.parent(node))
     is_it = isinstance(user, cst.Attribute | cst.Arg) and receiver(source, call) is node
     return call if is_it and isinstance(call, cst.Call) else None
@@ -255,7 +251,6 @@ _OPERATORS: dict[type[cst.BaseAugOp], cst.BaseBinaryOp] = {
 
 
 def _compares(mask: cst.BaseExpression, tensor: cst.BaseExpression) -> bool:
-    """Whether the mask compares the same tensor with a number, so that it has its shape."""
     match mask:
         case cst.Comparison(left=left, comparisons=[cst.ComparisonTarget(comparator=cst.BaseNumber())]):
             return isinstance(tensor, cst.Name) and left.deep_equals(tensor)

@@ -126,7 +126,6 @@ def _is_plain_call(node: cst.CSTNode) -> bool:
 
 
 def _has_company(source: SourceFile, block: Statement) -> bool:
-    """Whether there is code beside the block that torch could compile."""
     suite = source.parent(block)
     others = [node for node in suite.body if node is not block] if isinstance(suite, cst.IndentedBlock) else []
     return not all(map(_is_empty, others))
@@ -142,7 +141,6 @@ def _is_empty(node: cst.CSTNode) -> bool:
 
 
 def _moved(source: SourceFile, run: Run, part: str) -> tuple[SourceFile, Statement]:
-    """The file with the run in its own function, and the statement that calls it."""
     name = source.free_name(f"_{run.function.name.value.strip('_')}_{part}")
     changed = run.moved(name)
     return changed, call_of(changed, name)
@@ -263,7 +261,6 @@ def _functions(source: SourceFile) -> list[cst.FunctionDef]:
 
 
 def _no_grad_block(source: SourceFile, statement: cst.CSTNode, function: cst.FunctionDef) -> cst.With:
-    """The outermost block around a statement, if gradients are off in it."""
     around = [statement, *source.parents(statement)]
     outside = "the line isn't inside a `with torch.no_grad()` of the function"
     block = need(around[around.index(function.body) - 1], cst.With, outside)

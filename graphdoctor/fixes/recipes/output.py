@@ -128,9 +128,6 @@ def report_apart(recipes: Sequence[Recipe]) -> Recipe:
 
     The report goes before it, under ``if not torch.compiler.is_compiling() and t.any():``, so the compiled program no
     longer reports it. The rest is as safe as the other recipe.
-
-    Args:
-        recipes: What can be written for a branch on a tensor, best first.
     """
 
     def edit(place: Place) -> Edit:
@@ -169,9 +166,6 @@ def condition_without_read(recipes: Sequence[Recipe]) -> Recipe:
 
     Also for a name that is only set to such a number. Without the ``if``, nothing needs the number. Unsafe: a number
     is a double, and a tensor may have fewer digits.
-
-    Args:
-        recipes: What can be written for a branch on a tensor, best first.
     """
 
     def edit(place: Place) -> Edit:
@@ -200,7 +194,6 @@ def _choice(place: Place) -> cst.If:
 
 
 def _reads(source: SourceFile, test: cst.BaseExpression) -> list[Change]:
-    """What a condition reads, each with the tensor to write in its place."""
     found: list[Change] = []
     waiting: list[cst.CSTNode] = [test]
     while waiting:
@@ -274,7 +267,6 @@ def hoist_read(place: Place) -> Edit:
 
 
 def _at_import(source: SourceFile, call: cst.Call) -> Change:
-    """The change that puts the value into a constant above the function or class that reads it."""
     is_known = all(isinstance(argument.value, cst.SimpleString) and not argument.star for argument in call.args)
     decline_if(not is_known, "its arguments are only known inside the function")
     decline_if(has_comment(call), "a comment inside it would be lost")
@@ -298,7 +290,6 @@ _Line = cst.SimpleStatementLine | cst.If
 
 
 def _output_lines(source: SourceFile, call: cst.Call) -> list[_Line]:
-    """The line that reads the value, and all lines that are there only for it."""
     lines: list[_Line] = []
     waiting: list[cst.CSTNode] = [call]
     seen: set[str] = set()
@@ -371,7 +362,6 @@ def _is_more(source: SourceFile, part: cst.CSTNode, names: set[str]) -> bool:
 
 
 def _line_of(source: SourceFile, node: cst.CSTNode) -> _Line:
-    """The line of a node, if the line is a single statement in a block; for a condition on a report, both."""
     line = next((found for found in source.parents(node) if isinstance(found, cst.BaseStatement)), None)
     if isinstance(line, cst.If) and is_report(source, line) and not is_elif(source, line):
         return line
@@ -395,7 +385,6 @@ def _is_output(source: SourceFile, line: _Line) -> bool:
 
 
 def _is_arithmetic(source: SourceFile, small: cst.Assign | cst.AugAssign | cst.Expr) -> bool:
-    """Whether the assigned or appended value calls only clocks and number functions."""
     calls = [call for call in calls_in(small.value) if not isinstance(small, cst.Expr) or call is not small.value]
     is_bare = not any(isinstance(node, cst.NamedExpr | cst.Await) for node in walk(small.value))
     return is_bare and all(

@@ -304,7 +304,6 @@ class _Split:
         return self.function, [not_traced(outer), compiled]
 
     def _returned(self, names: Names) -> tuple[list[cst.BaseExpression], list[str]]:
-        """What the compiled part returns, and the names that it is assigned to."""
         value = self._result_value
         if value is None or self.result is None:
             return [self._given(name) for name in self.kept], list(self.kept)
@@ -541,7 +540,6 @@ def _is_writing(source: SourceFile, node: cst.CSTNode) -> bool:
 
 
 def _is_made_of(source: SourceFile, node: cst.CSTNode, names: set[str]) -> bool:
-    """Whether a line makes text or a number of names that moved lines set."""
     match node:
         case cst.SimpleStatementLine(body=[cst.Assign(value=value)]):
             others = [name for name in names_in(value) if name.value not in names]
@@ -571,7 +569,6 @@ def _names_of_clocks(source: SourceFile, lines: Sequence[_Line]) -> set[str]:
 
 
 def _is_of_clock(source: SourceFile, node: cst.CSTNode, timed: set[str]) -> bool:
-    """Whether a line only handles times: it reads a clock, or uses only names that such lines set."""
     match node:
         case cst.SimpleStatementLine(body=[cst.Assign(value=value)]):
             return reads_clock(source, value)
@@ -587,7 +584,6 @@ def _put(node: cst.BaseStatement, changes: Sequence[Change]) -> cst.BaseStatemen
 
 
 def _plain(body: Sequence[cst.CSTNode]) -> list[cst.BaseStatement]:
-    """The lines of a body, without blank ones above the first."""
     first, *rest = [node for node in body if isinstance(node, cst.BaseStatement)]
     lines = list(getattr(first, "leading_lines", ()))
     while lines and lines[0].comment is None:

@@ -128,7 +128,6 @@ def _if_enabled(source: SourceFile, call: cst.Call) -> list[tuple[Change, str]]:
 
 
 def _enabled(source: SourceFile, call: cst.Call) -> tuple[Change, str]:
-    """The change that enables what a call calls, and its name."""
     if isinstance(call.func, cst.Call):
         inner = _disabled(call.func)
         return (call.func, inner), source.code(inner)
@@ -155,7 +154,6 @@ def _enabled(source: SourceFile, call: cst.Call) -> tuple[Change, str]:
 
 
 def _definitions(source: SourceFile, call: cst.Call, name: str) -> list[cst.CSTNode]:
-    """The definitions of a name at a call, in the innermost scope that has any."""
     for scope in source.parents(call):
         if isinstance(scope, cst.FunctionDef | cst.Module):
             found = list(_in_scope(scope, name))
@@ -168,7 +166,6 @@ def _definitions(source: SourceFile, call: cst.Call, name: str) -> list[cst.CSTN
 
 
 def _in_scope(scope: cst.CSTNode, name: str) -> Iterator[cst.CSTNode]:
-    """Functions and values that a name stands for in a scope, without those of inner scopes."""
     for child in scope.children:
         match child:
             case cst.FunctionDef() | cst.ClassDef():

@@ -189,7 +189,6 @@ class _Read:
         return [(self._call, kept), *zip(self._math, in_torch, strict=True)]
 
     def _follow(self, node: cst.CSTNode) -> None:
-        """Follow a number to the operations that turn it into a tensor."""
         parent = self._source.parent(node)
         match parent:
             case cst.BinaryOperation(operator=operator) if isinstance(operator, _ARITHMETIC):

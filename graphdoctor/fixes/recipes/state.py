@@ -103,7 +103,6 @@ def list_argument(place: Place) -> Edit:
 
 
 def _passed(source: SourceFile, call: cst.Call, function: cst.FunctionDef, name: str) -> list[cst.BaseExpression]:
-    """What a call passes as the parameter: one value, or none."""
     parameters = [given.name.value for given in (*function.params.posonly_params, *function.params.params)]
     if isinstance(call.func, cst.Attribute) and source.class_of(function) is not None:
         parameters = parameters[1:]
@@ -277,7 +276,6 @@ class _Number:
 
 
 def _smalls(body: cst.BaseSuite) -> list[cst.BaseSmallStatement]:
-    """The lines of a body that are one small statement."""
     lines = [line for line in body.body if isinstance(line, cst.SimpleStatementLine)]
     return [line.body[0] for line in lines if len(line.body) == 1]
 
@@ -322,7 +320,6 @@ def local_parameter_to_tensor(place: Place) -> Edit:
 
 
 def _check_uses(source: SourceFile, call: cst.Call, assignment: cst.Assign | cst.AnnAssign) -> None:
-    """Decline unless only arithmetic and calls to torch's functions use the variable."""
     outlives = "the parameter outlives the call"
     name, function = need(_target(assignment), cst.Name, outlives), source.function_of(call)
     decline_if(function is None, outlives)

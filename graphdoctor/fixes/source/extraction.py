@@ -201,9 +201,6 @@ class Run:
     def moved(self, name: str) -> SourceFile:
         """The file with the run in its own function.
 
-        Args:
-            name: The name of the new function.
-
         Raises:
             DeclinedError: That could change what the program does.
         """
@@ -241,7 +238,6 @@ class Run:
         return owner
 
     def _with(self, call: cst.SimpleStatementLine) -> cst.BaseSuite:
-        """The body with the call in place of the run; blank lines before it stay."""
         first = self.statements[0]
         blank = _blank(getattr(first, "leading_lines", ()))
         body = [*self.suite.body[: self.start], call.with_changes(leading_lines=blank), *self.suite.body[self.stop :]]
@@ -270,12 +266,10 @@ def _function_around(source: SourceFile, node: cst.CSTNode) -> cst.FunctionDef:
 def _before(
     suite: cst.BaseSuite, node: cst.CSTNode | None, start: int
 ) -> Sequence[cst.BaseStatement | cst.BaseSmallStatement]:
-    """The statements of a body before one of them, or before an index."""
     return suite.body[: next((index for index, other in enumerate(suite.body) if other is node), start)]
 
 
 def _entered(node: cst.CSTNode, suite: cst.BaseSuite) -> set[str]:
-    """Names that are bound when a compound statement enters one of its bodies."""
     match node:
         case cst.For() if suite is node.body:
             return _targets_of(node.target)
@@ -300,7 +294,6 @@ def _tree_of(node: cst.CSTNode) -> ast.stmt:
 
 
 def _read_next(node: cst.CSTNode) -> set[str]:
-    """Names that a compound statement reads when one of its bodies has ended."""
     match tree := _tree_of(node):
         case ast.For() | ast.AsyncFor() | ast.While():
             return flow([tree]).read_first
@@ -332,7 +325,6 @@ def _read_when_raised(node: cst.CSTNode, suite: cst.BaseSuite, *, later: set[str
 
 
 def _blank(lines: Sequence[cst.EmptyLine]) -> list[cst.EmptyLine]:
-    """The blank lines before the first comment."""
     return list(itertools.takewhile(lambda line: line.comment is None, lines))
 
 

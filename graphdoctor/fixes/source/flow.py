@@ -35,13 +35,7 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 @dataclass(frozen=True)
 class Surrounding:
-    """What surrounds a node within its function.
-
-    Args:
-        statement: The innermost statement.
-        around: The enclosing compound statements, innermost first.
-        is_test: Whether the node decides a branch.
-    """
+    """What surrounds a node within its function."""
 
     statement: ast.stmt
     around: tuple[ast.stmt, ...] = ()
@@ -171,7 +165,6 @@ def _leaves(node: ast.AST, *, in_loop: bool) -> bool:
 def _expressions(
     node: ast.expr, place: Surrounding, scope: Scope, program: Program
 ) -> Iterator[tuple[ast.AST, Surrounding]]:
-    """The parts of an expression that are certainly evaluated, and the expression."""
     match node:
         case ast.BoolOp(values=[first, *_]):
             parts = [first]

@@ -11,13 +11,84 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from graphdoctor.fixes.source import torch_names
-from graphdoctor.fixes.source.compilers import UNWRAPPED, Compilers, own_nodes
 from graphdoctor.fixes.source.flow import certain_nodes
-from graphdoctor.fixes.source.program import Binding, ClassInfo, Program, Scope
-from graphdoctor.fixes.source.solving import Solver
+from graphdoctor.fixes.source.program import UNWRAPPED, Binding, ClassInfo, Compilers, Program, Scope, own_nodes
+
+T = TypeVar("T")
+
+_MAX_ROUNDS = 8
+_MAX_DEPTH = 60
+_MAX_EFFORT = 5_000
+
+
+class Solver(Generic[T]):
+    """Resolves values by key, each once."""
+
+    def __init__(self) -> None:
+        self._effort = 0
+        self._under_way: list[object] = []
+        self._settled: dict[object, T] = {}
+        self._derived: dict[object, tuple[T, set[object]]] = {}
+        self._assumed: dict[object, T] = {}
+        self._depends: dict[object, set[object]] = {}
+
+    def value(self, key: object, bottom: T, step: Callable[[T], tuple[T, bool]], *, unknown: T) -> T:
+        """The value of a key.
+
+        Args:
+            key: Its name.
+            bottom: What is assumed of it at first.
+            step: From what is assumed, what follows and whether that differs.
+            unknown: What it is if it doesn't settle.
+        """
+        if key in self._settled:
+            return self._settled[key]
+        if key in self._derived:
+            value, depends = self._derived[key]
+            for one in depends:
+                self._note(one)
+            return value
+        if key in self._assumed:
+            self._note(key)
+            return self._assumed[key]
+        self._effort += 1
+        if len(self._under_way) > _MAX_DEPTH or self._effort > _MAX_EFFORT:
+            return unknown
+        return self._resolved(key, bottom, step, unknown)
+
+    def _resolved(self, key: object, bottom: T, step: Callable[[T], tuple[T, bool]], unknown: T) -> T:
+        self._assumed[key] = bottom
+        self._depends[key] = set()
+        self._under_way.append(key)
+        value = bottom
+        for _ in range(_MAX_ROUNDS):
+            value, is_changed = step(value)
+            self._assumed[key] = value
+            self._drop(key)
+            if not is_changed:
+                break
+        else:
+            value = unknown
+        self._under_way.pop()
+        del self._assumed[key]
+        depends = self._depends.pop(key) - {key}
+        if depends:
+            self._derived[key] = value, depends
+        else:
+            self._settled[key] = value
+        return value
+
+    def _note(self, key: object) -> None:
+        """Everything that was begun after a key depends on it now."""
+        for one in self._under_way[self._under_way.index(key) + 1 :]:
+            self._depends[one].add(key)
+
+    def _drop(self, key: object) -> None:
+        self._derived = {one: found for one, found in self._derived.items() if key not in found[1]}
+
 
 Kind = Literal[
     "bottom", "tensor", "tensors", "layer", "layers", "recurrent", "lock", "logger", "optimizer", "instance", "number",
@@ -144,7 +215,6 @@ class Values:
         self._calls = calls
 
     def _callees(self, call: ast.Call, caller: Scope) -> list[Scope]:
-        """The functions of the file that a call may run, as far as they are known."""
         func = call.func
         owner = self.owner(func.value, caller) if isinstance(func, ast.Attribute) else None
         if owner is not None and isinstance(func, ast.Attribute):
@@ -178,7 +248,6 @@ class Values:
         return value
 
     def _may_be(self, node: ast.expr, scope: Scope, family: list[ClassInfo]) -> bool:
-        """Whether an expression may be an object of one of these classes, or one of them."""
         if isinstance(node, ast.Name):
             definition = self._program.definition(node.id, scope)
             if isinstance(definition, ClassInfo):
@@ -204,7 +273,6 @@ class Values:
         return self._registered[info]
 
     def _family(self, info: ClassInfo) -> list[ClassInfo]:
-        """The classes of the file that may have assigned an attribute of an object of a class."""
         return [*self._program.ancestors(info), *self._program.descendants(info)]
 
     def _assigned(self, info: ClassInfo, name: str) -> list[tuple[Binding, Scope]]:
@@ -280,7 +348,6 @@ class Values:
 
     @staticmethod
     def _part(value: Value | None, index: ast.expr) -> Value | None:
-        """What subscripting a value gives."""
         if value is None or value == _BOTTOM:
             return value
         constant = index.value if isinstance(index, ast.Constant) else None
@@ -460,7 +527,6 @@ class Values:
         return None
 
     def _bound_method(self, classes: Sequence[ClassInfo], name: str) -> Value | None:
-        """A method of objects of these classes, where it's the same for all of them."""
         found = {method for info in classes for method, _ in self.methods_of_family(info, name)}
         method = found.pop() if len(found) == 1 else None
         is_method = method is not None and self.compilers.is_plain(method)
@@ -735,6 +801,5 @@ def _registered(info: ClassInfo) -> frozenset[str]:
 
 
 def _is_self(node: ast.expr, scope: Scope) -> bool:
-    """Whether an expression is the object of the method that it stands in."""
     found = scope.lookup(node.id) if isinstance(node, ast.Name) else None
     return found is not None and isinstance(node, ast.Name) and found[0].self_name == node.id

@@ -14,10 +14,9 @@ from pathlib import Path
 from graphdoctor.facts.diagnosis import Finding, Fix
 from graphdoctor.facts.export import ExportBlocker
 from graphdoctor.facts.fixes import TriedFix, Verdict
-from graphdoctor.fixes.candidates import Candidate, with_fixes
 from graphdoctor.fixes.log import diff_text
 from graphdoctor.fixes.options import Sources, options_for
-from graphdoctor.fixes.patch import FileChange, LineMap
+from graphdoctor.fixes.patch import Candidate, FileChange, LineMap, with_fixes
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.diagnosis.verdicts import fixes_with
