@@ -124,7 +124,6 @@ def _product(name: str, device: torch.device) -> tuple[float, bool]:
 
 
 def _multiplying(size: int, dtype: torch.dtype, device: torch.device) -> Callable[[], object]:
-    """Makes a product of two matrices, which was made once."""
     # Not all zeros or ones: with these a GPU takes less power, and runs faster than it does at work.
     generator = torch.Generator(device).manual_seed(0)
     left, right = (
@@ -189,7 +188,6 @@ def _free(device: torch.device) -> int:
 
 
 def _processor() -> str:
-    """The processor's model, as Linux says; the machine's kind where it doesn't."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
             name, _, value = line.partition(":")

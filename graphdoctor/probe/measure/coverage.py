@@ -203,7 +203,6 @@ def cut_profile(events: Sequence[Any]) -> CutCall:
 
 
 def _of_thread(events: Iterable[Any]) -> Iterator[Segment]:
-    """Forward runs of graphs, guard checks and single eager operations, nested ones included."""
     lookup: Segment | None = None
     for event in events:
         start, end = event.time_range.start, event.time_range.end
@@ -260,7 +259,6 @@ def _in_turns(segments: Iterable[Segment]) -> Iterator[Segment]:
 
 
 def _joined(segments: Iterable[Segment]) -> Iterator[Segment]:
-    """Eager operations with nothing else between them, as one segment."""
     for kind, parts in groupby(segments, key=lambda part: part.kind):
         if kind == "eager":
             first, *others = parts

@@ -159,7 +159,6 @@ def _savings(tree: Any, left_out: Collection[str], values: Mapping[str, Any]) ->
 
 
 def _saved_us(tree: Any, other: Any, values: Mapping[str, Any]) -> Iterator[float]:  # noqa: ANN401
-    """By how much a check of the other tree is quicker, the two timed in turns."""
     count = max(1, _BATCH_NS // max(_batch_ns(tree, values, 1), 1))
     for _ in range(_ROUNDS):
         yield _batch_ns(tree, values, count) / count / 1e3 - _batch_ns(other, values, count) / count / 1e3

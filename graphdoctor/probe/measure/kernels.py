@@ -69,14 +69,11 @@ _WAIT = re.compile(r"(cuda|cu|hip)[A-Z]\w*Synchronize$")
 
 @dataclass(eq=False)
 class _Node:
-    """An event on the host with what happened in it, in the same thread."""
-
     event: ProfiledEvent
     parent: _Node | None = None
     children: list[_Node] = field(default_factory=list)
 
     def outwards(self) -> Iterator[_Node]:
-        """It and all that is around it."""
         node: _Node | None = self
         while node is not None:
             yield node
@@ -421,7 +418,6 @@ def _device_kernel(event: ProfiledEvent, operation: _Node | None, driver_call: _
 
 
 def _waits(events: Iterable[ProfiledEvent]) -> list[tuple[int, int]]:
-    """When the host waits for the device."""
     return [(event.start_ns, event.end_ns) for event in events if _WAIT.match(event.name)]
 
 

@@ -90,11 +90,9 @@ class _Watched:
 
     @property
     def calls(self) -> int:
-        """Calls that have begun."""
         return self._counted + sum(planned - length_hint(ends) for planned, ends in self._stretches)
 
     def counted(self, *, is_end: bool) -> CalledArtifact:
-        """What is known of its calls."""
         self.counts["calls"], self.counts["is_end"] = self.calls, is_end
         return self.counts
 
@@ -108,7 +106,6 @@ class _Watched:
         self._leave_unwatched(_NEVER if self.counts["is_deferred"] else 1)
 
     def on_compile(self) -> None:
-        """A call of it compiles: watch those that follow."""
         with self._lock:
             calls, last = self.calls, self.counts["last_compile"]
             if last != calls:
@@ -119,11 +116,9 @@ class _Watched:
                 self._leave_unwatched(self._until_allowed())
 
     def refuse(self, reason: UnwatchedReason) -> None:
-        """A call isn't watched although it is due."""
         self.counts["unwatched"][reason] = self.counts["unwatched"].get(reason, 0) + 1
 
     def _watch(self) -> Callable[[], object]:
-        """The hook of a call that is to be watched; returns what its end calls."""
         with self._lock:
             self._counted += 1
             if self._hook != self._watch:  # another thread's call came first
@@ -137,7 +132,6 @@ class _Watched:
         return bool
 
     def _until_allowed(self) -> int:
-        """How many calls have to come before another may be watched."""
         return 0 if self._tries < _MAX_WATCHED else max(0, (self._tries + 1) * _MAX_SHARE - self.calls)
 
     def _leave_unwatched(self, count: int) -> None:
@@ -322,7 +316,6 @@ class CallWatcher:
     # One call.
 
     def _own_call(self) -> _Call | None:
-        """The call that is being watched, if it's in this thread."""
         call = self._call
         return call if call is not None and call.thread == threading.get_ident() else None
 

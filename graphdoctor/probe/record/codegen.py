@@ -145,6 +145,5 @@ def _source(node: torch.fx.Node) -> torch.fx.Node:
 
 
 def _tensor_text(node: torch.fx.Node) -> str:
-    """What tensor a node makes, such as ``f32[8, 128]``, with the sizes of the call that is compiled."""
     value = node.meta["val"]
     return f"{dtype_text(value.dtype)}[{', '.join(map(str, shape(value) or value.shape))}]"

@@ -87,7 +87,6 @@ def value_text(value: object, *, depth: int = 0) -> str:
 
 
 def _name_of(kind: type) -> str:
-    """A class's qualified name, without the function that it was defined in."""
     return kind.__qualname__.rpartition("<locals>.")[2]
 
 

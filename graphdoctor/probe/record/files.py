@@ -33,8 +33,6 @@ _GENERATED = ("<frozen ", "<eval_with_key>", "<string>", "<unknown>")
 
 
 class _Wanted:
-    """Files that are asked for, each of them once."""
-
     def __init__(self) -> None:
         self._is_user_file = user_file_test()
         self._seen: set[str] = set()
@@ -170,12 +168,11 @@ def _makers(files: Iterable[str]) -> dict[str, str]:
         for file, name in holders(left) if (left := wanted - found.keys()) else ():
             names.setdefault(file, []).append(name)
         # The same in each run, whatever the order of imports; a public name says more.
-        found |= {file: min(held, key=_publicity) for file, held in names.items()}
+        found |= {
+            file: min(held, key=lambda name: (name.rpartition(".")[2].startswith("_"), name))
+            for file, held in names.items()
+        }
     return found
-
-
-def _publicity(name: str) -> tuple[bool, str]:
-    return name.rpartition(".")[2].startswith("_"), name
 
 
 def _held_by_classes(files: set[str]) -> Iterator[tuple[str, str]]:
@@ -190,7 +187,6 @@ def _held_by_classes(files: set[str]) -> Iterator[tuple[str, str]]:
 
 
 def _held_by_instances(files: set[str]) -> Iterator[tuple[str, str]]:
-    """Attributes of ``torch.nn.Module`` objects, by the name of the class."""
     for instance in gc.get_objects():
         if issubclass(type(instance), torch.nn.Module):
             yield from _held_as(type(instance), vars(instance), files)
@@ -228,7 +224,6 @@ def _items(value: object) -> list[Any]:
 
 
 def _file_of(value: object) -> str | None:
-    """The file of a module, or of the code of a function, a method or a class; None for anything else."""
     if isinstance(value, ModuleType):
         return vars(value).get("__file__")
     held = list(vars(value).values()) if isinstance(value, type) else [value]

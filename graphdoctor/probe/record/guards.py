@@ -185,7 +185,6 @@ class RecompileRecorder:
         )
 
     def _failed(self, entry: Any, now: _Now) -> list[FailedGuardRecord]:  # noqa: ANN401
-        """The guards of one cache entry that the new values fail, in the order of the tree."""
         manager = entry.guard_manager
         root = torch_guards.guard_root(manager)
         if root is None:
@@ -300,7 +299,6 @@ def _failed_relations(root: Any, now: _Now) -> Iterator[FailedGuardRecord]:  # n
 
 
 def _failed_aliasing(manager: Any, now: _Now) -> list[FailedGuardRecord]:  # noqa: ANN401
-    """Arguments that are the same tensor now and were not before."""
     first: dict[int, str] = {}
     for source in getattr(manager, "no_tensor_aliasing_sources", None) or ():
         value = now.of(source)
@@ -334,7 +332,6 @@ def _owner(source: str) -> str:
 
 
 def _is_worth_keeping(source: str, kinds: set[str]) -> bool:
-    """The guard's text alone doesn't show what the value was."""
     is_object = bool(kinds & _OBJECT_GUARDS) or any("KEY" in kind for kind in kinds)
     return is_object or ("TENSOR_MATCH" in kinds and not any(part in source for part in _PARTS_OF_MODULES))
 
@@ -348,13 +345,10 @@ def _worth_writing(failed: list[tuple[Any, list[FailedGuardRecord]]]) -> list[tu
     # Without a known difference from the entry used last, torch's own words say more than another entry.
     if not living or not living[0][1]:
         return []
-    others = sorted((item for item in living[1:] if item[1]), key=lambda item: _weight(item[1]))
+    others = [item for item in living[1:] if item[1]]
+    others.sort(key=lambda item: len({each["source"] or tuple(each["text"]) for each in item[1]}))
     kept = {id(entry) for entry, _ in (living[0], *others[: _MAX_WRITTEN - 1])}
     return [item for item in living if id(item[0]) in kept]
-
-
-def _weight(failed: list[FailedGuardRecord]) -> int:
-    return len({item["source"] or tuple(item["text"]) for item in failed})
 
 
 def _nearest_source(source: str, known: dict[str, Any]) -> Any:  # noqa: ANN401
@@ -375,7 +369,6 @@ def _old_size(source: str, seen: _Seen) -> Any:  # noqa: ANN401
 
 
 def _counted_names(header: str) -> list[str]:
-    """The names that a loop's header assigns, or compares in its condition."""
     try:
         statement = ast.parse(header.rstrip() + "\n    ...").body[0]
     except (SyntaxError, ValueError):

@@ -139,7 +139,6 @@ class TraceListener(torch_trace.TraceLooker):
                     self._write_root()
 
     def _write_root(self) -> None:
-        """Say whose frame torch's wrapper stands for."""
         values = torch_api.compiled_values()
         root = self.roots.of(values)
         if root is None:
@@ -184,7 +183,6 @@ class TraceListener(torch_trace.TraceLooker):
         torch_api.write_artifact("graphdoctor_stack", seen)
 
     def _widen_to_condition(self, entry: StackEntryRecord) -> None:
-        """Mark the whole condition if it has several operands."""
         if "column" not in entry:
             return
         text = linecache.getline(entry["file"], entry["line"]).rstrip("\n")

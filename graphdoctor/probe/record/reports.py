@@ -56,10 +56,11 @@ def describe_environment(device_name: str | None) -> Environment:
     only the caller knows whether it may.
     """
     paths = sysconfig.get_paths()
+    builds = (("CUDA", torch.version.cuda), ("ROCm", getattr(torch.version, "hip", None)))
     return Environment(
         python=platform.python_version(),
         torch=str(torch.__version__),
-        torch_build=_torch_build(),
+        torch_build=next((f"{name} {version}" for name, version in builds if version is not None), "CPU"),
         platform=platform.platform(terse=True) + f" {platform.machine()}",
         executable=sys.executable,
         device_name=device_name,
@@ -71,13 +72,7 @@ def describe_environment(device_name: str | None) -> Environment:
     )
 
 
-def _torch_build() -> str:
-    builds = (("CUDA", torch.version.cuda), ("ROCm", getattr(torch.version, "hip", None)))
-    return next((f"{name} {version}" for name, version in builds if version is not None), "CPU")
-
-
 def _package_versions() -> dict[str, str]:
-    """Versions of the installed packages, read without importing any."""
     versions = {}
     for name in _PACKAGES:
         with contextlib.suppress(Exception):  # not installed, or half of it is missing

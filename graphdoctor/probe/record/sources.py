@@ -129,7 +129,16 @@ def _path_to(tree: ast.Module, line: int, meant: type[ast.AST] | None) -> list[a
     """
     path: list[ast.AST] = [tree]
     while children := [child for child in _children(path[-1]) if _covers(child, line)]:
-        path.append(next((child for child in children if meant and _holds(child, line, meant)), children[0]))
+        path.append(
+            next(
+                (
+                    child
+                    for child in children
+                    if meant and any(isinstance(each, meant) and _covers(each, line) for each in ast.walk(child))
+                ),
+                children[0],
+            )
+        )
     return path
 
 
@@ -146,10 +155,6 @@ def _covers(node: ast.AST, line: int) -> bool:
     # A decorated definition starts at its first decorator, as its code object does.
     first = getattr(next(iter(getattr(node, "decorator_list", ())), node), "lineno", None)
     return first is not None and first <= line <= (getattr(node, "end_lineno", None) or first)
-
-
-def _holds(node: ast.AST, line: int, kind: type[ast.AST]) -> bool:
-    return any(isinstance(inner, kind) and _covers(inner, line) for inner in ast.walk(node))
 
 
 class _Scope:

@@ -96,7 +96,6 @@ def _kept(descriptor: int) -> Iterator[tuple[IO[bytes], int]]:
 
 @contextlib.contextmanager
 def _logged(lines: list[str]) -> Iterator[None]:
-    """Add what the program logs and warns to a list."""
     import torch
 
     torchs = str(Path(torch.__file__).parent) + os.sep
@@ -142,7 +141,6 @@ def _message(record: logging.LogRecord) -> str:
 
 @contextlib.contextmanager
 def _of_torch(past: io.TextIOWrapper) -> Iterator[None]:
-    """Let torch's own handlers write past the file."""
     found = [
         (handler, handler.stream)
         for name, logger in logging.Logger.manager.loggerDict.items()

@@ -96,7 +96,6 @@ def described(blocks: Blocks) -> list[RepeatedBlocks]:
 
 
 def _container(blocks: list[Block]) -> str | None:
-    """The path of the list that holds the blocks and nothing else, or None."""
     holder, path = blocks[0].holder, blocks[0].path.rpartition(".")[0]
     if not isinstance(holder, (torch.nn.ModuleList, torch.nn.Sequential)) or len(holder) != len(blocks):
         return None

@@ -326,7 +326,6 @@ def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _differs(container: Any, kept: Any) -> bool:  # noqa: ANN401
-    """Whether a container holds other objects than it did, or in another order."""
     if isinstance(container, dict):
         return list(container) != list(kept) or any(container[key] is not value for key, value in kept.items())
     return len(container) != len(kept) or any(now is not then for now, then in zip(container, kept, strict=True))
@@ -346,6 +345,5 @@ def _put_back(container: Any, kept: Any) -> None:  # noqa: ANN401
 
 
 def _names(code: CodeType) -> list[str]:
-    """Names that a function's code and the code inside it look up as globals or attributes."""
     inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
     return [*code.co_names, *(name for each in inner for name in _names(each))]

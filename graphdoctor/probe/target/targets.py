@@ -219,7 +219,6 @@ def _default_name(module: ModuleType) -> str:
 
 
 def _own_names(module: ModuleType) -> tuple[list[str], list[str]]:
-    """Names of the module classes and the functions that the file itself defines."""
     # A function under @torch.compile belongs to the module it was written in, as functools.wraps keeps it.
     own = {
         name: value

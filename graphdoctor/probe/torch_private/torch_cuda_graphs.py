@@ -128,7 +128,6 @@ class CudaGraphWatch:
 
 
 def _counted_skips() -> int:
-    """Graphs that torch has skipped so far."""
     return counters().get("inductor", {}).get("cudagraph_skips", 0)
 
 
@@ -202,7 +201,6 @@ def _functions(manager: Any) -> tuple[list[dict[str, Any]], int]:  # noqa: ANN40
 
 
 def _recordings(nodes: Mapping[Any, list[Any]]) -> Iterator[tuple[Any, list[Any]]]:
-    """Each function with its recordings at one place of a tree."""
     for number, alike in nodes.items():
         if alike:
             yield number, alike

@@ -105,7 +105,6 @@ def passes(guards: Iterable[str], arguments: Mapping[str, Any]) -> bool:
 
 
 def _number(bound: Any) -> int | None:  # noqa: ANN401
-    """A bound of torch's; None if it is infinite."""
     try:
         return int(bound)
     except (TypeError, ValueError, OverflowError, AttributeError):

@@ -82,20 +82,16 @@ def borrowed(folder: Path) -> Iterator[None]:
 
 
 def _is_torchs_own(record: logging.LogRecord) -> bool:
-    """A filter for records that aren't artifacts of ours."""
     metadata = getattr(record, "metadata", None)
     artifact = metadata.get("artifact") if isinstance(metadata, dict) else None
     return not (isinstance(artifact, dict) and str(artifact.get("name")).startswith(ARTIFACT_PREFIX))
 
 
 class _Loggers:
-    """The loggers that the trace needs switched on, as they were."""
-
     def __init__(self) -> None:
         self._before = self._look()
 
     def borrow(self) -> None:
-        """Switch them on."""
         torch_api.record_skipped_frames()
         torch_api.keep_trace_enabled()
 

@@ -166,7 +166,6 @@ def is_over_limit(metadata: Mapping[str, Any], begun: Collection[CompileKey]) ->
 
 
 def _refuse(_record: logging.LogRecord) -> bool:
-    """A filter of a handler that is to write nothing."""
     return False
 
 
