@@ -26,55 +26,54 @@ def end_of_probe(
     phases: list[dict[str, Any]] = [event for event in events if event["event"] == "phase"]
     phase: str | None = phases[-1]["phase"] if phases else None
     kind: PhaseKind | None = phases[-1]["kind"] if phases else None
-    ended = _end(status, stopped_for, events, python=python, timeout_s=timeout_s, phase=phase, kind=kind)
+    ended = _end(status, stopped_for, events, phase, kind, python=python, timeout_s=timeout_s)
     limit = stopped_for if stopped_for in ("timeout", "memory") and ended.reason in ("timeout", "killed") else None
-    return ended.model_copy(update={"phase_kind": kind, "stopped_for": limit})
+    return ended.model_copy(update={"phase": ended.phase or phase, "phase_kind": kind, "stopped_for": limit})
 
 
 def _end(
     status: int,
     stopped_for: StoppedFor | None,
     events: list[dict[str, Any]],
+    phase: str | None,
+    kind: PhaseKind | None,
     *,
     python: str,
     timeout_s: float | None,
-    phase: str | None,
-    kind: PhaseKind | None,
 ) -> ProbeExit:
     last: dict[str, Any] = {event["event"]: event for event in events}
+    when = during(phase)
     if last.get("finished", {}).get("is_complete"):
         # What happens while Python shuts down, exit handlers included, takes nothing from the recording.
         peak = last["finished"].get("peak_memory_bytes")
         # Threads that the program left running may keep the process alive; then its end is our doing.
-        own_status = None if stopped_for is not None else status
-        return ProbeExit(status=own_status, phase=phase, reason="finished", peak_memory_bytes=peak)
+        return ProbeExit(status=None if stopped_for else status, reason="finished", peak_memory_bytes=peak)
     if stopped_for == "interrupted" or "interrupted" in last:
-        message = f"Interrupted{during(phase)}."
-        return ProbeExit(status=status, phase=phase, reason="interrupted", message=message)
+        return ProbeExit(status=status, reason="interrupted", message=f"Interrupted{when}.")
     if "call_failed" in last:
         return end_of_failed_call(last["call_failed"], status=status)
     if stopped_for == "timeout":
-        return _coded("timeout", {"timeout_s": timeout_s, "phase": phase}, status, phase, reason="timeout")
+        return _coded("timeout", {"timeout_s": timeout_s, "phase": phase}, status, reason="timeout")
     if stopped_for == "memory":
-        message = f"Stopped{during(phase)}: it used too much memory."
-        return ProbeExit(status=status, phase=phase, reason="killed", message=message)
+        return ProbeExit(status=status, reason="killed", message=f"Stopped{when}: it used too much memory.")
     if "exited" in last:
-        return _end_by_exit(last["exited"], status, phase, kind)
+        return _end_by_exit(last["exited"], status, when, kind)
     if "error" in last:
-        return _end_by_error(last["error"], status, phase, kind, python)
+        return _end_by_error(last["error"], status, when, kind, python)
     if status == EXIT_UNWRITABLE:
-        message = f"The recording could not be written{during(phase)}: the disk may be full."
-        return ProbeExit(status=status, phase=phase, reason="error", message=message)
+        return ProbeExit(
+            status=status, reason="error", message=f"The recording could not be written{when}: the disk may be full."
+        )
     if not events:
-        return _coded("unusable_python", {"python": python, "status": status}, status, phase)
-    return _end_by_death(status, phase)
+        return _coded("unusable_python", {"python": python, "status": status}, status)
+    return _end_by_death(status, when)
 
 
 def end_of_script(status: int, stopped_after_s: float | None, events: list[dict[str, Any]]) -> ProbeExit:
     """How a program ended that was run as it is."""
     last: dict[str, Any] = {event["event"]: event for event in events}
     if stopped_after_s is not None:
-        return _coded("script_timeout", {"timeout_s": stopped_after_s}, status, None, reason="timeout")
+        return _coded("script_timeout", {"timeout_s": stopped_after_s}, status, reason="timeout")
     error: dict[str, str] | None = last.get("ended", {}).get("error")
     if status == -signal.SIGINT or (status and error and error["type"] == "KeyboardInterrupt"):
         return ProbeExit(status=status, reason="interrupted", message="Interrupted.")
@@ -135,7 +134,6 @@ def _coded(
     code: HintCode,
     values: dict[str, HintValue],
     status: int,
-    phase: str | None,
     *,
     reason: Literal["error", "timeout"] = "error",
     traceback: str | None = None,
@@ -144,7 +142,6 @@ def _coded(
     message, hint = words(code, values, COMMAND_LINE)
     return ProbeExit(
         status=status,
-        phase=phase,
         reason=reason,
         message=message,
         hint=hint,
@@ -154,44 +151,38 @@ def _coded(
     )
 
 
-def _end_by_exit(event: dict[str, Any], status: int, phase: str | None, kind: PhaseKind | None) -> ProbeExit:
+def _end_by_exit(event: dict[str, Any], status: int, when: str, kind: PhaseKind | None) -> ProbeExit:
     place = f" at {event['place']}" if event["place"] else ""
     is_import = kind == "importing the target"
     return ProbeExit(
         status=status,
-        phase=phase,
         reason="exited",
-        message=f"The program called sys.exit({event['status']}){during(phase)}{place}.",
+        message=f"The program called sys.exit({event['status']}){when}{place}.",
         hint='Put the part that runs as a script under if __name__ == "__main__":.' if is_import else None,
         traceback=event["traceback"],
     )
 
 
-def _end_by_error(
-    event: dict[str, Any], status: int, phase: str | None, kind: PhaseKind | None, python: str
-) -> ProbeExit:
+def _end_by_error(event: dict[str, Any], status: int, when: str, kind: PhaseKind | None, python: str) -> ProbeExit:
     if "code" in event:
-        return _coded(event["code"], event.get("values", {}), status, phase)
+        return _coded(event["code"], event.get("values", {}), status)
     message, traceback = event.get("message"), event.get("traceback")
     if "type" not in event:
         text = str(message)
         text = text if text.endswith((".", "…")) else f"{text}."
-        return ProbeExit(status=status, phase=phase, reason="error", message=text, hint=event.get("hint"))
+        return ProbeExit(status=status, reason="error", message=text, hint=event.get("hint"))
     if kind == "importing torch":
         values: dict[str, HintValue] = {"python": python, "error": _first_line(message)}
-        return _coded("no_torch", values, status, phase, traceback=traceback)
-    text = f"The program failed{during(phase)}: {event['type']}: {_first_line(message)}"
-    return ProbeExit(
-        status=status, phase=phase, reason="error", message=text, error_type=event["type"], traceback=traceback
-    )
+        return _coded("no_torch", values, status, traceback=traceback)
+    text = f"The program failed{when}: {event['type']}: {_first_line(message)}"
+    return ProbeExit(status=status, reason="error", message=text, error_type=event["type"], traceback=traceback)
 
 
-def _end_by_death(status: int, phase: str | None) -> ProbeExit:
+def _end_by_death(status: int, when: str) -> ProbeExit:
     """The process ended without a last event: it was killed, or ended itself."""
-    when = during(phase)
     if status >= 0:
         message = f"The program ended the process{when}, with exit status {status}."
-        return ProbeExit(status=status, phase=phase, reason="exited", message=message)
+        return ProbeExit(status=status, reason="exited", message=message)
     name = _signal_name(-status)
     hint = None
     if name == "SIGKILL":
@@ -199,7 +190,7 @@ def _end_by_death(status: int, phase: str | None) -> ProbeExit:
     elif name in ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGILL", "SIGFPE"):
         hint = "Its last Python lines are above. Does the same call work without torch.compile?"
     message = f"The process was killed by {name}{when}."
-    return ProbeExit(status=status, phase=phase, reason="killed", message=message, hint=hint)
+    return ProbeExit(status=status, reason="killed", message=message, hint=hint)
 
 
 def _signal_name(number: int) -> str:

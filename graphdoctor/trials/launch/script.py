@@ -104,9 +104,9 @@ def run_script(
     with written(recording):
         write_meta(recording, script.described(), None)
     started = time.monotonic()
-    with _forwarding() as forward, Lifeline() as lifeline:
+    with _forwarding() as receivers, Lifeline() as lifeline:
         process = _start([python, *script.command], recording, apart, lifeline, change)
-        forward.to(process)
+        receivers.append(process)
         is_timeout = _wait(process, timeout_s)
     status = process.returncode
     from graphdoctor.trials.launch.ends import end_of_script
@@ -172,22 +172,6 @@ def _wait(process: subprocess.Popen[bytes], timeout_s: float | None) -> bool:
     return False
 
 
-class _Forwarding:
-    """Passes signals on to the script, whose end is then ours."""
-
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def to(self, process: subprocess.Popen[bytes]) -> None:
-        """Pass them on to this process from now on."""
-        self._process = process
-
-    def on_signal(self, number: int, _frame: object) -> None:
-        """Pass one on, unless the terminal already has."""
-        if self._process is not None and not (number in _OF_TERMINAL and _is_terminals_foreground()):
-            self._process.send_signal(number)
-
-
 def _is_terminals_foreground() -> bool:
     """The terminal sends its signals to our process group, which is also the script's."""
     try:
@@ -198,16 +182,23 @@ def _is_terminals_foreground() -> bool:
 
 
 @contextlib.contextmanager
-def _forwarding() -> Iterator[_Forwarding]:
-    forwarding = _Forwarding()
+def _forwarding() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Pass signals on to the script, whose end is then ours, once it is in the list."""
+    receivers: list[subprocess.Popen[bytes]] = []
+
+    def pass_on(number: int, _frame: object) -> None:
+        # The terminal has passed its own on already.
+        if receivers and not (number in _OF_TERMINAL and _is_terminals_foreground()):
+            receivers[0].send_signal(number)
+
     before: dict[signal.Signals, Any] = {}
     if threading.current_thread() is threading.main_thread():
         for number in (*_FORWARDED, *_OF_TERMINAL):
             # An ignored signal (nohup) stays ignored, here and in the script, which inherits it.
             if signal.getsignal(number) is not signal.SIG_IGN:
-                before[number] = signal.signal(number, forwarding.on_signal)
+                before[number] = signal.signal(number, pass_on)
     try:
-        yield forwarding
+        yield receivers
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
