@@ -142,6 +142,14 @@ class CompileSwitches:
                 self._events.write("compile_switch", kind=kind, value=value, call=call)
 
 
+def device_name(*, may_start: bool = False) -> str | None:
+    """The first CUDA device's name, where the process uses CUDA already or ``may_start`` it."""
+    with contextlib.suppress(Exception):  # a device that was lost has no name, and a broken driver has none either
+        if torch.cuda.is_available() if may_start else torch.cuda.is_initialized():
+            return str(torch.cuda.get_device_name(0))
+    return None
+
+
 def report_environment(events: EventFile, device_name: str | None) -> None:
     """Report where the target runs, and what this torch lacks."""
     missing = torch_api.missing()

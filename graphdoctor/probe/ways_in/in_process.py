@@ -73,7 +73,7 @@ def explain(request: ProbeRequest, target: Target, call: Call, recording: Path, 
         if isinstance(target.function, torch.nn.Module):
             torch_api.as_not_compiled_in_place(target.function)
         left_behind.enter_context(fresh_dynamo())
-        reports.report_environment(events, device_name())
+        reports.report_environment(events, reports.device_name())
         workload = Workload(request, events, target, Calls(lambda: iter((call,)), "the caller"))
         left_behind.callback(workload.close)
         events.write("target", **workload.description)
@@ -82,14 +82,6 @@ def explain(request: ProbeRequest, target: Target, call: Call, recording: Path, 
             left_behind.callback(lanes.close)
         is_complete = run(workload, request, events, complain, lanes)
         events.write("finished", is_complete=is_complete)
-
-
-def device_name() -> str | None:
-    """The first CUDA device's name where the process uses CUDA already: asking starts it."""
-    with contextlib.suppress(RuntimeError):  # a device that was lost has no name
-        if torch.cuda.is_initialized():
-            return str(torch.cuda.get_device_name(0))
-    return None
 
 
 def _put_back(state: State, random: RandomState, events: EventFile) -> None:
@@ -168,7 +160,7 @@ class _BlockRecorder:
     def end(self) -> None:
         self._listener.write_sources()
         self._switches.look()
-        reports.report_environment(self._events, device_name())
+        reports.report_environment(self._events, reports.device_name())
         reports.report_config(self._events)
         reports.report_float32_precision(self._events)
         reports.report_failures(self._listener, self._recompiles, self._keeper, self._events)

@@ -11,8 +11,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import torch
-
 from ...facts.base import Fact
 from ...facts.recording import CompileCall
 from ..events import EventFile
@@ -23,7 +21,7 @@ from ..record.compile_calls import compile_call, compiled_name, compiled_root
 from ..record.files import FileTexts, user_file_test
 from ..record.guards import RecompileRecorder
 from ..record.listener import TraceListener
-from ..record.reports import describe_environment, failure_gaps, hook_gap, unrecorded_gap
+from ..record.reports import describe_environment, device_name, failure_gaps, hook_gap, unrecorded_gap
 from ..torch_private import torch_api, torch_hooks, torch_trace
 from ..torch_private.torch_config import changed_config, float32_precision
 from ..torch_private.torch_trace import TraceKeeper
@@ -244,9 +242,8 @@ class Recorder:
 
     def write_last_facts(self) -> None:
         """Write what is only known at the end of the main process."""
-        if torch.cuda.is_initialized():
-            with contextlib.suppress(RuntimeError):  # a device that was lost has no name
-                self._write("environment", describe_environment(torch.cuda.get_device_name(0)))
+        if (name := device_name()) is not None:
+            self._write("environment", describe_environment(name))
         for gap in failure_gaps(self._listener, self._recompiles, self._keeper):
             self._gap(gap)
         if "torch._dynamo" in sys.modules:

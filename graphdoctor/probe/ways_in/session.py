@@ -77,7 +77,7 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile, complain: Compl
     # What a script would see, without the probe's own arguments.
     sys.argv[:] = [request["file"] or request["module"] or ""]
     events.phase("importing torch")
-    import torch
+    import torch  # noqa: F401
 
     from ..record import reports
     from ..steps.calls import run
@@ -89,7 +89,7 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile, complain: Compl
         from ..record.reads import Reads
 
         reads = Reads()
-    reports.report_environment(events, _device_name(torch))
+    reports.report_environment(events, reports.device_name(may_start=True))
     if request["trial"] and "bench" in request["trial"]:
         with silence():
             benched_of(request, events).run()
@@ -114,13 +114,6 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile, complain: Compl
 def _peak_memory_bytes() -> int:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
-
-
-def _device_name(torch: Any) -> str | None:  # noqa: ANN401
-    with contextlib.suppress(Exception):  # a broken driver must not prevent a diagnosis on the CPU
-        if torch.cuda.is_available():
-            return str(torch.cuda.get_device_name(0))
-    return None
 
 
 def _report_failure(error: BaseException, events: EventFile, complain: Complain) -> None:
