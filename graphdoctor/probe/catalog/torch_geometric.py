@@ -228,46 +228,35 @@ def _is_listed(room: str, name: str, found: object) -> bool:
 
 
 def _models(made: type[Any], home: str) -> Iterator[ModelText]:
-    first: Exception | None = None
-    is_made = False
-    constructions = _constructions(made)
-    failure: Exception | None = None
-    while True:
-        try:
-            arguments = constructions.send(failure)
-        except StopIteration:
-            break
-        try:
-            made(**{name: eval(value, _NAMES) for name, value in arguments.items()})
-        except ImportError:  # an optional library
-            raise
-        except Exception as error:  # noqa: BLE001
-            # What was missing was then given, if a rule knows it.
-            first = error if first is None or _wanted(first) else first
-            failure = error
-            continue
-        failure, is_made = None, True
-        notes = tuple(_NOTES[name] for name in arguments if name in _NOTES)
-        yield ModelText(
-            (home, *_imports(arguments.values())), evaluated_body(made.__name__, arguments), notes, made.forward
-        )
-    if first is not None and not is_made:
-        raise first
-
-
-def _constructions(made: type[Any]) -> Generator[dict[str, str], Exception | None, None]:
+    """Ways to build it that work; the likeliest one's error where none does."""
     parameters = parameters_of(made)
     takes_more = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
-    more: dict[str, str] = {}
     tried = slots(parameters, _made_with, owner=made.__name__, is_given=_is_large)
-    for arguments in choices(tried, most_changes=_MOST_CHANGES):
-        failure = yield {**arguments, **more}
-        while takes_more and failure is not None:
-            wanted = {name: value for name, value in _wanted(failure).items() if name not in more}
-            if not wanted:
-                break
-            more.update(wanted)
-            failure = yield {**arguments, **more}
+    more: dict[str, str] = {}
+    first: Exception | None = None
+    is_made = False
+    for likely in choices(tried, most_changes=_MOST_CHANGES):
+        while True:
+            arguments = {**likely, **more}
+            try:
+                made(**{name: eval(value, _NAMES) for name, value in arguments.items()})
+            except ImportError:  # an optional library
+                raise
+            except Exception as error:  # noqa: BLE001
+                # What was missing was then given, if a rule knows it.
+                first = error if first is None or _wanted(first) else first
+                wanted = {name: value for name, value in _wanted(error).items() if takes_more and name not in more}
+                if not wanted:
+                    break
+                more.update(wanted)
+                continue
+            is_made = True
+            notes = tuple(_NOTES[name] for name in arguments if name in _NOTES)
+            imports = (home, *_imports(arguments.values()))
+            yield ModelText(imports, evaluated_body(made.__name__, arguments), notes, made.forward)
+            break
+    if first is not None and not is_made:
+        raise first
 
 
 def _wanted(failure: Exception) -> dict[str, str]:
@@ -283,31 +272,24 @@ def _wanted(failure: Exception) -> dict[str, str]:
 
 def _calls(called: Callable[..., Any]) -> Iterator[InputsText]:
     parameters = [parameter for parameter in parameters_of(called) if parameter.name != "self"]
-    gathers = [parameter.name for parameter in parameters if parameter.kind is parameter.VAR_POSITIONAL]
-    if not gathers:
-        tried = slots(parameters, _called_with(parameters), owner=called.__qualname__)
-        yield from itertools.islice(map(_by_name, choices(tried, most_changes=_MOST_CHANGES)), _MOST_CALLS)
-        return
-    before = list(itertools.takewhile(lambda parameter: parameter.kind is not parameter.VAR_POSITIONAL, parameters))
-    for names in _GATHERED.get(gathers[0], ()):
-        given = [name for name in names if name not in [parameter.name for parameter in before]]
-        positional = [*before, *(inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in given)]
-        tried = slots(positional, _called_with(positional), owner=called.__qualname__)
-        yield from itertools.islice(map(_by_position, choices(tried, most_changes=_MOST_CHANGES)), _MOST_CALLS)
-
-
-def _by_name(values: dict[str, str]) -> InputsText:
-    returned = ", ".join(f'"{name}": {name}' for name in values)
-    return InputsText(_assigned(values) + f"return {{{returned}}}", imports=_imports(values.values()))
-
-
-def _by_position(values: dict[str, str]) -> InputsText:
-    returned = "".join(f"{name}, " for name in values).rstrip(" " if len(values) == 1 else ", ")
-    return InputsText(_assigned(values) + f"return ({returned})", imports=_imports(values.values()))
-
-
-def _assigned(values: dict[str, str]) -> str:
-    return "".join(f"{name} = {value}\n" for name, value in values.items())
+    gathers = next((parameter.name for parameter in parameters if parameter.kind is parameter.VAR_POSITIONAL), None)
+    wholes = [parameters]
+    if gathers is not None:
+        before = list(itertools.takewhile(lambda each: each.kind is not each.VAR_POSITIONAL, parameters))
+        known = [parameter.name for parameter in before]
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        wholes = [
+            [*before, *(inspect.Parameter(name, kind) for name in names if name not in known)]
+            for names in _GATHERED.get(gathers, ())
+        ]
+    for whole in wholes:
+        tried = slots(whole, _called_with(whole), owner=called.__qualname__)
+        for values in itertools.islice(choices(tried, most_changes=_MOST_CHANGES), _MOST_CALLS):
+            assigned = "".join(f"{name} = {value}\n" for name, value in values.items())
+            by_name = ", ".join(f'"{name}": {name}' for name in values)
+            by_position = ", ".join(values) + "," * (len(values) == 1)
+            returned = f"{{{by_name}}}" if gathers is None else f"({by_position})"
+            yield InputsText(f"{assigned}return {returned}", imports=_imports(values.values()))
 
 
 def _imports(values: Iterable[str]) -> tuple[str, ...]:
