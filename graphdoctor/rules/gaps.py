@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from graphdoctor.rules.diagnosis.rule import GapPage
 
 
-class NotMeasured(GapPage):
+class NotMeasured(GapPage, code="GD900", name="not-measured", severity="info"):
     """Something was not recorded or not measured.
 
     ## What it means
@@ -24,12 +22,8 @@ class NotMeasured(GapPage):
     repeated, give the run more time with `--timeout`, or use a torch version that graphdoctor supports.
     """
 
-    code: ClassVar = "GD900"
-    name: ClassVar = "not-measured"
-    severity: ClassVar = "info"
 
-
-class IncompleteLog(GapPage):
+class IncompleteLog(GapPage, code="GD902", name="incomplete-log", severity="warning"):
     """Part of the trace log is missing or can't be read.
 
     ## What it means
@@ -53,12 +47,8 @@ class IncompleteLog(GapPage):
     than this graphdoctor: upgrade graphdoctor, or report the problem with `graphdoctor bundle`.
     """
 
-    code: ClassVar = "GD902"
-    name: ClassVar = "incomplete-log"
-    severity: ClassVar = "warning"
 
-
-class PrefixedCompileIds(GapPage):
+class PrefixedCompileIds(GapPage, code="GD903", name="prefixed-compile-ids", severity="info"):
     """Compile ids have a prefix because torch used the same ones more than once.
 
     ## What it means
@@ -73,12 +63,8 @@ class PrefixedCompileIds(GapPage):
     Nothing: this only explains the ids. To look at one process, read its own log with `graphdoctor report`.
     """
 
-    code: ClassVar = "GD903"
-    name: ClassVar = "prefixed-compile-ids"
-    severity: ClassVar = "info"
 
-
-class ForeignLog(GapPage):
+class ForeignLog(GapPage, code="GD904", name="foreign-log", severity="info"):
     """graphdoctor didn't record this trace log.
 
     ## What it means
@@ -98,12 +84,8 @@ class ForeignLog(GapPage):
     it, compare such a log only with other logs of the same kind.
     """
 
-    code: ClassVar = "GD904"
-    name: ClassVar = "foreign-log"
-    severity: ClassVar = "info"
 
-
-class NothingCompiled(GapPage):
+class NothingCompiled(GapPage, code="GD905", name="nothing-compiled", severity="warning"):
     """torch compiled nothing.
 
     ## What it means
@@ -123,12 +105,8 @@ class NothingCompiled(GapPage):
     finds out whether a target can be exported.
     """
 
-    code: ClassVar = "GD905"
-    name: ClassVar = "nothing-compiled"
-    severity: ClassVar = "warning"
 
-
-class RankUnread(GapPage):
+class RankUnread(GapPage, code="GD907", name="rank-unread", severity="warning"):
     """A rank of the job couldn't be read, so the report is of the others alone.
 
     ## What it means
@@ -142,7 +120,3 @@ class RankUnread(GapPage):
     Read that rank alone to see what is wrong with it: `graphdoctor report FOLDER --rank N`. If memory ran out, ask for
     fewer jobs at a time: `--jobs 1`.
     """
-
-    code: ClassVar = "GD907"
-    name: ClassVar = "rank-unread"
-    severity: ClassVar = "warning"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import ClassVar
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.rules.diagnosis.lines import shortened
@@ -16,7 +15,7 @@ _EMPTY_HINTS = re.compile(
 )
 
 
-class GraphBreak(BreakRule):
+class GraphBreak(BreakRule, code="GD100", name="graph-break", severity="warning"):
     """A graph break without a rule of its own.
 
     ## What it finds
@@ -59,22 +58,15 @@ class GraphBreak(BreakRule):
     torch's own messages. PyTorch's graph break website explains each id.
     """
 
-    code: ClassVar = "GD100"
-    name: ClassVar = "graph-break"
-    severity: ClassVar = "warning"
-
     def matches(self, site: BreakSite) -> bool:
-        """Every break."""
         return True
 
     def message(self, site: BreakSite) -> str:
-        """The expression and torch's name for the break."""
         if not site.expression.strip():
             return site.cause.gb_type
         return f"`{shortened(site.expression)}`: {site.cause.gb_type}"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """The first two of torch's hints that are not generic."""
         useful = [hint for hint in site.cause.hints if not _EMPTY_HINTS.search(hint)]
         return tuple(
             Fix(title=" ".join(hint.split()), kind="config" if "config." in hint else "code", source="torch's hint")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import ClassVar
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.run import Setting
@@ -20,7 +19,7 @@ _REORDERABLE = frozenset({"ConstantVariable", "TensorVariable", "StringFormatVar
 _WRITERS = ("sys.stdout.write", "sys.stderr.write", "sys.stdout.flush", "sys.stderr.flush", "pprint.pprint", "pprint")
 
 
-class PrintOrLog(BreakRule):
+class PrintOrLog(BreakRule, code="GD101", name="print-or-log", severity="warning"):
     """Printing, logging or warning inside the compiled region.
 
     ## What it finds
@@ -69,16 +68,10 @@ class PrintOrLog(BreakRule):
     `ignore_logging_functions`).
     """
 
-    code: ClassVar = "GD101"
-    name: ClassVar = "print-or-log"
-    severity: ClassVar = "warning"
-
     def matches(self, site: BreakSite) -> bool:
-        """By the function called, because torch's ids for it cover other calls too."""
         return _output_call(site) is not None
 
     def message(self, site: BreakSite) -> str:
-        """Which function writes output."""
         logger = _LOGGER.match(site.cause.context or "")
         # `log.info` calls `isEnabledFor`: what matters is the call on the line.
         name = called_name(site)
@@ -88,7 +81,6 @@ class PrintOrLog(BreakRule):
         return f"{_output_call(site)} has a side effect, so torch can't put it in a graph"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """A check for compiling around the user's own line; torch's settings."""
         guard = guard_while_compiling(site, is_safe=True)
         if _is_print(site):
             return (*guard, _reorder("print") if _is_reorderable(site) else _ignore("print"))

@@ -29,7 +29,7 @@ class _Branch:
     rewrite: str | None = None
 
 
-class DataDependentBranch(BreakRule):
+class DataDependentBranch(BreakRule, code="GD102", name="data-dependent-branch", severity="warning"):
     """A branch whose condition is a tensor.
 
     ## What it finds
@@ -77,20 +77,15 @@ class DataDependentBranch(BreakRule):
     PyTorch user guide, "Common graph breaks" (data-dependent operations); torch's own hints for GB0170.
     """
 
-    code: ClassVar = "GD102"
-    name: ClassVar = "data-dependent-branch"
-    severity: ClassVar = "warning"
     torch_ids: ClassVar = frozenset({"GB0170"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or by the name in other torch versions. A branch on a dynamic size belongs to another rule."""
         gb_type = site.cause.gb_type.lower()
         is_branch = super().matches(site) or gb_type.startswith(("data-dependent branch", "data-dependent assert"))
         is_branch = is_branch or site.records[0].topic == "tensor_truth"
         return is_branch and "SymNodeVariable" not in (site.cause.context or "")
 
     def message(self, site: BreakSite) -> str:
-        """Which condition depends on a tensor."""
         branch = _branch(site)
         condition = f"`{_condition(site, branch)}`"
         match branch.kind:
@@ -110,7 +105,6 @@ class DataDependentBranch(BreakRule):
                 return f"the branch depends on a tensor's value: {condition}"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """What the kind of branch allows. Edits only for the user's own files."""
         if not site.is_own_code:
             return (_fix("Call this part of the package outside the compiled function", kind="call"),)
         branch = _branch(site)

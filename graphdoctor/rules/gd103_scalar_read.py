@@ -16,7 +16,7 @@ _COMPARISONS = {"torch.equal": "(a == b).all()", "torch.allclose": "torch.isclos
 """Functions that return a Python bool, and tensor operations that compute the same."""
 
 
-class ScalarRead(BreakRule):
+class ScalarRead(BreakRule, code="GD103", name="scalar-read", severity="warning"):
     """A tensor's value read into a Python number.
 
     ## What it finds
@@ -62,24 +62,18 @@ class ScalarRead(BreakRule):
     PyTorch user guide, "Common graph breaks"; torch's own hints for GB0124, GB0109 and GB0033.
     """
 
-    code: ClassVar = "GD103"
-    name: ClassVar = "scalar-read"
-    severity: ClassVar = "warning"
     torch_ids: ClassVar = frozenset({"GB0124", "GB0109", "GB0033"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, by the name in other torch versions, or because `range` counts to a tensor."""
         gb_type, context = site.cause.gb_type, site.cause.context or ""
         is_range = context.startswith("builtin range ") and "TensorVariable" in context
         is_read = gb_type.startswith(("Unsupported Tensor.item()", "Tensor.tolist()", "Data dependent operator"))
         return super().matches(site) or is_read or is_range
 
     def message(self, site: BreakSite) -> str:
-        """Which expression reads the value."""
         return f"`{shortened(site.expression)}` reads a tensor's value into Python"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """A tensor instead of the number; the setting if it helps."""
         if "tolist()" in site.cause.gb_type:
             title = "Keep the tensor and index it; only a list of integers can be captured"
             return (Fix(title=title, kind="code", source="torch's hint for GB0109"),) if site.is_own_code else ()

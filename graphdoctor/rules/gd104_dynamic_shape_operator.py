@@ -10,7 +10,7 @@ from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 from graphdoctor.rules.diagnosis.suggestions import setting
 
 
-class DynamicShapeOperator(BreakRule):
+class DynamicShapeOperator(BreakRule, code="GD104", name="dynamic-shape-operator", severity="warning"):
     """An operator whose output shape depends on a tensor's values.
 
     ## What it finds
@@ -54,23 +54,17 @@ class DynamicShapeOperator(BreakRule):
     PyTorch user guide, "Common graph breaks" (data-dependent operations); torch's own hints for GB0036 and GB0246.
     """
 
-    code: ClassVar = "GD104"
-    name: ClassVar = "dynamic-shape-operator"
-    severity: ClassVar = "warning"
     torch_ids: ClassVar = frozenset({"GB0036", "GB0246"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or by the name in other torch versions."""
         return super().matches(site) or site.cause.gb_type.startswith("Dynamic shape operator")
 
     def message(self, site: BreakSite) -> str:
-        """Which expression, and which operator."""
         operator = in_context(site, r"^aten\._?([a-z_]+)") or ("one_hot" if "one_hot" in site.cause.gb_type else None)
         by = f" (`{operator}`)" if operator else ""
         return f"the shape of `{shortened(site.expression)}` depends on a tensor's values{by}"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """What keeps the shape fixed, or the setting."""
         if "one_hot" in site.cause.gb_type:
             classes = Fix(
                 title="Pass `num_classes` to `one_hot`", kind="code", is_safe=True, source="torch's hint for GB0246"

@@ -15,7 +15,7 @@ _CLOCK_TYPE = "Call to a time function"
 _FILE_METHOD = r"call_method UserDefinedObjectVariable\((TextIOWrapper|Buffered\w+|FileIO)\) "
 
 
-class SkippedFunction(BreakRule):
+class SkippedFunction(BreakRule, code="GD105", name="skipped-function", severity="warning"):
     """A call to a function that Dynamo doesn't trace.
 
     ## What it finds
@@ -68,19 +68,14 @@ class SkippedFunction(BreakRule):
     PyTorch user guide, "Skipped functions" and "Common graph breaks"; `torch/_dynamo/trace_rules.py`, 2.13.
     """
 
-    code: ClassVar = "GD105"
-    name: ClassVar = "skipped-function"
-    severity: ClassVar = "warning"
     torch_ids: ClassVar = frozenset({"GB0007", "GB0008", "GB9193"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, by the name in other torch versions, or because it works on a file."""
         gb_type = site.cause.gb_type
         is_file = (in_context(site, r"^(builtin open) ") or in_context(site, _FILE_METHOD)) is not None
         return super().matches(site) or _is_on_skip_list(site) or gb_type == _CLOCK_TYPE or is_file
 
     def message(self, site: BreakSite) -> str:
-        """Which function, and through which call if it is deeper."""
         called, function = called_name(site), _function(site)
         if in_context(site, r"(open) ") or in_context(site, _FILE_METHOD):
             return f"`{called or function}` accesses a file, so torch can't put it in a graph"
@@ -92,7 +87,6 @@ class SkippedFunction(BreakRule):
         return f"torch doesn't trace `{called or function}`"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """By the kind of function."""
         is_native = "likely a C extension or builtin" in (site.cause.context or "")
         if not site.is_own_code:
             return () if is_native or not _is_on_skip_list(site) else (_trace_it(_function(site)),)

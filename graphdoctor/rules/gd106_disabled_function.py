@@ -9,7 +9,7 @@ from graphdoctor.rules.diagnosis.lines import called_name, shortened
 from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 
 
-class DisabledFunction(BreakRule):
+class DisabledFunction(BreakRule, code="GD106", name="disabled-function", severity="warning"):
     """A call to a function that is excluded from torch.compile.
 
     ## What it finds
@@ -55,22 +55,16 @@ class DisabledFunction(BreakRule):
     PyTorch user guide, "Common graph breaks"; torch's own hints for GB0098.
     """
 
-    code: ClassVar = "GD106"
-    name: ClassVar = "disabled-function"
-    severity: ClassVar = "warning"
     torch_ids: ClassVar = frozenset({"GB0098"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or by the name in other torch versions."""
         return super().matches(site) or "torch.compiler.disable()`d function" in site.cause.gb_type
 
     def message(self, site: BreakSite) -> str:
-        """Which function."""
         name = called_name(site) or shortened(site.expression)
         return f"`{name}` is under `torch.compiler.disable`, so it runs eagerly"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """Remove it."""
         if not site.is_own_code:
             return ()
         name = called_name(site) or "the function"

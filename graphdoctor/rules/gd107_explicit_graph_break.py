@@ -12,7 +12,7 @@ from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 _CALLS = ("graph_break", "skip_frame", "step_unsupported")
 
 
-class ExplicitGraphBreak(BreakRule):
+class ExplicitGraphBreak(BreakRule, code="GD107", name="explicit-graph-break", severity="warning"):
     """A call that breaks the graph or skips the function on purpose.
 
     ## What it finds
@@ -56,17 +56,12 @@ class ExplicitGraphBreak(BreakRule):
     `torch/_dynamo/decorators.py`, 2.13; torch's own hints for GB0025 and GB4297.
     """
 
-    code: ClassVar = "GD107"
-    name: ClassVar = "explicit-graph-break"
-    severity: ClassVar = "warning"
     torch_ids: ClassVar = frozenset({"GB0025", "GB4297", "GB0275"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or by the name in other torch versions."""
         return super().matches(site) or site.cause.gb_type.startswith("Call to `torch._dynamo.")
 
     def message(self, site: BreakSite) -> str:
-        """Whose call it is: the user's own, that of the package that the line is in, or one inside what it calls."""
         name = called_name(site)
         effect = "breaks the graph" if site.cause.torch_id == "GB0025" else "skips the function"
         if not _is_in_line(site):
@@ -77,7 +72,6 @@ class ExplicitGraphBreak(BreakRule):
         return f"{f'`{name}()`' if name else 'a call here'} {effect} on purpose"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """Remove it."""
         if not site.is_own_code or not _is_in_line(site):
             return ()
         return (Fix(title=f"Remove the call to `{called_name(site)}`", kind="code", source="torch's hint for GB0025"),)

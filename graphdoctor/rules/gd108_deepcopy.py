@@ -11,7 +11,7 @@ from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 _GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
 
 
-class Deepcopy(BreakRule):
+class Deepcopy(BreakRule, code="GD108", name="deepcopy", severity="warning"):
     """`copy.deepcopy` of a tensor or of an object that contains one.
 
     ## What it finds
@@ -58,13 +58,9 @@ class Deepcopy(BreakRule):
     PyTorch user guide, "Common graph breaks"; torch's own messages for GB4198 and GB0179.
     """
 
-    code: ClassVar = "GD108"
-    name: ClassVar = "deepcopy"
-    severity: ClassVar = "warning"
     torch_ids: ClassVar = frozenset({"GB4198", "GB0179"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id or name, or because the break happened inside the ``copy`` module."""
         is_inside = any(
             entry.function in ("copy", "deepcopy") and entry.file.replace("\\", "/").endswith("/copy.py")
             for entry in site.records[0].stack
@@ -72,11 +68,9 @@ class Deepcopy(BreakRule):
         return super().matches(site) or "deepcopy" in site.cause.gb_type or is_inside
 
     def message(self, site: BreakSite) -> str:
-        """Which copy."""
         return f"`{called_name(site) or 'copy.deepcopy'}` copies a tensor in Python"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """Clone the tensors, or copy outside."""
         if not site.is_own_code:
             return ()
         return (

@@ -24,7 +24,7 @@ _TYPES = (
 )
 
 
-class UnsupportedCall(BreakRule):
+class UnsupportedCall(BreakRule, code="GD109", name="unsupported-call", severity="warning"):
     """A call that Dynamo doesn't support.
 
     ## What it finds
@@ -68,19 +68,14 @@ class UnsupportedCall(BreakRule):
     PyTorch user guide, "Common graph breaks"; torch's own hints for GB0059, GB0156, GB0147 and GB0294.
     """
 
-    code: ClassVar = "GD109"
-    name: ClassVar = "unsupported-call"
-    severity: ClassVar = "warning"
     torch_ids: ClassVar = frozenset(
         {"GB0059", "GB0156", "GB0294", "GB0147", "GB0148", "GB9493", "GB4818", "GB0569", "GB0193"}
     )
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or by the name in other torch versions."""
         return super().matches(site) or site.cause.gb_type.startswith(_TYPES)
 
     def message(self, site: BreakSite) -> str:
-        """Which call."""
         what = f"`{called_name(site) or shortened(site.expression)}`"
         if "numpy function" in site.cause.gb_type:
             return f"{what} is a NumPy function that torch can't trace"
@@ -89,7 +84,6 @@ class UnsupportedCall(BreakRule):
         return f"torch doesn't support the call {what}"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """A call outside, or in a function of its own."""
         if not site.is_own_code:
             return ()
         name = called_name(site) or shortened(site.expression)

@@ -21,7 +21,7 @@ _MAKING = (
 """Breaks in a context manager's constructor or ``__enter__``, before torch reaches the ``with``."""
 
 
-class UnsupportedContextManager(BreakRule):
+class UnsupportedContextManager(BreakRule, code="GD110", name="unsupported-context-manager", severity="warning"):
     """A `with` statement that Dynamo doesn't support.
 
     ## What it finds
@@ -68,24 +68,18 @@ class UnsupportedContextManager(BreakRule):
     PyTorch user guide, "Common graph breaks"; torch's own hints for GB0142 and GB0263.
     """
 
-    code: ClassVar = "GD110"
-    name: ClassVar = "unsupported-context-manager"
-    severity: ClassVar = "warning"
     torch_ids: ClassVar = frozenset({"GB0142", "GB0262", "GB0263"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id or name, or because the break is in creating the context manager on the line of the `with`."""
         is_making = in_with_header(site) and site.cause.gb_type.startswith(_MAKING)
         return super().matches(site) or site.cause.gb_type.startswith(_TYPES) or is_making
 
     def message(self, site: BreakSite) -> str:
-        """Which manager."""
         kind = in_context(site, r"UserDefinedObjectVariable\((\w+)\)")
         named = f", a `{kind}`" if kind and kind not in managers(site) else ""
         return f"torch can't enter the context manager `{managers(site)}`{named}"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """Around the call, or the setting for generators."""
         around = Fix(
             title=f"Enter `{managers(site)}` around the call to the compiled function", kind="call", source=_GUIDE
         )

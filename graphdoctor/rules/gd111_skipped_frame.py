@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recording import Enclosing, Recording, SourceContext
 from graphdoctor.facts.stack import StackEntry
@@ -15,7 +13,7 @@ _IN_LOOP = "graph break in loop"
 _UNDER_WITH = "Graph break under GenericContextWrappingVariable"
 
 
-class SkippedFrame(RecordingRule):
+class SkippedFrame(RecordingRule, code="GD111", name="skipped-frame", severity="error"):
     """A function that runs eagerly because torch couldn't resume after a graph break in it.
 
     ## What it finds
@@ -64,12 +62,7 @@ class SkippedFrame(RecordingRule):
     falling back to eager").
     """
 
-    code: ClassVar = "GD111"
-    name: ClassVar = "skipped-frame"
-    severity: ClassVar = "error"
-
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        """One for each site that made torch skip a function."""
         return tuple(_match(site, view.recording) for site in view.sites if site.effects.skipped_frames)
 
 

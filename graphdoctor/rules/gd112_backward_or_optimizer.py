@@ -13,7 +13,7 @@ _GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
 _OPTIMIZER = "/torch/optim/"
 
 
-class BackwardOrOptimizer(BreakRule):
+class BackwardOrOptimizer(BreakRule, code="GD112", name="backward-or-optimizer", severity="warning"):
     """`backward()`, `torch.autograd.grad` or an optimizer's method inside the compiled region.
 
     ## What it finds
@@ -61,26 +61,20 @@ class BackwardOrOptimizer(BreakRule):
     PyTorch user guide, "Common graph breaks"; torch's own hints for GB0123; `torch/optim/optimizer.py`, 2.13.
     """
 
-    code: ClassVar = "GD112"
-    name: ClassVar = "backward-or-optimizer"
-    severity: ClassVar = "warning"
     torch_ids: ClassVar = frozenset({"GB0123", "GB9186"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or because the break is in an optimizer that the line calls."""
         is_optimizer = (in_context(site, r"qualname: (Optimizer|LRScheduler)\.") is not None) or any(
             entry.origin == "torch" and _OPTIMIZER in entry.file.replace("\\", "/") for entry in site.records[0].stack
         )
         return super().matches(site) or is_optimizer
 
     def message(self, site: BreakSite) -> str:
-        """Which call."""
         name = called_name(site)
         what = f"`{name}`" if name else f"`{site.text}`"
         return f"{what} belongs outside the compiled function, in the training step"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """A call outside; for the backward pass, the setting too."""
         outside = _fix("Compile only the forward pass and the loss, and call this outside", source=_GUIDE)
         own = (outside,) if site.is_own_code else ()
         if super().matches(site):

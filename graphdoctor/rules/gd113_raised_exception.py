@@ -9,7 +9,7 @@ from graphdoctor.rules.diagnosis.lines import in_context, shortened
 from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 
 
-class RaisedException(BreakRule):
+class RaisedException(BreakRule, code="GD113", name="raised-exception", severity="error"):
     """An exception that the compiled function raises while torch traces it, and doesn't handle.
 
     ## What it finds
@@ -51,23 +51,17 @@ class RaisedException(BreakRule):
     torch's own hints for GB0088; `torch/_dynamo/exc.py`, 2.13 (`ObservedException`).
     """
 
-    code: ClassVar = "GD113"
-    name: ClassVar = "raised-exception"
-    severity: ClassVar = "error"
     torch_ids: ClassVar = frozenset({"GB0088"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or by the name in other torch versions."""
         return super().matches(site) or site.cause.gb_type == "Observed exception"
 
     def message(self, site: BreakSite) -> str:
-        """Which exception."""
         raised = in_context(site, r"raised exception (.+)")
         what = f"`{shortened(raised)}`" if raised else "an exception"
         return f"while tracing, `{shortened(site.expression)}` raises {what}"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """An earlier check; for an operation that raises, find out whether it raises in eager mode too."""
         if not site.is_own_code:
             return ()
         if "raise" in site.statement:

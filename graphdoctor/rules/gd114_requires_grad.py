@@ -9,7 +9,7 @@ from graphdoctor.rules.diagnosis.lines import shortened
 from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 
 
-class RequiresGradChange(BreakRule):
+class RequiresGradChange(BreakRule, code="GD114", name="requires-grad-change", severity="warning"):
     """A change of a tensor's `requires_grad` inside the compiled region.
 
     ## What it finds
@@ -52,21 +52,15 @@ class RequiresGradChange(BreakRule):
     torch's own hints for GB0206 and GB8985.
     """
 
-    code: ClassVar = "GD114"
-    name: ClassVar = "requires-grad-change"
-    severity: ClassVar = "warning"
     torch_ids: ClassVar = frozenset({"GB0206", "GB8985"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or by the name in other torch versions."""
         return super().matches(site) or "requires_grad" in site.cause.gb_type
 
     def message(self, site: BreakSite) -> str:
-        """Which statement."""
         return f"`{shortened(site.text)}` changes whether a tensor requires a gradient"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """Set it outside."""
         if not site.is_own_code:
             return ()
         return (Fix(title="Set it before calling the compiled function", kind="call", source="torch's hint"),)

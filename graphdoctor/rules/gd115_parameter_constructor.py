@@ -9,7 +9,7 @@ from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 from graphdoctor.rules.diagnosis.suggestions import setting
 
 
-class ParameterConstructor(BreakRule):
+class ParameterConstructor(BreakRule, code="GD115", name="parameter-constructor", severity="warning"):
     """`torch.nn.Parameter(...)` inside the compiled region.
 
     ## What it finds
@@ -50,21 +50,15 @@ class ParameterConstructor(BreakRule):
     torch's own hints for GB0264.
     """
 
-    code: ClassVar = "GD115"
-    name: ClassVar = "parameter-constructor"
-    severity: ClassVar = "warning"
     torch_ids: ClassVar = frozenset({"GB0264"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or by the name in other torch versions."""
         return super().matches(site) or "torch.nn.Parameter()` constructor" in site.cause.gb_type
 
     def message(self, site: BreakSite) -> str:
-        """The same for each line."""
         return "a parameter is constructed inside the compiled function"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """Construct it outside, or the setting."""
         outside = Fix(title="Construct it once, outside the compiled function", kind="code", source="torch's hint")
         trace = setting(
             "graph_break_on_nn_param_ctor",

@@ -10,7 +10,7 @@ from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 from graphdoctor.rules.diagnosis.suggestions import setting
 
 
-class RecurrentModule(BreakRule):
+class RecurrentModule(BreakRule, code="GD116", name="recurrent-module", severity="warning"):
     """A call to a `torch.nn.RNN`, `GRU` or `LSTM` module.
 
     ## What it finds
@@ -57,21 +57,15 @@ class RecurrentModule(BreakRule):
     torch's own hints for GB0014; `torch/_dynamo/config.py`, 2.13 (`allow_rnn`).
     """
 
-    code: ClassVar = "GD116"
-    name: ClassVar = "recurrent-module"
-    severity: ClassVar = "warning"
     torch_ids: ClassVar = frozenset({"GB0014"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or by the topic in other torch versions."""
         return super().matches(site) or site.records[0].topic == "recurrent_module"
 
     def message(self, site: BreakSite) -> str:
-        """Which module."""
         module = in_context(site, r"^(\w+)\(")
         name = module or called_name(site) or site.text
         return f"`{name}` is a recurrent module, which torch doesn't trace by default"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """The setting."""
         return (setting("allow_rnn", "Let torch trace recurrent modules", source="torch's hint for GB0014"),)

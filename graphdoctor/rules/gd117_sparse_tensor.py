@@ -9,7 +9,7 @@ from graphdoctor.rules.diagnosis.lines import in_context, shortened
 from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 
 
-class SparseTensor(BreakRule):
+class SparseTensor(BreakRule, code="GD117", name="sparse-tensor", severity="warning"):
     """A sparse tensor inside the compiled region.
 
     ## What it finds
@@ -51,21 +51,15 @@ class SparseTensor(BreakRule):
     torch's own hints for GB0015 and GB0277.
     """
 
-    code: ClassVar = "GD117"
-    name: ClassVar = "sparse-tensor"
-    severity: ClassVar = "warning"
     torch_ids: ClassVar = frozenset({"GB0015", "GB0277"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or by the name in other torch versions."""
         return super().matches(site) or "sparse Tensor" in site.cause.gb_type or _is_constructor(site)
 
     def message(self, site: BreakSite) -> str:
-        """Which expression has it."""
         return f"`{shortened(site.expression)}` is a sparse tensor, which torch can't trace"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """A sparse tensor outside."""
         return (Fix(title="Keep sparse tensors outside the compiled function", kind="call", source="torch's hint"),)
 
 

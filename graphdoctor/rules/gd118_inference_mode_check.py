@@ -9,7 +9,7 @@ from graphdoctor.rules.diagnosis.lines import shortened
 from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 
 
-class InferenceModeCheck(BreakRule):
+class InferenceModeCheck(BreakRule, code="GD118", name="inference-mode-check", severity="warning"):
     """`tensor.is_inference()` inside the compiled region.
 
     ## What it finds
@@ -52,21 +52,15 @@ class InferenceModeCheck(BreakRule):
     torch's own hints for GB0045 and GB0046.
     """
 
-    code: ClassVar = "GD118"
-    name: ClassVar = "inference-mode-check"
-    severity: ClassVar = "warning"
     torch_ids: ClassVar = frozenset({"GB0045", "GB0046"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or by the name in other torch versions."""
         return super().matches(site) or "is_inference" in site.cause.gb_type
 
     def message(self, site: BreakSite) -> str:
-        """Which expression."""
         return f"`{shortened(site.expression)}` checks for inference mode, which torch can't trace"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """A different mode."""
         return (
             Fix(
                 title="Use `torch.no_grad()` around the call instead of `inference_mode`, and remove the check",

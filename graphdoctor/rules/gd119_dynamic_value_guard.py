@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from typing import ClassVar
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.rules.diagnosis.lines import expression_node, shortened, statement_node
@@ -21,7 +20,7 @@ _OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
 }
 
 
-class DynamicValueGuard(BreakRule):
+class DynamicValueGuard(BreakRule, code="GD119", name="dynamic-value-guard", severity="warning"):
     """Code that needs the value of a size or number that torch captured as a symbol.
 
     ## What it finds
@@ -75,22 +74,15 @@ class DynamicValueGuard(BreakRule):
     (`guard_or_false`).
     """
 
-    code: ClassVar = "GD119"
-    name: ClassVar = "dynamic-value-guard"
-    severity: ClassVar = "warning"
-
     def matches(self, site: BreakSite) -> bool:
-        """By a branch on a symbolic number, or by the guard that torch couldn't create."""
         is_branch = site.cause.gb_type.lower().startswith("data-dependent branch")
         is_symbolic = "SymNodeVariable" in (site.cause.context or "")
         return (is_branch and is_symbolic) or site.records[0].topic == "symbolic_number"
 
     def message(self, site: BreakSite) -> str:
-        """Which expression needs the number."""
         return f"`{_shown(site)}` needs the value of a number that is symbolic here"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """A check, or a branch that is right for every value."""
         if not site.is_own_code:
             return ()
         statement, condition = statement_node(site), _condition(site)

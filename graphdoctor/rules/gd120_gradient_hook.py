@@ -17,7 +17,7 @@ _TYPES = (
 )
 
 
-class GradientHook(BreakRule):
+class GradientHook(BreakRule, code="GD120", name="gradient-hook", severity="warning"):
     """A hook on gradients in the compiled region.
 
     ## What it finds
@@ -69,24 +69,18 @@ class GradientHook(BreakRule):
     torch's own hints for GB0083 and GB0029; `torch/_dynamo/config.py`, 2.13 (`compiled_autograd`).
     """
 
-    code: ClassVar = "GD120"
-    name: ClassVar = "gradient-hook"
-    severity: ClassVar = "warning"
     torch_ids: ClassVar = frozenset({"GB0083", "GB0029", "GB0013", "GB0100", "GB0101", "GB7444"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or by the name in other torch versions."""
         return super().matches(site) or site.cause.gb_type.startswith(_TYPES)
 
     def message(self, site: BreakSite) -> str:
-        """Where the hook is."""
         what = called_name(site) or shortened(site.expression)
         if "Module-level" in site.cause.gb_type:
             return f"`{what}` is a module with a backward hook"
         return f"`{what}` uses a hook on a gradient"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """The setting in torch's hint, or a rewrite."""
         if "compiled autograd" in site.cause.gb_type:
             return (
                 setting(

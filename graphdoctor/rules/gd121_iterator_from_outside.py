@@ -13,7 +13,7 @@ _TYPES = ("missing tp_iter", "Missing tp_iternext", "Unsupported next() call", "
 _ITERATOR = re.compile(r"iterator|generator|enumerate|zip|map|filter", re.IGNORECASE)
 
 
-class IteratorFromOutside(BreakRule):
+class IteratorFromOutside(BreakRule, code="GD121", name="iterator-from-outside", severity="warning"):
     """An iterator or generator that was created outside the compiled region.
 
     ## What it finds
@@ -59,13 +59,9 @@ class IteratorFromOutside(BreakRule):
     PyTorch user guide, "Common graph breaks"; torch's own messages for GB0811 and GB4347.
     """
 
-    code: ClassVar = "GD121"
-    name: ClassVar = "iterator-from-outside"
-    severity: ClassVar = "warning"
     torch_ids: ClassVar = frozenset({"GB0811", "GB4347", "GB0118", "GB0160"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id or name, or by the special method in newer torch versions."""
         context = site.cause.context or ""
         is_special = "name=__iter__" in context or "name=__next__" in context
         is_iterator = site.cause.gb_type.startswith("Unexpected type in sourceless builder") and _ITERATOR.search(
@@ -74,11 +70,9 @@ class IteratorFromOutside(BreakRule):
         return super().matches(site) or site.cause.gb_type.startswith(_TYPES) or is_special or bool(is_iterator)
 
     def message(self, site: BreakSite) -> str:
-        """Which line."""
         return f"`{looped_over(site)}` iterates over an iterator that was created outside the compiled function"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """A list, or an iterator created inside."""
         if not site.is_own_code:
             return ()
         return (

@@ -9,7 +9,7 @@ from graphdoctor.rules.diagnosis.lines import looped_over
 from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 
 
-class SetOfTensors(BreakRule):
+class SetOfTensors(BreakRule, code="GD122", name="set-of-tensors", severity="warning"):
     """A set of tensors.
 
     ## What it finds
@@ -58,21 +58,15 @@ class SetOfTensors(BreakRule):
     torch's own hints for GB0222.
     """
 
-    code: ClassVar = "GD122"
-    name: ClassVar = "set-of-tensors"
-    severity: ClassVar = "warning"
     torch_ids: ClassVar = frozenset({"GB0222"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or by the name in other torch versions."""
         return super().matches(site) or site.cause.gb_type.startswith("Attempted to wrap a set with tensors")
 
     def message(self, site: BreakSite) -> str:
-        """Which line."""
         return f"`{looped_over(site)}` uses a set of tensors, which has no fixed order"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """A different container."""
         if not site.is_own_code:
             return ()
         return (

@@ -11,7 +11,7 @@ from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 _TYPES = ("sort with non-constant key", "min/max with non-constant key")
 
 
-class SortByTensor(BreakRule):
+class SortByTensor(BreakRule, code="GD123", name="sort-by-tensor", severity="warning"):
     """`sorted` or `list.sort` with tensors as keys.
 
     ## What it finds
@@ -52,21 +52,15 @@ class SortByTensor(BreakRule):
     torch's own hints for GB0207; `torch.sort` in the API reference.
     """
 
-    code: ClassVar = "GD123"
-    name: ClassVar = "sort-by-tensor"
-    severity: ClassVar = "warning"
     torch_ids: ClassVar = frozenset({"GB0207", "GB5687"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or by the name in other torch versions."""
         return super().matches(site) or site.cause.gb_type.startswith(_TYPES)
 
     def message(self, site: BreakSite) -> str:
-        """Which expression."""
         return f"`{shortened(site.expression)}` compares tensors' values in Python to sort"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """Sort in the graph."""
         if not site.is_own_code:
             return ()
         return (

@@ -11,7 +11,7 @@ from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 _TYPES = ("Reconstruction failure", "Generator reconstruction with mutations", "reconstructing @contextmanager object")
 
 
-class ValueNotRebuilt(BreakRule):
+class ValueNotRebuilt(BreakRule, code="GD124", name="value-not-rebuilt", severity="warning"):
     """A value that torch can't reconstruct after a graph break.
 
     ## What it finds
@@ -64,22 +64,16 @@ class ValueNotRebuilt(BreakRule):
     torch's own messages for GB0092, GB8335 and GB2533.
     """
 
-    code: ClassVar = "GD124"
-    name: ClassVar = "value-not-rebuilt"
-    severity: ClassVar = "warning"
     torch_ids: ClassVar = frozenset({"GB0092", "GB0093", "GB1297", "GB2533", "GB8335"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or by the name in other torch versions."""
         return super().matches(site) or site.cause.gb_type.startswith(_TYPES)
 
     def message(self, site: BreakSite) -> str:
-        """Which call."""
         what = called_name(site) or shortened(site.expression)
         return f"a break in `{what}` leaves a value that torch can't reconstruct"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """The other break first."""
         if not site.is_own_code:
             return ()
         what = called_name(site) or shortened(site.expression)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 
 _SOURCE = "torch/nn/parallel/distributed.py, 2.13: `_inside_ddp_forward`"
 
 
-class DdpForward(BreakRule):
+class DdpForward(BreakRule, code="GD125", name="ddp-forward", severity="info"):
     """torch.compile around DistributedDataParallel breaks in DDP's own code.
 
     ## What it finds
@@ -76,19 +74,12 @@ class DdpForward(BreakRule):
     `torch/nn/parallel/distributed.py` and `torch/_dynamo/backends/distributed.py`, 2.13.
     """
 
-    code: ClassVar = "GD125"
-    name: ClassVar = "ddp-forward"
-    severity: ClassVar = "info"
-
     def matches(self, site: BreakSite) -> bool:
-        """By where it happened."""
         return site.mechanism == "ddp_forward"
 
     def message(self, site: BreakSite) -> str:
-        """Whose code it is."""
         return "`DistributedDataParallel.forward` breaks the graph by design: torch compiles the module inside it"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """Compile the module inside."""
         title = "Compile the module, and wrap that: `DistributedDataParallel(torch.compile(module))`"
         return (Fix(title=title, kind="call", is_safe=True, source=_SOURCE),)

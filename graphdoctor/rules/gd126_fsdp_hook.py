@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.rules.diagnosis.lines import called_name
 from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
@@ -11,7 +9,7 @@ from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 _SOURCE = "torch/distributed/fsdp/_fully_shard/_fsdp_common.py, 2.13: `_dynamo_disable`"
 
 
-class FsdpHook(BreakRule):
+class FsdpHook(BreakRule, code="GD126", name="fsdp-hook", severity="warning"):
     """A module that FSDP shards is called in a compiled function.
 
     ## What it finds
@@ -102,21 +100,14 @@ class FsdpHook(BreakRule):
     `torch/distributed/fsdp/_fully_shard`, 2.13 (`_dynamo_disable`).
     """
 
-    code: ClassVar = "GD126"
-    name: ClassVar = "fsdp-hook"
-    severity: ClassVar = "warning"
-
     def matches(self, site: BreakSite) -> bool:
-        """By where it happened."""
         return site.mechanism == "fsdp_hook"
 
     def message(self, site: BreakSite) -> str:
-        """Which module."""
         name = called_name(site)
         whose = f" around `{name}`" if name else ""
         return f"FSDP's hooks{whose} are kept out of graphs by torch, so each sharded module ends the graph"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """Compile what is sharded, not what calls it."""
         title = "Compile each block by itself, before it is sharded: `block.compile()`, then `fully_shard(block)`"
         return (Fix(title=title, kind="call", is_safe=True, source=_SOURCE),)

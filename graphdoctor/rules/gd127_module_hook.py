@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.rules.diagnosis.lines import called_name, in_context
 from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
@@ -11,7 +9,7 @@ from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 _GUIDE = "PyTorch user guide: torch.compile, nn.Module hooks"
 
 
-class ModuleHook(BreakRule):
+class ModuleHook(BreakRule, code="GD127", name="module-hook", severity="warning"):
     """A hook of a module is a function that torch doesn't trace.
 
     ## What it finds
@@ -71,23 +69,16 @@ class ModuleHook(BreakRule):
     `torch/nn/modules/module.py`, 2.13 (`_call_impl`); PyTorch user guide, "torch.compile and nn.Module hooks".
     """
 
-    code: ClassVar = "GD127"
-    name: ClassVar = "module-hook"
-    severity: ClassVar = "warning"
-
     def matches(self, site: BreakSite) -> bool:
-        """By where it happened; a hook on gradients has a rule of its own."""
         return site.mechanism == "module_hook" and "backwards hooks" not in site.cause.gb_type
 
     def message(self, site: BreakSite) -> str:
-        """Which hook of which module."""
         hook, module = _hook(site), called_name(site)
         what = f"`{hook}`, a hook" if hook else "a hook"
         whose = f" of `{module}`" if module else ""
         return f"{what}{whose}, can't be traced by torch" if hook else f"{what}{whose} can't be traced by torch"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """Let torch trace it, or do without it."""
         hook = _hook(site)
         remove = f"Remove `torch.compiler.disable` from `{hook}`, if torch can trace it" if hook else None
         titles = (remove, "Remove the hook from the model that is compiled, if it only observes")

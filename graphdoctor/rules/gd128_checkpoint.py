@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.rules.diagnosis.lines import called_name
 from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
@@ -12,7 +10,7 @@ _GUIDE = "torch's hint for GB0067"
 _SIDE_EFFECT = "Unsafe side effect"
 
 
-class Checkpoint(BreakRule):
+class Checkpoint(BreakRule, code="GD128", name="checkpoint", severity="warning"):
     """Activation checkpointing breaks the graph.
 
     ## What it finds
@@ -69,23 +67,16 @@ class Checkpoint(BreakRule):
     torch's hint for GB0067; `torch/_dynamo/variables/higher_order_ops.py`, 2.13.
     """
 
-    code: ClassVar = "GD128"
-    name: ClassVar = "checkpoint"
-    severity: ClassVar = "warning"
-
     def matches(self, site: BreakSite) -> bool:
-        """By where it happened."""
         return site.mechanism == "checkpoint"
 
     def message(self, site: BreakSite) -> str:
-        """What in the checkpointed function breaks."""
         if _SIDE_EFFECT in site.cause.gb_type:
             return "this line changes something outside the function that is checkpointed"
         name = called_name(site) or "checkpoint"
         return f"torch can't put what `{name}` checkpoints in the graph"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """Keep side effects out; call what torch traces."""
         if _SIDE_EFFECT in site.cause.gb_type:
             title = "Return the value from the checkpointed function, and keep it outside"
         elif "checkpoint_sequential" in (site.cause.context or ""):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recording import TorchMechanism
@@ -17,7 +16,7 @@ _AROUND: dict[TorchMechanism, str] = {
 }
 
 
-class SkippedContainer(RecordingRule):
+class SkippedContainer(RecordingRule, code="GD129", name="skipped-container", severity="error"):
     """Nothing was compiled, because the module is of a class of torch's own.
 
     ## What it finds
@@ -68,12 +67,7 @@ class SkippedContainer(RecordingRule):
     `torch/_dynamo/trace_rules.py` and `torch/_dynamo/eval_frame.py` (`wrap_inline`), 2.13.
     """
 
-    code: ClassVar = "GD129"
-    name: ClassVar = "skipped-container"
-    severity: ClassVar = "error"
-
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        """One for each line around whose module nothing was compiled."""
         return tuple(_matches(view))
 
 

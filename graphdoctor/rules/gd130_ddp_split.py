@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
 
 from graphdoctor.facts.ddp import DdpSplit
 from graphdoctor.facts.wording import bytes_text, counted
@@ -14,7 +13,7 @@ from graphdoctor.rules.diagnosis.suggestions import setting
 _SOURCE = "torch/_dynamo/config.py, 2.13: `optimize_ddp`"
 
 
-class DdpSplitGraph(RecordingRule):
+class DdpSplitGraph(RecordingRule, code="GD130", name="ddp-split", severity="info"):
     """A graph that torch splits at the buckets of DistributedDataParallel.
 
     ## What it finds
@@ -82,12 +81,7 @@ class DdpSplitGraph(RecordingRule):
     `torch/_dynamo/backends/distributed.py`, 2.13 ("Note [DDPOptimizer]").
     """
 
-    code: ClassVar = "GD130"
-    name: ClassVar = "ddp-split"
-    severity: ClassVar = "info"
-
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        """One for each function whose graph was split, with its last split."""
         return tuple(_matches(view))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.rules.diagnosis.recompile_wording import GUIDE, changed, recompiled
@@ -11,7 +9,7 @@ from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, RecompileGrou
 from graphdoctor.rules.diagnosis.rule import RecompileRule
 
 
-class Recompile(RecompileRule):
+class Recompile(RecompileRule, code="GD200", name="recompile", severity="warning"):
     """A function that torch recompiled because a guard failed.
 
     ## What it finds
@@ -55,20 +53,13 @@ class Recompile(RecompileRule):
     PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`recompile_reasons`).
     """
 
-    code: ClassVar = "GD200"
-    name: ClassVar = "recompile"
-    severity: ClassVar = "warning"
-
     def matches(self, change: GuardChange, event: RecompileEvent) -> bool:
-        """Every change."""
         return True
 
     def message(self, group: RecompileGroup) -> str:
-        """Which value changed, or torch's words for it."""
         return recompiled(group, changed(group))
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
-        """The general advice."""
         return (
             Fix(
                 title="Keep the value the same from call to call, or in a tensor if only tensor arithmetic uses it",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
 
 from graphdoctor.facts.command import command_line
 from graphdoctor.facts.diagnosis import Fix
@@ -21,7 +20,7 @@ _RAISED = {"recompile_limit": 16, "accumulated_recompile_limit": 512}
 """Twice torch's defaults (``torch/_dynamo/config.py``, 2.13)."""
 
 
-class RecompileLimit(RecordingRule):
+class RecompileLimit(RecordingRule, code="GD201", name="recompile-limit", severity="error"):
     """A function that torch no longer compiles because it recompiled too often.
 
     ## What it finds
@@ -62,12 +61,7 @@ class RecompileLimit(RecordingRule):
     PyTorch user guide, "Recompilation"; `torch/_dynamo/convert_frame.py`, 2.13 (`exceeds_recompile_limit`).
     """
 
-    code: ClassVar = "GD201"
-    name: ClassVar = "recompile-limit"
-    severity: ClassVar = "error"
-
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        """One for each function over its limit, at the first call over it."""
         first: dict[int, RecompileEvent] = {}
         reported: set[int] = set()
         for event in view.events:

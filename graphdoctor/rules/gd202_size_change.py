@@ -12,7 +12,7 @@ from graphdoctor.rules.diagnosis.rule import RecompileRule
 from graphdoctor.rules.diagnosis.suggestions import compile_argument
 
 
-class SizeChange(RecompileRule):
+class SizeChange(RecompileRule, code="GD202", name="size-change", severity="warning"):
     """A tensor whose size, or number of dims, changes from call to call.
 
     ## What it finds
@@ -57,17 +57,12 @@ class SizeChange(RecompileRule):
     PyTorch user guide, "Dynamic shapes" and "Recompilation"; `torch/_dynamo/decorators.py`, 2.13 (`mark_dynamic`).
     """
 
-    code: ClassVar = "GD202"
-    name: ClassVar = "size-change"
-    severity: ClassVar = "warning"
     kinds: ClassVar = frozenset({"size", "rank", "dynamic_marking"})
 
     def message(self, group: RecompileGroup) -> str:
-        """Which size changed, with its values."""
         return recompiled(group, changed(group))
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
-        """Mark these dims, or compile with dynamic shapes."""
         if group.first.kind == "rank":
             return (Fix(title="Give the tensor the same number of dims in each call", kind="call", source=GUIDE),)
         if group.first.kind == "dynamic_marking":

@@ -13,7 +13,7 @@ from graphdoctor.rules.diagnosis.rule import RecompileRule
 from graphdoctor.rules.diagnosis.suggestions import setting
 
 
-class NumberArgument(RecompileRule):
+class NumberArgument(RecompileRule, code="GD203", name="number-argument", severity="warning"):
     """A Python number that changes from call to call.
 
     ## What it finds
@@ -55,17 +55,12 @@ class NumberArgument(RecompileRule):
     PyTorch user guide, "Recompilation"; `torch/_dynamo/config.py`, 2.13 (`specialize_int`, `capture_scalar_outputs`).
     """
 
-    code: ClassVar = "GD203"
-    name: ClassVar = "number-argument"
-    severity: ClassVar = "warning"
     kinds: ClassVar = frozenset({"number"})
 
     def message(self, group: RecompileGroup) -> str:
-        """Which number changed, with its values."""
         return recompiled(group, changed(group))
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
-        """A tensor instead of the number; if it was read from a tensor, keep that tensor."""
         change = group.first
         if "___stack" in (change.source or ""):
             return (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import ClassVar
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recompiles import GuardChange
@@ -12,7 +11,7 @@ from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, RecompileGrou
 from graphdoctor.rules.diagnosis.rule import RecompileRule
 
 
-class LearningRate(RecompileRule):
+class LearningRate(RecompileRule, code="GD204", name="learning-rate", severity="warning"):
     """A learning rate, or another number of an optimizer, that changes in a compiled step.
 
     ## What it finds
@@ -62,20 +61,13 @@ class LearningRate(RecompileRule):
     PyTorch user guide, "Recompilation": wrap the learning rate in a tensor; `torch/optim/optimizer.py`, 2.13.
     """
 
-    code: ClassVar = "GD204"
-    name: ClassVar = "learning-rate"
-    severity: ClassVar = "warning"
-
     def matches(self, change: GuardChange, event: RecompileEvent) -> bool:
-        """A number in an optimizer's ``param_groups``."""
         return change.kind in ("number", "module_number") and "param_groups" in change.expression
 
     def message(self, group: RecompileGroup) -> str:
-        """Which number changed, with its values."""
         return recompiled(group, changed(group))
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
-        """A tensor instead of the number."""
         key = re.search(r"\['(\w+)'\]$", group.first.expression)
         name = key[1] if key else "lr"
         value = f": `{name}=torch.tensor({group.first.old})`" if group.first.old else ""

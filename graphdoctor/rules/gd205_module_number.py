@@ -11,7 +11,7 @@ from graphdoctor.rules.diagnosis.rule import RecompileRule
 from graphdoctor.rules.diagnosis.suggestions import setting
 
 
-class ModuleNumber(RecompileRule):
+class ModuleNumber(RecompileRule, code="GD205", name="module-number", severity="warning"):
     """An int or float attribute of a module that changes from call to call.
 
     ## What it finds
@@ -69,17 +69,12 @@ class ModuleNumber(RecompileRule):
     torch's hint for this guard; `torch/_dynamo/config.py`, 2.13 (`allow_unspec_int_on_nn_module`).
     """
 
-    code: ClassVar = "GD205"
-    name: ClassVar = "module-number"
-    severity: ClassVar = "warning"
     kinds: ClassVar = frozenset({"module_number"})
 
     def message(self, group: RecompileGroup) -> str:
-        """Which attribute changed, with its values."""
         return recompiled(group, changed(group))
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
-        """The setting for an int; a buffer for any number."""
         return module_number_fixes(group.first.expression, start=group.first.old or "0")
 
 

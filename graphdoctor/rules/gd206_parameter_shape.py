@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import ClassVar
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recompiles import GuardChange
@@ -15,7 +14,7 @@ from graphdoctor.rules.diagnosis.suggestions import setting
 _OF_MODULE = re.compile(r"\._(?:parameters|buffers|modules)\[|^L\['self'\]\.")
 
 
-class ParameterShape(RecompileRule):
+class ParameterShape(RecompileRule, code="GD206", name="parameter-shape", severity="warning"):
     """A parameter, or a tensor attribute of a module, whose size changes from call to call.
 
     ## What it finds
@@ -56,20 +55,13 @@ class ParameterShape(RecompileRule):
     `force_nn_module_property_static_shapes`).
     """
 
-    code: ClassVar = "GD206"
-    name: ClassVar = "parameter-shape"
-    severity: ClassVar = "warning"
-
     def matches(self, change: GuardChange, event: RecompileEvent) -> bool:
-        """A size of a parameter, or of a module's tensor."""
         return change.kind == "size" and (change.is_parameter or _OF_MODULE.search(change.source or "") is not None)
 
     def message(self, group: RecompileGroup) -> str:
-        """Which size changed, with its values."""
         return recompiled(group, changed(group))
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
-        """The setting, or a fixed size."""
         name = "force_parameter_static_shapes" if group.first.is_parameter else "force_nn_module_property_static_shapes"
         title = "Let torch make these sizes dynamic"
         return (

@@ -14,7 +14,7 @@ from graphdoctor.rules.diagnosis.suggestions import sources_setting
 _SMALL = re.compile(r"^2 <= (\S+\.shape\[\d+\])$")
 
 
-class SpecializedDim(RecompileRule):
+class SpecializedDim(RecompileRule, code="GD207", name="specialized-dim", severity="warning"):
     """A dynamic dim for which a condition in the code no longer holds.
 
     ## What it finds
@@ -62,13 +62,9 @@ class SpecializedDim(RecompileRule):
     PyTorch user guide, "Dynamic shapes": 0/1 specialization; `torch/fx/experimental/symbolic_shapes.py`, 2.13.
     """
 
-    code: ClassVar = "GD207"
-    name: ClassVar = "specialized-dim"
-    severity: ClassVar = "warning"
     kinds: ClassVar = frozenset({"relation"})
 
     def message(self, group: RecompileGroup) -> str:
-        """The condition, and the size that doesn't satisfy it."""
         change = group.first
         if match := _SMALL.match(change.expression):
             value = (change.new or "").rpartition(" = ")[2] or "0 or 1"
@@ -78,7 +74,6 @@ class SpecializedDim(RecompileRule):
         return recompiled(group, f"`{change.expression}` no longer holds{before}{now}")
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
-        """Edit the condition; for sizes 0 and 1, pad or mark the size as unbacked."""
         change = group.first
         if match := _SMALL.match(change.expression):
             tensor = match[1].partition(".shape[")[0]

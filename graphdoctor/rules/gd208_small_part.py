@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recording import Graph
 from graphdoctor.facts.stack import StackEntry
@@ -21,7 +19,7 @@ _SMALL_SHARE = 0.1
 _CONSTANTS = frozenset({"number", "module_number", "flag", "text", "none", "value"})
 
 
-class SmallPart(RecordingRule):
+class SmallPart(RecordingRule, code="GD208", name="small-part-of-large-graph", severity="info"):
     """A large graph that recompiles for a value that only a small part of it uses.
 
     ## What it finds
@@ -66,12 +64,7 @@ class SmallPart(RecordingRule):
     PyTorch user guide, "Recompilation": an explicit graph break around the part that changes.
     """
 
-    code: ClassVar = "GD208"
-    name: ClassVar = "small-part-of-large-graph"
-    severity: ClassVar = "info"
-
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        """One for each line with a guard on such a value."""
         graphs = {graph.compile_id: graph for graph in view.recording.graphs}
         found: dict[tuple[str, int], list[RecompileEvent]] = {}
         for event in view.events:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from typing import ClassVar
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.job import Aspect, Job, JobFinding
@@ -20,7 +19,7 @@ _BY_VALUES: frozenset[Aspect] = frozenset({"presence", "sizes", "causes"})
 """In what ranks differ if they saw other sizes or values."""
 
 
-class RanksDisagree(RecordingRule):
+class RanksDisagree(RecordingRule, code="GD209", name="ranks-disagree", severity="warning"):
     """A function that the ranks of a distributed run compiled a different number of times.
 
     ## What it finds
@@ -77,12 +76,7 @@ class RanksDisagree(RecordingRule):
     PyTorch user guide, "Recompilation"; `torch/_dynamo/config.py`, 2.13 (`enable_compiler_collectives`).
     """
 
-    code: ClassVar = "GD209"
-    name: ClassVar = "ranks-disagree"
-    severity: ClassVar = "warning"
-
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        """One for each function that ranks compiled a different number of times."""
         compiles = [item for item in view.recording.compiles if item.outcome == "compiled"]
         has_ranks = any((item.process or "").startswith("rank") for item in view.recording.compiles)
         ranks = {rank for item in compiles if (rank := _rank(item, has_ranks=has_ranks)) is not None}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import ClassVar
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.expressions import is_carried
@@ -19,7 +18,7 @@ from graphdoctor.rules.diagnosis.suggestions import sources_setting
 _SOURCE = "PyTorch user guide: torch.compile, dynamic shapes, profile-guided optimization"
 
 
-class ColdStart(RecordingRule):
+class ColdStart(RecordingRule, code="GD210", name="cold-start-recompile", severity="info"):
     """Recompiles that only make dims dynamic, and that happen each time the program starts.
 
     ## What it finds
@@ -64,12 +63,7 @@ class ColdStart(RecordingRule):
     `torch/compiler/config.py`, 2.13 (`dynamic_sources`, `job_id`).
     """
 
-    code: ClassVar = "GD210"
-    name: ClassVar = "cold-start-recompile"
-    severity: ClassVar = "info"
-
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        """One for the recording, because one setting fixes all of them."""
         graphs = {graph.compile_id: graph for graph in view.recording.graphs}
         learned = [event for event in view.events if _only_generalized(event, graphs)]
         if not learned:

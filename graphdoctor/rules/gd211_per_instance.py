@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recompiles import GuardChange
@@ -17,7 +16,7 @@ _FEWEST = 2
 """Number of recompiles of one function from one line in one call that make a pattern."""
 
 
-class PerInstance(RecordingRule):
+class PerInstance(RecordingRule, code="GD211", name="per-instance-recompile", severity="warning"):
     """A function that recompiles for each instance of its module.
 
     ## What it finds
@@ -88,12 +87,7 @@ class PerInstance(RecordingRule):
     (`nested_compile_region`).
     """
 
-    code: ClassVar = "GD211"
-    name: ClassVar = "per-instance-recompile"
-    severity: ClassVar = "warning"
-
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        """One for each function."""
         groups: dict[tuple[int, int | None, tuple[str, int] | None], list[RecompileEvent]] = {}
         for event in view.events:
             site = event.call_site

@@ -38,7 +38,7 @@ _WHO: dict[ChangeKind, str] = {
 }
 
 
-class ModeFlip(RecompileRule):
+class ModeFlip(RecompileRule, code="GD212", name="mode-flip", severity="warning"):
     """A mode, dtype or device that differs in some calls.
 
     ## What it finds
@@ -80,17 +80,12 @@ class ModeFlip(RecompileRule):
     PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`GLOBAL_STATE`, `TENSOR_MATCH`).
     """
 
-    code: ClassVar = "GD212"
-    name: ClassVar = "mode-flip"
-    severity: ClassVar = "warning"
     kinds: ClassVar = frozenset(_WHO)
 
     def message(self, group: RecompileGroup) -> str:
-        """Which mode changed, with its values."""
         return recompiled(group, changed(group))
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
-        """A warm-up for both, or no change."""
         kind = group.first.kind
         return (
             Fix(

@@ -10,7 +10,7 @@ from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
 from graphdoctor.rules.diagnosis.rule import RecompileRule
 
 
-class StrideChange(RecompileRule):
+class StrideChange(RecompileRule, code="GD213", name="stride-change", severity="warning"):
     """A tensor whose strides change from call to call: transposed, sliced or in a different memory format.
 
     ## What it finds
@@ -49,17 +49,12 @@ class StrideChange(RecompileRule):
     PyTorch user guide, "Recompilation"; `torch/csrc/dynamo/guards.cpp`, 2.13 (`TENSOR_MATCH`).
     """
 
-    code: ClassVar = "GD213"
-    name: ClassVar = "stride-change"
-    severity: ClassVar = "warning"
     kinds: ClassVar = frozenset({"stride"})
 
     def message(self, group: RecompileGroup) -> str:
-        """Which strides changed, with their values."""
         return recompiled(group, changed(group))
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
-        """A contiguous tensor."""
         name = passed(group, group.first)
         shown = name or group.first.expression.partition(".stride(")[0]
         return (

@@ -12,7 +12,7 @@ from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
 from graphdoctor.rules.diagnosis.rule import RecompileRule
 
 
-class ObjectIdentity(RecompileRule):
+class ObjectIdentity(RecompileRule, code="GD214", name="object-identity", severity="warning"):
     """A function, module or other object that is a different one in some calls.
 
     ## What it finds
@@ -53,14 +53,9 @@ class ObjectIdentity(RecompileRule):
     PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`ID_MATCH`, `CLOSURE_MATCH`).
     """
 
-    code: ClassVar = "GD214"
-    name: ClassVar = "object-identity"
-    severity: ClassVar = "warning"
-
     kinds: ClassVar = frozenset({"identity", "entry_gone", "backend"})
 
     def message(self, group: RecompileGroup) -> str:
-        """Which object differs, and where the old and the new one were created."""
         change = group.first
         if change.kind == "entry_gone":
             return recompiled(group, "an object that its compiled code depends on is gone")
@@ -71,7 +66,6 @@ class ObjectIdentity(RecompileRule):
         return recompiled(group, f"{quoted(change.expression)} is a different object: {old} → {new}")
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
-        """One object for all calls."""
         change = group.first
         if change.kind == "entry_gone":
             return (Fix(title="Keep the object alive as long as the compiled function", kind="code", source=GUIDE),)

@@ -11,7 +11,7 @@ from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
 from graphdoctor.rules.diagnosis.rule import RecompileRule
 
 
-class StructureChange(RecompileRule):
+class StructureChange(RecompileRule, code="GD215", name="structure-change", severity="warning"):
     """A dict, list or other object whose keys, length or type change from call to call.
 
     ## What it finds
@@ -56,20 +56,15 @@ class StructureChange(RecompileRule):
     PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`DICT_KEYS_MATCH`, `SEQUENCE_LENGTH`).
     """
 
-    code: ClassVar = "GD215"
-    name: ClassVar = "structure-change"
-    severity: ClassVar = "warning"
     kinds: ClassVar = frozenset({"keys", "length", "attribute", "type", "aliasing"})
 
     def message(self, group: RecompileGroup) -> str:
-        """What changed about the structure."""
         if group.first.kind == "aliasing":
             change = group.first
             return recompiled(group, f"{change.expression} became {change.new or 'the same tensor'}")
         return recompiled(group, changed(group))
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
-        """The same structure in each call."""
         titles: dict[ChangeKind, str] = {
             "keys": "Pass the same keys, in the same order, in each call",
             "length": "Pass the same number of items, or stack them into one tensor",

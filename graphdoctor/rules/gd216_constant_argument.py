@@ -11,7 +11,7 @@ from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
 from graphdoctor.rules.diagnosis.rule import RecompileRule
 
 
-class ConstantArgument(RecompileRule):
+class ConstantArgument(RecompileRule, code="GD216", name="constant-argument", severity="warning"):
     """A bool, string, None or other constant that changes from call to call.
 
     ## What it finds
@@ -51,17 +51,12 @@ class ConstantArgument(RecompileRule):
     PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`EQUALS_MATCH`).
     """
 
-    code: ClassVar = "GD216"
-    name: ClassVar = "constant-argument"
-    severity: ClassVar = "warning"
     kinds: ClassVar = frozenset({"flag", "text", "none", "value"})
 
     def message(self, group: RecompileGroup) -> str:
-        """Which constant changed, with its values."""
         return recompiled(group, changed(group))
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
-        """A warm-up, or one function for each value."""
         name = quoted(group.first.expression)
         return (
             Fix(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recompiles import GuardChange
@@ -14,7 +13,7 @@ from graphdoctor.rules.diagnosis.steadiness import steadiness_of, unsettled_chan
 from graphdoctor.rules.gd205_module_number import module_number_fixes
 
 
-class NeverSettles(RecordingRule):
+class NeverSettles(RecordingRule, code="GD217", name="never-settles", severity="error"):
     """A call that recompiles each time, even with the same arguments.
 
     ## What it finds
@@ -71,12 +70,7 @@ class NeverSettles(RecordingRule):
     PyTorch user guide, "Recompilation"; `torch/_dynamo/convert_frame.py`, 2.13 (`exceeds_recompile_limit`).
     """
 
-    code: ClassVar = "GD217"
-    name: ClassVar = "never-settles"
-    severity: ClassVar = "error"
-
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        """One for the function that shows it, if the last call never settles."""
         frame, settling, steadiness = unsettled_frame(view.recording), view.recording.settling, steadiness_of(view)
         if frame is None or settling is None or steadiness is None:
             return ()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.guards import Guards, GuardSet
 from graphdoctor.facts.wording import percent
@@ -16,7 +14,7 @@ _MIN_PART = 0.2
 _MAX_PARTS = 3
 
 
-class GuardOverhead(RecordingRule):
+class GuardOverhead(RecordingRule, code="GD301", name="guard-overhead", severity="warning"):
     """Guard checks that take a large share of a steady call.
 
     ## What it finds
@@ -60,12 +58,7 @@ class GuardOverhead(RecordingRule):
     `torch/compiler/__init__.py`, 2.13 and 2.15 (guard filters); PyTorch user guide, "Reducing guard overhead".
     """
 
-    code: ClassVar = "GD301"
-    name: ClassVar = "guard-overhead"
-    severity: ClassVar = "warning"
-
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        """One for the recording, at the function whose checks cost most."""
         guards = view.recording.guards
         share = guards.known_share if guards else None
         run = [found for found in guards.sets if found.known_share] if guards else []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import ClassVar
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.guards import GuardSet
@@ -16,7 +15,7 @@ from graphdoctor.rules.diagnosis.suggestions import guard_filter
 _MIN_COUNT = 1000
 
 
-class GuardsOnModules(RecordingRule):
+class GuardsOnModules(RecordingRule, code="GD302", name="guards-on-modules", severity="info"):
     """Thousands of guards on the structure of modules: types, hooks, parameters, buffers.
 
     ## What it finds
@@ -67,12 +66,7 @@ class GuardsOnModules(RecordingRule):
     "Reducing guard overhead" and "Regional compilation".
     """
 
-    code: ClassVar = "GD302"
-    name: ClassVar = "guards-on-modules"
-    severity: ClassVar = "info"
-
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        """One for each function, for its compile with the most of these guards."""
         recording = view.recording
         if recording.guards is None:
             return ()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import Compile, Frame
@@ -16,7 +14,7 @@ _MAX_VALUES = 4
 _GUIDE = "PyTorch user guide: torch.compile, recompilation"
 
 
-class GuardOnChangingValue(RecordingRule):
+class GuardOnChangingValue(RecordingRule, code="GD303", name="guard-on-changing-value", severity="warning"):
     """A guard on a value that keeps changing from call to call.
 
     ## What it finds
@@ -57,12 +55,7 @@ class GuardOnChangingValue(RecordingRule):
     PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13.
     """
 
-    code: ClassVar = "GD303"
-    name: ClassVar = "guard-on-changing-value"
-    severity: ClassVar = "warning"
-
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        """One for each function and value."""
         recording = view.recording
         if recording.guards is None:
             return ()

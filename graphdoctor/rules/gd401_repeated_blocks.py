@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.fixes import SnippetPlace
@@ -28,7 +27,7 @@ _ROOT = re.compile(r"^[LG]\['\w+'\]\.?")
 """What torch's path of a module begins with."""
 
 
-class RepeatedBlocksInGraph(RecordingRule):
+class RepeatedBlocksInGraph(RecordingRule, code="GD401", name="repeated-blocks-in-one-graph", severity="info"):
     """Modules that repeat, compiled again and again within one graph.
 
     ## What it finds
@@ -113,12 +112,7 @@ class RepeatedBlocksInGraph(RecordingRule):
     `torch/compiler/__init__.py`, 2.13 (`nested_compile_region`).
     """
 
-    code: ClassVar = "GD401"
-    name: ClassVar = "repeated-blocks-in-one-graph"
-    severity: ClassVar = "info"
-
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        """One for the recording, at the function with the largest such graph."""
         recording = view.recording
         target = recording.target
         if target.is_regional or not target.blocks:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.kernels import KernelShare
 from graphdoctor.facts.recording import Recording
@@ -16,7 +14,7 @@ _MIN_SHARE = 0.5
 _GUIDE = "PyTorch user guide: torch.compile, CUDA graph trees"
 
 
-class TinyGraphs(RecordingRule):
+class TinyGraphs(RecordingRule, code="GD402", name="tiny-graphs", severity="warning"):
     """Compiled code whose kernels take less time than what it takes to run them.
 
     ## What it finds
@@ -63,12 +61,7 @@ class TinyGraphs(RecordingRule):
     PyTorch user guide, "CUDA Graph Trees"; `torch/profiler`, 2.13.
     """
 
-    code: ClassVar = "GD402"
-    name: ClassVar = "tiny-graphs"
-    severity: ClassVar = "warning"
-
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        """One for the recording."""
         recording = view.recording
         kernels, frame = recording.kernels, main_frame(recording)
         if kernels is None or frame is None or not kernels.unprofiled_us or not kernels.region_runs:

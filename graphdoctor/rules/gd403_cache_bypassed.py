@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.kernels import CacheBypass, CacheBypassKind
@@ -43,7 +42,7 @@ _TARGETS: Mapping[CacheBypassKind, str] = {
 """What the node that keeps a graph out calls, where torch doesn't name it."""
 
 
-class CacheBypassed(RecordingRule):
+class CacheBypassed(RecordingRule, code="GD403", name="cache-bypassed", severity="info"):
     """Graphs that torch's caches on disk leave out, so that each start makes them again.
 
     ## What it finds
@@ -102,12 +101,7 @@ class CacheBypassed(RecordingRule):
     "Compile Time Caching in torch.compile".
     """
 
-    code: ClassVar = "GD403"
-    name: ClassVar = "cache-bypassed"
-    severity: ClassVar = "info"
-
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        """One for each kind of reason, what it names, and line."""
         recording = view.recording
         compiles: dict[str | None, Compile] = {compile_.compile_id: compile_ for compile_ in recording.compiles}
         graphs: dict[str | None, list[Graph]] = defaultdict(list)

@@ -19,7 +19,7 @@ _FAILED = frozenset({"BackendCompilerFailed", "SkipFrame"})
 """``SkipFrame``: the backend asked torch to run the frame eagerly."""
 
 
-class BackendException(BreakRule, RecordingRule):
+class BackendException(BreakRule, RecordingRule, code="GD501", name="backend-exception", severity="error"):
     """A backend that raised an exception while it compiled a graph.
 
     ## What it finds
@@ -64,26 +64,19 @@ class BackendException(BreakRule, RecordingRule):
     `torch/_dynamo/output_graph.py`, 2.13 (`call_user_compiler`); PyTorch troubleshooting guide.
     """
 
-    code: ClassVar = "GD501"
-    name: ClassVar = "backend-exception"
-    severity: ClassVar = "error"
     torch_ids: ClassVar = frozenset({"GB0219"})
 
     def matches(self, site: BreakSite) -> bool:
-        """By id, or by the name in other torch versions."""
         return super().matches(site) or site.cause.gb_type == "Backend compiler exception"
 
     def message(self, site: BreakSite) -> str:
-        """What the backend raised."""
         raised = _headline(site.cause.explanation)
         return f"the backend couldn't compile the graph: {raised or 'it raised an exception'}"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """Find the stage."""
         return _FIXES
 
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        """One for each compile that an exception of the backend ended."""
         errors = {graph.compile_id: graph for graph in view.recording.graphs if graph.backend_error}
         return tuple(
             _match(compile_, errors.get(compile_.compile_id), view)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-from typing import ClassVar
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recording import Compile
@@ -14,7 +13,7 @@ from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleM
 _INTERNAL = "InternalTorchDynamoError"
 
 
-class CompilerError(RecordingRule):
+class CompilerError(RecordingRule, code="GD502", name="compiler-error", severity="error"):
     """A line that Dynamo itself failed on.
 
     ## What it finds
@@ -75,12 +74,7 @@ class CompilerError(RecordingRule):
     `InternalTorchDynamoError`).
     """
 
-    code: ClassVar = "GD502"
-    name: ClassVar = "compiler-error"
-    severity: ClassVar = "error"
-
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        """One for each compile that such an exception ended."""
         return tuple(
             _match(compile_, view)
             for compile_ in view.recording.compiles

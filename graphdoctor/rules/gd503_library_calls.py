@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.kernels import KernelShare
@@ -21,7 +20,7 @@ _MIN_NAMED = 0.2
 _MAX_NAMES = 2
 
 
-class LibraryCalls(RecordingRule):
+class LibraryCalls(RecordingRule, code="GD503", name="library-calls", severity="info"):
     """A call that spends its time in kernels of libraries, which torch.compile can't fuse.
 
     ## What it finds
@@ -67,12 +66,7 @@ class LibraryCalls(RecordingRule):
     `torch/_inductor/__init__.py`, 2.13 (modes); PyTorch documentation, "Numerical accuracy" (TF32).
     """
 
-    code: ClassVar = "GD503"
-    name: ClassVar = "library-calls"
-    severity: ClassVar = "info"
-
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        """One for the recording."""
         recording = view.recording
         kernels, frame = recording.kernels, main_frame(recording)
         if kernels is None or frame is None or not kernels.library_us or not kernels.region_runs:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import ClassVar
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.expressions import expression
@@ -58,7 +57,7 @@ _HOW: dict[CudaGraphSkipKind, tuple[str, ...]] = {
 }
 
 
-class CudaGraphsSkipped(RecordingRule):
+class CudaGraphsSkipped(RecordingRule, code="GD504", name="cuda-graphs-skipped", severity="warning"):
     """A graph that torch doesn't record as a CUDA graph, although it was asked to.
 
     ## What it finds
@@ -113,12 +112,7 @@ class CudaGraphsSkipped(RecordingRule):
     PyTorch user guide, "CUDA Graph Trees"; `torch/_inductor/cudagraph_utils.py`, 2.13.
     """
 
-    code: ClassVar = "GD504"
-    name: ClassVar = "cuda-graphs-skipped"
-    severity: ClassVar = "warning"
-
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        """One for each kind of reason and line."""
         graphs = view.recording.cuda_graphs
         if graphs is None:
             return ()

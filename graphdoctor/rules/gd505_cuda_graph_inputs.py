@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.recording import Recording
@@ -14,7 +12,7 @@ from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleM
 _MIN_SHARE = 0.1
 
 
-class CudaGraphInputs(RecordingRule):
+class CudaGraphInputs(RecordingRule, code="GD505", name="cuda-graph-inputs", severity="warning"):
     """Inputs of CUDA graphs that are copied in every call.
 
     ## What it finds
@@ -62,12 +60,7 @@ class CudaGraphInputs(RecordingRule):
     (`mark_static_address`).
     """
 
-    code: ClassVar = "GD505"
-    name: ClassVar = "cuda-graph-inputs"
-    severity: ClassVar = "warning"
-
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        """One for the recording."""
         kernels, frame = view.recording.kernels, main_frame(view.recording)
         if kernels is None or frame is None or not kernels.graph_launches or not kernels.graph_input_copy_us:
             return ()

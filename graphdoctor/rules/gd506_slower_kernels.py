@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.kernels import KernelShare
 from graphdoctor.facts.wording import factor_text
@@ -14,7 +12,7 @@ from graphdoctor.rules.diagnosis.suggestions import compile_argument
 _MIN_RATIO = 1.1
 
 
-class SlowerKernels(RecordingRule):
+class SlowerKernels(RecordingRule, code="GD506", name="slower-kernels", severity="warning"):
     """Kernels that take longer than those of eager mode.
 
     ## What it finds
@@ -58,12 +56,7 @@ class SlowerKernels(RecordingRule):
     `torch/_inductor/__init__.py`, 2.13 (modes).
     """
 
-    code: ClassVar = "GD506"
-    name: ClassVar = "slower-kernels"
-    severity: ClassVar = "warning"
-
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        """One for the recording."""
         recording = view.recording
         now, before, frame = recording.kernels, recording.eager_kernels, main_frame(recording)
         if now is None or before is None or frame is None or now.device != before.device or not now.region_runs:

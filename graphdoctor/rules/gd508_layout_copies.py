@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.profiled import InductorOperation
@@ -22,7 +21,7 @@ from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleM
 _COPIES = frozenset({"aten.clone.default", "aten.copy.default"})
 
 
-class LayoutCopies(RecordingRule):
+class LayoutCopies(RecordingRule, code="GD508", name="layout-copies", severity="warning"):
     """Kernels that compute nothing: they copy tensors into another layout.
 
     ## What it finds
@@ -69,12 +68,7 @@ class LayoutCopies(RecordingRule):
     (`decide_layout_opt`).
     """
 
-    code: ClassVar = "GD508"
-    name: ClassVar = "layout-copies"
-    severity: ClassVar = "warning"
-
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        """One for copies around libraries and one for the program's own, at the line with the most of them."""
         profiled = view.recording.profiled
         if profiled is None:
             return ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.profiled import InductorOperation, Profiled
@@ -17,7 +16,7 @@ _WIDE = "float64"
 _NARROWER = frozenset({"float32", "bfloat16", "float16"})
 
 
-class DtypeCasts(RecordingRule):
+class DtypeCasts(RecordingRule, code="GD509", name="dtype-casts", severity="warning"):
     """Kernels that only cast tensors to another dtype, and lines that make float64 of float32.
 
     ## What it finds
@@ -65,12 +64,7 @@ class DtypeCasts(RecordingRule):
     "Arithmetic Instructions".
     """
 
-    code: ClassVar = "GD509"
-    name: ClassVar = "dtype-casts"
-    severity: ClassVar = "warning"
-
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        """One for casts and one for float64, at the line with the most of it."""
         profiled = view.recording.profiled
         if profiled is None:
             return ()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import ClassVar
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.fixes import SnippetPlace
@@ -24,7 +23,7 @@ _CONVOLUTIONS = frozenset({"convolution", *(f"conv{kind}{dims}d" for kind in (""
 _NOTES = "PyTorch notes: CUDA semantics, TensorFloat-32 (TF32) on Ampere (and later) devices"
 
 
-class Tf32Off(RecordingRule):
+class Tf32Off(RecordingRule, code="GD510", name="tensor-float-off", severity="info"):
     """Float32 matrix products on CUDA that could use TensorFloat32.
 
     ## What it finds
@@ -75,12 +74,7 @@ class Tf32Off(RecordingRule):
     PyTorch notes, "CUDA semantics", TensorFloat-32; `torch/_inductor/compile_fx.py`, 2.13 (`_warn_tf32_disabled`).
     """
 
-    code: ClassVar = "GD510"
-    name: ClassVar = "tensor-float-off"
-    severity: ClassVar = "info"
-
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        """One for matrix products and one for convolutions, at the line with the most of them."""
         precision = view.recording.float32_precision
         if precision is None:
             return ()

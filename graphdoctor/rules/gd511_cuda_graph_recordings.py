@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.expressions import expression
@@ -22,7 +21,7 @@ _GUIDE = "PyTorch user guide: torch.compile, CUDA graph trees"
 _CONFIG = "torch/_inductor/config.py, 2.13"
 
 
-class CudaGraphRecordings(RecordingRule):
+class CudaGraphRecordings(RecordingRule, code="GD511", name="cuda-graph-recordings", severity="warning"):
     """A function that torch records as a CUDA graph again and again.
 
     ## What it finds
@@ -72,12 +71,7 @@ class CudaGraphRecordings(RecordingRule):
     PyTorch user guide, "CUDA Graph Trees"; `torch/_inductor/cudagraph_trees.py`, 2.13.
     """
 
-    code: ClassVar = "GD511"
-    name: ClassVar = "cuda-graph-recordings"
-    severity: ClassVar = "warning"
-
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        """One for each function with many sizes, and one for each that was recorded again."""
         graphs = view.recording.cuda_graphs
         functions = (graphs.functions or ()) if graphs is not None else ()
         return tuple(match for function in functions for match in _matches(function, view.recording))

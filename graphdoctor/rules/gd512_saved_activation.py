@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.profiled import KeptBy, MeasuredMemory, Profiled
@@ -17,7 +16,7 @@ _MIN_SHARE = 0.2
 _MIN_OF_PEAK = 0.1
 
 
-class SavedActivation(RecordingRule):
+class SavedActivation(RecordingRule, code="GD512", name="saved-activation", severity="info"):
     """A large tensor that is kept for the backward pass, though it is cheap to compute again.
 
     ## What it finds
@@ -73,12 +72,7 @@ class SavedActivation(RecordingRule):
     Techniques in PyTorch".
     """
 
-    code: ClassVar = "GD512"
-    name: ClassVar = "saved-activation"
-    severity: ClassVar = "info"
-
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        """One for each line and size."""
         recording = view.recording
         profiled, memory = recording.profiled, recording.memory
         if profiled is None or memory is None or not recording.target.has_backward:

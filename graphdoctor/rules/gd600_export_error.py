@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.rules.diagnosis.lines import shortened
 from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
@@ -11,7 +9,7 @@ from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 _DOCUMENTATION = "PyTorch documentation: torch.export programming model"
 
 
-class ExportError(BreakRule):
+class ExportError(BreakRule, code="GD600", name="export-error", severity="error"):
     """torch.export raised an error.
 
     ## What it finds
@@ -53,22 +51,15 @@ class ExportError(BreakRule):
     PyTorch documentation, "torch.export programming model"; torch's own message.
     """
 
-    code: ClassVar = "GD600"
-    name: ClassVar = "export-error"
-    severity: ClassVar = "error"
-
     def matches(self, site: BreakSite) -> bool:
-        """What torch.export raised."""
         return site.records[0].topic == "export_error"
 
     def message(self, site: BreakSite) -> str:
-        """The expression."""
         if not site.expression.strip() or not site.records[0].is_stack_exact:
             return "torch.export raises an error"
         return f"torch.export can't trace `{shortened(site.expression)}`"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """Nothing is known of it, but that the line must stay within torch."""
         if not site.is_own_code or not site.records[0].is_stack_exact:
             return ()
         return (

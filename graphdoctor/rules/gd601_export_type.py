@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.fixes import SnippetPlace
 from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
@@ -11,7 +9,7 @@ from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 _SOURCE = "torch/export/__init__.py, 2.13 (register_dataclass)"
 
 
-class ExportType(BreakRule):
+class ExportType(BreakRule, code="GD601", name="export-type", severity="error"):
     """A class that torch.export can't take apart.
 
     ## What it finds
@@ -67,23 +65,16 @@ class ExportType(BreakRule):
     `torch/export/__init__.py`, 2.13 (`register_dataclass`); torch's own message.
     """
 
-    code: ClassVar = "GD601"
-    name: ClassVar = "export-type"
-    severity: ClassVar = "error"
-
     def matches(self, site: BreakSite) -> bool:
-        """What torch.export said of a type."""
         return site.records[0].topic == "export_type"
 
     def message(self, site: BreakSite) -> str:
-        """The class, if torch names it."""
         names = [f"`{found.name}`" for found in site.records[0].classes]
         if not names:
             return "torch.export can't take an argument or a result apart"
         return f"torch.export can't take {' or '.join(names)} apart"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """Register the class, or do without it."""
         found = [_registration(known.module, known.name) for known in site.records[0].classes if known.is_dataclass]
         general = Fix(
             title="Leave it out, put its tensors into a tuple, a list or a dict, or register the class with "

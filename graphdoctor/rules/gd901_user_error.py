@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import ClassVar
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recording import Call, CallError, Compile, FailedCompile, TargetInfo
@@ -14,7 +13,7 @@ _TRACE_LINE = re.compile(r'^  File "(.+)", line (\d+), in (.+)\n(?:    (.+)\n)?'
 _RAISED = "TorchRuntimeError"
 
 
-class UserError(RecordingRule):
+class UserError(RecordingRule, code="GD901", name="user-error", severity="error"):
     """A call that failed with an error of the program.
 
     ## What it finds
@@ -55,12 +54,7 @@ class UserError(RecordingRule):
     whether it fails there too.
     """
 
-    code: ClassVar = "GD901"
-    name: ClassVar = "user-error"
-    severity: ClassVar = "error"
-
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        """One for the call that failed; without records of calls, one for each compile that such an error ended."""
         recording = view.recording
         if any(gap.kind == "foreign_log" for gap in recording.gaps) and not recording.calls:
             return tuple(_match_of_compile(found) for found in recording.compiles if _is_raised_while_tracing(found))

@@ -110,6 +110,10 @@ class Page(ABC):
     severity: ClassVar[Severity]
     """How bad it is. A break that torch can't resume after is always an ``error``."""
 
+    def __init_subclass__(cls, *, code: str = "", name: str = "", severity: Severity = "info") -> None:
+        super().__init_subclass__()
+        cls.code, cls.name, cls.severity = code, name, severity
+
     @classmethod
     def documentation(cls) -> str:
         """The page, as Markdown."""
