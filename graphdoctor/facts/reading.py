@@ -83,7 +83,7 @@ def described_schema(kind: type[Fact]) -> dict[str, Any]:
         if definition is None:
             continue
         properties = definition.get("properties", {})
-        for name, text in _field_docstrings(fact).items():
+        for name, text in field_docstrings(fact).items():
             if name in properties:
                 properties[name].setdefault("description", text)
     return schema
@@ -101,7 +101,7 @@ def _subclasses(kind: type[Fact]) -> list[type[Fact]]:
     return [*direct, *(deeper for subclass in direct for deeper in _subclasses(subclass))]
 
 
-def _field_docstrings(kind: type[Fact]) -> dict[str, str]:
+def field_docstrings(kind: type[Fact]) -> dict[str, str]:
     """The string below each annotated field, including fields of base classes."""
     found: dict[str, str] = {}
     for each in reversed(kind.__mro__):

@@ -58,13 +58,13 @@ class SurveyCause(Fact):
     rule: str
     """The rule's name."""
     severity: Severity
-    """As in the finding."""
+    """``error``, ``warning`` or ``info``."""
     message: str
     """One sentence."""
     file: str
     """Path: in the survey's folder relative to it, of an installed package from the package on."""
     line: int
-    """1-based."""
+    """1-based line."""
     function: str
     """Qualified name of the function."""
     text: str | None = None
@@ -80,13 +80,13 @@ class SurveyCause(Fact):
     eager_frames: int = 0
     """Functions that run eagerly because of it, in whole or for the rest."""
     fix: str | None = None
-    """Title of its first fix; of a verified one if there is one."""
+    """Title of its first fix, of a verified one if there is one; None if there is none."""
     fix_verdict: Verdict | None = None
     """What a trial of that fix found; None if there is no fix."""
     diff: str | None = None
     """The verified fix as a diff; None if there is none, or it is no edit."""
     fingerprint: str
-    """``Finding.fingerprint``."""
+    """Stable identity of the finding."""
 
     @property
     def location(self) -> str:
@@ -106,11 +106,11 @@ class SurveyRow(Fact):
     variant: str
     """The variant's name; no two variants of a survey share one."""
     status: SurveyStatus
-    """How it came out."""
+    """How it came out: ``ok``, or what went wrong."""
     stage: SurveyStage | None = None
-    """What failed; None where nothing did."""
+    """What was going on when it failed; None where nothing did."""
     error: str | None = None
-    """Why, a sentence or the exception's own words; None where nothing failed."""
+    """Why it failed, a sentence or the exception's own words; None where nothing did."""
     error_type: str | None = None
     """Qualified type of the exception; None if it was none."""
     traceback: str | None = None
@@ -120,7 +120,7 @@ class SurveyRow(Fact):
     library: str | None = None
     """Name and version of the library of a catalog's target, such as ``transformers 5.23.0``."""
     python: str | None = None
-    """Python's version."""
+    """Version of Python."""
     device: str | None = None
     """What it ran on: ``cpu``, or the name of the CUDA device."""
     host: str | None = None
@@ -148,17 +148,17 @@ class SurveyRow(Fact):
     compile_cold_s: float | None = None
     """Seconds that compiling adds to the calls in a new process with an empty cache on disk; of a bench."""
     compile_warm_s: float | None = None
-    """The same in a second process, which finds what the first left there."""
+    """As ``compile_cold_s``, in a second process, which finds the first one's cache."""
     call_us: float | None = None
     """Median of steady compiled calls, in microseconds; of a bench."""
     eager_us: float | None = None
-    """Median of the same call in eager mode."""
+    """Median of the same call in eager mode, in microseconds; of a bench."""
     speedup: float | None = None
-    """How many times as fast as eager mode."""
+    """How many times as fast as eager mode; of a bench."""
     speedup_low: float | None = None
-    """Lower end of its 95% confidence interval."""
+    """Lower end of the speed-up's 95% confidence interval."""
     speedup_high: float | None = None
-    """Upper end."""
+    """Upper end of the speed-up's 95% confidence interval."""
     is_noisy: bool | None = None
     """The machine was too busy for small differences to be seen; None without a bench."""
     noise: float | None = None
@@ -171,7 +171,7 @@ class SurveyRow(Fact):
     exports: bool | None = None
     """``torch.export`` exports it and the program computes the same; None if it wasn't tried."""
     export_error: str | None = None
-    """Why it doesn't."""
+    """Why it doesn't export; None where it does or wasn't tried."""
     export_causes: tuple[SurveyCause, ...] = ()
     """What ``torch.export`` stops at, strict or not; empty where it exports, wasn't tried, or torch named no cause."""
     is_steady: bool | None = None

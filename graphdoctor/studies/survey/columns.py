@@ -1,4 +1,4 @@
-"""The columns of a survey's table, declared once: Parquet, CSV and the published description are made from them.
+"""The columns of a survey's table, made of the fields of its rows: Parquet, CSV and the published description use them.
 
 Comes in: a ``SurveyRow``. Goes out: its value in each column. A column is added at the end, so that a file of an older
 version still lines up; one that is renamed or removed is a new major ``SCHEMA_VERSION``.
@@ -6,11 +6,13 @@ version still lines up; one that is renamed or removed is a new major ``SCHEMA_V
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from operator import attrgetter
-from typing import Literal
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin
 
+from graphdoctor.facts.base import Fact, field_types
+from graphdoctor.facts.reading import field_docstrings
 from graphdoctor.facts.survey import SurveyCause, SurveyRow
 
 ColumnType = Literal["string", "int64", "float64", "bool", "list<string>", "list<struct>"]
@@ -22,7 +24,7 @@ class Column:
     """One column of the table, or one member of a cause.
 
     Args:
-        read: Reads the value off a row, or a cause; None for none.
+        path: Attributes of a row, or a cause, such as ``top.code``; the value is None where one of them is.
         field: The field of the model that it holds as it is; None if it is derived from others.
         is_nullable: It can be null, which is unknown or not measured unless the description says otherwise.
     """
@@ -30,111 +32,67 @@ class Column:
     name: str
     type: ColumnType
     description: str
-    read: Callable[[SurveyRow | SurveyCause], object]
+    path: str
     field: str | None
     is_nullable: bool
 
-
-def _of(type: ColumnType, name: str, description: str, *, field: str | None = None, is_nullable: bool = True) -> Column:
-    held = field or name
-    return Column(name, type, description, attrgetter(held), held, is_nullable)
-
-
-def _always(type: ColumnType, name: str, description: str, *, field: str | None = None) -> Column:
-    return _of(type, name, description, field=field, is_nullable=False)
-
-
-def _derived(type: ColumnType, name: str, description: str, path: str, *, is_nullable: bool = True) -> Column:
-    """A column that other columns imply.
-
-    ``path``: attributes, such as ``top.code``; the value is None where one of them is.
-    """
-    names = path.split(".")
-
-    def read(value: object) -> object:
-        for each in names:
+    def read(self, value: object) -> object:
+        """What a row, or a cause, has there."""
+        for each in self.path.split("."):
             value = None if value is None else getattr(value, each)
         return value
 
-    return Column(name, type, description, read, None, is_nullable)
 
-
-CAUSE_COLUMNS: tuple[Column, ...] = (
-    _always("string", "code", "Code of the rule."),
-    _always("string", "rule", "Name of the rule."),
-    _always("string", "severity", "`error`, `warning` or `info`."),
-    _always("string", "message", "One sentence."),
-    _always("string", "file", "Path, relative to the survey's folder; of an installed package, from the package on."),
-    _always("int64", "line", "1-based line."),
-    _always("string", "function", "Qualified name of the function."),
-    _of("string", "text", "Text of the line, without indentation."),
-    _of("string", "package", "Package that owns the file; null for the user's own code."),
-    _always("int64", "count", "How often it happened."),
-    _of("float64", "call_us", "Microseconds that it costs each steady call."),
-    _of("float64", "compile_s", "Seconds of compiling that it costs."),
-    _always("int64", "eager_frames", "Functions that run eagerly because of it, in whole or for the rest."),
-    _of("string", "fix", "Title of its first fix; of a verified one if there is one. Null if there is none."),
-    _of("string", "fix_verdict", "What a trial of that fix found; null if there is no fix."),
-    _of("string", "diff", "The verified fix as a diff; null if there is none."),
-    _always("string", "fingerprint", "Stable identity of the finding."),
+_PLAIN: dict[Any, ColumnType] = {str: "string", int: "int64", float: "float64", bool: "bool"}
+_NAMES = {"is_noisy": "noisy"}
+_FIRST = (
+    "name target variant status stage error torch device calls break_sites skipped_frames recompiles graphs coverage "
+    "compile_cold_s call_us eager_us speedup speedup_low speedup_high peak_memory_bytes correct top_code top_location "
+    "top_fix seconds fingerprint family dtype batch library python host frames_over_limit compile_s compile_warm_s "
+    "noisy noise exports export_error is_steady flaky attempts earlier started error_type traceback command report "
+    "gaps causes export_code export_location export_causes"
 )
+"""The columns in the order of their versions; others follow."""
+_DERIVED = (
+    ("top_code", "Rule code of the first finding; null if there is none.", "top.code"),
+    ("top_location", "File and line of the first finding; null if there is none.", "top.location"),
+    ("top_fix", "Fix of the first finding, if a trial verified it; null otherwise.", "top_fix"),
+    ("export_code", "Rule of what torch.export stops at; null if unknown.", "export_top.code"),
+    ("export_location", "File and line of that.", "export_top.location"),
+)
+"""Columns of strings that others imply: name, description, path."""
+
+
+def _columns(fact: type[Fact]) -> dict[str, Column]:
+    """A column for each field, by name."""
+    texts, found = field_docstrings(fact), {}
+    for field, kind in field_types(fact).items():
+        name = _NAMES.get(field, field)
+        text = " ".join(texts[field].split()).replace("``", "`").replace("None", "null")
+        found[name] = Column(name, _type(kind), text, field, field, NoneType in get_args(kind))
+    return found
+
+
+def _type(kind: Any) -> ColumnType:  # noqa: ANN401 - an annotation
+    if get_origin(kind) is tuple:
+        return "list<struct>" if SurveyCause in get_args(kind) else "list<string>"
+    known = (_PLAIN[each] for each in (kind, *get_args(kind)) if each in _PLAIN)
+    return next(known, "string")
+
+
+def _ordered(columns: dict[str, Column]) -> tuple[Column, ...]:
+    return tuple(columns[name] for name in dict.fromkeys((*_FIRST.split(), *columns)))
+
+
+CAUSE_COLUMNS = tuple(_columns(SurveyCause).values())
 """The members of a cause."""
 
-COLUMNS: tuple[Column, ...] = (
-    _always("string", "name", "What the target is called; unique among the targets of a survey."),
-    _always("string", "target", "The target, as `graphdoctor explain` takes it."),
-    _always("string", "variant", "Name of the variant: the settings that it was compiled with."),
-    _always("string", "status", "How it came out: `ok`, or what went wrong."),
-    _of("string", "stage", "What was going on when it failed; null where nothing did."),
-    _of("string", "error", "Why it failed; null where nothing did."),
-    _of("string", "torch", "Version of torch, with its build tag; null if it was never imported."),
-    _of("string", "device", "`cpu`, or the name of the CUDA device."),
-    _of("int64", "calls", "Compiled calls that were made, without those that measure."),
-    _of("int64", "break_sites", "Distinct lines that break a graph."),
-    _of("int64", "skipped_frames", "Distinct functions that torch skipped."),
-    _of("int64", "recompiles", "Compiles of a function that was compiled already."),
-    _of("int64", "graphs", "Graphs handed to the backend."),
-    _of("float64", "coverage", "Share, 0 to 1, of a steady call's tensor operations that ran in compiled graphs."),
-    _of("float64", "compile_cold_s", "Seconds that compiling adds with an empty cache; null without a bench."),
-    _of("float64", "call_us", "Median microseconds of a steady compiled call; null without a bench."),
-    _of("float64", "eager_us", "Median microseconds of the same call in eager mode; null without a bench."),
-    _of("float64", "speedup", "How many times as fast as eager mode; null without a bench."),
-    _of("float64", "speedup_low", "Lower end of the speed-up's 95% confidence interval."),
-    _of("float64", "speedup_high", "Upper end of the speed-up's 95% confidence interval."),
-    _of("int64", "peak_memory_bytes", "Most memory during steady calls; without a bench, of the whole process."),
-    _of("bool", "correct", "Whether results are those of eager mode, but for rounding; null if not compared."),
-    _derived("string", "top_code", "Rule code of the first finding; null if there is none.", "top.code"),
-    _derived("string", "top_location", "File and line of the first finding; null if there is none.", "top.location"),
-    _derived("string", "top_fix", "Fix of the first finding, if a trial verified it; null otherwise.", "top_fix"),
-    _always("float64", "seconds", "Wall time of the piece, all attempts."),
-    _always("string", "fingerprint", "Digest of what the row depends on: target, files, variant, torch, options."),
-    _of("string", "family", "Group that the target belongs to; null for none."),
-    _of("string", "dtype", "The dtype that was asked for; null for the target's own."),
-    _of("int64", "batch", "The batch size that was asked for; null for that of the target's own calls."),
-    _of("string", "library", "Name and version of the library that a catalog's target comes from."),
-    _of("string", "python", "Version of Python."),
-    _of("string", "host", "Name of the machine."),
-    _of("int64", "frames_over_limit", "Distinct functions that hit the recompile limit."),
-    _of("float64", "compile_s", "Seconds of compiling in the recorded run; with a bench, under the backend `eager`."),
-    _of("float64", "compile_warm_s", "As compile_cold_s, in a second process that finds the first one's cache."),
-    _of("bool", "noisy", "Whether the machine was too busy to see small differences.", field="is_noisy"),
-    _of("float64", "noise", "Eager mode timed against itself in another process; 1 on a quiet machine."),
-    _of("bool", "exports", "Whether torch.export exports it, with the same results; null if it wasn't tried."),
-    _of("string", "export_error", "Why it doesn't export; null where it does or wasn't tried."),
-    _of("bool", "is_steady", "Whether it stops compiling when its calls are repeated."),
-    _derived("bool", "flaky", "Whether its attempts came out differently.", "is_flaky", is_nullable=False),
-    _always("int64", "attempts", "How often it was run."),
-    _always("list<string>", "earlier", "Statuses of the attempts before the last one."),
-    _of("string", "started", "When the last attempt began, in UTC, such as `2026-11-23T01:20:00Z`."),
-    _of("string", "error_type", "Qualified type of the exception; null if there was none."),
-    _of("string", "traceback", "Traceback of the exception, cut in the middle if it is long."),
-    _of("string", "command", "Command line that explains this piece alone; null if there is none."),
-    _of("string", "report", "Path of its own page, relative to the survey's folder; null if there is none."),
-    _always("list<string>", "gaps", "What couldn't be measured, in sentences."),
-    _always("list<struct>", "causes", "Its findings, the first one first."),
-    _derived("string", "export_code", "Rule of what torch.export stops at; null if unknown.", "export_top.code"),
-    _derived("string", "export_location", "File and line of that.", "export_top.location"),
-    _always("list<struct>", "export_causes", "What torch.export stops at, strict or not."),
+COLUMNS = _ordered(
+    {
+        **_columns(SurveyRow),
+        **{name: Column(name, "string", text, path, None, True) for name, text, path in _DERIVED},
+        "flaky": Column("flaky", "bool", "Whether its attempts came out differently.", "is_flaky", None, False),
+    }
 )
 """The columns of the table, in order."""
 
