@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from graphdoctor.facts.diagnosis import Finding, Location
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import BreakReason
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.fixes.recipe import Place, Recipe
-from graphdoctor.fixes.source.tree import SourceFile
+from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 
 CASES = Path(__file__).parent / "cases"
 _HEAD = re.compile(r'^"""(?P<code>GD\d+) (?P<line>\d+)(?::(?P<column>\d+)-(?P<end>\d*))?(?P<context> .*)?"""$')
@@ -88,3 +91,10 @@ def place_in(text: str, code: str, line: int, columns: tuple[int, int | None] | 
     """A place in a text."""
     source = SourceFile.parse(Path("model.py"), text.encode())
     return Place(source, finding(code, line, columns, **more))
+
+
+def reason_of(edit: Callable[[], object]) -> str:
+    """Why a recipe leaves the source unchanged."""
+    with pytest.raises(DeclinedError) as declined:
+        edit()
+    return declined.value.reason

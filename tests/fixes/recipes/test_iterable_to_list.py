@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import iterable_to_list
-from graphdoctor.fixes.source.tree import DeclinedError
 from tests.fixes.each import each
-from tests.fixes.recipes.places import place_in
+from tests.fixes.recipes.places import place_in, reason_of
 
 LOOP = "\n\ndef f(x):\n    for part in parts:\n        x = x + part\n    return x\n"
 
@@ -36,9 +33,7 @@ def edit(text: str) -> Edit:
     ],
 )
 def test_it_declines(text: str, reason: str) -> None:
-    with pytest.raises(DeclinedError) as caught:
-        edit(text)
-    assert caught.value.reason.startswith(reason)
+    assert reason_of(lambda: edit(text)).startswith(reason)
 
 
 @each(

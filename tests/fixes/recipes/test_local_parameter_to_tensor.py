@@ -8,7 +8,7 @@ from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import local_parameter_to_tensor
 from graphdoctor.fixes.source.tree import DeclinedError
 from tests.fixes.each import each
-from tests.fixes.recipes.places import place_in
+from tests.fixes.recipes.places import place_in, reason_of
 
 
 def edit(body: str, columns: tuple[int, int] | None = None) -> Edit:
@@ -38,9 +38,7 @@ def edit(body: str, columns: tuple[int, int] | None = None) -> Edit:
     ],
 )
 def test_it_declines(body: str, reason: str) -> None:
-    with pytest.raises(DeclinedError) as caught:
-        edit(body)
-    assert caught.value.reason == reason
+    assert reason_of(lambda: edit(body)) == reason
 
 
 def test_it_declines_outside_of_a_function() -> None:

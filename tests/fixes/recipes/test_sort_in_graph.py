@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import sort_in_graph
-from graphdoctor.fixes.source.tree import DeclinedError
 from tests.fixes.each import each
-from tests.fixes.recipes.places import place_in
+from tests.fixes.recipes.places import place_in, reason_of
 
 
 def edit(line: str, columns: tuple[int, int] | None = None) -> Edit:
@@ -34,9 +31,7 @@ def edit(line: str, columns: tuple[int, int] | None = None) -> Edit:
     ],
 )
 def test_it_declines(line: str, reason: str) -> None:
-    with pytest.raises(DeclinedError) as caught:
-        edit(line)
-    assert caught.value.reason == reason
+    assert reason_of(lambda: edit(line)) == reason
 
 
 @each(
