@@ -26,8 +26,6 @@ class Action:
 
     Args:
         fix: The suggestion; None if none is known.
-        findings: The worst first.
-        counted_ids: Recompiles that an action before it is for too.
     """
 
     fix: Fix | None

@@ -132,12 +132,7 @@ def _of_finding(
 
 @dataclass(frozen=True)
 class Place:
-    """A file.
-
-    Args:
-        path: With ``/``; relative to ``base``, or absolute without one.
-        base: ``SRCROOT``: the folder that graphdoctor ran in; ``PACKAGES``: the folder that holds the package.
-    """
+    """A file."""
 
     path: str
     base: Literal["SRCROOT", "PACKAGES"] | None
@@ -155,15 +150,9 @@ class Place:
 
 
 def place_of(found: Location | StackEntry, root: Path | None) -> Place | None:
-    """Where a line is.
+    """Where a line is: a package's file by its path from the package on, which is the same in every environment.
 
-    Args:
-        found: The line; a backslash in its path separates folders on every system.
-        root: The folder that relative paths start from; None to keep absolute paths.
-
-    Returns:
-        A package's file by its path from the package on, which is the same in every environment; None for what isn't a
-        file, such as ``<frozen os>``.
+    Absolute paths below ``root`` become relative to it. None for what isn't a file, such as ``<frozen os>``.
     """
     path = found.file.replace("\\", "/")
     if not path or path.startswith("<"):

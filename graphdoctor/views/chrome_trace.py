@@ -20,12 +20,7 @@ _Event = dict[str, Any]
 
 
 def render_chrome_trace(diagnosis: Diagnosis, picture: Picture) -> str:
-    """The trace as JSON, with a newline at the end.
-
-    Args:
-        diagnosis: For the functions that were compiled.
-        picture: The phases, and the calls if they were measured.
-    """
+    """The trace as JSON, with a newline at the end."""
     processes = list(dict.fromkeys(phase.process for phase in picture.phases))
     events = [event for pid, name in enumerate(processes, start=1) for event in _process(picture, name, pid, diagnosis)]
     if picture.lanes:

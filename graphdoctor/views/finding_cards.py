@@ -56,14 +56,10 @@ _LABELS: dict[Verdict, str] = {"changes results": "changes", "makes it worse": "
 def card_of(
     cluster: Sequence[Finding], *, has_path: bool = True, others: Sequence[Finding] = (), show: Show = "always"
 ) -> Card:
-    """A card.
+    """A card of findings that ``clusters`` grouped.
 
-    Args:
-        cluster: Findings that ``clusters`` grouped.
-        has_path: Show the whole call path, and the calls in which it recompiled, in the short form too; otherwise the
-            user's own line.
-        others: More findings that the same suggestion is for, named in a line each in the short form.
-        show: How much has to be asked for to see it.
+    Without ``has_path``, the short form has the user's own line in place of the whole call path, and of the calls that
+    it recompiled in. It names ``others``, more findings that the same suggestion is for, in a line each.
     """
     first = cluster[0]
     where = first.location

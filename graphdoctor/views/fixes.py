@@ -66,12 +66,7 @@ _UNTRIED: dict[UntriedCause, str] = {
 
 
 def fixes_view(diagnosis: Diagnosis, *, is_written: bool = False) -> View:
-    """What was tried, as a tree.
-
-    Args:
-        diagnosis: With its ``treatment``.
-        is_written: The verified edits are being written, so that nobody has to be told how.
-    """
+    """What was tried, as a tree."""
     parts = tuple(_parts(diagnosis, is_written=is_written))
     return View(tuple(title_parts(diagnosis.recording)), "fixes", parts, diagnosis.graphdoctor_version)
 
@@ -222,12 +217,7 @@ def keeping(diagnosis: Diagnosis, treatment: Treatment, *, is_written: bool = Fa
 
 
 def outcome(treatment: Treatment, target: TargetInfo) -> str:
-    """What changed with all verified fixes, or why nothing did, in one sentence.
-
-    Args:
-        treatment: What was tried.
-        target: What was run, and how.
-    """
+    """What changed with all verified fixes, or why nothing did, in one sentence."""
     if treatment.after is None and treatment.is_interrupted:
         tried = _tried_text(treatment)
         return f"Interrupted before {f'fixes were put together: {tried}' if tried else 'a fix was tried'}."

@@ -48,10 +48,6 @@ class RenderOptions:
     """How a result is rendered.
 
     Args:
-        root: Paths below it are shown relative to it.
-        has_source: Show lines of code where the format can leave them out.
-        is_verbose: Show everything, in text.
-        is_written: Verified edits are being written, so that nobody has to be told how.
         pages: The folder, relative to the document, under which the pages of a survey's pieces are; None for no links.
     """
 
@@ -67,12 +63,8 @@ class Format(Generic[C]):
     """A format whose whole document is one text, or bytes that a terminal can't show.
 
     Args:
-        name: What ``--format`` takes.
-        render: Renders what it is given.
         endings: File endings, lowercase with a dot, that choose this format; empty if only its name does.
-        is_binary: It renders bytes.
         needs_guards: The recording must be read with its guards.
-        needs_picture: The recording must be read with its picture.
         is_page: Of a large log, it shows the details of some compiles.
     """
 
@@ -100,12 +92,7 @@ class ConsoleFormat(Generic[C]):
 
 @dataclass(frozen=True)
 class Document(Generic[C]):
-    """Something that commands write.
-
-    Args:
-        label: What error messages call it, with its article.
-        formats: Its formats; the first is the default on a terminal.
-    """
+    """Something that commands write."""
 
     label: str
     formats: tuple[Format[C] | ConsoleFormat[C], ...]
@@ -160,13 +147,8 @@ def document(
 ) -> Document[C]:
     """A document that is a tree, so that it has every format that shows trees, and its facts as JSON.
 
-    Args:
-        label: What error messages call it, with its article.
-        view: Makes the tree.
-        more: Formats of its own.
-        facts: What of the content is written as JSON; None for the whole.
-        page: Makes the tree of a page, which has a recording's guards and draws its picture; None for ``view``.
-        needs_guards: The recording must be read with its guards.
+    ``facts`` tells what of the content is written as JSON; None for the whole. ``page`` makes the tree of a page, which
+    has a recording's guards and draws its picture; None for ``view``. ``more`` are formats of its own.
     """
 
     def show(content: C, console: Console, options: RenderOptions) -> None:

@@ -32,11 +32,6 @@ def render_github(annotations: Iterable[Annotation], *, root: Path | None = None
     """The commands, the worst first; empty if there is nothing to report.
 
     What is known and no worse, what is ignored and notes are left out. A finding of several targets is there once.
-
-    Args:
-        annotations: In any order.
-        root: The repository's folder, which relative paths start from. A finding in a package is shown at the line
-            below it that leads there.
     """
     targets: dict[tuple[object, ...], tuple[Annotation, list[str]]] = {}
     names: dict[str, None] = {}

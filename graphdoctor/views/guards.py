@@ -318,11 +318,6 @@ class Part:
     """An argument, a module or a group of these.
 
     Args:
-        path: In the user's words; the last index is ``[0…11]`` if several equal parts are folded.
-        label: What it adds to the path of its parent.
-        guards: Its own guards, without those of its parts; those of the first if several are folded.
-        parts: The parts inside it.
-        times: How many equal parts are folded.
         costs_us: What each folded part costs with everything inside, None if not measured.
     """
 

@@ -61,12 +61,7 @@ def json_text(value: object, *, is_indented: bool = True) -> str:
 
 
 def schema_text(kind: str) -> str:
-    """JSON Schema of a document, as text.
-
-    Args:
-        kind: ``diagnosis``, ``job``, ``comparison``, ``check``, ``lint``, ``bench``, ``cure``, ``profile``,
-            ``export``, ``survey`` or ``survey-comparison``.
-    """
+    """JSON Schema of a document, as text."""
     document = next(document for document, name in _KINDS.items() if name.split()[0] == kind)
     return orjson.dumps(json_schema(document), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
 

@@ -39,9 +39,6 @@ class Span:
     """Text that is shown letter by letter.
 
     Args:
-        text: One line.
-        mark: How it is set apart.
-        tone: Its color.
         link: An anchor in the page, after ``#``, or an address.
     """
 
@@ -53,14 +50,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Place:
-    """A line of a file; a page that shows the line links it.
-
-    Args:
-        file: As the facts have it.
-        line: From 1.
-        text: The file as it is shown; None for ``file``.
-        column: From 1.
-    """
+    """A line of a file, shown as ``text`` if it has one; a page that shows the line links it."""
 
     file: str
     line: int
@@ -111,10 +101,7 @@ class Figure:
     """A key figure.
 
     Args:
-        label: What it is.
         value: The number with its unit, or ``unknown``.
-        note: A detail about it.
-        tone: Whether it is good.
         link: The anchor of the section with the details.
     """
 
@@ -137,9 +124,6 @@ class Column:
     """A column of a table.
 
     Args:
-        heading: Its name.
-        is_number: Aligned at the right, and sorted by value.
-        meaning: What it says, for a reader who asks.
         rank: Where a terminal is too narrow for all columns, those of the highest rank are hidden first; 0 for never.
     """
 
@@ -154,9 +138,6 @@ class Cell:
     """A cell of a table.
 
     Args:
-        text: The figure.
-        detail: What belongs to it, such as its interval.
-        tone: Whether it is good.
         value: What rows are sorted by; None for the text.
     """
 
@@ -171,11 +152,8 @@ class Table(Part):
     """Rows of cells; the first cell names the row.
 
     Args:
-        columns: One for each cell.
-        rows: The rows.
         noun: What a row is, for how many are left out.
         most: Rows that a terminal shows without ``-v``; None for all.
-        label: What the table shows, for a screen reader.
     """
 
     columns: tuple[Column, ...]
@@ -190,8 +168,6 @@ class Row(Part):
     """A labeled row. A row without a label belongs to the one before it.
 
     Args:
-        label: Its label.
-        body: What it says.
         anchor: Its anchor in the page; None if nothing links to it.
     """
 
@@ -205,8 +181,6 @@ class Rows(Part):
     """Labeled rows.
 
     Args:
-        rows: The rows.
-        noun: What a row is, for how many are left out.
         most: Rows that a terminal shows without ``-v``; None for all.
     """
 
@@ -220,10 +194,7 @@ class Source(Part):
     """A line of the program, with an expression marked.
 
     Args:
-        number: The line's number.
-        text: The line.
         start: Where the expression starts in the text; None if nothing is marked.
-        end: Where it ends.
     """
 
     number: int
@@ -237,9 +208,6 @@ class Heading:
     """What a card is about.
 
     Args:
-        code: The rule.
-        message: One sentence.
-        severity: How bad it is.
         anchor: Its anchor in the page; None if nothing links to it.
     """
 
@@ -254,11 +222,7 @@ class Card(Part):
     """Findings about one line: what they are, where, and what belongs to them.
 
     Args:
-        headings: One for each finding.
-        place: Where it is.
-        function: In which function.
         package: Whose file it is; None for the user's own.
-        parts: The line, and rows of what is known about it.
     """
 
     headings: tuple[Heading, ...]
@@ -296,11 +260,7 @@ class Section(Part):
     """Parts under a heading; one without parts isn't shown.
 
     Args:
-        title: The heading.
-        parts: What is below it.
         short: Its name in the page's navigation, which its anchor is made of; None for the title.
-        count: How many things it lists, for the page's navigation.
-        tone: The heading's.
     """
 
     title: Inline
@@ -315,10 +275,8 @@ class Drawing(Part):
     """What only a page can show; it makes no statement that isn't elsewhere in the tree.
 
     Args:
-        template: The file that draws it, below ``html/templates``.
         facts: The template's variables.
         blobs: Data of its scripts, by name.
-        scripts: Its scripts, and ``styles`` its style sheets, below ``html/assets``.
         elsewhere: What a terminal and Markdown show in its place.
     """
 
@@ -335,10 +293,6 @@ class View:
     """A whole document.
 
     Args:
-        title: What it is about, then details such as versions.
-        kind: What the document is, for the title of a page.
-        parts: The answer first.
-        version: The graphdoctor that wrote the facts.
         links: Anchors of lines that the page shows, by file and line.
     """
 
@@ -386,9 +340,7 @@ def joined(pieces: Sequence[Inline], between: str = ", ") -> Inline:
 def statements(parts: Blocks, *, is_page: bool = False) -> Iterator[str]:
     """Every text of a tree that has to be in all outputs: all but short forms and lines of the program.
 
-    Args:
-        parts: The tree.
-        is_page: Leave out what a page draws.
+    Of a page (``is_page``), what it draws is left out.
     """
     for part in blocks(parts):
         match part:

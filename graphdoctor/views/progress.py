@@ -24,12 +24,7 @@ _LOSSES = {"replaced": "was replaced", "truncated": "was truncated", "gone": "is
 
 
 def counts_text(counts: TrialCounts, left_s: float | None = None) -> str:
-    """How far the trials are: ``trial 3 of 8 · timing 2 of 3 · about 20 s left``.
-
-    Args:
-        counts: The counts.
-        left_s: Seconds that are left now; None if unknown.
-    """
+    """How far the trials are: ``trial 3 of 8 · timing 2 of 3 · about 20 s left``; ``left_s`` is None if unknown."""
     parts = [f"trial {counts.trial} of {counts.trials}"] if counts.trials else []
     parts += [f"timing {counts.timing} of {counts.timings}"] if counts.timing else []
     left = left_text(left_s, is_open=counts.is_open)
@@ -39,9 +34,7 @@ def counts_text(counts: TrialCounts, left_s: float | None = None) -> str:
 def left_text(left_s: float | None, *, is_open: bool) -> str:
     """How long the rest takes, in figures no finer than an estimate is; empty if unknown or as good as over.
 
-    Args:
-        left_s: Seconds; None if unknown.
-        is_open: Whether more can come that isn't counted in.
+    If it ``is_open``, more can come that isn't counted in.
     """
     if left_s is None or left_s < 1:
         return ""
@@ -55,12 +48,7 @@ def left_text(left_s: float | None, *, is_open: bool) -> str:
 
 
 def decided_text(trial: DecidedTrial, counts: TrialCounts) -> str:
-    """What a trial showed: ``trial 3 of 8 · verified · model.py:28 · Skip `print(…)` while compiling``.
-
-    Args:
-        trial: The trial.
-        counts: How far the trials are.
-    """
+    """What a trial showed: ``trial 3 of 8 · verified · model.py:28 · Skip `print(…)` while compiling``."""
     by_verdict: dict[str, list[str]] = {}
     for place, verdict in trial.verdicts:
         by_verdict.setdefault(verdict, []).append(place)
@@ -74,22 +62,13 @@ def _places(places: list[str]) -> str:
 
 
 def timed_text(timed: TimedPrograms, counts: TrialCounts) -> str:
-    """What a timing showed: ``timing 2 of 3 · inductor · 1.7x faster``, with a multiplication sign.
-
-    Args:
-        timed: The timing.
-        counts: How far the trials are.
-    """
+    """What a timing showed: ``timing 2 of 3 · inductor · 1.7x faster``, with a multiplication sign."""
     shown = f"not timed: {timed.reason}" if timed.times is None else measured_speed(timed.times)
     return f"timing {timed.number} of {counts.timings} · {timed.backend} · {shown}"
 
 
 def step_text(decided: DecidedStep) -> str:
-    """What a step of a search showed: ``kept · fixes · 1.60x beside the best before · best so far 1.90 ms``.
-
-    Args:
-        decided: The step.
-    """
+    """What a step of a search showed: ``kept · fixes · 1.60x beside the best before · best so far 1.90 ms``."""
     step = decided.step
     parts = [step.outcome, step.name]
     if step.speedup is not None:
@@ -105,12 +84,7 @@ def step_text(decided: DecidedStep) -> str:
 
 
 def seen_text(seen: Seen, *, root: Path) -> str:
-    """One line about what was seen.
-
-    Args:
-        seen: What it is.
-        root: Paths below it are shown relative to it.
-    """
+    """One line about what was seen."""
     match seen:
         case LogBegun():
             text = f"Following {seen.name}"

@@ -66,13 +66,7 @@ _VALUE = 200
 
 
 def report_view(diagnosis: Diagnosis, picture: Picture | None = None, *, root: Path | None = None) -> View:
-    """The whole diagnosis.
-
-    Args:
-        diagnosis: What was found.
-        picture: What a page draws; None for one of the other outputs.
-        root: Paths in the picture are shown relative to it; the same as the diagnosis's.
-    """
+    """The whole diagnosis; ``picture`` is what a page draws, None for one of the other outputs."""
     page = None
     if picture is not None:
         from graphdoctor.views.html.page import Page

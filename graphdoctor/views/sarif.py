@@ -36,10 +36,6 @@ _Json = dict[str, Any]
 def render_sarif(report: CheckReport, *, root: Path | None = None) -> str:
     """A SARIF log of a check.
 
-    Args:
-        report: What to write.
-        root: The folder that the report's relative paths start from; stack entries in it become relative to it.
-
     Returns:
         JSON, indented, with a newline at the end.
     """
@@ -81,14 +77,7 @@ def sarif_log(run: _Json) -> str:
 
 
 def sarif_run(annotations: Sequence[Annotation], version: str, root: Path | None, *, has_states: bool = False) -> _Json:
-    """A run with its results and notifications.
-
-    Args:
-        annotations: What to write.
-        version: graphdoctor's.
-        root: The folder that relative paths start from.
-        has_states: Say of each result whether the baseline has it.
-    """
+    """A run with its results and notifications."""
     results = [found for found in annotations if found.finding is not None]
     codes = sorted({found.finding.code for found in results if found.finding is not None})
     driver: _Json = {"name": "graphdoctor", "version": version, "rules": [_rule(code) for code in codes]}

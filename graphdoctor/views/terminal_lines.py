@@ -54,13 +54,7 @@ def write(console: Console, renderable: RenderableType) -> None:
 
 
 def write_report(console: Console, report: Iterable[RenderableType], answer: Iterable[RenderableType]) -> None:
-    """Print a report, and its answer once more where that has scrolled away.
-
-    Args:
-        console: Where to.
-        report: All of it.
-        answer: What is said first in it.
-    """
+    """Print a report, and its answer once more where that has scrolled away."""
     with console.capture() as captured:
         for renderable in report:
             write(console, renderable)
@@ -73,11 +67,7 @@ def write_report(console: Console, report: Iterable[RenderableType], answer: Ite
 
 
 class Trimmed:
-    """Anything without the spaces that fill its lines: after a backslash at the end of a line, they would be an error.
-
-    Args:
-        shown: What to show.
-    """
+    """Anything without the spaces that fill its lines: after a backslash at the end of one, they would be an error."""
 
     def __init__(self, shown: RenderableType) -> None:
         self.shown = shown
@@ -95,13 +85,7 @@ class Trimmed:
 
 
 class Lines:
-    """Something in lines that fit.
-
-    Args:
-        lines: Makes the lines for a width in cells.
-        least: The least width that it is given.
-        widest: The width that it would fill.
-    """
+    """Something in lines that fit."""
 
     def __init__(self, lines: Callable[[int], Iterable[Text]], least: int, widest: int) -> None:
         self._lines = lines
@@ -246,12 +230,7 @@ def block(text: str) -> str:
 
 
 def diff_text(diff: str, *, is_whole: bool) -> RenderableType:
-    """A diff, or its changed lines.
-
-    Args:
-        diff: The diff.
-        is_whole: Show all of it.
-    """
+    """A diff, or its changed lines."""
     return cut_lines([clean(line, _diff_style(line)) for line in _diff_lines(diff, is_whole=is_whole)])
 
 
@@ -282,13 +261,7 @@ def labeled_rows(rows: Iterable[tuple[str, RenderableType]], *, style: str = "")
 
 
 def figure(text: Text, detail: Text, *, is_wide: bool) -> Lines:
-    """A figure and what belongs to it, in one line or below each other; it is wrapped only if it must be.
-
-    Args:
-        text: The figure.
-        detail: What belongs to it, such as its interval; may be empty.
-        is_wide: In one line.
-    """
+    """A figure and what belongs to it, in one line or below each other; it is wrapped only if it must be."""
     lines = [text, detail] if detail else [text]
     if is_wide and detail:
         lines = [text.copy().append(" (", "dim").append_text(detail).append(")", "dim")]

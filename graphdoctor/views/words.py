@@ -264,12 +264,7 @@ def coverage_text(summary: Counts) -> str:
 
 
 def count_texts(summary: Counts, watch: CallWatch | None) -> list[str]:
-    """The counts and times of a run, each with its noun.
-
-    Args:
-        summary: The counts.
-        watch: What watching a script's calls showed; None if it wasn't watched.
-    """
+    """The counts and times of a run, each with its noun; ``watch`` is None if it isn't a script, or wasn't watched."""
     parts = [counted(summary.calls, "call")] if summary.calls else []
     parts += [
         counted(summary.graphs, "graph"),
@@ -454,12 +449,7 @@ def cost_text(cost: Cost) -> str:
 
 
 def apply_command(treatment: Treatment, target: TargetInfo) -> str | None:
-    """The command that writes the verified edits, for a shell; None if the run was not one of a target.
-
-    Args:
-        treatment: What was tried.
-        target: What was run, and how.
-    """
+    """The command that writes the verified edits, for a shell; None if the run was not one of a target."""
     choices = treatment.choices
     if choices is None:
         is_unsafe = any(fix.is_applied and not fix.is_safe for fix in treatment.tried)
@@ -545,12 +535,7 @@ def worth_trying(fixes: Sequence[Fix]) -> list[Fix]:
 
 
 def suggested(fix: Fix, title: str | None = None) -> str:
-    """A suggestion with its verdict.
-
-    Args:
-        fix: The suggestion.
-        title: Its title in the view's own markup; None for plain text.
-    """
+    """A suggestion with its verdict; ``title`` is in the view's own markup, None for plain text."""
     shown = fix.title if title is None else title
     return shown if fix.verdict == "not tried" else f"{shown} ({fix.verdict})"
 
@@ -600,12 +585,7 @@ def _described(item: GraphInput) -> str:
 
 
 def uncovered_fixes(treatment: Treatment, findings: Sequence[Finding]) -> list[TriedFix]:
-    """Fixes of breaks and recompiles that only showed once other fixes were applied, in the order of their trials.
-
-    Args:
-        treatment: What was tried.
-        findings: The findings that are shown with their fixes.
-    """
+    """Fixes of breaks and recompiles that only showed once other fixes were applied, in the order of their trials."""
     shown = {finding.fingerprint for finding in findings}
     return [fix for fix in treatment.tried if not fix.is_on_untouched and fix.fingerprint not in shown]
 

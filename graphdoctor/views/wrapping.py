@@ -32,10 +32,6 @@ _BACKSLASH = " \\"
 def prose_breaks(text: str, width: int) -> list[int]:
     """Where to break one line of prose so that each part fits.
 
-    Args:
-        text: The line.
-        width: Cells for each part, without the spaces at its end.
-
     Returns:
         Offsets. A word that is wider than the line, such as a path, is broken beside a name in it; only a name that is
         wider by itself stays whole.
@@ -74,10 +70,6 @@ def code_lines(code: str, width: int) -> list[str]:
 
     A line is broken only between tokens: within brackets as it is, elsewhere with a backslash. A long text becomes
     several that Python joins. A token that doesn't fit by itself is cut.
-
-    Args:
-        code: Whole statements; anything else is cut at the width.
-        width: Cells for each line.
     """
     # The tokenizer ends lines where Python does, ``splitlines`` at separators and control characters too.
     code = printable_lines(code).removesuffix("\n")
@@ -91,10 +83,7 @@ def code_lines(code: str, width: int) -> list[str]:
 def command_lines(command: str, width: int) -> list[str]:
     """A shell's command in lines that fit, which means the same: broken between arguments, with a backslash.
 
-    Args:
-        command: One line, quoted for a shell. An argument that doesn't fit by itself stays whole, so that the terminal
-            wraps it.
-        width: Cells for each line.
+    An argument that doesn't fit by itself stays whole, so that the terminal wraps it.
     """
     words = [shlex.quote(word) for word in shlex.split(command)]
     lines, line = [], words[0]

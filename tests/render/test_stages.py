@@ -124,7 +124,7 @@ def trained() -> tuple[StageReport, ...]:
     )
 
 
-def rendered(*graphs: GraphStages, width: int = 80, backend: str = "inductor", is_verbose: bool = False) -> str:
+def view_of(*graphs: GraphStages, backend: str = "inductor") -> View:
     inputs = (
         GraphInput(name="l_x_", source="L['x']", kind="tensor", dtype="float32", shape=(8, 64)),
         GraphInput(
@@ -141,7 +141,11 @@ def rendered(*graphs: GraphStages, width: int = 80, backend: str = "inductor", i
     target = facts.target.model_copy(update={"compile_arguments": {"backend": backend}})
     diagnosis = diagnose(facts.model_copy(update={"target": target}), RULES, root=Path("/project"), version="0")
     diagnosis = diagnosis.model_copy(update={"stages": graphs})
-    view = View(("model.py",), "stages", tuple(stage_parts(diagnosis)))
+    return View(("model.py",), "stages", tuple(stage_parts(diagnosis)))
+
+
+def rendered(*graphs: GraphStages, width: int = 80, backend: str = "inductor", is_verbose: bool = False) -> str:
+    view = view_of(*graphs, backend=backend)
     return on_terminal(view, width=width, is_verbose=is_verbose).removeprefix("model.py\n").rstrip("\n")
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from graphdoctor.facts.guards import Guards
 from graphdoctor.studies.cure.view import cure_view
 from graphdoctor.studies.export.view import export_view
 from graphdoctor.studies.ranks.view import job_view
@@ -19,20 +20,30 @@ from graphdoctor.views.bench import bench_view
 from graphdoctor.views.check import check_view
 from graphdoctor.views.comparison import comparison_view
 from graphdoctor.views.fixes import fixes_view
+from graphdoctor.views.guards import guards_view
 from graphdoctor.views.html.document import render_view_page
 from graphdoctor.views.markdown_text import render_view_markdown
 from graphdoctor.views.parts import View, statements
 from graphdoctor.views.profile import profile_view
+from graphdoctor.views.recompiles import recompiles_view
+from graphdoctor.views.report import report_view
 from graphdoctor.views.survey import survey_view
 from graphdoctor.views.survey_comparison import survey_comparison_view
 from tests.bench_reports import mobilenet, swept, troubled
 from tests.cure_reports import cured
 from tests.export_reports import blocked
+from tests.factories import recording, with_facts
 from tests.profile_reports import trained
 from tests.render.check_reports import failed_report
+from tests.render.html.made import diagnosed
 from tests.render.test_comparison import both
 from tests.render.test_fixes import every_verdict, treated
+from tests.render.test_guards import LAYERS
 from tests.render.test_job import two
+from tests.render.test_recompiles import changing
+from tests.render.test_stages import staged
+from tests.render.test_stages import trained as stages
+from tests.render.test_stages import view_of as stages_view
 from tests.render.test_survey import SURVEYS
 from tests.survey_comparisons import changed
 from tests.views.outputs import on_terminal
@@ -40,6 +51,10 @@ from tests.views.outputs import on_terminal
 VIEWS: dict[str, Callable[[], View]] = {
     "check": lambda: check_view(failed_report()),
     "comparison": lambda: comparison_view(both()),
+    "report": lambda: report_view(treated(*every_verdict())),
+    "recompiles": lambda: recompiles_view(diagnosed(changing())),
+    "guards": lambda: guards_view(with_facts(diagnosed(recording()), guards=Guards(sets=(LAYERS,)))),
+    "stages": lambda: stages_view(staged(*stages())),
     "fixes": lambda: fixes_view(treated(*every_verdict())),
     "bench": lambda: bench_view(mobilenet()),
     "bench of sizes": lambda: bench_view(swept()),

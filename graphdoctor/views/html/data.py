@@ -41,13 +41,6 @@ def graphs_data(
 ) -> list[dict[str, Any]]:
     """Each graph with its stages on the way to Inductor.
 
-    Args:
-        diagnosis: For its graphs.
-        shown: Those of them that have a row.
-        picture: For their nodes at each stage, and the generated code.
-        place: Finds a line in the page.
-        has_details: Returns whether the picture has the graphs of a compile.
-
     Returns:
         One object for each graph, the largest first.
     """
@@ -225,12 +218,7 @@ _Call = TypeVar("_Call")
 
 
 class Shown:
-    """Which compiles a page shows.
-
-    Args:
-        diagnosis: The whole run.
-        picture: Names the compiles that were chosen.
-    """
+    """Which compiles a page shows."""
 
     def __init__(self, diagnosis: Diagnosis, picture: Picture) -> None:
         self._compiles = {found.compile_id for found in diagnosis.recording.compiles}
@@ -277,12 +265,7 @@ class Shown:
 
 
 def shown_calls(calls: Sequence[_Call], matters: Iterable[bool]) -> list[_Call]:
-    """The calls that the table lists, in order: those that matter first, if there are too many.
-
-    Args:
-        calls: All calls.
-        matters: Whether something was compiled, or fell back, in each.
-    """
+    """The calls that the table lists, in order: those that matter first, if there are too many."""
     ranked = sorted(range(len(calls)), key=dict(enumerate(not each for each in matters)).__getitem__)
     return [calls[index] for index in sorted(ranked[:_MOST_CALLS])]
 
@@ -330,15 +313,7 @@ def guard_lines(sets: Sequence[GuardSet]) -> int:
 
 @dataclass
 class PhaseRow:
-    """All phases of one name in the compiling thread, or in other threads.
-
-    Args:
-        name: torch's name.
-        is_parallel: They ran in other threads while the compiling one worked or waited for them.
-        count: How many there were.
-        total_us: Their time; one inside another of the same name is in that one's time.
-        own_us: Their time without that of the phases inside them.
-    """
+    """All phases of one name in the compiling thread, or in other threads."""
 
     name: str
     is_parallel: bool = False
@@ -378,13 +353,7 @@ another."""
 
 @dataclass(frozen=True)
 class CompileShare:
-    """What one part of torch took of the compile time.
-
-    Args:
-        kind: The part.
-        us: Its time in the compiling thread, in microseconds.
-        share: Of all compile time, 0 to 1.
-    """
+    """What one part of torch took of the compile time."""
 
     kind: TorchPart
     us: float
@@ -397,11 +366,7 @@ class CompileShare:
 
 
 def compile_shares(phases: Iterable[Phase]) -> list[CompileShare]:
-    """Divide the compile time among the parts of torch, in their order; parts that took no time are left out.
-
-    Args:
-        phases: In the order of their starts in each process.
-    """
+    """Divide the compile time among the parts of torch, in their order; parts that took no time are left out."""
     totals: dict[TorchPart, float] = dict.fromkeys(_LABELS, 0.0)
     open_phases: dict[str | None, list[tuple[int, TorchPart]]] = {}
     for phase in phases:
@@ -425,9 +390,6 @@ def phase_rows(phases: Iterable[Phase]) -> list[PhaseRow]:
     """Add up phases by name, the longest own time first, and those of other threads last.
 
     Own times of the compiling thread add up to the time that it compiled.
-
-    Args:
-        phases: In the order of their starts in each process.
     """
     rows: dict[tuple[str, bool], PhaseRow] = {}
     open_phases: dict[tuple[str | None, int], list[Phase]] = {}

@@ -31,12 +31,7 @@ _ASSETS = files("graphdoctor.views.html") / "assets"
 
 
 def render_view_page(view: View, *, has_source: bool = True) -> str:
-    """A view as a page.
-
-    Args:
-        view: The view.
-        has_source: Whether its facts have the program's lines; otherwise the page says that they were left out.
-    """
+    """A view as a page."""
     drawings = list(_drawings(view.parts))
     shown = [part for part in blocks(view.parts) if not isinstance(part, Section) or _has_parts(part.parts)]
     first = next((number for number, part in enumerate(shown) if isinstance(part, Section)), len(shown))
@@ -77,15 +72,7 @@ def write_document(
     scripts: Sequence[str],
     styles: Sequence[str] = (),
 ) -> str:
-    """Fill a template that extends ``base.html.j2``.
-
-    Args:
-        template: Its name.
-        context: Its variables.
-        blobs: Packed data for the scripts, by name.
-        scripts: Names of the scripts it needs besides those of every page.
-        styles: Names of the style sheets it needs besides that of every page.
-    """
+    """Fill a template that extends ``base.html.j2``."""
     theme, texts = _asset("theme.js"), [_asset(name) for name in ("core.js", *scripts)]
     sources = " ".join(_source_hash(text) for text in (theme, *texts))
     # 'unsafe-inline' is for styles only: the length of a bar is an inline style.

@@ -28,12 +28,7 @@ _CLASSES = {
 
 
 def highlighted(text: str, language: Language = "Python") -> list[Markup]:
-    """The lines of a file as markup, with the file's own text escaped.
-
-    Args:
-        text: The whole file, so that strings of several lines are recognized.
-        language: What it is written in.
-    """
+    """The lines of a file as markup, with the file's own text escaped."""
     lines = [Markup()]
     lexer = PythonLexer if language == "Python" else CppLexer
     for kind, value in lexer(stripnl=False, ensurenl=False).get_tokens(printable_lines(text)):

@@ -152,11 +152,6 @@ def annotate(diagnosis: Diagnosis, picture: Picture, root: Path) -> tuple[Annota
     lines and a user's file with more than 5,000, only functions with something in them are shown, and the surroundings
     of annotated lines outside functions.
 
-    Args:
-        diagnosis: What was found.
-        picture: For the files and Dynamo's graphs.
-        root: Paths are shown relative to it; the same as the diagnosis's.
-
     Returns:
         The user's files, then packages'; within each those with the most findings first, those that are only on call
         paths last.

@@ -44,13 +44,7 @@ def render_page(diagnosis: Diagnosis, picture: Picture, *, root: Path, has_sourc
 
 
 class Page:
-    """The drawings of a page.
-
-    Args:
-        diagnosis: What is shown.
-        picture: Graphs, phases and calls to draw, and the source.
-        root: Paths in it are shown relative to it; the same as the diagnosis's.
-    """
+    """The drawings of a page."""
 
     def __init__(self, diagnosis: Diagnosis, picture: Picture, root: Path) -> None:
         self._diagnosis = diagnosis

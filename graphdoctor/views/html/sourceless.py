@@ -28,9 +28,6 @@ def without_source(model: _Model) -> _Model:
     """Leave out the program's lines: source, edits, and text that quotes it, such as torch's comments.
 
     Names of files, functions and values stay.
-
-    Args:
-        model: A fact, or a result that holds facts.
     """
     if isinstance(model, Fact):
         return _of_fact(model)

@@ -39,9 +39,6 @@ class Function:
 class SourceFile:
     """One parsed text.
 
-    Args:
-        text: All of it.
-
     Raises:
         SyntaxError: This Python can't parse it.
     """

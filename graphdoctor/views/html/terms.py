@@ -45,11 +45,7 @@ _LEFT_OUT_CLASSES = {"called", "package", "place", "words", "diff", "filterbar",
 
 
 def explained(markup: str) -> Markup:
-    """The markup with a button at the first occurrence of each term, and the hidden explanations at its end.
-
-    Args:
-        markup: Whole elements.
-    """
+    """The markup with a button at the first occurrence of each term, and the hidden explanations at its end."""
     explainer = _Explainer()
     return Markup("").join([*explainer.pieces(markup), *map(_about, explainer.found)])
 
