@@ -1,4 +1,4 @@
-"""The command line: parse, call ``runs``, hand the result to a format, choose the exit code. One file a command.
+"""The command line: options, a call, a view, the exit code. One file for each command.
 
 A command imports what it needs when it runs, so that ``graphdoctor --help`` stays quick.
 """

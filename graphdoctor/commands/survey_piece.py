@@ -387,14 +387,8 @@ class _Worker:
         }
         if status not in _COUNTED:
             return values
+        values |= {name: getattr(summary, name) for name in (*_OF_RECORDS, "calls", "graphs", "coverage")}
         values |= {
-            "calls": summary.calls,
-            "break_sites": summary.break_sites,
-            "skipped_frames": summary.skipped_frames,
-            "recompiles": summary.recompiles,
-            "frames_over_limit": summary.frames_over_limit,
-            "graphs": summary.graphs,
-            "coverage": summary.coverage,
             "compile_s": summary.compile_time_s,
             "is_steady": _is_steady(diagnosis),
             "peak_memory_bytes": diagnosis.recording.exit.peak_memory_bytes,

@@ -1,4 +1,1 @@
-"""The parent's side of a run: resolve the target's text, start and watch the probe, keep ``.graphdoctor/``.
-
-May import ``model``, ``errors`` and ``config``; never torch, rules or renderers.
-"""
+"""The parent's side of a run: resolve the target's text, start and watch the probe, keep ``.graphdoctor/``."""
