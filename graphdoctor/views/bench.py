@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from graphdoctor.facts.bench import EAGER
 from graphdoctor.facts.wording import kind_text
 from graphdoctor.views import bench_words as words
+from graphdoctor.views.finding_cards import finding_rows
 from graphdoctor.views.html.bench import payoff_drawing, speed_drawing, sweep_drawing
 from graphdoctor.views.parts import (
     Block,
@@ -21,7 +22,6 @@ from graphdoctor.views.parts import (
     Figure,
     Figures,
     Note,
-    Place,
     Row,
     Rows,
     Section,
@@ -30,14 +30,12 @@ from graphdoctor.views.parts import (
     Tone,
     Verdict,
     View,
-    joined,
     plain_text,
 )
-from graphdoctor.views.words import place_text, unknown_section, worth_trying
+from graphdoctor.views.words import setting_rows, unknown_section
 
 if TYPE_CHECKING:
     from graphdoctor.facts.bench import BenchReport, Sweep, Variant, VariantStatus
-    from graphdoctor.facts.diagnosis import Finding
 
 _ENDED: dict[VariantStatus, Tone] = {"wrong": "bad", "failed": "bad", "skipped": "warning"}
 _HOW = (
@@ -68,7 +66,7 @@ def _parts(report: BenchReport) -> Iterator[Block]:
         yield Figures(figures, show="long")
     yield Section("Variants", (words.speed_table(report), words.run_table(report), *speed_drawing(variants)))
     yield Section("When compiling pays", payoff_drawing(variants, report.verdict.best), "Payoff")
-    held = tuple(row for finding, names in words.finding_groups(variants) for row in _finding(finding, names))
+    held = tuple(row for finding, names in words.finding_groups(variants) for row in finding_rows(finding, names))
     yield Section("What holds variants back", (Rows(held, "finding"),), "Reasons")
     yield Section("Failed, wrong or skipped", (Rows(tuple(_ended(report)), "variant"),), "Ended")
     yield Section("Results", (Rows(tuple(_notes(variants)), "note"),))
@@ -105,21 +103,6 @@ def _figures(report: BenchReport, variants: Sequence[Variant]) -> Iterator[Figur
     )
     calls = best.break_even_calls
     yield Figure("pays off after", plain_text(pays.text), "" if calls is None else words.calling_text(calls, eager))
-
-
-def _finding(finding: Finding, names: Sequence[str]) -> Iterator[Row]:
-    """What holds some variants back, and what to try; a terminal shows the first of that alone."""
-    which = (" (", joined([Span(name) for name in names]), ")")
-    yield Row(Span(finding.code, "strong"), Note((finding.message, *which)))
-    location, fixes = finding.location, worth_trying(finding.fixes)
-    if location.file:
-        place = Place(location.file, location.line, location.shown_file)
-        yield Row("at", Note((place, " in ", Span(location.function, "code")), "dim"), show="long")
-    for number, fix in enumerate(fixes):
-        yield Row("try", Note(fix.title, "good"), show="long" if number else "always")
-        if fix.snippet is not None:
-            where = () if fix.place is None else (Note(f"{place_text(fix.place)}:", "dim"),)
-            yield Row("", (*where, Code(fix.snippet)), show="long")
 
 
 def _ended(report: BenchReport) -> Iterator[Row]:
@@ -192,15 +175,5 @@ def _details(report: BenchReport, variants: Sequence[Variant]) -> Iterator[Row]:
                 f"{kind_text(one.kind)} {words.error_text(one.variant)}" for one in words.distances(variant.correctness)
             )
             yield Row("off float64", Span(f"{variant.name}: {', '.join(far) or 'not compared'}"))
-    target, environment = report.target, report.environment
-    settings = {"target": target.text, "file": target.file, "inputs from": target.inputs_from}
-    if environment is not None:
-        settings |= {
-            "built for": environment.torch_build,
-            "Python": environment.python,
-            "platform": environment.platform,
-        }
-        settings["interpreter"] = environment.executable
-    given = {**settings, **target.compile_arguments, **target.call_options}
-    yield from (Row(name, Span(str(value))) for name, value in given.items() if value not in (None, False, {}))
+    yield from setting_rows(report.target, report.environment)
     yield from (Row("recording", Note(Span(f"{name}: {folder}"), "dim")) for name, folder in report.recordings.items())

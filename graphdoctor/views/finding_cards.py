@@ -40,6 +40,7 @@ from graphdoctor.views.words import (
     place_text,
     read_more,
     snippet_place,
+    worth_trying,
 )
 
 if TYPE_CHECKING:
@@ -90,6 +91,22 @@ def closing(diagnosis: Diagnosis, *, prefix: str = "GD") -> Iterator[Note]:
     for note in (host_gap_note(diagnosis.findings), hidden_text(diagnosis)):
         yield from () if note is None else (Note(note, "dim"),)
     yield from read_more(finding.code for finding in diagnosis.findings if finding.code.startswith(prefix))
+
+
+def finding_rows(finding: Finding, names: Sequence[str] = ()) -> Iterator[Row]:
+    """What holds a program, or variants of these names, back, and what to try; a terminal shows the first of that."""
+    which = (" (", joined([Span(name) for name in names]), ")") if names else ()
+    yield Row(Span(finding.code, "strong"), Note((finding.message, *which)))
+    location = finding.location
+    if location.file:
+        place = Place(location.file, location.line, location.shown_file)
+        at = Note((place, " in ", Span(location.function, "code")), "dim")
+        yield Row("at", at, show="long" if names else "always")
+    for number, fix in enumerate(worth_trying(finding.fixes)):
+        yield Row("try", Note(fix.title, "good"), show="long" if number else "always")
+        if fix.snippet is not None:
+            where = () if fix.place is None else (Note(f"{place_text(fix.place)}:", "dim"),)
+            yield Row("", (*where, Code(fix.snippet)), show="long")
 
 
 def place_of(where: Location) -> Place:

@@ -13,18 +13,17 @@ from graphdoctor.facts.wording import percent
 from graphdoctor.views import bench_words
 from graphdoctor.views import profile_words as words
 from graphdoctor.views.bench_words import time_text
+from graphdoctor.views.finding_cards import finding_rows
 from graphdoctor.views.html.profile import ProfileDrawings
 from graphdoctor.views.parts import (
     Block,
     Blocks,
     Cell,
-    Code,
     Column,
     Drawing,
     Figure,
     Figures,
     Note,
-    Place,
     Row,
     Rows,
     Section,
@@ -33,10 +32,9 @@ from graphdoctor.views.parts import (
     Verdict,
     View,
 )
-from graphdoctor.views.words import place_text, unknown_section, worth_trying
+from graphdoctor.views.words import setting_rows, unknown_section
 
 if TYPE_CHECKING:
-    from graphdoctor.facts.diagnosis import Finding
     from graphdoctor.facts.picture import Picture
     from graphdoctor.facts.profile import ProfiledKernel, ProfiledLine, ProfiledModule, ProfileReport
 
@@ -96,7 +94,7 @@ def _parts(report: ProfileReport, picture: Picture | None, files: words.Files) -
     yield Section("By kernel", drawings.kernels(kernels) or kernels, "Kernels", len(report.kernels))
     if note := words.sum_note(report):
         yield Note(note, "dim")
-    found = tuple(row for finding in report.findings for row in _finding(finding, files))
+    found = tuple(row for finding in report.findings for row in finding_rows(finding))
     yield Section("What to do", (Rows(found, "finding"),), "Actions", len(report.findings))
     yield Section("Generated code", drawings.code(), "Code")
     yield Section("Fusion, memory, CUDA graphs and caches", (Rows(tuple(_facts(report, files)), "fact"),), "Facts")
@@ -244,20 +242,6 @@ def _kernel(number: int, kernel: ProfiledKernel) -> list[Cell]:
 # Below.
 
 
-def _finding(finding: Finding, files: words.Files) -> Iterator[Row]:
-    """What to do; a terminal shows the first suggestion alone."""
-    yield Row(Span(finding.code, "strong"), finding.message)
-    location = finding.location
-    if location.file:
-        place = Place(location.file, location.line, files.shown(location.shown_file))
-        yield Row("at", Note((place, " in ", Span(location.function, "code")), "dim"))
-    for number, fix in enumerate(worth_trying(finding.fixes)):
-        yield Row("try", Note(fix.title, "good"), show="long" if number else "always")
-        if fix.snippet is not None:
-            where = () if fix.place is None else (Note(f"{place_text(fix.place)}:", "dim"),)
-            yield Row("", (*where, Code(fix.snippet)), show="long")
-
-
 def _facts(report: ProfileReport, files: words.Files) -> Iterator[Row]:
     short = dict(words.fact_texts(report, files, is_short=True))
     for label, whole in words.fact_texts(report, files, is_short=False):
@@ -271,12 +255,5 @@ def _facts(report: ProfileReport, files: words.Files) -> Iterator[Row]:
 def _measured(report: ProfileReport) -> Iterator[Block]:
     yield from _HOW
     evidence = [Row(name, value) for name, value in words.evidence(report)]
-    target, environment = report.target, report.environment
-    settings = {"target": target.text, "file": target.file, "inputs from": target.inputs_from}
-    settings["recording"] = report.recording
-    if environment is not None:
-        settings |= {"built for": environment.torch_build, "Python": environment.python}
-        settings |= {"platform": environment.platform, "interpreter": environment.executable}
-    given = {**settings, **target.compile_arguments, **target.call_options}
-    rows = (Row(name, Span(str(value))) for name, value in given.items() if value not in (None, False, {}))
-    yield Rows((*evidence, *rows), "figure")
+    recording = () if report.recording is None else (Row("recording", Span(report.recording)),)
+    yield Rows((*evidence, *setting_rows(report.target, report.environment), *recording), "figure")

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         BreakEffect,
         CaptureGap,
         CompileCall,
+        Environment,
         Graph,
         GraphInput,
         Recording,
@@ -118,6 +119,16 @@ def unknown_section(gaps: Sequence[CaptureGap]) -> Section:
     """What torch or the recording couldn't tell."""
     rows = tuple(Row(gap.code, Note(gap.message, "dim")) for gap in gaps)
     return Section("Unknown", (Rows(rows, "gap"),))
+
+
+def setting_rows(target: TargetInfo, environment: Environment | None) -> Iterator[Row]:
+    """What ran, how, and where."""
+    given = {"target": target.text, "file": target.file, "inputs from": target.inputs_from}
+    if environment is not None:
+        given |= {"built for": environment.torch_build, "Python": environment.python, "platform": environment.platform}
+        given["interpreter"] = environment.executable
+    settings = {**given, **target.compile_arguments, **target.call_options}
+    yield from (Row(name, Span(str(value))) for name, value in settings.items() if value not in (None, False, {}))
 
 
 def read_more(codes: Iterable[str]) -> Iterator[Note]:
