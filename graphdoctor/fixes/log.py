@@ -334,7 +334,7 @@ class Announcing:
     ) -> None:
         self._trials = trials
         self._state = state
-        self._proposals = fixes
+        self._fixes = fixes
         self._findings: list[list[Finding]] = [[] for _ in fixes]
         for options in found:
             self._findings[self.index_of(options.finding)].append(options.finding)
@@ -344,12 +344,12 @@ class Announcing:
 
     def index_of(self, finding: Finding) -> int:
         """Which of the fixes is tried for a finding."""
-        return next(i for i, fix in enumerate(self._proposals) if finding.fingerprint in fix.targets)
+        return next(i for i, fix in enumerate(self._fixes) if finding.fingerprint in fix.targets)
 
     def announce(self, index: int, number: int, observed: Observed) -> None:
         """Report what a trial showed, unless timing has to decide first."""
         self._numbers[index] = number
-        fix = self._proposals[index]
+        fix = self._fixes[index]
         judged = [self._trials.judge(finding, fix, self._state, observed) for finding in self._findings[index]]
         if judged and all(one.if_faster is None for one in judged):
             self._report(index, [one.verdict for one in judged])
@@ -366,4 +366,4 @@ class Announcing:
         places = [self._place(finding) for finding in self._findings[index]]
         pairs = tuple(zip(places, verdicts, strict=True))
         backend = None if self._trials.trial_backend == self._trials.backend else self._trials.trial_backend
-        self._trials.pace.report(DecidedTrial(self._numbers[index], self._proposals[index].title, pairs, backend))
+        self._trials.eta.report(DecidedTrial(self._numbers[index], self._fixes[index].title, pairs, backend))

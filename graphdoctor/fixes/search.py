@@ -25,7 +25,7 @@ from graphdoctor.fixes.kept import SearchOptions
 from graphdoctor.fixes.log import Announcing, TrialLog, diff_text, gone
 from graphdoctor.fixes.options import Sources, options_for
 from graphdoctor.fixes.patch import Candidate, FileChange, Options, compatible, with_fixes
-from graphdoctor.fixes.trials import Pace, State, Trials, UserBackend
+from graphdoctor.fixes.trials import Eta, State, Trials, UserBackend
 from graphdoctor.fixes.verdicts import (
     BREAK,
     REPEATED_BLOCKS,
@@ -99,8 +99,8 @@ def search(
     setup = replace(setup, timeout_s=options.timeout_s, memory_bytes=options.memory_bytes)
     replays = Replays(request, folder / FOLDER, setup)
     jobs = options.jobs or _default_jobs(request, recording)
-    pace = Pace(jobs, setup.on_trial)
-    trials = Trials(replays, root, jobs, request.spec.backend, setup.watching.on_phase, pace)
+    eta = Eta(jobs, setup.on_trial)
+    trials = Trials(replays, root, jobs, request.spec.backend, setup.watching.on_phase, eta)
     rounds = _Rounds(trials, options)
     try:
         treated = rounds.so_far = rounds.run(recording, check)
@@ -394,7 +394,7 @@ class _Rounds:
 
     def _without_slow(self, untouched: State, best: State) -> State | None:
         """Take back a fix that makes the steady call take longer, by itself or together with the others."""
-        self._trials.pace.end_trials()
+        self._trials.eta.end_trials()
         if not self._options.is_timed or not best.applied:
             return None
         found = self._slowness.blamed(untouched, best)

@@ -46,7 +46,7 @@ class _Work:
         return (running + waiting * usual) / min(jobs, waiting + len(self.running))
 
 
-class Pace:
+class Eta:
     """How far the trials are."""
 
     def __init__(
@@ -178,7 +178,7 @@ class Trials:
         jobs: How many run in parallel.
         backend: The backend that the user chose.
         on_phase: Called with what is run, apart from trials.
-        pace: Counts the trials.
+        eta: Counts the trials.
         originals: Bytes of files as they were when first read; ``Sources`` fills it.
         reference: What is known about the untouched program's results.
         notes: What limits the verdicts, as sentences without a full stop.
@@ -191,7 +191,7 @@ class Trials:
     jobs: int
     backend: str
     on_phase: Callable[[str], None]
-    pace: Pace
+    eta: Eta
     originals: dict[Path, bytes] = field(default_factory=dict)
     reference: Untouched = field(default_factory=Untouched)
     notes: list[str] = field(default_factory=list)
@@ -314,13 +314,13 @@ class Trials:
         on_done: Callable[[int, int, Observed], None] | None = None,
     ) -> list[Observed]:
         """Run the program of a state with each of several fixes alone, in parallel."""
-        first = self.pace.plan_trials(len(fixes))
+        first = self.eta.plan_trials(len(fixes))
 
         def run(index: int) -> Observed:
             fix = fixes[index]
             drops_output = fix.drops_output or state.drops_output
             program = with_fixes(state.program, (fix,))
-            with self.pace.trial():
+            with self.eta.trial():
                 observed = self._run(program, f"{label}-{index + 1}", drops_output=drops_output)
             if on_done is not None:
                 on_done(index, first + index, observed)
@@ -424,16 +424,16 @@ class Trials:
             return known
         found: list[PairedTime] = []
         backends = tuple(dict.fromkeys((self.backend, _INDUCTOR)))
-        self.pace.plan_timings(backends)
+        self.eta.plan_timings(backends)
         for backend in backends:
-            with self.pace.timing(backend) as number:
+            with self.eta.timing(backend) as number:
                 times = time_pair(self.replays, before, after, f"time-{len(self._timed) + 1}", backend=backend)
             if isinstance(times, str):
                 self.notes.append(f"not timed under {backend}: {times}")
-                self.pace.report(TimedPrograms(number, backend, None, times))
+                self.eta.report(TimedPrograms(number, backend, None, times))
             else:
                 found.append(times)
-                self.pace.report(TimedPrograms(number, backend, times))
+                self.eta.report(TimedPrograms(number, backend, times))
         self._timed.insert(0, (before, after, tuple(found)))
         return tuple(found)
 

@@ -16,7 +16,6 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from graphdoctor.errors import GraphDoctorError
@@ -134,15 +133,9 @@ def _check_git(files: Mapping[Path, FileChange]) -> None:
     changed: list[str] = []
     unknown: list[str] = []
     for target, change in files.items():
-        status = _git_status(target)
-        if status is None:
-            continue
-        if isinstance(status, _NoAnswer):
-            raise GraphDoctorError(
-                f"Can't tell whether {change.path} has uncommitted changes: {status.reason}.",
-                hint="Make `git status` work there, or use --force.",
-            )
-        (unknown if status == "??" else changed).append(str(change.path))
+        status = _git_status(target, change.path)
+        if status is not None:
+            (unknown if status == "??" else changed).append(str(change.path))
     if changed:
         verb = "has" if len(changed) == 1 else "have"
         raise GraphDoctorError(f"{_listed(changed)} {verb} uncommitted changes.", hint=_COMMIT)
@@ -157,14 +150,14 @@ def _listed(names: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
-@dataclass(frozen=True)
-class _NoAnswer:
-    """Git is there, but doesn't report the state of a file."""
+def _no_answer(path: Path, reason: str) -> GraphDoctorError:
+    return GraphDoctorError(
+        f"Can't tell whether {path} has uncommitted changes: {reason}.",
+        hint="Make `git status` work there, or use --force.",
+    )
 
-    reason: str
 
-
-def _git_status(target: Path) -> str | _NoAnswer | None:
+def _git_status(target: Path, path: Path) -> str | None:
     """Git's two letters for a file; None if it is unchanged, ignored, or not in a repository."""
     command = ["git", "--no-pager", "--literal-pathspecs"]
     # A file system monitor is a program that the repository's configuration names; status would start it.
@@ -183,20 +176,20 @@ def _git_status(target: Path) -> str | _NoAnswer | None:
     except FileNotFoundError:
         return None
     except subprocess.TimeoutExpired:
-        return _NoAnswer(f"git didn't answer within {_GIT_TIMEOUT_S} s")
+        raise _no_answer(path, f"git didn't answer within {_GIT_TIMEOUT_S} s") from None
     except OSError as error:
-        return _NoAnswer(f"git can't be started ({error.strerror})")
+        raise _no_answer(path, f"git can't be started ({error.strerror})") from error
     if done.returncode == 0:
         return done.stdout[:2].decode("ascii", "replace") or None
     # Warnings and traces may come first.
     lines = done.stderr.decode("utf-8", "replace").splitlines()
     complaint = next((line for line in lines if line.startswith("fatal: ")), None)
     if complaint is None:
-        return _NoAnswer(f"git exited with status {done.returncode}")
+        raise _no_answer(path, f"git exited with status {done.returncode}")
     # "not a git repository: /a/path" is a repository whose own folder is gone.
     if complaint.startswith("fatal: not a git repository (or any "):
         return None
-    return _NoAnswer(f"git says: {complaint.removeprefix('fatal: ').rstrip('.:')}")
+    raise _no_answer(path, f"git says: {complaint.removeprefix('fatal: ').rstrip('.:')}")
 
 
 def _git_environment() -> dict[str, str]:

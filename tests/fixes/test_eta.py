@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphdoctor.facts.progress import TrialCounts, TrialEvent
-from graphdoctor.fixes.trials import Pace
+from graphdoctor.fixes.trials import Eta
 
 
 class Clock:
@@ -14,9 +14,9 @@ class Clock:
         return self.now
 
 
-def pace(jobs: int = 1) -> tuple[Pace, Clock, list[TrialEvent]]:
+def eta(jobs: int = 1) -> tuple[Eta, Clock, list[TrialEvent]]:
     clock, events = Clock(), list[TrialEvent]()
-    return Pace(jobs, events.append, clock=clock), clock, events
+    return Eta(jobs, events.append, clock=clock), clock, events
 
 
 def last(events: list[TrialEvent]) -> TrialCounts:
@@ -26,7 +26,7 @@ def last(events: list[TrialEvent]) -> TrialCounts:
 
 
 def test_the_time_that_is_left_is_known_after_the_first_trial() -> None:
-    found, clock, events = pace()
+    found, clock, events = eta()
     assert found.plan_trials(3) == 1
     with found.trial():
         assert last(events) == TrialCounts(1, 3, left_s=None)
@@ -39,7 +39,7 @@ def test_the_time_that_is_left_is_known_after_the_first_trial() -> None:
 
 
 def test_trials_that_run_side_by_side_share_the_time() -> None:
-    found, clock, events = pace(jobs=2)
+    found, clock, events = eta(jobs=2)
     found.plan_trials(5)
     with found.trial():
         clock.now = 4.0
@@ -51,7 +51,7 @@ def test_trials_that_run_side_by_side_share_the_time() -> None:
 
 
 def test_a_trial_that_takes_longer_than_usual_has_nothing_left_rather_than_less() -> None:
-    found, clock, events = pace()
+    found, clock, events = eta()
     found.plan_trials(2)
     with found.trial():
         clock.now = 1.0
@@ -64,7 +64,7 @@ def test_a_trial_that_takes_longer_than_usual_has_nothing_left_rather_than_less(
 
 
 def test_later_rounds_add_trials() -> None:
-    found, _, events = pace()
+    found, _, events = eta()
     found.plan_trials(1)
     with found.trial():
         pass
@@ -75,7 +75,7 @@ def test_later_rounds_add_trials() -> None:
 
 
 def test_timings_have_a_time_of_their_own() -> None:
-    found, clock, events = pace(jobs=4)
+    found, clock, events = eta(jobs=4)
     found.plan_trials(1)
     with found.trial():
         clock.now = 100.0
@@ -89,7 +89,7 @@ def test_timings_have_a_time_of_their_own() -> None:
 
 
 def test_one_backend_says_nothing_of_how_long_another_takes() -> None:
-    found, clock, events = pace()
+    found, clock, events = eta()
     found.plan_timings(["eager", "inductor"])
     with found.timing("eager") as number:
         assert number == 1
@@ -103,7 +103,7 @@ def test_one_backend_says_nothing_of_how_long_another_takes() -> None:
 
 
 def test_a_trial_that_raises_counts_as_over() -> None:
-    found, _, events = pace()
+    found, _, events = eta()
     found.plan_trials(1)
     try:
         with found.trial():
