@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphdoctor.facts.export import ExportWay
-from graphdoctor.studies.export.verdict import answer, best_of
+from graphdoctor.studies.export.export import answer, best_of
 from graphdoctor.studies.export.view import blocked_groups, cured_groups, dim_text, left_out_texts, to_paste
 from tests.export_reports import EDIT, dims, exported, made, refused
 

@@ -1,5 +1,5 @@
 from graphdoctor.studies.ranks.agreement import rows_of
-from graphdoctor.studies.ranks.hangs import hang_candidates
+from graphdoctor.studies.ranks.waits import hang_candidates
 from tests.job_reports import compiled, job, rank
 
 REDUCE = ("torch.ops._c10d_functional.all_reduce_.default", "torch.ops._c10d_functional.wait_tensor.default")

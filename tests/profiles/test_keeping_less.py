@@ -14,7 +14,7 @@ from graphdoctor.facts.profiled import ACTIVATION_BUDGET, MeasuredMemory
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.studies.profile.keeping_less import Replayed, memory_trial, try_keeping_less
+from graphdoctor.studies.profile.profile import Replayed, memory_trial, try_keeping_less
 from graphdoctor.trials.judge import Verdict
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Request
@@ -153,9 +153,9 @@ def test_a_setting_is_blamed_for_what_is_right_without_it_and_trusted_where_noth
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(FakeReference, "wrong", wrong)
-    monkeypatch.setattr("graphdoctor.trials.judge.Reference", FakeReference)
-    monkeypatch.setattr("graphdoctor.trials.replays.Replays", FakeReplays)
-    monkeypatch.setattr("graphdoctor.trials.timing.time_pair", lambda *_given, **_more: times(1.0))
+    monkeypatch.setattr("graphdoctor.studies.profile.profile.Reference", FakeReference)
+    monkeypatch.setattr("graphdoctor.studies.profile.profile.Replays", FakeReplays)
+    monkeypatch.setattr("graphdoctor.studies.profile.profile.time_pair", lambda *_given, **_more: times(1.0))
     (tmp_path / "model.py").write_text("")
     request = Request.of(RunSpec(target=str(tmp_path / "model.py")))
     setup = Setup()

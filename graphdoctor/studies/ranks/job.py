@@ -20,9 +20,8 @@ from graphdoctor.facts.recording import CaptureGap, TargetInfo
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.wording import ranks_text
 from graphdoctor.studies.ranks.agreement import Row, agreement_of, first_divergence, needs_texts, rows_of, with_texts
-from graphdoctor.studies.ranks.hangs import hang_candidates
 from graphdoctor.studies.ranks.rank import RankPiece, TextPiece, read_rank, read_texts
-from graphdoctor.studies.ranks.skew import skew_of, waits_of
+from graphdoctor.studies.ranks.waits import hang_candidates, skew_of, waits_of
 
 if TYPE_CHECKING:
     from graphdoctor.executors.executor import Executor
