@@ -227,7 +227,7 @@ def kept_report(place: Place, kind: type[_Report], *, file: str, command: str, h
     """What an earlier command found."""
     from graphdoctor.facts.base import InvalidFactError
     from graphdoctor.facts.diagnosis import SCHEMA_VERSION
-    from graphdoctor.rules.gate.parsing import check_schema, parsed_json
+    from graphdoctor.rules.gate.documents import check_schema, parsed_json
 
     hint = f"graphdoctor {command} model.py makes one."
     path = place.path / file if place.kind == "folder" else place.path

@@ -26,7 +26,7 @@ from graphdoctor.facts.base import InvalidFactError
 from graphdoctor.facts.diagnosis import SCHEMA_VERSION
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.survey import SurveyReport, SurveyRow
-from graphdoctor.rules.gate.parsing import BOM, check_schema, parsed_json
+from graphdoctor.rules.gate.documents import BOM, check_schema, parsed_json
 from graphdoctor.studies.survey.merge import merge_surveys
 from graphdoctor.studies.survey.parquet import KEY, MAGIC, read_parquet
 

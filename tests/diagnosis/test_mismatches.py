@@ -20,8 +20,8 @@ from graphdoctor.facts.recording import (
 )
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.comparison import is_foreign, mismatches
 from graphdoctor.rules.diagnosis.diagnose import diagnose
-from graphdoctor.rules.diagnosis.mismatches import is_foreign, mismatches
 from graphdoctor.rules.diagnosis.selection import Selection
 from tests.factories import entry, record, recording
 

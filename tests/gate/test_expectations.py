@@ -8,7 +8,7 @@ from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.recording import CaptureGap, CompileSwitch
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.rules.gate import expectations
-from graphdoctor.rules.gate.gaps import missing_records, nothing_compiled
+from graphdoctor.rules.gate.regressions import missing_records, nothing_compiled
 from tests.factories import with_facts
 from tests.gate.diagnoses import with_prints
 

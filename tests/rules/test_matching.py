@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -72,54 +73,31 @@ def message_of(name: str, pointed: str | None = None) -> str:
     return rule_of(site).message(site)
 
 
-def causes() -> pytest.MarkDecorator:
-    names = [f"{cause['code']} {cause['name']} {cause.get('torch_id')}" for cause in CAUSES]
-    return pytest.mark.parametrize("cause", CAUSES, ids=names)
+def _wrong(cause: dict[str, Any]) -> Iterator[str]:
+    """What is wrong with what the rules say of a cause."""
+    rule, message = rule_of(site_of(cause)), rule_of(site_of(cause)).message(site_of(cause))
+    if rule.code != cause["code"]:
+        yield f"{rule.code} names it"
+    if not message or message.strip() != message or "\n" in message or message.count("`") % 2 or "None" in message:
+        yield f"the message is no plain sentence: {message!r}"
+    origins: tuple[Origin, ...] = ("user", "third_party")
+    for origin in origins:
+        site = site_of(cause, origin)
+        for fix in rule_of(site).fixes(site):
+            if origin == "third_party" and fix.kind == "code":
+                yield f"a package's source is edited: {fix.title}"
+            if not fix.title[0].isupper() or fix.title.endswith(".") or fix.title.count("`") % 2 or not fix.source:
+                yield f"the fix is no sentence with a source: {fix.title!r}"
+            if fix.snippet and "…" not in fix.snippet:
+                ast.parse(fix.snippet)
+            is_setting = fix.kind == "config" and fix.snippet is not None
+            if is_setting != (fix.setting is not None) or (fix.setting and fix.snippet != fix.setting.code):
+                yield f"the setting is not what the fix writes: {fix.title!r}"
 
 
-@causes()
-def test_a_cause_is_named_by_its_rule(cause: dict[str, Any]) -> None:
-    assert rule_of(site_of(cause)).code == cause["code"]
-
-
-@causes()
-def test_a_message_is_one_plain_sentence(cause: dict[str, Any]) -> None:
-    site = site_of(cause)
-    message = rule_of(site).message(site)
-    assert message.strip() == message != ""
-    assert "\n" not in message
-    assert message.count("`") % 2 == 0
-    assert "None" not in message
-
-
-@causes()
-def test_a_package_gets_no_edit_of_its_source(cause: dict[str, Any]) -> None:
-    site = site_of(cause, origin="third_party")
-    assert [fix for fix in rule_of(site).fixes(site) if fix.kind == "code"] == []
-
-
-@causes()
-def test_a_fix_is_a_sentence_with_python_below(cause: dict[str, Any]) -> None:
-    site = site_of(cause)
-    for fix in rule_of(site).fixes(site):
-        assert fix.title[0].isupper()
-        assert not fix.title.endswith(".")
-        assert fix.title.count("`") % 2 == 0
-        assert fix.source
-        if fix.snippet and "…" not in fix.snippet:
-            ast.parse(fix.snippet)
-
-
-@causes()
-@pytest.mark.parametrize("origin", ["user", "third_party"])
-def test_a_fix_by_torch_s_settings_carries_the_setting(cause: dict[str, Any], origin: Origin) -> None:
-    site = site_of(cause, origin)
-    for fix in rule_of(site).fixes(site):
-        is_setting = fix.kind == "config" and fix.snippet is not None
-        assert is_setting == (fix.setting is not None)
-        if fix.setting is not None:
-            assert fix.snippet == fix.setting.code
-            ast.parse(fix.setting.code)
+def test_each_cause_has_its_rule_with_plain_words_and_fixes_that_can_be_written() -> None:
+    found = {f"{cause['name']} {cause.get('torch_id')}": list(_wrong(cause)) for cause in CAUSES}
+    assert {name: wrong for name, wrong in found.items() if wrong} == {}
 
 
 @pytest.mark.parametrize(

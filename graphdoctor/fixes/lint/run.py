@@ -26,12 +26,11 @@ from graphdoctor.fixes.source.flow import Surrounding, certain_nodes
 from graphdoctor.fixes.source.program import Program, Scope
 from graphdoctor.fixes.source.values import Values
 from graphdoctor.rules.catalog import ALL_RULES
-from graphdoctor.rules.diagnosis.findings import location_of
-from graphdoctor.rules.diagnosis.fingerprints import fingerprint, with_distinct_fingerprints
+from graphdoctor.rules.diagnosis.findings import fingerprint, location_of, with_distinct_fingerprints
 from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, Rule
+from graphdoctor.rules.gate.baseline import known_in
 from graphdoctor.rules.gate.check import Policy
 from graphdoctor.rules.gate.ignores import comments_in, ignored_by
-from graphdoctor.rules.gate.known import known_in
 from graphdoctor.rules.gd205_module_number import module_number_fixes
 
 _MAX_STATEMENT_LINES = 12

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 from graphdoctor.facts.comparison import (
+    Aspect,
     Change,
     DiagnosisComparison,
     Match,
+    Mismatch,
     SameFinding,
     Side,
 )
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
-from graphdoctor.rules.diagnosis.mismatches import is_foreign, mismatches
+from graphdoctor.facts.recording import CompileCall
+from graphdoctor.facts.wording import counted, partial_text
 from graphdoctor.rules.diagnosis.selection import Selection
 
 _Pairs = list[tuple[Finding, Finding]]
@@ -107,3 +110,221 @@ def _changes(before: Finding, after: Finding) -> Iterator[Change]:
         yield "severity"
     if before.count != after.count:
         yield "count"
+
+
+_FOREIGN = "GD904"
+_MAX_CALLS = 2
+
+
+def is_foreign(diagnosis: Diagnosis) -> bool:
+    """Whether the diagnosis is of a log that graphdoctor didn't record."""
+    return any(gap.code == _FOREIGN for gap in diagnosis.recording.gaps)
+
+
+def mismatches(
+    before: Diagnosis, after: Diagnosis, *, gone: Sequence[Finding], new: Sequence[Finding]
+) -> tuple[Mismatch, ...]:
+    """Every way in which two runs differ, the most serious first.
+
+    Args:
+        before: The first.
+        after: The second.
+        gone: Findings that only the first has.
+        new: Findings that only the second has.
+    """
+    return (
+        *_recording(before, after),
+        *_partial(before, after),
+        *_target(before, after),
+        *_arguments(before, after),
+        *_calls(before, after),
+        *_files(before, after),
+        *_selection(before, after),
+        *_guards(before, after),
+        *_torch(before, after, _at_one_line(gone, new)),
+        *_versions(before, after),
+        *_gaps(before, after),
+    )
+
+
+def _recording(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
+    match is_foreign(before), is_foreign(after):
+        case True, True:
+            yield Mismatch(
+                aspect="recording",
+                message="graphdoctor recorded neither log, so whether both compiled the same target in the same way is "
+                "unknown.",
+            )
+        case True, False:
+            yield Mismatch(aspect="recording", message=_foreign_text("before"))
+        case False, True:
+            yield Mismatch(aspect="recording", message=_foreign_text("after"))
+
+
+def _foreign_text(side: str) -> str:
+    return (
+        f"{side.capitalize()}: graphdoctor didn't record this log, so its target, calls, coverage, steady call and the "
+        "classes of its functions are unknown."
+    )
+
+
+def _partial(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
+    for side, diagnosis in (("before", before), ("after", after)):
+        if diagnosis.recording.is_partial:
+            reason = partial_text(diagnosis)
+            yield Mismatch(
+                aspect="partial",
+                before=reason if side == "before" else None,
+                after=reason if side == "after" else None,
+                message=f"{side.capitalize()}: the run is partial. {reason.rstrip('.')}. "
+                "Numbers and findings cover only the part that ran.",
+            )
+
+
+def _target(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
+    old, new = before.recording.target, after.recording.target
+    if old.text and new.text and old.text != new.text:
+        yield _differing("target", (old.text, new.text), "Different targets")
+    elif old.class_name and new.class_name and old.class_name != new.class_name:
+        yield _differing("target", (old.class_name, new.class_name), "Different classes")
+
+
+def _differing(aspect: Aspect, pair: tuple[str, str], what: str, meaning: str = "") -> Mismatch:
+    before, after = pair
+    message = f"{what}: {before} before, {after} after. {meaning}".rstrip()
+    return Mismatch(aspect=aspect, before=before, after=after, message=message)
+
+
+def _arguments(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
+    """How torch.compile and the target were called, as far as both sides know."""
+    if is_foreign(before) or is_foreign(after):
+        return
+    old, new = before.recording.target, after.recording.target
+    if not (old.runs_itself or new.runs_itself):
+        made = [{**target.compile_arguments, "regional": target.is_regional} for target in (old, new)]
+        yield from _settings("compile arguments", (made[0], made[1]), "Different compile arguments")
+        # _calls compares how many calls there are.
+        options = ({**old.call_options, "calls": None}, {**new.call_options, "calls": None})
+        yield from _settings("call options", options, "Different call options")
+    elif old.kind == new.kind:
+        yield from _compile_calls(before, after)
+    yield from _settings("config", (old.config, new.config), "Different config values")
+
+
+def _settings(aspect: Aspect, pair: tuple[Mapping[str, object], Mapping[str, object]], what: str) -> Iterator[Mismatch]:
+    before, after = pair
+    names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    if names:
+        old, new = (", ".join(f"{name}={side.get(name)}" for name in names) for side in pair)
+        yield _differing(aspect, (old, new), what)
+
+
+def _compile_calls(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
+    """Calls of torch.compile in a script, whatever line they are on."""
+    made = [{_compile_call(call) for call in diagnosis.recording.compile_calls} for diagnosis in (before, after)]
+    if made[0] != made[1]:
+        old, new = (", ".join(sorted(one - other)) or "no others" for one, other in (made, reversed(made)))
+        yield _differing("compile arguments", (old, new), "Different calls of torch.compile")
+
+
+def _compile_call(call: CompileCall) -> str:
+    arguments = "".join(f", {name}={value}" for name, value in call.arguments.items())
+    return f"torch.compile({call.compiled}{arguments})"
+
+
+def _calls(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
+    if is_foreign(before) or is_foreign(after):
+        return
+    old, new = before.recording.calls, after.recording.calls
+    if len(old) != len(new):
+        yield _differing("calls", (f"{len(old)}", f"{len(new)}"), "Different numbers of calls")
+    differing = [
+        (f"call {one.index} {one.inputs}", f"call {other.index} {other.inputs}")
+        for one, other in zip(old, new, strict=False)
+        if one.inputs and other.inputs and one.inputs != other.inputs
+    ]
+    if differing:
+        shown = differing[:_MAX_CALLS]
+        pair = ("; ".join(one for one, _ in shown), "; ".join(other for _, other in shown))
+        more = len(differing) - len(shown)
+        rest = f"The inputs of {counted(more, 'more call')} differ too." if more else ""
+        yield _differing("calls", pair, "Different inputs", rest)
+
+
+def _files(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
+    """Findings are matched by file: if no file is on both sides, no finding can be the same."""
+    old, new = ({finding.location.file for finding in side.findings} for side in (before, after))
+    if old and new and not old & new:
+        yield _differing("files", (min(old), min(new)), "Findings in different files", "No finding can be the same.")
+
+
+def _selection(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
+    for side, diagnosis in (("before", before), ("after", after)):
+        hidden = diagnosis.summary.hidden_findings
+        if hidden:
+            other = "new" if side == "before" else "gone"
+            yield Mismatch(
+                aspect="selection",
+                before=f"{hidden} hidden" if side == "before" else None,
+                after=f"{hidden} hidden" if side == "after" else None,
+                message=f"{side.capitalize()}: the document leaves out {counted(hidden, 'finding')} "
+                f"(--own-code, --select or --ignore). Those that the other side has show as {other}.",
+            )
+
+
+def _guards(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
+    if (before.recording.guards is None) != (after.recording.guards is None):
+        side = "before" if before.recording.guards is not None else "after"
+        yield Mismatch(
+            aspect="guards",
+            before="read" if side == "before" else "not read",
+            after="read" if side == "after" else "not read",
+            message=f"Guards were read only {side}: the other side has no findings about guards (GD3).",
+        )
+
+
+def _torch(before: Diagnosis, after: Diagnosis, replaced_count: int) -> Iterator[Mismatch]:
+    old, new = before.recording.environment.torch, after.recording.environment.torch
+    if old and new and old != new:
+        meaning = "Findings can be new or gone because of torch, without any change of code."
+        if replaced_count:
+            meaning += f" {counted(replaced_count, 'new finding')} replaced another one at the same line."
+        yield _differing("torch", (old, new), "Different torch versions", meaning)
+
+
+def _at_one_line(gone: Sequence[Finding], new: Sequence[Finding]) -> int:
+    """How many new findings are at the line of one that is gone."""
+    lines = {_text(finding) for finding in gone}
+    return sum(_text(finding) in lines for finding in new)
+
+
+def _text(finding: Finding) -> tuple[str, str, str | None]:
+    return finding.location.file, finding.location.function, finding.location.text
+
+
+def _versions(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
+    programs = (before.graphdoctor_version, after.graphdoctor_version)
+    if programs[0] != programs[1]:
+        yield _differing("graphdoctor", programs, "Different graphdoctor versions", "Their rules can differ.")
+    old, new = before.recording.environment, after.recording.environment
+    if old.python and new.python and old.python != new.python:
+        yield _differing("python", (old.python, new.python), "Different Python versions")
+    machines = (_machine(before), _machine(after))
+    if machines[0] and machines[1] and machines[0] != machines[1]:
+        yield _differing("machine", machines, "Different machines", "Times can't be compared.")
+
+
+def _machine(diagnosis: Diagnosis) -> str:
+    environment = diagnosis.recording.environment
+    return ", ".join(filter(None, (environment.platform, environment.device_name)))
+
+
+def _gaps(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
+    """What only one side lacks."""
+    old, new = ([gap.message for gap in side.recording.gaps if gap.code != _FOREIGN] for side in (before, after))
+    for message in dict.fromkeys(old):
+        if message not in new:
+            yield Mismatch(aspect="gap", before=message, message=f"Before only: {message}")
+    for message in dict.fromkeys(new):
+        if message not in old:
+            yield Mismatch(aspect="gap", after=message, message=f"After only: {message}")

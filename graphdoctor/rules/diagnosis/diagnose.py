@@ -15,11 +15,15 @@ from graphdoctor.facts.evidence import ShapeEvent
 from graphdoctor.facts.recording import Compile, CompileCall, CompileOutcome, Recording
 from graphdoctor.facts.stack import relative
 from graphdoctor.facts.watch import WatchedFunction
-from graphdoctor.rules.diagnosis.costs import with_costs
-from graphdoctor.rules.diagnosis.findings import by_cost, by_effect, finding_of, with_shared_first
-from graphdoctor.rules.diagnosis.fingerprints import with_distinct_fingerprints
+from graphdoctor.rules.diagnosis.findings import (
+    by_cost,
+    by_effect,
+    finding_of,
+    with_distinct_fingerprints,
+    with_shared_first,
+)
 from graphdoctor.rules.diagnosis.matching import at_compile_call, matches
-from graphdoctor.rules.diagnosis.reports import frame_reports, graph_reports, recompile_reports
+from graphdoctor.rules.diagnosis.reports import frame_reports, graph_reports, recompile_reports, with_costs
 from graphdoctor.rules.diagnosis.rule import RecordingView, RuleBook
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.diagnosis.sites import view_of

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,8 +12,52 @@ from graphdoctor.facts.diagnosis import Cost, Finding, Fix, Location, Severity
 from graphdoctor.facts.recording import BreakReason
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.stack import StackEntry, relative
-from graphdoctor.rules.diagnosis.fingerprints import fingerprint
 from graphdoctor.rules.diagnosis.rule import Rule, RuleMatch
+
+
+def fingerprint(code: str, entry: StackEntry, root: Path, subject: str) -> str:
+    """The fingerprint of a finding, 16 hexadecimal digits.
+
+    A package's file is named from the package on, so that another environment gives the same value.
+
+    Args:
+        code: The rule's code.
+        entry: The finding's line.
+        root: Paths below it are taken relative to it.
+        subject: torch's id of the cause, or the value that changed.
+    """
+    file = relative(entry.file, root)
+    if entry.package and f"/{entry.package}/" in file:
+        file = entry.package + file.rpartition(f"/{entry.package}/")[2]
+    return _digest(code, Path(file).as_posix(), entry.qualname or entry.function, bare_text(entry.text), subject)
+
+
+def bare_text(text: str | None) -> str:
+    """A line without its comment and its spacing, as a fingerprint sees it."""
+    return re.sub(r"\s+", " ", re.sub(r"\s+#.*$", "", text or "")).strip()
+
+
+def with_distinct_fingerprints(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings in the same order, with equal fingerprints made distinct.
+
+    Two equal lines in one function are two findings: the second one's fingerprint also depends on its position.
+    """
+    seen: dict[str, int] = {}
+    renamed: dict[int, str] = {}
+    for index, finding in sorted(enumerate(findings), key=lambda item: item[1].location.line):
+        number = seen.get(finding.fingerprint, 0)
+        seen[finding.fingerprint] = number + 1
+        if number:
+            renamed[index] = _digest(finding.fingerprint, str(number))
+    return [
+        finding.model_copy(update={"fingerprint": renamed[index]}) if index in renamed else finding
+        for index, finding in enumerate(findings)
+    ]
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
 
 _BREAK = "GD1"
 _SEVERITY_ORDER: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -18,7 +19,8 @@ from graphdoctor.facts.check import BaselineEntry, BaselineRun
 from graphdoctor.facts.diagnosis import Diagnosis, Finding, FrameState
 from graphdoctor.facts.reading import plain, read_fact
 from graphdoctor.facts.recording import BreakEffect
-from graphdoctor.rules.gate.parsing import BOM, check_schema, parsed_json
+from graphdoctor.rules.diagnosis.findings import bare_text
+from graphdoctor.rules.gate.documents import BOM, check_schema, parsed_json
 
 VERSION = "1.1"
 """Version of the file's schema. 1.0 has findings alone, without their effects and without ``runs``."""
@@ -270,3 +272,35 @@ def _runs(value: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Mapping[str, 
 def _known(model: type[_Model], value: Mapping[str, Any]) -> _Model:
     """A model without unknown keys: a later minor version may have added them."""
     return read_fact(model, {key: item for key, item in value.items() if key in field_types(model)})
+
+
+_Line = tuple[str, str, str, str]
+
+
+def known_in(baseline: Baseline, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings that some target of a baseline has.
+
+    A finding is known by its fingerprint. A break is also known by its file, function and line, because another release
+    of torch may call its cause something else; as many breaks at equal lines as the baseline has.
+
+    Args:
+        baseline: The known findings.
+        findings: Findings whose files are relative to the project's folder.
+    """
+    fingerprints: set[str] = set()
+    left: Counter[_Line] = Counter()
+    for entries in baseline.all_entries():
+        fingerprints |= {entry.fingerprint for entry in entries}
+        left |= Counter(_line_of(entry.code, entry.file, entry.function, entry.text) for entry in entries)
+    known: list[Finding] = []
+    for finding in sorted(findings, key=lambda one: one.fingerprint not in fingerprints):
+        location = finding.location
+        place = _line_of(finding.code, location.shown_file.replace("\\", "/"), location.function, location.text)
+        if finding.fingerprint in fingerprints or left[place] > 0:
+            known.append(finding)
+            left[place] -= 1
+    return tuple(known)
+
+
+def _line_of(code: str, file: str, function: str, text: str | None) -> _Line:
+    return code[:3] if code.startswith("GD1") else code, file, function, bare_text(text)

@@ -12,9 +12,15 @@ from graphdoctor.facts.recording import Call
 from graphdoctor.facts.wording import counted, switch_text
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.gate.baseline import Baseline, Entries, release
-from graphdoctor.rules.gate.gaps import missing_records
 from graphdoctor.rules.gate.ignores import Comments, PathIgnore, ignored_by
-from graphdoctor.rules.gate.regressions import compile_switch, has_lost_coverage, is_empty, newly_eager, worse_findings
+from graphdoctor.rules.gate.regressions import (
+    compile_switch,
+    has_lost_coverage,
+    is_empty,
+    missing_records,
+    newly_eager,
+    worse_findings,
+)
 
 _ON_AGAIN = "Run it with torch.compile on: what isn't compiled can't be judged."
 

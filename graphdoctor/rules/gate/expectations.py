@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.wording import counted, switch_text
-from graphdoctor.rules.gate.gaps import missing_records, nothing_compiled
-from graphdoctor.rules.gate.regressions import compile_switch
+from graphdoctor.rules.gate.regressions import compile_switch, missing_records, nothing_compiled
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from graphdoctor.rules.gate.check import empty_text, refused_call, trouble_of
-from graphdoctor.rules.gate.gaps import missing_records
+from graphdoctor.rules.gate.regressions import missing_records
 
 if TYPE_CHECKING:
     from graphdoctor.facts.bench import BenchReport, Variant
