@@ -260,12 +260,7 @@ class SurveyComparison(Fact):
 
 
 def side_of(report: SurveyReport, path: str | None) -> SurveySide:
-    """What a comparison says of one survey.
-
-    Args:
-        report: The survey.
-        path: What the user named.
-    """
+    """What a comparison says of one survey."""
     return SurveySide(
         path=path,
         name=report.name,

@@ -224,10 +224,6 @@ def chosen_stages(found: tuple[GraphStages, ...], asked: StagesAsked) -> tuple[G
 def diagnose_on(executor: Executor, pieces: Sequence[RecordingPiece]) -> list[Result]:
     """Read and diagnose recordings where an executor does that.
 
-    Args:
-        executor: Reads several side by side, and one in parts.
-        pieces: Which ones.
-
     Raises:
         GraphDoctorError: One can't be read.
     """
@@ -269,10 +265,6 @@ def most_telling(diagnosis: Diagnosis, *, most: int) -> tuple[str, ...]:
 
     The first compile of each finding comes first, then further ones of each, then the first of each function, then all
     others in order.
-
-    Args:
-        diagnosis: The run, findings worst first.
-        most: How many.
     """
     known = {compile_.compile_id for compile_ in diagnosis.recording.compiles}
     wanted = (compile_id for compile_id in _in_turn(diagnosis) if compile_id in known)

@@ -124,14 +124,7 @@ def is_foreign(diagnosis: Diagnosis) -> bool:
 def mismatches(
     before: Diagnosis, after: Diagnosis, *, gone: Sequence[Finding], new: Sequence[Finding]
 ) -> tuple[Mismatch, ...]:
-    """Every way in which two runs differ, the most serious first.
-
-    Args:
-        before: The first.
-        after: The second.
-        gone: Findings that only the first has.
-        new: Findings that only the second has.
-    """
+    """Every way in which two runs differ, the most serious first."""
     return (
         *_recording(before, after),
         *_partial(before, after),

@@ -92,12 +92,7 @@ def _findings(view: RecordingView, rules: RuleBook, root: Path) -> list[Finding]
 
 
 def summary_of(view: RecordingView, *, hidden_findings: int) -> Counts:
-    """Count what happened in a recording.
-
-    Args:
-        view: The recording with its break sites and recompile events.
-        hidden_findings: How many findings the selection leaves out.
-    """
+    """Count what happened in a recording."""
     recording = view.recording
     compiled = [compile_ for compile_ in recording.compiles if compile_.outcome == "compiled"]
     return Counts(

@@ -34,12 +34,7 @@ Matched = tuple[Rule, RuleMatch]
 
 
 def matches(view: RecordingView, rules: RuleBook) -> Iterator[Matched]:
-    """What the rules find: break sites first, then recompiles, then the recording as a whole.
-
-    Args:
-        view: The recording with its break sites and recompile events.
-        rules: The rules to apply.
-    """
+    """What the rules find: break sites first, then recompiles, then the recording as a whole."""
     compiles = {compile_.compile_id: compile_ for compile_ in view.recording.compiles}
     for site in view.sites:
         rule = next(rule for rule in rules.breaks if rule.matches(site))

@@ -18,12 +18,7 @@ _MAX_NAMES = 3
 
 
 def recompiled(group: RecompileGroup, what: str) -> str:
-    """The whole sentence: the function, how often it recompiled, and why.
-
-    Args:
-        group: What changed.
-        what: The reason, as in "because … changed".
-    """
+    """The whole sentence: the function, how often it recompiled, and why."""
     count = len([event for event in group.events if not event.is_over_limit])
     return f"`{group.frame.described}` recompiled {times(count)} because {what}"
 

@@ -140,14 +140,7 @@ def with_costs(
     graphs: Sequence[GraphReport],
     recompiles: Sequence[RecompileReport],
 ) -> list[Finding]:
-    """The findings, each with what it costs.
-
-    Args:
-        findings: All findings of a diagnosis.
-        recording: The recording.
-        graphs: Its graphs, each with the finding that ended it.
-        recompiles: Its recompiles, each with its finding.
-    """
+    """The findings, each with what it costs."""
     is_limited = any(compile_.outcome == "limit" for compile_ in recording.compiles)
     # What a function over its limit does in a call is no break's doing, and it leaves no trace there.
     gaps = {} if is_limited else _gaps(recording, graphs, findings) or _whole_call(recording, findings)

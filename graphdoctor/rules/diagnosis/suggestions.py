@@ -202,14 +202,7 @@ def setting(
 
 
 def from_setting(chosen: Setting, title: str, *, is_safe: bool = False, source: str | None = None) -> Fix:
-    """A torch setting as a fix.
-
-    Args:
-        chosen: The setting.
-        title: One imperative sentence.
-        is_safe: Whether results stay the same for every input.
-        source: Where the fix is recommended.
-    """
+    """A torch setting as a fix."""
     return Fix(
         title=title,
         kind="config",

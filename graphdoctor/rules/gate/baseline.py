@@ -58,10 +58,6 @@ class Baseline:
     def entries(self, target: str, torch: str) -> tuple[str, Entries] | None:
         """The entries to compare a target with.
 
-        Args:
-            target: The target's name.
-            torch: The release that ran.
-
         Returns:
             A release and its entries: the release that ran if the baseline has it, otherwise the newest one before it,
             otherwise the oldest. None if the target isn't in the baseline.
@@ -221,10 +217,6 @@ def write_baseline(baseline: Baseline) -> str:
 
 def read_baseline(content: bytes, name: str) -> Baseline:
     """Read the file.
-
-    Args:
-        content: The file's content.
-        name: What error messages call it.
 
     Raises:
         GraphDoctorError: It has merge conflict markers, isn't JSON, isn't a baseline, or has a newer schema.

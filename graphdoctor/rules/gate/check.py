@@ -58,15 +58,7 @@ class Sorted:
 
 
 def check_target(diagnosis: Diagnosis, *, name: str, target: str, comments: Comments, policy: Policy) -> TargetCheck:
-    """Judge one target.
-
-    Args:
-        diagnosis: The diagnosis of its run, with all findings.
-        name: Its name in the configuration, or its text.
-        target: Its text.
-        comments: Ignore comments in the files that the run touched.
-        policy: What the target is judged by.
-    """
+    """Judge one target."""
     trouble, off = trouble_of(diagnosis), _off_text(diagnosis)
     if error := trouble or off:
         hint = diagnosis.recording.exit.hint if trouble else _ON_AGAIN
@@ -234,10 +226,6 @@ def budgets(limits: Limits, summary: Counts) -> tuple[Budget, ...]:
     """Compare each limit with what was measured.
 
     Ignored findings and findings in the baseline count too: a budget limits what torch did.
-
-    Args:
-        limits: The configured limits.
-        summary: The counts. Unknown coverage breaks its budget.
     """
     values: dict[BudgetName, float | None] = {
         "max-breaks": summary.break_sites,

@@ -18,11 +18,6 @@ BOM = b"\xef\xbb\xbf"
 def parsed_json(content: bytes, name: str, *, hint: str) -> object:
     """Parse a JSON document, with or without a byte-order mark.
 
-    Args:
-        content: The document.
-        name: What the error message calls it.
-        hint: What the error says to do.
-
     Raises:
         GraphDoctorError: It isn't JSON.
     """
@@ -56,10 +51,6 @@ def read_diagnosis(content: bytes, name: str) -> Diagnosis:
     """Read a document.
 
     Unknown fields are skipped: a later minor version of the schema may have added them.
-
-    Args:
-        content: The document.
-        name: What error messages call it.
 
     Raises:
         GraphDoctorError: It isn't JSON, isn't a diagnosis, or has another major schema version.

@@ -30,13 +30,7 @@ class Broken:
 
 
 def breaks(diagnosis: Diagnosis, *, limit: int, own_code: bool) -> Broken | None:
-    """At most ``limit`` lines break a graph.
-
-    Args:
-        diagnosis: What to judge.
-        limit: How many are allowed.
-        own_code: Don't count lines in installed packages.
-    """
+    """At most ``limit`` lines break a graph."""
     found = _of_kind(diagnosis, "GD1", own_code=own_code)
     # A skipped frame has its own finding at the line of the break.
     sites = {(finding.location.file, finding.location.line) for finding in found if finding.break_effects}

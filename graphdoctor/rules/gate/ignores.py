@@ -142,11 +142,7 @@ def _reason(text: str) -> str | None:
 
 
 def read_comments(texts: Mapping[str, str]) -> Comments:
-    """The ignore comments of several files.
-
-    Args:
-        texts: Each file's text, by the path that findings have.
-    """
+    """The ignore comments of several files."""
     return {file: comments_in(text) for file, text in texts.items()}
 
 

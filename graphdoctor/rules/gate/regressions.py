@@ -64,12 +64,7 @@ def is_empty(diagnosis: Diagnosis, before: BaselineRun | None) -> bool:
 
 
 def worse_findings(known: Iterable[Finding], entries: Mapping[str, BaselineEntry]) -> Iterator[WorseFinding]:
-    """Known findings with worse effects than in the baseline.
-
-    Args:
-        known: Findings that the baseline has.
-        entries: Its entries, by fingerprint.
-    """
+    """Known findings with worse effects than in the baseline."""
     for finding in known:
         before = entries[finding.fingerprint]
         if before.break_effects is not None and _is_worse(finding, before):
@@ -87,13 +82,7 @@ def _is_worse(finding: Finding, before: BaselineEntry) -> bool:
 
 
 def newly_eager(diagnosis: Diagnosis, before: BaselineRun, explained: Iterable[Finding]) -> tuple[str, ...]:
-    """Functions that run eagerly as a whole and didn't in the baseline.
-
-    Args:
-        diagnosis: The run.
-        before: The baseline's.
-        explained: Findings whose functions are reported with them, or are ignored.
-    """
+    """Functions that run eagerly as a whole and didn't in the baseline."""
     named = {name for finding in explained for name in finding.effects.skipped_frames}
     known = {*before.eager_functions, *named}
     return tuple(name for name in run_of(diagnosis).eager_functions if name not in known)
