@@ -58,7 +58,7 @@ def _survey_parquet(report: SurveyReport, _: RenderOptions) -> bytes:
 
 
 def _survey_csv(report: SurveyReport, _: RenderOptions) -> str:
-    from graphdoctor.studies.survey.csv_table import render_survey_csv
+    from graphdoctor.studies.survey.columns import render_survey_csv
 
     return render_survey_csv(report)
 

@@ -8,8 +8,7 @@ import io
 import pytest
 
 from graphdoctor.facts.survey import SurveyRow
-from graphdoctor.studies.survey.columns import COLUMNS, flat_columns
-from graphdoctor.studies.survey.csv_table import render_survey_csv
+from graphdoctor.studies.survey.columns import COLUMNS, flat_columns, render_survey_csv
 from tests.survey_reports import cause, failed, report, row
 
 

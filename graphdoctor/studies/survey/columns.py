@@ -6,6 +6,9 @@ version still lines up; one that is renamed or removed is a new major ``SCHEMA_V
 
 from __future__ import annotations
 
+import csv
+import io
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import NoneType
@@ -13,7 +16,8 @@ from typing import Any, Literal, get_args, get_origin
 
 from graphdoctor.facts.base import Fact, field_types
 from graphdoctor.facts.reading import field_docstrings
-from graphdoctor.facts.survey import SurveyCause, SurveyRow
+from graphdoctor.facts.survey import SurveyCause, SurveyReport, SurveyRow
+from graphdoctor.views.printable import printable
 
 ColumnType = Literal["string", "int64", "float64", "bool", "list<string>", "list<struct>"]
 """As Arrow calls it. ``list<struct>`` is a list of causes, each with the columns of ``CAUSE_COLUMNS``."""
@@ -105,3 +109,37 @@ def flat_columns() -> tuple[Column, ...]:
 def cells(row: SurveyRow) -> Iterator[tuple[Column, object]]:
     """Each column with what the row has in it."""
     return ((column, column.read(row)) for column in COLUMNS)
+
+
+# As CSV: what is null is an empty cell, and no text has a newline or a control character.
+
+# Spreadsheets run cells that begin so, after spaces too; some of them read wide characters as the usual ones.
+_FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|\t")
+
+
+def render_survey_csv(report: SurveyReport) -> str:
+    """All rows.
+
+    Returns:
+        CSV with a heading and a newline at the end. A text that could be a formula has a ``'`` before it; texts of a
+        list have ``; `` between them.
+    """
+    columns = flat_columns()
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(column.name for column in columns)
+    writer.writerows([_cell(column.read(row)) for column in columns] for row in report.rows)
+    return text.getvalue()
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, tuple):
+        value = "; ".join(map(str, value))
+    text = printable(str(value))
+    return f"'{text}" if _FORMULA.match(text) else text

@@ -117,41 +117,29 @@ def compare_surveys(
 
 def _piece(before: SurveyRow, after: SurveyRow, unasked: Collection[SurveyMeasure]) -> ComparedPiece:
     worse, better, noted = _statuses(before, after)
-    if before.status != after.status or after.status not in _RAN or not (before.is_judged and after.is_judged):
-        return _judged(
-            ComparedPiece(
-                before=before,
-                after=after,
-                verdict="unchanged",
-                worse=tuple(worse),
-                better=tuple(better),
-                noted=tuple(noted),
-                is_unjudged=before.is_judged and not after.is_judged,
-            )
+    unknown: tuple[SurveyMeasure, ...] = ()
+    is_measured = before.status == after.status in _RAN and before.is_judged and after.is_judged
+    if is_measured:
+        for direction, change in (*_numbers(before, after), *_causes(before, after)):
+            (worse if direction == "worse" else better).append(change)
+        noted += _single_measurements(before, after)
+        unknown = tuple(
+            name
+            for name in _EXPECTED
+            if name not in unasked and getattr(before, name) is not None and getattr(after, name) is None
         )
-    for direction, change in (*_numbers(before, after), *_causes(before, after)):
-        (worse if direction == "worse" else better).append(change)
-    missing = (
-        name
-        for name in _EXPECTED
-        if name not in unasked and getattr(before, name) is not None and getattr(after, name) is None
-    )
     order: tuple[Severity, ...] = ("error", "warning", "info")
-    return _judged(
-        ComparedPiece(
-            before=before,
-            after=after,
-            verdict="unchanged",
-            worse=tuple(sorted(worse, key=lambda change: order.index(change.severity))),
-            better=tuple(better),
-            noted=(*noted, *_single_measurements(before, after)),
-            unknown=tuple(missing),
-            is_noisy=_are_timed(before, after) and _least(before, after) is None,
-        )
+    piece = ComparedPiece(
+        before=before,
+        after=after,
+        verdict="unchanged",
+        worse=tuple(sorted(worse, key=lambda change: order.index(change.severity))),
+        better=tuple(better),
+        noted=tuple(noted),
+        unknown=unknown,
+        is_noisy=is_measured and _are_timed(before, after) and _least(before, after) is None,
+        is_unjudged=before.is_judged and not after.is_judged,
     )
-
-
-def _judged(piece: ComparedPiece) -> ComparedPiece:
     return piece.model_copy(update={"verdict": _verdict(piece)})
 
 
