@@ -274,9 +274,9 @@ CHECK: Document[CheckReport] = document(
 
 
 def _json(document: LintReport | BenchReport, _: RenderOptions) -> str:
-    from graphdoctor.views.json import render_json
+    from graphdoctor.views.json import json_text
 
-    return render_json(document)
+    return json_text(document)
 
 
 # Each way to run a program beside eager mode.

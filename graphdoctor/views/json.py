@@ -49,11 +49,6 @@ _KINDS: dict[type[Document], str] = {
 }
 
 
-def render_json(document: Document) -> str:
-    """A document as JSON, indented, with a newline at the end."""
-    return json_text(document)
-
-
 def json_text(value: object, *, is_indented: bool = True) -> str:
     """A value as JSON, with a newline at the end; control characters are escaped, so it is safe on a terminal too."""
     options = orjson.OPT_APPEND_NEWLINE | (orjson.OPT_INDENT_2 if is_indented else 0)

@@ -13,7 +13,7 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.check import CheckReport
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.views.formats import CHECK
-from graphdoctor.views.json import render_json
+from graphdoctor.views.json import json_text
 from tests.render.check_reports import failed_report
 
 
@@ -79,7 +79,7 @@ def test_nothing_is_written_when_something_cannot_be_rendered(tmp_path, monkeypa
 
 def test_the_schema_of_the_answer_is_printed(run_here, tmp_path):
     schema = json.loads(run_here("schema", "check").stdout)
-    document = json.loads(render_json(failed_report()))
+    document = json.loads(json_text(failed_report()))
     jsonschema.Draft202012Validator(schema).validate(document)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.Draft202012Validator(schema).validate({**document, "targets": None})

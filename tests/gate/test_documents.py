@@ -16,7 +16,7 @@ from graphdoctor.rules.diagnosis.comparison import compare
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.rules.gate.documents import read_diagnosis
 from graphdoctor.trace.reader import read_recording
-from graphdoctor.views.json import render_json
+from graphdoctor.views.json import json_text
 
 RECORDINGS = Path(__file__).resolve().parent.parent / "recordings" / "2.13.0"
 
@@ -34,7 +34,7 @@ def changed(**values: Any) -> bytes:
 @pytest.mark.parametrize("name", sorted(folder.name for folder in RECORDINGS.iterdir()))
 def test_a_document_reads_as_what_was_written(name: str, guards: bool) -> None:
     written = diagnosis_of(name, guards=guards)
-    assert read_diagnosis(render_json(written).encode(), "a.json") == written
+    assert read_diagnosis(json_text(written).encode(), "a.json") == written
 
 
 def test_a_byte_order_mark_is_no_trouble() -> None:
@@ -76,4 +76,4 @@ def test_what_is_no_diagnosis_is_refused_by_name(content: bytes, words: str) -> 
 def test_a_comparison_is_refused_as_one() -> None:
     diagnosis = diagnosis_of("item")
     with pytest.raises(GraphDoctorError, match=r"a\.json is a comparison, not a diagnosis"):
-        read_diagnosis(render_json(compare(diagnosis, diagnosis)).encode(), "a.json")
+        read_diagnosis(json_text(compare(diagnosis, diagnosis)).encode(), "a.json")

@@ -24,7 +24,7 @@ from graphdoctor.views.bench_words import (
     time_text,
 )
 from graphdoctor.views.html.document import render_view_page
-from graphdoctor.views.json import json_schema, render_json
+from graphdoctor.views.json import json_schema, json_text
 from graphdoctor.views.markdown_text import MAX_CHARACTERS, render_view_markdown
 from graphdoctor.views.parts import cell_line
 from graphdoctor.views.terminal import write_view
@@ -252,7 +252,7 @@ def test_results_stand_beside_eager_modes_own_error() -> None:
 @pytest.mark.parametrize("name", REPORTS)
 def test_the_document_fits_its_schema_and_can_be_read_again(name: str) -> None:
     found = REPORTS[name]()
-    document = json.loads(render_json(found))
+    document = json.loads(json_text(found))
     jsonschema.Draft202012Validator(json_schema(BenchReport)).validate(document)
     assert {"schema_version", "environment", "target", "verdict", "variants"} <= document.keys()
     assert document["variants"][0]["name"] == EAGER

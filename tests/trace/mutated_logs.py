@@ -19,7 +19,7 @@ from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.views.guards import guards_view
-from graphdoctor.views.json import render_json
+from graphdoctor.views.json import json_text
 from graphdoctor.views.report import report_view
 from graphdoctor.views.terminal import write_view
 
@@ -184,4 +184,4 @@ def read_and_show(log: bytes, file: Path) -> None:
     console = Console(file=StringIO(), width=80)
     write_view(report_view(diagnosis), console)
     write_view(guards_view(diagnosis), console)
-    render_json(diagnosis)
+    json_text(diagnosis)

@@ -34,7 +34,7 @@ from graphdoctor.trace.reader import read_recording
 from graphdoctor.trace.storage.places import LocalFolder, is_own_file
 from graphdoctor.trials.launch.ownership import is_own
 from graphdoctor.views.html.page import render_page
-from graphdoctor.views.json import render_json
+from graphdoctor.views.json import json_text
 
 MAX_FILE_BYTES = 256 * 2**20
 """Larger files of the recording are left out."""
@@ -138,7 +138,7 @@ def _files(
 ) -> dict[str, bytes]:
     texts: dict[str, str] = {
         "issue.md": issue_text(diagnosis, script, tried),
-        "diagnosis.json": render_json(diagnosis),
+        "diagnosis.json": json_text(diagnosis),
         "report.html": render_page(diagnosis, picture, root=wanted.root, has_source=not wanted.is_redacted),
         "environment.txt": environment_text(
             diagnosis.recording.environment, picture.config, graphdoctor=wanted.version
