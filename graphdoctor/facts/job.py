@@ -15,7 +15,7 @@ from .evidence import RecordCount
 from .marks import CacheAnswer, CompileMark
 from .recording import CaptureGap, CompileOutcome, Environment, TargetInfo
 from .run import ProbeExit, Setting
-from .steps import Steps
+from .watch import Steps
 
 Aspect = Literal["presence", "outcome", "operations", "sizes", "collectives", "causes", "guards", "estimates", "cache"]
 """In what ranks differ at one compile. ``presence``: some ranks don't have it; ``outcome``: how it ended;

@@ -50,10 +50,9 @@ from .shared import (
     Version,
 )
 from .stack import Origin, StackEntry
-from .steps import Steps
 from .trials import Replay, WhatIf
 from .variations import Variation
-from .watch import CallWatch
+from .watch import CallWatch, Steps
 
 GapKind = Literal[
     "coverage",

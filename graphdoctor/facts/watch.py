@@ -1,7 +1,8 @@
-"""What watching some of a script's calls, as they happened, showed of its compiled functions."""
+"""What watching a script's calls, as they happened, showed of its compiled functions, and of its training loop."""
 
 from __future__ import annotations
 
+from statistics import median
 from typing import Literal
 
 from .base import Fact
@@ -119,3 +120,20 @@ class CallWatch(Fact):
     def graph_runs(self) -> int | None:
         """How often a graph ran in a steady call of the only function; None if there are several, or it is unknown."""
         return self.own[0].graph_runs if len(self.own) == 1 else None
+
+
+class Steps(Fact):
+    """What one process saw of its training loop."""
+
+    count: int
+    """Backward passes."""
+    intervals_us: tuple[float, ...] = ()
+    """Microseconds from one to the next, of the last ones in which nothing was compiled."""
+    losses: tuple[float, ...] = ()
+    """What the first ones were called on, where it was a single number."""
+
+    @property
+    def step_us(self) -> float | None:
+        """The median of the second half, by when caches are warm; None if there are fewer than four."""
+        late = self.intervals_us[len(self.intervals_us) // 2 :]
+        return median(late) if len(self.intervals_us) >= 4 else None

@@ -19,7 +19,7 @@ from graphdoctor.facts.profiled import InductorGraph
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import Call, CompileCall, Environment, GraphInput, GraphNode, SourceContext
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.facts.steps import Steps
+from graphdoctor.facts.watch import Steps
 from graphdoctor.probe.wire import (
     CalledArtifact,
     RecompileArtifact,

@@ -7,7 +7,7 @@ import pytest
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.job import Job
 from graphdoctor.facts.run import Setting
-from graphdoctor.facts.steps import Steps
+from graphdoctor.facts.watch import Steps
 from graphdoctor.rules.diagnosis.suggestions import compile_argument
 from graphdoctor.studies.ranks.trials import Ran, Remedy, judged, remedies_of
 from tests.job_reports import compiled, found, job, rank

@@ -26,8 +26,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ...facts.steps import Steps
-from ...facts.watch import UnwatchedReason, WatchOutcome
+from ...facts.watch import Steps, UnwatchedReason, WatchOutcome
 from ..torch_private import torch_api
 from ..torch_private.replacing import look_on
 from ..torch_private.torch_hooks import (

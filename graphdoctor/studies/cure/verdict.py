@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from graphdoctor.facts.bench import Noise, Speedup, Variant
+from graphdoctor.facts.command import block_lines
 from graphdoctor.facts.cure import AS_IT_WAS, CURED, Best, CureStep
 from graphdoctor.facts.recording import RepeatedBlocks
-from graphdoctor.facts.regions import block_lines
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.wording import counted, duration, factor_text
 from graphdoctor.studies.bench.rounds import judged
