@@ -216,7 +216,9 @@ def _run(target: GateTarget, project: Project, setup: Setup) -> Ran:
     if recorded.is_interrupted:
         raise KeyboardInterrupt
     diagnosis = diagnose_recording(recorded.folder, root=project.root).diagnosis
-    diagnosis = diagnosis.model_copy(update={"exit": worded_exit(diagnosis.recording.exit, CONFIGURATION)})
+    recording = diagnosis.recording
+    recording = recording.model_copy(update={"exit": worded_exit(diagnosis.recording.exit, CONFIGURATION)})
+    diagnosis = diagnosis.model_copy(update={"recording": recording})
     return Ran(target, diagnosis, read_comments(_texts(recorded.folder, diagnosis, project.root)))
 
 
