@@ -138,7 +138,7 @@ class _Bench:
 
     def measure(self, most: int) -> Point:
         """Time so many processes side by side at most, then look into each way."""
-        with SideBySide(self.replays, self.base, self.folder / _CACHES, self.on_phase) as side_by_side:
+        with SideBySide(self.replays, self.folder / _CACHES, self.on_phase) as side_by_side:
             timings = time_variants(side_by_side, self.base, self.program, self.variants[1:], most=most)
         start = timings.eager.warm
         return Point(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from graphdoctor.facts.bench import StageResult, Stages, Workaround
@@ -131,15 +131,15 @@ class _Found:
         return (_joined(found) if len(found) <= _MAX_NAMED else ", ".join(found)) or None
 
 
+@dataclass
 class _Following:
-    def __init__(self, subject: Subject, deadline: float, on_phase: Callable[[str], None]) -> None:
-        self._subject = subject
-        self._deadline = deadline
-        self._on_phase = on_phase
-        self._results: list[StageResult] = []
-        self._found = _Found()
-        self._numbers = RunChange()
-        self._tried: dict[tuple[str, frozenset[Switch]], _Tried] = {}
+    subject: Subject
+    deadline: float
+    on_phase: Callable[[str], None]
+    results: list[StageResult] = field(default_factory=list)
+    found: _Found = _Found()
+    numbers: RunChange = field(default_factory=RunChange)
+    tried: dict[tuple[str, frozenset[Switch]], _Tried] = field(default_factory=dict)
 
     def run(self, known: Sequence[Stages]) -> Stages:
         first: str | None = None
@@ -147,7 +147,7 @@ class _Following:
             for stages in known:
                 if (same := self._as_known(stages)) is not None:
                     return same
-            for stage in stages_of(self._subject.spec.backend):
+            for stage in stages_of(self.subject.spec.backend):
                 if not self._try(stage).is_right:
                     first = stage
                     found = self._part_of(stage)
@@ -155,8 +155,8 @@ class _Following:
             else:
                 found = _Found(note="run once more, with torch's caches off, it was right")
         except _OutOfTimeError:
-            note = f"stopped after {counted(len(self._results), 'run')}: the time was up"
-            found = replace(self._found, note=note)
+            note = f"stopped after {counted(len(self.results), 'run')}: the time was up"
+            found = replace(self.found, note=note)
         return Stages(
             results=self._in_order(),
             first=first,
@@ -167,19 +167,19 @@ class _Following:
 
     def _in_order(self) -> tuple[StageResult, ...]:
         """What was run, stage by stage: a variant's own backend may have been first."""
-        order = [*stages_of(self._subject.spec.backend), CROSSREF]
-        return tuple(sorted(self._results, key=lambda result: order.index(result.name)))
+        order = [*stages_of(self.subject.spec.backend), CROSSREF]
+        return tuple(sorted(self.results, key=lambda result: order.index(result.name)))
 
     def _as_known(self, known: Stages) -> Stages | None:
         """The stages of another variant, if what helps there helps here; None if it doesn't."""
-        own = self._subject.spec.backend
+        own = self.subject.spec.backend
         if known.workaround is None or known.part is None or self._try(own).is_right:
             return None
         switch = Switch(known.part, lines=known.workaround.lines, spec=known.workaround.arguments)
         if not self._try(own, (switch,)).is_right:
             return None
         earlier = [result for result in known.results if not result.without and result.name != own]
-        return known.model_copy(update={"results": (*earlier, *self._results), "reproducer": None})
+        return known.model_copy(update={"results": (*earlier, *self.results), "reproducer": None})
 
     def _part_of(self, stage: str) -> _Found:
         lowerings = all_of("lowering")
@@ -187,7 +187,7 @@ class _Following:
             return self._of_kernels(stage, lowerings)
         # Without lowerings nothing is compiled by another compiler, so the rest takes little time.
         beside = (lowerings,) if stage == INDUCTOR else ()
-        switches = switches_of(stage, self._subject.spec)
+        switches = switches_of(stage, self.subject.spec)
         if not switches or not self._try(stage, (*beside, *switches)).is_right:
             note = "it stays so without every part that can be left out" if switches else None
             return self._fake_kernel() or _Found(note=note)
@@ -201,8 +201,8 @@ class _Following:
     def _of_kernels(self, stage: str, lowerings: Switch) -> _Found:
         """What it takes to fail of what writes kernels: operators, or a setting."""
         chosen = self._names_of(stage, "lowering", (lowerings,))
-        found = self._found = _Found(chosen, workaround=self._workaround(stage, chosen))
-        settings = kernel_switches(stage, self._subject.spec)
+        found = self.found = _Found(chosen, workaround=self._workaround(stage, chosen))
+        settings = kernel_switches(stage, self.subject.spec)
         if self._try(stage, settings).is_right:
             settings = self._smallest(stage, settings)
         elif self._try(stage, (FUSION,)).is_right:
@@ -265,33 +265,33 @@ class _Following:
 
     def _try(self, stage: str, switches: tuple[Switch, ...] = ()) -> _Tried:
         key = stage, frozenset(switches)
-        if key not in self._tried:
-            self._tried[key] = self._run(stage, switches)
-            self._results.append(self._tried[key].result)
-            self._note(switches, self._tried[key])
-        return self._tried[key]
+        if key not in self.tried:
+            self.tried[key] = self._run(stage, switches)
+            self.results.append(self.tried[key].result)
+            self._note(switches, self.tried[key])
+        return self.tried[key]
 
     def _note(self, switches: tuple[Switch, ...], tried: _Tried) -> None:
         """Remember the least that has helped so far, for when the time is up."""
-        is_less = _size(switches) < _size(self._found.switches) or not self._found.switches
-        if switches and tried.is_right and self._found.workaround is None and is_less:
-            self._found = _Found(switches)
+        is_less = _size(switches) < _size(self.found.switches) or not self.found.switches
+        if switches and tried.is_right and self.found.workaround is None and is_less:
+            self.found = _Found(switches)
 
     def _run(self, stage: str, switches: tuple[Switch, ...]) -> _Tried:
-        if time.monotonic() > self._deadline:
+        if time.monotonic() > self.deadline:
             raise _OutOfTimeError
-        subject, without = self._subject, tuple(switch.name for switch in switches)
-        self._on_phase(f"{stage} without {_joined(without)}" if 0 < len(without) <= _MAX_NAMED else stage)
-        name = f"{subject.name}-stage-{len(self._results) + 1}"
+        subject, without = self.subject, tuple(switch.name for switch in switches)
+        self.on_phase(f"{stage} without {_joined(without)}" if 0 < len(without) <= _MAX_NAMED else stage)
+        name = f"{subject.name}-stage-{len(self.results) + 1}"
 
         def again(change: RunChange, again_name: str) -> Recording:
-            if change == self._numbers:
+            if change == self.numbers:
                 return recording
             # From now on, every run draws its random numbers so.
-            self._numbers = change
+            self.numbers = change
             return subject.replay(stage, switches, again_name, change)
 
-        recording = subject.replay(stage, switches, name, self._numbers)
+        recording = subject.replay(stage, switches, name, self.numbers)
         result = StageResult(name=stage, without=without, outcome="ok")
         if recording.exit.reason != "finished":
             result = result.model_copy(update={"outcome": "failed", "reason": clause(recording.exit.message)})

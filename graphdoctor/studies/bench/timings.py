@@ -91,40 +91,39 @@ class Timings:
     noise: Noise | None = None
 
 
+@dataclass
 class SideBySide:
     """Processes that run a program in several ways, and stay until they are ended."""
 
-    def __init__(self, replays: Replays, base: RunSpec, caches: Path, on_phase: Callable[[str], None]) -> None:
-        self._replays = replays
-        self._base = base
-        self._caches = caches
-        self._say = on_phase
-        self._stack = ExitStack()
-        self._running: dict[str, BenchProbe] = {}
+    replays: Replays
+    caches: Path
+    say: Callable[[str], None]
+    _stack: ExitStack = field(default_factory=ExitStack)
+    _running: dict[str, BenchProbe] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
         if error[0] is not None:
-            self._replays.cancel()
+            self.replays.cancel()
         self._stack.close()
-        shutil.rmtree(self._caches, ignore_errors=True)
+        shutil.rmtree(self.caches, ignore_errors=True)
 
     def start_eager(self, program: Program) -> Measured:
         """Run the program without torch.compile, in two processes."""
         one = Measured(VariantSpec(EAGER, is_eager=True))
-        self._say("running eager mode")
+        self.say("running eager mode")
         one.cold = one.warm = self._start(one, program, EAGER)
         if one.is_steady:
-            self._say("running eager mode once more")
+            self.say("running eager mode once more")
             self._start(Measured(one.spec), program, _AGAIN)
         return one
 
     def compile(self, spec: VariantSpec, program: Program) -> Measured:
         """Run a variant with an empty cache on disk, to its end."""
         one = Measured(spec)
-        self._say(f"compiling {spec.name} with an empty cache")
+        self.say(f"compiling {spec.name} with an empty cache")
         probe = self._probe(spec, program, f"{slug(spec.name)}-cold")
         try:
             one.cold = probe.start()
@@ -138,14 +137,14 @@ class SideBySide:
         """Run a variant once more, with what it left on disk; it stays if its calls get steady."""
         if one.cold is None or not one.cold["is_steady"]:
             return
-        self._say(f"restarting {one.spec.name}")
+        self.say(f"restarting {one.spec.name}")
         one.warm = self._start(one, program, one.spec.name)
 
     def time(self, eager: Measured, others: Sequence[Measured]) -> None:
         """Time those that run in rounds, in which each has its turn."""
         timed = {EAGER, _AGAIN, *(one.spec.name for one in others)}
         probes = {name: probe for name, probe in self._running.items() if name in timed}
-        found = time_rounds(probes, EAGER, lambda number: self._say(f"timing calls in turns, round {number}"))
+        found = time_rounds(probes, EAGER, lambda number: self.say(f"timing calls in turns, round {number}"))
         eager.turns, eager.beside = found.get(EAGER), found.get(_AGAIN)
         for one in others:
             one.turns, one.beside = found.get(one.spec.name), found.get(EAGER)
@@ -167,15 +166,8 @@ class SideBySide:
 
     def _probe(self, spec: VariantSpec, program: Program, name: str) -> BenchProbe:
         pool = self._stack.enter_context(ThreadPoolExecutor(max_workers=1))
-        probe = BenchProbe(
-            self._replays,
-            program,
-            name,
-            is_eager=spec.is_eager,
-            cache=self._caches / slug(spec.name),
-            spec=spec.changes,
-            pool=pool,
-        )
+        cache, changes = self.caches / slug(spec.name), spec.changes
+        probe = BenchProbe(self.replays, program, name, is_eager=spec.is_eager, cache=cache, spec=changes, pool=pool)
         self._stack.callback(probe.end)
         return probe
 
@@ -212,9 +204,7 @@ def variant_of(one: Measured, timings: Timings, base: RunSpec) -> Variant:
     arguments = spec.arguments(base)
     shown = Variant(name=spec.name, arguments=arguments, is_regional=spec.spec(base).regional, status="ok")
     uses_cuda = eager.warm is not None and eager.warm["uses_cuda"]
-    if not eager.is_steady:
-        if one is eager:
-            return shown.model_copy(update={"status": "failed", "reason": failure(one), "exit": one.ended})
+    if not eager.is_steady and one is not eager:
         return shown.model_copy(update={"status": "skipped", "reason": "the program fails without torch.compile"})
     if spec.needs_cuda(base) and not uses_cuda:
         return shown.model_copy(update={"status": "skipped", "reason": NEEDS_CUDA})

@@ -24,6 +24,8 @@ _CUDA_MODES = ("reduce-overhead", "max-autotune")
 """Modes that differ from others in CUDA graphs only (``torch.compile``'s docstring, 2.13)."""
 
 _CUDA_BACKEND = "cudagraphs"
+_UNSET: Mapping[str, object] = {"backend": "inductor", "mode": None, "dynamic": None, "fullgraph": False, "options": {}}
+"""What torch.compile does where nothing is given."""
 _KEYS = ("backend", "mode", "dynamic", "fullgraph", REGIONAL)
 _PREFIXES = ("option.", "config.")
 _FORMS = "backend=…, mode=…, dynamic=true, fullgraph=true, option.NAME=…, config.NAME=…, regional"
@@ -57,15 +59,7 @@ class VariantSpec:
         if self.is_eager:
             return {}
         spec = self.spec(base)
-        given: dict[str, object] = {} if spec.backend == "inductor" else {"backend": spec.backend}
-        if spec.mode is not None:
-            given["mode"] = spec.mode
-        if spec.dynamic is not None:
-            given["dynamic"] = spec.dynamic
-        if spec.fullgraph:
-            given["fullgraph"] = True
-        if spec.options:
-            given["options"] = dict(spec.options)
+        given = {name: getattr(spec, name) for name, unset in _UNSET.items() if getattr(spec, name) != unset}
         return given | {name: value for name, value in spec.config.items() if base.config.get(name) != value}
 
     def needs_cuda(self, base: RunSpec) -> bool:

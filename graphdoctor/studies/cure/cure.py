@@ -141,7 +141,7 @@ class Search:
 
     def run(self, candidates: Sequence[Candidate]) -> Found:
         """Try each candidate on top of those that were kept."""
-        with SideBySide(self._replays, self._base, self._folder / _CACHES, self._say) as ways:
+        with SideBySide(self._replays, self._folder / _CACHES, self._say) as ways:
             eager = ways.start_eager(Program())
             own = VariantSpec(AS_IT_WAS)
             before = Way(Program(), {}, self._started(ways, own, Program()))
