@@ -61,8 +61,8 @@ def test_a_bundle_is_read_again(work, run_here):
     read_fact(Diagnosis, written)
     assert "It was not run (--no-try)." in (work / "unzipped" / "issue.md").read_text()
     versions = (work / "unzipped" / "environment.txt").read_text()
-    assert f"PyTorch version: {written['environment']['torch']}" in versions
-    assert f"[pip3] numpy=={written['environment']['packages']['numpy']}" in versions
+    assert f"PyTorch version: {written['recording']['environment']['torch']}" in versions
+    assert f"[pip3] numpy=={written['recording']['environment']['packages']['numpy']}" in versions
 
 
 @pytest.mark.slow
