@@ -27,11 +27,6 @@ _Fact = TypeVar("_Fact", bound=Fact)
 def read_fact(kind: type[_Fact], value: object, *, skips_unknown: bool = False) -> _Fact:
     """Read a fact from what JSON holds.
 
-    Args:
-        kind: Its class.
-        value: A mapping of its fields.
-        skips_unknown: Leave out fields that a class doesn't know, in place of an error.
-
     Raises:
         InvalidFactError: It doesn't fit.
     """

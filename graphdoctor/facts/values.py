@@ -151,11 +151,6 @@ def read_table(table: Mapping[str, object], kinds: Mapping[str, Kind], where: st
 def tables(value: object, where: str, header: str) -> list[dict[str, object]]:
     """A list of tables.
 
-    Args:
-        value: What the file has.
-        where: What an error begins with.
-        header: What one begins with in the file.
-
     Raises:
         GraphDoctorError: It is something else.
     """

@@ -129,12 +129,7 @@ def _factor(value: float) -> str:
 
 
 def shortened(text: str, limit: int) -> str:
-    """The first paragraph of a text on one line, without the period at its end.
-
-    Args:
-        text: It, such as an error's message with code below it.
-        limit: The most characters; what is longer ends with a sign.
-    """
+    """The first paragraph of a text on one line, without the period at its end."""
     line = " ".join(re.split(r"\n\s*\n", text.strip(), maxsplit=1)[0].split()).rstrip(".")
     return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
 

@@ -72,10 +72,6 @@ def merged(base: bytes, versions: Sequence[bytes]) -> tuple[bytes, tuple[int, ..
     same lines changed in the same way, such as an added ``import torch``, are one change. A version is also left out if
     the text would no longer be Python, for example if two edits each remove one of a body's two statements.
 
-    Args:
-        base: The file.
-        versions: The whole file after each edit.
-
     Returns:
         The file with the edits, and the indices of the versions that are in it.
     """

@@ -316,12 +316,7 @@ def ended_variants(report: BenchReport) -> list[Variant]:
 
 
 def ended_text(variant: Variant, *, is_short: bool) -> str:
-    """A variant's name and the reason why it ended.
-
-    Args:
-        variant: It.
-        is_short: Leave out what is below the first paragraph, such as generated code.
-    """
+    """A variant's name and the reason why it ended."""
     return f"{variant.name}: {_reason(variant.reason, is_short=is_short)}" if variant.reason else variant.name
 
 

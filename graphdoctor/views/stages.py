@@ -245,7 +245,6 @@ def _words_text(words: Iterable[str]) -> str:
 
 
 def _counts_text(words: Sequence[str]) -> str:
-    """Each word once, with its count."""
     return ", ".join(
         word if words.count(word) == 1 else f"{word} ×{words.count(word)}" for word in dict.fromkeys(words)
     )

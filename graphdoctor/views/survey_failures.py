@@ -52,11 +52,7 @@ class Failure:
 
 
 def failures(rows: Iterable[SurveyRow]) -> list[Failure]:
-    """What didn't pass: first what says something about torch.compile, those of most targets first.
-
-    Args:
-        rows: All rows of a survey.
-    """
+    """What didn't pass: first what says something about torch.compile, those of most targets first."""
     groups: dict[tuple[object, ...], list[tuple[SurveyRow, list[str]]]] = {}
     for row in rows:
         if row.is_passed:

@@ -573,13 +573,7 @@ def top_place(row: SurveyRow) -> str:
 
 
 def finished_text(row: SurveyRow, number: int, count: int) -> str:
-    """A finished row in one line: ``12/412 bert default: ok, 2 breaks, 1.43x (1.40 to 1.46), 21 s``.
-
-    Args:
-        row: The row.
-        number: How many pieces are finished with it.
-        count: How many there are.
-    """
+    """A finished row in one line: ``12/412 bert default: ok, 2 breaks, 1.43x (1.40 to 1.46), 21 s``."""
     return f"{number}/{count} {short_text(row)}"
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-import pytest
-
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.trials import Comparison, Difference, Replay, ResultError, ResultKind
 from graphdoctor.trials.judge import EAGER_NUMBERS, Reference, Verdict
 from graphdoctor.trials.program import Program, RunChange
 from graphdoctor.trials.replays import Replays
+from tests.each import for_each
 from tests.factories import recording
 
 ERROR = ResultError(kind="outputs", variant=2e-7, eager=1e-7)
@@ -135,7 +134,7 @@ def test_a_difference_that_may_be_rounding_is_not_called_wrong() -> None:
     assert judged(replayed(small, difference("gradients"))).correct is False
 
 
-@pytest.mark.parametrize(("kind", "correct"), [("outputs", None), ("gradients", False)])
+@for_each("kind, correct", [("outputs", None), ("gradients", False)])
 def test_what_differs_from_run_to_run_decides_nothing(kind: ResultKind, correct: bool | None) -> None:
     verdict = judged(replayed(difference(kind)), eager_again=replayed(difference("outputs")))
     assert verdict.correct is correct
@@ -163,7 +162,7 @@ def test_other_random_numbers_are_by_design_if_results_agree_with_eager_mode_s()
     assert (failed.correct, failed.reason) == (False, "call 1, output differs by 0.5")
 
 
-@pytest.mark.parametrize("failing", ["eager", "eager_again"])
+@for_each("failing", ["eager", "eager_again"])
 def test_nothing_is_compared_with_a_program_that_fails(failing: str) -> None:
     verdict = judged(replayed(), **{failing: FAILED})
     assert (verdict.correct, verdict.correctness) == (None, None)
@@ -176,8 +175,8 @@ def test_outputs_that_are_too_large_to_compare_are_not_called_correct() -> None:
     assert (verdict.correct, verdict.reason) == (None, "its outputs are too large to compare")
 
 
-@pytest.mark.parametrize(
-    ("more", "note"),
+@for_each(
+    "more, note",
     [
         ({"errors": ()}, "no result is a floating-point number"),
         ({"kinds_apart": ("outputs", "state")}, "in float64, outputs and state are computed in another way"),

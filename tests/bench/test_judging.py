@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 
-import pytest
-
 from graphdoctor.facts.bench import CallTimes, Noise, Speedup
 from graphdoctor.studies.bench.rounds import break_even, judged, noise_of
+from tests.each import for_each
 
 QUIET = Noise(ratio=1.0, spread=0.02, is_noisy=False)
 
@@ -20,8 +19,8 @@ def ratio(middle: float, low: float, high: float) -> Speedup:
     return Speedup(ratio=middle, low=low, high=high, rounds=16)
 
 
-@pytest.mark.parametrize(
-    ("speedup", "noise", "expected"),
+@for_each(
+    "speedup, noise, expected",
     [
         (ratio(1.5, 1.4, 1.6), QUIET, "faster"),
         (ratio(0.7, 0.6, 0.8), QUIET, "slower"),

@@ -21,6 +21,7 @@ from graphdoctor.studies.bench.stages import CROSSREF, Subject, follow, stages_o
 from graphdoctor.studies.bench.switches import DECOMPOSED, INDUCTOR, Switch, change_of, lines_of, named
 from graphdoctor.trials.judge import Again, Verdict
 from graphdoctor.trials.program import Program, RunChange
+from tests.each import for_each
 from tests.factories import recording
 
 NAMES: dict[CompilerPartKind, tuple[str, ...]] = {
@@ -115,8 +116,8 @@ def followed(compiler: Compiler, *, limit_s: float = 60.0, known: Sequence[tuple
     return follow(variant_on(compiler), limit_s=limit_s, on_phase=lambda _phase: None, known=known)
 
 
-@pytest.mark.parametrize("stage", stages_of(INDUCTOR))
-@pytest.mark.parametrize("outcome", ["wrong", "failed"])
+@for_each("stage", stages_of(INDUCTOR))
+@for_each("outcome", ["wrong", "failed"])
 def test_the_first_stage_that_fails_is_named_and_no_later_one_is_run(stage: str, outcome: str) -> None:
     found = followed(Compiler({stage}, outcome=outcome))
     assert found.first == stage
@@ -138,8 +139,8 @@ def test_nothing_is_blamed_if_every_stage_is_right_by_itself() -> None:
     assert found.note == "run once more, with torch's caches off, it was right"
 
 
-@pytest.mark.parametrize(
-    ("stage", "kind", "words"),
+@for_each(
+    "stage, kind, words",
     [
         (DECOMPOSED, "decomposition", "the decomposition of {}"),
         (INDUCTOR, "pass", "the pass {}"),
@@ -159,7 +160,7 @@ def test_a_part_with_a_name_is_found_and_a_setting_without_it_is_tried(
         assert compiler.count <= 20
 
 
-@pytest.mark.parametrize("name", ["vectorization", "fusion"])
+@for_each("name", ["vectorization", "fusion"])
 def test_a_setting_is_named_rather_than_one_of_the_operators_that_it_takes_as_well(name: str) -> None:
     found = followed(Compiler({INDUCTOR, name, "prims.op4.default"}))
     assert found.part == name
@@ -207,9 +208,7 @@ def test_a_fake_kernel_is_blamed_only_for_the_error_of_the_stage_that_compares_i
     assert other.note == "it stays so without every part that can be left out"
 
 
-@pytest.mark.parametrize(
-    "bug", [{INDUCTOR, "prims.op1.default"}, {DECOMPOSED, "aten.op2.default"}, {"eager", "dynamic"}]
-)
+@for_each("bug", [{INDUCTOR, "prims.op1.default"}, {DECOMPOSED, "aten.op2.default"}, {"eager", "dynamic"}])
 def test_what_helps_another_variant_is_tried_first(bug: set[str]) -> None:
     compiler = Compiler(bug)
     first = followed(compiler)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from graphdoctor.facts.bench import Noise
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.spec import RunSpec
@@ -13,6 +11,7 @@ from graphdoctor.probe.wire import BenchStart
 from graphdoctor.studies.bench.rounds import Turns
 from graphdoctor.studies.bench.timings import NEEDS_CUDA, Measured, Timings, throughput_of, variant_of
 from graphdoctor.studies.bench.variants import VariantSpec
+from tests.each import for_each
 
 BASE = RunSpec(target="model.py", backend="inductor")
 QUIET = Noise(ratio=1.0, spread=0.01, is_noisy=False)
@@ -60,8 +59,8 @@ def test_a_slower_variant_never_pays_and_one_that_compiles_in_no_time_costs_noth
     assert (found.judgement, found.break_even_calls, found.compile_cold_s) == ("slower", None, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("one", "status", "reason"),
+@for_each(
+    "one, status, reason",
     [
         (
             Measured(VariantSpec("default"), cold=start(is_steady=False, passes=12)),

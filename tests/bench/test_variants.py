@@ -9,6 +9,7 @@ from graphdoctor.facts.recording import RepeatedBlocks
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.studies.bench.variants import parse_sweep, variants_of
 from graphdoctor.studies.cure.verdict import compile_lines
+from tests.each import for_each
 
 BASE = RunSpec(target="model.py", backend="inductor")
 
@@ -77,8 +78,8 @@ def test_what_needs_cuda_is_known_before_it_is_run():
     assert needing == ["mode=reduce-overhead", "mode=max-autotune", "backend=cudagraphs"]
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
+@for_each(
+    "text, words",
     [
         ("", "it is empty"),
         ("reduce-overhead", "neither name=value nor regional"),
@@ -103,8 +104,8 @@ def test_a_regional_run_is_named_so_beside_the_whole() -> None:
     assert (whole.name, whole.spec(base).regional) == ("default", False)
 
 
-@pytest.mark.parametrize(
-    ("regional", "lines"),
+@for_each(
+    "regional, lines",
     [
         (True, ("for block in model.layers:", "    block.compile(mode='max-autotune')")),
         (False, ("model = torch.compile(model, mode='max-autotune')",)),

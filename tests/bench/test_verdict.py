@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from graphdoctor.facts.bench import EAGER, BenchVerdict, Sweep, SweepPoint, Variant
 from graphdoctor.facts.diagnosis import Cost, Effects
 from graphdoctor.studies.bench.verdict import verdict
@@ -23,6 +21,7 @@ from tests.bench_reports import (
     troubled,
     variant,
 )
+from tests.each import for_each
 from tests.factories import change
 
 
@@ -116,8 +115,8 @@ def test_an_unknown_compile_time_decides_nothing_and_gives_no_break_even() -> No
     assert "a but when that pays off is unknown" in found.text
 
 
-@pytest.mark.parametrize(
-    ("median_us", "cold_s", "shown"),
+@for_each(
+    "median_us, cold_s, shown",
     [
         (4999.0, 2000.0, "pays off after 9 million calls, 13 hours of calling"),
         (2610.0, 0.002, "pays off with the first call"),
@@ -215,8 +214,8 @@ def sweep(*speeds: tuple[int, float | None]) -> Sweep:
     )
 
 
-@pytest.mark.parametrize(
-    ("speeds", "text"),
+@for_each(
+    "speeds, text",
     [
         (
             ((1, 5200.0), (8, 4000.0), (32, 2000.0)),

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from graphdoctor.facts.recording import Call, CallError, Recording
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.studies.bundle.attempt import compared
+from tests.each import for_each
 from tests.factories import entry, record, recording
 
 FOLDER = Path("/run")
@@ -41,8 +40,8 @@ def test_a_missing_break_and_another_one_are_named():
     assert found.words.count("reproduce.py:6") == 2
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "is_same", "words"),
+@for_each(
+    "before, after, is_same, words",
     [
         ({"exit": failing("ValueError")}, {"exit": failing("ValueError")}, True, "fails with ValueError as recorded"),
         ({"calls": failing_call("a.b.Unsupported")}, {"exit": failing("Unsupported")}, True, "fails with Unsupported"),

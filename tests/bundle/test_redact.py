@@ -7,8 +7,6 @@ import tempfile
 from pathlib import Path
 from typing import Any, get_args
 
-import pytest
-
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.picture import Picture
@@ -28,6 +26,7 @@ from graphdoctor.trace.grammar import LogDamage, Record, read_records
 from graphdoctor.trace.guards.state import STATE_NAMES
 from graphdoctor.trace.reader import read_recording
 from tests.bundle.filled import filled
+from tests.each import for_each
 
 RECORDINGS = Path(__file__).resolve().parent.parent / "recordings"
 LOGS = sorted(RECORDINGS.rglob("*.log"))
@@ -43,8 +42,8 @@ def shown() -> Public:
     return Public(ENVIRONMENT, Path("/project"))
 
 
-@pytest.mark.parametrize("mark", MARKS)
-@pytest.mark.parametrize("model", [Diagnosis, Picture])
+@for_each("mark", MARKS)
+@for_each("model", [Diagnosis, Picture])
 def test_no_text_of_any_field_goes_through_unread(model, mark):
     value = filled(model, mark)
     assert "qzsecret" in json_of(value).lower()
@@ -64,10 +63,8 @@ def _marked(value: Any, mark: str) -> Any:
     return mark if isinstance(value, str) else value
 
 
-@pytest.mark.parametrize("mark", MARKS)
-@pytest.mark.parametrize(
-    "log", [log for log in LOGS if "2.13.0" in log.parts], ids=lambda log: log.relative_to(RECORDINGS).parts[1]
-)
+@for_each("mark", MARKS)
+@for_each("log", [log for log in LOGS if "2.13.0" in log.parts])
 def test_no_text_of_any_record_goes_through_unread(log, mark):
     redactor, count = Redactor(shown()), 0
     with log.open("rb") as lines:
@@ -85,7 +82,7 @@ def test_no_text_of_any_record_goes_through_unread(log, mark):
     assert count >= 5
 
 
-@pytest.mark.parametrize("mark", MARKS)
+@for_each("mark", MARKS)
 def test_no_text_of_any_event_goes_through_unread(mark):
     recording = RECORDINGS / "2.13.0" / "item"
     events = [json.loads(line) for line in (recording / "probe.jsonl").read_text().splitlines()]
@@ -107,7 +104,7 @@ def test_no_text_of_any_event_goes_through_unread(mark):
     assert "qzsecret" not in json.dumps([shown_events, Redactor(shown()).meta(meta)]).lower()
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         *STATE_NAMES,
@@ -119,8 +116,8 @@ def test_our_own_words_for_what_changed_stay(text):
     assert shown().expression(text) == text
 
 
-@pytest.mark.parametrize(
-    ("phase", "told"),
+@for_each(
+    "phase, told",
     [
         *((phase, phase) for phase in get_args(Phase)),
         *((phase.format(index=12), phase.format(index=12)) for phase in get_args(CallPhase)),
@@ -180,7 +177,7 @@ def _read(content: bytes) -> Recording:
         return read_recording(log, guards=True, picture=True)
 
 
-@pytest.mark.parametrize("log", LOGS, ids=lambda log: "-".join(log.relative_to(RECORDINGS).parts[:2]))
+@for_each("log", LOGS)
 def test_a_redacted_log_has_the_counts_of_the_log_and_no_damage(log):
     before = read_recording(log)
     ((_, content),) = Redaction(before.environment, Path("/")).files([(f"recording/trace/{log.name}", log)], [])
@@ -227,8 +224,8 @@ def test_a_name_has_one_pseudonym_wherever_it_stands():
     assert names.file("/project/model.py") == names.file("model.py") == "file1.py"
 
 
-@pytest.mark.parametrize(
-    ("path", "told"),
+@for_each(
+    "path, told",
     [
         ("/venv/lib/python3.11/site-packages/torch/nn/modules/linear.py", "/site-packages/torch/nn/modules/linear.py"),
         ("/other/site-packages/transformers/models/gpt2.py", "/site-packages/transformers/models/gpt2.py"),
@@ -244,8 +241,8 @@ def test_what_everybody_can_read_keeps_its_place_and_nothing_else_does(path, tol
     assert shown().file(path) == told
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
+@for_each(
+    "text, told",
     [
         ("f32[8, 128], 'f32[1]', 12, flag=True", "f32[8, 128], …"),
         ("i64[s0, 4] cuda:0", "i64[s0, 4] cuda:0"),
@@ -257,8 +254,8 @@ def test_arguments_keep_dtype_and_shape(text, told):
     assert shown().values(text) == told
 
 
-@pytest.mark.parametrize(
-    ("reader", "value", "told"),
+@for_each(
+    "reader, value, told",
     [
         (public.version, "2.13.0+cpu", "2.13.0+cpu"),
         (public.version, "2.13.0a0+gitabc123", "2.13.0a0+gitabc123"),
@@ -291,8 +288,8 @@ def test_a_reader_keeps_what_is_public_and_nothing_else(reader, value, told):
     assert reader(value) == told
 
 
-@pytest.mark.parametrize(
-    ("kind", "old", "new", "told"),
+@for_each(
+    "kind, old, new, told",
     [
         ("size", "3", "4", ("3", "4")),
         ("dtype", "float32", "qzsecret", ("float32", "…")),

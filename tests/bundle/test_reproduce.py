@@ -14,6 +14,7 @@ from graphdoctor.facts.recording import BatchedTensor, Call, Environment, Record
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.probe.wire import INPUTS_FROM_OPTIONS
 from graphdoctor.studies.bundle.reproduce import write_script
+from tests.each import for_each
 
 FILE = "/nowhere/model.py"
 TEXT = '''\
@@ -134,8 +135,8 @@ def test_a_module_beside_the_target_comes_along():
     assert made.modules == {"helper.py": HELPER}
 
 
-@pytest.mark.parametrize(
-    ("files", "changes", "target", "reason"),
+@for_each(
+    "files, changes, target, reason",
     [
         ({FILE: None}, {}, {}, "doesn't have the text of model.py"),
         ({}, {}, {}, "doesn't have the text of model.py"),

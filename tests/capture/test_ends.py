@@ -5,11 +5,10 @@ from __future__ import annotations
 import signal
 from typing import get_args
 
-import pytest
-
 from graphdoctor.facts.base import field_types
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.trials.launch.ends import end_of_block, end_of_failed_call, end_of_probe, end_of_script
+from tests.each import for_each
 
 PROCESS = {"event": "process", "pid": 1}
 IMPORTING = {"event": "phase", "phase": "importing the target", "kind": "importing the target"}
@@ -191,7 +190,7 @@ PROBES = {
 }
 
 
-@pytest.mark.parametrize("case", PROBES)
+@for_each("case", PROBES)
 def test_a_probe_ends(case):
     (events, status, stopped_for), (reason, phase, message, hint, code) = PROBES[case]
     found = ended(*events, status=status, stopped_for=stopped_for)
@@ -260,7 +259,7 @@ SCRIPTS = {
 }
 
 
-@pytest.mark.parametrize("case", SCRIPTS)
+@for_each("case", SCRIPTS)
 def test_a_script_ends(case):
     (status, stopped_after_s, events), (reason, message) = SCRIPTS[case]
     found = end_of_script(status, stopped_after_s, events)
@@ -272,8 +271,8 @@ def test_a_script_that_took_too_long_has_a_hint():
     assert (found.hint_code, found.hint) == ("script_timeout", "Raise --timeout, or leave it out.")
 
 
-@pytest.mark.parametrize(
-    ("events", "reason", "message"),
+@for_each(
+    "events, reason, message",
     [
         ([PROCESS], "finished", None),
         ([ENDED | {"error": ERROR}], "error", "The block failed: ValueError: too small"),

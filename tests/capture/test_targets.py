@@ -14,6 +14,7 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.probe.wire import INPUTS_FROM_OPTIONS
 from graphdoctor.trials.launch.request import DTYPES, Request, parse_assignments, parse_inputs, parse_target
+from tests.each import for_each
 
 HEAD = """\
 import torch
@@ -107,8 +108,8 @@ def test_any_text_is_a_target_or_an_error(text):
 # The text of --input.
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
+@for_each(
+    "text, value",
     [
         ("int:3", 3),
         ("int:-3", -3),
@@ -127,8 +128,8 @@ def test_a_plain_input(text, value):
     assert one(text) == {"kind": "value", "value": value}
 
 
-@pytest.mark.parametrize(
-    ("text", "dtype", "shape"),
+@for_each(
+    "text, dtype, shape",
     [
         ("f32[8,128]", "f32", [8, 128]),
         ("bf16[4, 8]", "bf16", [4, 8]),
@@ -149,8 +150,8 @@ def test_positional_and_named_inputs():
     }
 
 
-@pytest.mark.parametrize(
-    ("texts", "message"),
+@for_each(
+    "texts, message",
     [
         (["f32[8"], "unknown form"),
         (["f32"], "unknown form"),
@@ -208,7 +209,7 @@ def test_assignments_are_python_literals_or_text():
     }
 
 
-@pytest.mark.parametrize("text", ["a", "=1", " =1", "", "a={1, 2}", "a=b'x'", "a=1j", "a={1: 2}", "a=...", "a=\udcff"])
+@for_each("text", ["a", "=1", " =1", "", "a={1, 2}", "a=b'x'", "a=1j", "a={1: 2}", "a=...", "a=\udcff"])
 def test_a_wrong_assignment_is_a_clear_error(text):
     with pytest.raises(GraphDoctorError, match="--config"):
         parse_assignments([text], "--config")

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from graphdoctor.commands.fix import _said_before
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.fixes import Treatment
 from graphdoctor.fixes.kept import KeptFixes, OutdatedFixes
 from graphdoctor.fixes.search import SearchResult
 from graphdoctor.trials.launch.unchanged import Change
+from tests.each import for_each
 
 COUNTS = Counts(break_sites=1, skipped_frames=0, graphs=2, compiles=2, recompiles=0, frames_over_limit=0)
 
 
-@pytest.mark.parametrize(
-    ("age_s", "says"),
+@for_each(
+    "age_s, says",
     [(0.2, "0 s"), (40.4, "40 s"), (119.0, "119 s"), (600.0, "10 min"), (9000.0, "2 h"), (260_000.0, "3 days")],
 )
 def test_what_is_taken_again_says_how_old_it_is(age_s: float, says: str) -> None:
@@ -26,9 +25,7 @@ def test_what_is_taken_again_says_how_old_it_is(age_s: float, says: str) -> None
     assert said == f"Verified {says} ago, and nothing changed since: 20261122-1-model (--again tries anew)."
 
 
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
+@for_each("change, why", [
         (Change("file", "{cwd}/pkg/data.csv"), "pkg/data.csv changed"),
         (Change("modules", "/env/lib/packages"), "modules were added to /env/lib/packages or removed from it"),
         (Change("variable", "TORCH_LOGS"), "the environment variable TORCH_LOGS changed"),
@@ -40,8 +37,7 @@ def test_what_is_taken_again_says_how_old_it_is(age_s: float, says: str) -> None
         (Change("processes"), "the program forks processes, and what they read isn't known"),
         (Change("reads"), "what the program reads isn't known"),
         (None, "its recording changed"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_what_is_tried_anew_says_why(change: Change | None, why: str) -> None:
     if change is not None:
         change = Change(change.kind, change.name.format(cwd=Path.cwd()))

@@ -18,6 +18,7 @@ from graphdoctor.facts.spec import RunSpec
 from graphdoctor.studies import documents
 from graphdoctor.views import formats
 from tests.conftest import RunCli, clean_environment
+from tests.each import for_each
 
 ITEM = Path(__file__).resolve().parents[1] / "recordings" / "2.13.0" / "item"
 """A recording."""
@@ -83,9 +84,7 @@ def test_a_dtype_and_a_batch_size_that_cannot_be_are_refused(
         assert text in found.stderr
 
 
-@pytest.mark.parametrize(
-    ("text", "name"), [("bf16", "bfloat16"), ("f16", "float16"), ("f64", "float64"), ("float32", "float32")]
-)
+@for_each("text, name", [("bf16", "bfloat16"), ("f16", "float16"), ("f64", "float64"), ("float32", "float32")])
 def test_a_dtype_has_its_name_in_torch_or_that_of_inputs(text: str, name: str) -> None:
     assert run_spec({"inputs": (), "config": (), "dtype": text}).dtype == name
 

@@ -14,6 +14,7 @@ from graphdoctor.facts.check import CheckReport
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.views.formats import CHECK
 from graphdoctor.views.json import json_text
+from tests.each import for_each
 from tests.render.check_reports import failed_report
 
 
@@ -26,8 +27,8 @@ def test_pairs_are_read_in_order():
     ]
 
 
-@pytest.mark.parametrize(
-    ("texts", "message", "hint"),
+@for_each(
+    "texts, message, hint",
     [
         (["sarrif=a"], "can't be written as 'sarrif'", "Did you mean sarif?"),
         (["JUnit=a"], "can't be written as 'JUnit'", "Did you mean junit?"),

@@ -9,6 +9,7 @@ import pytest
 
 import graphdoctor.commands
 from graphdoctor.commands.terminal import complain, say, warn
+from tests.each import for_each
 from tests.render.hostile import CODE_POINTS, EVIL
 
 MODULES = sorted(Path(graphdoctor.commands.__file__).parent.glob("*.py"))
@@ -23,7 +24,7 @@ def test_a_message_cannot_control_the_terminal(print_hostile, capsys) -> None:
     assert not set(map(chr, CODE_POINTS)) & set(captured.err)
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.stem)
+@for_each("module", MODULES)
 def test_only_the_terminal_module_prints(module: Path) -> None:
     calls = [node for node in ast.walk(ast.parse(module.read_text())) if isinstance(node, ast.Call)]
     prints = [call.lineno for call in calls if isinstance(call.func, ast.Name) and call.func.id == "print"]

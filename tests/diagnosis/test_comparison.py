@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +21,7 @@ from graphdoctor.rules.diagnosis.comparison import compare
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trace.reader import read_recording
+from tests.each import for_each
 from tests.factories import LOOP, PRINT, change, compiled, entry, recompiled, record, recording
 
 RECORDINGS = Path(__file__).resolve().parents[1] / "recordings"
@@ -137,13 +137,12 @@ def test_the_other_way_round_new_is_gone(one: Recording, other: Recording) -> No
     assert len(there.gone) + len(there.same) == len(diagnosed(one).findings)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "facts",
     [
         {"target": TargetInfo(text="train.py", kind="script"), "calls": ()},
         {"gaps": (CaptureGap(code="GD904", message="A log of others."),), "calls": ()},
     ],
-    ids=["script", "log of others"],
 )
 def test_calls_that_nobody_counted_are_not_known(facts: dict[str, Any]) -> None:
     comparison = compare(diagnosed(**facts), diagnosed())
@@ -170,7 +169,7 @@ def test_two_logs_of_others_are_said_to_be_perhaps_of_other_targets() -> None:
     assert "is unknown" in mismatch.message
 
 
-@pytest.mark.parametrize("name", ["break_in_try", "item", "print_in_helper"])
+@for_each("name", ["break_in_try", "item", "print_in_helper"])
 def test_another_torch_alone_leaves_the_findings_the_same(name: str) -> None:
     comparison = compare(real("2.13.0", name), real("2.15.0", name))
     assert (comparison.new, comparison.gone) == ((), ())

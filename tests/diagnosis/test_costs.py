@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Cost, Diagnosis, Finding
 from graphdoctor.facts.fixes import PairedTime, Treatment, TriedFix
@@ -14,6 +12,7 @@ from graphdoctor.facts.recording import Compile, GraphRun, Recording, SteadyCall
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.views.words import cost_text, host_gap_note
+from tests.each import for_each
 from tests.factories import LOOP, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
 
 MEASURES = Counts(break_sites=1, skipped_frames=0, graphs=2, compiles=2, recompiles=0, frames_over_limit=0)
@@ -90,7 +89,7 @@ def test_the_rest_of_the_call_behind_a_return_is_nobody_s() -> None:
     assert gap_us(broken(12, call=steady((0, 0, 10), (1, 20, 30)))) == {12: 10.0}
 
 
-@pytest.mark.parametrize("effect", ["frame_skipped", "rest_eager"])
+@for_each("effect", ["frame_skipped", "rest_eager"])
 def test_the_rest_of_the_call_is_unknown_where_a_function_runs_eagerly(effect: str) -> None:
     facts = broken(12, call=steady((0, 0, 10)))
     other = record(entry(40, "print(2)"), compile_id="1/0", effect=effect, chain=(PRINT, LOOP))  # type: ignore[arg-type]
@@ -169,7 +168,7 @@ def test_a_fix_that_makes_calls_slower_costs_less_than_nothing() -> None:
     assert found == {12: Cost(call_us=-50.0, call_from="fix", share=-0.25)}
 
 
-@pytest.mark.parametrize(("low", "high"), [(0.9, 1.1), (0.97, 1.0), (1.0, 1.2)])
+@for_each("low, high", [(0.9, 1.1), (0.97, 1.0), (1.0, 1.2)])
 def test_a_fix_without_a_measurable_difference_tells_no_cost(low: float, high: float) -> None:
     even = times(0.99).model_copy(update={"ratio_low": low, "ratio_high": high})
     facts = treated(broken(12, call=steady((0, 5, 20), (1, 60, 100))), times=(even,))
@@ -177,7 +176,7 @@ def test_a_fix_without_a_measurable_difference_tells_no_cost(low: float, high: f
     assert costs(facts) == {12: None}
 
 
-@pytest.mark.parametrize("changes", [{"verdict": "unproven"}, {"is_on_untouched": False}, {"times": ()}])
+@for_each("changes", [{"verdict": "unproven"}, {"is_on_untouched": False}, {"times": ()}])
 def test_a_fix_that_proves_nothing_of_the_untouched_program_tells_no_cost(changes: dict[str, Any]) -> None:
     facts = treated(broken(12, call=steady((0, 5, 20), (1, 60, 100))), **changes)
     assert costs(facts) == {12: Cost(call_us=40.0, call_from="gap", share=0.4)}
@@ -253,7 +252,7 @@ def on_device(facts: Recording, device: str) -> Recording:
     return facts.model_copy(update={"graphs": moved})
 
 
-@pytest.mark.parametrize(("device", "kind"), [("cuda:0", "host_gap"), ("xpu", "host_gap"), ("cpu", "gap")])
+@for_each("device, kind", [("cuda:0", "host_gap"), ("xpu", "host_gap"), ("cpu", "gap")])
 def test_on_an_accelerator_a_gap_is_the_host_s_time_alone(device: str, kind: str) -> None:
     facts = on_device(broken(12, call=steady((0, 5, 20), (1, 60, 100))), device)
     assert costs(facts) == {12: Cost(call_us=40.0, call_from=kind, share=0.4)}  # type: ignore[arg-type]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.recording import BreakReason, Call, CallError, Enclosing, Recording
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.rules.diagnosis.selection import Selection
+from tests.each import for_each
 from tests.factories import FILE, LOOP, PRINT, compiled, context, entry, frame, graph, record, recording
 
 ROOT = Path("/project")
@@ -111,8 +110,8 @@ def test_a_break_inside_torch_is_put_at_the_line_that_led_there() -> None:
     assert (finding.location.file, finding.location.line) == ("model.py", 28)
 
 
-@pytest.mark.parametrize(
-    ("function", "titles"),
+@for_each(
+    "function, titles",
     [
         ("<module>", ()),
         ("forward", ("Move `loss.backward()` out of the compiled function", "If the call must stay")),
@@ -174,8 +173,8 @@ def test_a_frame_over_its_limit_comes_first_and_says_since_when() -> None:
     assert diagnosis.frames[0].state == "over_limit"
 
 
-@pytest.mark.parametrize(
-    ("eager", "words"),
+@for_each(
+    "eager, words",
     [
         ("ok", "without torch.compile, the call works"),
         ("RuntimeError", "without torch.compile, it raises RuntimeError: shapes differ"),

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.guards import Guards
 from graphdoctor.facts.recording import (
@@ -23,6 +21,7 @@ from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.comparison import is_foreign, mismatches
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.rules.diagnosis.selection import Selection
+from tests.each import for_each
 from tests.factories import entry, record, recording
 
 ITEM = BreakReason(gb_type="Unsupported Tensor.item() call", torch_id="GB0124")
@@ -99,8 +98,8 @@ def calls(*inputs: str) -> dict[str, Any]:
     return {"calls": tuple(Call(index=n, inputs=text, outcome="ok") for n, text in enumerate(inputs, start=1))}
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "aspect", "words"),
+@for_each(
+    "before, after, aspect, words",
     [
         (target(text="a.py"), target(text="b.py"), "target", "a.py before, b.py after"),
         (target(class_name="Net"), target(class_name="Other"), "target", "Net before, Other after"),
@@ -140,7 +139,6 @@ def calls(*inputs: str) -> dict[str, Any]:
             "After only: A record could not be read.",
         ),
     ],
-    ids=lambda value: value if isinstance(value, str) and " " not in value else "",
 )
 def test_what_was_not_made_alike_is_said_on_both_sides(
     before: dict[str, Any], after: dict[str, Any], aspect: str, words: str

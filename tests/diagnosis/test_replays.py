@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from graphdoctor.facts.diagnosis import Finding, Fix
 from graphdoctor.facts.fixes import Verdict
 from graphdoctor.facts.trials import OutputsVerdict, Remedy, TrialResult, WhatIf
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.rules.diagnosis.verdicts import with_replays
+from tests.each import for_each
 from tests.factories import change, compiled, frame, recompiled, recording
 
 TENSOR = "t = torch.tensor(t)"
@@ -55,8 +54,8 @@ def test_a_suggestion_that_adds_compiles_comes_last_with_both_counts() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("tried", "verdict", "reason"),
+@for_each(
+    "tried, verdict, reason",
     [
         (result(TENSOR, 4), "no effect", "replayed: 4 compiles → 4"),
         (result(TENSOR, 3, limit=1), "makes it worse", "replayed: 4 compiles → 3, over the recompile limit"),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from graphdoctor.facts.counts import Steadiness
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.recording import Call, Compile, CompileOutcome, Settling
@@ -14,6 +12,7 @@ from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.views.actions import actions
 from graphdoctor.views.words import compiles_text, sentence
+from tests.each import for_each
 from tests.factories import change, compiled, frame, recompiled, recording
 
 FORWARD = frame()
@@ -130,7 +129,7 @@ def test_calls_that_hit_the_limit_say_in_which_call() -> None:
     assert found.summary.recompiles == 2
 
 
-@pytest.mark.parametrize("outcome", ["skipped", "failed", "empty"])
+@for_each("outcome", ["skipped", "failed", "empty"])
 def test_a_recompile_counts_however_it_ends(outcome: CompileOutcome) -> None:
     found = diagnosed(compiled(), again(1, "self.n", call=2, outcome=outcome), calls=called(1, 0))
     assert found.summary.recompiles == 1
@@ -163,8 +162,8 @@ def function(calls: int | None, last_compile: int | None, in_a_row: int = 1) -> 
     )
 
 
-@pytest.mark.parametrize(
-    ("functions", "state"),
+@for_each(
+    "functions, state",
     [
         ((function(40, 1), function(2, None)), "settled"),
         ((function(40, 1), function(1, 1)), None),

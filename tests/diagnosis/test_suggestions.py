@@ -16,6 +16,7 @@ from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.rules.diagnosis.rule import BreakSite
 from graphdoctor.rules.diagnosis.suggestions import rewritten, setting, spliced
 from graphdoctor.views.words import place_text
+from tests.each import for_each
 from tests.factories import FILE, change, compiled, context, entry, frame, recompiled, record, recording
 
 
@@ -36,8 +37,8 @@ def test_code_has_its_place() -> None:
     assert fix.place == SnippetPlace(where="instead", function="Net.forward", file=FILE, line=8, end_line=9)
 
 
-@pytest.mark.parametrize(
-    ("statement", "code", "changes"),
+@for_each(
+    "statement, code, changes",
     [
         ("y = f(x)", "y = torch.where(…, x)", {}),
         ("y = f(x)", "y = torch.where(", {}),
@@ -51,7 +52,6 @@ def test_code_has_its_place() -> None:
         ("else: y = f(x)", "y = x", {}),
         ('f("""a\nb""", x)', "x", {}),
     ],
-    ids=["ellipsis", "syntax", "invented", "unbound", "no torch", "lambda", "cut", "two", "elif", "else", "text"],
 )
 def test_what_cannot_be_pasted_is_said_in_words(statement: str, code: str, changes: dict[str, Any]) -> None:
     fix = written(statement, code, **changes)
@@ -87,8 +87,8 @@ def test_an_expression_is_replaced_within_its_statement() -> None:
     assert spliced(statement, part, "new") == "y = f(é, new) + 1  # why"
 
 
-@pytest.mark.parametrize(
-    ("name", "shown"),
+@for_each(
+    "name, shown",
     [
         ("torch._dynamo.config.capture_scalar_outputs", "torch.compiler.config.capture_scalar_outputs"),
         ("torch._dynamo.config.nested_graph_breaks", "torch._dynamo.config.nested_graph_breaks"),

@@ -17,8 +17,8 @@ from graphdoctor.executors.executor import Environment, Failed, Failure, Job, Sh
 from graphdoctor.executors.local import Local
 from graphdoctor.executors.machine import cores
 from graphdoctor.executors.on_ray import OnRay
+from tests.each import for_each
 from tests.executors import pieces
-from tests.fixes.each import each
 
 
 def test_by_default_it_is_this_machine_with_a_job_for_each_core() -> None:
@@ -39,8 +39,8 @@ def test_cores_are_those_that_this_process_may_use() -> None:
         os.sched_setaffinity(0, before)
 
 
-@each(
-    ("on", "environment", "address"),
+@for_each(
+    "on, environment, address",
     [
         ("ray", {}, None),
         ("ray", {"RAY_ADDRESS": ""}, None),
@@ -96,8 +96,8 @@ class _Stalled:
         return object()
 
 
-@each(
-    ("text", "essence"),
+@for_each(
+    "text, essence",
     [
         ("", "RuntimeError"),
         ("The worker died.\nSee its log.", "The worker died"),
@@ -122,7 +122,7 @@ def test_pieces_that_no_node_can_take_any_more_are_given_up(monkeypatch: pytest.
     assert len(stalled.cancelled) == 2
 
 
-@each("on", ["dask", "ray://", "", "RAY"])
+@for_each("on", ["dask", "ray://", "", "RAY"])
 def test_another_name_is_refused(on: str) -> None:
     with pytest.raises(GraphDoctorError, match="names no executor"):
         executor_for(on=on, environment={})
@@ -137,7 +137,7 @@ def test_choosing_imports_neither_ray_nor_processes_of_torch() -> None:
     assert done.stdout.strip() == "[]"
 
 
-@each("address", ["ray://head", "ray://head:port", "nonsense"])
+@for_each("address", ["ray://head", "ray://head:port", "nonsense"])
 def test_what_is_no_address_is_refused(address: str) -> None:
     pytest.importorskip("ray")
     with pytest.raises(GraphDoctorError, match="isn't the address of a Ray cluster"):
@@ -153,7 +153,7 @@ def test_an_address_without_an_answer_is_one_sentence() -> None:
 
 
 @pytest.mark.slow
-@each("form", ["ray://{}:{}", "{}:{}"])
+@for_each("form", ["ray://{}:{}", "{}:{}"])
 def test_something_else_that_listens_there_is_one_sentence(form: str) -> None:
     pytest.importorskip("ray")
     with socket.create_server(("127.0.0.1", 0)) as server:

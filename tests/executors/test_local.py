@@ -15,6 +15,7 @@ import pytest
 from graphdoctor.executors import local
 from graphdoctor.executors.executor import Done, Failed, Failure, Outcome
 from graphdoctor.executors.local import Local
+from tests.each import for_each
 from tests.executors import pieces
 
 
@@ -46,7 +47,7 @@ def test_no_piece_is_no_outcome() -> None:
     assert list(Local(4).run(pieces.square, [])) == []
 
 
-@pytest.mark.parametrize(("jobs", "count"), [(1, 3), (4, 1)])
+@for_each("jobs, count", [(1, 3), (4, 1)])
 def test_one_job_or_one_piece_starts_no_process(jobs: int, count: int) -> None:
     assert {done.result for done in Local(jobs).run(pieces.process_id, list(range(count)))} == {os.getpid()}
 

@@ -14,6 +14,7 @@ from graphdoctor.executors import machine
 from graphdoctor.executors.executor import Done, Failed, Share
 from graphdoctor.executors.local import Local
 from graphdoctor.executors.machine import cores
+from tests.each import for_each
 from tests.executors import pieces
 from tests.executors.test_local import _end_sleepers, _is_running, _until, in_order
 
@@ -88,7 +89,7 @@ def test_each_attempt_is_a_beginning(tmp_path: Path) -> None:
     assert begun == [0, 0]
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@for_each("jobs", [1, 2])
 def test_without_a_share_pieces_begin_too(jobs: int) -> None:
     begun: list[tuple[int, str | None]] = []
     list(Local(jobs).run(pieces.square, [1, 2, 3], on_begin=lambda *what: begun.append(what)))

@@ -17,7 +17,7 @@ from graphdoctor.executors import machine
 from graphdoctor.executors.executor import Share
 from graphdoctor.executors.machine import Machine, Slot, core_groups, cores, gpus, in_ranges, memory, slots_for
 from graphdoctor.executors.on_ray import claimed_cores
-from tests.fixes.each import each
+from tests.each import for_each
 
 GIB = 2**30
 EIGHT = Machine(((0, 4), (1, 5), (2, 6), (3, 7)), True, ("0", "1", "2"), 64 * GIB, 40 * GIB)
@@ -91,8 +91,8 @@ def test_one_core_each_is_one_physical_core_each_as_far_as_they_go() -> None:
     assert core_groups(EIGHT.siblings, 2) == [(0, 4), (1, 5), (2, 6), (3, 7)]
 
 
-@each(
-    ("share", "names"),
+@for_each(
+    "share, names",
     [
         (Share(4), ["cores 0-1,4-5", "cores 2-3,6-7"]),
         (Share(1, gpus=1), ["core 0, GPU 0", "core 1, GPU 1", "core 2, GPU 2"]),
@@ -105,8 +105,8 @@ def test_a_slot_is_called_what_it_has(share: Share, names: list[str]) -> None:
     assert [slot.name for slot in slots_for(share, EIGHT, most=8)] == names
 
 
-@each(
-    ("share", "there", "words"),
+@for_each(
+    "share, there, words",
     [
         (Share(9), EIGHT, "Each piece needs 9 cores, but only 8 can be used here."),
         (Share(1, gpus=4), EIGHT, "Each piece needs 4 GPUs, but only 3 can be used here."),
@@ -134,8 +134,8 @@ def test_ranges_say_the_same_numbers(numbers: set[int]) -> None:
     assert said == numbers
 
 
-@each(
-    ("count", "named", "found"),
+@for_each(
+    "count, named, found",
     [
         (2, None, ("0", "1")),
         (0, None, ()),

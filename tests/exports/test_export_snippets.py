@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.fixes import SnippetPlace, Where
 from graphdoctor.fixes.source.tree import SourceFile
 from graphdoctor.studies.export.trials import written
+from tests.each import for_each
 
 PROGRAM = """def f(x, n):
     if n > 2:
@@ -44,7 +43,7 @@ def test_a_statement_is_replaced_with_all_of_its_lines():
     assert after == PROGRAM.replace("    y = (\n        x * 2\n    )\n", "    torch._check(n > 2)\n")
 
 
-@pytest.mark.parametrize(("line", "end_line"), [(7, 7), (5, 5), (2, 2), (99, 99)])
+@for_each("line, end_line", [(7, 7), (5, 5), (2, 2), (99, 99)])
 def test_what_has_no_lines_of_its_own_is_left_alone(line, end_line):
     assert edited("instead", line, end_line) is None
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphdoctor.fixes.patch import LineMap, merged, unified, unified_bytes
-from tests.fixes.each import each
+from tests.each import for_each
 
 BASE = b"""\
 from torch import nn
@@ -77,7 +77,7 @@ def test_different_lines_added_at_one_place_do_not_go_together() -> None:
     assert merged(BASE, added) == (added[0], (0,))
 
 
-@each("line", [SECOND, (b"        y = x + 1\n", b"        y = x - 1\n")])
+@for_each("line", [SECOND, (b"        y = x + 1\n", b"        y = x - 1\n")])
 def test_a_line_added_beside_a_replaced_one_does_not_go_together_with_it(line: tuple[bytes, bytes]) -> None:
     added = edited((b"        y = ", b"        a = 1\n        y = "))
     assert merged(BASE, [added, edited(line)]) == (added, (0,))
@@ -216,7 +216,7 @@ def test_a_diff_is_read_in_the_encoding_of_the_file() -> None:
     assert unified(marked, marked[3:], "m.py").encode() == unified_bytes(marked, marked[3:], "m.py")
 
 
-@each("first", [b"# coding: nonsense\n", b"# coding: ascii\n", b""])
+@for_each("first", [b"# coding: nonsense\n", b"# coding: ascii\n", b""])
 def test_a_file_that_its_own_encoding_cannot_read_is_shown_all_the_same(first: bytes) -> None:
     base = first + b"name = '\xff'\n"
     shown = unified(base, base.replace(b"name", b"title"), "m.py")

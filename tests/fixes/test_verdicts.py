@@ -14,8 +14,8 @@ from graphdoctor.fixes.verdicts import Judgment, SiteChange, judge, reads_from
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trials.judge import Observed, Untouched
+from tests.each import for_each
 from tests.factories import FILE, entry, graph, recompiled, record, recording
-from tests.fixes.each import each
 
 ROOT = Path("/project")
 BEFORE = b"def forward(x):\n    y = x.sin()\n    print(y)\n    if y.sum() > 0:\n        y = y * 2\n    return y\n"
@@ -132,8 +132,8 @@ def test_more_graphs_with_more_compiled_are_not_worse() -> None:
     assert found.verdict == "verified"
 
 
-@each(
-    ("line", "origins", "is_read"),
+@for_each(
+    "line, origins, is_read",
     [(4, {3}, True), (6, {3}, True), (5, {3}, False), (8, {3}, False), (6, {5}, False), (7, {5}, True)],
 )
 def test_what_a_line_reads_comes_through_names_in_between(line: int, origins: set[int], is_read: bool) -> None:
@@ -157,8 +157,8 @@ def test_other_results_come_before_everything() -> None:
     assert (found.verdict, found.reason) == ("changes results", "call 1, output differs by 0.25")
 
 
-@each(
-    ("reference", "words"),
+@for_each(
+    "reference, words",
     [
         (Untouched(unstable=frozenset({"outputs"})), "differ from run to run"),
         (Untouched(is_known=False), "didn't return results in two runs"),
@@ -199,7 +199,7 @@ def test_what_an_earlier_fix_stops_printing_is_not_said_of_a_later_one() -> None
     assert (found.verdict, found.reason) == ("verified", None)
 
 
-@each("change", ["numbers", "fewer_and_numbers", "other"])
+@for_each("change", ["numbers", "fewer_and_numbers", "other"])
 def test_printing_something_else_is_no_guard(change: Any) -> None:
     found = judged(seen(3), seen(compared=silent("stdout", change)), drops_output=True)
     assert found.verdict == "changes results"
@@ -307,8 +307,8 @@ def recorded_with(before: Observed, after: Observed) -> tuple[str, str | None]:
     return found.verdict, found.reason
 
 
-@each(
-    ("before", "after", "verdict"),
+@for_each(
+    "before, after, verdict",
     [
         (graphed(0, SKIP), graphed(1), "verified"),
         # Nothing was recorded in place of what is no longer skipped: the graph may be gone altogether.

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import COMMAND, REPOSITORY, Imported, clean_environment, run_command, run_script
+from tests.each import for_each
 from tests.forking.server import Forking
 
 VARYING = re.compile(r"(_s|_us|_bytes|^share)$")
@@ -89,7 +90,7 @@ def test_a_child_has_the_clients_place(forking: list[str], tmp_path: Path) -> No
     assert done.stdout == f"{['-c', *done.args[3:]]} {tmp_path} typed x\n"
 
 
-@pytest.mark.parametrize("how", ["sys.exit(7)", "os._exit(8)", "os.kill(os.getpid(), 15)", "os.kill(0, 15)"])
+@for_each("how", ["sys.exit(7)", "os._exit(8)", "os.kill(os.getpid(), 15)", "os.kill(0, 15)"])
 def test_its_end_is_the_clients(forking: list[str], how: str) -> None:
     done = subprocess.run([*forking, how], env=clean_environment(), input="", check=False, text=True, process_group=0)
     assert done.returncode == {"sys.exit(7)": 7, "os._exit(8)": 8}.get(how, -signal.SIGTERM)

@@ -23,6 +23,7 @@ from graphdoctor.rules.gate.baseline import (
     updated,
     write_baseline,
 )
+from tests.each import for_each
 from tests.gate.diagnoses import with_prints
 
 WORDS = st.text(max_size=12)
@@ -158,9 +159,7 @@ def test_a_target_that_is_no_longer_configured_loses_its_measurements():
     assert updated(before, {"gone": found([])}, configured=None).before == {"gone": RUN}
 
 
-@pytest.mark.parametrize(
-    ("torch", "chosen"), [("2.13.0", "2.13.0"), ("2.14.1", "2.13.0"), ("2.10.0", "2.9.0"), ("2.8.0", "2.9.0")]
-)
+@for_each("torch, chosen", [("2.13.0", "2.13.0"), ("2.14.1", "2.13.0"), ("2.10.0", "2.9.0"), ("2.8.0", "2.9.0")])
 def test_the_nearest_release_is_compared(torch, chosen):
     baseline = Baseline({"m": {"2.13.0": (), "2.9.0": ()}})
     found = baseline.entries("m", torch)
@@ -169,16 +168,15 @@ def test_the_nearest_release_is_compared(torch, chosen):
     assert baseline.entries("other", torch) is None
 
 
-@pytest.mark.parametrize(
-    ("version", "expected"),
-    [("2.13.0+cpu", "2.13.0"), ("2.15.0.dev20260101+cu1", "2.15.0"), ("2.13.0a0+git1", "2.13.0")],
+@for_each(
+    "version, expected", [("2.13.0+cpu", "2.13.0"), ("2.15.0.dev20260101+cu1", "2.15.0"), ("2.13.0a0+git1", "2.13.0")]
 )
 def test_a_release_has_no_build_tag(version, expected):
     assert release(version) == expected
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
+@for_each(
+    "content, message",
     [
         ('{"graphdoctor_baseline": "2.0", "targets": {}}', r"has schema version 2\.0; this graphdoctor reads 1\.x"),
         ('{\n<<<<<<< HEAD\n"a": 1\n=======\n"a": 2\n>>>>>>> x\n}', "merge conflict markers, the first on line 2"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from graphdoctor.facts.check import BaselineEntry, CheckReport
 from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.diagnosis import Effects
@@ -14,6 +12,7 @@ from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.gate.baseline import Baseline, entries_of, run_of
 from graphdoctor.rules.gate.check import Policy, check_target
 from graphdoctor.rules.gate.ignores import read_comments
+from tests.each import for_each
 from tests.factories import compiled, frame
 from tests.gate.diagnoses import with_prints
 
@@ -97,8 +96,8 @@ SKIPPED = with_effects("frame_skipped", skipped=("Net.forward",))
 MORE_SKIPPED = with_effects("frame_skipped", skipped=("Net.forward", "main"))
 
 
-@pytest.mark.parametrize(
-    ("known", "now", "is_worse"),
+@for_each(
+    "known, now, is_worse",
     [
         (RESUMED, RESUMED, False),
         (RESUMED, REST, True),
@@ -148,8 +147,8 @@ def ops(graph_ops, eager_ops):
     return run_with(coverage=Coverage(graph_ops=graph_ops, eager_ops=eager_ops, extra_calls=1, extra_compiles=0))
 
 
-@pytest.mark.parametrize(
-    ("known", "now", "is_lost"),
+@for_each(
+    "known, now, is_lost",
     [
         (ops(8, 2), ops(8, 2), False),
         (ops(8, 2), ops(0, 10), True),
@@ -214,8 +213,8 @@ def test_findings_say_why_there_is_no_graph_where_nothing_else_is_known():
     assert checked_against(ONE, with_prints((5, "a"), **NOTHING)).state == "failed"
 
 
-@pytest.mark.parametrize(
-    ("switch", "facts", "error"),
+@for_each(
+    "switch, facts, error",
     [
         (CompileSwitch(kind="environment", value="TORCH_COMPILE_DISABLE"), NOTHING, "TORCH_COMPILE_DISABLE is set."),
         (CompileSwitch(kind="config", value="torch._dynamo.config.disable"), NOTHING, "config.disable is True."),
@@ -232,14 +231,14 @@ def test_where_torch_compile_was_off_nothing_can_be_judged(switch, facts, error)
     assert verdict.hint
 
 
-@pytest.mark.parametrize("kind", ["stance", "replacement"])
+@for_each("kind", ["stance", "replacement"])
 def test_a_switch_that_may_compile_and_did_is_judged(kind):
     switch = CompileSwitch(kind=kind, value="eager_then_compile")
     assert checked(with_prints(switches=(switch,))).state == "passed"
 
 
-@pytest.mark.parametrize(
-    ("severity", "fail_on", "state"),
+@for_each(
+    "severity, fail_on, state",
     [
         ("warning", "warning", "failed"),
         ("warning", "error", "passed"),
@@ -271,8 +270,8 @@ def test_a_baseline_of_another_torch_is_compared_and_said_so():
     assert checked(tagged, known=ONE, torch="2.12.0").is_other_torch is False
 
 
-@pytest.mark.parametrize(
-    ("name", "limit", "state", "value"),
+@for_each(
+    "name, limit, state, value",
     [
         ("max-breaks", 0, "failed", 1),
         ("max-breaks", 1, "passed", 1),
@@ -298,8 +297,8 @@ def test_a_coverage_that_is_not_known_keeps_no_budget():
     assert (verdict.state, verdict.budgets[0].value, verdict.budgets[0].is_kept) == ("failed", None, False)
 
 
-@pytest.mark.parametrize(
-    ("facts", "error"),
+@for_each(
+    "facts, error",
     [
         (
             {"exit": ProbeExit(status=-9, reason="timeout", message="Stopped after 3 s.", hint="Raise --timeout.")},
@@ -333,9 +332,7 @@ def test_a_call_that_raises_by_itself_or_that_nothing_explains_is_a_crash():
     assert checked(refusing(breaks=())).state == "crashed"
 
 
-@pytest.mark.parametrize(
-    ("states", "code"), [([], 0), (["passed"], 0), (["passed", "failed"], 1), (["failed", "crashed"], 2)]
-)
+@for_each("states, code", [([], 0), (["passed"], 0), (["passed", "failed"], 1), (["failed", "crashed"], 2)])
 def test_the_exit_code_is_that_of_the_worst_target(states, code):
     targets = tuple(checked(CLEAN).model_copy(update={"state": state}) for state in states)
     assert CheckReport(graphdoctor_version="1", targets=targets).exit_code == code

@@ -17,6 +17,7 @@ from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.rules.gate.documents import read_diagnosis
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.views.json import json_text
+from tests.each import for_each
 
 RECORDINGS = Path(__file__).resolve().parent.parent / "recordings" / "2.13.0"
 
@@ -30,8 +31,8 @@ def changed(**values: Any) -> bytes:
     return orjson.dumps(document | values)
 
 
-@pytest.mark.parametrize("guards", [False, True])
-@pytest.mark.parametrize("name", sorted(folder.name for folder in RECORDINGS.iterdir()))
+@for_each("guards", [False, True])
+@for_each("name", sorted(folder.name for folder in RECORDINGS.iterdir()))
 def test_a_document_reads_as_what_was_written(name: str, guards: bool) -> None:
     written = diagnosis_of(name, guards=guards)
     assert read_diagnosis(json_text(written).encode(), "a.json") == written
@@ -51,8 +52,8 @@ def test_fields_of_a_later_minor_version_are_passed_over() -> None:
     assert read == diagnosis_of("item").model_copy(update={"schema_version": version})
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
+@for_each(
+    "content, words",
     [
         (b"{", "a.json isn't valid JSON"),
         (changed()[:5000], "a.json isn't valid JSON"),
@@ -64,7 +65,6 @@ def test_fields_of_a_later_minor_version_are_passed_over() -> None:
         (changed(summary={"later": 1}), "summary.compiles: Field required"),
         (changed(findings="none"), "findings: Input should be a valid array"),
     ],
-    ids=["cut", "cut late", "list", "number", "bare", "other major", "empty", "empty and more", "wrong type"],
 )
 def test_what_is_no_diagnosis_is_refused_by_name(content: bytes, words: str) -> None:
     with pytest.raises(GraphDoctorError) as caught:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.recording import CaptureGap, CompileSwitch
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.rules.gate import expectations
 from graphdoctor.rules.gate.regressions import missing_records, nothing_compiled
+from tests.each import for_each
 from tests.factories import with_facts
 from tests.gate.diagnoses import with_prints
 
@@ -27,7 +26,7 @@ def counts(**values):
     return CLEAN.model_copy(update={"summary": CLEAN.summary.model_copy(update=values)})
 
 
-@pytest.mark.parametrize("number", [0, 1, 2])
+@for_each("number", [0, 1, 2])
 def test_more_breaks_than_allowed_break_the_expectation_and_fewer_do_not(number):
     diagnosis = with_prints((5, "a"), (6, "b"))
     broken = expectations.breaks(diagnosis, limit=number, own_code=False)
@@ -49,8 +48,8 @@ def test_breaks_in_packages_are_left_out_of_own_code():
     assert told(own) == ("no graph break in your own code", "1")
 
 
-@pytest.mark.parametrize(
-    ("values", "found"),
+@for_each(
+    "values, found",
     [
         ({}, None),
         ({"break_sites": 2}, "2 graph breaks"),
@@ -65,8 +64,8 @@ def test_fullgraph_is_one_graph_for_each_compile(values, found):
     assert told(broken) == (found and ("one graph for each compile and nothing eager", found))
 
 
-@pytest.mark.parametrize(
-    ("values", "limit", "found"),
+@for_each(
+    "values, limit, found",
     [
         ({"recompiles": 2}, 2, None),
         ({"recompiles": 2}, 1, "2"),
@@ -78,8 +77,8 @@ def test_recompiles_are_counted_and_the_limit_of_torch_always_breaks_it(values, 
     assert (broken and broken.found) == found
 
 
-@pytest.mark.parametrize(
-    ("eager", "limit", "found"),
+@for_each(
+    "eager, limit, found",
     [
         (1004, 0.9, "0.8996 (8996 of 10000 operations)"),
         (1004, 0.8996, None),
@@ -110,8 +109,8 @@ def test_an_unknown_coverage_breaks_the_expectation_and_says_why():
     assert (broken.found, broken.hint) == ("unknown coverage", "Words for people.")
 
 
-@pytest.mark.parametrize(
-    ("code", "kind", "is_lost", "is_empty"),
+@for_each(
+    "code, kind, is_lost, is_empty",
     [
         ("GD900", "unrecorded_compile", True, False),
         ("GD902", "unfinished_compile", True, False),
@@ -146,7 +145,7 @@ def test_nothing_compiled_is_allowed_where_a_warm_program_is_expected():
     assert expectations.recompiles(empty, limit=0, is_empty_allowed=False) is not None
 
 
-@pytest.mark.parametrize("expectation", ["breaks", "fullgraph", "recompiles", "coverage"])
+@for_each("expectation", ["breaks", "fullgraph", "recompiles", "coverage"])
 def test_nothing_holds_where_torch_compile_was_off(expectation):
     switch = CompileSwitch(kind="environment", value="TORCH_COMPILE_DISABLE")
     off = with_prints(graphs=(), frames=(), compiles=(), switches=(switch,))

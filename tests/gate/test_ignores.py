@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.gate.ignores import PathIgnore, comments_in, ignored_by, read_comments, unused_ignores
+from tests.each import for_each
 from tests.gate.diagnoses import with_prints
 
 LINE_FIVE = "\n" * 4
@@ -18,8 +18,8 @@ def only(text):
     return comment
 
 
-@pytest.mark.parametrize(
-    ("comment", "codes", "reason"),
+@for_each(
+    "comment, codes, reason",
     [
         ("# graphdoctor: ignore", None, None),
         ("#graphdoctor:ignore", None, None),
@@ -35,8 +35,8 @@ def test_a_comment_is_read_as_people_write_it(comment, codes, reason):
     assert (found.codes, found.reason, found.line, found.why_void) == (codes, reason, 1, None)
 
 
-@pytest.mark.parametrize(
-    ("comment", "why"),
+@for_each(
+    "comment, why",
     [
         ("# graphdoctor: ignore[GD101 why", "isn't closed"),
         ("# graphdoctor: ignore[] why", "empty"),
@@ -53,9 +53,7 @@ def test_a_comment_that_can_match_nothing_ignores_nothing_and_says_why(comment, 
     assert why in (unused.why or "")
 
 
-@pytest.mark.parametrize(
-    "text", ["# graphdoctor: ignored\n", "# graphdoctor: ignore-me\n", "# graphdoctor says ignore\n"]
-)
+@for_each("text", ["# graphdoctor: ignored\n", "# graphdoctor: ignore-me\n", "# graphdoctor says ignore\n"])
 def test_other_words_are_no_ignore(text):
     assert comments_in(text) == ()
 
@@ -96,8 +94,8 @@ def test_codes_and_reason_come_back(codes, reason):
     assert (found.reason or "") == reason.strip().lstrip(":- ").strip()
 
 
-@pytest.mark.parametrize(
-    ("pattern", "path", "covers"),
+@for_each(
+    "pattern, path, covers",
     [
         ("model.py", "a/b/model.py", True),
         ("*.py", "a/model.py", True),

@@ -1,10 +1,9 @@
 from itertools import permutations
 
-import pytest
-
 from graphdoctor.facts.reading import json_of
 from graphdoctor.studies.ranks.agreement import with_texts
 from graphdoctor.studies.ranks.view import verdict
+from tests.each import for_each
 from tests.job_reports import compiled, job, rank
 from tests.job_reports import found as finding
 
@@ -18,8 +17,8 @@ def test_ranks_that_do_the_same_agree():
     assert found.hangs == ()
 
 
-@pytest.mark.parametrize(
-    ("what", "values"),
+@for_each(
+    "what, values",
     [
         ("outcome", {"outcome": "skipped"}),
         ("operations", {"operations": "others", "graph": "another"}),
@@ -147,7 +146,7 @@ def test_what_the_log_does_not_tell_is_no_difference():
     assert found.hangs == ()
 
 
-@pytest.mark.parametrize("world_size", [None, 3])
+@for_each("world_size", [None, 3])
 def test_a_rank_that_could_not_be_read_is_neither_agreed_with_nor_without_a_log(world_size):
     found = job(rank(0, compiled()), rank(1, compiled()), world_size=world_size, unread=(2,))
     assert (found.unread, found.absent) == ((2,), ())

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.job import Job
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.watch import Steps
 from graphdoctor.rules.diagnosis.suggestions import compile_argument
 from graphdoctor.studies.ranks.trials import Ran, Remedy, judged, remedies_of
+from tests.each import for_each
 from tests.job_reports import compiled, found, job, rank
 
 SETTING = Setting(name="torch._dynamo.config.optimize_ddp", value=False)
@@ -47,7 +46,7 @@ def test_other_losses_are_other_results() -> None:
     assert verdict(ran(losses=(1.0, 0.500001))) == "verified"
 
 
-@pytest.mark.parametrize("losses", [(), (7.0, 0.5)])
+@for_each("losses", [(), (7.0, 0.5)])
 def test_losses_that_two_untouched_runs_don_t_share_prove_nothing(losses: tuple[float, ...]) -> None:
     assert verdict(ran(), before=ran("GD130"), after=ran("GD130", losses=losses)) == "unproven"
 

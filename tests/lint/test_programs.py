@@ -13,7 +13,7 @@ from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.fixes.lint import lint_files
 from graphdoctor.rules.catalog import ALL_RULES
 from tests.conftest import run_command
-from tests.fixes.each import each
+from tests.each import for_each
 from tests.lint.programs import BAD, GOOD, Program
 from tests.rules.test_documentation import first_block
 
@@ -51,7 +51,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[st
     return found
 
 
-@each("program", BAD)
+@for_each("program", BAD)
 def test_each_cause_is_found_at_its_line(program: Program, tmp_path: Path) -> None:
     findings = linted(program.text, tmp_path)
     assert {finding.location.line for finding in findings} == program.marked_lines
@@ -59,13 +59,13 @@ def test_each_cause_is_found_at_its_line(program: Program, tmp_path: Path) -> No
     assert all(finding.count == 0 and finding.message for finding in findings)
 
 
-@each("program", GOOD)
+@for_each("program", GOOD)
 def test_nothing_is_found_where_torch_does_not_break(program: Program, tmp_path: Path) -> None:
     assert linted(program.text, tmp_path) == []
 
 
 @pytest.mark.slow
-@each("program", BAD)
+@for_each("program", BAD)
 def test_torch_breaks_where_lint_says_so(program: Program, tmp_path: Path, compiled: dict[str, list[Any]]) -> None:
     seen = compiled[file_name(program)]
     for finding in linted(program.text, tmp_path, file_name(program)):
@@ -78,7 +78,7 @@ def test_torch_breaks_where_lint_says_so(program: Program, tmp_path: Path, compi
 
 
 @pytest.mark.slow
-@each("program", GOOD)
+@for_each("program", GOOD)
 def test_torch_does_not_break_in_a_good_program(program: Program, compiled: dict[str, list[Any]]) -> None:
     assert compiled[file_name(program)] == []
 
@@ -90,7 +90,7 @@ def test_every_check_has_a_program() -> None:
     assert told == set().union(*(program.codes for program in BAD))
 
 
-@each("code", [code for code in ALL_RULES if code.startswith(("GD1", "GD2"))])
+@for_each("code", [code for code in ALL_RULES if code.startswith(("GD1", "GD2"))])
 def test_what_a_rule_recommends_is_clean(code: str, tmp_path: Path) -> None:
     text = first_block(ALL_RULES[code], "Use instead")
     assert linted(f"{text}\ncompiled = torch.compile(forward)\n", tmp_path) == []

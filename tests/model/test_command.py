@@ -14,6 +14,7 @@ from graphdoctor.facts.recording import TargetInfo
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.trials.launch.request import Request
 from graphdoctor.views.wrapping import command_lines
+from tests.each import for_each
 
 
 def target(spec: RunSpec) -> TargetInfo:
@@ -62,7 +63,7 @@ def test_the_interpreter_that_was_named_is_named_again() -> None:
     assert command_line(known, "fix") == "graphdoctor fix package.module --python '/opt/my env/bin/python'"
 
 
-@pytest.mark.parametrize("width", range(20, 120, 7))
+@for_each("width", range(20, 120, 7))
 def test_a_command_in_several_lines_is_the_same_for_a_shell(width: int) -> None:
     command = command_line(target(SPECS[0]), "fix", "--unsafe-fixes", "--apply")
     assert command is not None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from graphdoctor.facts.expressions import (
     argument_source,
     expression,
@@ -13,10 +11,11 @@ from graphdoctor.facts.expressions import (
     is_own_state,
     size_dim,
 )
+from tests.each import for_each
 
 
-@pytest.mark.parametrize(
-    ("source", "expected"),
+@for_each(
+    "source, expected",
     [
         ("L['x']", "x"),
         ("L['self']._modules['fc']._parameters['weight']", "self.fc.weight"),
@@ -37,15 +36,13 @@ def test_a_value_that_dynamo_carried_over_is_named_by_its_line() -> None:
     assert expression("___stack1 == 2.5") == "(value from an earlier line) == 2.5"
 
 
-@pytest.mark.parametrize(
-    ("name", "dim"), [("x.shape[1]", 1), ("d['x'][0].shape[12]", 12), ("x.stride(1)", None), ("x.shape", None)]
-)
+@for_each("name, dim", [("x.shape[1]", 1), ("d['x'][0].shape[12]", 12), ("x.stride(1)", None), ("x.shape", None)])
 def test_a_size_says_its_dim(name: str, dim: int | None) -> None:
     assert size_dim(name) == dim
 
 
-@pytest.mark.parametrize(
-    ("source", "expected"),
+@for_each(
+    "source, expected",
     [
         ("L['x']", "L['x']"),
         ("L['x']['a'][0]", "L['x']['a'][0]"),
@@ -68,8 +65,8 @@ def test_an_argument_that_is_named_args_is_no_wrapper_s() -> None:
     assert argument_source("L['args'][0]", ("args",)) == "L['args'][0]"
 
 
-@pytest.mark.parametrize(
-    ("source", "is_state"),
+@for_each(
+    "source, is_state",
     [
         ("L['self'].keys", True),
         ("L['self']._modules['attention'].cache['a'][0]", True),

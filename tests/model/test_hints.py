@@ -7,8 +7,6 @@ import re
 from pathlib import Path
 from typing import get_args
 
-import pytest
-
 import graphdoctor.probe
 from graphdoctor.facts.hints import (
     COMMAND_LINE,
@@ -21,6 +19,7 @@ from graphdoctor.facts.hints import (
     words,
 )
 from graphdoctor.facts.run import ProbeExit
+from tests.each import for_each
 
 PROBE = Path(graphdoctor.probe.__file__).parent
 SURFACES = {"command line": COMMAND_LINE, "configuration": CONFIGURATION, "Python": PYTHON}
@@ -43,8 +42,8 @@ def test_each_code_has_values():
     assert set(HINT_VALUES) == set(get_args(HintCode))
 
 
-@pytest.mark.parametrize("surface", SURFACES)
-@pytest.mark.parametrize("code", HINT_VALUES)
+@for_each("surface", SURFACES)
+@for_each("code", HINT_VALUES)
 def test_each_code_has_words_on_each_surface(code, surface):
     message, hint = words(code, values_of(code), SURFACES[surface])
     assert message.endswith((".", "…"))
@@ -56,8 +55,8 @@ def test_each_code_has_words_on_each_surface(code, surface):
         assert not re.search(r"--[a-z]", f"{message} {hint}")
 
 
-@pytest.mark.parametrize(
-    ("surface", "hint"),
+@for_each(
+    "surface, hint",
     [
         ("command line", "Pass --input, such as --input 'f32[8,128]', or add"),
         ("configuration", 'Give the target inputs = ["f32[8,128]"] in pyproject.toml, or add'),
@@ -67,8 +66,8 @@ def test_inputs_are_asked_for_where_they_can_be_given(surface, hint):
     assert words("no_inputs", values_of("no_inputs"), SURFACES[surface])[1].startswith(hint)
 
 
-@pytest.mark.parametrize(
-    ("surface", "message", "hint"),
+@for_each(
+    "surface, message, hint",
     [
         ("command line", "--config torch.a=3: it takes bool", "Write --config torch.a=False."),
         ("configuration", 'config = { "torch.a" = 3 }: it takes bool', 'Write config = { "torch.a" = false }.'),
@@ -84,8 +83,8 @@ def test_a_text_of_torch_gets_one_period():
     assert words("unusable_device", {"device": "x", "error": "No."}, COMMAND_LINE)[0].endswith("here: No.")
 
 
-@pytest.mark.parametrize(
-    ("surface", "message", "hint"),
+@for_each(
+    "surface, message, hint",
     [
         ("command line", "--batch 8: it isn't clear", "Pass --input, such as --input 'f32[8,128]', or make"),
         ("configuration", "batch = 8: it isn't clear", 'Give the target inputs = ["f32[8,128]"] in pyproject.toml, or'),
@@ -122,8 +121,8 @@ def test_an_end_without_a_code_stays():
     assert worded_exit(ended, CONFIGURATION) is ended
 
 
-@pytest.mark.parametrize(
-    ("phase", "text"),
+@for_each(
+    "phase, text",
     [
         (None, " before it began"),
         ("call 2", " in call 2"),
@@ -135,7 +134,7 @@ def test_a_phase_follows_a_verb(phase, text):
     assert during(phase) == text
 
 
-@pytest.mark.parametrize("file", sorted(PROBE.rglob("*.py")), ids=lambda file: file.relative_to(PROBE).as_posix())
+@for_each("file", sorted(PROBE.rglob("*.py")))
 def test_the_probe_names_no_option_of_the_command_line(file):
     texts = [node.value for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Constant)]
     assert not [text for text in texts if isinstance(text, str) and re.search(r"(?<!\w)--[a-z]", text)]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from graphdoctor.facts.diagnosis import Location
 from graphdoctor.facts.reading import plain
+from tests.each import for_each
 
 
-@pytest.mark.parametrize(
-    ("file", "package", "shown"),
+@for_each(
+    "file, package, shown",
     [
         ("model.py", None, "model.py"),
         ("/x/site-packages/lib/ops/core.py", "lib", "lib/ops/core.py"),

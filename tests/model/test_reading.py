@@ -14,6 +14,7 @@ from graphdoctor.facts.diagnosis import Diagnosis, Location
 from graphdoctor.facts.reading import described_schema, json_of, plain, read_fact, read_json
 from graphdoctor.facts.recording import SteadyCall, TargetInfo
 from graphdoctor.facts.stack import StackEntry
+from tests.each import for_each
 
 
 def test_each_field_of_a_report_has_a_sentence() -> None:
@@ -27,8 +28,8 @@ def test_each_field_of_a_report_has_a_sentence() -> None:
     ] == []
 
 
-@pytest.mark.parametrize(
-    ("fact", "value", "place", "says"),
+@for_each(
+    "fact, value, place, says",
     [
         (Coverage, {"graph_ops": "1"}, ("graph_ops",), "valid integer"),
         (Coverage, {"graph_ops": True, "eager_ops": 1}, ("graph_ops",), "valid integer"),

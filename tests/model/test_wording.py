@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,10 +16,11 @@ from graphdoctor.facts.wording import (
     percents,
     spread_text,
 )
+from tests.each import for_each
 
 
-@pytest.mark.parametrize(
-    ("share", "shown"),
+@for_each(
+    "share, shown",
     [
         (0, "0%"),
         (0.004, "<1%"),
@@ -36,8 +36,8 @@ def test_whole_percent_but_never_0_or_100_for_what_is_neither(share: float, show
     assert percent(share) == shown
 
 
-@pytest.mark.parametrize(
-    ("share", "limit", "shown"),
+@for_each(
+    "share, limit, shown",
     [
         (0.8996, 0.9, "89.96%"),
         (0.9004, 0.9, "90%"),
@@ -65,8 +65,8 @@ def test_rounding_never_crosses_a_limit(share: float, limit: float) -> None:
     assert shown == exact[1] or exact[0] != exact[1]
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "shown"),
+@for_each(
+    "before, after, shown",
     [
         (0.18, 1.0, ("18%", "100%")),
         (0.9, 0.9, ("90%", "90%")),
@@ -86,8 +86,8 @@ def test_equal_texts_are_of_equal_shares(before: float, after: float) -> None:
     assert (one == other) == (before == after)
 
 
-@pytest.mark.parametrize(
-    ("ratio", "shown"),
+@for_each(
+    "ratio, shown",
     [
         (1.873, "1.87×"),
         (0.87, "0.87×"),
@@ -104,8 +104,8 @@ def test_a_factor_has_the_digits_that_are_worth_reading(ratio: float, shown: str
     assert factor_text(ratio) == shown
 
 
-@pytest.mark.parametrize(
-    ("spread", "shown"),
+@for_each(
+    "spread, shown",
     [
         (0.004, "<1% apart"),
         (0.31, "31% apart"),
@@ -117,8 +117,8 @@ def test_a_large_spread_is_shown_in_medians(spread: float, shown: str) -> None:
     assert spread_text(spread) == shown
 
 
-@pytest.mark.parametrize(
-    ("number", "shown"),
+@for_each(
+    "number, shown",
     [
         (0, "0"),
         (94, "94"),
@@ -134,8 +134,8 @@ def test_a_large_number_is_shown_as_it_is_said(number: int, shown: str) -> None:
     assert about_count(number) == shown
 
 
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
+@for_each(
+    "seconds, shown",
     [
         (1, "1 second"),
         (52, "52 seconds"),

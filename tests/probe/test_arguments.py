@@ -15,7 +15,7 @@ from graphdoctor.probe.record.errors import RequestError
 from graphdoctor.probe.replay.arguments import InDtype, WithBatch, batch_size_of, cast_module
 from graphdoctor.probe.target.options import dtype_named
 from graphdoctor.probe.target.targets import lacks_batch
-from tests.fixes.each import each
+from tests.each import for_each
 
 Pair = namedtuple("Pair", "left right")
 
@@ -49,7 +49,7 @@ def test_only_floating_point_tensors_are_converted() -> None:
     assert [value.dtype for value in (*args, *kwargs.values())] == [torch.bfloat16, torch.int64, torch.complex64]
 
 
-@each(
+@for_each(
     "make",
     [
         lambda x: [x],
@@ -170,8 +170,8 @@ def test_a_dtype_that_the_device_lacks_is_refused(monkeypatch: pytest.MonkeyPatc
 # The batch size.
 
 
-@each(
-    ("shapes", "size"),
+@for_each(
+    "shapes, size",
     [
         ([(4, 8)], 4),
         ([(4, 8), (4,), (4, 3, 2)], 4),
@@ -254,7 +254,7 @@ def test_the_same_size_changes_nothing() -> None:
     assert with_batch(4, x)[0][0] is x
 
 
-@each("args", [(), (3, "x"), (torch.tensor(1.0),), (torch.empty(0, 3),)])
+@for_each("args", [(), (3, "x"), (torch.tensor(1.0),), (torch.empty(0, 3),)])
 def test_a_call_without_rows_is_refused(args: tuple[Any, ...]) -> None:
     with pytest.raises(RequestError) as caught:
         with_batch(4, *args)
@@ -275,8 +275,8 @@ def test_a_size_that_no_memory_has_is_refused() -> None:
     assert caught.value.values["tensor"] == "x"
 
 
-@each(
-    ("output", "is_lacking"),
+@for_each(
+    "output, is_lacking",
     [
         (torch.ones(5, 2), False),
         ({"a": [torch.ones(1), torch.ones(7, 5)]}, False),

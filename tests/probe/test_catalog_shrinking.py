@@ -11,7 +11,7 @@ from graphdoctor.probe.catalog.transformers_settings import (
     Strength,
     shrunk,
 )
-from tests.fixes.each import each
+from tests.each import for_each
 
 SMALLEST = STRENGTHS[0]
 
@@ -87,8 +87,8 @@ def test_one_layer_of_each_kind_stays() -> None:
     assert new["num_hidden_layers"] == 3
 
 
-@each(
-    ("indices", "expected"),
+@for_each(
+    "indices, expected",
     [([6, 12, 18, 24], [1, 2, 3, 4]), ([5, 11, 17, 23], [0, 1, 2, 3]), ([24], [2]), ([7, 7, 23], [0, 1])],
 )
 def test_layers_that_others_refer_to_are_there(indices: list[int], expected: list[int]) -> None:
@@ -164,7 +164,7 @@ def test_a_model_that_is_small_already_stays() -> None:
     assert shrunk(Settings(values), SMALLEST) == {}
 
 
-@each("strength", STRENGTHS)
+@for_each("strength", STRENGTHS)
 def test_every_strength_takes_any_settings(strength: Strength) -> None:
     assert shrunk(Settings({}), strength) == {}
     assert (

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from enum import Enum
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from graphdoctor.probe.record.describe import arguments_text, dtype_text, tensor_text, value_description, value_text
+from tests.each import for_each
 
 
 class Odd:
@@ -26,8 +26,8 @@ class Mode(Enum):
         raise RuntimeError("no repr here either")
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
+@for_each(
+    "value, text",
     [
         (torch.zeros(8, 128), "f32[8, 128]"),
         (torch.zeros(()), "f32[]"),

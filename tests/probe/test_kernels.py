@@ -24,6 +24,7 @@ from graphdoctor.trace.reader import read_recording
 from graphdoctor.trials.launch.child import Setup, record
 from graphdoctor.trials.launch.request import Measured, Request
 from tests.conftest import clean_environment, run_script
+from tests.each import for_each
 
 REGION, LOOKUP = "Torch-Compiled Region: 0/0", "TorchDynamo Cache Lookup"
 
@@ -242,7 +243,7 @@ def test_a_kernels_time_is_the_median_over_calls_that_no_other_program_held_up()
     assert [kernel.us for kernel in too_few.runs()[1]] == [90.0]
 
 
-@pytest.mark.parametrize(("call_us", "expected"), [(190.0, False), (650.0, False), (750.0, True)])
+@for_each("call_us, expected", [(190.0, False), (650.0, False), (750.0, True)])
 def test_a_call_that_other_work_made_long_is_known(call_us, expected):
     found = share(host("aten::mm", 1, 5)).model_copy(update={"unprofiled_us": 100.0, "call_us": call_us})
     assert is_disturbed(found) == expected
@@ -256,8 +257,8 @@ def test_kernels_of_each_call_are_its_own():
     assert (times(first.share())[0], times(second.share())[0]) == (3.0, 10.0)
 
 
-@pytest.mark.parametrize(
-    ("name", "shown"),
+@for_each(
+    "name, shown",
     [
         ("void at::native::(anonymous namespace)::softmax<4>(float*)", "at::native::(anonymous namespace)::softmax"),
         ("ampere_sgemm_128x64_tn", "ampere_sgemm_128x64_tn"),
@@ -269,8 +270,8 @@ def test_names_without_template_arguments(name, shown):
     assert short_name(name) == shown
 
 
-@pytest.mark.parametrize(
-    ("role", "names"),
+@for_each(
+    "role, names",
     [
         ("kernel", "mul addmm bmm _softmax sum native_layer_norm index cat fill_ all max"),
         ("copy", "copy_ _foreach_copy_"),

@@ -16,6 +16,7 @@ from torch import nn  # noqa: E402
 from graphdoctor.facts.recording import RepeatedBlocks  # noqa: E402
 from graphdoctor.probe.record.errors import RequestError  # noqa: E402
 from graphdoctor.probe.target.regions import compile_regions, described, repeated_blocks  # noqa: E402
+from tests.each import for_each  # noqa: E402
 
 
 class Block(nn.Module):
@@ -86,7 +87,7 @@ def test_layers_in_a_list_are_blocks_and_what_is_in_them_is_not() -> None:
     assert found(Stack(Block() for _ in range(3))) == {"Block": ["layers.0", "layers.1", "layers.2"]}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "module",
     [
         Stack(Block() for _ in range(2)),
@@ -95,7 +96,6 @@ def test_layers_in_a_list_are_blocks_and_what_is_in_them_is_not() -> None:
         Stack([Block(4), Block(8), Block(16), Block(32)]),
         nn.Sequential(Block(), OtherBlock(), Block(), OtherBlock()),
     ],
-    ids=["two layers", "torch's own leaves", "no parameters", "no two alike", "two of each class"],
 )
 def test_these_have_no_blocks(module: nn.Module) -> None:
     assert found(module) == {}
@@ -250,14 +250,13 @@ def test_blocks_are_described_for_whoever_reads_the_recording() -> None:
     assert (found.compiled_as, found.container) == ("forward", "layers")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "module",
     [
         nn.Sequential(*(Block() for _ in range(3)), nn.Linear(4, 4)),
         nn.ModuleDict({name: Block() for name in "abc"}),
         Pair(Stack(Block() for _ in range(3)), Stack(Block() for _ in range(3))),
     ],
-    ids=["something else in it", "no list", "two lists"],
 )
 def test_there_is_no_container_unless_it_is_a_list_of_all_blocks_alone(module: nn.Module) -> None:
     (found,) = described(repeated_blocks(module))
@@ -292,7 +291,7 @@ def patched() -> nn.Module:
     return block
 
 
-@pytest.mark.parametrize("make", [Property, Unfinished, patched])
+@for_each("make", [Property, Unfinished, patched])
 def test_a_forward_that_is_no_plain_function_is_looked_at_in_no_way(make: Callable[[], nn.Module]) -> None:
     module = nn.Sequential(*(make() for _ in range(3)))
     (found,) = described(repeated_blocks(module))

@@ -19,7 +19,7 @@ from graphdoctor.probe.record.streams import kept_texts  # noqa: E402
 from graphdoctor.probe.replay import comparing  # noqa: E402
 from graphdoctor.probe.replay.results import Results, copies_of, gradients_of, modules_of, tensors_in  # noqa: E402
 from graphdoctor.probe.replay.rounding import Rounding  # noqa: E402
-from tests.fixes.each import each  # noqa: E402
+from tests.each import for_each  # noqa: E402
 
 
 def compare(mine: Results, other: Results, rounding: Rounding | None = None) -> dict[str, Any]:
@@ -64,8 +64,8 @@ def test_results_survive_the_disk_and_are_equal_within_tolerance(tmp_path: Path)
     }
 
 
-@each(
-    ("mine", "where", "largest", "detail"),
+@for_each(
+    "mine, where, largest, detail",
     [
         ({"a": torch.ones(2)}, "call 1, output['a']", 1.0, None),
         ({"a": torch.zeros(3)}, "call 1, output['a']", None, "f32[3] instead of f32[2]"),
@@ -179,9 +179,8 @@ def test_printed_text_is_compared_by_lines() -> None:
     assert details == ["2 of 3 lines; the first missing one: 'b'", "'d' instead of 'c'"]
 
 
-@each(
-    ("text", "change"),
-    [
+@for_each(
+    "text, change", [
         ("a 1\nc 3\n", "fewer"), ("a 1\nb 9\nc 3.5e-4\n", "numbers"), ("a 7\nc 3\n", "fewer_and_numbers"),
         ("c 3\na 1\n", "other"), ("a 1\nb 2\nc 3\nd\n", "other"), ("", "fewer"),
     ],
@@ -276,8 +275,8 @@ def test_gradients_are_weighted_alike_in_every_dtype() -> None:
         torch.set_default_dtype(torch.float32)
 
 
-@each(
-    ("mine", "change"),
+@for_each(
+    "mine, change",
     [
         ({"times": {"a": 2.0}, "all": [1.0]}, "numbers"),
         ({"times": {}, "all": [1.0]}, "fewer"),
@@ -299,8 +298,8 @@ def test_a_tensor_that_differs_in_a_module_is_no_number() -> None:
     assert difference["change"] == "other"
 
 
-@each(
-    ("mine", "is_equal"),
+@for_each(
+    "mine, is_equal",
     [
         (torch.tensor([1.0, float("nan"), 0.0]), True),
         (torch.tensor([1.0, float("nan"), -0.0]), False),

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 from graphdoctor.probe.replay.comparing import compared  # noqa: E402
 from graphdoctor.probe.replay.results import Results  # noqa: E402
 from graphdoctor.probe.replay.rounding import Rounding, Shaken  # noqa: E402
-from tests.fixes.each import each  # noqa: E402
+from tests.each import for_each  # noqa: E402
 
 PRECISE = torch.linspace(1, 2, 50, dtype=torch.float64)
 
@@ -94,7 +94,7 @@ def test_a_single_number_that_eager_mode_gets_right_by_chance_is_measured_by_the
     assert compared(mine, eager, changed).differences
 
 
-@each(("others", "verdict"), [((), "doubtful"), ((2e-4,), "same"), ((2e-6,), "doubtful"), ((2e-6, 2e-4), "same")])
+@for_each("others, verdict", [((), "doubtful"), ((2e-4,), "same"), ((2e-6,), "doubtful"), ((2e-6, 2e-4), "same")])
 def test_without_float64_eager_mode_s_own_changes_are_the_measure(others: Sequence[float], verdict: str) -> None:
     eager = off(0.0)
     shaken = [off(other) for other in others]

@@ -15,7 +15,7 @@ pytest.importorskip("torch")
 
 from graphdoctor.probe.measure import timing
 from graphdoctor.probe.measure.timing import Activity
-from tests.fixes.each import each
+from tests.each import for_each
 
 
 class Clock:
@@ -63,8 +63,8 @@ def program(monkeypatch: pytest.MonkeyPatch) -> Make:
     return lambda *takes, compiling=0, limit_at=inf: Program(clock, list(takes) or [1.0], compiling, limit_at)
 
 
-@each(
-    ("takes", "compiling", "limit_at", "compiles"),
+@for_each(
+    "takes, compiling, limit_at, compiles",
     [
         # Until it compiles nothing.
         (1.0, 3, inf, (1, 1, 1, 0)),

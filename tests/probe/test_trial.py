@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 from graphdoctor.facts.trials import Replay  # noqa: E402
 from graphdoctor.probe.replay.trial import Trial  # noqa: E402
 from graphdoctor.probe.target.targets import Call, TargetError  # noqa: E402
+from tests.each import for_each  # noqa: E402
 
 
 def function(x: Any, scale: float = 1.0, items: Any = None) -> Any:
@@ -105,7 +106,7 @@ def test_a_cache_that_is_still_empty_has_nothing_to_mark() -> None:
     Trial(plan(marks=[{"source": "L['items'].layers[0]['k']", "dim": 1}]), function).changed(call)
 
 
-@pytest.mark.parametrize("source", ["L['nothing']", "G['x']", "L['x'].size()[0]"])
+@for_each("source", ["L['nothing']", "G['x']", "L['x'].size()[0]"])
 def test_a_source_that_is_no_argument_is_refused(source: str) -> None:
     with pytest.raises(TargetError):
         Trial(plan(marks=[{"source": source, "dim": 0}]), function).changed(((torch.ones(2),), {}))

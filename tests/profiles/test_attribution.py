@@ -6,6 +6,7 @@ import pytest
 
 from graphdoctor.facts.profiled import InductorRun
 from graphdoctor.trace.profiled import base_name
+from tests.each import for_each
 from tests.profiles.facts import code, graph, names_of, profiled, ran
 
 
@@ -131,8 +132,8 @@ def test_every_microsecond_is_kept():
     assert sum(each.us for each in found.matched) == pytest.approx(13.0)
 
 
-@pytest.mark.parametrize(
-    ("name", "base"),
+@for_each(
+    "name, base",
     [
         ("extern_kernels.addmm", "addmm"),
         ("aten::addmm", "addmm"),

@@ -16,6 +16,7 @@ from graphdoctor.probe.measure.kernels import MeasuredKernels, SeenCall, calls_i
 from graphdoctor.probe.torch_private.torch_kernels import ProfiledEvent
 from graphdoctor.trace.grammar import LogDamage, read_records
 from graphdoctor.trace.profiled import base_name, matched_runs
+from tests.each import for_each
 
 RECORDED = Path(__file__).resolve().parent.parent / "recordings" / "2.11.0"
 PHASES: tuple[ProfilePhase, ...] = ("forward", "backward")
@@ -83,7 +84,7 @@ def test_copies_into_a_cuda_graph_are_told_from_its_kernels() -> None:
     assert seen("one_by_one").share().graph_input_copy_us == 0.0
 
 
-@pytest.mark.parametrize("name", ["graphs", "one_by_one"])
+@for_each("name", ["graphs", "one_by_one"])
 def test_kinds_add_up_to_what_the_device_did(name: str) -> None:
     call = seen(name)
     share = call.share()
@@ -92,7 +93,7 @@ def test_kinds_add_up_to_what_the_device_did(name: str) -> None:
     assert share.launches == len(call.kernels)
 
 
-@pytest.mark.parametrize("name", ["graphs", "one_by_one"])
+@for_each("name", ["graphs", "one_by_one"])
 def test_each_run_of_a_kernel_is_of_the_call_that_torch_s_log_has_at_its_place(name: str) -> None:
     found = matched(MeasuredKernels([seen(name)], [0.0], one_by_one=seen("one_by_one")))
     named = handles()

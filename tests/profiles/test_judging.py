@@ -16,6 +16,7 @@ from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.studies.profile.regime import regime_of
 from graphdoctor.studies.profile.roofline import judged, with_bounds
 from tests import factories
+from tests.each import for_each
 from tests.profile_reports import kernel, profiled
 from tests.profiles import facts
 
@@ -39,8 +40,8 @@ def verdict(device: Any = "cuda", **values: Any) -> tuple[str | None, float | No
     return found.bound_by, found.bandwidth_share, found.compute_share
 
 
-@pytest.mark.parametrize(
-    ("values", "expected"),
+@for_each(
+    "values, expected",
     [
         # 1,000 GB/s are a million bytes in a millisecond.
         ({"us": 100.0, "bytes": 60_000_000}, ("memory", 0.6, None)),
@@ -234,7 +235,7 @@ def test_an_unsteady_calibration_judges_nothing() -> None:
     assert regime(call(kernels=(seen(300.0),), calibration=unsteady)).bound_by == "host"
 
 
-@pytest.mark.parametrize("times", [(300.0,) * 3, (500.0, 1000.0, 3000.0)])
+@for_each("times", [(300.0,) * 3, (500.0, 1000.0, 3000.0)])
 def test_a_disturbed_measurement_is_no_verdict(times: tuple[float, ...]) -> None:
     found = regime(call(times, kernels=(seen(600.0, bound_by="memory", bandwidth_share=0.5),)))
     assert found.bound_by is None

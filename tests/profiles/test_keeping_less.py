@@ -20,6 +20,7 @@ from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Request
 from tests import factories
 from tests.conftest import RunCli
+from tests.each import for_each
 
 BEFORE = MemoryUse(saved=(), saved_bytes=1000, recomputed={}, recomputed_count=0, peak_bytes=9000, peak_of="allocator")
 
@@ -39,8 +40,8 @@ def tried(
     return memory_trial(Setting(name=ACTIVATION_BUDGET, value=0.5), BEFORE, found)
 
 
-@pytest.mark.parametrize(
-    ("trial", "outcome"),
+@for_each(
+    "trial, outcome",
     [
         (tried(500, times(1.1)), "saves"),
         (tried(500, times(0.9)), "saves"),

@@ -7,6 +7,7 @@ import pytest
 from graphdoctor.facts.picture import Picture, SourceText
 from graphdoctor.studies.profile.lines import Shared, module_path, module_roots, operation_name, share_out
 from graphdoctor.studies.profile.report import fusion_of
+from tests.each import for_each
 from tests.factories import frame, recording
 from tests.profiles.facts import code, graph, operation, profiled, ran
 
@@ -97,8 +98,8 @@ def test_a_module_has_what_is_in_it():
     ]
 
 
-@pytest.mark.parametrize(
-    ("path", "root", "shown"),
+@for_each(
+    "path, root, shown",
     [
         ("L['self'].layers.0", "", "layers.0"),
         ("L['self']", "", ""),
@@ -111,9 +112,7 @@ def test_paths_of_modules_begin_at_the_target(path, root, shown):
     assert module_path(path, root) == shown
 
 
-@pytest.mark.parametrize(
-    ("torchs", "shown"), [("aten.gelu.default", "aten.gelu"), ("aten::mm", "aten::mm"), ("prims.iota", "prims.iota")]
-)
+@for_each("torchs, shown", [("aten.gelu.default", "aten.gelu"), ("aten::mm", "aten::mm"), ("prims.iota", "prims.iota")])
 def test_operations_are_shown_without_their_overload(torchs, shown):
     assert operation_name(torchs) == shown
 
@@ -132,8 +131,8 @@ def test_fusion_counts_operations_before_and_what_never_gets_to_memory():
     assert fusion_of(profiled([ran("x", run=None)])) is None
 
 
-@pytest.mark.parametrize(
-    ("qualname", "text", "roots"),
+@for_each(
+    "qualname, text, roots",
     [
         ("Conv.forward", "class Conv(nn.Module):\n    def forward(self, x):\n        pass\n", {"0/0": "Conv"}),
         ("Conv.forward", None, {"0/0": "Conv"}),

@@ -25,6 +25,7 @@ from graphdoctor.facts.fixes import Verdict
 from graphdoctor.rules.catalog import PAGES as RULE_PAGES
 from graphdoctor.studies.survey.columns import CAUSE_COLUMNS, COLUMNS
 from tests.conftest import clean_environment, command_folder
+from tests.each import for_each
 from tests.project.documentation import (
     COMMENTS,
     NAMES,
@@ -130,8 +131,8 @@ def test_the_commands_of_a_page_do_what_it_shows(page: str, tmp_path: Path) -> N
             assert missing is None, f"not printed: {missing}\n{where}"
 
 
-@pytest.mark.parametrize(
-    ("shown", "missing"),
+@for_each(
+    "shown, missing",
     [
         (("first", "…", "third"), None),
         (("f…t",), None),
@@ -192,7 +193,7 @@ def test_the_page_on_scripts_and_notebooks_has_every_option_of_explainer() -> No
     assert set(re.findall(r"`(\w+)`", first_column)) == {found.name for found in fields(Explainer) if found.init}
 
 
-@pytest.mark.parametrize("page", [page for page in NAMES if "/" not in page])
+@for_each("page", [page for page in NAMES if "/" not in page])
 def test_links_of_pages_outside_the_site_lead_somewhere(page: str) -> None:
     for link in re.findall(r"\]\(([^)]+)\)", NAMES[page].read_text(encoding="utf-8")):
         path, _, anchor = link.partition("#")

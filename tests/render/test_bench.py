@@ -43,6 +43,7 @@ from tests.bench_reports import (
     troubled,
     variant,
 )
+from tests.each import for_each
 from tests.views.outputs import on_terminal
 
 REPORTS = {"faster": mobilenet, "slower": attention, "troubled": troubled, "sweep": swept}
@@ -96,7 +97,7 @@ def test_the_answer_comes_first_and_on_a_terminal_that_scrolled_last_too() -> No
     assert tall.getvalue().count(text) == 1
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 140])
+@for_each("width", [40, 60, 80, 140])
 def test_no_name_and_no_figure_is_cut(width: int) -> None:
     name = "backend=a_package_with_a_long_name.and_modules.and_a_function"
     same = variant(median_us=5200.0, cold_s=90_000.0)
@@ -182,8 +183,8 @@ def test_eager_mode_that_failed_leaves_the_tables_with_what_there_is() -> None:
     assert "failed  eager: ValueError: bad shape" in text
 
 
-@pytest.mark.parametrize(
-    ("us", "shown"),
+@for_each(
+    "us, shown",
     [
         (0.5, "0.50 µs"),
         (3.417, "3.42 µs"),
@@ -203,8 +204,8 @@ def test_quartiles_have_the_unit_and_the_digits_of_their_median() -> None:
     assert cell_line(call_cell(calls(508.0, 0.01))) == "508 µs (505 to 511)"
 
 
-@pytest.mark.parametrize(
-    ("size", "shown"),
+@for_each(
+    "size, shown",
     [
         (None, None),
         (1, "1 byte"),
@@ -218,9 +219,7 @@ def test_memory(size: int | None, shown: str | None) -> None:
     assert bytes_text(size) == shown
 
 
-@pytest.mark.parametrize(
-    ("rate", "shown"), [(None, None), (0.0123, "0.0123"), (3.5, "3.5"), (354.4, "354"), (16_494.8, "16,500")]
-)
+@for_each("rate, shown", [(None, None), (0.0123, "0.0123"), (3.5, "3.5"), (354.4, "354"), (16_494.8, "16,500")])
 def test_items_a_second(rate: float | None, shown: str | None) -> None:
     assert rate_text(rate) == shown
 
@@ -249,7 +248,7 @@ def test_results_stand_beside_eager_modes_own_error() -> None:
     assert correctness_text(random) == "eager mode itself gives other bits each time; dropout differs by design"
 
 
-@pytest.mark.parametrize("name", REPORTS)
+@for_each("name", REPORTS)
 def test_the_document_fits_its_schema_and_can_be_read_again(name: str) -> None:
     found = REPORTS[name]()
     document = json.loads(json_text(found))

@@ -7,14 +7,13 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from graphdoctor.facts.picture import Lane, Phase, Picture, Segment
 from graphdoctor.facts.recording import Recording
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.views.chrome_trace import render_chrome_trace
+from tests.each import for_each
 from tests.factories import compiled, frame, recording
 from tests.trace.test_recordings import RECORDINGS, VERSIONS
 
@@ -116,8 +115,8 @@ def test_a_picture_of_nothing_is_a_trace_of_nothing() -> None:
     assert trace_of(recording(), Picture()) == []
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("name", ["print_in_helper", "print_in_helper.bare"])
+@for_each("version", VERSIONS)
+@for_each("name", ["print_in_helper", "print_in_helper.bare"])
 def test_a_real_log_gives_an_event_for_each_phase(version: str, name: str) -> None:
     found = read_recording(RECORDINGS / version / name, picture=True)
     assert found.picture is not None

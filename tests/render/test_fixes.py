@@ -25,6 +25,7 @@ from graphdoctor.views.html.page import render_page
 from graphdoctor.views.markdown_text import MAX_CHARACTERS, render_view_markdown
 from graphdoctor.views.report import report_view
 from graphdoctor.views.terminal import write_view
+from tests.each import for_each
 from tests.factories import LOOP, PRINT, compiled, entry, frame, graph, record, recording
 from tests.views.outputs import on_terminal
 
@@ -162,8 +163,8 @@ def test_what_the_whole_program_prints_less_is_said_at_the_end() -> None:
     assert "state, printed text. Different: printed text (3 of 4 lines; the first missing one: 'x')." in text
 
 
-@pytest.mark.parametrize(
-    ("difference", "told"),
+@for_each(
+    "difference, told",
     [
         ({"detail": "0.2 instead of 0.1"}, "state (took after the calls: 0.2 instead of 0.1)"),
         ({"largest": 0.12345}, "state (took after the calls by 0.123)"),
@@ -276,9 +277,8 @@ def test_markup_and_control_characters_are_shown_not_obeyed() -> None:
     assert "\x1b" not in rendered(known, unfinished)
 
 
-@pytest.mark.parametrize(
-    ("count", "says"),
-    [(1, "The verified fix"), (2, "Both verified fixes together"), (3, "All 3 verified fixes together")],
+@for_each(
+    "count, says", [(1, "The verified fix"), (2, "Both verified fixes together"), (3, "All 3 verified fixes together")]
 )
 def test_the_set_is_counted_as_people_count(count: int, says: str) -> None:
     known = facts(12, 15, 18)

@@ -27,6 +27,7 @@ from graphdoctor.views import formats
 from graphdoctor.views.formats import ConsoleFormat, Document, Format, RenderOptions
 from tests.bench_reports import attention
 from tests.cure_reports import cured
+from tests.each import for_each
 from tests.export_reports import blocked
 from tests.job_reports import compiled, job, rank
 from tests.profile_reports import profiled
@@ -118,7 +119,7 @@ def test_a_survey_is_rendered_as_bytes_of_its_table(contents: dict[str, Any]) ->
     assert {each.name for document in DOCUMENTS.values() for each in document.formats if each.is_binary} == {"parquet"}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS.values(), ids=DOCUMENTS)
+@for_each("document", DOCUMENTS.values())
 def test_names_and_endings_choose_one_format_each(document: Document[Any]) -> None:
     assert len(set(document.names)) == len(document.names)
     assert len(set(document.endings)) == len(document.endings)
@@ -156,7 +157,7 @@ def test_the_registry_loads_no_renderer() -> None:
     assert done.stdout.split() == []
 
 
-@pytest.mark.parametrize("each", formats.CHECK.formats, ids=formats.CHECK.names)
+@for_each("each", formats.CHECK.formats)
 def test_a_share_below_its_limit_is_never_rounded_to_it(each: Any) -> None:
     budget = Budget(name="min-coverage", limit=0.9, value=0.8996, is_kept=False)
     text = rendered(report(target(state="failed", budgets=(budget,))), each)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
@@ -15,6 +14,7 @@ from graphdoctor.facts.diagnosis import Fix, Location
 from graphdoctor.views.annotations import annotations_of
 from graphdoctor.views.github import render_github
 from graphdoctor.views.printable import printable
+from tests.each import for_each
 from tests.render.check_reports import DIFF, FIX, ROOT, failed_report, finding, placed, report, target
 
 CODES = {"%25": "%", "%0D": "\r", "%0A": "\n", "%3A": ":", "%2C": ","}
@@ -61,7 +61,7 @@ def test_a_gate_that_passed_with_nothing_new_has_nothing_to_say():
     assert render_github(annotations_of(report(target(known=(finding(),)))), root=ROOT) == ""
 
 
-@pytest.mark.parametrize(("severity", "level"), [("error", "error"), ("warning", "warning"), ("info", "notice")])
+@for_each("severity, level", [("error", "error"), ("warning", "warning"), ("info", "notice")])
 def test_a_level_is_the_severity(severity, level):
     assert only(severity=severity)[0] == level
 
@@ -101,7 +101,7 @@ def test_a_finding_in_a_package_is_shown_at_the_projects_line_that_leads_there()
     assert "In transformers/models/gpt2/modeling_gpt2.py:300, GPT2Model._mask." in message
 
 
-@pytest.mark.parametrize("file", ["<frozen os>", "/elsewhere/x.py", "C:\\nets\\x.py"])
+@for_each("file", ["<frozen os>", "/elsewhere/x.py", "C:\\nets\\x.py"])
 def test_what_is_outside_the_repository_has_no_file(file):
     ((_, properties, message),) = commands_of(report(target(new=(placed(file),))))
     assert "file" not in properties

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from graphdoctor.facts.guards import GuardNode, Guards, GuardSet, SubtreeCost
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.views.guards import VARIES, guards_view, parts_of, walk
 from tests import factories
+from tests.each import for_each
 from tests.views.outputs import on_terminal
 
 
@@ -80,8 +79,8 @@ def test_a_cost_that_is_not_known_for_all_is_not_shown_for_the_group() -> None:
     assert layers.check_us is None
 
 
-@pytest.mark.parametrize("width", [80, 140])
-@pytest.mark.parametrize("is_verbose", [False, True])
+@for_each("width", [80, 140])
+@for_each("is_verbose", [False, True])
 def test_nothing_runs_over_the_width(width: int, is_verbose: bool) -> None:
     text = shown(LAYERS, width, is_verbose=is_verbose, call_us=100.0, call_low_us=99.0, call_high_us=120.0)
     assert max(map(len, text.splitlines())) <= width

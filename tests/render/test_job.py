@@ -12,6 +12,7 @@ from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import CaptureGap
 from graphdoctor.studies.ranks.view import job_view
 from graphdoctor.views.markdown_text import MAX_CHARACTERS, render_view_markdown
+from tests.each import for_each
 from tests.job_reports import compiled, found, job, rank, uneven
 from tests.views.outputs import on_terminal
 
@@ -84,7 +85,7 @@ def test_markdown_of_many_ranks_that_all_differ_is_short_enough_for_a_comment() 
     assert "8 groups | sizes differ |" in text
 
 
-@pytest.mark.parametrize("name", JOBS)
+@for_each("name", JOBS)
 def test_all_but_the_findings_is_on_the_first_screen(name: str) -> None:
     text = shown(JOBS[name](), 80)
     assert len(text.partition("\nGD2")[0].splitlines()) <= 40
@@ -125,8 +126,8 @@ def test_collectives_that_a_log_does_not_say_are_not_none_of_them() -> None:
     assert "0 collectives" not in shown(made, 80)
 
 
-@pytest.mark.parametrize(
-    ("kind", "said"),
+@for_each(
+    "kind, said",
     [
         ("schedule", "ranks 0–2 and rank 3 call different collectives in 0/0 step (all_reduce)"),
         ("order", "from 0/0 step on, rank 3 has run graphs in another order than ranks 0–2"),

@@ -26,6 +26,7 @@ from graphdoctor.views.markdown_text import (
     render_view_markdown,
     sentence,
 )
+from tests.each import for_each
 from tests.factories import entry, record, recording
 from tests.render.check_reports import ROOT, finding, report, target
 
@@ -125,7 +126,7 @@ def test_a_sentence_is_read_as_it_is(text):
     assert shown(sentence(text)).replace("`", "").strip() == one_line(text, 300).replace("`", "").strip()
 
 
-@pytest.mark.parametrize("text", ["@a", "#1", "GH-1", "https://x", "www.x", ":100:", "a@b.c"])
+@for_each("text", ["@a", "#1", "GH-1", "https://x", "www.x", ":100:", "a@b.c"])
 def test_nothing_is_linked(text):
     assert "&#8203;" in plain(text)
 
@@ -138,8 +139,8 @@ def test_a_long_text_is_cut():
     assert plain("x" * 301) == "x" * 299 + "…"
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@for_each(
+    "text, expected",
     [
         ("`print(x)` has a side effect", "`print(x)` has a side effect"),
         (

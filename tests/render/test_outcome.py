@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.fixes import ColdCompile, LeftFinding, PairedTime, Treatment, TriedFix
 from graphdoctor.facts.recording import TargetInfo
 from graphdoctor.views.fixes import outcome
 from graphdoctor.views.words import measured_rows, timed_rows
+from tests.each import for_each
 
 BEFORE = Counts(
     break_sites=3, skipped_frames=0, graphs=27, compiles=30, recompiles=17, frames_over_limit=0, coverage=0.5
@@ -73,7 +72,7 @@ def test_one_edit_for_several_findings_is_one_fix() -> None:
     assert said(treatment).startswith("With the fix: ")
 
 
-@pytest.mark.parametrize(("ratio", "low", "high"), [(0.9, 0.8, 1.01), (1.02, 1.0, 1.04), (0.999, 0.998, 0.9995)])
+@for_each("ratio, low, high", [(0.9, 0.8, 1.01), (1.02, 1.0, 1.04), (0.999, 0.998, 0.9995)])
 def test_no_speed_is_claimed_that_was_not_measured(ratio: float, low: float, high: float) -> None:
     pair = times("inductor", ratio, low, high)
     assert said(treated(graphs=3, times=(pair,))) == "With the fix: 27 → 3 graphs, no measurable difference in speed."
@@ -98,9 +97,7 @@ def test_fixes_that_change_no_count_say_so() -> None:
 LEFT = LeftFinding(code="GD101", place="model.py:3", message="broken", reason="no fix is known")
 
 
-@pytest.mark.parametrize(
-    ("tried", "left", "says"),
-    [
+@for_each("tried, left, says", [
         ((), (), "there is nothing to fix"),
         ((), (LEFT,), "no fix is known"),
         (({"untried_cause": "unsafe"},), (LEFT,), "no safe fix is known; --unsafe-fixes tries the others"),
@@ -111,8 +108,7 @@ LEFT = LeftFinding(code="GD101", place="model.py:3", message="broken", reason="n
         (({"verdict": "no effect"},), (LEFT,), "1 fix tried (1 no effect), none kept"),
         (({"verdict": "no effect"}, {"verdict": "failed"}, {"verdict": "no effect"}, {"untried_cause": "unsafe"}),
          (LEFT,), "3 fixes tried (2 no effect, 1 failed), none kept"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_nothing_changed_says_why(tried: tuple[dict[str, Any], ...], left: tuple[LeftFinding, ...], says: str) -> None:
     cases = tuple(
         fix(number, **{"is_applied": False, "verdict": "not tried", **values}) for number, values in enumerate(tried)

@@ -10,7 +10,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,6 +33,7 @@ from graphdoctor.studies.bundle.texts import issue_text
 from graphdoctor.views.formats import CHECK, ConsoleFormat
 from graphdoctor.views.printable import printable, printable_lines
 from graphdoctor.views.progress import seen_text
+from tests.each import for_each
 from tests.render.hostile import CODE_POINTS, EVIL, FORGED, spoiled, spoiled_result
 from tests.render.html.test_page_safety import decoded
 from tests.render.test_formats import DOCUMENTS, rendered
@@ -100,7 +100,7 @@ def test_what_is_printable_can_be_printed(text: str) -> None:
     assert printable_lines(lines) == lines
 
 
-@pytest.mark.parametrize("variant", range(4))
+@for_each("variant", range(4))
 def test_no_format_lets_a_control_character_through(variant: int) -> None:
     wrong = []
     for name, each in FORMATS:
@@ -112,7 +112,7 @@ def test_no_format_lets_a_control_character_through(variant: int) -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize(("width", "is_verbose"), [(40, True), (80, False)])
+@for_each("width, is_verbose", [(40, True), (80, False)])
 def test_no_name_begins_a_line_on_the_terminal(width: int, is_verbose: bool) -> None:
     wrong = []
     for name, each in ON_A_TERMINAL:
@@ -124,7 +124,7 @@ def test_no_name_begins_a_line_on_the_terminal(width: int, is_verbose: bool) -> 
     assert wrong == []
 
 
-@pytest.mark.parametrize("is_verbose", [False, True])
+@for_each("is_verbose", [False, True])
 def test_a_long_value_is_cut_on_the_terminal_and_the_cut_is_told(is_verbose: bool) -> None:
     wrong = []
     for name, each in ON_A_TERMINAL:
@@ -135,7 +135,7 @@ def test_a_long_value_is_cut_on_the_terminal_and_the_cut_is_told(is_verbose: boo
     assert wrong == []
 
 
-@pytest.mark.parametrize(("text", "most"), [("a" * 100, 100), ("a" * 100, 60), ("", 1)])
+@for_each("text, most", [("a" * 100, 100), ("a" * 100, 60), ("", 1)])
 def test_a_text_that_fits_stays_whole(text: str, most: int) -> None:
     assert without_middle(text, most) == text
 
@@ -144,7 +144,7 @@ def test_a_cut_text_keeps_its_ends() -> None:
     assert without_middle("a" * 1000 + "z" * 1000, 8) == "aaaaaa … 1,992 characters left out … zz"
 
 
-@pytest.mark.parametrize("variant", range(4))
+@for_each("variant", range(4))
 def test_no_name_begins_an_annotation(variant: int) -> None:
     text = rendered(hostile_content("CHECK", variant), CHECK.named("github"))
     assert {line[:2] for line in text.splitlines()} == {"::"}
@@ -153,7 +153,7 @@ def test_no_name_begins_an_annotation(variant: int) -> None:
     assert not any("%0A" in title for title in titles)
 
 
-@pytest.mark.parametrize("variant", range(4))
+@for_each("variant", range(4))
 def test_a_report_of_the_api_lets_none_through_as_text(variant: int) -> None:
     report = object.__new__(Report)
     report._diagnosis = spoiled_result(variant).diagnosis
@@ -162,8 +162,8 @@ def test_a_report_of_the_api_lets_none_through_as_text(variant: int) -> None:
         assert not FORBIDDEN & set(text)
 
 
-@pytest.mark.parametrize("evil", [EVIL, LONG], ids=["hostile", "long"])
-@pytest.mark.parametrize(
+@for_each("evil", [EVIL, LONG])
+@for_each(
     "seen",
     [
         LogBegun,
@@ -171,7 +171,6 @@ def test_a_report_of_the_api_lets_none_through_as_text(variant: int) -> None:
         lambda evil: BreakSeen(Writer(evil, None), evil, evil, 1, evil, is_skip=False),
         lambda evil: RecompileSeen(Writer(evil, 0), evil, evil, None, evil, evil, evil, is_over_limit=False),
     ],
-    ids=["begun", "gone", "break", "recompile"],
 )
 def test_what_is_followed_is_a_short_line_each(seen: Callable[[str], Seen], evil: str) -> None:
     text = seen_text(seen(evil), root=Path("/project"))
@@ -179,7 +178,7 @@ def test_what_is_followed_is_a_short_line_each(seen: Callable[[str], Seen], evil
     assert len(text) < 1_000
 
 
-@pytest.mark.parametrize("variant", range(4))
+@for_each("variant", range(4))
 def test_an_issue_lets_none_through_and_mentions_nobody(variant: int) -> None:
     diagnosis = spoiled_result(variant).diagnosis
     mention = diagnosis.findings[0].model_copy(update={"message": "ask @torch about #1"})

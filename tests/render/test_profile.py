@@ -12,6 +12,7 @@ from graphdoctor.facts.profile import MemoryUse, ProfileReport
 from graphdoctor.views.markdown_text import MAX_CHARACTERS, render_view_markdown
 from graphdoctor.views.profile import profile_view
 from graphdoctor.views.profile_words import Files, answer_text, short_name, small_percent
+from tests.each import for_each
 from tests.profile_reports import PACKAGE_FILE, profiled, trained
 from tests.views.outputs import on_terminal
 
@@ -42,7 +43,7 @@ def test_a_profile_for_an_issue(snapshot: SnapshotAssertion, name: str) -> None:
     assert text == snapshot
 
 
-@pytest.mark.parametrize("width", [80, 100, 140, 200])
+@for_each("width", [80, 100, 140, 200])
 def test_every_width_shows_each_kernel_by_its_head_and_number(width: int) -> None:
     text = rendered(trained(), width=width)
     assert all(len(line) <= width for line in text.splitlines())
@@ -70,8 +71,8 @@ def test_the_rows_of_a_table_add_up_to_the_call() -> None:
     assert sum(rows) == pytest.approx(100, abs=1.5)
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
+@for_each(
+    "more, said",
     [
         ({"call_us": None, "regime": None}, "There is no steady call, so it is unknown where its time goes."),
         ({"kernels_us": None, "regime": None, "kernels": (), "lines": ()}, "Its kernels weren't measured."),
@@ -86,8 +87,8 @@ def test_what_isnt_known_is_said_plainly(more: dict[str, object], said: str) -> 
     assert as_markdown(found).startswith("## graphdoctor")
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
+@for_each(
+    "more, said",
     [
         ({"saved_bytes": 0, "eager_saved_bytes": 0}, "nothing saved for the backward pass\n"),
         ({"saved_bytes": 0, "eager_saved_bytes": 4096}, "nothing saved for the backward pass (4.00 KiB in eager mode)"),

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
-
 from graphdoctor.facts.fixes import PairedTime
 from graphdoctor.facts.progress import DecidedTrial, TimedPrograms, TrialCounts
 from graphdoctor.views.progress import counts_text, decided_text, left_text, timed_text
+from tests.each import for_each
 
 
-@pytest.mark.parametrize(
-    ("left_s", "is_open", "says"),
-    [
+@for_each("left_s, is_open, says", [
         (None, True, ""), (0.0, True, ""), (-3.0, False, ""), (0.4, False, ""),
         (1.0, False, "about 1 s left"), (9.4, True, "at least 9 s left"),
         (18.0, False, "about 20 s left"), (88.0, False, "about 90 s left"), (150.0, True, "at least 2 min left"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_the_rest_is_an_estimate_and_never_negative(left_s: float | None, is_open: bool, says: str) -> None:
     assert left_text(left_s, is_open=is_open) == says
 
@@ -41,8 +37,8 @@ def test_a_trial_for_several_findings_says_each_verdict_once() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("ratio", "low", "high", "says"),
+@for_each(
+    "ratio, low, high, says",
     [
         (0.59, 0.58, 0.6, "1.7x faster (1.7x to 1.7x)"),
         (1.2, 1.1, 1.3, "1.2x slower (1.1x to 1.3x)"),

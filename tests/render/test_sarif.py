@@ -19,6 +19,7 @@ from graphdoctor.fixes.patch import unified
 from graphdoctor.rules.catalog import ALL_RULES
 from graphdoctor.views.edits import Replacement, edits_of
 from graphdoctor.views.sarif import render_sarif
+from tests.each import for_each
 from tests.factories import entry
 from tests.render.check_reports import DIFF, FIX, ROOT, failed_report, finding, placed, report, target
 
@@ -88,7 +89,7 @@ def test_a_rule_of_another_version_is_named_alone():
     assert rule == {"id": "GD999"}
 
 
-@pytest.mark.parametrize(("severity", "level"), [("error", "error"), ("warning", "warning"), ("info", "note")])
+@for_each("severity, level", [("error", "error"), ("warning", "warning"), ("info", "note")])
 def test_a_level_is_the_severity(severity, level):
     assert result_of(finding(severity=severity))["level"] == level
 
@@ -118,8 +119,8 @@ def test_what_is_fixed_is_told_and_is_no_result():
     assert (fixed["code"], fixed["function"]) == ("GD103", "Net.forward")
 
 
-@pytest.mark.parametrize(
-    ("by", "reason", "kind", "words"),
+@for_each(
+    "by, reason, kind, words",
     [
         ("comment", "it is rare", "inSource", "it is rare"),
         ("comment", None, "inSource", None),
@@ -189,8 +190,8 @@ def test_without_columns_the_region_is_the_line_and_without_text_its_number():
     assert physical(placed("m.py"))["region"] == {"startLine": 3}
 
 
-@pytest.mark.parametrize(
-    ("file", "uri", "base"),
+@for_each(
+    "file, uri, base",
     [
         ("src/a b.py", "src/a%20b.py", "SRCROOT"),
         ("src\\nets\\net.py", "src/nets/net.py", "SRCROOT"),
@@ -279,7 +280,7 @@ def test_a_fix_is_the_diff():
     ]
 
 
-@pytest.mark.parametrize("verdict", ["no effect", "changes results", "failed"])
+@for_each("verdict", ["no effect", "changes results", "failed"])
 def test_a_fix_that_a_trial_refuted_is_not_offered(verdict):
     refuted = FIX.model_copy(update={"verdict": verdict})
     result = result_of(finding(fixes=(refuted,)))

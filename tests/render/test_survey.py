@@ -14,6 +14,7 @@ from graphdoctor.views.markdown_text import MAX_CHARACTERS, render_view_markdown
 from graphdoctor.views.survey import survey_view
 from graphdoctor.views.survey_failures import failures
 from graphdoctor.views.survey_words import finished_text, verdict
+from tests.each import for_each
 from tests.render.hostile import EVIL, FORGED
 from tests.survey_reports import cause, export_stop, failed, report, row
 from tests.views.outputs import on_terminal
@@ -201,7 +202,7 @@ def test_the_answer_is_on_the_first_screen() -> None:
         assert any(expected in line for line in lines), expected
 
 
-@pytest.mark.parametrize("width", [80, 140])
+@for_each("width", [80, 140])
 def test_more_variants_than_there_is_room_for_columns_are_rows_of_each_family(width: int) -> None:
     variants = tuple(SurveyVariant(name=f"mode=max-autotune batch={2**n}") for n in range(12))
     rows = [row(f"m{n}", each.name, family=("text", "vision")[n % 2]) for n in range(4) for each in variants]

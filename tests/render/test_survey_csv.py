@@ -5,10 +5,9 @@ from __future__ import annotations
 import csv
 import io
 
-import pytest
-
 from graphdoctor.facts.survey import SurveyRow
 from graphdoctor.studies.survey.columns import COLUMNS, flat_columns, render_survey_csv
+from tests.each import for_each
 from tests.survey_reports import cause, failed, report, row
 
 
@@ -44,14 +43,14 @@ def test_what_is_unknown_is_empty_and_zero_is_zero() -> None:
     assert known["break_sites"] == "0"
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", " =1", "\n=1", "\uff1d1", "-", "-e"])
+@for_each("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", " =1", "\n=1", "\uff1d1", "-", "-e"])
 def test_a_text_that_begins_as_a_formula_is_one_no_more(text: str) -> None:
     (found,) = read(failed(text, "load_failed", error=text))
     for name in ("name", "error"):
         assert found[name].startswith("'")
 
 
-@pytest.mark.parametrize("text", ["a=b", "1-2", "me@here", "a, b", 'say "no"', "x;y"])
+@for_each("text", ["a=b", "1-2", "me@here", "a, b", 'say "no"', "x;y"])
 def test_other_text_stays_as_it_is(text: str) -> None:
     (found,) = read(row(text))
     assert found["name"] == text

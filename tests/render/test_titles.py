@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from graphdoctor.views import bench_words, words
 from tests.bench_reports import mobilenet
 from tests.cure_reports import cured
+from tests.each import for_each
 from tests.export_reports import exported
 from tests.factories import recording
 from tests.profile_reports import profiled
@@ -19,8 +18,8 @@ def changed(report: Any) -> Any:
     return report.model_copy(update={"target": report.target.model_copy(update={"call_options": options})})
 
 
-@pytest.mark.parametrize(
-    ("title_parts", "report"),
+@for_each(
+    "title_parts, report",
     [
         (words.title_parts, recording()),
         (bench_words.title_parts, mobilenet()),

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from graphdoctor.views.terminal_lines import Prose, code, command, labeled_rows, write
 from graphdoctor.views.wrapping import code_lines, prose_breaks
+from tests.each import for_each
 
 STATEMENTS = """\
 if not torch.compiler.is_compiling():
@@ -28,7 +29,7 @@ print(f"{hidden_state.shape} and {hidden_state.mean():.3f}", x[1:2, ...], lambda
 """
 
 
-@pytest.mark.parametrize("width", (50, 65, 80, 99, 128))
+@for_each("width", (50, 65, 80, 99, 128))
 def test_wrapped_code_means_the_same(width: int) -> None:
     lines = code_lines(STATEMENTS, width)
     shown = [line for line in lines if "# a comment" not in line]
@@ -37,7 +38,7 @@ def test_wrapped_code_means_the_same(width: int) -> None:
         assert ast.dump(ast.parse("\n".join(lines))) == ast.dump(ast.parse(STATEMENTS))
 
 
-@pytest.mark.parametrize("width", (8, 20, 33, 50, 80, 128))
+@for_each("width", (8, 20, 33, 50, 80, 128))
 def test_no_name_is_broken_over_two_lines(width: int) -> None:
     names = set(re.findall(r"\w+", STATEMENTS))
     for line in code_lines(STATEMENTS, width):
@@ -82,7 +83,7 @@ def test_prose_is_broken_between_words_and_beside_names() -> None:
     assert parts == ["Set", "torch._dynamo.config.", "reorderable_logging_functions to", "a set"]
 
 
-@pytest.mark.parametrize("width", [24, 40, 60, 80])
+@for_each("width", [24, 40, 60, 80])
 def test_a_card_s_rows_never_break_a_name(width: int) -> None:
     words = "Let torch drop `logging.getLogger('module_of_mine').debug` while compiling"
     console = Console(file=io.StringIO(), width=width, color_system=None)

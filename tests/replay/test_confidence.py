@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphdoctor.trials.confidence import LOOKS, MIN_TURNS, SAME, interval, is_decided
+from tests.each import for_each
 
 Noise = Callable[[random.Random], float]
 
@@ -67,8 +68,8 @@ def test_looking_after_each_turn_at_the_same_interval_would_be_wrong() -> None:
     assert statistics.fmean(is_ever_different() for _ in range(300)) > 0.05
 
 
-@pytest.mark.parametrize("ratio", [0.7, 0.9, 1.1, 2.0])
-@pytest.mark.parametrize("noise", [quiet, interrupted])
+@for_each("ratio", [0.7, 0.9, 1.1, 2.0])
+@for_each("noise", [quiet, interrupted])
 def test_a_difference_is_found_and_soon(noise: Noise, ratio: float) -> None:
     rng = random.Random(5)
     found = [timed(noise, rng, ratio=ratio) for _ in range(200)]
@@ -77,7 +78,7 @@ def test_a_difference_is_found_and_soon(noise: Noise, ratio: float) -> None:
     assert statistics.median(map(len, found)) <= LOOKS[1]
 
 
-@pytest.mark.parametrize("noise", NOISES)
+@for_each("noise", NOISES)
 def test_the_interval_holds_the_true_ratio(noise: Noise) -> None:
     rng = random.Random(5)
     found = [interval(timed(noise, rng, ratio=1.03)) for _ in range(1000)]

@@ -16,7 +16,7 @@ from graphdoctor.trials import timing
 from graphdoctor.trials.confidence import LOOKS
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.timing import faster, slower, time_pair
-from tests.fixes.each import each
+from tests.each import for_each
 
 TURNS = 64
 """More than are needed."""
@@ -151,7 +151,7 @@ def test_what_never_gets_clear_ends_after_ten_seconds() -> None:
     assert found.ratio_low < 1 < found.ratio_high
 
 
-@each(("call_s", "turns"), [(0.9, 5), (3.0, 2), (60.0, 2)])
+@for_each("call_s, turns", [(0.9, 5), (3.0, 2), (60.0, 2)])
 def test_long_calls_get_fewer_turns(call_s: float, turns: int) -> None:
     found = timed(Probes([call_s * 1e6] * TURNS, [call_s * 1e6] * TURNS))
     assert isinstance(found, PairedTime)
@@ -164,8 +164,8 @@ def test_a_probe_that_dies_before_it_is_steady_says_why() -> None:
     )
 
 
-@each("which", ["before", "after"])
-@each("turns", [0, 1, 4])
+@for_each("which", ["before", "after"])
+@for_each("turns", [0, 1, 4])
 def test_a_probe_that_dies_while_it_is_timed_says_why(which: str, turns: int) -> None:
     probes = Probes([100.0] * TURNS, [50.0] * TURNS, dying={which: turns})
     assert timed(probes) == "The process was killed by SIGKILL"
@@ -208,9 +208,8 @@ def pair(low: float, high: float, backend: str = "inductor") -> PairedTime:
     )
 
 
-@each(
-    ("times", "is_slower", "is_faster"),
-    [
+@for_each(
+    "times, is_slower, is_faster", [
         ([pair(1.1, 1.2)], True, False), ([pair(0.9, 1.2)], False, False), ([pair(0.8, 0.9)], False, True),
         ([pair(1.01, 1.02)], False, False), ([pair(0.98, 0.99)], False, False), ([], False, False),
         ([pair(1.01, 1.2)], True, False), ([pair(0.8, 0.99)], False, True),

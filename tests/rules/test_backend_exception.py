@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from graphdoctor.facts.recording import FailedCompile
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
+from tests.each import for_each
 from tests.factories import compiled, entry, graph, recording
 
 HINT = (
@@ -19,8 +18,8 @@ BELOW = "InductorError: LoweringException: AssertionError: \n  target: aten.foo.
 LONG = f"ValueError: {'no ' * 500}\nsecond line"
 
 
-@pytest.mark.parametrize(
-    ("seen", "failure", "said"),
+@for_each(
+    "seen, failure, said",
     [
         ("ValueError: no\nmore", "unused", "the backend `eager` raised on graph 0/0: ValueError: no"),
         ("RuntimeError: \n\nno room\n  at all", "unused", "raised on graph 0/0: RuntimeError: no room"),

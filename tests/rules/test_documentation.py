@@ -6,11 +6,10 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
 import graphdoctor
 from graphdoctor.rules.catalog import ALL_RULES, BREAK_RULES, GAP_PAGES, PAGES, RECOMPILE_RULES, RECORDING_RULES
 from graphdoctor.rules.diagnosis.rule import DOC_SECTIONS, GAP_SECTIONS, BreakRule, GapPage, Rule
+from tests.each import for_each
 
 RULES = list(ALL_RULES.values())
 
@@ -33,14 +32,14 @@ def first_block(rule: Rule, section: str) -> str:
     return match[1]
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+@for_each("rule", RULES)
 def test_documentation_has_every_section_in_order(rule: Rule) -> None:
     assert tuple(rule.sections()) == DOC_SECTIONS
     assert all(rule.sections().values())
     assert rule.title().endswith(".")
 
 
-@pytest.mark.parametrize("page", GAP_PAGES, ids=lambda page: page.code)
+@for_each("page", GAP_PAGES)
 def test_the_page_of_a_gap_has_every_section_in_order(page: GapPage) -> None:
     assert tuple(page.sections()) == GAP_SECTIONS
     assert all(page.sections().values())
@@ -55,8 +54,8 @@ def test_every_code_that_the_package_names_has_a_page() -> None:
     assert named == set(PAGES)
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
-@pytest.mark.parametrize("section", ["Example", "Use instead"])
+@for_each("rule", RULES)
+@for_each("section", ["Example", "Use instead"])
 def test_code_defines_forward_and_inputs(rule: Rule, section: str) -> None:
     body = ast.parse(first_block(rule, section)).body
     names = {node.name for node in body if isinstance(node, ast.FunctionDef)}

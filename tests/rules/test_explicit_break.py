@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from graphdoctor.facts.diagnosis import Effects
 from graphdoctor.facts.recording import BreakReason
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.catalog import BREAK_RULES
 from graphdoctor.rules.diagnosis.rule import BreakSite
+from tests.each import for_each
 from tests.factories import entry, record
 
 BREAK = BreakReason(gb_type="Call to `torch._dynamo.graph_break()`", torch_id="GB0025", explanation="User-inserted.")
@@ -17,8 +16,8 @@ IN_LIBRARY = {"file": "/lib/site-packages/lib/work.py", "origin": "third_party",
 IN_TORCH = {"file": "/lib/site-packages/torch/other.py", "origin": "torch", "package": "torch"}
 
 
-@pytest.mark.parametrize(
-    ("stack", "reason", "said", "is_fixed"),
+@for_each(
+    "stack, reason, said, is_fixed",
     [
         ((entry(8, "torch._dynamo.graph_break()"),), BREAK, "`torch._dynamo.graph_break()` breaks the graph", True),
         ((entry(8, "stop()"),), BREAK, "`stop()` breaks the graph", True),

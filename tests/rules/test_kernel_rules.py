@@ -34,6 +34,7 @@ from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.trials.program import RunChange
 from tests import factories
 from tests.conftest import RunCli
+from tests.each import for_each
 from tests.profiles import facts
 from tests.rules.test_documentation import BELOW_DYNAMO, first_block
 
@@ -90,8 +91,8 @@ def test_running_the_code_outweighs_its_kernels() -> None:
     assert codes(recorded(share(library_us=5.0, generated_us=10.0, region_us=40.0))) == []
 
 
-@pytest.mark.parametrize(
-    ("device", "graphs", "snippets"),
+@for_each(
+    "device, graphs, snippets",
     [
         ("cpu", None, [None]),
         ("cuda", None, ['mode="reduce-overhead"', None]),
@@ -133,8 +134,8 @@ def test_a_skipped_cuda_graph_has_torchs_reason_and_its_line() -> None:
     assert len(finding.fixes) == 2
 
 
-@pytest.mark.parametrize(
-    ("target", "line"), [("add_", 12), ("operator.setitem", 12), ("sin", 10), ("operator.invert", 10), ("__init__", 10)]
+@for_each(
+    "target, line", [("add_", 12), ("operator.setitem", 12), ("sin", 10), ("operator.invert", 10), ("__init__", 10)]
 )
 def test_a_written_input_has_its_name_and_its_line(target: str, line: int) -> None:
     graph = factories.graph()
@@ -275,7 +276,7 @@ def test_graphs_left_out_for_one_reason_are_one_finding_with_their_time() -> Non
     assert found(unknown)[0].message.startswith("each start compiles 2 graphs again: ")
 
 
-@pytest.mark.parametrize("kind", get_args(CacheBypassKind))
+@for_each("kind", get_args(CacheBypassKind))
 def test_each_reason_for_a_bypass_has_words(kind: str) -> None:
     (finding,) = found(recorded(cache_bypasses=(bypass(kind, is_code_kept=False),)))
     assert "{" not in finding.message
@@ -313,7 +314,7 @@ def test_float32_products_could_use_tensor_cores() -> None:
     assert not finding.fixes[0].is_safe
 
 
-@pytest.mark.parametrize(
+@for_each(
     "value",
     ["f16[8, 8] cuda:0", "bf16[8, 8] cuda:0", "f32[8, 8]", "f64[8, 8] cuda:0", "f32[8, 8] cuda:1", "f32[8] xpu:0"],
 )

@@ -21,6 +21,7 @@ from graphdoctor.facts.stack import Origin
 from graphdoctor.rules.catalog import BREAK_RULES
 from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 from graphdoctor.trace.breaks import topic_of
+from tests.each import for_each
 from tests.factories import FILE, context, entry, record
 
 CAUSES: list[dict[str, Any]] = json.loads((Path(__file__).parent / "causes.json").read_text(encoding="utf-8"))
@@ -100,8 +101,8 @@ def test_each_cause_has_its_rule_with_plain_words_and_fixes_that_can_be_written(
     assert {name: wrong for name, wrong in found.items() if wrong} == {}
 
 
-@pytest.mark.parametrize(
-    ("name", "origin", "code"),
+@for_each(
+    "name, origin, code",
     [
         ("print", "user", "torch._dynamo.config.ignore_logging_functions.add(print)"),
         (
@@ -140,8 +141,8 @@ def test_every_setting_that_a_fix_names_exists() -> None:
     assert [name for name in found if not hasattr(settings, name)] == []
 
 
-@pytest.mark.parametrize(
-    ("name", "snippet"),
+@for_each(
+    "name, snippet",
     [
         ("if", "y = torch.where(y.sum() > 0, y * 2, y)"),
         ("if bool", "y = torch.where((y > 0).all(), y * 2, y)"),
@@ -166,8 +167,8 @@ def test_a_snippet_fits_the_line(name: str, snippet: str) -> None:
     assert snippet in [fix.snippet for fix in fixes_of(name)]
 
 
-@pytest.mark.parametrize(
-    ("statement", "code"),
+@for_each(
+    "statement, code",
     [
         ("if m is not None and m.any():\n    y = y * m", "if m is not None:\n    y = torch.where(m.any(), y * m, y)"),
         ("if m is not None and m.any():\n    y = y * m\nelse:\n    y = y + 1", None),
@@ -205,13 +206,13 @@ def guards(name: str, pointed: str | None = None) -> list[Fix]:
     return [fix for fix in fixes_of(name, pointed) if "is_compiling" in (fix.snippet or "")]
 
 
-@pytest.mark.parametrize("name", ["print", "logger", "warn", "save", "makedirs"])
+@for_each("name", ["print", "logger", "warn", "save", "makedirs"])
 def test_a_call_without_a_result_may_be_skipped_while_compiling(name: str) -> None:
     (guard,) = guards(name)
     ast.parse(guard.snippet or "")
 
 
-@pytest.mark.parametrize("name", ["time", "tqdm", "autograd fn", "pprint", "lambda break", "json"])
+@for_each("name", ["time", "tqdm", "autograd fn", "pprint", "lambda break", "json"])
 def test_what_other_lines_need_is_never_skipped(name: str) -> None:
     assert guards(name) == []
 
@@ -225,8 +226,8 @@ def test_a_logger_that_is_asked_is_not_ignored() -> None:
     assert "queries" in message_of("isenabled")
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
+@for_each(
+    "name, words",
     [
         ("exists", "`os.path.exists` calls `posix.stat`"),
         ("save", "doesn't trace `torch.save`"),

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.profiled import InductorGraph, InductorKernel, InductorOperation
 from graphdoctor.rules.diagnosis.kernel_times import by_line, timed_kernels
 from graphdoctor.studies.profile.lines import share_out
+from tests.each import for_each
 from tests.profiles.facts import code, graph, operation, profiled, ran
 from tests.rules.test_kernel_rules import found, recorded, share
 
@@ -122,7 +121,7 @@ def test_float64_that_was_float32() -> None:
     assert made([ran("triton_poi_fused_0", 40.0)], wide) == []
 
 
-@pytest.mark.parametrize("is_profiled", [True, False])
+@for_each("is_profiled", [True, False])
 def test_library_calls_name_their_lines(is_profiled: bool) -> None:
     kernels = [code("extern_kernels.mm", 0), code("extern_kernels.mm", 1)]
     runs = [ran("gemm", 20.0, "aten::mm"), ran("gemm", 74.0, "aten::mm")]

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
-
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.recording import BlockEntry, Graph, GraphNode, RepeatedBlocks, TargetInfo
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
+from tests.each import for_each
 from tests.factories import compiled, frame, graph, recording
 
 
@@ -81,11 +80,7 @@ def test_layers_that_make_up_a_graph_are_found_with_the_loop_that_compiles_each(
     assert (fix.kind, fix.is_safe, fix.place and fix.place.where) == ("call", True, "compile_call")
 
 
-@pytest.mark.parametrize(
-    "ops",
-    [even(30), even(40, rest=200), {"layers.0": 400}, {"layersX.0": 100, "layers.01": 300}, {}],
-    ids=["few operations", "a small share", "one layer", "other names", "no nodes"],
-)
+@for_each("ops", [even(30), even(40, rest=200), {"layers.0": 400}, {"layersX.0": 100, "layers.01": 300}, {}])
 def test_nothing_is_said_where_little_could_be_shared(ops: dict[str | None, int]) -> None:
     assert findings(graph_of(ops)) == []
 
@@ -108,7 +103,7 @@ def test_layers_of_several_kinds_share_less() -> None:
     assert "torch could compile one of each kind and share it" in finding.message
 
 
-@pytest.mark.parametrize("update", [{"args": "sin_9, {}"}, {"value": "f32[{}]"}, {"target": "sin{}"}])
+@for_each("update", [{"args": "sin_9, {}"}, {"value": "f32[{}]"}, {"target": "sin{}"}])
 def test_layers_that_differ_in_a_number_a_size_or_an_operation_share_nothing(update: dict[str, str]) -> None:
     plain = graph_of(even(40))
     assert plain.nodes is not None

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
+from tests.each import for_each
 from tests.factories import change, compiled, frame, recompiled, recording
 
 
-@pytest.mark.parametrize(
-    ("condition", "what"), [("(x.shape[0] % 2) == 0", "sizes"), ("(1.0 + ((-1)*self.p)) == 0.9", "values")]
-)
+@for_each("condition, what", [("(x.shape[0] % 2) == 0", "sizes"), ("(1.0 + ((-1)*self.p)) == 0.9", "values")])
 def test_one_version_is_for_what_the_condition_is_about(condition: str, what: str) -> None:
     differing = change("relation", condition, None, None)
     facts = recording(compiles=(compiled("0/0"), recompiled("0/1", differing)), frames=(frame(),))

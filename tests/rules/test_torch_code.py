@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.recording import BreakReason, BreakRecord, Compile, Frame, Graph, TorchMechanism
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.views.words import sentence
+from tests.each import for_each
 from tests.factories import compiled, entry, frame, graph, record, recording
 
 DDP_FILE = "/lib/python3.11/site-packages/torch/nn/parallel/distributed.py"
@@ -71,7 +70,7 @@ def test_a_container_of_the_program_s_own_modules_is_a_warning() -> None:
     assert "one by one" in found.message
 
 
-@pytest.mark.parametrize("mechanism", ["ddp_forward", "fsdp_hook", "module_hook"])
+@for_each("mechanism", ["ddp_forward", "fsdp_hook", "module_hook"])
 def test_each_wrapper_can_hide_a_container(mechanism: TorchMechanism) -> None:
     assert "GD129" in {found.code for found in findings(mechanism=mechanism)}
 

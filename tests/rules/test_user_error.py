@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from graphdoctor.facts.recording import BreakReason, Call, CallError, CaptureGap, FailedCompile
 from graphdoctor.rules.diagnosis.sites import view_of
 from graphdoctor.rules.gd901_user_error import UserError
+from tests.each import for_each
 from tests.factories import compiled, entry, frame, recording
 
 FOREIGN = CaptureGap(code="GD904", kind="foreign_log", message="This log was not recorded by graphdoctor.")
@@ -29,15 +28,13 @@ def test_an_error_while_tracing_is_told_in_a_log_of_others():
     assert match.compile_ids == ("0/0",)
 
 
-@pytest.mark.parametrize(
-    "arguments", [{"kind": "Unsupported"}, {"kind": "BackendCompilerFailed"}, {"gaps": ()}, {"line": None}]
-)
+@for_each("arguments", [{"kind": "Unsupported"}, {"kind": "BackendCompilerFailed"}, {"gaps": ()}, {"line": None}])
 def test_what_others_tell_is_told_once(arguments):
     assert found(**arguments) == ()
 
 
-@pytest.mark.parametrize(
-    ("options", "eager", "title"),
+@for_each(
+    "options, eager, title",
     [
         ({"batch": 8}, "ValueError", "Make the call with its own batch size; if that raises too, fix the program"),
         (

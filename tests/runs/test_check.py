@@ -12,6 +12,7 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.check import CheckReport
 from graphdoctor.rules.gate.check import Policy, check_target
 from graphdoctor.views.formats import CHECK, Format, RenderOptions
+from tests.each import for_each
 from tests.gate.diagnoses import with_prints
 
 TARGET = '[[tool.graphdoctor.targets]]\nname = "net"\ntarget = "model.py"\n'
@@ -84,7 +85,7 @@ def test_one_report_names_targets_and_files_by_their_projects() -> None:
     assert merged_report([alone], root) is alone
 
 
-@pytest.mark.parametrize("name", ["sarif", "github"])
+@for_each("name", ["sarif", "github"])
 def test_paths_for_programs_are_relative_to_the_repository(name: str) -> None:
     shown = CHECK.named(name)
     assert isinstance(shown, Format)

@@ -27,6 +27,7 @@ from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.ownership import sign
 from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.trials.launch.unchanged import Change
+from tests.each import for_each
 
 BEFORE, AFTER = b"caf\xe9 = 1\r\n", b"caf\xe9 = 2\r\n"
 COUNTS = Counts(break_sites=1, skipped_frames=0, graphs=2, compiles=2, recompiles=0, frames_over_limit=0)
@@ -101,13 +102,10 @@ def test_what_is_measured_besides_the_calls_is_not_asked_of_trials(project: Proj
     assert isinstance(project.found(), KeptFixes)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
+@for_each("changes", [
         {"calls": 2}, {"backend": "inductor"}, {"dynamic": True}, {"inputs": ("f32[2]",)}, {"seed": 1}, {"train": True},
         {"config": {"torch._dynamo.config.capture_scalar_outputs": True}}, {"target": "model.py:other"},
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_another_request_has_fixes_of_its_own(project: Project, changes: dict[str, Any]) -> None:
     project.keep()
     project.request = Request.of(replace(project.request.spec, **changes), Measured(coverage=True))
@@ -119,7 +117,7 @@ def test_another_request_has_fixes_of_its_own(project: Project, changes: dict[st
     assert found.change == Change("options", ",".join(changes))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "changes",
     [
         {"is_unsafe_tried": True},
@@ -136,7 +134,7 @@ def test_other_options_of_the_trials_have_fixes_of_their_own(project: Project, c
     assert found.change == Change("options", ",".join(changes))
 
 
-@pytest.mark.parametrize("more", [{"after": None}, {"is_interrupted": True}, {"choices": None}])
+@for_each("more", [{"after": None}, {"is_interrupted": True}, {"choices": None}])
 def test_what_verified_nothing_or_was_interrupted_is_not_kept(project: Project, more: dict[str, Any]) -> None:
     project.keep(**more)
     assert project.found() is None

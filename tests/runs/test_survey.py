@@ -19,6 +19,7 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Done, Failed, Failure, Share
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.studies.survey.survey_file import ListedTargets, SurveyOptions
+from tests.each import for_each
 from tests.survey_reports import row
 
 NAMES = ("a", "b", "c")
@@ -125,7 +126,7 @@ def test_a_piece_that_fails_again_is_not_flaky():
     assert (report.rows[1].status, report.rows[1].attempts, report.rows[1].is_flaky) == ("timeout", 2, False)
 
 
-@pytest.mark.parametrize("status", ["no_inputs", "load_failed", "skipped", "not_compiled"])
+@for_each("status", ["no_inputs", "load_failed", "skipped", "not_compiled"])
 def test_what_the_program_decides_is_not_run_again(status):
     executor = Answers(lambda *_: {"status": status})
     _run(None, executor=executor)
@@ -200,7 +201,7 @@ def test_resume_runs_a_piece_whose_file_changed(tmp_path):
     assert executor.worked == ["a"]
 
 
-@pytest.mark.parametrize(("status", "worked"), [("timeout", True), ("out_of_memory", True), ("wrong", False)])
+@for_each("status, worked", [("timeout", True), ("out_of_memory", True), ("wrong", False)])
 def test_resume_with_another_limit_runs_what_reached_it(status, worked):
     _run(lambda *_: {"status": status}, names=("a",), retries=0, timeout=5.0)
     executor = Answers(lambda *_: {"status": "ok"})

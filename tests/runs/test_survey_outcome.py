@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from graphdoctor.facts.recording import Call, CaptureGap
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.studies.survey.outcome import compiler_stage, cut, ended_early, outcome_of
+from tests.each import for_each
 from tests.factories import with_facts
 from tests.gate.diagnoses import with_prints
 
@@ -15,8 +14,8 @@ def _ended(**more):
     return ended_early(ProbeExit(status=1, message="It ended.", **{"reason": "error", **more}))
 
 
-@pytest.mark.parametrize(
-    ("exit_", "status", "stage"),
+@for_each(
+    "exit_, status, stage",
     [
         ({"reason": "timeout", "phase_kind": "call {index}"}, "timeout", "call"),
         ({"reason": "timeout", "phase_kind": "importing the target"}, "timeout", "load"),
@@ -53,8 +52,8 @@ def _frames(*folders: str) -> str:
     )
 
 
-@pytest.mark.parametrize(
-    ("type", "trace", "backend", "stage"),
+@for_each(
+    "type, trace, backend, stage",
     [
         ("torch._inductor.exc.InductorError", "", "inductor", "inductor"),
         ("torch._dynamo.exc.Unsupported", _frames("_dynamo"), "eager", "dynamo"),

@@ -10,6 +10,7 @@ from graphdoctor.commands.survey_plan import SurveyAsked, listed_text, parse_sha
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.studies.survey.survey_file import ListedTargets, ListedVariant, SurveyOptions
+from tests.each import for_each
 
 NET = "import torch\n\n\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        return x\n"
 READY = NET + "\n\ndef example_inputs():\n    return (torch.ones(2),)\n"
@@ -111,8 +112,8 @@ def test_two_variants_of_one_name_are_refused(models):
         _plan(models, [listed_text("models/a.py")], variants=variants)
 
 
-@pytest.mark.parametrize(
-    ("text", "run", "python"),
+@for_each(
+    "text, run, python",
     [
         ("dynamic=true", {"dynamic": True}, None),
         ("mode=max-autotune dtype=bfloat16", {"mode": "max-autotune", "dtype": "bfloat16"}, None),
@@ -126,13 +127,13 @@ def test_a_variant_of_the_command_line_is_read(text, run, python):
     assert (found.name, found.run, found.python) == (text, run, python)
 
 
-@pytest.mark.parametrize("text", ["", "speed=fast", "batch=none", "batch=0", "dynamic=maybe", "dtype=float31"])
+@for_each("text", ["", "speed=fast", "batch=none", "batch=0", "dynamic=maybe", "dtype=float31"])
 def test_a_variant_that_is_none_is_refused(text):
     with pytest.raises(GraphDoctorError):
         variant_of_text(text, RunSpec())
 
 
-@pytest.mark.parametrize("text", ["", "3", "0/8", "9/8", "3/0", "a/b", "-1/8", "1/2/3"])
+@for_each("text", ["", "3", "0/8", "9/8", "3/0", "a/b", "-1/8", "1/2/3"])
 def test_a_shard_that_is_none_is_refused(text):
     with pytest.raises(GraphDoctorError, match="isn't a part of a survey"):
         parse_shard(text)

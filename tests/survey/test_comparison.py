@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.survey import SURVEY_STATUSES, SurveyVariant
 from graphdoctor.studies.survey.comparison import compare_surveys
+from tests.each import for_each
 from tests.survey_reports import cause, failed, report, row
 
 
@@ -50,7 +51,7 @@ def test_pieces_are_matched_by_variant_too():
 # How it came out.
 
 
-@pytest.mark.parametrize("status", ["compile_failed", "wrong", "not_compiled", "crashed", "timeout", "out_of_memory"])
+@for_each("status", ["compile_failed", "wrong", "not_compiled", "crashed", "timeout", "out_of_memory"])
 def test_what_passed_and_fails_now_is_a_regression(status):
     found = compared([row()], [failed("bert", status, stage="inductor", error="boom")])
     (piece,) = found.pieces
@@ -60,8 +61,8 @@ def test_what_passed_and_fails_now_is_a_regression(status):
     assert (piece.after.stage, piece.after.error) == ("inductor", "boom")
 
 
-@pytest.mark.parametrize("status", ["lost", "skipped", "eager_failed", "no_inputs", "load_failed"])
-@pytest.mark.parametrize("before", [row(), failed("bert", "compile_failed", stage="dynamo")])
+@for_each("status", ["lost", "skipped", "eager_failed", "no_inputs", "load_failed"])
+@for_each("before", [row(), failed("bert", "compile_failed", stage="dynamo")])
 def test_what_cannot_be_judged_any_more_is_unknown_and_no_pass(status, before):
     found = compared([before], [failed("bert", status)], fail_on="never")
     assert (found.pieces[0].verdict, found.exit_code) == ("unknown", 2)
@@ -72,7 +73,7 @@ def test_a_timeout_before_torch_compiles_is_unknown_and_no_regression_of_torch()
     assert (found.pieces[0].verdict, found.exit_code) == ("unknown", 2)
 
 
-@pytest.mark.parametrize("status", ["lost", "skipped", "eager_failed"])
+@for_each("status", ["lost", "skipped", "eager_failed"])
 def test_what_was_never_judged_stays_unjudged(status):
     found = compared([failed("bert", status)], [failed("bert", status)])
     assert (found.pieces, found.unchanged, found.still_failing, found.exit_code) == ((), 1, 1, 0)
@@ -137,30 +138,27 @@ def test_breaks_of_a_flaky_piece_that_ran_count_like_any_other():
 # Counts, coverage, what is or isn't.
 
 
-@pytest.mark.parametrize("name", ["break_sites", "skipped_frames", "recompiles", "frames_over_limit"])
+@for_each("name", ["break_sites", "skipped_frames", "recompiles", "frames_over_limit"])
 def test_more_is_worse_and_less_is_better(name):
     piece = piece_of(row(**{name: 1}), row(**{name: 2}))
     assert (kinds(piece.worse), piece.worse[0].before, piece.worse[0].after) == ([name], 1, 2)
     assert (kinds(piece_of(row(**{name: 2}), row(**{name: 1})).better), piece.better) == ([name], ())
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "verdict"),
-    [(1.0, 0.98, "worse"), (1.0, 0.995, None), (0.6, 0.7, "better"), (None, 0.5, None)],
-)
+@for_each("before, after, verdict", [(1.0, 0.98, "worse"), (1.0, 0.995, None), (0.6, 0.7, "better"), (None, 0.5, None)])
 def test_coverage_counts_beyond_noise(before, after, verdict):
     piece = piece_of(row(coverage=before), row(coverage=after))
     assert (None if piece is None else piece.verdict) == verdict
 
 
-@pytest.mark.parametrize("name", ["correct", "exports", "is_steady"])
+@for_each("name", ["correct", "exports", "is_steady"])
 def test_what_no_longer_holds_is_worse(name):
     assert kinds(piece_of(row(**{name: True}), row(**{name: False})).worse) == [name]
     assert kinds(piece_of(row(**{name: False}), row(**{name: True})).better) == [name]
     assert piece_of(row(**{name: False}), row(**{name: False})) is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     "name",
     ["break_sites", "skipped_frames", "recompiles", "frames_over_limit", "coverage", "speedup", "correct", "exports"],
 )
@@ -180,7 +178,7 @@ def test_what_all_rows_lost_is_no_pass_though_another_option_differs():
     assert found.exit_code == 2
 
 
-@pytest.mark.parametrize("name", ["break_sites", "coverage"])
+@for_each("name", ["break_sites", "coverage"])
 def test_what_every_survey_measures_must_be_known_whatever_was_asked_for(name):
     assert compared([row()], [row(**{name: None})], options={}).exit_code == 2
 
@@ -227,7 +225,7 @@ def test_a_difference_within_the_noise_of_both_machines_says_nothing():
     assert piece_of(speed(1.5, 1.49, 1.51, **noise), speed(1.4, 1.39, 1.41, noise=1.0)) is not None
 
 
-@pytest.mark.parametrize("noisy", [True, None])
+@for_each("noisy", [True, None])
 def test_a_noisy_machine_says_nothing_and_is_counted(noisy):
     for before, after in (({}, {"is_noisy": noisy}), ({"is_noisy": noisy}, {})):
         found = compared([speed(1.5, 1.45, 1.55, **before)], [speed(0.5, 0.45, 0.55, **after)])
@@ -239,8 +237,8 @@ def test_a_slower_piece_whose_eager_mode_got_slower_too_is_judged_by_its_ratio()
     assert (piece.verdict, kinds(piece.noted)) == ("changed", ["call_us"])
 
 
-@pytest.mark.parametrize(
-    ("name", "before", "after", "is_noted"),
+@for_each(
+    "name, before, after, is_noted",
     [
         ("call_us", 100.0, 119.0, False),
         ("call_us", 100.0, 500.0, True),

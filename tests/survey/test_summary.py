@@ -7,6 +7,7 @@ import math
 import pytest
 
 from graphdoctor.studies.survey.summary import mean_speedup, shared_causes, shared_export_causes, summarize
+from tests.each import for_each
 from tests.survey_reports import cause, export_stop, failed, row
 
 
@@ -48,8 +49,8 @@ def test_what_fails_without_torch_compile_is_not_judged():
     assert (group.pieces, group.judged, group.pass_rate) == (7, 1, 1.0)
 
 
-@pytest.mark.parametrize(
-    ("status", "stage"),
+@for_each(
+    "status, stage",
     [
         ("wrong", None),
         ("not_compiled", None),

@@ -11,6 +11,7 @@ import pytest
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.recording import Recording
 from graphdoctor.trace.reader import read_recording
+from tests.each import for_each
 
 RECORDINGS = Path(__file__).resolve().parent.parent / "recordings"
 NAMES = sorted(str(log.parent.relative_to(RECORDINGS)) for log in RECORDINGS.glob("*/*.bare/*.log"))
@@ -36,7 +37,7 @@ def is_told(recording: Recording) -> bool:
     return "log_beginning" in {gap.kind for gap in recording.gaps}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_a_whole_log_has_its_beginning(name: str) -> None:
     assert not is_told(read_recording(RECORDINGS / name))
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from graphdoctor.facts.evidence import CacheAnswer
 from graphdoctor.facts.kernels import CacheUse
 from graphdoctor.facts.recording import Graph, GraphInput
@@ -17,6 +15,7 @@ from graphdoctor.trace.inductor_runtime import (
     plain_reason,
     skip_kind,
 )
+from tests.each import for_each
 
 FX, AOT = "fx_graph_cache", "aotautograd_cache"
 
@@ -30,8 +29,8 @@ def used(*records: tuple) -> tuple[int, int, int, tuple[str, ...]] | None:
     return None if found is None else (found.hits, found.misses, found.bypasses, found.bypass_reasons)
 
 
-@pytest.mark.parametrize(
-    ("records", "expected"),
+@for_each(
+    "records, expected",
     [
         ([], None),
         ([("0/0", AOT, "miss"), ("0/0", FX, "miss")], (0, 1, 0, ())),
@@ -76,7 +75,7 @@ REASONS = {
 """``torch/_inductor``, 2.11 to 2.15."""
 
 
-@pytest.mark.parametrize("reason", REASONS)
+@for_each("reason", REASONS)
 def test_torchs_reasons_have_a_kind(reason):
     assert skip_kind(reason) == REASONS[reason]
     assert "/p/" not in (plain_reason(reason) or "")
@@ -187,7 +186,7 @@ BYPASSES = {
 """``torch/_functorch/_aot_autograd/autograd_cache.py`` and ``torch/_inductor/codecache.py``, 2.13."""
 
 
-@pytest.mark.parametrize("reason", BYPASSES)
+@for_each("reason", BYPASSES)
 def test_reasons_for_a_bypass_have_a_kind_and_whom_they_name(reason):
     assert bypass_kind(reason) == BYPASSES[reason]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from graphdoctor.trace.breaks import exception_words, limit_of, parse_break, parse_chain, parse_stack
+from tests.each import for_each
 
 LINK = "\n\n For more details about this graph break, please visit: https://meta-pytorch.github.io/gb/gb{}.html\n"
 CAUSE = (
@@ -36,8 +36,8 @@ def test_a_reason_keeps_each_of_torchs_words_in_its_place() -> None:
     assert reason.context == "builtin print"
 
 
-@pytest.mark.parametrize(
-    ("words", "topic"),
+@for_each(
+    "words, topic",
     [
         (CAUSE, None),
         ("Could not guard on data-dependent expression Eq(u0, 1) (unhinted: Eq(u0, 1)).", "symbolic_number"),
@@ -60,8 +60,8 @@ def test_the_cause_comes_first_in_a_chain() -> None:
     assert [reason.torch_id for reason in chain] == ["GB0059", "GB7000"]
 
 
-@pytest.mark.parametrize(
-    ("words", "effect", "instruction"),
+@for_each(
+    "words, effect, instruction",
     [
         ("Encountered graph break when attempting to trace CALL: a function call, e.g. f(x, y):", "resumed", "CALL"),
         ("Encountered graph break that we cannot resume from. Compiling up to it.", "rest_eager", None),

@@ -6,8 +6,6 @@ import hashlib
 import json
 from pathlib import Path
 
-import pytest
-
 from graphdoctor.facts.evidence import CacheAnswer, ExportedProgram, LogEvidence, RuntimeEstimate, TritonKernel
 from graphdoctor.facts.record_kinds import TORCH_KINDS, family_of, is_shown
 from graphdoctor.facts.recording import Environment
@@ -20,6 +18,7 @@ from graphdoctor.trace.phases import Phases
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trace.stages import Stages
 from tests.conftest import REPOSITORY
+from tests.each import for_each
 
 RECORDINGS = REPOSITORY / "tests" / "recordings"
 COMPILE = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
@@ -215,7 +214,7 @@ def test_what_is_called_shown_is_what_is_read() -> None:
     assert {kind for kind in TORCH_KINDS if is_shown(kind)} - {"export"} == read
 
 
-@pytest.mark.parametrize("log", sorted(RECORDINGS.rglob("*.log")), ids=lambda log: "/".join(log.parts[-4:-1]))
+@for_each("log", sorted(RECORDINGS.rglob("*.log")))
 def test_the_kinds_of_real_logs_are_known(log: Path) -> None:
     records = read_recording(log).evidence.records
     unknown = {found.kind for found in records if not is_shown(found.kind)} - TORCH_KINDS

@@ -16,6 +16,7 @@ from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.origin import Origins
 from graphdoctor.trace.reader import read_recording
 from tests.conftest import CLEAN_TARGET, run_command
+from tests.each import for_each
 
 RECORDINGS = Path(__file__).resolve().parent.parent / "recordings"
 ORIGINS = Origins(Environment(site_roots=("/env/lib/python3.11/site-packages",)))
@@ -43,7 +44,7 @@ def test_a_file_has_its_owner():
     )
 
 
-@pytest.mark.parametrize("name", ["item", "break_in_try.bare"])
+@for_each("name", ["item", "break_in_try.bare"])
 def test_a_log_without_such_records_has_no_files(name):
     assert kept(next(RECORDINGS.glob(f"*/{name}"))) == {}
 

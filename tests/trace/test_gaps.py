@@ -9,8 +9,6 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-import pytest
-
 from graphdoctor.facts.guards import Guards, GuardSet
 from graphdoctor.facts.recording import CaptureGap, CompileCall, Environment, Recording, TargetInfo
 from graphdoctor.trace.gaps import guard_gaps, log_gaps, part_gaps, reported_gaps, run_gaps, script_gaps
@@ -18,6 +16,7 @@ from graphdoctor.trace.grammar import LogDamage
 from graphdoctor.trace.merge import Part
 from graphdoctor.trace.reader import read_recording
 from tests import factories
+from tests.each import for_each
 
 RECORDINGS = Path(__file__).resolve().parent.parent / "recordings"
 FOLDERS = sorted({log.parent for log in RECORDINGS.rglob("*.log")})
@@ -55,8 +54,8 @@ def test_parts_of_other_processes_and_after_a_reset() -> None:
     assert kinds(part_gaps([Part(recording), Part(recording, "p2", 1)])) == ["several_processes", "dynamo_reset"]
 
 
-@pytest.mark.parametrize(
-    ("is_ours", "is_unfinished", "unfinished", "expected"),
+@for_each(
+    "is_ours, is_unfinished, unfinished, expected",
     [
         (True, False, [], []),
         (False, False, [], ["foreign_log"]),
@@ -76,8 +75,8 @@ def test_a_script_that_ends_early_lacks_no_coverage_that_it_never_had() -> None:
     assert kinds(run_gaps(SCRIPT, None, [], is_ours=True, is_unfinished=True)) == []
 
 
-@pytest.mark.parametrize(
-    ("has_compiles", "is_hooked", "expected"),
+@for_each(
+    "has_compiles, is_hooked, expected",
     [
         (True, True, ["script", "coverage"]),
         (True, False, ["recorder_not_loaded", "script", "coverage"]),
@@ -123,7 +122,7 @@ def test_no_gap_names_an_option_or_a_command() -> None:
     assert not [gap.message for gap in found if re.search(r"--\w|\bgraphdoctor \w", gap.message)]
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: f"{path.parent.name}-{path.name}")
+@for_each("folder", FOLDERS)
 def test_every_gap_of_a_recording_made_while_reading_has_a_kind(folder: Path) -> None:
     assert all(gap.kind for gap in read_recording(folder, guards=True, picture=True).gaps)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
+from tests.each import for_each
 
 PREFIX = "V1121 02:58:17.809000 4242 torch/_dynamo/convert_frame.py:303] "
 
@@ -31,8 +31,8 @@ def test_a_payload_loses_its_tabs_alone() -> None:
     assert damage == LogDamage(records=1)
 
 
-@pytest.mark.parametrize(
-    ("context", "compile_id"),
+@for_each(
+    "context, compile_id",
     [
         ({}, None),
         ({"frame_id": 0, "frame_compile_id": 1}, "0/1"),
@@ -95,7 +95,7 @@ def test_a_payload_behind_a_broken_record_belongs_to_none() -> None:
     assert damage.broken_records == 1
 
 
-@pytest.mark.parametrize("line", ["hello", "V1121 nonsense", "W1121 05:41:57.97 1 a.py:1] warning", PREFIX])
+@for_each("line", ["hello", "V1121 nonsense", "W1121 05:41:57.97 1 a.py:1] warning", PREFIX])
 def test_other_lines_are_counted_and_passed_over(line: str) -> None:
     (record,), damage = read(header(a={}), "\tone", line, "", "\ttwo")
 
@@ -103,7 +103,7 @@ def test_other_lines_are_counted_and_passed_over(line: str) -> None:
     assert damage.stray_lines == 1
 
 
-@pytest.mark.parametrize("is_wanted", [True, False])
+@for_each("is_wanted", [True, False])
 def test_records_are_counted_by_kind_with_their_payload(is_wanted: bool) -> None:
     lines = [
         *(header(str=["/a.py", 1]) + "\n", header(artifact={"name": "mine"}, has_payload="x") + "\n", "\tone\n"),
@@ -116,7 +116,7 @@ def test_records_are_counted_by_kind_with_their_payload(is_wanted: bool) -> None
     assert damage.kinds == {"str": (2, size[0] + size[5]), "mine": (1, size[1] + size[2] + size[4])}
 
 
-@pytest.mark.parametrize("value", ["[]", "1", '"text"', "null", "{}", '{"frame_id": 0}'])
+@for_each("value", ["[]", "1", '"text"', "null", "{}", '{"frame_id": 0}'])
 def test_json_that_is_no_record_is_broken(value: str) -> None:
     records, damage = read(PREFIX + "{" + value, PREFIX + value)
 

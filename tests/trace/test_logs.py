@@ -18,6 +18,7 @@ from graphdoctor.trace.logs import find_logs
 from graphdoctor.trace.processes import find_processes
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trace.storage.places import Url, location_of
+from tests.each import for_each
 
 RECORDINGS = Path(__file__).resolve().parent.parent / "recordings" / "2.13.0"
 PID = 4242
@@ -188,13 +189,13 @@ def test_an_archive_that_is_not_named_is_asked_for(tmp_path):
     )
 
 
-@pytest.mark.parametrize("text", ["model.py::Net", "package.module:name", "C:\\logs", "model.py:make()"])
+@for_each("text", ["model.py::Net", "package.module:name", "C:\\logs", "model.py:make()"])
 def test_what_only_looks_like_an_address_is_a_target_or_a_path(text):
     assert place_or_target(text, Settings()) is None
     assert not isinstance(location_of(text), Url)
 
 
-@pytest.mark.parametrize("text", ["s3://bucket", "zip://::logs.zip", "simplecache::s3://bucket/x", "abfs://c@a/x"])
+@for_each("text", ["s3://bucket", "zip://::logs.zip", "simplecache::s3://bucket/x", "abfs://c@a/x"])
 def test_addresses_are_told_from_paths(text):
     assert location_of(text) == Url(text)
     assert isinstance(location_of(text), Url)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from graphdoctor.facts.recording import BreakReason, TorchMechanism
 from graphdoctor.facts.stack import Origin, StackEntry
 from graphdoctor.trace.breaks import PrintedBreak, mechanism_of
+from tests.each import for_each
 
 TORCH = "/lib/python3.11/site-packages/torch"
 
@@ -29,8 +28,8 @@ POLYFILL = line(f"{TORCH}/_dynamo/polyfills/__init__.py")
 CONTEXTLIB = line("/lib/python3.11/contextlib.py", "self.gen = func(*args, **kwds)", origin="stdlib")
 
 
-@pytest.mark.parametrize(
-    ("path", "mechanism"),
+@for_each(
+    "path, mechanism",
     [
         ((USER, MODULE, DDP), "ddp_forward"),
         ((USER, DDP, CONTEXTLIB, POLYFILL, CONTEXTLIB), "ddp_forward"),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from graphdoctor.trace.origin import is_probe
+from tests.each import for_each
 
 
-@pytest.mark.parametrize(
-    ("file", "expected"),
+@for_each(
+    "file, expected",
     [
         ("/env/graphdoctor/probe/__main__.py", True),
         ("/env/graphdoctor/probe/steps/workload.py", True),

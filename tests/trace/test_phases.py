@@ -17,6 +17,7 @@ from graphdoctor.trace.grammar import LogDamage, Record, read_records
 from graphdoctor.trace.phases import Phases
 from graphdoctor.trace.reader import read_recording
 from tests.conftest import run_command
+from tests.each import for_each
 from tests.trace.test_merge import log_of
 from tests.trace.test_recordings import RECORDINGS, VERSIONS
 
@@ -221,7 +222,7 @@ def assert_agrees_with_the_metrics(recording: Recording, phases: tuple[Phase, ..
     assert by_name["backend_compile"] == pytest.approx({i: s * 1e6 for i, s in backend.items()}, abs=1)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_durations_are_those_of_the_metrics(name: str) -> None:
     recording, phases = picture_of(RECORDINGS / name)
 
@@ -234,7 +235,7 @@ def test_durations_are_those_of_the_metrics(name: str) -> None:
     assert all(phase.call_index == (None if is_bare else calls[phase.compile_id or ""]) for phase in phases)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@for_each("version", VERSIONS)
 def test_every_record_and_every_byte_is_counted(version: str) -> None:
     recording, _ = picture_of(RECORDINGS / version / "item")
     (log,) = (RECORDINGS / version / "item").rglob("*.log")

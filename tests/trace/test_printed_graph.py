@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from graphdoctor.facts.picture import StageNode
 from graphdoctor.trace.printed_graph import PrintedGraph, parse_graph, short_target
+from tests.each import for_each
 
 HEAD = 'class GraphModule(torch.nn.Module):\n    def forward(self, x: "f32[8, 8][8, 1]cpu", y):\n'
 JOINT = """\
@@ -60,8 +61,8 @@ def only(*lines: str) -> StageNode:
     return node
 
 
-@pytest.mark.parametrize(
-    ("statement", "opcode", "target", "inputs"),
+@for_each(
+    "statement, opcode, target, inputs",
     [
         ("a = torch.relu(x);  x = None", "call_function", "torch.relu", ("x",)),
         ("a = torch.ops.aten.addmm.default(y, x, x)", "call_function", "aten.addmm.default", ("y", "x")),
@@ -98,8 +99,8 @@ def test_each_form_of_a_node(statement: str, opcode: str, target: str, inputs: t
     assert (node.name, node.opcode, node.target, node.inputs) == ("a", opcode, target, inputs)
 
 
-@pytest.mark.parametrize(
-    ("printed", "value"),
+@for_each(
+    "printed, value",
     [
         ("f32[8, 8][8, 1]cpu", "f32[8, 8]"),
         ("i64[][]cpu", "i64[]"),
@@ -172,7 +173,7 @@ def test_a_list_that_the_operator_empties_is_looked_through() -> None:
     assert only(*boxed).inputs == ("x", "y")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "line",
     [
         "a = b",

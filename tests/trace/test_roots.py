@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
-
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.trace.roots import Root
+from tests.each import for_each
 
 PLACE = StackEntry(file="/work/train.py", line=7, function="main", origin="user")
 ROOT = Root("self.net", "Sequential", ("input", "rest[0]"), PLACE)
 
 
-@pytest.mark.parametrize(
-    ("text", "named"),
+@for_each(
+    "text, named",
     [
         ("fn[1].training", "self.net[1].training"),
         ("fn.scale", "self.net.scale"),

@@ -15,6 +15,7 @@ from graphdoctor.trace.printed_graph import parse_graph
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trace.stages import Stages, kernels_of
 from tests.conftest import run_command
+from tests.each import for_each
 from tests.factories import recording
 from tests.trace.test_recordings import LOGS, RECORDINGS
 
@@ -140,7 +141,7 @@ def test_what_our_own_repetitions_make_is_left_out() -> None:
     assert stages.generated("", merged(graph(0, "1/0"))) == ()
 
 
-@pytest.mark.parametrize(("prefix", "index"), [("", 0), ("rank1:", 1), ("rank1:reset1:", 2), ("reset1:", 3)])
+@for_each("prefix, index", [("", 0), ("rank1:", 1), ("rank1:reset1:", 2), ("reset1:", 3)])
 def test_a_part_has_the_graphs_whose_ids_are_its_own(prefix: str, index: int) -> None:
     stages = taken(("dynamo_output_graph", "0/0"), ("aot_joint_graph", "0/0"))
     prefixes = ("", "rank1:", "rank1:reset1:", "reset1:")
@@ -203,7 +204,7 @@ def benchmark_compiled_module(times=10, repeat=10):
 # Real logs.
 
 
-@pytest.mark.parametrize("name", LOGS)
+@for_each("name", LOGS)
 def test_every_recorded_graph_is_whole(name: str) -> None:
     recorded = read_recording(RECORDINGS / name, picture=True)
     assert recorded.picture is not None

@@ -10,6 +10,7 @@ import pytest
 from graphdoctor.facts.recording import Recording
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trace.versions import FEATURES, lacking, parsed_version
+from tests.each import for_each
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 RECORDINGS = REPOSITORY / "tests" / "recordings"
@@ -114,9 +115,7 @@ def test_threads_are_no_processes(tmp_path: Path) -> None:
 # What each torch writes.
 
 
-@pytest.mark.parametrize(
-    ("text", "version"), [("2.6.0+cu124", (2, 6)), ("2.10.0a0+git1", (2, 10)), ("", None), (None, None), ("x", None)]
-)
+@for_each("text, version", [("2.6.0+cu124", (2, 6)), ("2.10.0a0+git1", (2, 10)), ("", None), (None, None), ("x", None)])
 def test_versions_are_read(text: str | None, version: tuple[int, int] | None) -> None:
     assert parsed_version(text) == version
 

@@ -13,6 +13,7 @@ from graphdoctor.trace.gaps import watch_gaps
 from graphdoctor.trace.intake import Intake
 from graphdoctor.trace.watched import call_watch
 from graphdoctor.views.words import watched_texts, watching_text
+from tests.each import for_each
 
 
 def call(number: int, us: float = 100.0, *, ops: tuple[int, int] | None = None, **changes: Any) -> WatchedCallArtifact:
@@ -79,8 +80,8 @@ def test_calls_that_compiled_or_raised_count_for_nothing_but_their_cost() -> Non
     assert watch.cost_s == pytest.approx(100e-6)
 
 
-@pytest.mark.parametrize(
-    ("counts", "calls", "reason"),
+@for_each(
+    "counts, calls, reason",
     [
         (called(1), [], "once"),
         (called(2, 2), [], "compiling"),

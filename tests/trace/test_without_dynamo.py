@@ -5,7 +5,6 @@ from __future__ import annotations
 from io import StringIO
 from pathlib import Path
 
-import pytest
 from rich.console import Console
 
 from graphdoctor.facts.recording import Recording
@@ -14,6 +13,7 @@ from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.views.report import report_view
 from graphdoctor.views.terminal import write_view
+from tests.each import for_each
 
 RECORDINGS = Path(__file__).resolve().parent.parent / "recordings"
 
@@ -28,7 +28,7 @@ def record(value: str, *payload: str) -> str:
     return f"V1122 22:01:20.904000 7 torch/x.py:1] {value}\n" + "".join(f"\t{line}\n" for line in payload)
 
 
-@pytest.mark.parametrize("version", ["2.8.0", "2.13.0"])
+@for_each("version", ["2.8.0", "2.13.0"])
 def test_a_log_of_an_export_says_what_it_has(version: str) -> None:
     recording = read_recording(RECORDINGS / version / "exported.bare")
 

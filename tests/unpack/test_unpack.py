@@ -19,6 +19,7 @@ from graphdoctor.trace import unpack as folders
 from graphdoctor.trace.artifacts import FileNames, compile_folder, safe_name
 from graphdoctor.trace.unpack import unpack
 from tests.conftest import REPOSITORY, RunCli
+from tests.each import for_each
 from tests.trace.mutated_logs import mutated_logs
 
 LOWERED = REPOSITORY / "tests" / "recordings" / "2.13.0" / "lowered.bare"
@@ -215,8 +216,8 @@ def test_a_compile_after_a_reset_has_a_folder_of_its_own(tmp_path: Path) -> None
     assert index["records"][-1]["reset"] == 1
 
 
-@pytest.mark.parametrize(
-    ("compile_id", "folder"), [("0/1", "0_1"), ("!0/1/0", "autograd0_1_0"), ("!2", "autograd2"), (None, "no_compile")]
+@for_each(
+    "compile_id, folder", [("0/1", "0_1"), ("!0/1/0", "autograd0_1_0"), ("!2", "autograd2"), (None, "no_compile")]
 )
 def test_a_folder_is_called_as_its_compile(compile_id: str | None, folder: str) -> None:
     assert compile_folder(compile_id) == folder

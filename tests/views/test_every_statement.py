@@ -10,8 +10,6 @@ from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
-import pytest
-
 from graphdoctor.facts.guards import Guards
 from graphdoctor.studies.cure.view import cure_view
 from graphdoctor.studies.export.view import export_view
@@ -31,6 +29,7 @@ from graphdoctor.views.survey import survey_view
 from graphdoctor.views.survey_comparison import survey_comparison_view
 from tests.bench_reports import mobilenet, swept, troubled
 from tests.cure_reports import cured
+from tests.each import for_each
 from tests.export_reports import blocked
 from tests.factories import recording, with_facts
 from tests.profile_reports import trained
@@ -108,8 +107,8 @@ def letters(text: str) -> str:
     return re.sub(r"[\s`]+", "", text)
 
 
-@pytest.mark.parametrize("name", VIEWS)
-@pytest.mark.parametrize("backend", [terminal, markdown, html])
+@for_each("name", VIEWS)
+@for_each("backend", [terminal, markdown, html])
 def test_every_statement_is_in_every_output(backend: Callable[[View], str], name: str) -> None:
     view = VIEWS[name]()
     said = [text for text in (*view.title, *statements(view.parts, is_page=backend is html)) if text.strip()]

@@ -36,14 +36,7 @@ class Solver(Generic[T]):
         self._depends: dict[object, set[object]] = {}
 
     def value(self, key: object, bottom: T, step: Callable[[T], tuple[T, bool]], *, unknown: T) -> T:
-        """The value of a key.
-
-        Args:
-            key: Its name.
-            bottom: What is assumed of it at first.
-            step: From what is assumed, what follows and whether that differs.
-            unknown: What it is if it doesn't settle.
-        """
+        """The value of a key."""
         if key in self._settled:
             return self._settled[key]
         if key in self._derived:

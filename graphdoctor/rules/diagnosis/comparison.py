@@ -286,7 +286,6 @@ def _torch(before: Diagnosis, after: Diagnosis, replaced_count: int) -> Iterator
 
 
 def _at_one_line(gone: Sequence[Finding], new: Sequence[Finding]) -> int:
-    """How many new findings are at the line of one that is gone."""
     lines = {_text(finding) for finding in gone}
     return sum(_text(finding) in lines for finding in new)
 

@@ -19,12 +19,6 @@ def fingerprint(code: str, entry: StackEntry, root: Path, subject: str) -> str:
     """The fingerprint of a finding, 16 hexadecimal digits.
 
     A package's file is named from the package on, so that another environment gives the same value.
-
-    Args:
-        code: The rule's code.
-        entry: The finding's line.
-        root: Paths below it are taken relative to it.
-        subject: torch's id of the cause, or the value that changed.
     """
     file = relative(entry.file, root)
     if entry.package and f"/{entry.package}/" in file:
@@ -64,13 +58,7 @@ _SEVERITY_ORDER: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
 
 
 def finding_of(rule: Rule, match: RuleMatch, root: Path) -> Finding:
-    """A rule's match as a finding.
-
-    Args:
-        rule: The rule that matched.
-        match: What it found.
-        root: Paths below it are shown relative to it.
-    """
+    """A rule's match as a finding."""
     cause = match.reasons[0] if match.reasons else None
     torch_id = cause.torch_id if cause else None
     subject = torch_id or (cause.gb_type if cause else match.subject)
@@ -101,13 +89,7 @@ def finding_of(rule: Rule, match: RuleMatch, root: Path) -> Finding:
 
 
 def location_of(entry: StackEntry, root: Path, *, note: str | None = None) -> Location:
-    """A stack entry as a finding's location.
-
-    Args:
-        entry: The line.
-        root: Paths below it are shown relative to it.
-        note: What the line has to do with the finding, for a related location.
-    """
+    """A stack entry as a finding's location."""
     return Location(
         file=relative(entry.file, root),
         line=entry.line,

@@ -50,11 +50,7 @@ class TimedKernel:
 
 
 def timed_kernels(profiled: Profiled) -> list[TimedKernel]:
-    """The kernels of all graphs, the most costly first.
-
-    Args:
-        profiled: What a profile recorded.
-    """
+    """The kernels of all graphs, the most costly first."""
     runs: dict[tuple[int, int], list[tuple[float, bool]]] = {}
     for matched in profiled.matched:
         if matched.graph is not None and matched.kernel is not None:
@@ -82,12 +78,7 @@ def library_operations(graph: InductorGraph) -> frozenset[int]:
 
 
 def mostly(operations: Sequence[InductorOperation], found: Sequence[InductorOperation]) -> bool:
-    """Whether a kernel works on next to nothing but some of its operations: Inductor also fuses what is independent.
-
-    Args:
-        operations: Those of the kernel.
-        found: Some of them.
-    """
+    """Whether a kernel works on next to nothing but some of its operations: Inductor also fuses what is independent."""
     if len(found) == len(operations):
         return bool(found)
     sizes = [operation.elements for operation in operations]
@@ -102,9 +93,6 @@ def parts(operations: Iterable[InductorOperation]) -> list[tuple[InductorOperati
 
     Parts are in proportion to the elements that each works on: of the largest tensor that it takes or makes. If that is
     unknown of one, all are equal.
-
-    Args:
-        operations: Those of a kernel that its time belongs to.
     """
     known = [operation for operation in operations if operation.stack]
     sizes = [operation.elements or 0 for operation in known]
@@ -116,12 +104,7 @@ def parts(operations: Iterable[InductorOperation]) -> list[tuple[InductorOperati
 def by_line(
     kernels: Iterable[TimedKernel], about: Callable[[TimedKernel], Iterable[InductorOperation]]
 ) -> dict[StackEntry, float]:
-    """Lines with the time of their kernels, the most costly first.
-
-    Args:
-        kernels: Kernels.
-        about: The operations that a kernel is about, which have all of its time.
-    """
+    """Lines with the time of their kernels, the most costly first."""
     times: dict[StackEntry, float] = {}
     for kernel in kernels:
         for operation, part in parts(about(kernel)):

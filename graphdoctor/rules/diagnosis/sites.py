@@ -99,14 +99,7 @@ def _at_root(
 def _is_traced(
     entry: StackEntry, records: Iterable[BreakRecord], functions: Set[tuple[str, str]], lines: Set[tuple[str, int]]
 ) -> bool:
-    """Whether torch compiles the function that the line is in.
-
-    Args:
-        entry: The line.
-        records: Those of its breaks.
-        functions: Files and names of the functions that torch compiles.
-        lines: Where they begin.
-    """
+    """Whether torch compiles the function that the line is in."""
     if (entry.file, entry.function) in functions:
         return True
     # A module of torch's own class stands where the program compiles or makes it.

@@ -37,13 +37,7 @@ Links = Mapping[str, Sequence[str]]
 
 
 def graph_stages(recording: Recording, picture: Picture, root: Path) -> tuple[GraphStages, ...]:
-    """Each graph with its stages, in the order in which Dynamo captured them.
-
-    Args:
-        recording: Has the frames that the graphs belong to.
-        picture: Its graphs and generated code.
-        root: Paths below it are shown relative to it.
-    """
+    """Each graph with its stages, in the order in which Dynamo captured them."""
     frames = {frame.frame_id: frame for frame in recording.frames}
     frame_of: dict[str | None, Frame | None] = {
         compile_.compile_id: frames.get(compile_.frame_id) for compile_ in recording.compiles

@@ -274,10 +274,6 @@ def known_in(baseline: Baseline, findings: Iterable[Finding]) -> tuple[Finding, 
 
     A finding is known by its fingerprint. A break is also known by its file, function and line, because another release
     of torch may call its cause something else; as many breaks at equal lines as the baseline has.
-
-    Args:
-        baseline: The known findings.
-        findings: Findings whose files are relative to the project's folder.
     """
     fingerprints: set[str] = set()
     left: Counter[_Line] = Counter()

@@ -67,13 +67,7 @@ def fullgraph(diagnosis: Diagnosis) -> Broken | None:
 
 
 def recompiles(diagnosis: Diagnosis, *, limit: int, is_empty_allowed: bool) -> Broken | None:
-    """At most ``limit`` recompiles, and no function over torch's recompile limit.
-
-    Args:
-        diagnosis: What to judge.
-        limit: How many are allowed.
-        is_empty_allowed: Holds if nothing was compiled, as in a warm program.
-    """
+    """At most ``limit`` recompiles, and no function over torch's recompile limit."""
     summary, expected = diagnosis.summary, _at_most(limit, "recompile")
     over = summary.frames_over_limit
     if summary.recompiles > limit or over:

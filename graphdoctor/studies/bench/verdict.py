@@ -78,11 +78,7 @@ def _tied(faster: Sequence[Variant]) -> list[Variant]:
 
 
 def _preferred(tied: Sequence[Variant]) -> Variant:
-    """The one that compiles fastest; of those that compile about as fast, the one that changes least: it comes first.
-
-    Args:
-        tied: In the order in which they were asked for.
-    """
+    """The one that compiles fastest; of those that compile about as fast, the first, which changes least."""
     known = [variant.compile_cold_s for variant in tied if variant.compile_cold_s is not None]
     if len(known) < len(tied):
         return tied[0]

@@ -71,7 +71,6 @@ def remedies_of(job: Job) -> tuple[Remedy, ...]:
 
 
 def _suggested(finding: JobFinding) -> Iterator[tuple[JobRemedyKind, str, Setting | None]]:
-    """Of each finding what is simplest: one setting is tried, not each that is suggested."""
     if finding.code in _DDP and any("DistributedDataParallel(" in fix.title for fix in finding.fixes):
         yield "compile_inside_ddp", next(fix.title for fix in finding.fixes), None
     for fix in finding.fixes:

@@ -17,9 +17,6 @@ def merge_surveys(reports: Sequence[SurveyReport]) -> SurveyReport:
 
     A row that several parts have counts once.
 
-    Args:
-        reports: At least one, in the order in which their rows are to stand.
-
     Raises:
         GraphDoctorError: Two parts have different rows, or different variants, of one name.
     """

@@ -176,7 +176,6 @@ class _TooLateError(Exception):
 
 
 def _in_time(function: Callable[[], _Answer]) -> _Answer:
-    """The function's answer."""
     answers: list[_Answer] = []
     errors: list[BaseException] = []
 

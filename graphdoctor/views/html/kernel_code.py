@@ -62,12 +62,7 @@ class Codes:
 
 
 def codes_of(kernels: Sequence[ProfiledKernel], generated: Sequence[GeneratedCode]) -> Codes:
-    """Find the code of each kernel.
-
-    Args:
-        kernels: The most costly first.
-        generated: What Inductor generated.
-    """
+    """Find the code of each kernel."""
     files = [_File(one) for one in generated]
     numbers: dict[KernelCode, int] = {}
     of: list[tuple[int, ...]] = []

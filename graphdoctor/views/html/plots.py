@@ -78,14 +78,7 @@ def span(values: Sequence[float]) -> Axis:
 
 
 def bar(axis: Axis, value: float, interval: tuple[float, float], *, kind: str) -> Markup:
-    """A bar from the start of the axis with its interval, and a line at 1.
-
-    Args:
-        axis: Shared by all bars.
-        value: Where the bar ends.
-        interval: Both ends.
-        kind: Its class.
-    """
+    """A bar from the start of the axis with its interval, and a line at 1."""
     one, end = axis.place(1.0), axis.place(value)
     low, high = (axis.place(each) for each in interval)
     # An end that has no room has no cap.
@@ -100,13 +93,7 @@ def bar(axis: Axis, value: float, interval: tuple[float, float], *, kind: str) -
 
 
 def moved(axis: Axis, before: tuple[float, float, float], after: tuple[float, float, float]) -> Markup:
-    """A number before, above, and the same number after, below, each with its interval; and a line at 1.
-
-    Args:
-        axis: Shared by all such drawings.
-        before: The lower end of its interval, the number, the upper end.
-        after: The same after.
-    """
+    """A number before, above, and the same number after, below, each with its interval; and a line at 1."""
     parts = [Markup('<line class="at-one" x1="{0:.2f}%" x2="{0:.2f}%" y1="0" y2="24"/>').format(axis.place(1.0))]
     for name, height, (low, value, high) in (("was", 8, before), ("now", 17, after)):
         parts += [

@@ -96,13 +96,7 @@ class TimedFile:
 
 
 def timed_files(report: ProfileReport, texts: Sequence[SourceText], files: Files) -> tuple[list[TimedFile], int]:
-    """The files with time in them, and how many of them were left out.
-
-    Args:
-        report: The profile.
-        texts: Files as they were; lines of others are shown by themselves.
-        files: How files are shown.
-    """
+    """The files with time in them, and how many of them were left out."""
     known = {each.file: each.text for each in texts if each.text is not None}
     by_file: dict[str, list[ProfiledLine]] = {}
     for line in report.lines:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import backward_out_of_region
-from tests.fixes.each import each
+from tests.each import for_each
 from tests.fixes.recipes.places import place_in, reason_of
 
 
@@ -13,8 +13,8 @@ def edit(text: str) -> Edit:
     return backward_out_of_region.edit(place_in(text, "GD112", line))
 
 
-@each(
-    ("text", "reason"),
+@for_each(
+    "text, reason",
     [
         ("loss.backward()\n", "the line isn't in a function"),
         ("f = lambda loss: loss.backward()\n", "the line isn't in a function"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphdoctor.fixes.recipes import bincount_to_scatter
-from tests.fixes.each import each
+from tests.each import for_each
 from tests.fixes.recipes.places import place_in, reason_of
 
 
@@ -12,8 +12,8 @@ def edited(line: str) -> str:
     return bincount_to_scatter.edit(place_in(text, "GD104", 5)).content.decode().partition("n):\n")[2]
 
 
-@each(
-    ("before", "after"),
+@for_each(
+    "before, after",
     [
         ("return torch.bincount(x, minlength=n)", "    return x.new_zeros(n).scatter_add(0, x, torch.ones_like(x))\n"),
         ("return x.bincount(w, n)", "    return w.new_zeros(n).scatter_add(0, x, w)\n"),
@@ -28,8 +28,8 @@ def test_it_counts_into_as_many_places(before: str, after: str) -> None:
     assert edited(before) == after
 
 
-@each(
-    ("line", "reason"),
+@for_each(
+    "line, reason",
     [
         ("return x.sum()", "the line doesn't contain a call to `bincount`"),
         ("return torch.bincount(x)", "`bincount` has no `minlength`"),

@@ -11,7 +11,7 @@ import pytest
 from graphdoctor.fixes.recipe import Edit, Place
 from graphdoctor.fixes.recipes import branch_where
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
-from tests.fixes.each import each
+from tests.each import for_each
 from tests.fixes.recipes.places import finding, place_in
 
 
@@ -41,8 +41,8 @@ def body(text: str, part: str | None = None) -> str:
     return dedent(written(whole, part).removeprefix("def f(x, y):\n")).strip("\n")
 
 
-@each(
-    ("test", "condition"),
+@for_each(
+    "test, condition",
     [
         ("x.sum() > 0", "x.sum() > 0"),
         ("(x.sum() > 0)", "x.sum() > 0"),
@@ -105,8 +105,8 @@ def test_the_name_for_the_condition_is_free() -> None:
     )
 
 
-@each(
-    ("line", "value"),
+@for_each(
+    "line, value",
     [
         ("x += y", "x + y"),
         ("x *= y + 1", "x * (y + 1)"),
@@ -215,8 +215,8 @@ def test_of_two_expressions_in_a_line_the_one_pointed_to_is_edited() -> None:
         body(text)
 
 
-@each(
-    ("before", "after"),
+@for_each(
+    "before, after",
     [
         ("return(x)if x > 0 else(y)", "return(torch.where(x > 0, x, y))"),
         ("z = (x if x > 0 else y)", "z = torch.where(x > 0, x, y)"),
@@ -275,8 +275,8 @@ def test_a_test_behind_an_early_return_belongs_to_what_returns() -> None:
     assert body(text) == "return torch.where(x.sum() > 0, x, torch.where(y.sum() > 0, y, x + y))"
 
 
-@each(
-    ("text", "reason"),
+@for_each(
+    "text, reason",
     [
         ("while x.sum() > 0:\n    x = x - 1", "which condition"),
         ("if x > 0:\n    x[0] = 1", "stores into an object"),
@@ -348,8 +348,8 @@ def test_declined(text: str, reason: str) -> None:
         edit(whole)
 
 
-@each(
-    ("text", "part", "reason"),
+@for_each(
+    "text, part, reason",
     [
         ("while x.sum() > 0:\n    x = x - 1", "x.sum() > 0", "how long a loop runs"),
         ("z = [a for a in x if a > 0]", "a > 0", "which elements are kept"),
@@ -368,7 +368,7 @@ def test_outside_a_function_it_is_declined() -> None:
         edit("x = torch.ones(3)\nif x.sum() > 0: x = x + 1\n")
 
 
-@each(
+@for_each(
     "text",
     [
         "if x.sum() > 0: x = x * 2",
@@ -383,7 +383,7 @@ def test_safe(text: str) -> None:
     assert edit("def f(x, y):\n" + indent(text, "    ") + "\n    return x").is_safe
 
 
-@each(
+@for_each(
     "text",
     [
         "if x.sum() > 0: x = x.exp()",  # its gradient may be infinite

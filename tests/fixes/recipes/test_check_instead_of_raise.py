@@ -15,7 +15,7 @@ import torch
 from graphdoctor.fixes.recipe import Place
 from graphdoctor.fixes.recipes import check_instead_of_raise
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
-from tests.fixes.each import each
+from tests.each import for_each
 from tests.fixes.recipes.places import cases, finding, mended, place_in
 
 
@@ -28,9 +28,8 @@ def body(text: str) -> str:
     return dedent(code.removeprefix("import torch\ndef f(x, y):\n    z = x\n")).strip("\n")
 
 
-@each(
-    ("before", "after"),
-    [
+@for_each(
+    "before, after", [
         ("if x > 0: raise E", 'torch._assert_async(~(x > 0), "E: x > 0")'),
         ("if x: raise m.E()", 'torch._assert_async(torch.logical_not(x), "m.E: x")'),
         ("if not x: raise E('why') from None", "torch._assert_async(x != 0, 'why')"),
@@ -85,8 +84,8 @@ def test_tabs_and_carriage_returns_stay() -> None:
     )
 
 
-@each(
-    ("text", "reason"),
+@for_each(
+    "text, reason",
     [
         ("if x > 0: raise", "re-raises an exception"),
         ("if x > 0: raise make(x)()", "doesn't say which exception"),

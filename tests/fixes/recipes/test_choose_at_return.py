@@ -5,7 +5,7 @@ from __future__ import annotations
 from textwrap import dedent, indent
 
 from graphdoctor.fixes.recipes import choose_at_return
-from tests.fixes.each import each
+from tests.each import for_each
 from tests.fixes.recipes.places import place_in, reason_of
 
 HEAD = "import torch\nclass Net:\n    def forward(self, x, y):\n"
@@ -45,8 +45,8 @@ def test_every_later_return_chooses() -> None:
     assert body(before) == dedent(after).strip("\n")
 
 
-@each(
-    ("text", "reason"),
+@for_each(
+    "text, reason",
     [
         ("if x.any():\n    return x\nelse:\n    y = x\nreturn y", "the `if` has another branch"),
         ("if x.any():\n    y = x\n    return y\nreturn x", "the branch does more than return"),

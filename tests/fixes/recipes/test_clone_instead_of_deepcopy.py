@@ -7,7 +7,7 @@ import pytest
 from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import clone_instead_of_deepcopy
 from graphdoctor.fixes.source.tree import DeclinedError
-from tests.fixes.each import each
+from tests.each import for_each
 from tests.fixes.recipes.places import place_in, reason_of
 
 HEAD = "import copy\nimport torch\nfrom torch import nn\n"
@@ -27,8 +27,8 @@ def in_class(init: str, copied: str = "self.state") -> str:
     )
 
 
-@each(
-    ("text", "reason"),
+@for_each(
+    "text, reason",
     [
         (in_class("self.state = nn.Linear(8, 8)"), "what is copied may not be a tensor"),
         (in_class("self.state = make()"), "what is copied may not be a tensor"),
@@ -66,8 +66,8 @@ def test_a_comment_within_the_call_is_not_lost() -> None:
         clone_instead_of_deepcopy.edit(place_in(text, "GD108", 5, (12, None)))
 
 
-@each(
-    ("text", "line"),
+@for_each(
+    "text, line",
     [
         ("def f(x):\n    return copy.deepcopy(x)\n", "return x.detach().clone()"),
         ("def f(x):\n    return copy.deepcopy(x[0])\n", "return x[0].detach().clone()"),

@@ -6,7 +6,7 @@ import textwrap
 
 from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import RECIPES
-from tests.fixes.each import each
+from tests.each import for_each
 from tests.fixes.recipes.places import place_in, reason_of
 
 (RECIPE,) = (recipe for recipe in RECIPES if recipe.name == "condition-without-read")
@@ -26,8 +26,8 @@ def edit(text: str, pointed: str | None = None) -> Edit:
     return RECIPE.edit(place_in(text, "GD103", number, columns))
 
 
-@each(
-    ("before", "after"),
+@for_each(
+    "before, after",
     [
         ("if c.item() > 1:\n    x = x * 2", "x = torch.where(c > 1, x * 2, x)"),
         ("if float(c) > 1:\n    x.mul_(k)", "condition = c > 1\nx.mul_(torch.where(condition, k, 1))"),
@@ -51,8 +51,8 @@ def test_the_title_names_the_read() -> None:
     assert found.title == "Choose `x` with `torch.where`, without reading `c.item()`"
 
 
-@each(
-    ("body", "pointed", "reason"),
+@for_each(
+    "body, pointed, reason",
     [
         ("y = c.item()\nif y > 1:\n    x = x * 2", "c.item()", "the number isn't part of an `if`"),
         ("y = 1 if c.item() > 1 else 2", "c.item()", "the number isn't part of an `if`"),

@@ -8,7 +8,7 @@ from graphdoctor.facts.kernels import CudaGraphSkip
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.fixes.recipes import create_on_device
 from graphdoctor.fixes.source.tree import DeclinedError
-from tests.fixes.each import each
+from tests.each import for_each
 from tests.fixes.recipes.places import place_in
 
 
@@ -21,8 +21,8 @@ def edited(line: str, kind: str = "cpu_device") -> str:
     return edit.content.decode().splitlines()[4].strip()
 
 
-@each(
-    ("line", "expected"),
+@for_each(
+    "line, expected",
     [
         ("y = torch.zeros(3).cuda()", 'y = torch.zeros(3, device="cuda")'),
         ("y = torch.ones(3).to('cuda:1') + x", "y = torch.ones(3, device='cuda:1') + x"),
@@ -35,7 +35,7 @@ def test_it_goes_where_it_is_used(line: str, expected: str) -> None:
     assert edited(line) == expected
 
 
-@each(
+@for_each(
     "line",
     [
         "y = torch.arange(n)",

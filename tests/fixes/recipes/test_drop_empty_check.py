@@ -6,7 +6,7 @@ import textwrap
 
 from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import drop_empty_check
-from tests.fixes.each import each
+from tests.each import for_each
 from tests.fixes.recipes.places import place_in, reason_of
 
 
@@ -34,7 +34,7 @@ for i, expert in enumerate(experts):
 OTHER = "the lines after the check do more than change what it selects"
 
 
-@each(
+@for_each(
     "test",
     [
         "rows.numel() == 0",
@@ -53,8 +53,8 @@ def test_an_expert_without_tokens_writes_nothing(test: str) -> None:
     assert after == before.replace(f"        if {test}:\n            continue\n", "")
 
 
-@each(
-    ("test", "line"),
+@for_each(
+    "test, line",
     [
         ("mask.any()", "out[mask] = x[mask] * 2"),
         ("mask.sum() > 0", "out = out.masked_fill(mask, 0.0)"),
@@ -81,8 +81,8 @@ def test_comments_stay_with_their_lines() -> None:
     assert edit(program(text)).content.decode() == program("# Any?\n# All.\nout[mask] = 1  # one\nreturn out")
 
 
-@each(
-    ("text", "reason"),
+@for_each(
+    "text, reason",
     [
         ("if mask.any():\n    out = out + 1\nreturn out", OTHER),
         ("if mask.any():\n    out[0] = 1\nreturn out", OTHER),

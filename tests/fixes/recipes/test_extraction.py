@@ -10,7 +10,7 @@ import pytest
 
 from graphdoctor.fixes.recipes import own_function
 from graphdoctor.fixes.source.tree import DeclinedError
-from tests.fixes.each import each
+from tests.each import for_each
 from tests.fixes.recipes.places import place_in
 
 pytestmark = pytest.mark.slow
@@ -103,7 +103,7 @@ def outcomes(program: str) -> list[object]:
     return [once(a, b) for a in range(-2, 4) for b in range(4)]
 
 
-@each("seed", range(12))
+@for_each("seed", range(12))
 @pytest.mark.nightly
 def test_what_moves_does_the_same(seed: int) -> None:
     moved = 0

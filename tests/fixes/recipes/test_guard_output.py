@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphdoctor.fixes.recipes import guard_output
-from tests.fixes.each import each
+from tests.each import for_each
 from tests.fixes.recipes.places import place_in, reason_of
 
 
@@ -11,8 +11,8 @@ def program(line: str) -> str:
     return f"import torch\n\ndef forward(x, it, log):\n    {line}\n    return x\n"
 
 
-@each(
-    ("line", "is_safe"),
+@for_each(
+    "line, is_safe",
     [
         ("print(tuple(x.shape), len(it))", True),
         ("print(it['a'](x), it()())", True),
@@ -29,8 +29,8 @@ def test_another_function_s_call_is_unsafe() -> None:
     assert not guard_output.edit(place_in(program("it.save(x)"), "GD105", 4)).is_safe
 
 
-@each(
-    ("line", "reason"),
+@for_each(
+    "line, reason",
     [
         ("y = print(x)", "its result is used"),
         ("print(y := x)", "an argument of the call assigns a name"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textwrap import dedent, indent
 
 from graphdoctor.fixes.recipes import guard_report
-from tests.fixes.each import each
+from tests.each import for_each
 from tests.fixes.recipes.places import place_in, reason_of
 
 HEAD = "import torch\nimport warnings\ndef f(x, y):\n    y = x\n"
@@ -18,8 +18,8 @@ def body(text: str, line: int = 5) -> str:
     return dedent(edited.removeprefix(HEAD)).strip("\n")
 
 
-@each(
-    ("test", "guarded"),
+@for_each(
+    "test, guarded",
     [
         ("x.any()", "x.any()"),
         ("not x.any()", "not x.any()"),
@@ -34,8 +34,8 @@ def test_the_condition_is_not_looked_at_while_compiling(test: str, guarded: str)
     assert body(text) == text.replace(f"if {test}:", f"if not torch.compiler.is_compiling() and {guarded}:")
 
 
-@each(
-    ("text", "reason"),
+@for_each(
+    "text, reason",
     [
         ("if x > 0:\n    y = x", "more than a report depends on the condition"),
         ("if x > 0:\n    print(x)\nelse:\n    print(y)", "more than a report depends on the condition"),

@@ -7,7 +7,7 @@ import pytest
 from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import hoist_read
 from graphdoctor.fixes.source.tree import DeclinedError
-from tests.fixes.each import each
+from tests.each import for_each
 from tests.fixes.recipes.places import place_in, reason_of
 
 HEAD = "import os, random, time\nimport torch\nfrom datetime import datetime\n\n\ndef forward(self, x, log):\n"
@@ -30,8 +30,8 @@ def written(body: str) -> str:
     return text.removeprefix(HEAD)
 
 
-@each(
-    ("body", "reason"),
+@for_each(
+    "body, reason",
     [
         ("    return x * «time.time()»\n", MATTERS),
         ("    t = «time.time()»\n    return x * t\n", MATTERS),

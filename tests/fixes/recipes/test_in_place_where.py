@@ -6,7 +6,7 @@ import textwrap
 
 from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import in_place_where
-from tests.fixes.each import each
+from tests.each import for_each
 from tests.fixes.recipes.places import place_in, reason_of
 
 
@@ -20,8 +20,8 @@ def edit(text: str) -> Edit:
     return in_place_where.edit(place_in(text, "GD102", line))
 
 
-@each(
-    ("before", "after"),
+@for_each(
+    "before, after",
     [
         ("if c > 1:\n    x.mul_(0.5)", "condition = c > 1\nx.mul_(torch.where(condition, 0.5, 1))"),
         (
@@ -54,8 +54,8 @@ def test_the_change_does_nothing_if_the_condition_does_not_hold(before: str, aft
     assert edit(program(before)).content.decode() == program(after)
 
 
-@each(
-    ("text", "reason"),
+@for_each(
+    "text, reason",
     [
         ("if c > 1:\n    x.mul_(2)\nelse:\n    x.mul_(3)", "it isn't an `if` with a single branch"),
         ("if c > 1:\n    y = x * 2\nreturn y", "`y` is used after the branch"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import iterable_to_list
-from tests.fixes.each import each
+from tests.each import for_each
 from tests.fixes.recipes.places import place_in, reason_of
 
 LOOP = "\n\ndef f(x):\n    for part in parts:\n        x = x + part\n    return x\n"
@@ -15,8 +15,8 @@ def edit(text: str) -> Edit:
     return iterable_to_list.edit(place_in(text, "GD122", line))
 
 
-@each(
-    ("text", "reason"),
+@for_each(
+    "text, reason",
     [
         ("parts = {a, b}\nx = next(parts)\n", "the line doesn't loop over a variable or an attribute"),
         ("for part in {a, b}:\n    pass\n", "the line doesn't loop over a variable or an attribute"),
@@ -36,8 +36,8 @@ def test_it_declines(text: str, reason: str) -> None:
     assert reason_of(lambda: edit(text)).startswith(reason)
 
 
-@each(
-    ("made", "listed"),
+@for_each(
+    "made, listed",
     [
         ("{a, b}", "[a, b]"),
         ("{*a}", "[*a]"),

@@ -7,7 +7,7 @@ import pytest
 from graphdoctor.fixes.recipe import Edit, Recipe
 from graphdoctor.fixes.recipes import drop_item, keep_tensor
 from graphdoctor.fixes.source.tree import DeclinedError
-from tests.fixes.each import each
+from tests.each import for_each
 from tests.fixes.recipes.places import place_in
 
 HEAD = "import math\nimport torch\n\ndef forward(self, x, y, items):\n"
@@ -25,8 +25,8 @@ def written(body: str, recipe: Recipe = keep_tensor) -> str:
     return edit(body, recipe).content.decode().removeprefix(HEAD)
 
 
-@each(
-    ("body", "reason"),
+@for_each(
+    "body, reason",
     [
         ("    if «x.item()»: y = -y\n    return y\n", "the number decides which branch runs"),
         ("    if «x.item()» > 0: y = -y\n    return y\n", "the number is compared in Python"),
@@ -79,8 +79,8 @@ def test_a_number_that_is_needed_is_left(body: str, reason: str) -> None:
         assert declined.value.reason == reason
 
 
-@each(
-    ("body", "text"),
+@for_each(
+    "body, text",
     [
         ("    return y * «x.item()»\n", "    return y * x.detach()\n"),
         ("    return y * float(«x.item()»)\n", "    return y * x.detach()\n"),
@@ -149,8 +149,8 @@ def test_a_name_that_hides_the_builtin_is_no_cast() -> None:
         keep_tensor.edit(place_in(text, "GD103", 3, (16, 24)))
 
 
-@each(
-    ("body", "is_safe"),
+@for_each(
+    "body, is_safe",
     [
         ("    return y / «y.abs().max().item()»\n", True),
         ("    n = «torch.max(y).item()»\n    return (y - n) * 2\n", True),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphdoctor.fixes.recipes import list_argument
-from tests.fixes.each import each
+from tests.each import for_each
 from tests.fixes.recipes.places import place_in, reason_of
 
 CLIP = "def clip(parts, limit=1):\n    found = [part for part in parts]\n    return found\n\n\n"
@@ -14,8 +14,8 @@ def edited(text: str) -> str:
     return list_argument.edit(place_in(text, "GD121", line)).content.decode()
 
 
-@each(
-    ("call", "listed"),
+@for_each(
+    "call, listed",
     [
         ("clip(model.parameters())", "clip(list(model.parameters()))"),
         ("clip(limit=2, parts=zip(a, b))", "clip(limit=2, parts=list(zip(a, b)))"),
@@ -33,8 +33,8 @@ def test_a_method_has_its_object_first() -> None:
     assert edited(text.replace("CALL", "self.children()")) == text.replace("CALL", "list(self.children())")
 
 
-@each(
-    ("text", "reason"),
+@for_each(
+    "text, reason",
     [
         (CLIP + "clip(ps)\n", "no call in this file passes an iterator as `parts`"),
         (CLIP + "clip(*model.parameters())\n", "no call in this file passes an iterator as `parts`"),

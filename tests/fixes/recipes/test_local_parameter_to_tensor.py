@@ -7,7 +7,7 @@ import pytest
 from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import local_parameter_to_tensor
 from graphdoctor.fixes.source.tree import DeclinedError
-from tests.fixes.each import each
+from tests.each import for_each
 from tests.fixes.recipes.places import place_in, reason_of
 
 
@@ -16,8 +16,8 @@ def edit(body: str, columns: tuple[int, int] | None = None) -> Edit:
     return local_parameter_to_tensor.edit(place_in(text, "GD115", 3, columns))
 
 
-@each(
-    ("body", "reason"),
+@for_each(
+    "body, reason",
     [
         ("y = make(x)", "the line doesn't create exactly one parameter"),
         ("y = Parameter(x) + Parameter(x)", "the line doesn't create exactly one parameter"),
@@ -46,8 +46,8 @@ def test_it_declines_outside_of_a_function() -> None:
         local_parameter_to_tensor.edit(place_in("p = Parameter(x)\n", "GD115", 1))
 
 
-@each(
-    ("line", "written"),
+@for_each(
+    "line, written",
     [
         ("y = x * nn.Parameter(torch.ones(8))", "y = x * torch.ones(8)"),
         ("y = x * nn.Parameter(data=torch.ones(8))", "y = x * torch.ones(8)"),

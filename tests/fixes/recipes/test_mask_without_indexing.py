@@ -7,7 +7,7 @@ import pytest
 from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import mask_without_indexing
 from graphdoctor.fixes.source.tree import DeclinedError
-from tests.fixes.each import each
+from tests.each import for_each
 from tests.fixes.recipes.places import place_in, reason_of
 
 HEAD = "import torch\n\ndef forward(self, x, y, m):\n"
@@ -27,8 +27,8 @@ def written(body: str) -> str:
     return edit(body).content.decode().removeprefix(HEAD)
 
 
-@each(
-    ("body", "reason"),
+@for_each(
+    "body, reason",
     [
         ("    return «x[m]»\n", NEEDED),
         ("    return torch.cat([«x[m]», y])\n", NEEDED),
@@ -79,8 +79,8 @@ def test_selected_values_that_are_needed_are_left(body: str, reason: str) -> Non
     assert reason_of(lambda: edit(body)) == reason
 
 
-@each(
-    ("body", "text"),
+@for_each(
+    "body, text",
     [
         ("    return «x[m]».sum()\n", "    return torch.where(m, x, 0).sum()\n"),
         ("    return torch.sum(«x[m]»)\n", "    return torch.where(m, x, 0).sum()\n"),
@@ -168,8 +168,8 @@ def test_without_columns_the_only_selection_of_the_line_is_meant() -> None:
         mask_without_indexing.edit(place_in(HEAD + "    return x[m].sum() + y[m].sum()\n", "GD104", 4))
 
 
-@each(
-    ("body", "is_safe"),
+@for_each(
+    "body, is_safe",
     [
         ("    «y[y > 0]» *= 2\n", True),
         ("    «y[m]» *= 2\n", False),

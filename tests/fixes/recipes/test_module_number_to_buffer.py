@@ -10,7 +10,7 @@ from graphdoctor.facts.recompiles import ChangeKind, GuardChange
 from graphdoctor.fixes.recipe import Edit, Place
 from graphdoctor.fixes.recipes import module_number_to_buffer
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
-from tests.fixes.each import each
+from tests.each import for_each
 from tests.fixes.recipes.places import finding, reason_of
 
 HEAD = """\
@@ -36,8 +36,8 @@ def edit(
     )
 
 
-@each(
-    ("body", "reason"),
+@for_each(
+    "body, reason",
     [
         ("for i in range(self.step): x = x + i\nreturn x", "line 10 does more than arithmetic"),
         ("return x[self.step]", "line 10 does more than arithmetic"),
@@ -63,8 +63,8 @@ def test_it_declines(body: str, reason: str) -> None:
     assert reason_of(lambda: edit(body)).startswith(reason)
 
 
-@each(
-    ("head", "reason"),
+@for_each(
+    "head, reason",
     [
         (HEAD.replace("self.step = 0", "pass"), "no class in the file sets `step` to a number in `__init__`"),
         (HEAD.replace("self.step = 0", "self.step = [0]"), "no class in the file sets `step` to a number"),
@@ -92,8 +92,8 @@ def test_a_number_of_an_inner_module_is_found_by_its_name() -> None:
     assert 'register_buffer("step", torch.tensor(0)' in edit("return x", expression="self.inner.step").content.decode()
 
 
-@each(
-    ("body", "new", "value"),
+@for_each(
+    "body, new, value",
     [
         ("return x + self.step", "1", "0"),
         ("return x + self.step", "0.5", "0.0"),

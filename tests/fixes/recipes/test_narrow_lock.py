@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import narrow_lock
-from tests.fixes.each import each
+from tests.each import for_each
 from tests.fixes.recipes.places import place_in, reason_of
 
 HEAD = "from threading import Lock\nlock = Lock()\n\n\ndef f(self, x):\n"
@@ -16,8 +16,8 @@ def edit(body: str, head: str = HEAD, **more: str) -> Edit:
     return narrow_lock.edit(place_in(text, "GD110", line, **more))
 
 
-@each(
-    ("body", "reason"),
+@for_each(
+    "body, reason",
     [
         ("for i in x:\n    print(i)", "the line doesn't begin a `with`"),
         ("with lock: self.n += 1", "the line doesn't begin a `with`"),

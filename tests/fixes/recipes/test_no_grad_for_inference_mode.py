@@ -14,7 +14,7 @@ from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.fixes.recipe import Place
 from graphdoctor.fixes.recipes import no_grad_for_inference_mode
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
-from tests.fixes.each import each
+from tests.each import for_each
 from tests.fixes.recipes.places import finding, place_in
 
 FLIP = (GuardChange(kind="inference_mode", expression="x"),)
@@ -36,8 +36,8 @@ def body(text: str) -> str:
     return "\n".join(line.removeprefix("    ") for line in code.removeprefix("def f(x, y):\n").splitlines())
 
 
-@each(
-    ("before", "after"),
+@for_each(
+    "before, after",
     [
         ("with torch.inference_mode(): pass", "with torch.no_grad(): pass"),
         ("with torch.inference_mode( True ) as a, b: pass", "with torch.no_grad() as a, b: pass"),
@@ -55,8 +55,8 @@ def test_a_mode_imported_by_its_own_name_goes() -> None:
     assert unflipped(f"{head}with inference_mode(): pass\n") == f"{head}import torch\nwith torch.no_grad(): pass\n"
 
 
-@each(
-    ("before", "after"),
+@for_each(
+    "before, after",
     [
         ("y = 1\nif x.is_inference(): y = 2\nreturn y", "y = 1\nreturn y"),
         ("if x.is_inference():\n    y = 2", "pass"),
@@ -82,8 +82,8 @@ def test_tabs_and_carriage_returns_stay() -> None:
     )
 
 
-@each(
-    ("text", "reason"),
+@for_each(
+    "text, reason",
     [
         ("import torch\n", "another file"),
         ("import torch\nwith torch.inference_mode(a): pass\n", "a value switches"),
@@ -102,8 +102,8 @@ def test_other_flips_are_declined() -> None:
         no_grad_for_inference_mode.edit(place)
 
 
-@each(
-    ("text", "reason"),
+@for_each(
+    "text, reason",
     [
         ("y = x.is_inference", "doesn't point to a check"),
         ("y = x.is_inference() or y.is_inference()", "doesn't point to a check"),

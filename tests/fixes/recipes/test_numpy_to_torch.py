@@ -9,7 +9,7 @@ import pytest
 from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import numpy_to_torch
 from graphdoctor.fixes.source.tree import DeclinedError
-from tests.fixes.each import each
+from tests.each import for_each
 from tests.fixes.recipes.places import place_in, reason_of
 
 HEAD = "import numpy as np\nimport torch\n\n\n"
@@ -24,8 +24,8 @@ def edit(call: str, body: str = "def forward(v, t):\n    return {}\n") -> Edit:
     return numpy_to_torch.edit(place_in(text, "GD109", line, (column, end)))
 
 
-@each(
-    ("call", "reason"),
+@for_each(
+    "call, reason",
     [
         ("np.unwrap(v)", "there is no known torch version of `np.unwrap`"),
         ("np.maximum.accumulate(v)", "there is no known torch version of `np.maximum.accumulate`"),
@@ -59,8 +59,8 @@ def test_what_is_no_call_of_numpy_is_left() -> None:
         numpy_to_torch.edit(place_in(text, "GD109", 3, (12, 30)))
 
 
-@each(
-    ("call", "text"),
+@for_each(
+    "call, text",
     [
         ("np.digitize(bins=t, x=v)", "np.searchsorted(t, v, side='right')"),
         ("np.nanmax(v)", "np.nan_to_num(v, nan=-np.inf, posinf=np.inf, neginf=-np.inf).max()"),
@@ -95,7 +95,7 @@ def test_a_taken_name_is_not_hidden() -> None:
         edit("np.interp(v, t, t)", "_interp = 1\ndef f(v, t):\n    return {}\n")
 
 
-@each("body", ["def f(v, t):\n\tdef g():\n\t\treturn {}\t# why\n\treturn g()\n", "f = lambda v, t: {}\n"])
+@for_each("body", ["def f(v, t):\n\tdef g():\n\t\treturn {}\t# why\n\treturn g()\n", "f = lambda v, t: {}\n"])
 def test_tabs_crlf_lambdas_and_nested_functions(body: str) -> None:
     text = (HEAD + body.format("np.interp(v, t, t)")).replace("\n", "\r\n")
     line = next(number for number, found in enumerate(text.splitlines(), 1) if "np." in found)

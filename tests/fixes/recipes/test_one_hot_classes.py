@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import one_hot_classes
-from tests.fixes.each import each
+from tests.each import for_each
 from tests.fixes.recipes.places import place_in, reason_of
 
 HEAD = "import torch.nn.functional as F\nfrom torch import nn\n"
@@ -24,8 +24,8 @@ def in_class(init: str, call: str = "F.one_hot(labels)", parameters: str = "self
     )
 
 
-@each(
-    ("text", "reason"),
+@for_each(
+    "text, reason",
     [
         ("def forward(labels):\n    return F.one_hot(labels)\n", "no number of classes is in scope"),
         (in_class("self.size = num_classes"), "no number of classes is in scope"),
@@ -70,8 +70,8 @@ def test_without_one_number_of_classes_the_call_is_left(text: str, reason: str) 
     assert reason_of(lambda: edit(text)) == reason
 
 
-@each(
-    ("text", "call"),
+@for_each(
+    "text, call",
     [
         ("def f(x, num_classes):\n    return F.one_hot(x)\n", "F.one_hot(x, num_classes=num_classes)"),
         ("def f(x, num_classes):\n    return F.one_hot(x, )\n", "F.one_hot(x, num_classes=num_classes, )"),

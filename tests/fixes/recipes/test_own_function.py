@@ -7,7 +7,7 @@ import pytest
 from graphdoctor.facts.diagnosis import Location
 from graphdoctor.fixes.recipes import own_function
 from graphdoctor.fixes.source.tree import DeclinedError
-from tests.fixes.each import each
+from tests.each import for_each
 from tests.fixes.recipes.places import place_in
 
 
@@ -28,8 +28,8 @@ def declined(body: str, head: str = "def forward(x, n):") -> str:
     return caught.value.reason
 
 
-@each(
-    ("body", "reason"),
+@for_each(
+    "body, reason",
     [
         ("y = x.sin()\nprint(y)\nreturn y", "no loop, `try` or `with` is around the line"),
         ("with torch.no_grad():\n    y = x.sin()\n    print(y)\nreturn y.cos()", "no loop, `try` or `with` is around"),
@@ -77,7 +77,7 @@ def test_it_declines_outside_of_a_function() -> None:
         edited("x = 1\nfor i in range(3):\n    x = x + i\n    print(x)\n")
 
 
-@each("decorator", ["staticmethod", "classmethod"])
+@for_each("decorator", ["staticmethod", "classmethod"])
 def test_it_declines_a_method_without_an_object(decorator: str) -> None:
     text = (
         f"class A:\n    @{decorator}\n    def f(x):\n        for i in x:\n            x = x + i\n            print(x)\n"
@@ -86,8 +86,8 @@ def test_it_declines_a_method_without_an_object(decorator: str) -> None:
         edited(text)
 
 
-@each(
-    ("line", "reason"),
+@for_each(
+    "line, reason",
     [
         ("def f(*args):", "the method has no parameter for its object"),
         ("def f(self):\n        self = 1", "binds `self` anew"),
@@ -130,7 +130,7 @@ def test_a_name_that_is_taken_gets_a_number() -> None:
     assert "x = _f_step_2(x, i)" in edited(text)
 
 
-@each(
+@for_each(
     "text",
     [
         "def f(x, n):\n\tfor i in n:\n\t\tx = x + i\n\t\tprint(x)\n\treturn x\n",

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from graphdoctor.fixes.recipe import Place
 from graphdoctor.fixes.recipes import record_outside
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
-from tests.fixes.each import each
+from tests.each import for_each
 from tests.fixes.recipes.places import finding, place_in, reason_of
 
 HEAD = '''\
@@ -184,8 +184,8 @@ def method(body: str, head: str = "def forward(self, x):") -> str:
     return f"import time\nimport torch\n\n\nclass Net:\n    {head}\n{lines}"
 
 
-@each(
-    ("body", "line", "reason"),
+@for_each(
+    "body, line, reason",
     [
         ("n = x.max().item()\ny = x / n\nreturn y", 7, "line 8 computes with `n`"),
         (
@@ -218,8 +218,8 @@ def test_what_cannot_be_moved_is_left(body: str, line: int, reason: str) -> None
     assert reason_of(lambda: record_outside.edit(place)).startswith(reason)
 
 
-@each(
-    ("head", "reason"),
+@for_each(
+    "head, reason",
     [
         ("@torch.no_grad()\n    def forward(self, x):", "the function has a decorator"),
         ("def encode(self, x):", "only the `forward` of a module"),
@@ -243,8 +243,8 @@ def test_a_function_that_another_one_calls_is_left() -> None:
     )
 
 
-@each(
-    ("message", "given"),
+@for_each(
+    "message, given",
     [
         ('"%.2f of %d", y, n', "float(y), int(n)"),
         ('"%s and %r", y, n', "str(y), repr(n)"),

@@ -10,7 +10,7 @@ import pytest
 from graphdoctor.fixes.recipe import Place
 from graphdoctor.fixes.recipes import remove_disable
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
-from tests.fixes.each import each
+from tests.each import for_each
 from tests.fixes.recipes.places import finding, place_in
 
 
@@ -28,8 +28,8 @@ def written(text: str, call: str = "g(x)", *, has_columns: bool = True) -> str:
 CALLER = "def f(x):\n    y = x + g(x)\n"
 
 
-@each("has_columns", [True, False])
-@each(
+@for_each("has_columns", [True, False])
+@for_each(
     "decorator",
     [
         "@torch.compiler.disable",
@@ -76,8 +76,8 @@ def test_tabs_and_carriage_returns_stay() -> None:
     assert remove_disable.edit(place).content.decode() == text.replace("\t@disable\r\n", "")
 
 
-@each(
-    ("text", "call", "reason"),
+@for_each(
+    "text, call, reason",
     [
         (CALLER, "g(x)", "`g` isn't defined in this file"),
         (f"from m import g\n{CALLER}", "g(x)", "isn't disabled where it is defined"),

@@ -11,7 +11,7 @@ import pytest
 from graphdoctor.fixes.recipe import Place
 from graphdoctor.fixes.recipes import remove_graph_break
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
-from tests.fixes.each import each
+from tests.each import for_each
 from tests.fixes.recipes.places import finding, place_in
 
 CALL = "torch._dynamo.graph_break()"
@@ -28,9 +28,9 @@ def written(text: str, *, has_columns: bool = True) -> str:
     return code
 
 
-@each("has_columns", [True, False])
-@each(
-    ("before", "after"),
+@for_each("has_columns", [True, False])
+@for_each(
+    "before, after",
     [
         (f"def f(x):\n    {CALL}\n    return x\n", "def f(x):\n    return x\n"),
         (f"def f(x):\n    if x:\n        {CALL}\n    return x\n", "def f(x):\n    if x:\n        pass\n    return x\n"),
@@ -51,8 +51,8 @@ def test_written(before: str, after: str, has_columns: bool) -> None:
     assert written(before, has_columns=has_columns) == after
 
 
-@each(
-    ("before", "after"),
+@for_each(
+    "before, after",
     [
         (f"a = 1; {CALL}", "a = 1"),
         (f"{CALL}; a = 1", "a = 1"),
@@ -73,8 +73,8 @@ def test_tabs_and_carriage_returns_stay() -> None:
     assert remove_graph_break.edit(place).content.decode() == "def f(x):\r\n\tif x:\r\n\t\t# why\r\n\t\tx = 1\r\n"
 
 
-@each(
-    ("text", "reason"),
+@for_each(
+    "text, reason",
     [
         ("def f(x):\n    y = torch._dynamo.graph_break()\n", "isn't a call that only breaks"),
         ("def f(x):\n    g(torch._dynamo.graph_break())\n", "isn't a call that only breaks"),

@@ -6,7 +6,7 @@ import textwrap
 
 from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import RECIPES
-from tests.fixes.each import each
+from tests.each import for_each
 from tests.fixes.recipes.places import place_in, reason_of
 
 (RECIPE,) = (recipe for recipe in RECIPES if recipe.name == "report-apart")
@@ -39,8 +39,8 @@ def test_the_branch_that_is_meant_is_found_among_equal_ones() -> None:
     assert "torch.where(c > 1, x * c, x)" in after
 
 
-@each(
-    ("body", "reason"),
+@for_each(
+    "body, reason",
     [
         ("if c > 1:\n    x = x / c\n    print(x)\nreturn x", "the branch doesn't begin with a report"),
         ("if c > 1:\n    print(x)\nreturn x", "the branch doesn't begin with a report"),

@@ -12,7 +12,7 @@ import torch
 
 from graphdoctor.fixes.recipe import Recipe
 from graphdoctor.fixes.recipes import RECIPES
-from tests.fixes.each import each
+from tests.each import for_each
 from tests.fixes.recipes.places import cases, mended, place_of
 
 _NAMES = (
@@ -62,7 +62,7 @@ def _run(program: Callable[..., Any], x: torch.Tensor) -> tuple[Any, torch.Tenso
     return out, x.grad
 
 
-@each("name", _NAMES)
+@for_each("name", _NAMES)
 def test_results_and_gradients_stay_whichever_way_is_taken(name: str) -> None:
     recipe = next(recipe for recipe in RECIPES if recipe.name == name)
     for path in cases(name):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import sort_in_graph
-from tests.fixes.each import each
+from tests.each import for_each
 from tests.fixes.recipes.places import place_in, reason_of
 
 
@@ -12,8 +12,8 @@ def edit(line: str, columns: tuple[int, int] | None = None) -> Edit:
     return sort_in_graph.edit(place_in(f"import torch\n{line}\n", "GD123", 2, columns))
 
 
-@each(
-    ("line", "reason"),
+@for_each(
+    "line, reason",
     [
         ("y = max(x)", "the line doesn't call `sorted` or `sort` exactly once"),
         ("y = sorted(x) + sorted(z)", "the line doesn't call `sorted` or `sort` exactly once"),
@@ -34,8 +34,8 @@ def test_it_declines(line: str, reason: str) -> None:
     assert reason_of(lambda: edit(line)) == reason
 
 
-@each(
-    ("line", "written"),
+@for_each(
+    "line, written",
     [
         ("low, high = sorted((a, b))", "low, high = torch.stack((a, b)).sort().values"),
         ("low = sorted([a, b])[0]  # the first", "low = torch.stack([a, b]).sort().values[0]  # the first"),

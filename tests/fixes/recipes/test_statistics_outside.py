@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphdoctor.fixes.recipes import statistics_outside
-from tests.fixes.each import each
+from tests.each import for_each
 from tests.fixes.recipes.places import place_in, reason_of
 
 NET = '''import torch
@@ -34,8 +34,8 @@ def test_what_comes_before_is_a_method() -> None:
     )
 
 
-@each(
-    ("old", "new", "reason"),
+@for_each(
+    "old, new, reason",
     [
         ("def forward", "def step", "it isn't in the `forward` of a module"),
         ("    def forward", "    @cached\n    def forward", "it isn't in the `forward` of a module"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from graphdoctor.fixes.recipes import tuple_where
-from tests.fixes.each import each
+from tests.each import for_each
 from tests.fixes.recipes.places import place_in, reason_of
 
 
@@ -22,8 +22,8 @@ def test_a_named_condition_is_used_as_it_is() -> None:
     assert after == "bad = a > b\na, b = torch.where(bad, b, a), torch.where(bad, a * 2, b)"
 
 
-@each(
-    ("body", "reason"),
+@for_each(
+    "body, reason",
     [
         ("if a > b:\n    a, b = b, a\nelse:\n    a = c", "it isn't an `if` with a single branch"),
         ("if a > b:\n    a, b = c", "the branch does more than set several names at once"),

@@ -8,7 +8,7 @@ import libcst as cst
 
 from graphdoctor.fixes.source.effects import sharing
 from graphdoctor.fixes.source.tree import SourceFile
-from tests.fixes.each import each
+from tests.each import for_each
 
 
 def names_with(name: str, *lines: str) -> set[str]:
@@ -18,7 +18,7 @@ def names_with(name: str, *lines: str) -> set[str]:
     return set(sharing(source, function.body.body, "self").get(name, ())) - {name}
 
 
-@each(
+@for_each(
     "line",
     [
         "y = x",
@@ -45,9 +45,8 @@ def test_it_may_be_the_same(line: str) -> None:
     assert "x" in names_with("y", line)
 
 
-@each(
-    "line",
-    [
+@for_each(
+    "line", [
         "y = x + 1", "y = -x", "y = x > 0", "y = x.abs()", "y = x.item()", "y = float(x)", "y = f'{x}'", "y = len(x)",
         "y.append(x.item())", "y = torch.softmax(x, 0)",
     ],

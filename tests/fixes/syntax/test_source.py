@@ -10,7 +10,7 @@ import libcst as cst
 import pytest
 
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
-from tests.fixes.each import each
+from tests.each import for_each
 
 
 def source_of(text: str | bytes) -> SourceFile:
@@ -64,7 +64,7 @@ class A:
 
 
 class TestStatementAt:
-    @pytest.mark.parametrize("line", [8, 9, 10])
+    @for_each("line", [8, 9, 10])
     def test_any_line_of_a_statement_is_the_statement(self, line: int) -> None:
         assert statement(BODY, line) == "y = g(\n    x,\n)"
 
@@ -75,7 +75,7 @@ class TestStatementAt:
     def test_several_statements_of_a_line_are_one(self) -> None:
         assert statement(BODY, 16) == "print(1); print(2)"
 
-    @pytest.mark.parametrize("line", [17, 18, 19, 20, 21])
+    @for_each("line", [17, 18, 19, 20, 21])
     def test_a_comprehension_belongs_to_its_statement(self, line: int) -> None:
         assert (statement(BODY, line) or "").startswith("else_ = [")
 
@@ -83,24 +83,24 @@ class TestStatementAt:
         assert (statement(BODY, 15) or "").startswith("with x:")
         assert (statement(BODY, 7) or "").endswith("if z\n    ]")
 
-    @pytest.mark.parametrize("line", [3, 4, 5, 6])
+    @for_each("line", [3, 4, 5, 6])
     def test_a_decorator_belongs_to_its_function(self, line: int) -> None:
         found = source_of(BODY).statement_at(line)
         assert isinstance(found, cst.FunctionDef)
         assert found.name.value == "f"
 
-    @pytest.mark.parametrize("line", [25, 26])
+    @for_each("line", [25, 26])
     def test_a_decorator_in_a_class_belongs_to_its_method(self, line: int) -> None:
         found = source_of(BODY).statement_at(line)
         assert isinstance(found, cst.FunctionDef)
         assert found.name.value == "b"
 
-    @pytest.mark.parametrize("line", [11, 12])
+    @for_each("line", [11, 12])
     def test_a_line_between_statements_belongs_to_the_one_around(self, line: int) -> None:
         found = source_of(BODY).statement_at(line)
         assert isinstance(found, cst.FunctionDef)
 
-    @pytest.mark.parametrize("line", [-1, 0, 1, 2, 22, 23, 27, 1000])
+    @for_each("line", [-1, 0, 1, 2, 22, 23, 27, 1000])
     def test_a_line_outside_of_all_statements_has_none(self, line: int) -> None:
         assert statement(BODY, line) is None
 
@@ -146,13 +146,11 @@ class TestExpressionAt:
         assert expression(text, "g", "g(y)") == "g(y)"
         assert expression(text, "h", "h(x)") == "h(x)"
 
-    @pytest.mark.parametrize("text", ["if f(x): pass\n", "@f(x)\ndef g(): pass\n", "g = lambda y: f(x)\n"])
+    @for_each("text", ["if f(x): pass\n", "@f(x)\ndef g(): pass\n", "g = lambda y: f(x)\n"])
     def test_an_expression_is_found_wherever_it_stands(self, text: str) -> None:
         assert expression(text, "f(", "f(x)") == "f(x)"
 
-    @pytest.mark.parametrize(
-        "place", [(1, 2, 4), (1, 1, 3), (2, 1, 5), (0, 1, 5), (1, 0, 5), (1, 1, None), (1, 99, 100)]
-    )
+    @for_each("place", [(1, 2, 4), (1, 1, 3), (2, 1, 5), (0, 1, 5), (1, 0, 5), (1, 1, None), (1, 99, 100)])
     def test_a_place_where_none_begins_or_ends_has_none(self, place: tuple[int, int, int | None]) -> None:
         assert source_of("f(x)\n").expression_at(*place) is None
 
@@ -181,7 +179,7 @@ class TestParents:
 
 
 class TestImports:
-    @pytest.mark.parametrize(
+    @for_each(
         "text",
         [
             "import torch\n",
@@ -194,7 +192,7 @@ class TestImports:
     def test_a_module_imported_under_its_name_is_there(self, text: str) -> None:
         assert source_of(text).imports("torch")
 
-    @pytest.mark.parametrize(
+    @for_each(
         "text",
         [
             "import torch as t\n",
@@ -213,7 +211,7 @@ class TestImports:
 
 
 class TestReplaced:
-    @pytest.mark.parametrize(
+    @for_each(
         "after",
         [
             "import torch\nx = 1\n",
@@ -243,7 +241,7 @@ class TestReplaced:
     def test_an_import_that_is_there_is_not_added(self) -> None:
         assert source_of("import torch\n").replaced(imports=("torch",)) == b"import torch\n"
 
-    @pytest.mark.parametrize(("before", "after"), [("", "import torch"), ("import os", "import os\nimport torch")])
+    @for_each("before, after", [("", "import torch"), ("import os", "import os\nimport torch")])
     def test_a_file_without_a_last_newline_has_none_afterwards(self, before: str, after: str) -> None:
         assert source_of(before).replaced(imports=("torch",)).decode() == after
 
@@ -326,9 +324,7 @@ class TestUnreadable:
         (tmp_path / "a.py").write_bytes(content)
         assert self.reason(tmp_path / "a.py") == f"a.py {reason}"
 
-    @pytest.mark.parametrize(
-        "text", ["x = 1" + " + 1" * 80, "x = " + "f(" * 90 + ")" * 90, "x = " + "a[" * 40 + "0" + "]" * 40]
-    )
+    @for_each("text", ["x = 1" + " + 1" * 80, "x = " + "f(" * 90 + ")" * 90, "x = " + "a[" * 40 + "0" + "]" * 40])
     def test_what_is_nested_as_deep_as_is_taken_can_be_edited(self, text: str) -> None:
         source = source_of(f"def f():\n    {text}\n")
         found = source.statement_at(2)
@@ -337,7 +333,7 @@ class TestUnreadable:
         assert source.replaced((found, cst.parse_statement("pass\n"))) == b"def f():\n    pass\n"
 
 
-@each(
+@for_each(
     "content",
     [
         b"",

@@ -13,6 +13,7 @@ from playwright.sync_api import Page, expect
 from graphdoctor.facts.bench import EAGER, BenchReport
 from graphdoctor.views.formats import BENCH, RenderOptions
 from tests.bench_reports import attention, calls, eager, ended, finding, mobilenet, report, swept, troubled, variant
+from tests.each import for_each
 from tests.render.hostile import spoiled
 from tests.render.html.test_page_use import AXE_RUN, NARROW
 
@@ -53,7 +54,7 @@ def dots(page: str) -> int:
     return page.partition('id="payoff"')[2].count('class="dot')
 
 
-@pytest.mark.parametrize("name", REPORTS)
+@for_each("name", REPORTS)
 def test_the_answer_comes_first_and_every_variant_is_there(name):
     shown = REPORTS[name]()
     text = text_of(render_bench_page(shown))

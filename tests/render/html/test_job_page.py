@@ -14,6 +14,7 @@ from graphdoctor.facts.job import HangCandidate, Job
 from graphdoctor.studies.ranks.view import job_view, verdict
 from graphdoctor.views.html.document import render_view_page
 from graphdoctor.views.html.sourceless import without_source
+from tests.each import for_each
 from tests.job_reports import compiled, found, job, rank, uneven
 from tests.render.html.made import HOSTILE
 from tests.render.html.test_page_use import AXE_RUN, NARROW
@@ -41,7 +42,7 @@ def long_job(count: int) -> Job:
     return job(rank(0, *mine), rank(1, *other))
 
 
-@pytest.mark.parametrize("make", [two, many, scattered, agreed])
+@for_each("make", [two, many, scattered, agreed])
 def test_a_page_says_what_the_terminal_says_first(make):
     assert verdict(make())[0] in texts(make())
 

@@ -18,6 +18,7 @@ from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.views.html.lines import AnnotatedFile, FrameMark, Line, annotate
 from graphdoctor.views.html.page import render_page
+from tests.each import for_each
 from tests.factories import FILE, LOOP, PRINT, change, compiled, entry, frame, recompiled, record, recording
 
 ROOT = Path("/project")
@@ -227,7 +228,7 @@ def test_guards_are_counted_by_line_and_cost_what_their_functions_checks_take_in
     assert lines[1].guard_count == 0
 
 
-@pytest.mark.parametrize("unknown", [(None, None), (1, None)])
+@for_each("unknown", [(None, None), (1, None)])
 def test_one_check_that_was_not_measured_leaves_the_cost_open(unknown):
     facts = recording(compiles=(compiled(), compiled("0/1"))).model_copy(update={"guards": guards((2, 1.5), unknown)})
     assert lines_of(diagnose(facts, RULES, root=ROOT, version="0"), picture())[10].guard_us is None
@@ -322,7 +323,7 @@ def test_a_short_file_of_a_package_is_shown_whole():
     assert (len(file.lines), file.hidden_line_count, file.hidden_ranges) == (200, 0, ())
 
 
-@pytest.mark.parametrize(("count", "shown"), [(5_000, 5_000), (5_001, 8)])
+@for_each("count, shown", [(5_000, 5_000), (5_001, 8)])
 def test_a_file_of_the_users_is_shown_whole_up_to_a_limit(count, shown):
     text = TEXT + "x = 1\n" * (count - 16)
     (file,) = annotate(diagnosed(graphs=()), picture(captured(16), text=text), ROOT)
@@ -363,7 +364,7 @@ def test_the_users_files_come_first_and_of_these_those_with_most_findings():
     ]
 
 
-@pytest.mark.parametrize("file", ["/project/model.py", "/project", "/projects/model.py", "<ipython-input-1>", "a/b.py"])
+@for_each("file", ["/project/model.py", "/project", "/projects/model.py", "<ipython-input-1>", "a/b.py"])
 def test_paths_are_shown_as_in_the_diagnosis(file):
     assert relative(file, ROOT) == rules_diagnose.relative(file, ROOT)
 

@@ -16,6 +16,7 @@ from graphdoctor.facts.result import ProfileResult
 from graphdoctor.views.formats import PROFILE, RenderOptions
 from graphdoctor.views.html.flame import flame
 from graphdoctor.views.html.kernel_code import codes_of
+from tests.each import for_each
 from tests.profile_reports import FILE, PACKAGE_FILE, kernel, profiled, trained
 from tests.render.html.test_page_use import AXE_RUN, NARROW
 
@@ -113,7 +114,7 @@ def text_of(page: str) -> str:
     return " ".join(html.unescape(re.sub(r"<[^>]*>", "", page.partition("<main")[2])).split())
 
 
-@pytest.mark.parametrize("made", [profiled, trained])
+@for_each("made", [profiled, trained])
 def test_the_answer_comes_first_and_every_line_and_kernel_is_there(made):
     shown = made()
     text = text_of(render_profile_page(shown, None, root=ROOT))

@@ -13,6 +13,7 @@ import pytest
 from graphdoctor.views.html import statements
 from graphdoctor.views.html.statements import SourceFile
 from tests.conftest import REPOSITORY
+from tests.each import for_each
 
 TEXT = '''\
 import functools
@@ -137,8 +138,8 @@ def test_own_lines_are_those_with_code_that_runs_in_the_frame():
     assert texts(source.own_lines(source.functions[0])) == [*first, *branches, *LOOP, *FROM_TRY]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@for_each(
+    "text, expected",
     [
         ('print("a")', ["y = (", "y", "- 1", ")", *LOOP, *FROM_TRY]),
         ("y = y * 2", [*LOOP, *FROM_TRY]),
@@ -177,7 +178,7 @@ def test_functions_are_found_by_line_and_by_name():
     assert source.named("backward", 6) is None
 
 
-@pytest.mark.parametrize("text", ["%matplotlib inline\n", "x = '\0'\n", "(" * 5000 + ")" * 5000])
+@for_each("text", ["%matplotlib inline\n", "x = '\0'\n", "(" * 5000 + ")" * 5000])
 def test_what_is_not_python_is_a_syntax_error(text):
     with pytest.raises(SyntaxError):
         SourceFile(text)
@@ -200,7 +201,7 @@ def _codes(code: CodeType):
     yield from chain.from_iterable(_codes(item) for item in code.co_consts if isinstance(item, CodeType))
 
 
-@pytest.mark.parametrize("path", [Path(statements.__file__), REPOSITORY / "graphdoctor" / "trace" / "intake.py"])
+@for_each("path", [Path(statements.__file__), REPOSITORY / "graphdoctor" / "trace" / "intake.py"])
 def test_own_lines_hold_every_line_that_pythons_own_compiler_gives_code(path):
     text = path.read_text()
     source = SourceFile(text)

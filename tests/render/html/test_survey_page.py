@@ -21,6 +21,7 @@ from graphdoctor.views import survey_words as words
 from graphdoctor.views.formats import RenderOptions
 from graphdoctor.views.html.survey_plots import front
 from graphdoctor.views.html.survey_rows import page_address, row_ids
+from tests.each import for_each
 from tests.render.html.made import HOSTILE
 from tests.render.html.surveys import large
 from tests.render.html.test_page_use import AXE_RUN, NARROW
@@ -63,7 +64,7 @@ def of_rows(*rows: Any) -> SurveyReport:
     return report(rows, summary=summarize(rows, names, seconds=60.0, made=len(rows)))
 
 
-@pytest.mark.parametrize("name", [name for name in SURVEYS if name != "hostile"])
+@for_each("name", [name for name in SURVEYS if name != "hostile"])
 def test_a_page_says_first_what_the_terminal_says_first(name):
     made = SURVEYS[name]()
     text = texts(render_survey_page(made))

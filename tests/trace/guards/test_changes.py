@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.trace.causes import cause_of_reasons, cause_of_record
 from graphdoctor.trace.guards.state import read_state, short_dtype, state_changes, state_words
+from tests.each import for_each
 
 
 def said(change: GuardChange) -> tuple[Any, ...]:
@@ -53,9 +52,8 @@ def test_a_state_in_words() -> None:
     assert read_state("[1]") is None
 
 
-@pytest.mark.parametrize(
-    ("dtype", "short"),
-    [("torch.bfloat16", "bf16"), ("Half", "f16"), (11, "b8"), (99, "99"), ("torch.quint8", "quint8")],
+@for_each(
+    "dtype, short", [("torch.bfloat16", "bf16"), ("Half", "f16"), (11, "b8"), (99, "99"), ("torch.quint8", "quint8")]
 )
 def test_a_dtype_has_one_short_name(dtype: str | int, short: str) -> None:
     assert short_dtype(dtype) == short

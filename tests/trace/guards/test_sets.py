@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from graphdoctor.facts.recording import Environment
 from graphdoctor.trace.guards.sets import guards_of, shortened, value_words
 from graphdoctor.trace.guards.tree import parse_tree
 from graphdoctor.trace.origin import Origins
 from graphdoctor.trace.reader import read_recording
 from tests import factories
+from tests.each import for_each
 
 RECORDINGS = Path(__file__).resolve().parents[2] / "recordings"
 ROOT = "/env/lib/python3.11/site-packages/torch"
 
 
-@pytest.mark.parametrize(
-    ("file", "short"),
+@for_each(
+    "file, short",
     [
         (f"{ROOT}/nn/modules/linear.py", "nn/modules/linear.py"),
         ("/env/lib/python3.11/site-packages/transformers/a.py", "transformers/a.py"),
@@ -37,8 +36,8 @@ def read(tree: str, *files: str, cost: dict | None = None):
     return guards_of(recording, {"0/0": parse_tree(tree)}, files=files, origins=Origins(environment), cost=cost)
 
 
-@pytest.mark.parametrize(
-    ("short", "file", "origin"),
+@for_each(
+    "short, file, origin",
     [
         ("mp/net.py", "/tmp/net.py", "user"),
         ("transformers/b.py", "/env/lib/python3.11/site-packages/transformers/b.py", "third_party"),
@@ -105,7 +104,7 @@ def test_a_root_of_torchs_own_class_is_self() -> None:
 LOGS = sorted({log.parent for log in RECORDINGS.rglob("*.log")})
 
 
-@pytest.mark.parametrize("folder", LOGS, ids=lambda folder: "-".join(folder.relative_to(RECORDINGS).parts))
+@for_each("folder", LOGS)
 def test_every_recording_has_guards_when_asked(folder: Path) -> None:
     recording = read_recording(folder, guards=True)
     assert recording.guards is not None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.trace.guards.forms import changes_of, meaning_of
 from graphdoctor.trace.guards.text import take_apart, tokenize
+from tests.each import for_each
 
 
 def test_each_guard_that_torch_prints_reads_as_it_should(snapshot: SnapshotAssertion) -> None:
@@ -23,7 +23,7 @@ def test_each_guard_that_torch_prints_reads_as_it_should(snapshot: SnapshotAsser
     assert "\n".join(found) == snapshot
 
 
-@pytest.mark.parametrize(
+@for_each(
     "expression",
     [
         "L['name'] == 'a # b'",
@@ -35,7 +35,7 @@ def test_each_guard_that_torch_prints_reads_as_it_should(snapshot: SnapshotAsser
         "L['m'] == <Mode.A: '#  # '>",
     ],
 )
-@pytest.mark.parametrize("tail", ["", "  # f('# ')  # a.py:3 in f", "  # a.py:3 in f (HINT: why)", " (HINT: why)"])
+@for_each("tail", ["", "  # f('# ')  # a.py:3 in f", "  # a.py:3 in f (HINT: why)", " (HINT: why)"])
 def test_a_string_of_the_guard_is_no_comment(expression: str, tail: str) -> None:
     found = take_apart(expression + tail)
     assert found.expression == expression

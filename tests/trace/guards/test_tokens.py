@@ -17,6 +17,7 @@ from graphdoctor.trace.guards.text import (
     take_apart,
     tokenize,
 )
+from tests.each import for_each
 
 TEXTS = st.one_of(st.text(), st.text(alphabet="'\"\\\n#()[]{}, =<>!isnot_a1."))
 
@@ -77,8 +78,8 @@ def test_a_long_text_is_read_in_linear_time(piece: str) -> None:
     take_apart(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@for_each(
+    "text, expected",
     [
         ("x == 1", Comparison("x", "==", "1")),
         ("x is not None", Comparison("x", "is not", "None")),
@@ -95,8 +96,8 @@ def test_the_first_comparison_outside_brackets(text: str, expected: Comparison |
     assert read_comparison(text) == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@for_each(
+    "text, expected",
     [
         ("L['x'].size()[0]", True),
         ("list(dict.keys(L['d']))[0]", True),
