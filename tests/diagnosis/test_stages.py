@@ -278,4 +278,4 @@ def test_the_stages_of_a_real_program(tmp_path, run_cli):
         assert all(kernel["nodes"] for kernel in fusion["kernels"])
         assert {place["file"] for kernel in fusion["kernels"] for place in kernel["places"]} == {"model.py"}
     report = json.loads((tmp_path / "2.json").read_text())
-    assert report["target"]["compile_arguments"]["backend"] == "inductor"
+    assert report["recording"]["target"]["compile_arguments"]["backend"] == "inductor"

@@ -11,7 +11,7 @@ from graphdoctor.commands import survey_piece
 from graphdoctor.commands.survey_piece import SurveyPiece, fingerprint_of, page_name, work_on
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.studies.survey.survey_file import SurveyOptions
-from graphdoctor.views import formats
+from graphdoctor.views.html import document
 from tests.cli.test_survey import GOOD
 
 
@@ -72,10 +72,10 @@ def test_a_page_that_cannot_be_made_costs_no_row(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "net.py").write_text(GOOD)
 
-    def fails(*_args):
+    def fails(*_args, **_options):
         raise ValueError("no page")
 
-    monkeypatch.setattr(formats, "RenderOptions", fails)
+    monkeypatch.setattr(document, "render_view_page", fails)
     result = work_on(_piece("net.py", measured=SurveyOptions(timeout=300.0)))
     assert (result.row.status, result.row.report, result.page) == ("ok", None, None)
     assert result.row.gaps == ("Its page couldn't be made: ValueError: no page",)
