@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +134,14 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]
     return process.stderr, document
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+def _expected(name: str) -> Any:
+    # The check of two names for one object isn't among the guards that 2.14 lets us repeat.
+    is_new = name == "aliasing_no_more" and version("torch") >= "2.14"
+    why = "torch 2.14: known from torch's message alone, which the report says"
+    return pytest.param(name, marks=pytest.mark.xfail(reason=why, strict=True) if is_new else ())
+
+
+@pytest.mark.parametrize("name", map(_expected, EXPECTED))
 def test_the_cause_is_what_the_program_changed(recorded: dict[str, Any], name: str) -> None:
     report = cases(recorded)[name]
     found = [(each["kind"], each["expression"], each["old"], each["new"]) for each in report["cause"]]

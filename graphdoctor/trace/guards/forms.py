@@ -104,7 +104,10 @@ _DEVICE_MISMATCH = re.compile(
     r"tensor '(?P<source>.+?)' Tensor device index mismatch\. "
     r"Expected device index to be (?P<old>\S+), actual (?P<new>\S+)"
 )
-_NOT_A_TENSOR = re.compile(r"expected type of '(.+?)' to be a tensor type,\s*'?\s*but found <class '(.+?)'>")
+# From torch 2.14 on, with the class in place of "a tensor type".
+_NOT_A_TENSOR = re.compile(
+    r"expected type of '(.+?)' to be (?:a tensor type,\s*'?|<class '[^']+'>,)\s*but found <class '(.+?)'>"
+)
 _TYPE_MISMATCH = re.compile(r"TYPE_MISMATCH\((.+)\)$")
 _MARKING_MISMATCH = re.compile(r"_(?:has_)?dynamo_\w+ (?:is|should be) (present|absent)")
 _MISSING = "getattr failed on source "
