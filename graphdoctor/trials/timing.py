@@ -44,12 +44,12 @@ class ServedProbe(Generic[E]):
                 theirs.close()
 
         self._ended: Future[E] = pool.submit(run)
-        self._stream = ours.makefile("rw", encoding="utf-8")
+        self._answers = ours.makefile(encoding="utf-8")
 
     def answer(self) -> dict[str, Any] | None:
         """Wait for what it says next; None if it has ended."""
         try:
-            line = self._stream.readline()
+            line = self._answers.readline()
         except OSError:
             return None
         return dict(json.loads(line)) if line else None
@@ -57,8 +57,7 @@ class ServedProbe(Generic[E]):
     def ask(self, question: Mapping[str, object]) -> dict[str, Any] | None:
         """Ask something, and wait for the answer; None if it has ended."""
         try:
-            self._stream.write(json.dumps(question) + "\n")
-            self._stream.flush()
+            self._connection.sendall(f"{json.dumps(question)}\n".encode())
         except OSError:
             return None
         return self.answer()

@@ -14,7 +14,6 @@ from graphdoctor.views.parts import (
     Block,
     Card,
     Cell,
-    Code,
     Column,
     Heading,
     Inline,
@@ -23,6 +22,7 @@ from graphdoctor.views.parts import (
     Row,
     Rows,
     Section,
+    Source,
     Span,
     Table,
     Verdict,
@@ -134,7 +134,7 @@ def _cause(cause: SharedCause, number: int, ids: Ids, message: str | None = None
         Place(cause.file, cause.lines[0]),
         cause.function,
         cause.package,
-        (*((Code(cause.text),) if cause.text else ()), Rows(tuple(rows))),
+        (*((Source(cause.lines[0], cause.text),) if cause.text else ()), Rows(tuple(rows))),
         show="always" if number < _MAX_WHOLE else "long",
     )
 

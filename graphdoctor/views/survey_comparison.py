@@ -28,6 +28,7 @@ from graphdoctor.views.parts import (
     Row,
     Rows,
     Section,
+    Source,
     Span,
     Table,
     Verdict,
@@ -288,7 +289,7 @@ def _cause(cause: SharedCause, number: int) -> Card:
         Place(cause.file, cause.lines[0]),
         cause.function,
         cause.package,
-        (*((Code(cause.text),) if cause.text else ()), Rows(tuple(rows))),
+        (*((Source(cause.lines[0], cause.text),) if cause.text else ()), Rows(tuple(rows))),
         show="always" if number < _MAX_CAUSES else "long",
     )
 

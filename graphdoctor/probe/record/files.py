@@ -74,6 +74,8 @@ class FileTexts(_Wanted):
             with contextlib.suppress(Exception):
                 # As tracebacks and torch read it: cells and edits laid over the import have entries there.
                 text = "".join(linecache.getlines(file))
+            # From Python 3.13 on, an empty file has one empty line.
+            text = "" if text == "\n" else text
             size = len(text.encode("utf-8", "replace"))
             is_kept = 0 < size <= min(_MAX_FILE_BYTES, self._bytes_left)
             self._bytes_left -= size if is_kept else 0

@@ -116,7 +116,9 @@ class SourceReader:
     def _tree(self, file: str) -> ast.Module | None:
         if file not in self._trees:
             try:
-                self._trees[file] = ast.parse("".join(linecache.getlines(file)) or "!")
+                text = "".join(linecache.getlines(file))
+                # What isn't there, or is empty, isn't Python here.
+                self._trees[file] = ast.parse(text if text.strip() else "!")
             except (SyntaxError, ValueError, RecursionError, MemoryError):
                 self._trees[file] = None
         return self._trees[file]
