@@ -71,7 +71,7 @@ def test_recordings_and_foreign_logs_of_each_torch_give_a_page(visit, run_here, 
     process = run_here("report", path, "--html", "--no-open")
     assert process.returncode == 0, process.stderr
     page = visit(tmp_path / "graphdoctor-report.html")
-    count = int(run_here("report", path, "--format", "json").stdout.partition('"graphs": ')[2].partition(",")[0])
+    count = json.loads(run_here("report", path, "--format", "json").stdout)["summary"]["graphs"]
     assert page.locator("#graphs .scroll tbody tr").count() == count
     is_foreign = path.suffix == ".bare"
     assert ("not recorded by graphdoctor" in page.locator("main").inner_text()) == is_foreign

@@ -55,7 +55,7 @@ def test_a_tab_lands_on_its_section_though_drawings_load_meanwhile(visit, report
 def test_a_suggestion_is_copied_as_it_is_to_be_pasted(visit, tmp_path):
     page = visit(written(tmp_path, *with_edits()))
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    button = page.locator("#actions ~ ol .copy").first
+    button = page.locator("#findings .copy").first
     button.click()
     expect(button).to_have_text("Copied")
     copied = page.evaluate("navigator.clipboard.readText()")
@@ -74,7 +74,7 @@ def test_compile_time_is_shared_among_the_parts_of_torch(visit, reported):
 def test_lines_around_an_edit_are_indented_as_the_edited_ones(visit, tmp_path):
     page = visit(written(tmp_path, *with_edits()))
     starts = page.evaluate("""() => {
-        const cells = [...document.querySelectorAll("#actions ~ ol .pair td:not(.n, [colspan])")];
+        const cells = [...document.querySelectorAll("#findings .pair td:not(.n, [colspan])")];
         const left = (cell) => {
             const range = document.createRange();
             const at = cell.textContent.search(/\\S/);
@@ -85,6 +85,7 @@ def test_lines_around_an_edit_are_indented_as_the_edited_ones(visit, tmp_path):
         const of = (text) => cells.filter((cell) => cell.textContent.trim() === text).map(left);
         return [of('print("x")')[0], of("return x * self.scale")[0]];
     }""")
+    assert starts[0] is not None
     assert starts[0] == starts[1]
 
 
