@@ -30,16 +30,6 @@ if TYPE_CHECKING:
 
 _PAGE = Path("graphdoctor-report.html")
 
-CompilesOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--compile",
-        metavar="ID",
-        help="With --html, show the graphs, code and guards of this compile, such as 12/0. The page of a large log "
-        "shows those of a few. Repeatable.",
-    ),
-]
-
 
 def _of_one_rank(staged: StagesOptions, compiles: Sequence[str], output: Output[Result]) -> Iterator[tuple[str, ...]]:
     """What was asked for that a report of several ranks can't show."""

@@ -73,11 +73,6 @@ class Observed:
         return cls(recording, diagnosis, name, is_compile_counted)
 
     @property
-    def is_finished(self) -> bool:
-        """Whether the program ran to its end."""
-        return self.recording.exit.reason == "finished"
-
-    @property
     def is_stopped(self) -> bool:
         """Whether it stopped at a call that decided it, so that its counts aren't those of the program."""
         return self.recording.replay is not None and self.recording.replay.is_stopped

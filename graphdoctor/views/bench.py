@@ -32,7 +32,7 @@ from graphdoctor.views.parts import (
     View,
     plain_text,
 )
-from graphdoctor.views.words import setting_rows, unknown_section
+from graphdoctor.views.words import run_title, setting_rows, unknown_section
 
 if TYPE_CHECKING:
     from graphdoctor.facts.bench import BenchReport, Sweep, Variant, VariantStatus
@@ -49,7 +49,7 @@ _HOW = (
 
 def bench_view(report: BenchReport) -> View:
     """The bench as a tree."""
-    return View(tuple(words.title_parts(report)), "bench", tuple(_parts(report)), report.graphdoctor_version)
+    return View(run_title(report), "bench", tuple(_parts(report)), report.graphdoctor_version)
 
 
 def _parts(report: BenchReport) -> Iterator[Block]:

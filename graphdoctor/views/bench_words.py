@@ -22,7 +22,7 @@ from graphdoctor.facts.wording import (
     spread_text,
 )
 from graphdoctor.views.parts import Cell, Column, Span, Table, plain_text
-from graphdoctor.views.words import SAME_SPEED, UNKNOWN, changes
+from graphdoctor.views.words import SAME_SPEED, UNKNOWN
 
 if TYPE_CHECKING:
     from graphdoctor.facts.bench import (
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     )
     from graphdoctor.facts.diagnosis import Finding
     from graphdoctor.facts.kernels import CacheUse, CudaGraphSkip, KernelShare
-    from graphdoctor.facts.profile import ProfileReport
     from graphdoctor.facts.trials import ResultError
     from graphdoctor.views.parts import Tone
 
@@ -68,18 +67,6 @@ _MEANINGS = {
 
 
 # The head.
-
-
-def title_parts(report: BenchReport | ProfileReport) -> list[str]:
-    """What ran: target, class, torch, device."""
-    target, environment = report.target, report.environment
-    parts = [target.text or "a program"]
-    if target.class_name and target.class_name not in parts[0]:
-        parts.append(target.class_name)
-    if environment is not None:
-        parts += [f"torch {environment.torch}"] if environment.torch else []
-        parts += [environment.device_name or "CPU"]
-    return [*parts, *changes(target)]
 
 
 def tone(report: BenchReport) -> Tone:

@@ -32,7 +32,7 @@ from graphdoctor.views.parts import (
     Verdict,
     View,
 )
-from graphdoctor.views.words import setting_rows, unknown_section
+from graphdoctor.views.words import run_title, setting_rows, unknown_section
 
 if TYPE_CHECKING:
     from graphdoctor.facts.picture import Picture
@@ -72,7 +72,7 @@ def profile_view(report: ProfileReport, picture: Picture | None, *, root: Path) 
         root: Paths below it are shown relative to it.
     """
     parts = tuple(_parts(report, picture, words.Files(report, root)))
-    return View(tuple(bench_words.title_parts(report)), "profile", parts, report.graphdoctor_version)
+    return View(run_title(report), "profile", parts, report.graphdoctor_version)
 
 
 def _parts(report: ProfileReport, picture: Picture | None, files: words.Files) -> Iterator[Block]:

@@ -109,10 +109,14 @@ def title_parts(found: Recording | Side) -> list[str]:
 
 
 def run_title(report: BenchReport | CureReport | ExportReport | ProfileReport) -> tuple[str, ...]:
-    """What a study ran, and where."""
-    torch = report.environment.torch if report.environment else UNKNOWN
-    device = report.environment.device_name if report.environment else None
-    return (report.target.text or "a program", f"torch {torch}", device or "CPU", *changes(report.target))
+    """What a study ran, and where: target, class, torch, device."""
+    target, environment = report.target, report.environment
+    parts = [target.text or "a program"]
+    if target.class_name and target.class_name not in parts[0]:
+        parts.append(target.class_name)
+    if environment is not None:
+        parts += [f"torch {environment.torch or UNKNOWN}", environment.device_name or "CPU"]
+    return (*parts, *changes(target))
 
 
 def unknown_section(gaps: Sequence[CaptureGap]) -> Section:
