@@ -226,27 +226,22 @@ def calling_text(calls: int, eager: Variant) -> str:
 
 
 def run_table(report: BenchReport) -> Table:
-    """What torch made of each variant, and what a call needs; columns that are empty for all are left out."""
+    """What torch made of each variant, and what a call needs."""
     variants = [one for one in shown_variants(report) if one.status in ("ok", "wrong")]
     per_second = "items/s" if report.throughput is None else f"{report.throughput.unit}/s"
-    columns: list[tuple[str, list[Cell]]] = [
-        ("graphs", [_count(one.graphs) for one in variants]),
-        ("breaks", [_count(one.break_sites) for one in variants]),
-        ("recompiles", [_count(one.recompiles) for one in variants]),
-        ("launches", [_count(one.launches) for one in variants]),
-        ("CUDA graphs", [cuda_graphs_cell(one) for one in variants]),
-        ("peak memory", [_known(bytes_text(one.peak_memory_bytes)) for one in variants]),
-        (per_second, [_known(rate_text(one.throughput)) for one in variants]),
-    ]
-    # Columns that aren't empty, for the variants that have something in one.
-    kept = [(heading, cells) for heading, cells in columns if any(cell.text for cell in cells)]
-    rows = ((one, tuple(cells[at] for _, cells in kept)) for at, one in enumerate(variants))
-    return Table(
-        (Column("variant"), *(Column(heading, meaning=_MEANINGS.get(heading, "")) for heading, _ in kept)),
-        tuple((_name(one, report), *cells) for one, cells in rows if any(cell.text for cell in cells)),
-        "variant",
-        label="What torch made of each variant",
+    headings = ("graphs", "breaks", "recompiles", "launches", "CUDA graphs", "peak memory", per_second)
+    cells = (
+        (
+            *map(_count, (one.graphs, one.break_sites, one.recompiles, one.launches)),
+            cuda_graphs_cell(one),
+            _known(bytes_text(one.peak_memory_bytes)),
+            _known(rate_text(one.throughput)),
+        )
+        for one in variants
     )
+    rows = ((_name(one, report), *own) for one, own in zip(variants, cells, strict=True) if any(c.text for c in own))
+    columns = (Column(heading, meaning=_MEANINGS.get(heading, "")) for heading in headings)
+    return Table((Column("variant"), *columns), tuple(rows), "variant", label="What torch made of each variant")
 
 
 def _known(text: str | None) -> Cell:

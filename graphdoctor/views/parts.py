@@ -149,7 +149,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table(Part):
-    """Rows of cells; the first cell names the row.
+    """Rows of cells; the first cell names the row. A column in which no row has anything is left out.
 
     Args:
         noun: What a row is, for how many are left out.
@@ -161,6 +161,13 @@ class Table(Part):
     noun: str = "row"
     most: int | None = None
     label: str = ""
+
+    def __post_init__(self) -> None:
+        """Leave out empty columns."""
+        kept = [at for at in range(len(self.columns)) if not at or any(plain_text(row[at].text) for row in self.rows)]
+        if self.rows and len(kept) < len(self.columns):
+            object.__setattr__(self, "columns", tuple(self.columns[at] for at in kept))
+            object.__setattr__(self, "rows", tuple(tuple(row[at] for at in kept) for row in self.rows))
 
 
 @dataclass(frozen=True)

@@ -141,11 +141,10 @@ def _share(share: float) -> Cell:
 
 
 def _lines(report: ProfileReport, files: words.Files) -> Table:
-    has_bound = any(line.bound_by for line in report.lines)
     columns = [
         Column("share"),
         *_phases(report, rank=2),
-        *([Column("waits for", is_number=False, rank=3)] if has_bound else []),
+        Column("waits for", is_number=False, rank=3),
         Column("kernels", is_number=False, rank=4),
         Column("line", is_number=False),
     ]
@@ -153,7 +152,7 @@ def _lines(report: ProfileReport, files: words.Files) -> Table:
         (
             _share(line.share),
             *_times(report, line.forward_us, line.backward_us),
-            *([Cell(line.bound_by or "")] if has_bound else []),
+            Cell(line.bound_by or ""),
             Cell(words.kernel_numbers(line)),
             _line(line, files),
         )
@@ -206,9 +205,6 @@ def _modules(report: ProfileReport) -> Blocks:
 
 
 def _kernels(report: ProfileReport) -> Table:
-    has_rates = any(words.rates_text(kernel) for kernel in report.kernels)
-    has_bound = any(kernel.bound_by for kernel in report.kernels)
-    rates = [Column("memory", meaning=_MEMORY, rank=6), Column("arithmetic", meaning=_ARITHMETIC, rank=7)]
     meaning = "All runs in the call that compute the same operations. Time that two kernels share counts once."
     columns = [
         Column("kernel", meaning=meaning),
@@ -216,27 +212,30 @@ def _kernels(report: ProfileReport) -> Table:
         Column("time", rank=1),
         Column("calls", rank=5),
         Column("kind", is_number=False, meaning=_KIND, rank=4),
-        *(rates if has_rates else []),
-        *([Column("waits for", is_number=False, meaning=_WAITS, rank=3)] if has_bound else []),
+        Column("memory", meaning=_MEMORY, rank=6),
+        Column("arithmetic", meaning=_ARITHMETIC, rank=7),
+        Column("waits for", is_number=False, meaning=_WAITS, rank=3),
         Column("operations", is_number=False, rank=8),
         Column("line", is_number=False, rank=2),
     ]
-    rows = []
-    for number, kernel in enumerate(report.kernels, start=1):
-        cells = _kernel(number, kernel)
-        cells += [words.bandwidth_cell(kernel), words.compute_cell(kernel)] if has_rates else []
-        cells += [Cell(kernel.bound_by or "")] if has_bound else []
-        cells += [Cell(Span(words.operations_text(kernel))), Cell(Span(words.lines_text(kernel), "code"))]
-        rows.append(tuple(cells))
-    return Table(tuple(columns), tuple(rows), "kernel", words.FEW, "Kernels")
+    rows = tuple(_kernel(number, kernel) for number, kernel in enumerate(report.kernels, start=1))
+    return Table(tuple(columns), rows, "kernel", words.FEW, "Kernels")
 
 
-def _kernel(number: int, kernel: ProfiledKernel) -> list[Cell]:
+def _kernel(number: int, kernel: ProfiledKernel) -> tuple[Cell, ...]:
     name = words.short_name(words.kernel_name(kernel), _NAME)
-    kind = f"{kernel.kind}, backward" if kernel.phase == "backward" else kernel.kind
-    calls = Cell(f"{kernel.calls:,}", value=kernel.calls)
-    time = Cell(time_text(kernel.time_us), value=kernel.time_us)
-    return [Cell((f"{number} ", Span(name, "code")), value=number), _share(kernel.share), time, calls, Cell(kind)]
+    return (
+        Cell((f"{number} ", Span(name, "code")), value=number),
+        _share(kernel.share),
+        Cell(time_text(kernel.time_us), value=kernel.time_us),
+        Cell(f"{kernel.calls:,}", value=kernel.calls),
+        Cell(f"{kernel.kind}, backward" if kernel.phase == "backward" else kernel.kind),
+        words.bandwidth_cell(kernel),
+        words.compute_cell(kernel),
+        Cell(kernel.bound_by or ""),
+        Cell(Span(words.operations_text(kernel))),
+        Cell(Span(words.lines_text(kernel), "code")),
+    )
 
 
 # Below.
