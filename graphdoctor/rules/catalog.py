@@ -60,6 +60,7 @@ from graphdoctor.rules.gd214_object_identity import ObjectIdentity
 from graphdoctor.rules.gd215_structure_change import StructureChange
 from graphdoctor.rules.gd216_constant_argument import ConstantArgument
 from graphdoctor.rules.gd217_never_settles import NeverSettles
+from graphdoctor.rules.gd218_growing_container import GrowingContainer
 from graphdoctor.rules.gd301_guard_overhead import GuardOverhead
 from graphdoctor.rules.gd302_guards_on_modules import GuardsOnModules
 from graphdoctor.rules.gd303_guard_on_changing_value import GuardOnChangingValue
@@ -161,6 +162,7 @@ RECOMPILE_RULES: tuple[RecompileRule, ...] = (
     ModeFlip(),
     StrideChange(),
     ObjectIdentity(),
+    GrowingContainer(),
     StructureChange(),
     ConstantArgument(),
     Recompile(),
