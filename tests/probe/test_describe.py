@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from enum import Enum
 
 import torch
@@ -105,6 +106,25 @@ def test_a_function_is_described_by_the_line_that_makes_it() -> None:
 def test_a_dict_is_described_by_its_first_keys() -> None:
     described = value_description({f"k{index}": index for index in range(100)})
     assert (len(described["keys"]), described["keys"][0], described["length"]) == (20, "'k0'", 100)
+
+
+class Losses(list[float]):
+    pass
+
+
+class Counted(list[float]):
+    def __len__(self) -> int:
+        raise RuntimeError("code of the program")
+
+
+@for_each(
+    "value, length",
+    [([1], 1), ((), 0), ({1, 2}, 2), (frozenset(), 0), (deque([1]), 1), (Losses([1.0]), 1), (Counted(), None)],
+)
+def test_a_container_is_described_by_its_length_unless_code_of_the_program_tells_it(
+    value: object, length: int | None
+) -> None:
+    assert value_description(value).get("length") == length
 
 
 @given(st.one_of(st.integers(), st.text(), st.binary(), st.lists(st.integers()), st.builds(Odd)))

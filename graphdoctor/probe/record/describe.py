@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
+from collections import deque
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
 from typing import Any
 
@@ -27,6 +28,8 @@ DTYPES = {
     torch.complex128: "c128",
 }
 """torch's own abbreviations (``torch/fx/graph.py``, 2.13, ``dtype_abbrs``)."""
+_LENGTHS = frozenset(kind.__len__ for kind in (list, tuple, set, frozenset, deque))
+"""What tells a length without running code of the program; subclasses that leave it as it is have it too."""
 
 _BRACKETS: dict[type, tuple[str, str]] = {
     list: ("[", "]"),
@@ -113,7 +116,7 @@ def value_description(value: object) -> ValueRecord:
         described["keys"] = keys
         described["length"] = len(value)  # type: ignore[arg-type]
         return described
-    if kind in (list, tuple, set, frozenset):
+    if getattr(kind, "__len__", None) in _LENGTHS:
         described["length"] = len(value)  # type: ignore[arg-type]
         return described
     code = _code_of(value)
