@@ -85,7 +85,7 @@ class Artifacts:
 
     def __init__(self, details: Details | None = None, reset: int = 0) -> None:
         self._details = details
-        self.reset = reset
+        self._reset = reset
         self._names: dict[str | None, FileNames] = {}
         self._files: dict[str | None, list[Artifact]] = {}
         self._without_text: dict[str | None, Counter[str]] = {}
@@ -94,8 +94,14 @@ class Artifacts:
 
     KINDS: frozenset[str] = UNSHOWN_KINDS
 
+    def after_reset(self) -> Artifacts:
+        """See ``Collector``."""
+        return Artifacts(self._details, self._reset + 1)
+
     def add(self, record: Record) -> None:
-        """Take the next record, one of ``KINDS``."""
+        """See ``Collector``."""
+        if record.is_extra:
+            return
         compile_id = record.compile_id
         if compile_id not in self._names:
             is_kept = self._details is None or compile_id is None or self._details.keeps(compile_id)
@@ -111,7 +117,7 @@ class Artifacts:
             self._unlisted[compile_id] += 1
             return
         name = self._names[compile_id].take(*stem_and_suffix(record))
-        folder = compile_folder(compile_id, self.reset if compile_id is not None else 0)
+        folder = compile_folder(compile_id, self._reset if compile_id is not None else 0)
         files.append(Artifact(kind=record.kind, size_bytes=record.payload_bytes, file=f"{folder}/{name}"))
 
     @property

@@ -7,13 +7,17 @@ torch numbers strings, frames and the compiles of a frame from 0, and writes wha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import ClassVar
 
 import orjson
 
+from graphdoctor.facts.recording import CaptureGap
+from graphdoctor.facts.wording import counted
+from graphdoctor.trace.gaps import gap, listed
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
 from graphdoctor.trace.intake import Intake
 from graphdoctor.trace.storage.log_file import LogFile
@@ -65,37 +69,41 @@ def has_lost_event(log: LogFile) -> bool:
 
 
 def _event(record: Record) -> dict[str, object]:
-    try:
-        event = orjson.loads(record.payload or "{}")
-    except orjson.JSONDecodeError:
-        return {}
-    return event if isinstance(event, dict) else {}
+    with suppress(orjson.JSONDecodeError):
+        if isinstance(event := record.json(), dict):
+            return event
+    return {}
 
 
-@dataclass(frozen=True)
-class BeginningSigns:
-    """What a process refers to that isn't in its logs."""
-
-    process: str | None
-    has_lost_event: bool
-    undefined: int
-    starts: tuple[str, ...]
-    compiles: tuple[str, ...]
-
-
-def signs_of(process: str | None, beginning: Beginning, intakes: Sequence[Intake], *, is_ours: bool) -> BeginningSigns:
-    """What shows that the beginning of a process's log is missing.
+def beginning_gaps(
+    headless_logs: int, processes: Iterable[tuple[str | None, Beginning, Sequence[Intake]]], *, is_ours: bool
+) -> Iterator[CaptureGap]:
+    """Whether the logs begin in the middle, from what each process, by name, refers to that isn't in its logs.
 
     A forked process goes on with its parent's numbers, unless graphdoctor recorded it.
     """
-    is_forked = beginning.is_forked
-    return BeginningSigns(
-        process=process,
-        has_lost_event=beginning.has_lost_event,
-        undefined=0 if is_forked else len(beginning.undefined),
-        starts=() if is_ours or is_forked else tuple(found for intake in intakes for found in _starts(intake)),
-        compiles=() if is_ours or is_forked else tuple(found for intake in intakes for found in _compiles(intake)),
-    )
+    said = ["it begins in the middle of a record"] if headless_logs else []
+    is_fork_possible = False
+    for name, beginning, intakes in processes:
+        whose = "" if name is None else f" of {name}"
+        if beginning.has_lost_event:
+            said.append(f"something ends{whose} that doesn't begin")
+        if beginning.is_forked:
+            continue
+        if beginning.undefined:
+            said.append(f"it lacks the names of {counted(len(beginning.undefined), 'file')}{whose}")
+        known = [] if is_ours else intakes
+        if starts := [found for intake in known for found in _starts(intake)]:
+            said.append(f"the start of {listed(starts)}{whose} is missing")
+        if compiles := [found for intake in known for found in _compiles(intake)]:
+            said.append(f"{listed(compiles)}{whose} compiled again what it doesn't have")
+        is_fork_possible |= name is not None and bool(beginning.undefined or compiles)
+    if said:
+        yield gap(
+            "log_beginning",
+            f"The beginning of the trace log is missing: {'; '.join(said)}. What was compiled before isn't in "
+            "the counts." + (" The log of a forked process looks the same." if is_fork_possible else ""),
+        )
 
 
 def _starts(intake: Intake) -> list[str]:

@@ -11,8 +11,17 @@ import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile, zip_longest
+from typing import Any
 
-from graphdoctor.facts.recording import BreakEffect, BreakReason, BreakTopic, RecompileLimit, TorchMechanism
+from graphdoctor.facts.recording import (
+    BreakEffect,
+    BreakReason,
+    BreakRecord,
+    BreakTopic,
+    RecompileLimit,
+    TorchMechanism,
+)
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
 
 _CHAIN = re.compile(r"^\*\*\* While handling this graph break, another graph break occurred: \*\*\*$", re.MULTILINE)
@@ -41,6 +50,10 @@ _RECURRENT = "RNN, GRU, or LSTM"
 _OLD_REASON = re.compile(r"\A(?:Graph break in user code at [^\n]*\n)?Reason: (?:Unsupported: )?")
 _SKIP_NOTICE = "which results in a skip"
 _TRACEBACK = "Traceback (most recent call last):"
+_END_OF_STACK = re.compile(r"^(?:Traceback \(most recent call last\):|NoneType: None)$", re.MULTILINE)
+_EXCEPTION = re.compile(r"^(?!\s)([\w.]+(?:Error|Exception|Unsupported|Failed|Hit|Warning|\w))(?::\s?|$)", re.MULTILINE)
+_AFTER_MESSAGE = re.compile(r"^(?:[^\S\n]*from user code:[^\S\n]*$|Set TORCHDYNAMO_VERBOSE=1)", re.MULTILINE)
+MAX_MESSAGE = 20_000
 
 
 @dataclass(frozen=True)
@@ -55,48 +68,43 @@ class PrintedEntry:
 
 @dataclass
 class PrintedBreak:
-    """A graph break or an error as a record has it; the exact stack that follows can still replace its printed one.
+    """A graph break or an error as its record has it, with the printed stack, which an exact one can still replace."""
 
-    Args:
-        effect: What torch says it does next; None if it says nothing of it.
-    """
-
-    chain: tuple[BreakReason, ...]
-    words: str
+    record: BreakRecord
+    """All that torch prints but the stack."""
     stack: tuple[PrintedEntry, ...] = ()
-    effect: BreakEffect | None = None
-    instruction: str | None = None
-    higher_order_operator: str | None = None
     header: tuple[str, int] | None = None
-    compile_id: str | None = None
-    attempt: int | None = None
-    call_index: int | None = None
     exact: tuple[StackEntry, ...] = ()
 
-    @property
-    def topic(self) -> BreakTopic | None:
-        """What the cause is about, if neither its id nor its name says so."""
-        return topic_of(self.words, self.chain[0])
+
+def break_record(words: str, chain: tuple[BreakReason, ...], effect: BreakEffect, **known: Any) -> BreakRecord:  # noqa: ANN401
+    """A break without a stack; its topic is read from all of torch's words."""
+    topic = topic_of(words, chain[0])
+    known = {"compile_id": None, "stack": (), "topic": topic, **known}
+    return BreakRecord(chain=chain, words=words[:MAX_MESSAGE], effect=effect, **known)
 
 
 def parse_break(payload: str) -> PrintedBreak:
     """Split a ``dynamo_graph_break_reason`` payload into its parts."""
-    wont = _WONT_CONVERT.search(payload)
-    if wont:
-        return _parse_wont_convert(payload, wont)
+    if wont := _WONT_CONVERT.search(payload):
+        # The notice of ``unimplemented_with_warning`` (``torch/_dynamo/exc.py``, 2.13): a backend's exception. torch
+        # logs a full record of the same break right after it.
+        reason = BreakReason(gb_type="Backend compiler exception", explanation=exception_words(payload) or None)
+        entry = PrintedEntry(wont[2], int(wont[3]), wont[1], None)
+        record = break_record(payload.strip(), (reason,), "resumed")
+        return PrintedBreak(record, (entry,), header=(entry.file, entry.line))
     words, stack = _split(payload)
     header = _HEADER_AT.search(payload)
     instruction = _INSTRUCTION.search(words)
     operator = _HIGHER_ORDER.search(words)
-    return PrintedBreak(
-        parse_chain(words if words else payload),
+    record = break_record(
         words or payload.strip(),
-        parse_stack(stack),
-        effect=_effect(payload, words),
-        instruction=instruction[1] if instruction else None,
-        higher_order_operator=operator[1].strip() if operator else None,
-        header=(header[1], int(header[2])) if header else None,
+        parse_chain(words or payload),
+        _effect(payload, words),
+        instruction=instruction and instruction[1],
+        higher_order_operator=operator and operator[1].strip(),
     )
+    return PrintedBreak(record, parse_stack(stack), header=header and (header[1], int(header[2])))
 
 
 def _split(payload: str) -> tuple[str, str]:
@@ -111,20 +119,14 @@ def _split(payload: str) -> tuple[str, str]:
         rest = _OLD_REASON.sub("", payload, count=1)
     words, _, stack = rest.partition("\nUser code traceback:\n")
     words, _, _ = words.partition("\nStack variable source attribution:\n")
-    stack = re.split(
-        r"^(?:Traceback \(most recent call last\):|NoneType: None)$", stack, maxsplit=1, flags=re.MULTILINE
-    )[0]
-    return words.strip(), stack
+    return words.strip(), _END_OF_STACK.split(stack, maxsplit=1)[0]
 
 
-def _effect(payload: str, words: str) -> BreakEffect | None:
+def _effect(payload: str, words: str) -> BreakEffect:
     if words.startswith("Encountered graph break that we cannot resume from"):
         return "rest_eager"
-    if words.startswith("Failed to handle graph break gracefully") or _SKIP_NOTICE in payload:
-        return "frame_skipped"
-    if words.startswith(("Encountered graph break when attempting to trace", "Data-dependent")):
-        return "resumed"
-    return None
+    is_skip = words.startswith("Failed to handle graph break gracefully") or _SKIP_NOTICE in payload
+    return "frame_skipped" if is_skip else "resumed"
 
 
 def parse_error(trace: str) -> PrintedBreak:
@@ -137,19 +139,16 @@ def parse_error(trace: str) -> PrintedBreak:
     _, found, rest = trace.rpartition("\nfrom user code:\n")
     stack = rest.partition("\nSet TORCHDYNAMO_VERBOSE=1")[0] if found else ""
     # The first line has one space more than those of other stacks.
-    return PrintedBreak(parse_chain(words), words, parse_stack(stack.lstrip("\n").removeprefix(" ")))
+    printed = parse_stack(stack.lstrip("\n").removeprefix(" "))
+    return PrintedBreak(break_record(words, parse_chain(words), "raised"), printed)
 
 
 def exception_words(trace: str) -> str:
     """The last exception's message in Python's traceback text, without its type name, the user's stack and advice."""
     last = trace.rpartition(_TRACEBACK)[2]
-    match = re.search(
-        r"^(?!\s)([\w.]+(?:Error|Exception|Unsupported|Failed|Hit|Warning|\w))(?::\s?|$)", last, re.MULTILINE
-    )
+    match = _EXCEPTION.search(last)
     message = last[match.end() :] if match else last
-    message = re.split(r"^[^\S\n]*from user code:[^\S\n]*$", message, maxsplit=1, flags=re.MULTILINE)[0]
-    message = re.split(r"^Set TORCHDYNAMO_VERBOSE=1", message, maxsplit=1, flags=re.MULTILINE)[0]
-    return message.strip()
+    return _AFTER_MESSAGE.split(message, maxsplit=1)[0].strip()
 
 
 def parse_chain(words: str) -> tuple[BreakReason, ...]:
@@ -167,7 +166,7 @@ def topic_of(words: str, cause: BreakReason) -> BreakTopic | None:
 
 def export_words(message: str) -> str:
     """The message of an exception of torch.export, without its general advice and the program's stack."""
-    message = re.split(r"^[^\S\n]*from user code:[^\S\n]*$", message, maxsplit=1, flags=re.MULTILINE)[0]
+    message = _AFTER_MESSAGE.split(message, maxsplit=1)[0]
     return _EXPORT_ADVICE.split(message, maxsplit=1)[0].strip()
 
 
@@ -175,10 +174,9 @@ def export_topic(words: str, cause: BreakReason, *, is_truth: bool) -> BreakTopi
     """What an exception of torch.export is about; None if Dynamo's own words name it."""
     if is_truth:
         return "tensor_truth"
-    if cause.explanation is not None:
-        return topic_of(words, cause)
-    if any(text in words for text in _SYMBOLIC):
-        return "symbolic_number"
+    topic = topic_of(words, cause)
+    if cause.explanation is not None or topic == "symbolic_number":
+        return topic
     return "export_type" if any(text in words for text in _UNKNOWN_TYPES) else "export_error"
 
 
@@ -220,73 +218,40 @@ def _first_line(words: str) -> str:
 
 def parse_stack(text: str) -> tuple[PrintedEntry, ...]:
     """The entries of a printed traceback, without its caret lines."""
-    entries: list[PrintedEntry] = []
     lines = text.splitlines()
-    for number, line in enumerate(lines):
-        match = _STACK_ENTRY.match(line)
-        if match is None:
-            continue
-        following = lines[number + 1] if number + 1 < len(lines) else ""
-        source = following.strip() if following.startswith("    ") else None
-        entries.append(PrintedEntry(match[1], int(match[2]), match[3], source or None))
-    return tuple(entries)
-
-
-def _parse_wont_convert(payload: str, match: re.Match[str]) -> PrintedBreak:
-    """The notice of ``unimplemented_with_warning`` (``torch/_dynamo/exc.py``, 2.13): a backend's exception.
-
-    torch logs a full record of the same break right after it.
-    """
-    reason = BreakReason(gb_type="Backend compiler exception", explanation=exception_words(payload) or None)
-    entry = PrintedEntry(match[2], int(match[3]), match[1], None)
-    return PrintedBreak((reason,), payload.strip(), (entry,), header=(entry.file, entry.line))
+    return tuple(
+        PrintedEntry(
+            match[1], int(match[2]), match[3], following.strip() or None if following.startswith("    ") else None
+        )
+        for line, following in zip_longest(lines, lines[1:], fillvalue="")
+        if (match := _STACK_ENTRY.match(line))
+    )
 
 
 _FOLDERS: tuple[tuple[str, TorchMechanism], ...] = (
-    ("torch/nn/parallel/distributed.py", "ddp_forward"),
-    ("torch/distributed/fsdp/", "fsdp_hook"),
-    ("torch/utils/checkpoint.py", "checkpoint"),
+    ("/torch/nn/parallel/distributed.py", "ddp_forward"),
+    ("/torch/distributed/fsdp/", "fsdp_hook"),
+    ("/torch/utils/checkpoint.py", "checkpoint"),
 )
 _MODULE_FILE = "torch/nn/modules/module.py"
-_CHECKPOINT = "torch.utils.checkpoint."
+_CHECKPOINT = "torch.utils.checkpoint"
 _SIDE_EFFECT = "HOP: Unsafe side effect"
 
 
-def mechanism_of(path: Sequence[StackEntry], text: PrintedBreak) -> TorchMechanism | None:
+def mechanism_of(path: Sequence[StackEntry], record: BreakRecord) -> TorchMechanism | None:
     """The code of torch's own that a break happened in."""
-    cause = text.chain[0]
-    is_checkpointed = (text.higher_order_operator or "").startswith(_CHECKPOINT)
-    below = _below_the_program(path)
-    if not below:
-        return "checkpoint" if _is_checkpoint_itself(cause.context) or _is_side_effect(cause, is_checkpointed) else None
-    if _is_side_effect(cause, is_checkpointed):
+    cause = record.chain[0]
+    outwards = takewhile(lambda entry: entry.origin not in PROGRAM_ORIGINS, reversed(path))
+    below = [(entry.file.replace("\\", "/"), entry.text or "") for entry in outwards]
+    below = [(file, text) for file, text in below if "/torch/_dynamo/" not in file]
+    is_inside = (record.higher_order_operator or "").startswith(f"{_CHECKPOINT}.")
+    # A function that Dynamo doesn't trace, such as ``checkpoint_sequential``.
+    is_skipped = not below and (cause.context or "").startswith(f"module: {_CHECKPOINT},")
+    if is_skipped or (is_inside and cause.gb_type == _SIDE_EFFECT):
         return "checkpoint"
-    for entry in reversed(below):
-        file = entry.file.replace("\\", "/")
+    for file, _ in below:
         for part, mechanism in _FOLDERS:
-            if f"/{part}" in file:
+            if part in file:
                 return mechanism
-    return "module_hook" if _is_module_hook(below) else None
-
-
-def _below_the_program(path: Sequence[StackEntry]) -> list[StackEntry]:
-    below: list[StackEntry] = []
-    for entry in reversed(path):
-        if entry.origin in PROGRAM_ORIGINS:
-            break
-        below.append(entry)
-    return [entry for entry in reversed(below) if "/torch/_dynamo/" not in entry.file.replace("\\", "/")]
-
-
-def _is_module_hook(below: Sequence[StackEntry]) -> bool:
-    last = below[-1]
-    return last.file.replace("\\", "/").endswith(_MODULE_FILE) and "hook(" in (last.text or "").lower()
-
-
-def _is_checkpoint_itself(context: str | None) -> bool:
-    """A function of ``torch.utils.checkpoint`` that Dynamo doesn't trace, such as ``checkpoint_sequential``."""
-    return (context or "").startswith("module: torch.utils.checkpoint,")
-
-
-def _is_side_effect(cause: BreakReason, is_checkpointed: bool) -> bool:
-    return is_checkpointed and cause.gb_type == _SIDE_EFFECT
+    is_hook = below and below[0][0].endswith(_MODULE_FILE) and "hook(" in below[0][1].lower()
+    return "module_hook" if is_hook else None

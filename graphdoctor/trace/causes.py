@@ -29,6 +29,7 @@ from graphdoctor.trace.guards.forms import (
 )
 from graphdoctor.trace.guards.state import short_dtype, state_changes
 from graphdoctor.trace.guards.text import Comparison, GuardText, take_apart
+from graphdoctor.trace.origin import PlaceReader
 
 _WHOLE = frozenset({"type", "none", "identity", "attribute", "keys", "length", "value", "entry_gone"})
 """Changes after which nothing inside the value is known to be what it was."""
@@ -107,9 +108,6 @@ def also_changed(nearest: ComparedEntry, last: ComparedEntry) -> tuple[GuardChan
     named = {change.expression for change in nearest.differing}
     return tuple(change for change in with_previous(last.changes, last) if change.expression not in named)
 
-
-PlaceReader = Callable[[str, int, str], StackEntry | None]
-"""Makes a stack entry from a file, which can lack its first letters, a line and a function; None if unknown."""
 
 _CARRIED = re.compile(r"\b___stack\d+")
 _GUARD_NAMES = re.compile(r'guard on "(\w+)"')

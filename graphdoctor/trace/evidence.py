@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -63,71 +63,114 @@ _MAX_TEXT, _MAX_REASON = 500, 2000
 _RANGES = re.compile(r"^Range constraints: \{(.*)\}\s*$", re.MULTILINE)
 _RANGE = re.compile(r"(\w+): VR\[([^,\]]+), ([^,\]]+)\]")
 
-Entries = Callable[[Any], Sequence[StackEntry]]
+
+def _placed(place: StackEntry | None) -> dict[str, Any]:
+    return {} if place is None else {"file": place.file, "line": place.line, "text": place.text}
+
+
+def _answer(record: Record) -> Iterator[CacheAnswer]:
+    cache, state = _ANSWERS[record.kind]
+    try:
+        said = record.json()
+    except orjson.JSONDecodeError:
+        said = record.payload
+    if not isinstance(said, dict):
+        said = {"reason": str(said)}
+    reason = next((said[name] for name in _REASONS if said.get(name)), None) if state != "miss" else None
+    key = said.get("key")
+    yield CacheAnswer(
+        compile_id=record.compile_id,
+        cache=cache,
+        state=state,
+        reason=None if reason is None else str(reason)[:_MAX_REASON],
+        key=None if key is None else str(key)[:_MAX_TEXT],
+    )
+
+
+def _program(record: Record) -> Iterator[ExportedProgram]:
+    text = record.payload or ""
+    found = _RANGES.search(text, max(len(text) - 100_000, 0))
+    ranges = {} if found is None else {name: f"[{low}, {high}]" for name, low, high in _RANGE.findall(found[1])}
+    yield ExportedProgram(size_bytes=len(text.encode()), ranges=ranges, compile_id=record.compile_id)
+
+
+def _schedule(record: Record) -> Iterator[CollectiveSchedule]:
+    names = tuple(str(name)[:_MAX_TEXT] for name in record.json())
+    yield CollectiveSchedule(compile_id=record.compile_id, operations=names)
+
+
+def _estimate(record: Record) -> Iterator[RuntimeEstimate]:
+    operations = record.json().get("ops") or ()
+    times = [float(item["estimated_runtime_ns"]) / 1e3 for item in operations]
+    of_collectives = [time for time, item in zip(times, operations, strict=True) if item.get("type") == "collective"]
+    yield RuntimeEstimate(
+        compile_id=record.compile_id,
+        operations=len(times),
+        estimated_us=sum(times) or None,
+        collectives=len(of_collectives),
+        collectives_us=sum(of_collectives),
+    )
+
+
+def _triton(record: Record) -> Iterator[TritonKernel]:
+    """What torch says of kernels (``torch/_inductor/async_compile.py``, 2.13)."""
+    for name, said in record.json().items():
+        us = said.get("compile_time_us")
+        yield TritonKernel(
+            compile_id=record.compile_id,
+            name=name[:_MAX_TEXT],
+            compile_us=None if us is None else float(us),
+            notes={key: str(item)[:_MAX_TEXT] for key, item in said.items() if key != "compile_time_us"},
+        )
+
+
+def _executed(record: Record) -> Iterator[str]:
+    """The compiles of the graphs that ran (``torch/_inductor/output_code.py``, 2.13)."""
+    for item in record.json().get("graph_execution_order") or ():
+        yield str(item["compile_id"] if isinstance(item, dict) else item)[:_MAX_TEXT]
+
+
+_READERS: Mapping[str, tuple[str, Callable[[Record], Iterator[object]]]] = {
+    **dict.fromkeys(_ANSWERS, ("cache_answers", _answer)),
+    "exported_program": ("exported_programs", _program),
+    "inductor_collective_schedule": ("collectives", _schedule),
+    "inductor_runtime_and_tensor_meta": ("estimates", _estimate),
+    "triton_kernel_info": ("triton_kernels", _triton),
+    "graph_execution": ("executions", _executed),
+}
+"""The field of ``LogEvidence`` that a record is for, and what reads it."""
 
 
 class Evidence:
     """Collects the records of one process until a reset of Dynamo."""
 
-    KINDS: frozenset[str] = frozenset(
-        {
-            *_ANSWERS,
-            *_SHAPES,
-            *_KERNELS,
-            "exported_program",
-            "inductor_collective_schedule",
-            "inductor_runtime_and_tensor_meta",
-            "triton_kernel_info",
-            "graph_execution",
-        }
-    )
+    KINDS: frozenset[str] = frozenset({*_READERS, *_SHAPES, *_KERNELS})
 
-    def __init__(self, entries: Entries) -> None:
+    def __init__(self, entries: Callable[[Any], Sequence[StackEntry]]) -> None:
         self._entries = entries
-        self._answers: list[CacheAnswer] = []
+        self._found: dict[str, list[object]] = {}
         self._shapes: dict[tuple[object, ...], ShapeEvent] = {}
         self._hidden_shapes = 0
         self._kernels: dict[tuple[object, ...], FakeKernel] = {}
-        self._programs: list[ExportedProgram] = []
-        self._collectives: list[CollectiveSchedule] = []
-        self._estimates: list[RuntimeEstimate] = []
-        self._triton: list[TritonKernel] = []
-        self._executions: list[str] = []
 
     def add(self, record: Record) -> None:
         """Take the next record, which is one of ``KINDS``."""
-        if record.kind in _ANSWERS:
-            self._answers.append(_answer(record))
-        elif record.kind in _SHAPES:
+        if record.kind in _SHAPES:
             self._add_shape(record)
         elif record.kind in _KERNELS:
             self._add_kernel(record)
-        elif record.kind == "exported_program":
-            self._programs.append(_program(record))
-        elif record.kind == "inductor_collective_schedule":
-            names = tuple(str(name)[:_MAX_TEXT] for name in orjson.loads(record.payload or "[]"))
-            self._collectives.append(CollectiveSchedule(compile_id=record.compile_id, operations=names))
-        elif record.kind == "inductor_runtime_and_tensor_meta":
-            self._estimates.append(_estimate(record))
-        elif record.kind == "triton_kernel_info":
-            kernels = orjson.loads(record.payload or "{}")
-            self._triton += [_triton(record.compile_id, name, said) for name, said in kernels.items()]
         else:
-            order = orjson.loads(record.payload or "{}").get("graph_execution_order") or ()
-            self._executions += [_executed(item) for item in order]
+            name, read = _READERS[record.kind]
+            self._found.setdefault(name, []).extend([*read(record)])
 
     def finish(self) -> LogEvidence:
         """What was collected, without counts of records."""
+        found: dict[str, Any] = {name: tuple(items) for name, items in self._found.items()}
         return LogEvidence(
-            cache_answers=tuple(self._answers),
             shapes=tuple(self._shapes.values()),
             hidden_shapes=self._hidden_shapes,
             fake_kernels=tuple(self._kernels.values()),
-            exported_programs=tuple(self._programs),
-            collectives=tuple(self._collectives),
-            estimates=tuple(self._estimates),
-            triton_kernels=tuple(self._triton),
-            executions=tuple(self._executions),
+            **found,
         )
 
     def _add_shape(self, record: Record) -> None:
@@ -143,7 +186,7 @@ class Evidence:
         place = self._place(value)
         if before is not None:
             # A guard comes in two records under TORCH_DTRACE; one of them can lack the line.
-            known = {} if before.file is not None or place is None else _placed(place)
+            known = {} if before.file is not None else _placed(place)
             is_twin = record.kind in ("guard_added_fast", "propagate_real_tensors_provenance")
             self._shapes[key] = before.model_copy(update={**known, "count": before.count + (not is_twin)})
             return
@@ -156,10 +199,8 @@ class Evidence:
             "reason": value.get("reason"),
         }
         known = {name: str(item)[:_MAX_TEXT] for name, item in texts.items() if item is not None}
-        known |= {} if place is None else _placed(place)
-        self._shapes[key] = read_fact(
-            ShapeEvent, {"kind": kind, "compile_id": record.compile_id, "expression": expression, **known}
-        )
+        known |= {"kind": kind, "compile_id": record.compile_id, "expression": expression, **_placed(place)}
+        self._shapes[key] = read_fact(ShapeEvent, known)
 
     def _place(self, value: Mapping[str, Any]) -> StackEntry | None:
         entries = self._entries(value.get("user_stack") or value.get("stack"))
@@ -207,66 +248,3 @@ def _prefixed(item: Any, prefix: str) -> Any:  # noqa: ANN401 - any of the model
         return prefix + item
     compile_id = getattr(item, "compile_id", None)
     return item if compile_id is None else item.model_copy(update={"compile_id": prefix + compile_id})
-
-
-def _placed(place: StackEntry) -> dict[str, Any]:
-    return {"file": place.file, "line": place.line, "text": place.text}
-
-
-def _answer(record: Record) -> CacheAnswer:
-    cache, state = _ANSWERS[record.kind]
-    said = _object(record.payload)
-    reason = next((said[name] for name in _REASONS if said.get(name)), None) if state != "miss" else None
-    key = said.get("key")
-    return CacheAnswer(
-        compile_id=record.compile_id,
-        cache=cache,
-        state=state,
-        reason=None if reason is None else str(reason)[:_MAX_REASON],
-        key=None if key is None else str(key)[:_MAX_TEXT],
-    )
-
-
-def _object(payload: str | None) -> dict[str, Any]:
-    """A payload that should be an object; one that is a text is its own reason."""
-    try:
-        value = orjson.loads(payload or "{}")
-    except orjson.JSONDecodeError:
-        value = payload
-    return value if isinstance(value, dict) else {"reason": str(value)}
-
-
-def _program(record: Record) -> ExportedProgram:
-    text = record.payload or ""
-    found = _RANGES.search(text, max(len(text) - 100_000, 0))
-    ranges = {} if found is None else {name: f"[{low}, {high}]" for name, low, high in _RANGE.findall(found[1])}
-    return ExportedProgram(size_bytes=len(text.encode()), ranges=ranges, compile_id=record.compile_id)
-
-
-def _estimate(record: Record) -> RuntimeEstimate:
-    operations = orjson.loads(record.payload or "{}").get("ops") or ()
-    times = [float(item["estimated_runtime_ns"]) / 1e3 for item in operations]
-    of_collectives = [time for time, item in zip(times, operations, strict=True) if item.get("type") == "collective"]
-    return RuntimeEstimate(
-        compile_id=record.compile_id,
-        operations=len(times),
-        estimated_us=sum(times) or None,
-        collectives=len(of_collectives),
-        collectives_us=sum(of_collectives),
-    )
-
-
-def _triton(compile_id: str | None, name: str, said: Mapping[str, Any]) -> TritonKernel:
-    """What torch says of a kernel (``torch/_inductor/async_compile.py``, 2.13)."""
-    us = said.get("compile_time_us")
-    return TritonKernel(
-        compile_id=compile_id,
-        name=name[:_MAX_TEXT],
-        compile_us=None if us is None else float(us),
-        notes={key: str(item)[:_MAX_TEXT] for key, item in said.items() if key != "compile_time_us"},
-    )
-
-
-def _executed(item: object) -> str:
-    """The compile of a graph that ran (``torch/_inductor/output_code.py``, 2.13)."""
-    return str(item["compile_id"] if isinstance(item, dict) else item)[:_MAX_TEXT]

@@ -23,11 +23,9 @@ from graphdoctor.facts.recording import (
     TriedDim,
 )
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
-from graphdoctor.trace.breaks import export_topic, export_words, parse_chain
+from graphdoctor.trace.breaks import break_record, export_topic, export_words, parse_chain
 from graphdoctor.trace.events import Events
 from graphdoctor.trace.origin import Origins
-
-_MAX_MESSAGE = 20_000
 
 
 def with_export(recording: Recording, events: Events, environment: Environment) -> Recording:
@@ -71,16 +69,9 @@ def _break_record(failure: Mapping[str, Any], words: str, stack: tuple[StackEntr
         name = str(failure["type"]).rpartition(".")[2]
         first = chain[0].gb_type if words else ""
         chain = (BreakReason(gb_type=f"{name}: {first}" if first else name),)
-    return BreakRecord(
-        compile_id=None,
-        effect="raised",
-        chain=chain,
-        stack=stack,
-        is_stack_exact=bool(failure["is_at_line"]),
-        words=words[:_MAX_MESSAGE],
-        topic=topic,
-        classes=tuple(read_fact(NamedClass, found) for found in failure["classes"]),
-    )
+    classes = tuple(read_fact(NamedClass, found) for found in failure["classes"])
+    is_exact = bool(failure["is_at_line"])
+    return break_record(words, chain, "raised", stack=stack, is_stack_exact=is_exact, topic=topic, classes=classes)
 
 
 class _Stacks:

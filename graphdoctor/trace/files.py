@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import orjson
-
 from graphdoctor.facts.picture import SourceText
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import Environment
@@ -21,7 +19,7 @@ def read_files(recording: Path, environment: Environment) -> tuple[SourceText, .
         with log.open() as lines:
             for record in read_records(lines, Files.KINDS.__contains__, LogDamage()):
                 try:
-                    files.add(record, None, is_extra=False)
+                    files.add(record)
                 except (ValueError, TypeError, LookupError):
                     continue  # a damaged record; the recording has a gap for it
     return files.finish(Origins(environment))
@@ -35,16 +33,17 @@ class Files:
     def __init__(self) -> None:
         self._texts: dict[str, str | None] = {}
 
-    def add(self, record: Record, call_index: int | None, *, is_extra: bool) -> None:  # noqa: ARG002 - a part's interface
-        """Take the next record."""
-        value = orjson.loads(record.payload or "{}")
+    def after_reset(self) -> Files:
+        """See ``Collector``."""
+        return Files()
+
+    def add(self, record: Record) -> None:
+        """See ``Collector``."""
+        value = record.json()
         self._texts[value["file"]] = value["text"]
 
     def finish(self, origins: Origins) -> tuple[SourceText, ...]:
         """The files in the order of the log."""
-        found = []
-        for file, text in self._texts.items():
-            origin, package = origins.of(file)
-            known = {"file": file, "text": text, "origin": origin, "package": package}
-            found.append(read_fact(SourceText, known))
-        return tuple(found)
+        known = ((file, text, *origins.of(file)) for file, text in self._texts.items())
+        names = ("file", "text", "origin", "package")
+        return tuple(read_fact(SourceText, dict(zip(names, values, strict=True))) for values in known)

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-import orjson
-
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.following import (
     BreakSeen,
@@ -258,18 +256,18 @@ def _identity(log: LogFile) -> tuple[int, int] | None:
 
 
 def _break(record: Record, process: _Process, writer: Writer) -> Iterator[Seen]:
-    text = parse_break(record.payload or "")
-    entry = text.stack[-1] if text.stack else None
-    file, line = (entry.file, entry.line) if entry else text.header or (None, None)
-    reason = text.chain[0].gb_type
+    found = parse_break(record.payload or "")
+    entry = found.stack[-1] if found.stack else None
+    file, line = (entry.file, entry.line) if entry else found.header or (None, None)
+    reason = found.record.chain[0].gb_type
     if (file, line, reason) in process.breaks:
         return
     process.breaks.add((file, line, reason))
-    yield BreakSeen(writer, record.compile_id, file, line, reason, text.effect == "frame_skipped")
+    yield BreakSeen(writer, record.compile_id, file, line, reason, found.record.effect == "frame_skipped")
 
 
 def _metrics(compile_id: str, record: Record, process: _Process, writer: Writer) -> Iterator[Seen]:
-    metrics = orjson.loads(record.payload) if record.payload else record.value
+    metrics = record.json() if record.payload else record.value
     if not isinstance(metrics, dict) or metrics.get("is_forward") is False:
         return
     duration = metrics.get("duration_us")

@@ -6,13 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.guards import Guards
 from graphdoctor.facts.reading import read_fact
-from graphdoctor.facts.recording import CaptureGap, CompileSwitch, GapKind, Recording, TargetInfo
+from graphdoctor.facts.recording import CaptureGap, CompileSwitch, GapKind, Recording
 from graphdoctor.facts.watch import CallWatch, WatchedFunction
 from graphdoctor.facts.wording import counted, switch_text
-from graphdoctor.trace.beginning import BeginningSigns
 from graphdoctor.trace.events import Event
 from graphdoctor.trace.grammar import LogDamage
 from graphdoctor.trace.merge import Part
@@ -42,7 +40,8 @@ _CODES: Mapping[GapKind, str] = {
 """Of what else is missing, the code is GD900."""
 
 
-def _gap(kind: GapKind, message: str) -> CaptureGap:
+def gap(kind: GapKind, message: str) -> CaptureGap:
+    """A gap with the code of its kind."""
     return CaptureGap(code=_CODES.get(kind, "GD900"), kind=kind, message=message)
 
 
@@ -59,64 +58,42 @@ def switch_gaps(switches: Iterable[CompileSwitch]) -> Iterator[CaptureGap]:
     """What kept torch.compile from compiling, or could have."""
     for found in switches:
         meaning = "torch.compile does nothing" if found.is_off else "calls can run eagerly"
-        yield _gap("compile_disabled", f"{switch_text(found)}, so {meaning}.")
+        yield gap("compile_disabled", f"{switch_text(found)}, so {meaning}.")
 
 
 def log_gaps(damage: LogDamage, unreadable: Mapping[str, int]) -> Iterator[CaptureGap]:
     """What the logs lost."""
     if damage.broken_records:
         cut = "; the last one is cut off" if damage.is_last_broken else ""
-        yield _gap(
+        yield gap(
             "log_cut" if damage.is_last_broken else "log_damage",
             f"Couldn't read {counted(damage.broken_records, 'record')} of the trace log{cut}.",
         )
     if damage.altered_payloads:
-        yield _gap(
+        yield gap(
             "log_damage",
             f"{counted(damage.altered_payloads, 'record')} of the trace log changed after torch wrote the log; "
             "the contents may be wrong.",
         )
     if damage.bad_bytes:
-        yield _gap("log_damage", f"Found invalid UTF-8 in {counted(damage.bad_bytes, 'record')} of the trace log.")
+        yield gap("log_damage", f"Found invalid UTF-8 in {counted(damage.bad_bytes, 'record')} of the trace log.")
     for name, reason in damage.cut_logs.items():
-        yield _gap("log_cut", f"Couldn't read {name} to its end: {reason}.")
+        yield gap("log_cut", f"Couldn't read {name} to its end: {reason}.")
     yield from unreadable_gaps(unreadable)
 
 
 def unreadable_gaps(unreadable: Mapping[str, int]) -> Iterator[CaptureGap]:
     """Records with unexpected contents."""
     for kind, count in unreadable.items():
-        yield _gap(
+        yield gap(
             "unreadable_record", f"Couldn't read what {counted(count, f'`{kind}` record')} of the trace log said."
         )
 
 
-def beginning_gaps(headless_logs: int, signs: Iterable[BeginningSigns]) -> Iterator[CaptureGap]:
-    """Whether the logs begin in the middle."""
-    said = ["it begins in the middle of a record"] if headless_logs else []
-    is_fork_possible = False
-    for found in signs:
-        is_fork_possible |= found.process is not None and bool(found.undefined or found.compiles)
-        whose = f" of {found.process}" if found.process is not None else ""
-        if found.has_lost_event:
-            said.append(f"something ends{whose} that doesn't begin")
-        if found.undefined:
-            said.append(f"it lacks the names of {counted(found.undefined, 'file')}{whose}")
-        if found.starts:
-            said.append(f"the start of {_listed(found.starts)}{whose} is missing")
-        if found.compiles:
-            said.append(f"{_listed(found.compiles)}{whose} compiled again what it doesn't have")
-    if said:
-        yield _gap(
-            "log_beginning",
-            f"The beginning of the trace log is missing: {'; '.join(said)}. What was compiled before isn't in "
-            "the counts." + (" The log of a forked process looks the same." if is_fork_possible else ""),
-        )
-
-
-def _listed(compile_ids: Sequence[str]) -> str:
-    more = f" and {len(compile_ids) - _MAX_LISTED} more" if len(compile_ids) > _MAX_LISTED else ""
-    return ", ".join(compile_ids[:_MAX_LISTED]) + more
+def listed(names: Sequence[str]) -> str:
+    """The first few of them."""
+    more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
+    return ", ".join(names[:_MAX_LISTED]) + more
 
 
 def part_gaps(parts: Sequence[Part]) -> Iterator[CaptureGap]:
@@ -124,38 +101,31 @@ def part_gaps(parts: Sequence[Part]) -> Iterator[CaptureGap]:
     names = list(dict.fromkeys(part.process for part in parts if part.recording.compiles))
     if len(names) > 1:
         others = ", ".join(f"{name}:" for name in names if name is not None)
-        yield _gap(
+        yield gap(
             "several_processes",
             f"{len(names)} processes compiled. Counts are sums over all of them, and compile ids of all but "
             f"the first begin with the process ({others}).",
         )
     if any(part.reset for part in parts):
-        yield _gap(
+        yield gap(
             "dynamo_reset",
             "Dynamo was reset during the run and counted its compiles from 0 again: compile ids after the "
             "first reset begin with reset1:.",
         )
 
 
-def run_gaps(
-    target: TargetInfo,
-    coverage: Coverage | None,
-    unfinished: Sequence[str],
-    *,
-    is_ours: bool,
-    is_unfinished: bool,
-) -> Iterator[CaptureGap]:
+def run_gaps(run: Recording, unfinished: Sequence[str], *, is_ours: bool, is_unfinished: bool) -> Iterator[CaptureGap]:
     """What one process lacks, until a reset or its end."""
     if not is_ours:
-        yield _gap(
+        yield gap(
             "foreign_log",
             "This log was not recorded by graphdoctor: it has no calls, coverage or columns, and its stacks "
             "are those that torch prints, which can lack lines.",
         )
-    elif is_unfinished and coverage is None and not target.runs_itself:
-        yield _gap("coverage", "Coverage was not measured: the run ended early.")
+    elif is_unfinished and run.coverage is None and not run.target.runs_itself:
+        yield gap("coverage", "Coverage was not measured: the run ended early.")
     if unfinished:
-        yield _gap("unfinished_compile", f"The run ended while torch was compiling {', '.join(unfinished)}.")
+        yield gap("unfinished_compile", f"The run ended while torch was compiling {', '.join(unfinished)}.")
 
 
 def old_log_gaps(torch: str | None, *, is_older: bool) -> Iterator[CaptureGap]:
@@ -167,7 +137,7 @@ def old_log_gaps(torch: str | None, *, is_older: bool) -> Iterator[CaptureGap]:
     since = ".".join(map(str, UNDERSTOOD_SINCE))
     writer = f"torch {torch}" if torch is not None else f"A torch older than {since}"
     limits = f", and logs of a torch older than {since} aren't fully understood" if version < UNDERSTOOD_SINCE else ""
-    yield _gap("old_log", f"{writer} wrote this log{limits}: {'; '.join(lacks)}.")
+    yield gap("old_log", f"{writer} wrote this log{limits}: {'; '.join(lacks)}.")
 
 
 def without_dynamo_gaps(recording: Recording, *, is_rest: bool) -> Iterator[CaptureGap]:
@@ -190,7 +160,7 @@ def without_dynamo_gaps(recording: Recording, *, is_rest: bool) -> Iterator[Capt
     known = [each for each in held if not each.startswith("0 ")]
     wrote = f", which {by} wrote" if by is not None else ""
     has = f"has {', '.join(known)}" if known else "has no graph, size or generated code either"
-    yield _gap(
+    yield gap(
         "nothing_compiled",
         f"What is left of this log has no compile of Dynamo{wrote}. It {has}."
         if is_rest
@@ -201,21 +171,21 @@ def without_dynamo_gaps(recording: Recording, *, is_rest: bool) -> Iterator[Capt
 def script_gaps(recording: Recording, *, is_hooked: bool) -> Iterator[CaptureGap]:
     """What the recording of a script or a block lacks, and why it can be empty."""
     if not is_hooked:
-        yield _gap(
+        yield gap(
             "recorder_not_loaded",
             "The interpreter did not load graphdoctor's recorder, possibly because it ignores PYTHONPATH, so "
             "there are only torch's own records, if any.",
         )
     if recording.compiles:
         kind = recording.target.kind
-        yield _gap("script", f"A {kind}'s calls have no numbers: lines and call paths say where things happened.")
+        yield gap("script", f"A {kind}'s calls have no numbers: lines and call paths say where things happened.")
         if recording.watch is not None:
             yield from watch_gaps(recording.watch)
         else:
             why = "a block's calls are not repeated" if kind == "block" else "the script's calls were not watched"
-            yield _gap("coverage", f"Coverage was not measured: {why}.")
+            yield gap("coverage", f"Coverage was not measured: {why}.")
     elif is_hooked:
-        yield _gap("nothing_compiled", _why_empty(recording))
+        yield gap("nothing_compiled", _why_empty(recording))
 
 
 def watch_gaps(watch: CallWatch) -> Iterator[CaptureGap]:
@@ -225,9 +195,9 @@ def watch_gaps(watch: CallWatch) -> Iterator[CaptureGap]:
         is_own = found in watch.own
         if found.coverage is None and found.not_covered not in (None, "nested"):
             whose = ", and so is the program's" if is_own else ""
-            yield _gap("coverage", f"Coverage of `{found.compiled}`{place} is unknown{whose}: {_not_covered(found)}.")
+            yield gap("coverage", f"Coverage of `{found.compiled}`{place} is unknown{whose}: {_not_covered(found)}.")
         elif found.coverage is not None and found.steady_us is None:
-            yield _gap(
+            yield gap(
                 "steady_time",
                 f"The time of a steady call of `{found.compiled}`{place} is unknown: no call that compiled "
                 "nothing was timed.",
@@ -254,7 +224,7 @@ def _not_covered(found: WatchedFunction) -> str:
 def lost_call_gaps(recording: Recording) -> Iterator[CaptureGap]:
     """What the log lacks where the probe made all calls and the log has none."""
     if recording.exit.reason == "finished" and not recording.calls:
-        yield _gap(
+        yield gap(
             "log_removed",
             "The trace log has none of the calls that were made: something removed or emptied it during the run.",
         )
@@ -263,12 +233,10 @@ def lost_call_gaps(recording: Recording) -> Iterator[CaptureGap]:
 def guard_gaps(guards: Guards, known: Iterable[CaptureGap], *, is_measured: bool) -> Iterator[CaptureGap]:
     """What the guards lack."""
     if not is_measured and not any(gap.kind == "guard_cost" for gap in known):
-        yield _gap("guard_cost", "The cost of guard checks was not measured during this run.")
+        yield gap("guard_cost", "The cost of guard checks was not measured during this run.")
     unread = sum(len(found.unread_lines) for found in guards.sets)
     if unread:
-        yield _gap(
-            "guards", f"Couldn't read {counted(unread, 'line')} of torch's guard trees: their layout is unknown."
-        )
+        yield gap("guards", f"Couldn't read {counted(unread, 'line')} of torch's guard trees: their layout is unknown.")
 
 
 def _why_empty(recording: Recording) -> str:

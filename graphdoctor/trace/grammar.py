@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -30,6 +31,8 @@ class Record:
         value: The type key's value.
         metadata: The whole JSON object.
         stamp: The start of its line: level and date, time, process id.
+        call_index: The user's call that it is from, as the ``Intake`` finds out; None outside the calls.
+        is_extra: Whether it is from one of our repetitions.
     """
 
     kind: str
@@ -40,8 +43,14 @@ class Record:
     stamp: str = ""
     raw: bytes | None = None
     payload_bytes: int | None = None
+    call_index: int | None = None
+    is_extra: bool = False
 
-    @property
+    def json(self) -> Any:  # noqa: ANN401
+        """What its payload holds; an empty object if it has none."""
+        return orjson.loads(self.payload or "{}")
+
+    @cached_property
     def compile_id(self) -> str | None:
         """The compile it belongs to, as torch prints it (``torch/_guards.py``, 2.13, ``CompileId.__str__``)."""
         frame, count = self.metadata.get("frame_id"), self.metadata.get("frame_compile_id")

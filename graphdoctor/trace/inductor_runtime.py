@@ -95,19 +95,6 @@ _BYPASSES: tuple[tuple[re.Pattern[str], CacheBypassKind], ...] = tuple(
 ``torch/_inductor/codecache.py`` and ``torch/fx/_graph_pickler.py``, 2.11 to 2.13)."""
 
 
-def joined(uses: Iterable[CacheUse | None]) -> CacheUse | None:
-    """What the caches did in several processes; None if they were asked in none."""
-    known = [use for use in uses if use is not None]
-    if not known:
-        return None
-    return CacheUse(
-        hits=sum(use.hits for use in known),
-        misses=sum(use.misses for use in known),
-        bypasses=sum(use.bypasses for use in known),
-        bypass_reasons=tuple(dict.fromkeys(reason for use in known for reason in use.bypass_reasons)),
-    )
-
-
 def cuda_graphs(events: Events, graphs: Iterable[Graph]) -> CudaGraphs | None:
     """What became of CUDA graphs; None if none were asked for."""
     if "cuda_graphs" not in events:
@@ -200,20 +187,14 @@ def skip_kind(reason: str) -> CudaGraphSkipKind:
     return next((kind for text, kind in _KINDS if text in reason), "other")
 
 
-def cache_use(records: Iterable[CacheAnswer]) -> CacheUse | None:
-    """What the caches did, each graph counted once; None if no cache was asked.
+def cache_use(*processes: Iterable[CacheAnswer]) -> CacheUse | None:
+    """What the caches did in several processes, each graph counted once; None if no cache was asked.
 
     A graph asks AOTAutograd's cache, and Inductor's for its forward and its backward if that has none.
     """
-    graphs = _by_graph(records)
-    states = [_state(graph) for graph in graphs]
-    reasons = (
-        record.reason
-        for graph, state in zip(graphs, states, strict=True)
-        if state == "bypass"
-        for record in graph
-        if record.reason
-    )
+    graphs = [(_state(graph), graph) for records in processes for graph in _by_graph(records)]
+    states = [state for state, _ in graphs]
+    reasons = (record.reason for state, graph in graphs if state == "bypass" for record in graph if record.reason)
     if not graphs:
         return None
     return CacheUse(

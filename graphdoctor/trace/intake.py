@@ -7,17 +7,16 @@ operation has metrics that claim guarded code, without counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import orjson
-
-from graphdoctor.facts.base import Fact
 from graphdoctor.facts.profiled import InductorGraph
 from graphdoctor.facts.reading import read_fact
-from graphdoctor.facts.recording import Call, CompileCall, Environment, GraphInput, GraphNode, SourceContext
+from graphdoctor.facts.recording import Call, CompileCall, CompileOutcome, Environment, Graph, SourceContext
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.watch import Steps
 from graphdoctor.probe.wire import (
@@ -35,11 +34,11 @@ from graphdoctor.trace.origin import RESUME_NAME, Origins, collapse_resumes, wit
 from graphdoctor.trace.profiled import inductor_graph
 from graphdoctor.trace.roots import Root
 
-Handler = Callable[[Record], None]
-_Fact = TypeVar("_Fact", bound=Fact)
-
 _UNKNOWN = "<unknown>"
 _COLUMNS = frozenset({"indent", "column", "end_column"})
+_DTENSOR_NAME = ': "DTensor('
+_DTENSOR = re.compile(r'\bL_(\w+): "DTensor\(\w+(?:\[[^\]"]*\])+[\w:]+, ([^"]*)\)"')
+"""An input of a printed graph, such as ``L_w_: "DTensor(f32[64, 32][32, 1]cpu, S(0))"`` (2.13)."""
 
 
 @dataclass
@@ -65,130 +64,111 @@ class SeenCompile:
     has_graph: bool = False
     backend_error: str | None = None
 
+    @property
+    def is_declined(self) -> bool:
+        """Whether the backend got the graph and raised ``SkipFrame``, so that torch skipped the frame.
+
+        torch then claims guarded code without counts, as it does for a frame without operations
+        (``torch/_dynamo/convert_frame.py``, 2.13, ``_compile_inner``); only the graph distinguishes the two.
+        """
+        metrics = self.metrics
+        return metrics is not None and metrics.has_guarded_code and metrics.guard_count is None and self.has_graph
+
+    @property
+    def outcome(self) -> CompileOutcome:
+        """How it ended."""
+        metrics = self.metrics
+        if metrics is None:
+            return "unfinished" if self.error is None else "failed"
+        if metrics.has_guarded_code:
+            return "skipped" if self.is_declined else "empty" if metrics.guard_count is None else "compiled"
+        if not self.is_started and metrics.co_name is None:
+            return "limit"
+        is_skip = any(found.record.effect == "frame_skipped" for found in self.breaks)
+        return "skipped" if is_skip else "failed"
+
 
 @dataclass
 class SeenGraph:
-    """A graph of Dynamo's."""
+    """A graph of Dynamo's: as torch printed it, then with what our record of it has, too."""
 
-    compile_id: str | None
-    code: str | None
-    record: dict[str, Any] | None = None
-    inputs: tuple[GraphInput, ...] | None = None
-    nodes: tuple[GraphNode, ...] | None = None
-    attempt: int | None = None
+    graph: Graph
+    attempt: int | None
+    is_ours: bool = False
 
     def is_taken_back_by(self, record: Record) -> bool:
         """Whether another graph is of a later attempt at the same compile, so that torch dropped this one."""
         is_later = self.attempt is not None and record.attempt is not None and self.attempt < record.attempt
-        return is_later and self.compile_id == record.compile_id and self.record is None
+        return is_later and self.graph.compile_id == record.compile_id and not self.is_ours
 
 
 class Intake:
-    """Keeps what a log's records say, in the order of the log."""
-
-    is_older: bool
-    """Whether a torch before 2.6 wrote the log, as its metrics show."""
+    """Keeps what a log's records say, in the order of the log: those of kind ``x`` go to the method ``_on_x``."""
 
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
-        self.is_older = False
         self.origins = Origins(environment)
         self._strings: dict[int, str] = {}
         self._inherited: dict[int, str] = {}
         # Thousands of compiles share their callers, so each stack entry is kept once.
         self._files: dict[str, None] = {}
         self._entries: dict[tuple[Any, ...], StackEntry] = {}
+        self.calls: dict[int, Call] = {}
+        self._call: int | None = None
+        self._is_extra = False
+        self.sources: dict[tuple[str, int], SourceContext] = {}
+        self.generated: dict[str, str | None] = {}
+        self.called: dict[int, CalledArtifact] = {}
+        self.watched_calls: list[WatchedCallArtifact] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        # Whether a torch before 2.6 wrote the log, as its metrics show.
+        self.is_older = False
         self.compiles: dict[str, SeenCompile] = {}
         self.code_names: dict[int, tuple[str, str, int]] = {}
         self.breaks: list[PrintedBreak] = []
         self.graphs: list[SeenGraph] = []
         self.ddp_splits: list[SeenSplit] = []
         self.inductor_graphs: list[InductorGraph] = []
-        self.calls: dict[int, Call] = {}
-        self._call: int | None = None
-        self._is_extra = False
         self._last_stacked: PrintedBreak | None = None
-        self.sources: dict[tuple[str, int], SourceContext] = {}
         self.compile_calls: list[CompileCall] = []
-        self.generated: dict[str, str | None] = {}
         self.roots: dict[int, Root] = {}
-        self.called: dict[int, CalledArtifact] = {}
-        self.watched_calls: list[WatchedCallArtifact] = []
         self.steps: Steps | None = None
         self.evidence = Evidence(self._logged_entries)
-        self._handlers: Mapping[str, Handler] = {
-            "str": self._on_str,
-            "torch_version": self._on_torch_version,
-            "dynamo_start": self._on_start,
-            "recompile_reasons": self._on_recompile_reasons,
-            "dynamo_graph_break_reason": self._on_break,
-            "dynamo_error": self._on_error,
-            "dynamo_output_graph": self._on_output_graph,
-            "compilation_metrics": self._on_metrics,
-            "optimize_ddp_split_graph": self._on_ddp_split,
-            "optimize_ddp_split_child": self._on_ddp_part,
-            **dict.fromkeys(Evidence.KINDS, self._on_evidence),
-            "graphdoctor_call": self._on_call,
-            "graphdoctor_compile_call": self._on_compile_call,
-            "graphdoctor_root": self._on_root,
-            "graphdoctor_graph": self._on_graph,
-            "graphdoctor_caller": self._on_caller,
-            "graphdoctor_recompile": self._on_recompile,
-            "graphdoctor_stack": self._on_stack,
-            "graphdoctor_sources": self._on_sources,
-            "graphdoctor_generated": self._on_generated,
-            "graphdoctor_called": self._on_called,
-            "graphdoctor_watched_call": self._on_watched_call,
-            "graphdoctor_steps": self._on_steps,
-            "graphdoctor_inductor_graph": self._on_inductor_graph,
-        }
 
-    @property
-    def call_index(self) -> int | None:
-        """The user's current call; None outside the calls."""
-        return self._call
+    def after_reset(self) -> Intake:
+        """What takes the records of the same process from here on, when its compile ids count from 0 again."""
+        later = copy(self)
+        later._begin()
+        return later
 
     def has_started(self, compile_id: str | None) -> bool:
         """Whether a compile with this id has begun; another one with it comes after a ``torch._dynamo.reset()``."""
         return compile_id in self.compiles and self.compiles[compile_id].is_started
 
-    def after_reset(self) -> Intake:
-        """What takes the records of the same process from here on, when its compile ids count from 0 again."""
-        later = Intake(self.environment)
-        later.origins, later._strings, later.sources = self.origins, self._strings, self.sources
-        later._inherited = self._inherited
-        later._files, later._entries, later.generated = self._files, self._entries, self.generated
-        later.called, later.watched_calls = self.called, self.watched_calls
-        later.calls, later._call, later._is_extra = self.calls, self._call, self._is_extra
-        return later
-
     def begin_after(self, parent: Intake) -> None:
         """Know the strings that a process had defined in the same log, as one that it forked does."""
         self._inherited = parent._inherited | parent._strings
 
-    @property
-    def kinds(self) -> frozenset[str]:
-        """Records of which kinds are taken."""
-        return frozenset(self._handlers)
-
-    def is_extra(self, record: Record) -> bool:
-        """Whether a record belongs to one of our repetitions."""
-        compile_ = self.compiles.get(record.compile_id or "")
-        return self._is_extra if compile_ is None else compile_.is_extra
-
     def files(self) -> set[str]:
         """Every file in the log."""
-        nodes = (node.file for graph in self.graphs for node in graph.nodes or ())
+        nodes = (node.file for seen in self.graphs for node in seen.graph.nodes or ())
         stacks = (entry.file for compile_ in self.compiles.values() for entry in compile_.stack)
         breaks = (entry.file for found in self.breaks for entry in found.exact)
         known = {file for file, _ in self.sources} | {file for _, file, _ in self.code_names.values()}
         return known.union(self._strings.values(), filter(None, nodes), stacks, breaks)
 
     def add(self, record: Record) -> None:
-        """Take the next record; records of other kinds are skipped."""
-        handler = self._handlers.get(record.kind)
-        if handler is not None:
-            handler(record)
+        """Take the next record; of one of another kind, only where it belongs is found out."""
+        record.call_index = self._call
+        compile_ = self.compiles.get(record.compile_id or "")
+        record.is_extra = self._is_extra if compile_ is None else compile_.is_extra
+        if record.kind in Evidence.KINDS:
+            if not record.is_extra:
+                self.evidence.add(record)
+        elif record.kind in self.KINDS:
+            getattr(self, f"_on_{record.kind}")(record)
 
     # Records of torch.
 
@@ -214,12 +194,12 @@ class Intake:
 
     def _on_torch_version(self, record: Record) -> None:
         if self.environment.torch is None and record.payload:
-            version = orjson.loads(record.payload).get("pytorch_version")
+            version = record.json().get("pytorch_version")
             if not isinstance(version, str):
                 raise TypeError("a version")
             self.environment = self.environment.model_copy(update={"torch": version})
 
-    def _on_start(self, record: Record) -> None:
+    def _on_dynamo_start(self, record: Record) -> None:
         compile_ = self._compile_of(record)
         if compile_ is None:
             return
@@ -235,45 +215,45 @@ class Intake:
 
     def _on_recompile_reasons(self, record: Record) -> None:
         compile_ = self._compile_of(record)
-        if compile_ is None or record.payload is None:
-            return
-        compile_.reasons = printed_reasons(record.payload)
+        if compile_ is not None and record.payload is not None:
+            compile_.reasons = printed_reasons(record.payload)
 
-    def _on_break(self, record: Record) -> None:
+    def _on_dynamo_graph_break_reason(self, record: Record) -> None:
         found = self._stacked(record, parse_break(record.payload or ""))
         compile_ = self._compile_of(record)
         if compile_ is not None:
             compile_.breaks.append(found)
-            if compile_.is_extra:
-                return
-        elif self._is_extra:
-            return
-        self.breaks.append(found)
+        if not record.is_extra:
+            self.breaks.append(found)
 
-    def _on_error(self, record: Record) -> None:
+    def _on_dynamo_error(self, record: Record) -> None:
         error = self._stacked(record, parse_error(record.payload or ""))
         compile_ = self._compile_of(record)
         if compile_ is not None:
             compile_.error = error
 
     def _stacked(self, record: Record, found: PrintedBreak) -> PrintedBreak:
-        found.compile_id, found.attempt, found.call_index = record.compile_id, record.attempt, self._call
+        place = {"compile_id": record.compile_id, "attempt": record.attempt, "call_index": record.call_index}
+        found.record = found.record.model_copy(update=place)
         self._last_stacked = found
         return found
 
-    def _on_output_graph(self, record: Record) -> None:
+    def _on_dynamo_output_graph(self, record: Record) -> None:
         compile_ = self._compile_of(record)
         if compile_ is not None:
             compile_.has_graph = True
         if self._is_extra:
             return
-        last = self.graphs[-1] if self.graphs else None
-        if last is not None and last.is_taken_back_by(record):
+        if self.graphs and self.graphs[-1].is_taken_back_by(record):
             self.graphs.pop()
-        self.graphs.append(SeenGraph(record.compile_id, record.payload, attempt=record.attempt))
+        code = record.payload
+        dtensors = dict(_DTENSOR.findall(code)) if code and _DTENSOR_NAME in code else {}
+        index, compile_id = len(self.graphs), record.compile_id or "?"
+        graph = Graph(compile_id=compile_id, index=index, op_count=None, code=code, dtensors=dtensors)
+        self.graphs.append(SeenGraph(graph, record.attempt))
 
-    def _on_metrics(self, record: Record) -> None:
-        metrics = orjson.loads(record.payload) if record.payload else record.value
+    def _on_compilation_metrics(self, record: Record) -> None:
+        metrics = record.json() if record.payload else record.value
         # A backward graph that is compiled later has its own metrics under the same compile id.
         if not isinstance(metrics, dict) or metrics.get("is_forward") is False:
             return
@@ -301,22 +281,18 @@ class Intake:
             above = (entry for entry in compile_.stack if entry.file != _UNKNOWN)
             compile_.stack = collapse_resumes((*above, self.entry(file, line, name, None)))
 
-    def _on_ddp_split(self, record: Record) -> None:
-        if record.compile_id is not None and not self.is_extra(record):
+    def _on_optimize_ddp_split_graph(self, record: Record) -> None:
+        if record.compile_id is not None and not record.is_extra:
             self.ddp_splits.append(SeenSplit(record.compile_id, record.payload or ""))
 
-    def _on_ddp_part(self, record: Record) -> None:
+    def _on_optimize_ddp_split_child(self, record: Record) -> None:
         if self.ddp_splits and self.ddp_splits[-1].compile_id == record.compile_id:
             self.ddp_splits[-1].parts.append((str(record.value.get("name")), record.payload or ""))
 
-    def _on_evidence(self, record: Record) -> None:
-        if not self.is_extra(record):
-            self.evidence.add(record)
-
     # Records of ours.
 
-    def _on_call(self, record: Record) -> None:
-        value = orjson.loads(record.payload or "{}")
+    def _on_graphdoctor_call(self, record: Record) -> None:
+        value = record.json()
         index = value.get("index")
         if value.get("event") == "start":
             if index is not None:
@@ -328,91 +304,88 @@ class Intake:
                 self.calls[index] = read_fact(Call, vars(self.calls[index]) | outcome)
             self._call, self._is_extra = None, False
 
-    def _on_compile_call(self, record: Record) -> None:
-        self.compile_calls.append(read_fact(CompileCall, orjson.loads(record.payload or "{}")))
+    def _on_graphdoctor_compile_call(self, record: Record) -> None:
+        self.compile_calls.append(read_fact(CompileCall, record.json()))
 
-    def _on_called(self, record: Record) -> None:
-        value: CalledArtifact = orjson.loads(record.payload or "{}")
+    def _on_graphdoctor_called(self, record: Record) -> None:
+        value: CalledArtifact = record.json()
         self.called[value["function"]] = value
 
-    def _on_watched_call(self, record: Record) -> None:
-        value: WatchedCallArtifact = orjson.loads(record.payload or "{}")
-        self.watched_calls.append(value)
+    def _on_graphdoctor_watched_call(self, record: Record) -> None:
+        self.watched_calls.append(record.json())
 
-    def _on_steps(self, record: Record) -> None:
-        self.steps = read_fact(Steps, orjson.loads(record.payload or "{}"))
+    def _on_graphdoctor_steps(self, record: Record) -> None:
+        self.steps = read_fact(Steps, record.json())
 
-    def _on_root(self, record: Record) -> None:
+    def _on_graphdoctor_root(self, record: Record) -> None:
         compile_ = self._compile_of(record)
         if compile_ is not None:
-            value = orjson.loads(record.payload or "{}")
+            value = record.json()
             place = self._recorded_entry(value["place"])
             self.roots[compile_.frame_id] = Root(
                 value["expression"], value["class_name"], tuple(value["arguments"]), place, value.get("container")
             )
 
-    def _on_graph(self, record: Record) -> None:
+    def _on_graphdoctor_graph(self, record: Record) -> None:
         if self._is_extra:
             return
-        value = orjson.loads(record.payload or "{}")
+        value = record.json()
         compile_ = self._compile_of(record)
         if compile_ is not None:
             compile_.has_graph = True
             compile_.backend_error = value.get("backend_error")
         # torch's own record of the same graph is right before it, unless a backend is called again.
-        last = self.graphs[-1] if self.graphs else None
-        is_same = last is not None and last.compile_id == record.compile_id and last.record is None
-        seen = SeenGraph(
-            record.compile_id,
-            code=last.code if last is not None and is_same else None,
-            record=value,
-            inputs=_validated(GraphInput, value.get("inputs")),
-            nodes=_validated(GraphNode, value.get("nodes")),
-        )
-        self.graphs[len(self.graphs) - is_same :] = [seen]
+        compile_id, last = record.compile_id or "?", self.graphs[-1] if self.graphs else None
+        index, printed = len(self.graphs), {}
+        if last is not None and last.graph.compile_id == compile_id and not last.is_ours:
+            index, printed = last.graph.index, {"code": last.graph.code, "dtensors": last.graph.dtensors}
+        known = {"op_count": None, **value, "compile_id": compile_id, "index": index}
+        graph = read_fact(Graph, known, skips_unknown=True).model_copy(update=printed)
+        self.graphs[index:] = [SeenGraph(graph, None, is_ours=True)]
 
-    def _on_caller(self, record: Record) -> None:
+    def _on_graphdoctor_caller(self, record: Record) -> None:
         compile_ = self._compile_of(record)
         if compile_ is None or not compile_.stack:
             return
-        above = tuple(self._recorded_entry(entry) for entry in orjson.loads(record.payload or "[]"))
+        above = tuple(self._recorded_entry(entry) for entry in record.json())
         frame = compile_.stack[-1]
         if compile_.frame_id in self.code_names:
             frame = frame.model_copy(update={"function": self.code_names[compile_.frame_id][0]})
         compile_.stack = collapse_resumes((*without_probe(above), frame))
 
-    def _on_recompile(self, record: Record) -> None:
+    def _on_graphdoctor_recompile(self, record: Record) -> None:
         compile_ = self._compile_of(record)
         if compile_ is not None:
-            value: RecompileArtifact = orjson.loads(record.payload or "{}")
+            value: RecompileArtifact = record.json()
             compile_.recompile = value
             caller = (self._recorded_entry(entry) for entry in value.get("caller") or ())
             compile_.caller = collapse_resumes(without_probe(caller))
 
-    def _on_stack(self, record: Record) -> None:
-        value = orjson.loads(record.payload or "{}")
+    def _on_graphdoctor_stack(self, record: Record) -> None:
+        value = record.json()
         last = self._last_stacked
-        if last is None or last.compile_id != record.compile_id:
+        if last is None or last.record.compile_id != record.compile_id:
             return
         last.exact = tuple(self._recorded_entry(entry) for entry in value.get("stack") or ())
         compile_ = self.compiles.get(record.compile_id or "")
         if compile_ is not None and compile_.error is last:
             compile_.error_type = value.get("type")
 
-    def _on_sources(self, record: Record) -> None:
-        for value in orjson.loads(record.payload or "[]"):
+    def _on_graphdoctor_sources(self, record: Record) -> None:
+        for value in record.json():
             context = read_fact(SourceContext, value)
             self.sources[context.file, context.line] = context
             self._files[context.file] = None
 
-    def _on_generated(self, record: Record) -> None:
-        value = orjson.loads(record.payload or "{}")
+    def _on_graphdoctor_generated(self, record: Record) -> None:
+        value = record.json()
         self.generated[value["file"]] = value["maker"]
 
-    def _on_inductor_graph(self, record: Record) -> None:
+    def _on_graphdoctor_inductor_graph(self, record: Record) -> None:
         # Of the repetitions too: what they compile runs in the steady call.
-        value = orjson.loads(record.payload or "{}")
-        self.inductor_graphs.append(inductor_graph(value, record.compile_id, self))
+        self.inductor_graphs.append(inductor_graph(record.json(), record.compile_id, self.place))
+
+    KINDS = Evidence.KINDS | {name.removeprefix("_on_") for name in vars() if name.startswith("_on_")}
 
     def _compile_of(self, record: Record) -> SeenCompile | None:
         compile_id, frame_id = record.compile_id, record.metadata.get("frame_id")
@@ -422,22 +395,18 @@ class Intake:
             raise TypeError("numbers of a frame and of its compile")
         if compile_id not in self.compiles:
             backward = record.metadata.get("compiled_autograd_id")
-            self.compiles[compile_id] = SeenCompile(
-                compile_id, frame_id, self._call, self._is_extra, backward if type(backward) is int else None
-            )
+            backward = backward if type(backward) is int else None
+            self.compiles[compile_id] = SeenCompile(compile_id, frame_id, self._call, self._is_extra, backward)
         return self.compiles[compile_id]
 
     def entry(self, file: str, line: int, function: str, text: str | None, **columns: Any) -> StackEntry:  # noqa: ANN401
         """A stack entry with its file's owner."""
         key = (file, line, function, text, *columns.items())
         if key not in self._entries:
-            self._entries[key] = self._new_entry(file, line, function, text, **columns)
+            origin, package = self.origins.of(file)
+            known = {"file": file, "line": line, "function": function, "text": text or None}
+            self._entries[key] = read_fact(StackEntry, {**known, "origin": origin, "package": package, **columns})
         return self._entries[key]
-
-    def _new_entry(self, file: str, line: int, function: str, text: str | None, **columns: Any) -> StackEntry:  # noqa: ANN401
-        origin, package = self.origins.of(file)
-        known = {"file": file, "line": line, "function": function, "text": text or None}
-        return read_fact(StackEntry, {**known, "origin": origin, "package": package, **columns})
 
     def place(self, file: str, line: int, function: str) -> StackEntry | None:
         """A stack entry for a place that torch printed; None if its file isn't in the log.
@@ -462,7 +431,3 @@ class Intake:
     def _recorded_entry(self, entry: StackEntryRecord) -> StackEntry:
         columns = {key: value for key, value in entry.items() if key in _COLUMNS}
         return self.entry(entry["file"], entry["line"], entry["function"], entry.get("text"), **columns)
-
-
-def _validated(model: type[_Fact], items: Iterable[Mapping[str, object]] | None) -> tuple[_Fact, ...] | None:
-    return None if items is None else tuple(read_fact(model, item) for item in items)

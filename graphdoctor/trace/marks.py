@@ -107,11 +107,11 @@ class Marks:
         self._executed: list[str] | None = None
 
     def after_reset(self) -> Marks:
-        """What takes the records of the same process from a reset of Dynamo on."""
+        """See ``Collector``."""
         return Marks(self._texts_of)
 
     def add(self, record: Record) -> None:
-        """Take the next record, one of ``KINDS``."""
+        """See ``Collector``."""
         if record.kind == "graph_execution":
             # ``torch/_inductor/debug.py``, 2.13: once, at the end.
             order = orjson.loads(record.payload or "{}")["graph_execution_order"]

@@ -14,7 +14,6 @@ from typing import Any
 from graphdoctor.facts.base import Fact, field_types
 from graphdoctor.facts.recording import CaptureGap, Recording
 from graphdoctor.trace.evidence import joined as joined_evidence
-from graphdoctor.trace.inductor_runtime import joined
 
 _JOINED = ("compile_calls", "frames", "compiles", "ddp_splits", "breaks", "cache_bypasses")
 
@@ -60,7 +59,6 @@ def merge(parts: Sequence[Part]) -> Recording:
             "sources": tuple(
                 {(item.file, item.line): item for recording in renamed for item in recording.sources}.values()
             ),
-            "caches": joined(recording.caches for recording in renamed),
             "evidence": joined_evidence((part.prefix, part.recording.evidence) for part in parts),
             "gaps": _merge_gaps(parts),
         }

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any
 
 import orjson
 
-from graphdoctor.facts.base import Fact, InvalidFactError
+from graphdoctor.facts.base import Fact, InvalidFactError, field_types
+from graphdoctor.facts.reading import read_fact
 
 _CLASS = re.compile(r"<class '(?:.*\.)?(\w+)'>")
-_COUNTS = ("guard_count", "graph_op_count", "attempt")
-_TIMES = ("duration_us", "aot_autograd_cumulative_compile_time_us")
+_NUMBERS = ("guard_count", "graph_op_count", "attempt", "duration_us", "aot_autograd_cumulative_compile_time_us")
 _OLD_TIMES = {
     "duration_us": "entire_frame_compile_time_s",
     "aot_autograd_cumulative_compile_time_us": "backend_compile_time_s",
@@ -44,23 +43,10 @@ class CompileMetrics(Fact):
     fail_user_frame_filename: str | None = None
     fail_user_frame_lineno: int | None = None
     recompile_reason: str | None = None
-    restart_reasons: tuple[str, ...] = field(default=())
+    restart_reasons: tuple[str, ...] = ()
     duration_us: float | None = None
     aot_autograd_cumulative_compile_time_us: float | None = None
     attempt: int | None = None
-
-
-_TYPES: Mapping[str, frozenset[type]] = {
-    **dict.fromkeys(
-        ("co_name", "co_filename", "fail_type", "fail_reason", "fail_user_frame_filename", "recompile_reason"),
-        frozenset({str}),
-    ),
-    **dict.fromkeys(("co_firstlineno", "fail_user_frame_lineno", *_COUNTS), frozenset({int})),
-    **dict.fromkeys(_TIMES, frozenset({int, float})),
-    "has_guarded_code": frozenset({bool}),
-    "restart_reasons": frozenset({list, str}),
-}
-"""Of what isn't None. Checked here, since a log can have very many compiles."""
 
 
 def is_before_breaks(value: Mapping[str, Any]) -> bool:
@@ -70,35 +56,22 @@ def is_before_breaks(value: Mapping[str, Any]) -> bool:
 
 def read_metrics(value: Mapping[str, Any]) -> CompileMetrics:
     """Read a record's JSON."""
-    found: dict[str, Any] = {}
-    for name, types in _TYPES.items():
-        item = value.get(name)
-        if item is None:
-            continue
-        if type(item) not in types:
-            raise InvalidFactError((name,), f"{type(item).__name__} doesn't fit")
-        found[name] = item
+    # The rest is large: torch writes all its settings into each record.
+    found = {name: value[name] for name in field_types(CompileMetrics) if value.get(name) is not None}
     for name, older in _OLD_TIMES.items():
-        seconds = value.get(older)
-        if name not in found and isinstance(seconds, float | int):
+        if name not in found and isinstance(seconds := value.get(older), float | int):
             found[name] = seconds * 1e6
-    for name in (*_COUNTS, *_TIMES):
-        if name in found and not 0 <= found[name] < _MOST:
-            raise InvalidFactError((name,), f"{found[name]!r} can't be")
-    found["restart_reasons"] = _reasons(found.get("restart_reasons", []))
-    kind = found.get("fail_type")
-    if kind is not None and (named := _CLASS.fullmatch(kind)):
+    if isinstance(reasons := found.get("restart_reasons"), str):
+        found["restart_reasons"] = orjson.loads(reasons)
+    if isinstance(kind := found.get("fail_type"), str) and (named := _CLASS.fullmatch(kind)):
         found["fail_type"] = named[1]
     if "has_guarded_code" not in value:
         found["has_guarded_code"] = kind is None and "guard_count" in found
-    return CompileMetrics(**found)
-
-
-def _reasons(value: object) -> tuple[str, ...]:
-    reasons = orjson.loads(value) if isinstance(value, str) else value
-    if not isinstance(reasons, list) or not all(isinstance(reason, str) for reason in reasons):
-        raise InvalidFactError(("restart_reasons",), "isn't a list of texts")
-    return tuple(reasons)
+    metrics = read_fact(CompileMetrics, found)
+    for name in _NUMBERS:
+        if not 0 <= (getattr(metrics, name) or 0) < _MOST:
+            raise InvalidFactError((name,), f"{found[name]!r} can't be")
+    return metrics
 
 
 def printed_reasons(payload: str) -> tuple[str, ...]:

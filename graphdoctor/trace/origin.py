@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from graphdoctor.facts.recording import Environment
 from graphdoctor.facts.stack import Origin, StackEntry
 
 RESUME_NAME = re.compile(r"^(?:torch_dynamo_resume_in_)+(.+)_at_(\d+)$")
 """A resume function's code name (``torch/_dynamo/resume_execution.py``, 2.13): function name and line."""
+
+PlaceReader = Callable[[str, int, str], StackEntry | None]
+"""Makes a stack entry from a file, which can lack its first letters, a line and a function; None if unknown."""
 
 _SITE = re.compile(r"[/\\](?:site|dist)-packages[/\\]([^/\\]+)")
 _STDLIB = re.compile(r"[/\\]lib(?:64)?[/\\]python3\.\d+[/\\]|[/\\]Python3\d+[/\\]Lib[/\\]")

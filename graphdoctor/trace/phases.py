@@ -39,7 +39,7 @@ class _Begun:
     call_index: int | None
     start_us: float
     is_extra: bool
-    is_elsewhere: bool
+    is_elsewhere: bool = False
     end_us: float | None = None
     gone_us: float | None = None
     notes: dict[str, str] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Phases:
         self._first_us: float | None = None
 
     def after_reset(self) -> Phases:
-        """The phases of the same process from here on, when compile ids count from 0 again.
+        """See ``Collector``.
 
         The outermost phases of the compile that shows it have already begun and move along.
         """
@@ -85,27 +85,28 @@ class Phases:
         self._begun = [phase for phase in self._begun if phase not in later._begun]
         return later
 
-    def add(self, record: Record, call_index: int | None, *, is_extra: bool) -> None:
-        """Take the next record."""
-        event = orjson.loads(record.payload or "")
-        if not isinstance(event, dict):
-            raise ValueError("not an event")
+    def add(self, record: Record) -> None:
+        """See ``Collector``."""
+        event = record.json()
         name, time_us, args = str(event["name"]), float(event["ts"]), event.get("args") or {}
-        compile_id = _compile_id(args, record)
+        # The event's own compile id, ``None`` as text outside any compile, or its record's.
+        own = args.get("compile_id")
+        compile_id = record.compile_id if own is None else None if own == "None" else str(own)
+        is_kept = self._details is None or self._details.keeps(compile_id)
         if self._first_us is None:
             self._first_us = time_us
         match event["ph"]:
             case "B":
-                self._begin(name, compile_id, time_us, call_index=call_index, is_extra=is_extra)
+                self._begin(_Begun(name, compile_id, record.call_index, time_us, record.is_extra))
             case "E":
                 phase = self._end(name, compile_id, time_us)
-                phase.is_extra |= is_extra
+                phase.is_extra |= record.is_extra
                 # They repeat those of the begin event.
-                if self._details is None or self._details.keeps(compile_id):
+                if is_kept:
                     phase.notes |= _notes(args)
                 if "autotune_choices_stats" in args:
                     phase.timed = _autotuned(phase, orjson.loads(args["autotune_choices_stats"]))
-            case "i":
+            case "i" if is_kept:
                 self._note(name, compile_id, time_us, args)
 
     def finish(self, prefix: str, process: str | None) -> tuple[Phase, ...]:
@@ -134,26 +135,21 @@ class Phases:
             each.model_copy(update={"compile_id": each.compile_id and f"{prefix}{each.compile_id}"}) for each in found
         )
 
-    def _begin(
-        self, name: str, compile_id: str | None, time_us: float, *, call_index: int | None, is_extra: bool
-    ) -> None:
-        is_elsewhere = compile_id is None and any(phase.compile_id is not None for phase in self._open)
-        if compile_id is None:
+    def _begin(self, begun: _Begun) -> None:
+        if begun.compile_id is None:
+            begun.is_elsewhere = any(phase.compile_id is not None for phase in self._open)
             for phase in self._open:
-                if phase.is_elsewhere and phase.name == name:
+                if phase.is_elsewhere and phase.name == begun.name:
                     phase.running += 1
                     phase.count += 1
                     phase.at_once = max(phase.at_once, phase.running)
                     return
-        phase = _Begun(name, compile_id, call_index, time_us, is_extra, is_elsewhere)
-        self._begun.append(phase)
-        self._open.append(phase)
+        self._begun.append(begun)
+        self._open.append(begun)
 
     def _end(self, name: str, compile_id: str | None, time_us: float) -> _Begun:
-        at = max(
-            (index for index, phase in enumerate(self._open) if (phase.name, phase.compile_id) == (name, compile_id)),
-            default=None,
-        )
+        places = (at for at, phase in enumerate(self._open) if (phase.name, phase.compile_id) == (name, compile_id))
+        at = max(places, default=None)
         if at is None:
             raise ValueError(f"{name} ends without a begin")
         phase = self._open[at]
@@ -172,14 +168,12 @@ class Phases:
         return phase
 
     def _note(self, name: str, compile_id: str | None, time_us: float, args: dict[str, Any]) -> None:
-        inside = (
-            phase for phase in reversed(self._open) if phase.compile_id == compile_id and phase.start_us <= time_us
-        )
-        phase = next(inside, None)
-        if phase is not None and (self._details is None or self._details.keeps(compile_id)):
-            known = [key for key in phase.notes if key.partition(" (")[0] == name]
-            text = ", ".join(f"{key}={value}" for key, value in _notes(args).items())
-            phase.notes[f"{name} ({len(known) + 1})" if known else name] = _short(text)
+        for phase in reversed(self._open):
+            if phase.compile_id == compile_id and phase.start_us <= time_us:
+                known = sum(key.partition(" (")[0] == name for key in phase.notes)
+                text = ", ".join(f"{key}={value}" for key, value in _notes(args).items())
+                phase.notes[f"{name} ({known + 1})" if known else name] = _short(text)
+                return
 
 
 def _autotuned(phase: _Begun, found: dict[str, Any]) -> Autotuned:
@@ -195,12 +189,6 @@ def _autotuned(phase: _Begun, found: dict[str, Any]) -> Autotuned:
         triton=found.get("best_triton_kernel"),
         triton_us=None if triton_ms is None else 1000 * float(triton_ms),
     )
-
-
-def _compile_id(args: dict[str, Any], record: Record) -> str | None:
-    """The event's own compile id, ``None`` as text outside any compile, or its record's."""
-    own = args.get("compile_id")
-    return record.compile_id if own is None else None if own == "None" else str(own)
 
 
 def _notes(args: dict[str, Any]) -> dict[str, str]:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, TypeVar
 
+from graphdoctor.facts.base import Fact
 from graphdoctor.facts.profiled import (
     Calibration,
     InductorGraph,
@@ -27,8 +28,10 @@ from graphdoctor.facts.profiled import (
     ProfiledCall,
 )
 from graphdoctor.facts.reading import read_fact
-from graphdoctor.facts.stack import StackEntry
 from graphdoctor.trace.events import Events
+from graphdoctor.trace.origin import PlaceReader
+
+_Fact = TypeVar("_Fact", bound=Fact)
 
 _OF_GRAPH = re.compile(r"graph_\d+_(?=cpp_)")
 """What the profiler puts before the name of a kernel in C++ (``torch/_inductor/codegen/cpp.py``, 2.13)."""
@@ -128,49 +131,29 @@ def base_name(name: str) -> str:
     return re.split(r"::|\.", _OVERLOAD.sub("", name))[-1]
 
 
-class Entries(Protocol):
-    """Makes stack entries."""
-
-    def place(self, file: str, line: int, function: str) -> StackEntry | None:
-        """The entry for a place; None if it can't be made."""
-
-
-def inductor_graph(found: Mapping[str, Any], compile_id: str | None, entries: Entries) -> InductorGraph:
+def inductor_graph(found: Mapping[str, Any], compile_id: str | None, place: PlaceReader) -> InductorGraph:
     """A graph for which Inductor generated code."""
-    stacks = [tuple(_known(stack, entries)) for stack in found["stacks"]]
-    operations = [
-        read_fact(
-            InductorOperation,
-            {**each, "stack": () if each["stack"] is None else stacks[each["stack"]]},
-            skips_unknown=True,
-        )
-        for each in found["operations"]
-    ]
+    stacks = [tuple(entry for line in stack if (entry := place(*line)) is not None) for stack in found["stacks"]]
+
+    def facts(kind: type[_Fact], items: Iterable[Mapping[str, Any]]) -> tuple[_Fact, ...]:
+        known = ({**each, "stack": () if each["stack"] is None else stacks[each["stack"]]} for each in items)
+        return tuple(read_fact(kind, each, skips_unknown=True) for each in known)
+
     partition = found.get("partition")
     return InductorGraph(
         graph=found["graph"],
         phase=found["phase"],
         compile_id=compile_id,
-        operations=tuple(operations),
+        operations=facts(InductorOperation, found["operations"]),
         kernels=tuple(read_fact(InductorKernel, each, skips_unknown=True) for each in found["kernels"]),
-        partition=None if partition is None else _partition(partition, stacks),
+        partition=None
+        if partition is None
+        else Partition(
+            saved=facts(KeptTensor, partition["saved"]),
+            recomputed=partition["recomputed"],
+            draws_random=partition["draws_random"],
+        ),
     )
-
-
-def _partition(found: Mapping[str, Any], stacks: Sequence[tuple[StackEntry, ...]]) -> Partition:
-    saved = [
-        read_fact(
-            KeptTensor, {**each, "stack": () if each["stack"] is None else stacks[each["stack"]]}, skips_unknown=True
-        )
-        for each in found["saved"]
-    ]
-    return Partition(saved=tuple(saved), recomputed=found["recomputed"], draws_random=found["draws_random"])
-
-
-def _known(stack: Iterable[tuple[str, int, str]], entries: Entries) -> Iterable[StackEntry]:
-    for file, line, function in stack:
-        if (entry := entries.place(file, line, function)) is not None:
-            yield entry
 
 
 def profiled_call(events: Events, graphs: Iterable[InductorGraph]) -> Profiled | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Executor
@@ -19,17 +20,24 @@ from graphdoctor.facts.kernels import Float32Precision, KernelShare
 from graphdoctor.facts.marks import LogSpan
 from graphdoctor.facts.profiled import MeasuredMemory
 from graphdoctor.facts.reading import read_fact
-from graphdoctor.facts.recording import CompileSwitch, Environment, Recording, Settling, SteadyCall, TargetInfo
+from graphdoctor.facts.recording import (
+    CaptureGap,
+    CompileSwitch,
+    Environment,
+    Recording,
+    Settling,
+    SteadyCall,
+    TargetInfo,
+)
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.trials import Replay, WhatIf
 from graphdoctor.probe.wire import TRACE_FOLDER
-from graphdoctor.trace.assemble import Assembler, RunFacts
-from graphdoctor.trace.beginning import signs_of
+from graphdoctor.trace.assemble import Assembler
+from graphdoctor.trace.beginning import beginning_gaps
 from graphdoctor.trace.events import Events, read_variations
 from graphdoctor.trace.evidence import record_counts
 from graphdoctor.trace.folder import RecordingFolder, open_folder
 from graphdoctor.trace.gaps import (
-    beginning_gaps,
     guard_gaps,
     log_gaps,
     lost_call_gaps,
@@ -39,11 +47,11 @@ from graphdoctor.trace.gaps import (
     switch_gaps,
     without_dynamo_gaps,
 )
-from graphdoctor.trace.inductor_runtime import cuda_graphs
+from graphdoctor.trace.inductor_runtime import cache_use, cuda_graphs
 from graphdoctor.trace.merge import Part, generated_names, merge, with_generated
 from graphdoctor.trace.processes import ProcessLogs, find_processes
 from graphdoctor.trace.profiled import profiled_call
-from graphdoctor.trace.sections import LogContents, Section, Wanted, read_logs
+from graphdoctor.trace.sections import LogContents, ProcessSections, Section, Wanted, read_logs
 from graphdoctor.trace.storage.places import Location
 from graphdoctor.trace.versions import RUNNABLE, named_version
 from graphdoctor.trace.watched import call_watch
@@ -64,7 +72,11 @@ def read_wanted(location: Location, wanted: Wanted, executor: Executor = ALONE) 
     """As ``read_recording``."""
     folder = open_folder(location)
     with other_version(location):
-        return _with_trials(read_folder(folder, wanted, executor), folder)
+        trials = {
+            "what_if": read_fact(WhatIf, folder.what_if) if folder.what_if else None,
+            "treatment": read_fact(Treatment, folder.fixes) if folder.fixes else None,
+        }
+        return read_folder(folder, wanted, executor).model_copy(update=trials)
 
 
 @contextmanager
@@ -86,8 +98,7 @@ def other_version(location: Location) -> Iterator[None]:
 
 def read_folder(folder: RecordingFolder, wanted: Wanted, executor: Executor = ALONE) -> Recording:
     """Read the files of a recording, or of one of its ranks."""
-    events = folder.events
-    environment = read_fact(Environment, events.fields("environment"))
+    events, run = folder.events, _reported(folder)
     main_pid = events.fields("process").get("pid")
     if folder.processes is not None:
         processes: Sequence[ProcessLogs] = folder.processes
@@ -95,23 +106,69 @@ def read_folder(folder: RecordingFolder, wanted: Wanted, executor: Executor = AL
     else:
         # No log at all means one process, in which torch wrote nothing.
         processes = find_processes(folder.logs, main_pid=main_pid) or [ProcessLogs((), main_pid, None)]
-    contents = read_logs(processes, lambda: wanted.first_section(environment), executor)
+    contents = read_logs(processes, lambda: wanted.first_section(run.environment), executor)
     _name_torch(contents)
-    run = _run_facts(folder)
-    parts = list(_parts(contents, run, main_pid, is_ours=bool(folder.meta)))
-    merged = _merged(contents, run, [part for part, _ in parts], events, main_pid)
+    named = list(contents.named(main_pid))
+    parts = [
+        (Part(Assembler(section.intake, run, is_ours=is_ours).finish(is_cut=process.is_cut), name, reset), section)
+        for name, process in named
+        for is_ours in (bool(folder.meta) and (name is None or process.is_ours),)
+        for reset, section in enumerate(process.sections)
+    ]
+    merged = _merged(contents, named, [part for part, _ in parts], events)
     if "export" in events:
         # Imported here: few recordings have one.
         from graphdoctor.trace.exported import with_export
 
-        merged = with_export(merged, events, environment)
+        merged = with_export(merged, events, run.environment)
+    found: dict[str, object] = {}
     if wanted.picture:
-        merged = _with_picture(merged, parts, events, wanted)
+        from graphdoctor.trace.picture import picture_of
+
+        found["picture"] = picture_of(parts, merged, events.all, wanted.details)
     if wanted.guards:
-        merged = _with_guards(merged, parts, events)
+        from graphdoctor.trace.guards.sets import guards_of_parts
+
+        guards = found["guards"] = guards_of_parts(parts, cost=events.guard_cost)
+        missing = guard_gaps(guards, merged.gaps, is_measured="guard_cost" in events)
+        found["gaps"] = (*merged.gaps, *missing)
     if wanted.marks:
-        merged = merged.model_copy(update={"span": _span(parts, contents, events, main_pid)})
-    return with_generated(merged, generated_names(section.intake.generated for _, section in parts))
+        found["span"] = _span(parts, contents, events, main_pid)
+    generated = generated_names(section.intake.generated for _, section in parts)
+    return with_generated(merged.model_copy(update=found), generated)
+
+
+def _reported(folder: RecordingFolder) -> Recording:
+    """What the parent and the probe reported of the run as a whole, beside torch's logs."""
+    meta, events = folder.meta, folder.events
+    # The tensors that have the batch size that was asked for.
+    batched = [dict(found) for event in events.of("batch") for found in event["tensors"]]
+    replay = None
+    if "trial" in events or "part" in events:
+        made = [{"kind": event["kind"], "name": event["name"]} for event in events.of("part")]
+        replay = read_fact(Replay, events.fields("trial") | {"parts": made})
+    nothing: dict[str, Any] = dict.fromkeys(("calls", "frames", "compiles", "graphs", "breaks", "gaps"), ())
+    return Recording(
+        **nothing,
+        environment=read_fact(Environment, events.fields("environment")),
+        target=read_fact(TargetInfo, (meta.get("target") or {}) | events.fields("target") | {"batched": batched}),
+        exit=read_fact(ProbeExit, meta["exit"]) if meta.get("exit") else ProbeExit(status=None),
+        is_partial=False,
+        switches=tuple(
+            read_fact(
+                CompileSwitch, {"kind": found.get("kind"), "value": found.get("value"), "call_index": found.get("call")}
+            )
+            for found in events.of("compile_switch")
+        ),
+        coverage=events.fact("coverage", Coverage),
+        settling=events.fact("settling", Settling),
+        replay=replay,
+        kernels=events.fact("kernels", KernelShare),
+        memory=events.fact("memory", MeasuredMemory),
+        float32_precision=events.fact("float32_precision", Float32Precision),
+        variations=read_variations(events.all),
+        steady_call=events.fact("steady_call", SteadyCall),
+    )
 
 
 def _name_torch(contents: LogContents) -> None:
@@ -125,44 +182,44 @@ def _name_torch(contents: LogContents) -> None:
                 intake.environment = intake.environment.model_copy(update={"torch": version})
 
 
-def _parts(
-    contents: LogContents, run: RunFacts, main_pid: int | None, *, is_ours: bool
-) -> Iterator[tuple[Part, Section]]:
-    for name, process in contents.named(main_pid):
-        has_our_records = is_ours and (name is None or process.is_ours)
-        for reset, section in enumerate(process.sections):
-            recording = Assembler(section.intake, is_ours=has_our_records).finish(run, is_cut=process.is_cut)
-            yield Part(recording, name, reset), section
-
-
 def _merged(
-    contents: LogContents, run: RunFacts, parts: Sequence[Part], events: Events, main_pid: int | None
+    contents: LogContents, named: Sequence[tuple[str | None, ProcessSections]], parts: Sequence[Part], events: Events
 ) -> Recording:
-    switches = tuple(
-        read_fact(
-            CompileSwitch, {"kind": found.get("kind"), "value": found.get("value"), "call_index": found.get("call")}
-        )
-        for found in events.of("compile_switch")
-    )
-    watch = call_watch((name, process.sections[0].intake) for name, process in contents.named(main_pid))
+    watch = call_watch((name, process.sections[0].intake) for name, process in named)
     merged = merge(parts)
-    evidence = merged.evidence.model_copy(update={"records": record_counts(contents.damage)})
-    merged = merged.model_copy(update={"switches": switches, "watch": watch, "evidence": evidence})
-    if watch is not None:
-        merged = merged.model_copy(update={"coverage": watch.coverage})
-    signs = (
-        signs_of(name, process.beginning, [found.intake for found in process.sections], is_ours="process" in events)
-        for name, process in contents.named(main_pid)
+    sections = [section for process in contents.processes for section in process.sections]
+    inductor_graphs = (graph for section in sections for graph in section.intake.inductor_graphs)
+    merged = merged.model_copy(
+        update={
+            "watch": watch,
+            "coverage": merged.coverage if watch is None else watch.coverage,
+            "evidence": merged.evidence.model_copy(update={"records": record_counts(contents.damage)}),
+            "caches": cache_use(*(part.recording.evidence.cache_answers for part in parts)),
+            "profiled": profiled_call(events, inductor_graphs),
+            "cuda_graphs": cuda_graphs(events, merged.graphs),
+        }
     )
-    beginning = list(beginning_gaps(contents.damage.headless_logs, signs))
+    return merged.model_copy(update={"gaps": tuple(_gaps(merged, contents, named, parts, events))})
+
+
+def _gaps(
+    merged: Recording,
+    contents: LogContents,
+    named: Sequence[tuple[str | None, ProcessSections]],
+    parts: Sequence[Part],
+    events: Events,
+) -> list[CaptureGap]:
+    is_hooked = "process" in events
+    begun = ((name, process.beginning, [found.intake for found in process.sections]) for name, process in named)
+    beginning = list(beginning_gaps(contents.damage.headless_logs, begun, is_ours=is_hooked))
     is_foreign = any(gap.kind == "foreign_log" for gap in merged.gaps)
     gaps = [
         *reported_gaps(events.all),
-        *switch_gaps(switches),
+        *switch_gaps(merged.switches),
         *log_gaps(contents.damage, contents.unreadable),
         *beginning,
         *part_gaps(parts),
-        *(script_gaps(merged, is_hooked="process" in events) if run.target.runs_itself else lost_call_gaps(merged)),
+        *(script_gaps(merged, is_hooked=is_hooked) if merged.target.runs_itself else lost_call_gaps(merged)),
         *(without_dynamo_gaps(merged, is_rest=bool(beginning)) if is_foreign else ()),
         *merged.gaps,
     ]
@@ -172,71 +229,13 @@ def _merged(
             {"coverage"} if merged.exit.reason == "finished" else set()
         )
         gaps = [gap for gap in gaps if gap.kind not in untrue]
-    sections = [section for process in contents.processes for section in process.sections]
-    inductor_graphs = (graph for section in sections for graph in section.intake.inductor_graphs)
-    return merged.model_copy(
-        update={
-            "gaps": tuple(gaps),
-            "kernels": events.fact("kernels", KernelShare),
-            "memory": events.fact("memory", MeasuredMemory),
-            "profiled": profiled_call(events, inductor_graphs),
-            "float32_precision": events.fact("float32_precision", Float32Precision),
-            "cuda_graphs": cuda_graphs(events, merged.graphs),
-            "variations": read_variations(events.all),
-            "steady_call": events.fact("steady_call", SteadyCall),
-        }
-    )
-
-
-def _run_facts(folder: RecordingFolder) -> RunFacts:
-    meta, events = folder.meta, folder.events
-    # The tensors that have the batch size that was asked for.
-    batched = [dict(found) for event in events.of("batch") for found in event["tensors"]]
-    return RunFacts(
-        target=read_fact(TargetInfo, (meta.get("target") or {}) | events.fields("target") | {"batched": batched}),
-        exit=read_fact(ProbeExit, meta["exit"]) if meta.get("exit") else ProbeExit(status=None),
-        coverage=events.fact("coverage", Coverage),
-        settling=events.fact("settling", Settling),
-        replay=_replay(events),
-    )
-
-
-def _replay(events: Events) -> Replay | None:
-    if "trial" not in events and "part" not in events:
-        return None
-    parts = [{"kind": event["kind"], "name": event["name"]} for event in events.of("part")]
-    return read_fact(Replay, events.fields("trial") | {"parts": parts})
-
-
-def _with_picture(
-    recording: Recording, parts: Sequence[tuple[Part, Section]], events: Events, wanted: Wanted
-) -> Recording:
-    from graphdoctor.trace.picture import picture_of
-
-    found = picture_of(
-        [(part, section.picture, section.intake.origins) for part, section in parts if section.picture is not None],
-        recording,
-        events=events.all,
-        details=wanted.details,
-    )
-    return recording.model_copy(update={"picture": found})
-
-
-def _with_guards(recording: Recording, parts: Sequence[tuple[Part, Section]], events: Events) -> Recording:
-    from graphdoctor.trace.guards.sets import guards_of_parts
-
-    found = guards_of_parts(
-        [(part, section.guards.trees, section.intake) for part, section in parts if section.guards is not None],
-        cost=events.guard_cost,
-    )
-    missing = guard_gaps(found, recording.gaps, is_measured="guard_cost" in events)
-    return recording.model_copy(update={"guards": found, "gaps": (*recording.gaps, *missing)})
+    return gaps
 
 
 def _span(parts: Sequence[tuple[Part, Section]], contents: LogContents, events: Events, pid: int | None) -> LogSpan:
-    from graphdoctor.trace.marks import clock_seconds
+    from graphdoctor.trace.marks import Marks, clock_seconds
 
-    found = [(part, section.marks.finish()) for part, section in parts if section.marks is not None]
+    found = [(part, section.collector(Marks).finish()) for part, section in parts]
     main = contents.processes[0]
     reports = [event for event in events.all if event.get("pid") == pid is not None]
     has_begun = any(event["event"] == "rank" for event in reports)
@@ -250,13 +249,4 @@ def _span(parts: Sequence[tuple[Part, Section]], contents: LogContents, events: 
         last_s=clock_seconds(main.last),
         executed=next((span.executed for _, span in found if span.executed is not None), None),
         is_ended=any(event["event"] == "process_ended" for event in reports) if has_begun else None,
-    )
-
-
-def _with_trials(recording: Recording, folder: RecordingFolder) -> Recording:
-    return recording.model_copy(
-        update={
-            "what_if": read_fact(WhatIf, folder.what_if) if folder.what_if else None,
-            "treatment": read_fact(Treatment, folder.fixes) if folder.fixes else None,
-        }
     )

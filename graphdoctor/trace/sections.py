@@ -5,9 +5,10 @@ Guards and the picture, which can be most of a log, are read only if asked for, 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from graphdoctor.executors.executor import Executor
 from graphdoctor.facts.recording import Environment
@@ -22,9 +23,21 @@ from graphdoctor.trace.writers import Lane, Lanes, is_first_string
 
 if TYPE_CHECKING:
     from graphdoctor.trace.details import Details
-    from graphdoctor.trace.guards.tree import GuardTrees
-    from graphdoctor.trace.marks import Marks
-    from graphdoctor.trace.picture import PictureIntake
+
+
+class Collector(Protocol):
+    """Takes the records of one process until a reset of Dynamo, in the order of the log."""
+
+    KINDS: frozenset[str]
+
+    def add(self, record: Record) -> None:
+        """Take the next record, one of ``KINDS``."""
+
+    def after_reset(self) -> Self:
+        """What takes the records of the same process from here on, when compile ids count from 0 again."""
+
+
+_Collector = TypeVar("_Collector", bound=Collector)
 
 
 @dataclass
@@ -32,38 +45,27 @@ class Section:
     """What one process did until a reset of Dynamo or its end."""
 
     intake: Intake
-    guards: GuardTrees | None = None
-    picture: PictureIntake | None = None
-    marks: Marks | None = None
+    collectors: tuple[Collector, ...] = ()
 
     @property
     def kinds(self) -> frozenset[str]:
         """Records of which kinds are taken."""
-        parts = (part.KINDS for part in (self.guards, self.picture, self.marks) if part is not None)
-        return self.intake.kinds.union(*parts)
+        return Intake.KINDS.union(*(collector.KINDS for collector in self.collectors))
 
     def add(self, record: Record) -> None:
         """Take the next record."""
         self.intake.add(record)
-        if self.guards is not None and record.kind in self.guards.KINDS:
-            self.guards.add(record)
-        if self.picture is not None and record.kind in self.picture.KINDS:
-            self.picture.add(record, self.intake.call_index, is_extra=self.intake.is_extra(record))
-        if self.marks is not None and record.kind in self.marks.KINDS:
-            self.marks.add(record)
+        for collector in self.collectors:
+            if record.kind in collector.KINDS:
+                collector.add(record)
 
-    def is_reset_by(self, record: Record) -> bool:
-        """Whether a compile begins with an id that is taken, so that there was a ``torch._dynamo.reset()``."""
-        return record.kind == "dynamo_start" and self.intake.has_started(record.compile_id)
+    def collector(self, kind: type[_Collector]) -> _Collector:
+        """The collector of a kind, which must have been wanted."""
+        return next(collector for collector in self.collectors if isinstance(collector, kind))
 
     def after_reset(self) -> Section:
-        """The next section of the same process, in which compile ids count from 0 again."""
-        return Section(
-            self.intake.after_reset(),
-            None if self.guards is None else self.guards.after_reset(),
-            None if self.picture is None else self.picture.after_reset(),
-            None if self.marks is None else self.marks.after_reset(),
-        )
+        """The next section of the same process."""
+        return Section(self.intake.after_reset(), tuple(collector.after_reset() for collector in self.collectors))
 
 
 @dataclass
@@ -90,7 +92,7 @@ class LogContents:
 
     processes: list[ProcessSections] = field(default_factory=list)
     damage: LogDamage = field(default_factory=LogDamage)
-    unreadable: dict[str, int] = field(default_factory=dict)
+    unreadable: Counter[str] = field(default_factory=Counter)
 
     def named(self, main_pid: int | None) -> Iterator[tuple[str | None, ProcessSections]]:
         """The processes with their names.
@@ -114,20 +116,20 @@ class Wanted:
 
     def first_section(self, environment: Environment) -> Section:
         """The first section of a process."""
-        section = Section(Intake(environment))
+        collectors: list[Collector] = []
         if self.guards:
             from graphdoctor.trace.guards.tree import GuardTrees
 
-            section.guards = GuardTrees()
+            collectors.append(GuardTrees())
         if self.picture:
-            from graphdoctor.trace.picture import PictureIntake
+            from graphdoctor.trace.picture import picture_collectors
 
-            section.picture = PictureIntake(self.details)
+            collectors += picture_collectors(self.details)
         if self.marks:
             from graphdoctor.trace.marks import Marks
 
-            section.marks = Marks(self.texts_of)
-        return section
+            collectors.append(Marks(self.texts_of))
+        return Section(Intake(environment), tuple(collectors))
 
 
 def read_logs(processes: Iterable[ProcessLogs], new_section: Callable[[], Section], executor: Executor) -> LogContents:
@@ -138,7 +140,7 @@ def read_logs(processes: Iterable[ProcessLogs], new_section: Callable[[], Sectio
         for log in taken.process.logs:
             takers.setdefault(log, []).append(taken)
     for log, of_log in takers.items():
-        _read_log(log, _LogTakers(log, of_log, contents, new_section), contents, executor)
+        _LogTakers(log, of_log, contents, new_section).read(executor)
     return contents
 
 
@@ -150,7 +152,7 @@ class _LogTakers:
         contents: LogContents,
         new_section: Callable[[], Section],
     ) -> None:
-        self.first = takers[0]
+        self._first = takers[0]
         self._log = log
         self._contents = contents
         self._new_section = new_section
@@ -165,7 +167,31 @@ class _LogTakers:
         self._last: ProcessSections | None = None
         self._seen: set[Lane] = set()
 
-    def of(self, record: Record) -> ProcessSections | None:
+    def read(self, executor: Executor) -> None:
+        """Hand each record to the process that wrote it."""
+        into = self._contents.damage
+        into.is_last_broken = False
+        taken: ProcessSections | None = self._first
+        self._first.beginning.has_lost_event |= has_lost_event(self._log)
+        for record in records_of(self._log, self._first.sections[0].kinds, into, executor):
+            taken = self._taker(record)
+            if taken is None:
+                continue
+            taken.is_ours |= record.kind.startswith(ARTIFACT_PREFIX)
+            taken.first, taken.last = taken.first or record.stamp, record.stamp
+            if record.kind == "dynamo_start" and taken.sections[-1].intake.has_started(record.compile_id):
+                taken.sections.append(taken.sections[-1].after_reset())
+            try:
+                if record.kind in Beginning.KINDS:
+                    taken.beginning.add(record)
+                taken.sections[-1].add(record)
+            except (ValueError, TypeError, LookupError, AttributeError):
+                # The record is damaged, or this torch writes it differently.
+                self._contents.unreadable[record.kind] += 1
+        if taken is not None:
+            taken.is_cut |= into.is_last_broken or self._log.name in into.cut_logs
+
+    def _taker(self, record: Record) -> ProcessSections | None:
         """Who takes the next record; None if nobody does."""
         lane = self._lanes.of(record)
         if lane not in self._seen:
@@ -189,26 +215,3 @@ class _LogTakers:
             # A forked process goes on with the strings of its parent.
             taken.sections[0].intake.begin_after(self._last.sections[-1].intake)
             taken.beginning.is_forked = True
-
-
-def _read_log(log: LogFile, takers: _LogTakers, into: LogContents, executor: Executor) -> None:
-    into.damage.is_last_broken = False
-    taken: ProcessSections | None = takers.first
-    takers.first.beginning.has_lost_event |= has_lost_event(log)
-    for record in records_of(log, takers.first.sections[0].kinds, into.damage, executor):
-        taken = takers.of(record)
-        if taken is None:
-            continue
-        taken.is_ours |= record.kind.startswith(ARTIFACT_PREFIX)
-        taken.first, taken.last = taken.first or record.stamp, record.stamp
-        if taken.sections[-1].is_reset_by(record):
-            taken.sections.append(taken.sections[-1].after_reset())
-        try:
-            if record.kind in Beginning.KINDS:
-                taken.beginning.add(record)
-            taken.sections[-1].add(record)
-        except (ValueError, TypeError, LookupError, AttributeError):
-            # The record is damaged, or this torch writes it differently.
-            into.unreadable[record.kind] = into.unreadable.get(record.kind, 0) + 1
-    if taken is not None:
-        taken.is_cut |= into.damage.is_last_broken or log.name in into.damage.cut_logs

@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-import orjson
-
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.picture import FusedKernel, GeneratedCode, Stage, StageGraph, StageNode
 from graphdoctor.facts.recording import Frame, Graph, GraphNode, Recording
@@ -75,9 +73,13 @@ class Stages:
         self._last_code: dict[str | None, _Seen] = {}
         self._fused: dict[str | None, tuple[FusedKernel, ...]] = {}
 
-    def add(self, record: Record, call_index: int | None, *, is_extra: bool) -> None:  # noqa: ARG002 - as all parts
-        """Take the next record."""
-        if is_extra:
+    def after_reset(self) -> Stages:
+        """See ``Collector``."""
+        return Stages(self._details)
+
+    def add(self, record: Record) -> None:
+        """See ``Collector``."""
+        if record.is_extra:
             return
         is_kept = self._details is None or self._details.keeps(record.compile_id)
         if record.kind in ("dynamo_output_graph", "graphdoctor_graph"):
@@ -108,7 +110,7 @@ class Stages:
 
     def _add_fused(self, record: Record) -> None:
         """Ours comes before the generated code that it is about."""
-        found = orjson.loads(record.payload or "null")
+        found = record.json()
         names = [operation["name"] for operation in found["operations"]]
         self._fused[record.compile_id] = tuple(
             FusedKernel(name=kernel["name"], nodes=tuple(names[number] for number in kernel["operations"]))
@@ -118,7 +120,7 @@ class Stages:
     def _add_provenance(self, record: Record) -> None:
         """Torch's comes after the generated code that it is about; without a payload if that is from a cache."""
         code = self._last_code.get(record.compile_id)
-        found = orjson.loads(record.payload or "null")
+        found = record.json()
         if code is not None and found:
             code.lowered_from = {name: tuple(nodes) for name, nodes in found.get("preToPost", {}).items()}
 

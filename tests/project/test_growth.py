@@ -20,7 +20,7 @@ from benchmarks.large_log import write_log
 from benchmarks.report_page import made_up
 from graphdoctor.executors.local import ALONE
 from graphdoctor.facts.expressions import expression, is_own_state
-from graphdoctor.facts.recording import Environment, Frame, Recording
+from graphdoctor.facts.recording import Frame, Recording
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosed import Needs, diagnose_recording
@@ -29,12 +29,11 @@ from graphdoctor.studies.ranks.job import job_report
 from graphdoctor.trace.breaks import exception_words, parse_break
 from graphdoctor.trace.causes import cause_of_reasons
 from graphdoctor.trace.folder import ranks_at
-from graphdoctor.trace.guards.sets import guards_of
 from graphdoctor.trace.guards.tree import parse_tree
-from graphdoctor.trace.origin import Origins
 from graphdoctor.trace.printed_graph import parse_graph
 from graphdoctor.views.html.page import render_page
 from tests.factories import change, compiled, entry, frame, graph, recompiled, record, recording
+from tests.trace.guards.test_sets import guards_in
 
 pytestmark = pytest.mark.nightly
 
@@ -178,20 +177,14 @@ def test_guards_are_read_one_by_one() -> None:
         )
         text = "TREE_GUARD_MANAGER:\n+- RootGuardManager\n" + "\n".join(lines)
         one = recording(compiles=(compiled(),))
-        origins = Origins(Environment())
-        return lambda: guards_of(one, {"0/0": parse_tree(text)}, files=("/p/model.py",), origins=origins, cost=None)
+        return lambda: guards_in(one, {"0/0": parse_tree(text)}, ("/p/model.py",))
 
     assert growth(work, 500) <= MOST
 
 
 def in_guard(text: str) -> object:
-    return guards_of(
-        recording(),
-        {"0/0": parse_tree(f"+- RootGuardManager\n| +- EQUALS_MATCH: L['d']['{text}'] == 1.5  # a.py:1 in f")},
-        files=(),
-        origins=Origins(Environment()),
-        cost=None,
-    )
+    tree = f"+- RootGuardManager\n| +- EQUALS_MATCH: L['d']['{text}'] == 1.5  # a.py:1 in f"
+    return guards_in(recording(), {"0/0": parse_tree(tree)})
 
 
 def in_call(text: str) -> object:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from graphdoctor.facts.evidence import CacheAnswer
-from graphdoctor.facts.kernels import CacheUse
 from graphdoctor.facts.recording import Graph, GraphInput
 from graphdoctor.trace.events import Events
 from graphdoctor.trace.inductor_runtime import (
@@ -11,7 +10,6 @@ from graphdoctor.trace.inductor_runtime import (
     cache_bypasses,
     cache_use,
     cuda_graphs,
-    joined,
     plain_reason,
     skip_kind,
 )
@@ -24,8 +22,8 @@ def answer(compile_id: str | None, cache: str, state: str, reason: str | None = 
     return CacheAnswer(compile_id=compile_id, cache=cache, state=state, reason=reason)
 
 
-def used(*records: tuple) -> tuple[int, int, int, tuple[str, ...]] | None:
-    found = cache_use(answer(*record) for record in records)
+def used(*records: tuple, again: int = 1) -> tuple[int, int, int, tuple[str, ...]] | None:
+    found = cache_use(*[[answer(*record) for record in records]] * again)
     return None if found is None else (found.hits, found.misses, found.bypasses, found.bypass_reasons)
 
 
@@ -49,10 +47,9 @@ def test_each_graph_counts_once(records, expected):
 
 
 def test_processes_are_added_up():
-    one = CacheUse(hits=1, misses=2, bypasses=1, bypass_reasons=("a",))
-    two = CacheUse(hits=3, misses=0, bypasses=1, bypass_reasons=("a", "b"))
-    assert joined([one, None, two]) == CacheUse(hits=4, misses=2, bypasses=2, bypass_reasons=("a", "b"))
-    assert joined([None]) is None
+    answers = ("0/0", AOT, "bypass", "a hook"), ("1/0", AOT, "miss"), ("1/0", FX, "hit")
+    assert used(*answers, again=2) == (2, 0, 2, ("a hook",))
+    assert used(again=2) is None
 
 
 REASONS = {

@@ -46,7 +46,7 @@ def test_a_reason_keeps_each_of_torchs_words_in_its_place() -> None:
     ],
 )
 def test_a_topic_that_no_id_names_is_read_from_the_words(words: str, topic: str | None) -> None:
-    assert parse_break(words).topic == topic
+    assert parse_break(words).record.topic == topic
 
 
 def test_the_two_recompile_limits_are_told_apart() -> None:
@@ -67,7 +67,7 @@ def test_the_cause_comes_first_in_a_chain() -> None:
         ("Encountered graph break that we cannot resume from. Compiling up to it.", "rest_eager", None),
         ("Failed to handle graph break gracefully. Skipping the function.", "frame_skipped", None),
         ("Data-dependent jump", "resumed", None),
-        ("Something that a later torch prints", None, None),
+        ("Something that a later torch prints", "resumed", None),
     ],
 )
 def test_what_torch_does_about_it(words: str, effect: str | None, instruction: str | None) -> None:
@@ -75,9 +75,9 @@ def test_what_torch_does_about_it(words: str, effect: str | None, instruction: s
         f"Graph break in user code at /a/b c.py:3\nGraph Break Reason: {words}\n\n{CAUSE}\n{STACK}NoneType: None"
     )
 
-    assert (found.effect, found.instruction) == (effect, instruction)
+    assert (found.record.effect, found.record.instruction) == (effect, instruction)
     assert found.header == ("/a/b c.py", 3)
-    assert found.chain[0].torch_id == "GB0059"
+    assert found.record.chain[0].torch_id == "GB0059"
     assert [(entry.file, entry.line, entry.function, entry.text) for entry in found.stack] == [
         ("/a/b c.py", 7, "forward", "x = self.f(x)"),
         ("/a/b c.py", 3, "f", 'print("x")'),
@@ -87,9 +87,9 @@ def test_what_torch_does_about_it(words: str, effect: str | None, instruction: s
 def test_a_text_of_another_layout_is_kept_whole() -> None:
     found = parse_break("torch changed its mind\nabout everything")
 
-    assert found.words == "torch changed its mind\nabout everything"
-    assert found.chain[0].gb_type == "torch changed its mind"
-    assert (found.effect, found.stack, found.header) == (None, (), None)
+    assert found.record.words == "torch changed its mind\nabout everything"
+    assert found.record.chain[0].gb_type == "torch changed its mind"
+    assert (found.stack, found.header) == ((), None)
 
 
 def test_the_last_exception_of_a_traceback_speaks() -> None:
@@ -106,7 +106,7 @@ def test_the_last_exception_of_a_traceback_speaks() -> None:
 def test_no_text_stops_the_parser(text: str) -> None:
     found = parse_break(text)
 
-    assert found.chain
+    assert found.record.chain
     assert parse_chain(text)
     parse_stack(text)
     exception_words(text)

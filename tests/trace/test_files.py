@@ -36,8 +36,8 @@ def kept(folder: Path) -> dict[str, str | None]:
 def test_a_file_has_its_owner():
     files = Files()
     package = "/env/lib/python3.11/site-packages/transformers/generic.py"
-    files.add(file_record("/project/model.py", "x = 1\n"), 1, is_extra=False)
-    files.add(file_record(package, None), None, is_extra=True)
+    files.add(file_record("/project/model.py", "x = 1\n"))
+    files.add(file_record(package, None))
     assert files.finish(ORIGINS) == (
         SourceText(file="/project/model.py", text="x = 1\n"),
         SourceText(file=package, text=None, origin="third_party", package="transformers"),

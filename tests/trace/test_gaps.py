@@ -67,12 +67,14 @@ def test_parts_of_other_processes_and_after_a_reset() -> None:
 def test_what_a_process_lacks(
     *, is_ours: bool, is_unfinished: bool, unfinished: list[str], expected: list[str]
 ) -> None:
-    found = run_gaps(TargetInfo(), None, unfinished, is_ours=is_ours, is_unfinished=is_unfinished)
+    found = run_gaps(
+        changed(target=TargetInfo(), coverage=None), unfinished, is_ours=is_ours, is_unfinished=is_unfinished
+    )
     assert kinds(found) == expected
 
 
 def test_a_script_that_ends_early_lacks_no_coverage_that_it_never_had() -> None:
-    assert kinds(run_gaps(SCRIPT, None, [], is_ours=True, is_unfinished=True)) == []
+    assert kinds(run_gaps(changed(target=SCRIPT, coverage=None), [], is_ours=True, is_unfinished=True)) == []
 
 
 @for_each(
@@ -111,8 +113,8 @@ def test_no_gap_names_an_option_or_a_command() -> None:
     found = [
         *log_gaps(DAMAGE, {"str": 1}),
         *part_gaps([Part(recording), Part(recording, "p2", 1)]),
-        *run_gaps(TargetInfo(), None, ["0/0"], is_ours=False, is_unfinished=True),
-        *run_gaps(TargetInfo(), None, [], is_ours=True, is_unfinished=True),
+        *run_gaps(changed(target=TargetInfo(), coverage=None), ["0/0"], is_ours=False, is_unfinished=True),
+        *run_gaps(changed(target=TargetInfo(), coverage=None), [], is_ours=True, is_unfinished=True),
         *(gap for each in (recording, *empty) for gap in script_gaps(each, is_hooked=True)),
         *script_gaps(recording, is_hooked=False),
         *guard_gaps(UNREAD, [], is_measured=False),

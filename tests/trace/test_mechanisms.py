@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from graphdoctor.facts.recording import BreakReason, TorchMechanism
+from graphdoctor.facts.recording import BreakReason, BreakRecord, TorchMechanism
 from graphdoctor.facts.stack import Origin, StackEntry
-from graphdoctor.trace.breaks import PrintedBreak, mechanism_of
+from graphdoctor.trace.breaks import break_record, mechanism_of
 from tests.each import for_each
 
 TORCH = "/lib/python3.11/site-packages/torch"
@@ -14,9 +14,9 @@ def line(file: str, text: str = "", origin: Origin = "torch") -> StackEntry:
     return StackEntry(file=file, line=1, function="f", text=text, origin=origin)
 
 
-def words(gb_type: str = "any", *, context: str | None = None, operator: str | None = None) -> PrintedBreak:
+def words(gb_type: str = "any", *, context: str | None = None, operator: str | None = None) -> BreakRecord:
     reason = BreakReason(gb_type=gb_type, context=context)
-    return PrintedBreak((reason,), gb_type, higher_order_operator=operator)
+    return break_record(gb_type, (reason,), "resumed", higher_order_operator=operator)
 
 
 USER = line("/project/train.py", "y = block(x)", origin="user")

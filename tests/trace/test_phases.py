@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,7 @@ def event(ph: str, name: str, at: float, compile_id: str | None = "0/0", **args:
 def taken(*events: Record, call_index: int | None = 1) -> Phases:
     phases = Phases()
     for record in events:
-        phases.add(record, call_index, is_extra=False)
+        phases.add(replace(record, call_index=call_index))
     return phases
 
 
@@ -90,8 +91,8 @@ def test_an_end_without_a_begin_is_refused_and_the_rest_stays() -> None:
     phases = taken(event("B", "dynamo", 0))
 
     with pytest.raises(ValueError, match="without a begin"):
-        phases.add(event("E", "other", 5), 1, is_extra=False)
-    phases.add(event("E", "dynamo", 9), 1, is_extra=False)
+        phases.add(event("E", "other", 5))
+    phases.add(event("E", "dynamo", 9))
 
     assert shape(phases.finish("", None)) == [("dynamo", 0, 9, 0, 0)]
 
@@ -163,7 +164,7 @@ def test_what_is_told_of_a_moment_is_a_note_of_the_phase_that_it_was_in() -> Non
 def test_what_belongs_to_a_repetition_of_ours_is_left_out() -> None:
     phases = taken(event("B", "a", 0), event("E", "a", 1))
     for record, is_extra in [(event("B", "b", 2), True), (event("B", "c", 3), False), (event("E", "c", 4), True)]:
-        phases.add(record, None, is_extra=is_extra)
+        phases.add(replace(record, is_extra=is_extra))
 
     assert [phase.name for phase in phases.finish("", None)] == ["a"]
 
@@ -178,7 +179,7 @@ def test_any_events_give_nested_phases(kinds: list[tuple[str, str, str | None, b
         clock += is_later
         begun += ph == "B"
         try:
-            phases.add(event(ph, name, clock, compile_id), None, is_extra=False)
+            phases.add(event(ph, name, clock, compile_id))
         except ValueError:
             assert ph == "E"
 
@@ -348,7 +349,7 @@ def test_what_inductor_timed_is_kept_in_whole() -> None:
         "best_triton_kernel_desc": "ACC_TYPE='tl.float32', " * 20,
     }
     phases = taken(event("B", "mm_template_autotuning", 0))
-    phases.add(event("E", "mm_template_autotuning", 50, autotune_choices_stats=json.dumps(stats)), 1, is_extra=False)
+    phases.add(event("E", "mm_template_autotuning", 50, autotune_choices_stats=json.dumps(stats)))
 
     (found,) = phases.autotuned("p2:")
     assert (found.operation, found.compile_id, found.choices, found.triton_choices) == ("mm", "p2:0/0", 20, 19)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def taken(*made: Made | tuple[str, str], extra: frozenset[int] = frozenset()) ->
     """All of them taken in; those at the places in ``extra`` belong to repetitions."""
     stages = Stages()
     for place, each in enumerate(made):
-        stages.add(record(*each), 1, is_extra=place in extra)
+        stages.add(replace(record(*each), is_extra=place in extra))
     return stages
 
 
@@ -315,14 +316,14 @@ def inductor_graph(kernels: dict[str, list[int]]) -> Record:
 
 def test_what_was_fused_belongs_to_the_code_after_it() -> None:
     stages = taken(("dynamo_output_graph", "0/0"), ("inductor_post_grad_graph", "0/0"))
-    stages.add(inductor_graph({"cpp_0": [0, 1], "extern_kernels.mm": [2]}), 1, is_extra=False)
-    stages.add(record("inductor_output_code", "0/0", "0_forward"), 1, is_extra=False)
+    stages.add(inductor_graph({"cpp_0": [0, 1], "extern_kernels.mm": [2]}))
+    stages.add(record("inductor_output_code", "0/0", "0_forward"))
     torchs = {"preToPost": {"linear": ["mm", "add"]}, "postToPre": {"mm": ["linear"], "add": ["linear"]}}
-    stages.add(provenance("inductor_provenance_tracking_node_mappings", torchs), 1, is_extra=False)
-    stages.add(inductor_graph({"cpp_1": [2]}), 1, is_extra=False)
-    stages.add(record("inductor_output_code", "0/0", "0_backward"), 1, is_extra=False)
+    stages.add(provenance("inductor_provenance_tracking_node_mappings", torchs))
+    stages.add(inductor_graph({"cpp_1": [2]}))
+    stages.add(record("inductor_output_code", "0/0", "0_backward"))
     # Of a backward, torch's record has the version alone (2.13).
-    stages.add(provenance("inductor_provenance_tracking_node_mappings", {"version": 2.0}), 1, is_extra=False)
+    stages.add(provenance("inductor_provenance_tracking_node_mappings", {"version": 2.0}))
     forward, backward = stages.generated("", merged(graph(0, "0/0")))
     assert forward.fused == (
         FusedKernel(name="cpp_0", nodes=("a", "b")),
@@ -334,7 +335,7 @@ def test_what_was_fused_belongs_to_the_code_after_it() -> None:
 
 def test_code_from_a_cache_that_noted_nothing_has_no_kernels() -> None:
     stages = taken(("dynamo_output_graph", "0/0"), ("inductor_output_code", "0/0", "0_inference"))
-    stages.add(provenance("inductor_provenance_tracking_node_mappings", None), 1, is_extra=False)
+    stages.add(provenance("inductor_provenance_tracking_node_mappings", None))
     (code,) = stages.generated("", merged(graph(0, "0/0")))
     assert (code.fused, code.lowered_from) == (None, {})
 

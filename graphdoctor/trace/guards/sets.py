@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.guards import GuardNode, Guards, GuardSet, SubtreeCost
 from graphdoctor.facts.reading import read_fact
-from graphdoctor.facts.recording import Frame, Recording
+from graphdoctor.facts.recording import Frame
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.probe.wire import BillRecord, GuardCostEvent, GuardCostRecord
 from graphdoctor.trace.breaks import PrintedEntry
-from graphdoctor.trace.guards.tree import GuardTree, TreeGuard
-from graphdoctor.trace.intake import Intake
+from graphdoctor.trace.guards.tree import GuardTree, GuardTrees, TreeGuard
 from graphdoctor.trace.merge import Part
 from graphdoctor.trace.origin import Origins
 from graphdoctor.trace.roots import Root
+from graphdoctor.trace.sections import Section
 
 _VALUE = re.compile(r"[LG]\['\w+'\](?:\._modules\['[^']+'\])*")
 _MODULE_FOLDERS = re.compile(r"\._(?:modules|parameters|buffers|non_persistent_buffers_set|\w*hooks\w*)\b")
@@ -50,24 +50,25 @@ _TORCH_PARTS = frozenset(
 )
 
 
-def guards_of(
-    recording: Recording,
-    trees: Mapping[str, GuardTree],
-    *,
-    files: Iterable[str],
-    origins: Origins,
-    cost: GuardCostEvent | None,
-    roots: Mapping[int, Root] | None = None,
-) -> Guards:
-    """Put a recording's guards into words."""
-    places = _Places(files, origins)
+def guards_of_parts(parts: Sequence[tuple[Part, Section]], *, cost: GuardCostEvent | None) -> Guards:
+    """The guards of a recording with several parts: processes, and stretches between resets of Dynamo."""
+    measured = max((index for index, (part, _) in enumerate(parts) if part.process is None), default=None)
+    found = [guards_of(*each, cost if index == measured else None) for index, each in enumerate(parts)]
+    whole = Guards() if measured is None else found[measured]
+    return whole.model_copy(update={"sets": tuple(each for guards in found for each in guards.sets)})
+
+
+def guards_of(part: Part, section: Section, cost: GuardCostEvent | None) -> Guards:
+    """Put a part's guards into words."""
+    intake, trees = section.intake, section.collector(GuardTrees).trees
+    places = _Places(intake.files(), intake.origins)
     measured = {} if cost is None else {entry["compile_id"]: entry for entry in cost["entries"]}
     is_complete = cost is not None and cost["is_complete"]
     call_us = None if cost is None else cost["call_us"]
-    frames = {frame.frame_id: frame for frame in recording.frames}
+    frames = {frame.frame_id: frame for frame in part.recording.frames}
     known: _KnownNodes = {}
     sets = []
-    for compile_ in recording.compiles:
+    for compile_ in part.recording.compiles:
         compile_id, tree = compile_.compile_id, trees.get(compile_.compile_id)
         if tree is None:
             continue
@@ -75,37 +76,13 @@ def guards_of(
         if entry is None and is_complete:
             # A complete measurement of the steady call includes every entry that the call reaches.
             entry = {"compile_id": compile_id, "runs": 0}
-        words = _Words(tree, places, frames.get(compile_.frame_id), (roots or {}).get(compile_.frame_id), known)
-        sets.append(_guard_set(compile_id, tree, words, entry, call_us))
+        words = _Words(tree, places, frames.get(compile_.frame_id), intake.roots.get(compile_.frame_id), known)
+        sets.append(_guard_set(part.prefix + compile_id, tree, words, entry, call_us))
     checks_us = _total(sets) if call_us and is_complete else None
     searches_us = None if cost is None else cost.get("searches_us")
     shares = {"share": _share(searches_us, call_us), "warm_share": _share(checks_us, call_us)}
     found = read_fact(Guards, {**(cost or {}), "checks_us": checks_us, **shares}, skips_unknown=True)
     return found.model_copy(update={"sets": tuple(sets)})
-
-
-def guards_of_parts(
-    parts: Sequence[tuple[Part, Mapping[str, GuardTree], Intake]], *, cost: GuardCostEvent | None
-) -> Guards:
-    """The guards of a recording with several parts: processes, and stretches between resets of Dynamo."""
-    measured = max((index for index, (part, _, _) in enumerate(parts) if part.process is None), default=None)
-    found = [
-        guards_of(
-            part.recording,
-            trees,
-            files=intake.files(),
-            origins=intake.origins,
-            cost=cost if index == measured else None,
-            roots=intake.roots,
-        )
-        for index, (part, trees, intake) in enumerate(parts)
-    ]
-    sets = tuple(
-        each.model_copy(update={"compile_id": part.prefix + each.compile_id})
-        for (part, _, _), guards in zip(parts, found, strict=True)
-        for each in guards.sets
-    )
-    return (found[measured] if measured is not None else Guards()).model_copy(update={"sets": sets})
 
 
 def _total(sets: Iterable[GuardSet]) -> float | None:
@@ -141,7 +118,7 @@ def _guard_set(
     }
     if entry is not None:
         runs = entry["runs"]
-        known |= {name: value for name, value in entry.items() if name != "runs"} | {
+        known |= {name: value for name, value in entry.items() if name not in ("runs", "compile_id")} | {
             "runs_per_call": runs,
             "share": _share(_times(entry.get("search_us"), runs), call_us),
             "warm_share": _share(_times(entry.get("check_us"), runs), call_us),

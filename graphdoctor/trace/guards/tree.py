@@ -57,13 +57,13 @@ class GuardTrees:
         self._known = KnownGuards()
 
     def after_reset(self) -> GuardTrees:
-        """What collects the trees of the same process after a reset."""
+        """See ``Collector``."""
         later = GuardTrees()
         later._known = self._known
         return later
 
     def add(self, record: Record) -> None:
-        """Take the next record."""
+        """See ``Collector``."""
         if record.compile_id is not None and record.payload is not None:
             self.trees[record.compile_id] = parse_tree(record.payload, self._known)
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from graphdoctor.facts.recording import Environment
+from graphdoctor.facts.guards import Guards
+from graphdoctor.facts.recording import Environment, Recording
 from graphdoctor.trace.guards.sets import guards_of, shortened, value_words
-from graphdoctor.trace.guards.tree import parse_tree
-from graphdoctor.trace.origin import Origins
+from graphdoctor.trace.guards.tree import GuardTree, GuardTrees, parse_tree
+from graphdoctor.trace.intake import Intake
+from graphdoctor.trace.merge import Part
 from graphdoctor.trace.reader import read_recording
+from graphdoctor.trace.sections import Section
 from tests import factories
 from tests.each import for_each
 
@@ -30,10 +33,16 @@ def test_a_path_is_shortened_as_torch_does(file: str, short: str) -> None:
     assert shortened(file, ROOT) == short
 
 
-def read(tree: str, *files: str, cost: dict | None = None):
-    environment = Environment(torch_root=ROOT)
-    recording = factories.recording()
-    return guards_of(recording, {"0/0": parse_tree(tree)}, files=files, origins=Origins(environment), cost=cost)
+def guards_in(
+    recording: Recording, trees: dict[str, GuardTree], files: tuple[str, ...] = (), cost: dict | None = None
+) -> Guards:
+    intake, collector = Intake(Environment(torch_root=ROOT)), GuardTrees()
+    intake._strings, collector.trees = dict(enumerate(files)), trees
+    return guards_of(Part(recording), Section(intake, (collector,)), cost)  # type: ignore[arg-type]
+
+
+def read(tree: str, *files: str, cost: dict | None = None) -> Guards:
+    return guards_in(factories.recording(), {"0/0": parse_tree(tree)}, files, cost)
 
 
 @for_each(
@@ -97,7 +106,7 @@ def test_a_root_of_torchs_own_class_is_self() -> None:
     wrapper = factories.frame().model_copy(update={"code_name": "inner", "origin": "torch"})
     recording = factories.recording(frames=(wrapper,))
     tree = parse_tree("+- RootGuardManager\n| +- EQUALS_MATCH: L['fn']._modules['0'].p == 0.5")
-    found = guards_of(recording, {"0/0": tree}, files=(), origins=Origins(Environment()), cost=None)
+    found = guards_in(recording, {"0/0": tree})
     assert [node.expression for node in found.sets[0].nodes] == ["self[0].p"]
 
 
