@@ -297,14 +297,14 @@ class Trials:
 
     def _limit(self, *untouched: ProbeExit) -> None:
         """Set limits for trials, as multiples of the untouched program's time and memory."""
-        limits = self.replays.limits
+        setup = self.replays.setup
         took = [ended.duration_s for ended in untouched if ended.duration_s is not None]
         peaks = [ended.peak_memory_bytes for ended in untouched if ended.peak_memory_bytes is not None]
-        if limits.timeout_s is None and took:
-            limits = replace(limits, timeout_s=max(_MIN_TIMEOUT_S, _TIMEOUT_FACTOR * max(took)))
-        if limits.memory_bytes is None and peaks:
-            limits = replace(limits, memory_bytes=_MEMORY_FACTOR * max(peaks) + _MEMORY_EXTRA)
-        self.replays.limits = limits
+        if setup.timeout_s is None and took:
+            setup = replace(setup, timeout_s=max(_MIN_TIMEOUT_S, _TIMEOUT_FACTOR * max(took)))
+        if setup.memory_bytes is None and peaks:
+            setup = replace(setup, memory_bytes=_MEMORY_FACTOR * max(peaks) + _MEMORY_EXTRA)
+        self.replays.setup = setup
 
     def run_each(
         self,

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal
 
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.trials import CompilerPartKind
-
-_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True)
@@ -67,24 +65,14 @@ class RunChange:
 
     def joined(self, other: RunChange) -> RunChange:
         """Both changes together."""
-        return RunChange(
-            settings=_distinct(self.settings, other.settings),
-            setup=_distinct(self.setup, other.setup),
-            dynamic=other.dynamic if self.dynamic is None else self.dynamic,
-            regional=self.regional or other.regional,
-            marks=_distinct(self.marks, other.marks),
-            tensors=_distinct(self.tensors, other.tensors),
-            contiguous=_distinct(self.contiguous, other.contiguous),
-            static=_distinct(self.static, other.static),
-            buffers=_distinct(self.buffers, other.buffers),
-            on_device=_distinct(self.on_device, other.on_device),
-            sizes=_distinct(self.sizes, other.sizes),
-            warm_up=self.warm_up or other.warm_up,
-            without=self.without if other.without is None else other.without,
-            minifier=self.minifier if other.minifier is None else other.minifier,
-            alike=self.alike if other.alike is None else other.alike,
-            export=self.export if other.export is None else other.export,
-        )
+        both: dict[str, Any] = {}
+        for name, mine in vars(self).items():
+            theirs = getattr(other, name)
+            if isinstance(mine, tuple):
+                both[name] = tuple(dict.fromkeys((*mine, *theirs)))
+            else:
+                both[name] = mine if theirs is None else theirs or mine
+        return RunChange(**both)
 
     @property
     def config(self) -> dict[str, object]:
@@ -98,21 +86,9 @@ class RunChange:
 
     def plan(self) -> dict[str, object]:
         """Its part of the request's ``trial``; ``dynamic``, ``regional`` and ``config`` are in the request itself."""
-        return {
-            "warm_up": self.warm_up,
-            "marks": [{"source": source, "dim": dim} for source, dim in self.marks],
-            "tensors": list(self.tensors),
-            "contiguous": list(self.contiguous),
-            "static": list(self.static),
-            "buffers": list(self.buffers),
-            "on_device": list(self.on_device),
-            "sizes": [{"source": source, "dim": dim, "size": size} for source, dim, size in self.sizes],
-            "setup": "\n".join(self.lines) or None,
-            "without": self.without,
-            "minifier": None if self.minifier is None else asdict(self.minifier),
-            "alike": self.alike,
-            "export": None if self.export is None else asdict(self.export),
-        }
+        elsewhere = ("settings", "dynamic", "regional")
+        plan = {name: value for name, value in asdict(self).items() if name not in elsewhere}
+        return plan | {"setup": "\n".join(self.lines) or None}
 
 
 @dataclass(frozen=True)
@@ -125,7 +101,3 @@ class Program:
 
     content: Mapping[Path, bytes] = field(default_factory=dict)
     change: RunChange = field(default_factory=RunChange)
-
-
-def _distinct(first: tuple[_Item, ...], second: tuple[_Item, ...]) -> tuple[_Item, ...]:
-    return tuple(dict.fromkeys((*first, *second)))

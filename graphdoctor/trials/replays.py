@@ -35,19 +35,6 @@ _Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
-class Limits:
-    """When a replay is stopped.
-
-    Args:
-        timeout_s: Seconds, or None.
-        memory_bytes: Resident memory, or None.
-    """
-
-    timeout_s: float | None = None
-    memory_bytes: int | None = None
-
-
-@dataclass(frozen=True)
 class RoundingNames:
     """Replays that say what rounding is.
 
@@ -61,21 +48,13 @@ class RoundingNames:
 
 
 class Replays:
-    """Runs programs, each in its own probe.
-
-    Args:
-        warm: Where probes start sooner, closed by who opened it; None to open one here.
-    """
+    """Runs programs, each in its own probe; where the setup has no ``warm`` one, from one of theirs."""
 
     def __init__(self, request: Request, folder: Path, setup: Setup) -> None:
-        self._request = request
-        self._folder = folder
-        self._compiled = folder / _COMPILED
-        self.python = setup.interpreter
-        self.limits = Limits(setup.timeout_s, setup.memory_bytes)
-        self._asked_timeout_s = setup.timeout_s
-        self._warm = setup.warm or WarmProbes(probe_command(self.python))
-        self._is_warm_ours = setup.warm is None
+        self._request, self._folder, self._compiled = request, folder, folder / _COMPILED
+        self._asked, self.setup = setup, setup
+        """As asked for, and with limits of time and memory that were found since."""
+        self._warm = setup.warm or WarmProbes(probe_command(setup.interpreter))
         self.count = 0
         self._is_cancelled = threading.Event()
 
@@ -145,10 +124,7 @@ class Replays:
         """Make the calls, then time the last one each time the other end of a socket asks, until the socket closes.
 
         Inductor finds what it compiled when the same program was timed earlier. Nothing but timing finds that: a
-        compile whose time somebody counts must do its work.
-
-        Returns:
-            Why it failed, or None.
+        compile whose time somebody counts must do its work. Returns why it failed, or None.
         """
         folder = self._new_folder(name)
         request = self._changed(program, backend)
@@ -164,13 +140,7 @@ class Replays:
         It starts an interpreter of its own: a forked one has imported part of torch.compile already.
         """
         folder = self._new_folder(name)
-        plan = {
-            **self._plan(program, folder),
-            "is_eager": is_eager,
-            "references": {},
-            "compiled": str(cache),
-            "bench": descriptor,
-        }
+        plan = {**self._plan(program, folder), "is_eager": is_eager, "compiled": str(cache), "bench": descriptor}
         request = _varied(self._changed(program, None), program, spec)
         return self._record(replace(request, measured=Measured(), trial=plan), folder, descriptor, is_fresh=True)
 
@@ -192,7 +162,7 @@ class Replays:
 
     def close(self) -> None:
         """Let go of what makes probes start and compile sooner."""
-        if self._is_warm_ours:
+        if self._asked.warm is None:
             self._warm.close()
         shutil.rmtree(self._compiled, ignore_errors=True)
 
@@ -215,10 +185,7 @@ class Replays:
         return {**program.change.plan(), "patches": patches}
 
     def _compiled_plan(self, program: Program, backend: str | None) -> dict[str, object]:
-        """Where Inductor looks for what it compiled, and leaves it; empty for where it always does.
-
-        The recorded run has compiled the untouched program with the user's backend, so that leaves nothing new there.
-        """
+        """Where Inductor looks for what it compiled: for the recorded program and backend, where it always does."""
         is_recorded = program == Program() and backend in (None, self._request.spec.backend)
         return {} if is_recorded else {"compiled": str(self._compiled)}
 
@@ -236,7 +203,7 @@ class Replays:
 
     def _timeout_s(self, request: Request) -> float | None:
         """Seconds until a replay is stopped; what the untouched program takes doesn't tell what other graphs need."""
-        asked, found = self._asked_timeout_s, self.limits.timeout_s
+        asked, found = self._asked.timeout_s, self.setup.timeout_s
         if asked is not None or found is None or request.spec.backend == EAGER:
             return found
         return max(found, _COMPILING_S)
@@ -245,12 +212,11 @@ class Replays:
         self, request: Request, folder: Path, descriptor: int | None = None, *, is_fresh: bool = False
     ) -> ProbeExit:
         # The recorded run has already shown what the program prints.
-        setup = Setup(
-            Watching(is_cancelled=self._is_cancelled.is_set),
-            self.python,
-            self._timeout_s(request),
+        setup = replace(
+            self.setup,
+            watching=Watching(is_cancelled=self._is_cancelled.is_set),
+            timeout_s=self._timeout_s(request),
             warm=None if is_fresh else self._warm,
-            memory_bytes=self.limits.memory_bytes,
         )
         ended = record(request, folder, setup, descriptor=descriptor)
         if ended.reason == "interrupted":

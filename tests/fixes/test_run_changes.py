@@ -34,7 +34,7 @@ def test_a_changing_size_is_marked_and_tried_with_dynamic_shapes() -> None:
     other = change(expression="x.shape[1]", old="2", new="3")
     tried = found(SIZE, other)
     assert names(tried) == ["mark_dynamic x 0, x 1", "dynamic=True", "warm-up"]
-    assert tried.singles[0].change.plan()["marks"] == [{"source": "L['x']", "dim": 0}, {"source": "L['x']", "dim": 1}]
+    assert tried.singles[0].change.marks == (("L['x']", 0), ("L['x']", 1))
     assert tried.singles[0].addresses == ("x.shape[0]", "x.shape[1]")
 
 
@@ -105,7 +105,7 @@ def test_every_tensor_whose_size_changed_is_marked_wherever_it_is_held() -> None
     attribute = change(expression="cache.layers[0].keys.shape[2]", old="6", new="7", source="L['cache'].layers[0].keys")
     kept = change(expression="self.keys.shape[1]", old="2", new="3", source="L['self'].keys")
     tried = found(item, attribute, kept, SIZE, parameters=("x", "cache"))
-    marks = [(mark["source"], mark["dim"]) for mark in tried.singles[0].change.plan()["marks"]]
+    marks = [*tried.singles[0].change.marks]
     assert marks == [
         ("L['cache']['a'][0]", 1),
         ("L['cache'].layers[0].keys", 2),
@@ -140,5 +140,5 @@ def test_arguments_behind_a_wrapper_are_found_by_their_own_names() -> None:
     position = change(expression="args[1].shape[0]", source="L['args'][1]")
     other = change(expression="kwargs['y'].shape[0]", source="L['kwargs']['y']")
     tried = found(keyword, position, other)
-    sources = [mark["source"] for mark in tried.singles[0].change.plan()["marks"]]
+    sources = [source for source, _ in tried.singles[0].change.marks]
     assert sources == ["L['x']", "L['scale']"]

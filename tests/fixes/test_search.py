@@ -28,7 +28,6 @@ from graphdoctor.trials.judge import Observed
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Request, TargetText
 from graphdoctor.trials.program import Program, RunChange
-from graphdoctor.trials.replays import Limits
 from tests.factories import LOOP, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
 
 SAME = Comparison(kinds=("outputs",), differences=())
@@ -81,7 +80,7 @@ class Script:
     def __init__(self, world: World, special: Mapping[str, Recording]) -> None:
         self._world = world
         self._special = special
-        self.limits = Limits()
+        self.setup = Setup()
         self.count = 0
         self.asked: dict[str, Fixes] = {}
         self.backends: dict[str, str] = {}
@@ -665,7 +664,7 @@ def test_trials_are_limited_by_what_the_untouched_program_takes(patient: Make) -
     ended = ProbeExit(status=0, reason="finished", duration_s=30.0, peak_memory_bytes=2**30)
     found = patient(lambda _fixes: runs(3, ended=ended), {"GD101": [fix("a")]})
     found.treated()
-    assert found.script.limits == Limits(timeout_s=180.0, memory_bytes=4 * 2**30)
+    assert found.script.setup == Setup(timeout_s=180.0, memory_bytes=4 * 2**30)
 
 
 def test_only_breaks_and_recompiles_are_treated(patient: Make) -> None:

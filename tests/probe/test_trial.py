@@ -72,9 +72,7 @@ def test_a_tensor_is_marked_as_static() -> None:
 
 def test_a_dim_is_marked_unless_it_is_one() -> None:
     x, y = torch.ones(4, 1), torch.ones(4, 1)
-    Trial(plan(marks=[{"source": "L['x']", "dim": 0}, {"source": "L['items'][0]", "dim": 1}]), function).changed(
-        ((x, 1.0, [y]), {})
-    )
+    Trial(plan(marks=[("L['x']", 0), ("L['items'][0]", 1)]), function).changed(((x, 1.0, [y]), {}))
     assert x._dynamo_dynamic_indices == {0}
     assert not hasattr(y, "_dynamo_dynamic_indices")
 
@@ -91,11 +89,7 @@ def test_tensors_in_containers_objects_and_the_module_itself_are_marked() -> Non
 
     net, cache = Net(), Cache(torch.ones(2, 5))
     net.seen = [torch.ones(1, 3)]
-    marks = [
-        {"source": "L['cache'].layers[0]['k']", "dim": 1},
-        {"source": "L['cache'].layers[1]['k']", "dim": 1},
-        {"source": "L['self'].seen[0]", "dim": 1},
-    ]
+    marks = [("L['cache'].layers[0]['k']", 1), ("L['cache'].layers[1]['k']", 1), ("L['self'].seen[0]", 1)]
     Trial(plan(marks=marks), net).changed(((torch.ones(2), cache), {}))
     assert cache.layers[0]["k"]._dynamo_dynamic_indices == {1}
     assert net.seen[0]._dynamo_dynamic_indices == {1}
@@ -103,13 +97,13 @@ def test_tensors_in_containers_objects_and_the_module_itself_are_marked() -> Non
 
 def test_a_cache_that_is_still_empty_has_nothing_to_mark() -> None:
     call = ((torch.ones(2), 1.0, Cache()), {})
-    Trial(plan(marks=[{"source": "L['items'].layers[0]['k']", "dim": 1}]), function).changed(call)
+    Trial(plan(marks=[("L['items'].layers[0]['k']", 1)]), function).changed(call)
 
 
 @for_each("source", ["L['nothing']", "G['x']", "L['x'].size()[0]"])
 def test_a_source_that_is_no_argument_is_refused(source: str) -> None:
     with pytest.raises(TargetError):
-        Trial(plan(marks=[{"source": source, "dim": 0}]), function).changed(((torch.ones(2),), {}))
+        Trial(plan(marks=[(source, 0)]), function).changed(((torch.ones(2),), {}))
 
 
 def replayed(folder: Path, name: str, scales: Sequence[float], **more: Any) -> tuple[Replay, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +18,7 @@ GIB = 2**30
 
 def jobs(monkeypatch: pytest.MonkeyPatch, *, cores: int, free: int | None, peak: int | None, device: str | None) -> int:
     monkeypatch.setattr(os, "cpu_count", lambda: cores)
-    monkeypatch.setattr(recorded, "_free_bytes", lambda: free)
+    monkeypatch.setattr(recorded, "memory", lambda: (None, free))
     spec = RunSpec(target="model.py", device=device)
     request = Request(spec, TargetText("model.py", "model.py", None, None, is_call=False))
     ended = ProbeExit(status=0, reason="finished", peak_memory_bytes=peak)
@@ -37,10 +36,3 @@ def test_as_many_as_there_are_cores_and_memory(
     monkeypatch: pytest.MonkeyPatch, cores: int, free: int | None, peak: int | None, device: str | None, expected: int
 ) -> None:
     assert jobs(monkeypatch, cores=cores, free=free, peak=peak, device=device) == expected
-
-
-@pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="Linux only")
-def test_free_memory_is_known() -> None:
-    found = recorded._free_bytes()
-    assert found is not None
-    assert found > 2**20

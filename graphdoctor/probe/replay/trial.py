@@ -90,15 +90,15 @@ class Trial:
         for source in self._plan.get("static", ()):
             if isinstance(value := self._value(call, source), torch.Tensor):
                 torch._dynamo.mark_static_address(value)
-        for asked in self._plan.get("sizes", ()):
-            if _taken_apart(asked["source"])[0] not in self._names(call):
-                raise TargetError(f"{asked['source']} isn't an argument of the call")
-            call = self._replaced(call, asked["source"], partial(_resized, dim=asked["dim"], size=asked["size"]))
-        for mark in self._plan.get("marks", ()):
-            value = self._value(call, mark["source"])
+        for source, dim, size in self._plan.get("sizes", ()):
+            if _taken_apart(source)[0] not in self._names(call):
+                raise TargetError(f"{source} isn't an argument of the call")
+            call = self._replaced(call, source, partial(_resized, dim=dim, size=size))
+        for source, dim in self._plan.get("marks", ()):
+            value = self._value(call, source)
             # A cache that is still empty has no such tensor; a size of 0 or 1 can't be dynamic, and torch refuses it.
-            if isinstance(value, torch.Tensor) and mark["dim"] < value.ndim and value.shape[mark["dim"]] > 1:
-                torch._dynamo.mark_dynamic(value, mark["dim"])
+            if isinstance(value, torch.Tensor) and dim < value.ndim and value.shape[dim] > 1:
+                torch._dynamo.mark_dynamic(value, dim)
         return call
 
     def _buffered(self, source: str, value: Any) -> Any:  # noqa: ANN401

@@ -121,7 +121,7 @@ class _Minifier:
         log = self.folder / "runs" / f"{script.stem}-{time.monotonic_ns()}"
         log.mkdir(parents=True)
         left_s = max(self.deadline - time.monotonic(), 1.0)
-        python = self.subject.replays.python
+        python = self.subject.replays.setup.interpreter
         run_script(Script(str(script), False, arguments), log, python=python, timeout_s=left_s, apart=self.folder)
         ended = read_recording(log).exit
         if ended.reason == "interrupted":

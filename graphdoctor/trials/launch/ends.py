@@ -23,10 +23,10 @@ def end_of_probe(
     status: int, stopped_for: StoppedFor | None, events: list[dict[str, Any]], *, python: str, timeout_s: float | None
 ) -> ProbeExit:
     """How a probe ended."""
-    phases: list[dict[str, Any]] = [event for event in events if event["event"] == "phase"]
-    phase: str | None = phases[-1]["phase"] if phases else None
-    kind: PhaseKind | None = phases[-1]["kind"] if phases else None
-    ended = _end(status, stopped_for, events, phase, kind, python=python, timeout_s=timeout_s)
+    last: dict[str, Any] = {event["event"]: event for event in events}
+    phase: str | None = last.get("phase", {}).get("phase")
+    kind: PhaseKind | None = last.get("phase", {}).get("kind")
+    ended = _end(status, stopped_for, last, phase, kind, python=python, timeout_s=timeout_s)
     limit = stopped_for if stopped_for in ("timeout", "memory") and ended.reason in ("timeout", "killed") else None
     return ended.model_copy(update={"phase": ended.phase or phase, "phase_kind": kind, "stopped_for": limit})
 
@@ -34,14 +34,13 @@ def end_of_probe(
 def _end(
     status: int,
     stopped_for: StoppedFor | None,
-    events: list[dict[str, Any]],
+    last: dict[str, Any],
     phase: str | None,
     kind: PhaseKind | None,
     *,
     python: str,
     timeout_s: float | None,
 ) -> ProbeExit:
-    last: dict[str, Any] = {event["event"]: event for event in events}
     when = during(phase)
     if last.get("finished", {}).get("is_complete"):
         # What happens while Python shuts down, exit handlers included, takes nothing from the recording.
@@ -53,7 +52,7 @@ def _end(
     if "call_failed" in last:
         return end_of_failed_call(last["call_failed"], status=status)
     if stopped_for == "timeout":
-        return _coded("timeout", {"timeout_s": timeout_s, "phase": phase}, status, reason="timeout")
+        return _coded("timeout", {"timeout_s": timeout_s, "phase": phase}, status=status, reason="timeout")
     if stopped_for == "memory":
         return ProbeExit(status=status, reason="killed", message=f"Stopped{when}: it used too much memory.")
     if "exited" in last:
@@ -61,11 +60,10 @@ def _end(
     if "error" in last:
         return _end_by_error(last["error"], status, when, kind, python)
     if status == EXIT_UNWRITABLE:
-        return ProbeExit(
-            status=status, reason="error", message=f"The recording could not be written{when}: the disk may be full."
-        )
-    if not events:
-        return _coded("unusable_python", {"python": python, "status": status}, status)
+        message = f"The recording could not be written{when}: the disk may be full."
+        return ProbeExit(status=status, reason="error", message=message)
+    if not last:
+        return _coded("unusable_python", {"python": python, "status": status}, status=status)
     return _end_by_death(status, when)
 
 
@@ -73,7 +71,7 @@ def end_of_script(status: int, stopped_after_s: float | None, events: list[dict[
     """How a program ended that was run as it is."""
     last: dict[str, Any] = {event["event"]: event for event in events}
     if stopped_after_s is not None:
-        return _coded("script_timeout", {"timeout_s": stopped_after_s}, status, reason="timeout")
+        return _coded("script_timeout", {"timeout_s": stopped_after_s}, status=status, reason="timeout")
     error: dict[str, str] | None = last.get("ended", {}).get("error")
     if status == -signal.SIGINT or (status and error and error["type"] == "KeyboardInterrupt"):
         return ProbeExit(status=status, reason="interrupted", message="Interrupted.")
@@ -81,10 +79,7 @@ def end_of_script(status: int, stopped_after_s: float | None, events: list[dict[
         return ProbeExit(status=status, reason="killed", message=f"The program was killed by {_signal_name(-status)}.")
     # A traceback that the program printed and survived (an interactive loop) is not a failure.
     if error and status:
-        message = f"The program failed: {_what_was_raised(error)}"
-        return ProbeExit(
-            status=status, reason="error", message=message, error_type=error["type"], traceback=error["traceback"]
-        )
+        return _end_by_raising("The program failed", error, status=status)
     if "process" in last and "ended" not in last:
         message = f"The program ended the process itself (os._exit), with exit status {status}."
         return ProbeExit(status=status, reason="exited", message=message)
@@ -96,13 +91,10 @@ def end_of_block(events: list[dict[str, Any]], *, duration_s: float) -> ProbeExi
     error: dict[str, str] | None = next((event.get("error") for event in events if event["event"] == "ended"), None)
     if error is None:
         return ProbeExit(status=None, reason="finished", duration_s=duration_s)
-    return ProbeExit(
-        status=None,
-        reason="interrupted" if error["type"] == "KeyboardInterrupt" else "error",
-        message=f"The block failed: {_what_was_raised(error)}",
-        error_type=error["type"],
-        traceback=error["traceback"],
-        duration_s=duration_s,
+    ended = _end_by_raising("The block failed", error, status=None)
+    is_interrupt = error["type"] == "KeyboardInterrupt"
+    return ended.model_copy(
+        update={"reason": "interrupted" if is_interrupt else "error", "duration_s": duration_s},
     )
 
 
@@ -110,31 +102,31 @@ def end_of_failed_call(event: dict[str, Any], *, status: int | None, duration_s:
     """How a run ended whose call failed."""
     call = f"call {event['index']}"
     failed = f"torch.compile refused {call}" if event["from_compiler"] else f"The program failed in {call}"
-    message, hint = f"{failed}: {event['type']}: {_first_line(event['message'])}", None
+    ended = _end_by_raising(failed, event, status=status)
     changes: dict[str, HintValue] = {"dtype": event.get("dtype"), "batch": event.get("batch")}
-    code: HintCode | None = "changed_call" if any(value is not None for value in changes.values()) else None
-    values: dict[str, HintValue] = {"failed": message, **changes} if code is not None else {}
-    if code is not None:
-        message, hint = words(code, values, COMMAND_LINE)
+    if any(value is not None for value in changes.values()):
+        told = _coded("changed_call", {"failed": ended.message, **changes}, status=status)
+        ended = told.model_copy(update={"error_type": ended.error_type, "traceback": ended.traceback})
+    return ended.model_copy(update={"phase": call, "duration_s": duration_s})
+
+
+def _end_by_raising(what: str, error: dict[str, str], *, status: int | None) -> ProbeExit:
+    message = _first_line(error["message"])
+    raised = f"{error['type']}: {message}" if message else error["type"]
     return ProbeExit(
         status=status,
-        phase=call,
         reason="error",
-        message=message,
-        hint=hint,
-        hint_code=code,
-        hint_values=values,
-        error_type=event["type"],
-        traceback=event["traceback"],
-        duration_s=duration_s,
+        message=f"{what}: {raised}",
+        error_type=error["type"],
+        traceback=error["traceback"],
     )
 
 
 def _coded(
     code: HintCode,
     values: dict[str, HintValue],
-    status: int,
     *,
+    status: int | None,
     reason: Literal["error", "timeout"] = "error",
     traceback: str | None = None,
 ) -> ProbeExit:
@@ -165,17 +157,15 @@ def _end_by_exit(event: dict[str, Any], status: int, when: str, kind: PhaseKind 
 
 def _end_by_error(event: dict[str, Any], status: int, when: str, kind: PhaseKind | None, python: str) -> ProbeExit:
     if "code" in event:
-        return _coded(event["code"], event.get("values", {}), status)
-    message, traceback = event.get("message"), event.get("traceback")
+        return _coded(event["code"], event.get("values", {}), status=status)
     if "type" not in event:
-        text = str(message)
+        text = str(event.get("message"))
         text = text if text.endswith((".", "…")) else f"{text}."
         return ProbeExit(status=status, reason="error", message=text, hint=event.get("hint"))
     if kind == "importing torch":
-        values: dict[str, HintValue] = {"python": python, "error": _first_line(message)}
-        return _coded("no_torch", values, status, traceback=traceback)
-    text = f"The program failed{when}: {event['type']}: {_first_line(message)}"
-    return ProbeExit(status=status, reason="error", message=text, error_type=event["type"], traceback=traceback)
+        values: dict[str, HintValue] = {"python": python, "error": _first_line(event["message"])}
+        return _coded("no_torch", values, status=status, traceback=event["traceback"])
+    return _end_by_raising(f"The program failed{when}", event, status=status)
 
 
 def _end_by_death(status: int, when: str) -> ProbeExit:
@@ -184,13 +174,11 @@ def _end_by_death(status: int, when: str) -> ProbeExit:
         message = f"The program ended the process{when}, with exit status {status}."
         return ProbeExit(status=status, reason="exited", message=message)
     name = _signal_name(-status)
-    hint = None
-    if name == "SIGKILL":
-        hint = "The system kills a process that uses up its memory: try smaller inputs."
-    elif name in ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGILL", "SIGFPE"):
-        hint = "Its last Python lines are above. Does the same call work without torch.compile?"
+    crash = "Its last Python lines are above. Does the same call work without torch.compile?"
+    hints = dict.fromkeys(("SIGSEGV", "SIGABRT", "SIGBUS", "SIGILL", "SIGFPE"), crash)
+    hints["SIGKILL"] = "The system kills a process that uses up its memory: try smaller inputs."
     message = f"The process was killed by {name}{when}."
-    return ProbeExit(status=status, reason="killed", message=message, hint=hint)
+    return ProbeExit(status=status, reason="killed", message=message, hint=hints.get(name))
 
 
 def _signal_name(number: int) -> str:
@@ -198,11 +186,6 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-def _what_was_raised(error: dict[str, str]) -> str:
-    message = _first_line(error["message"])
-    return f"{error['type']}: {message}" if message else error["type"]
 
 
 def _first_line(message: object) -> str:

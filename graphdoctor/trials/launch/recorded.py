@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from graphdoctor.executors.machine import memory
 from graphdoctor.trials.launch.child import Setup, record
 from graphdoctor.trials.launch.ownership import sign
 from graphdoctor.trials.launch.store import NewRecording, Pool, Store
@@ -62,18 +63,7 @@ def record_target(request: Request, store: Store, setup: Setup, pool: Pool = "")
 
 def fitting(peak_bytes: int | None, *, most: int) -> int:
     """How many processes fit into half the free memory of this machine, at least one."""
-    free = _free_bytes()
+    free = memory()[1]
     if peak_bytes and free is not None:
         most = min(most, free // 2 // peak_bytes)
     return max(most, 1)
-
-
-def _free_bytes() -> int | None:
-    """Memory that new processes can have; None where the system doesn't report it."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return None
-    found = dict(line.split(":", 1) for line in lines if ":" in line)
-    kibibytes = found.get("MemAvailable", "").removesuffix("kB").strip()
-    return int(kibibytes) * 1024 if kibibytes.isdigit() else None
