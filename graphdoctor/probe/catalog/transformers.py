@@ -62,7 +62,7 @@ class _Transformers:
             whole = configured(config_class)
             seen = []
             for strength in STRENGTHS:
-                changes = shrunk(whole.settings, strength)
+                changes = shrunk(whole, strength)
                 if self._calls < _MOST_CALLS and changes not in seen:
                     seen.append(changes)
                     names = ", ".join(sorted({whole.class_name, model_class.__name__}))

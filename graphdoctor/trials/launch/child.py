@@ -70,14 +70,7 @@ class Watching:
 
 @dataclass(frozen=True)
 class Setup:
-    """How processes are run.
-
-    Args:
-        python: The interpreter asked for; None for ours.
-        timeout_s: Seconds until a run is stopped; None for no limit.
-        warm: Where runs of targets start sooner; None to start an interpreter for each.
-        memory_bytes: Resident memory above which a process is stopped (Linux); None for no limit.
-    """
+    """How processes are run; None for our interpreter, no limits (that of resident memory is Linux's), no warm start."""
 
     watching: Watching = Watching()
     python: str | None = None
@@ -100,7 +93,7 @@ class Setup:
 def record(request: Request, recording: Path, setup: Setup, *, descriptor: int | None = None) -> ProbeExit:
     """Run the probe once, in an empty folder; a descriptor is an open file that it inherits."""
     python = setup.interpreter
-    described = request.described() | ({} if python == interpreter(None) else {"python": python})
+    described = request.described() | ({} if python == sys.executable else {"python": python})
     request_path = recording / REQUEST_FILE
     with written(recording):
         # Not orjson: it refuses integers of more than 64 bits.
@@ -118,9 +111,8 @@ def record(request: Request, recording: Path, setup: Setup, *, descriptor: int |
     # Not earlier: models take longer to import than the child to start.
     from graphdoctor.trials.launch.ends import end_of_probe
 
-    ended = end_of_probe(
-        child.status, child.stopped_for, read_events(recording), python=python, timeout_s=setup.timeout_s
-    )
+    events = read_events(recording)
+    ended = end_of_probe(child.status, child.stopped_for, events, python=python, timeout_s=setup.timeout_s)
     ended = ended.model_copy(update={"duration_s": child.duration_s, "traceback": child.crash or ended.traceback})
     with written(recording):
         write_meta(recording, described, ended)
@@ -129,14 +121,7 @@ def record(request: Request, recording: Path, setup: Setup, *, descriptor: int |
 
 @dataclass(frozen=True)
 class ChildExit:
-    """How a child ended.
-
-    Args:
-        status: Its exit status; negative for a signal.
-        stopped_for: Why we stopped it; None when it ended by itself.
-        duration_s: Seconds from start to end.
-        crash: What Python's faulthandler wrote about a crash; None if there was none.
-    """
+    """How a child ended; ``crash`` is what Python's faulthandler wrote of a signal."""
 
     status: int
     stopped_for: StoppedFor | None
@@ -156,12 +141,11 @@ def watch(
     """Start a child for a request, and wait for its end."""
     started = time.monotonic()
     folder = request_path.parent
-    environment = dict(os.environ)
-    environment.pop(_TRACE_VARIABLE, None)
+    # A script that `graphdoctor run` runs may have started us: this recording isn't part of that one.
+    left_out = (_TRACE_VARIABLE, RECORDING_VARIABLE)
+    environment = {name: value for name, value in os.environ.items() if name not in left_out}
     if traced:
         environment[_TRACE_VARIABLE] = str(folder / TRACE_FOLDER)
-    # A script that `graphdoctor run` runs may have started us: this recording isn't part of that one.
-    environment.pop(RECORDING_VARIABLE, None)
     with _terminate_as_interrupt(), Lifeline() as lifeline:
         process: subprocess.Popen[bytes] | WarmProcess | None = None
         if setup.warm is not None:
@@ -181,8 +165,7 @@ def watch(
         output = _Output(process.stdout, setup.watching.on_output)
         stopped_for = _wait(process, folder, setup)
     output.finish()
-    duration_s = time.monotonic() - started
-    status = process.wait()
+    duration_s, status = time.monotonic() - started, process.wait()
     return ChildExit(status, stopped_for, duration_s, _crash_report(folder) if status < 0 else None)
 
 
@@ -276,8 +259,7 @@ def _wait(process: subprocess.Popen[bytes] | WarmProcess, recording: Path, setup
                     # Threads that the program left running may keep the process alive.
                     deadline = min(deadline, time.monotonic() + _GRACE_S)
             if watching.is_cancelled():
-                _stop(process, (signal.SIGINT, signal.SIGTERM, signal.SIGKILL))
-                return "interrupted"
+                raise KeyboardInterrupt
             if time.monotonic() > deadline:
                 _stop(process, (signal.SIGTERM, signal.SIGKILL))
                 return "timeout"
@@ -304,14 +286,13 @@ def _terminate_as_interrupt() -> Iterator[None]:
 
     Signals can only be handled in the main thread.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+    is_main = threading.current_thread() is threading.main_thread()
 
     def interrupt(_signal: int, _frame: object) -> None:
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    numbers = (signal.SIGTERM, signal.SIGHUP) if is_main else ()
+    before = {number: signal.signal(number, interrupt) for number in numbers}
     try:
         yield
     finally:
@@ -324,13 +305,9 @@ def _stop(process: subprocess.Popen[bytes] | WarmProcess, signals: tuple[signal.
     for number in signals:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
             process.wait(timeout=_GRACE_S)
-        except subprocess.TimeoutExpired:
-            continue
-        except KeyboardInterrupt:
-            continue
-        break
+            break
     # Its children (data loader workers) may outlive it.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
@@ -346,15 +323,11 @@ class _Following:
 
     def new(self) -> Iterator[dict[str, Any]]:
         """Events written since the last time."""
-        try:
-            with self._path.open("rb") as stream:
-                stream.seek(self._offset)
-                added = stream.read()
-        except OSError:
-            return
-        complete, newline, _ = added.rpartition(b"\n")
-        self._offset += len(complete) + len(newline)
-        yield from _parse(complete)
+        with contextlib.suppress(OSError), self._path.open("rb") as stream:
+            stream.seek(self._offset)
+            complete, newline, _ = stream.read().rpartition(b"\n")
+            self._offset += len(complete) + len(newline)
+            yield from _parse(complete)
 
 
 def read_events(recording: Path) -> list[dict[str, Any]]:
@@ -394,7 +367,5 @@ def write_meta(recording: Path, target: dict[str, Any], ended: ProbeExit | None)
 
 def interpreter(asked: str | None) -> str:
     """The interpreter to run the probe with: the one asked for, or ours."""
-    if asked is None:
-        return sys.executable
-    path = Path(asked).expanduser()
-    return str(path) if path.exists() or os.sep in asked else asked
+    path = Path(asked or sys.executable).expanduser()
+    return str(path) if asked is None or path.exists() or os.sep in asked else asked

@@ -70,22 +70,23 @@ class Store:
 
     def create(self, label: str, pool: Pool = "") -> NewRecording:
         """Create the folder of a new recording, make it the last one, and remove the oldest of its pool."""
-        stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S-%f")
-        name = _plain(label)
+        name = f"{datetime.datetime.now().strftime('%Y%m%d-%H%M%S-%f')}-{_plain(label)}{pool}"
         try:
-            made = self._make(self._folder, f"{stamp}-{name}", pool)
+            made = self._make(self._folder, name, pool)
         except OSError as error:
-            if error.errno not in _READ_ONLY or self._fallback is None:
-                raise _unwritable(self._folder, error) from error
             try:
-                made = self._make(self._fallback, f"{stamp}-{name}", pool)
+                if error.errno not in _READ_ONLY or self._fallback is None:
+                    raise
+                made = self._make(self._fallback, name, pool)
             except OSError:
                 raise _unwritable(self._folder, error) from error
-        self._prune(made.path, pool)
+        own = [path for path in _recordings(made.path.parent) if path != made.path and _pool_of(path) == pool]
+        for path in own[: max(len(own) - self._keep_count + 1, 0)]:
+            if not _is_in_use(path):
+                shutil.rmtree(path, ignore_errors=True)
         return made
 
-    def _make(self, folder: Path, label: str, pool: Pool) -> NewRecording:
-        name = f"{label}{pool}"
+    def _make(self, folder: Path, name: str, pool: Pool) -> NewRecording:
         if self._is_own_name and folder.is_symlink():
             raise GraphDoctorError(
                 f"{folder} is a symbolic link, and recordings don't go through links.",
@@ -105,7 +106,8 @@ class Store:
                 fcntl.flock(lock, fcntl.LOCK_SH)
             path = hidden.rename(folder / name)
             if pool != "@survey":
-                _note(folder, name)
+                _write_new(note := folder / f".{_LAST}-{name}", name + "\n")
+                note.replace(folder / _LAST)
         except BaseException:
             shutil.rmtree(hidden, ignore_errors=True)
             raise
@@ -113,28 +115,22 @@ class Store:
 
     def last(self) -> Path:
         """The last recording."""
-        found = [path for folder in self._folders() if (path := _last_in(folder)) is not None]
+        found = [path for folder in self._folders() if (path := _last_in(folder))]
         if not found:
             raise GraphDoctorError(
                 f"There is no recording in {self._folder}.", hint="Run graphdoctor explain model.py first."
             )
         return max(found, key=lambda path: path.name)
 
-    def newest(self) -> list[Path]:
-        """All recordings but those of the gate, the newest first."""
-        found = [path for folder in self._folders() for path in _recordings(folder) if not _pool_of(path)]
+    def newest(self, pool: Pool = "") -> list[Path]:
+        """The recordings of a pool, the newest first."""
+        found = [path for folder in self._folders() for path in _recordings(folder) if _pool_of(path) == pool]
         return sorted(found, key=lambda path: path.name, reverse=True)
 
     def surveys(self, label: str | None = None) -> list[Path]:
         """Surveys, the newest first."""
         wanted = None if label is None else f"{_plain(label)}@survey"
-        found = [
-            path
-            for folder in self._folders()
-            for path in _recordings(folder)
-            if _pool_of(path) == "@survey" and wanted in (None, _NAME.sub("", path.name))
-        ]
-        return sorted(found, key=lambda path: path.name, reverse=True)
+        return [path for path in self.newest("@survey") if wanted in (None, _NAME.sub("", path.name))]
 
     @staticmethod
     def hold(path: Path) -> IO[bytes]:
@@ -161,12 +157,6 @@ class Store:
         if self._is_own_name and self._folder.is_symlink():
             return []
         return [folder for folder in (self._folder, self._fallback) if folder is not None and folder.is_dir()]
-
-    def _prune(self, newest: Path, pool: Pool) -> None:
-        own = [path for path in _recordings(newest.parent) if path != newest and _pool_of(path) == pool]
-        for path in own[: max(len(own) - self._keep_count + 1, 0)]:
-            if not _is_in_use(path):
-                shutil.rmtree(path, ignore_errors=True)
 
 
 def _plain(label: str) -> str:
@@ -216,13 +206,6 @@ def _is_in_use(recording: Path) -> bool:
         except OSError:  # held, or nobody can know
             return True
     return False
-
-
-def _note(folder: Path, name: str) -> None:
-    """Make a recording the last one."""
-    temporary = folder / f".{_LAST}-{name}"
-    _write_new(temporary, name + "\n")
-    temporary.replace(folder / _LAST)
 
 
 def _write_new(path: Path, text: str) -> None:
