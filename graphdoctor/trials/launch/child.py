@@ -70,7 +70,7 @@ class Watching:
 
 @dataclass(frozen=True)
 class Setup:
-    """How processes are run; None for our interpreter, no limits (that of resident memory is Linux's), no warm start."""
+    """How processes are run; None for our interpreter, no limits (of resident memory on Linux), no warm start."""
 
     watching: Watching = Watching()
     python: str | None = None
