@@ -15,7 +15,7 @@ import diffusers
 import torch
 from diffusers import ModelMixin, models
 
-from .library import InputsText, ModelText, UnknownParameterError, described, evaluated_body
+from .library import InputsText, ModelText, UnknownParameterError, described, evaluated_body, wrong_sizes
 
 _FAMILIES = ("unets", "transformers", "autoencoders", "controlnets")
 _OTHER = "others"
@@ -65,20 +65,12 @@ _UNKNOWN = (37, 41, 43, 47, 53, 59, 61, 67)
 
 _TOKENS = 8
 _NOT_FLOAT = re.compile(r"got Long and Float|not implemented for 'Long'|expected scalar type Float")
-_WRONG_WIDTH = (
-    re.compile(r"shapes cannot be multiplied \(\d+x(?P<given>\d+) and (?P<wanted>\d+)x\d+\)"),
-    re.compile(r"expected input with shape \[\*, (?P<wanted>\d+)\], but got input of size ?\[[\d, ]*?(?P<given>\d+)\]"),
-    re.compile(r"to have (?P<wanted>\d+) channels, but got (?P<given>\d+) channels"),
-    re.compile(r"expected number of channels in input to be .*? (?P<wanted>\d+)\D+(?P<given>\d+)"),
-)
-_UNLIKE = re.compile(r"size of tensor a \((?P<a>\d+)\) must match the size of tensor b \((?P<b>\d+)\)")
 
 
 class _Input(NamedTuple):
     """A tensor to be: its shape, as names of widths and numbers, or a value as source."""
 
-    shape: tuple[int | str, ...] = ()
-    text: str = ""
+    given: tuple[int | str, ...] | str
     is_list: bool = False
 
 
@@ -100,40 +92,41 @@ _LATENTS: dict[type[torch.nn.Module], tuple[tuple[int | str, ...], ...]] = {
 }
 """Shapes of what is denoised or encoded, the likeliest first, by the first of these modules that a model has."""
 
-_INPUTS: tuple[tuple[str, _Input], ...] = (
-    (r"timesteps?|t|target_timestep|timestep_r|r_timestep", _Input(text="torch.tensor([1])")),
+_INPUTS: tuple[tuple[str, tuple[int | str, ...] | str], ...] = (
+    (r"timesteps?|t|target_timestep|timestep_r|r_timestep", "torch.tensor([1])"),
     (
         r"encoder_hidden_states\w*_mask|encoder_attention_mask\w*",
-        _Input(text="torch.ones(1, TOKENS, dtype=torch.bool)"),
+        "torch.ones(1, TOKENS, dtype=torch.bool)",
     ),
-    (r"encoder_hidden_states_image", _Input((1, 4, "image"))),
-    (r"encoder_hidden_states\w*|cap_feats|context|text_bth|inputs_embeds", _Input((1, "tokens", "{}"))),
-    (r"(?!audio_hidden)\w+_hidden_states", _Input((1, "tokens", "{}"))),
-    (r"(\w+_)?input_ids|prior_token_id", _Input(text="torch.zeros(1, TOKENS, dtype=torch.long)")),
-    (r"prior_token_drop", _Input(text="torch.zeros(1, dtype=torch.bool)")),
-    (r"text_lens", _Input(text="torch.tensor([TOKENS])")),
-    (r"timestep_ratio", _Input(text="torch.tensor([0.5])")),
-    (r"mel", _Input((1, "{}", 64))),
-    (r"visual_rope_pos", _Input(text="[torch.arange(5), torch.arange(8), torch.arange(8)]")),
-    (r"text_rope_pos", _Input(text="torch.arange(TOKENS)")),
-    (r"pooled_\w+|class_emb|clip_\w+|image_embeddings", _Input((1, "{}"))),
-    (r"proj_embedding", _Input((1, "{}"))),
-    (r"image_embeds", _Input((1, 4, "image"))),
-    (r"guidance", _Input(text="torch.tensor([1.0])")),
-    (r"img_ids", _Input(text="torch.zeros(16, AXES)")),
-    (r"txt_ids", _Input(text="torch.zeros(TOKENS, AXES)")),
-    (r"class_labels", _Input(text="torch.tensor([1])")),
-    (r"conditioning_scale", _Input(text="1.0")),
-    (r"img_shapes", _Input(text="[[(1, 4, 4)]]")),
-    (r"txt_seq_lens", _Input(text="[TOKENS]")),
-    (r"original_size|target_size", _Input(text="torch.tensor([[128, 128]])")),
-    (r"crop_coords", _Input(text="torch.tensor([[0, 0]])")),
-    (r"(audio_)?num_frames", _Input(text="1")),
-    (r"height|width", _Input(text="4")),
-    (r"fps", _Input(text="torch.tensor([8])")),
-    (r"added_cond_kwargs", _Input(text='{"resolution": None, "aspect_ratio": None}')),
-    (r"added_time_ids", _Input(text="torch.tensor([[8, 1, 0]])")),
+    (r"encoder_hidden_states_image", (1, 4, "image")),
+    (r"encoder_hidden_states\w*|cap_feats|context|text_bth|inputs_embeds", (1, "tokens", "{}")),
+    (r"(?!audio_hidden)\w+_hidden_states", (1, "tokens", "{}")),
+    (r"(\w+_)?input_ids|prior_token_id", "torch.zeros(1, TOKENS, dtype=torch.long)"),
+    (r"prior_token_drop", "torch.zeros(1, dtype=torch.bool)"),
+    (r"text_lens", "torch.tensor([TOKENS])"),
+    (r"timestep_ratio", "torch.tensor([0.5])"),
+    (r"mel", (1, "{}", 64)),
+    (r"visual_rope_pos", "[torch.arange(5), torch.arange(8), torch.arange(8)]"),
+    (r"text_rope_pos", "torch.arange(TOKENS)"),
+    (r"pooled_\w+|class_emb|clip_\w+|image_embeddings", (1, "{}")),
+    (r"proj_embedding", (1, "{}")),
+    (r"image_embeds", (1, 4, "image")),
+    (r"guidance", "torch.tensor([1.0])"),
+    (r"img_ids", "torch.zeros(16, AXES)"),
+    (r"txt_ids", "torch.zeros(TOKENS, AXES)"),
+    (r"class_labels", "torch.tensor([1])"),
+    (r"conditioning_scale", "1.0"),
+    (r"img_shapes", "[[(1, 4, 4)]]"),
+    (r"txt_seq_lens", "[TOKENS]"),
+    (r"original_size|target_size", "torch.tensor([[128, 128]])"),
+    (r"crop_coords", "torch.tensor([[0, 0]])"),
+    (r"(audio_)?num_frames", "1"),
+    (r"height|width", "4"),
+    (r"fps", "torch.tensor([8])"),
+    (r"added_cond_kwargs", '{"resolution": None, "aspect_ratio": None}'),
+    (r"added_time_ids", "torch.tensor([[8, 1, 0]])"),
 )
+"""What arguments are given, by their names: source, or shapes."""
 _DENOISED = re.compile(r"hidden_states|sample|x|latents|z|audio_hidden_states|image_latents|controlnet_cond")
 _BESIDE = re.compile(r"(?!indices_)\w+_latents|control_hidden_states")
 
@@ -288,14 +281,16 @@ def _inputs(
     for name in names:
         if _DENOISED.fullmatch(name):
             is_image = name == _CONDITION and latents == _IMAGE
-            found[name] = _Input(_EIGHTFOLD if is_image else latents, is_list=_is_list(parameters[name]))
-            continue
-        known = next((each for pattern, each in _INPUTS if re.fullmatch(pattern, name)), None)
-        if _BESIDE.fullmatch(name):
-            known = _Input(tuple("{}" if part == "channels" else part for part in latents))
-        if known is not None:
-            shape = tuple(part.format(name) if isinstance(part, str) else part for part in known.shape)
-            found[name] = _Input(shape, known.text, is_list=bool(shape) and _is_list(parameters[name]))
+            given: tuple[int | str, ...] | str | None = _EIGHTFOLD if is_image else latents
+        elif _BESIDE.fullmatch(name):
+            given = tuple("{}" if part == "channels" else part for part in latents)
+        else:
+            given = next((each for pattern, each in _INPUTS if re.fullmatch(pattern, name)), None)
+        if given is not None:
+            if not isinstance(given, str):
+                given = tuple(part.format(name) if isinstance(part, str) else part for part in given)
+            is_list = not isinstance(given, str) and _is_list(parameters[name])
+            found[name] = _Input(given, is_list)
         elif parameters[name].default is inspect.Parameter.empty:
             raise UnknownParameterError(f"No rule knows a value for {described(parameters[name])} of forward.")
     return found
@@ -306,7 +301,8 @@ def _is_list(parameter: inspect.Parameter) -> bool:
 
 
 def _corrected(found: dict[str, _Input], config: Mapping[str, Any]) -> Generator[InputsText, BaseException, None]:
-    named = dict.fromkeys(part for each in found.values() for part in each.shape if isinstance(part, str))
+    shapes = (each.given for each in found.values() if not isinstance(each.given, str))
+    named = dict.fromkeys(part for shape in shapes for part in shape if isinstance(part, str))
     unknown = iter(_UNKNOWN)
     widths = {name: _stated(name, config) or next(unknown) for name in named}
     widths["tokens"] = _stated("tokens", config) or _TOKENS
@@ -334,38 +330,28 @@ def _axes(config: Mapping[str, Any]) -> int:
 
 def _right_width(message: str, widths: Mapping[str, int]) -> tuple[str, int] | None:
     """Whose width is wrong, and what it should be; several patches may lie side by side in the one that is named."""
-    wrong = _wrong_width(message)
-    if wrong is None:
-        return None
-    given, wanted = wrong
-    exact = next((name for name, width in widths.items() if width == given), None)
-    if exact is not None:
-        return exact, wanted
+    # Tensors that don't go together say something only if one has a width that nothing states.
+    is_wrong = (pair for pair in wrong_sizes(message) if pair[0] in _UNKNOWN or "size of tensor a" not in message)
+    given, wanted = next(is_wrong, (0, 0))
     for name, width in widths.items():
+        if width == given:
+            return name, wanted
+    for name, width in widths.items() if given else ():
         if name != "tokens" and given % width == 0 and (wanted * width) % given == 0:
             return name, wanted * width // given
     return None
 
 
-def _wrong_width(message: str) -> tuple[int, int] | None:
-    if (said := _UNLIKE.search(message)) and int(said["a"]) in _UNKNOWN:
-        return int(said["a"]), int(said["b"])
-    for pattern in _WRONG_WIDTH:
-        if said := pattern.search(message):
-            return int(said["given"]), int(said["wanted"])
-    return None
-
-
 def _text(found: Mapping[str, _Input], widths: Mapping[str, int], *, axes: int, is_float: bool) -> InputsText:
     lines = []
-    for name, each in found.items():
-        shape = [widths[part] if isinstance(part, str) else part for part in each.shape]
-        value = each.text.replace("TOKENS", str(widths["tokens"])).replace("AXES", str(axes))
-        drawn = f"torch.randn({', '.join(map(str, shape[each.is_list :]))})"
-        if each.is_list:
-            drawn = f"[{drawn}]"
-        if is_float:
-            value = value.replace("torch.tensor([1])", "torch.tensor([1.0])")
-        lines.append(f"{name} = {value or drawn}")
+    for name, (given, is_list) in found.items():
+        if isinstance(given, str):
+            value = given.replace("TOKENS", str(widths["tokens"])).replace("AXES", str(axes))
+            value = value.replace("torch.tensor([1])", "torch.tensor([1.0])") if is_float else value
+        else:
+            shape = [widths[part] if isinstance(part, str) else part for part in given]
+            drawn = f"torch.randn({', '.join(map(str, shape[is_list:]))})"
+            value = f"[{drawn}]" if is_list else drawn
+        lines.append(f"{name} = {value}")
     returned = ", ".join(f'"{name}": {name}' for name in found)
     return InputsText("\n".join([*lines, f"return {{{returned}}}"]))

@@ -92,8 +92,7 @@ def program_text(header: str, model: ModelText, inputs: InputsText, *, parameter
     notes = [f"The model has {parameters:,} parameters.", *model.notes, *inputs.notes]
     paragraphs = [textwrap.fill(note, _WIDTH, break_long_words=False, break_on_hyphens=False) for note in notes]
     docstring = "\n\n".join([header, *paragraphs]).replace("\\", "\\\\")
-    plain = ["import torch", *(line for line in (*model.imports, *inputs.imports) if line != "import torch")]
-    imports = "\n".join(dict.fromkeys(plain))
+    imports = "\n".join(dict.fromkeys(("import torch", *model.imports, *inputs.imports)))
     return f'{docstring}\n"""\n\n{imports}\n\n\n{model_source(model)}\n\n\n{inputs_source(inputs)}\n'
 
 
@@ -109,24 +108,24 @@ def inputs_source(inputs: InputsText) -> str:
 
 def call_text(function: str, arguments: Mapping[str, object], *, before: Sequence[str] = ()) -> str:
     """A call as source, on several lines if it doesn't fit on one."""
-    parts = [*before, *(f"{name}={literal(value)}" for name, value in arguments.items())]
+    parts = [*before, *(f"{name}={_literal(value)}" for name, value in arguments.items())]
     line = f"{function}({', '.join(parts)})"
     if len(line) <= _WIDTH - 20 and "\n" not in line:
         return line
     return f"{function}(\n{_indented(*(f'{part},' for part in parts))}\n)"
 
 
-def literal(value: object) -> str:
+def _literal(value: object) -> str:
     """A plain value as source: numbers, strings, None, and lists, tuples and dicts of these."""
     short = _short(value)
-    if len(short) <= _WIDTH - 30 or not value:
+    if len(short) <= _WIDTH - 30:
         return short
     if isinstance(value, Mapping):
-        items = [f"{literal(key)}: {literal(item)}," for key, item in value.items()]
+        items = [f"{_literal(key)}: {_literal(item)}," for key, item in value.items()]
         return f"{{\n{_indented(*items)}\n}}"
     if isinstance(value, (list, tuple)) and any(isinstance(item, (list, tuple, Mapping)) for item in value):
         left, right = "()" if isinstance(value, tuple) else "[]"
-        return f"{left}\n{_indented(*(f'{literal(item)},' for item in value))}\n{right}"
+        return f"{left}\n{_indented(*(f'{_literal(item)},' for item in value))}\n{right}"
     return short
 
 
@@ -201,27 +200,18 @@ def known_values(name: str, rules: Iterable[tuple[str, tuple[str, ...]]]) -> tup
 
 
 def choices(found: Sequence[Slot], *, most_changes: int) -> Iterator[dict[str, str]]:
-    """Sets of arguments: first every slot's first value, then with ever more slots changed."""
+    """Sets of arguments: first every slot's first value, then with ever more slots changed, single slots first."""
     seen = set()
     for changes in range(most_changes + 1):
-        for steps in _steps(len(found), changes):
-            if any(step >= len(slot.values) for slot, step in zip(found, steps, strict=True)):
-                continue
-            chosen = tuple(slot.values[step] for slot, step in zip(found, steps, strict=True))
-            seen.add(chosen)
-            yield _named(found, chosen)
+        ways = itertools.combinations_with_replacement(range(len(found)), changes)
+        for places in sorted(ways, key=lambda places: len(set(places))):
+            if all(places.count(place) < len(found[place].values) for place in places):
+                chosen = tuple(slot.values[places.count(place)] for place, slot in enumerate(found))
+                seen.add(chosen)
+                yield _named(found, chosen)
     every = tuple(next(filter(None, slot.values), "") for slot in found)
     if every not in seen:
         yield _named(found, every)
-
-
-def _steps(slots_count: int, changes: int) -> Iterator[tuple[int, ...]]:
-    """Every way to spread so many steps over so many slots, single slots first."""
-    ways = [
-        tuple(places.count(place) for place in range(slots_count))
-        for places in itertools.combinations_with_replacement(range(slots_count), changes)
-    ]
-    return iter(sorted(ways, key=lambda way: (sum(1 for step in way if step), [-step for step in way])))
 
 
 def _named(found: Sequence[Slot], chosen: Sequence[str]) -> dict[str, str]:
@@ -241,6 +231,26 @@ def evaluated_body(name: str, arguments: Mapping[str, str]) -> str:
     made = call_text(name, {}, before=[f"{key}={value}" for key, value in arguments.items()])
     # Not `.eval()` on the same line: a module's own `train` may return nothing.
     return f"model = {made}\nmodel.eval()\nreturn model"
+
+
+_WRONG_SIZES = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"size of tensor a \((?P<got>\d+)\) must match the size of tensor b \((?P<wanted>\d+)\)",
+        r"shapes cannot be multiplied \(\d+x(?P<got>\d+) and (?P<wanted>\d+)x\d+\)",
+        r"expected input with shape \[\*, (?P<wanted>\d+)\], but got input of size ?\[[\d, ]*?(?P<got>\d+)\]",
+        r"to have (?P<wanted>\d+) channels, but got (?P<got>\d+) channels",
+        r"expected number of channels in input to be .*? (?P<wanted>\d+)\D+(?P<got>\d+)",
+        r"expects? .{0,60}length (?P<wanted>\d+),? .{0,30}(?:found|got) (?P<got>\d+)",
+    )
+)
+
+
+def wrong_sizes(message: str) -> Iterator[tuple[int, int]]:
+    """The size of a dim that a model was given, and the one that it wants, as its exception says."""
+    for pattern in _WRONG_SIZES:
+        if said := pattern.search(message):
+            yield int(said["got"]), int(said["wanted"])
 
 
 def by_size(names: Iterable[str], build: Callable[[str], Any]) -> list[str]:

@@ -10,7 +10,8 @@ from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .library import InputsText, known_values
+from .library import InputsText, known_values, wrong_sizes
+from .transformers_settings import integers
 
 _BATCH = 2
 _LENGTH = 16
@@ -21,13 +22,6 @@ _MOST_FEATURES = 4096
 _COUNTS = re.compile(r"tokens?:?\s*(\d+)\D+features?:?\s*(\d+)", re.IGNORECASE)
 _MISSING = re.compile(r"missing \d+ required (?:positional|keyword-only) arguments?: (.+)")
 _WANTED = re.compile(r"specify|provide|pass|need|missing|require|must|cannot be None|can't be None|should")
-_SIZES = (
-    re.compile(r"mat1 and mat2 shapes cannot be multiplied \(\d+x(?P<got>\d+) and (?P<wanted>\d+)x\d+\)"),
-    re.compile(r"normalized_shape=\[(?P<wanted>\d+)\].*got input of size\[[\d, ]*?(?P<got>\d+)\]"),
-    re.compile(r"to have (?P<wanted>\d+) channels, but got (?P<got>\d+) channels"),
-    re.compile(r"size of tensor a \((?P<got>\d+)\) must match the size of tensor b \((?P<wanted>\d+)\)"),
-    re.compile(r"expects? .{0,60}length (?P<wanted>\d+),? .{0,30}(?:found|got) (?P<got>\d+)"),
-)
 _RANK = re.compile(r"values to unpack \(expected (\d+)")
 _NAME = re.compile(r"`(\w+)`|'(\w+)'")
 _MOST_RESIZED = 3
@@ -151,7 +145,7 @@ class _Arguments:
         return None
 
     def _integer(self, *names: str, near: str = "", default: int) -> int:
-        return next(_integers(self._value(*names, near=near)), default)
+        return next(integers(self._value(*names, near=near)), default)
 
     def _found_sizes(self) -> dict[str, int]:
         low, high = self._ordinary_ids()
@@ -168,7 +162,7 @@ class _Arguments:
         count = 2 * self._integer("spatial_merge_size", "merge_size", near="vision", default=1)
         bands = ("num_mel_bins", "feature_size", "n_mels", "input_feat_per_channel", "mel_bins", "num_mel_filters")
         times = ("num_time_features", "num_dynamic_real_features")
-        lags = max(_integers(self._value("lags_sequence")), default=0)
+        lags = max(integers(self._value("lags_sequence")), default=0)
         return {
             "batch": _BATCH,
             "length": _LENGTH,
@@ -199,7 +193,7 @@ class _Arguments:
         vocabularies = [getattr(config, name, None) for config, name in names if "vocab" in name.split("_")]
         size = min((each for each in vocabularies if isinstance(each, int) and each > 8), default=128)
         special = [getattr(config, name, None) for config, name in names if "token" in name or "_id" in name]
-        numbers = {number for value in special for number in _integers(value)}
+        numbers = {number for value in special for number in integers(value)}
         edges = [-1, *sorted(number for number in numbers if 0 <= number < size), size]
         low, high = max(itertools.pairwise(edges), key=lambda pair: pair[1] - pair[0])
         return low + 1, min(high, low + 101)
@@ -386,10 +380,10 @@ def _absent(error: BaseException) -> Iterator[str]:
 
 def _with_size(plan: _Plan, text: str) -> _Plan | None:
     """The plan with another size of one dim, the last that a kernel didn't expect; None if it says no such thing."""
-    for found in filter(None, (pattern.search(text) for pattern in _SIZES)):
-        last = re.compile(rf"\b{found['got']}\b(?!.*\b{found['got']}\b)")
+    for got, wanted in wrong_sizes(text):
+        last = re.compile(rf"\b{got}\b(?!.*\b{got}\b)")
         forms = {
-            name: tuple(last.sub(found["wanted"], form) if form.startswith("torch.randn(") else form for form in known)
+            name: tuple(last.sub(str(wanted), form) if form.startswith("torch.randn(") else form for form in known)
             for name, known in plan.forms.items()
         }
         if forms != plan.forms and plan.resized < _MOST_RESIZED:
@@ -416,11 +410,3 @@ def _tree(config: Any, name: str = "") -> Iterator[tuple[str, Any]]:  # noqa: AN
     for key, value in vars(config).items():
         if hasattr(value, "to_dict") and hasattr(value, "model_type"):
             yield from _tree(value, key)
-
-
-def _integers(value: Any) -> Iterator[int]:  # noqa: ANN401
-    if isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _integers(item)
-    elif isinstance(value, int) and not isinstance(value, bool):
-        yield value
