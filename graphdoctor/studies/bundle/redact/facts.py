@@ -11,16 +11,14 @@ from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from graphdoctor.facts.base import Fact, field_types, shared_kinds
-from graphdoctor.facts.diagnosis import Finding, Location
+from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.fixes import Treatment
 from graphdoctor.facts.picture import GeneratedCode, SourceText, StageNode
 from graphdoctor.facts.recompiles import GuardChange
-from graphdoctor.facts.recording import BreakReason, CompileCall, Frame, GraphNode, SourceContext, TargetInfo
+from graphdoctor.facts.recording import BreakReason, GraphNode, TargetInfo
 from graphdoctor.facts.run import ProbeExit
-from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.trials import WhatIf
 from graphdoctor.facts.variations import Variation
-from graphdoctor.facts.watch import WatchedFunction
 from graphdoctor.probe.wire import INPUTS_FROM_OPTIONS, INPUTS_NOT_NEEDED
 from graphdoctor.rules.catalog import ALL_RULES
 from graphdoctor.studies.bundle.redact import public
@@ -32,8 +30,6 @@ _Model = TypeVar("_Model", bound=Fact)
 
 _LEFT_OUT_WHOLE = (WhatIf, Treatment, Variation, SourceText, GeneratedCode)
 """Facts that mostly hold source or values."""
-_IN_FILES = (StackEntry, Location, Frame, CompileCall, WatchedFunction, GraphNode, StageNode, SourceContext)
-"""Facts with a file; what they name in it stays if everybody can read it."""
 _PUBLIC_CHANGES = frozenset(
     {"training", "grad_mode", "inference_mode", "default_dtype", "requires_grad", "dtype", "size", "rank", "stride"}
 )
@@ -66,8 +62,8 @@ class Facts:
         kinds, changed = shared_kinds(type(value)), dict[str, object]()
         for name, kind in field_types(type(value)).items():
             changed[name] = self._value(getattr(value, name), kind, self._reader(kinds.get(name)))
-        if isinstance(value, _IN_FILES) and value.file is not None:
-            changed |= self._in_file(value, value.file)
+        if (file := getattr(value, "file", None)) is not None:
+            changed |= self._in_file(value, file)
         for special_kind, special in self._special.items():
             if isinstance(value, special_kind):
                 changed |= special(value)
@@ -109,6 +105,7 @@ class Facts:
         return None if is_tuple and value and not items and type(None) in kinds else items
 
     def _in_file(self, value: object, file: str) -> dict[str, object]:
+        """What a fact names in its file stays if everybody can read it."""
         shown: dict[str, object] = {"file": self._shown.file(file)}
         for name in ("function", "qualname", "code_name"):
             if (text := getattr(value, name, None)) is not None:

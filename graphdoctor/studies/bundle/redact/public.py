@@ -303,7 +303,6 @@ device = _matching(r"^(?:cpu|cuda|xpu|mps|meta|hpu|xla|privateuseone)(?::\d+)?$"
 rule_code = _matching(r"^GD\d{3}$")
 torch_id = _matching(r"^GB\d{4}$", None)
 placeholder = _matching(r"^(arg\d+_1|(primals|tangents)_\d+)$")
-partition = _matching(r"^partition_\d+$")
 printed_value = _matching(r"^(?:True|False|None|-?\d{1,6}(?:\.\d{1,6})?)$")
 build = _matching(r"^(?:CPU|(?:CUDA|ROCm) \d+(?:\.\d+)*)$", None)
 """What torch was built for, such as ``CUDA 12.8``."""

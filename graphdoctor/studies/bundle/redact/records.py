@@ -1,11 +1,13 @@
 """Redacts the JSON of a recording: records of torch's trace log, events of the probe, and ``recording.json``.
 
-Every kind without a table is left out: printed graphs, generated code, guards, bytecode, source.
+One table says what each field's name stands for, in every event and record; a field or a kind that it doesn't have is
+left out: printed graphs, generated code, guards, bytecode, source.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, get_args
 
@@ -35,11 +37,9 @@ from graphdoctor.facts.watch import UnwatchedReason, WatchOutcome
 from graphdoctor.studies.bundle.redact import public
 from graphdoctor.studies.bundle.redact.facts import Facts
 from graphdoctor.studies.bundle.redact.public import SITE, STDLIB, Public
-from graphdoctor.studies.bundle.redact.vocabulary import LEFT_OUT
+from graphdoctor.studies.bundle.redact.vocabulary import LEFT_OUT, words
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.inductor_runtime import CACHE_RECORDS, plain_reason
-
-Table = type[Fact] | Mapping[str, Any] | list[Any] | Callable[[Any], Any]
 
 Redacted = tuple[dict[str, Any], str | None]
 """Metadata without ``has_payload``, and the payload."""
@@ -49,25 +49,52 @@ _NO_CODE = f"# {LEFT_OUT} left out by graphdoctor bundle --redact"
 _ASKED = ("text", "kind", "file", "compile_arguments", "is_regional", "config", "call_options")
 """Fields of the target in ``recording.json``; what it turned out to be is in its event."""
 
+_EVENTS = words(
+    "process phase batch compile_switch gap settling guard_cost lane cuda_graphs call_failed exited interrupted "
+    "finished"
+)
+_RECORDS = CACHE_RECORDS.keys() | words(
+    "graphdoctor_stack graphdoctor_call graphdoctor_called graphdoctor_watched_call graphdoctor_root graphdoctor_graph "
+    "graphdoctor_generated torch_version chromium_event"
+)
+_WHOLE: Mapping[str, type[Fact]] = {
+    "coverage": Coverage,
+    "steady_call": SteadyCall,
+    "kernels": KernelShare,
+    "float32_precision": Float32Precision,
+    "memory": MeasuredMemory,
+    "graphdoctor_compile_call": CompileCall,
+    "graphdoctor_sources": SourceContext,
+}
+"""Events and records that are facts."""
+_PARTS: Mapping[str, type[Fact]] = {
+    "tensors": BatchedTensor,
+    "error": CallError,
+    "inputs": GraphInput,
+    "nodes": GraphNode,
+}
+"""Fields of others that are."""
+_PLAIN = words(
+    "args bill bytes call call_count call_high_us call_low_us call_us calls captured check_high_us check_low_us "
+    "check_us compiles compiling_calls copied cost_us count dur duration_s duration_us eager_ops entries from_compiler "
+    "functions graph_ops graph_runs has_device hidden index is_complete is_deferred is_end is_forward is_over_limit "
+    "is_profiled last_compile left_out line moved op_count oss partitions peak_memory_bytes pid profiler_us recordable "
+    "recordings rerecordings runs search_high_us search_low_us search_us searches_high_us searches_low_us searches_us "
+    "shape sizes skipped status tensor_op_count tid ts unbilled_count unwatched backend_s"
+) | frozenset(get_args(UnwatchedReason))
+"""Fields without text of their own."""
+_FIXED = words(
+    "graph eager guards compile start end error ok unfinished hit miss bypass variation dynamo_graph_break_reason "
+    "dynamo_error dynamo_timed B E i X M b e p t g"
+) | {
+    *(word for kind in (Phase, CallPhase, ProfilePhase, SwitchKind, GapKind, HintCode) for word in get_args(kind)),
+    *get_args(WatchOutcome),
+}
+"""Texts that name one of a few things."""
 
-def _number(value: object) -> int | float | None:
-    return value if isinstance(value, (bool, int, float)) else None
 
-
-def _numbers(names: str) -> dict[str, Callable[[object], object]]:
-    return dict.fromkeys(names.split(), _number)
-
-
-def _text(reader: Callable[[str], str | None]) -> Callable[[object], str | None]:
-    return lambda value: reader(value) if isinstance(value, str) else None
-
-
-def _one_of(*words: str) -> Callable[[object], str | None]:
-    return lambda value: value if isinstance(value, str) and value in words else None
-
-
-def _left_out(_value: object) -> str:
-    return LEFT_OUT
+def _fixed(text: str) -> str | None:
+    return text if text in _FIXED else None
 
 
 class Redactor:
@@ -77,7 +104,35 @@ class Redactor:
         self._shown = shown
         self._facts = Facts(shown)
         self._interned: dict[int, str] = {}
-        self._events, self._records = self._event_tables(), self._record_tables()
+        self._readers: Mapping[str, Callable[[str], str | None]] = {
+            **dict.fromkeys(("kind", "code", "event", "outcome", "of", "cache_state", "ph", "cat", "s"), _fixed),
+            **dict.fromkeys(("message", "backend_error"), lambda _text: LEFT_OUT),
+            **dict.fromkeys(("compiled", "class_name", "arguments", "maker"), shown.name),
+            **dict.fromkeys(("placeholder", "mutated"), public.placeholder),
+            "compile_id": public.compile_id,
+            "phase": lambda text: _fixed(text) or public.phase(text),
+            "value": public.switch,
+            # torch's fixed words alone.
+            "reason": lambda text: plain_reason(text) or LEFT_OUT,
+            "source": shown.expression,
+            "expression": lambda _text: "model",
+            "name": public.event_name,
+            "type": shown.exception,
+            "gb_type": shown.gb_type,
+            "traceback": shown.traceback,
+            "eager": shown.outcome,
+            "dtype": public.dtype,
+            "inputs": shown.values,
+            "file": shown.file,
+            "backend": public.backend,
+            "pytorch_version": public.version,
+        }
+        self._special: Mapping[str, Callable[[Any], Any]] = {
+            "segments": lambda rows: [self._segment(row) for row in rows],
+            "eager_op_names": self._operations,
+            "stack": lambda entries: [self._entry(entry) for entry in entries],
+            "place": self._entry,
+        }
         self._handlers: Mapping[str, Callable[[Record], Redacted]] = {
             "str": self._on_str,
             "dynamo_start": self._on_start,
@@ -88,37 +143,57 @@ class Redactor:
             "dynamo_error": self._on_text,
         }
 
-    def let_through(self, value: object, table: Table) -> Any:  # noqa: ANN401 - JSON
-        """The value without what the table doesn't have; None if it has another type."""
-        if value is None:
+    def _fields(self, fields: object) -> dict[str, Any] | None:
+        """The fields whose names are known, with what is public of their values."""
+        if not isinstance(fields, Mapping):
             return None
-        if isinstance(table, type):
-            try:
-                return plain(self._facts.redacted(read_fact(table, value, skips_unknown=True)))
-            except InvalidFactError:
-                return None
-        if isinstance(table, list):
-            return [self.let_through(item, table[0]) for item in value] if isinstance(value, list) else None
-        if isinstance(table, Mapping):
-            known = {key: value[key] for key in table if key in value} if isinstance(value, dict) else None
-            return known and {key: self.let_through(item, table[key]) for key, item in known.items()}
-        return table(value)
+        known = _PLAIN | _PARTS.keys() | self._readers.keys() | self._special.keys()
+        return {name: self._value(name, value) for name, value in fields.items() if name in known}
+
+    def _value(self, name: str, value: object) -> Any:  # noqa: ANN401 - JSON
+        if value is None or isinstance(value, (bool, int, float)):
+            return value
+        if isinstance(value, str):
+            return self._readers[name](value) if name in self._readers else None
+        if name in self._special:
+            return self._special[name](value)
+        if isinstance(value, list):
+            return [self._value(name, item) for item in value]
+        return self._fact(value, _PARTS[name]) if name in _PARTS else self._fields(value)
+
+    def _fact(self, value: object, kind: type[Fact]) -> Any:  # noqa: ANN401 - JSON
+        """The fact, or a list of them, redacted; None of anything else."""
+        if isinstance(value, list):
+            return [self._fact(item, kind) for item in value]
+        try:
+            return plain(self._facts.redacted(read_fact(kind, value, skips_unknown=True)))
+        except InvalidFactError:
+            return None
 
     # Events.
 
     def events(self, events: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-        """The lines of ``probe.jsonl``. Kinds without a table are left out."""
+        """The lines of ``probe.jsonl``. Kinds that aren't known are left out."""
         for event in events:
-            kind = event.get("event")
+            kind = event["event"]
             fields = {key: value for key, value in event.items() if key != "event"}
+            found: dict[str, Any] | None = None
             if kind == "target":
                 # What it doesn't say is in recording.json.
-                yield {"event": kind} | {key: value for key, value in self._target(fields).items() if key in event}
+                found = {key: value for key, value in self._target(fields).items() if key in event}
             elif kind == "environment":
                 roots = {"torch_root": f"{SITE}/torch", "stdlib_root": STDLIB, "site_roots": [SITE]}
-                yield {"event": kind} | (self.let_through(fields, Environment) or {}) | roots
-            elif isinstance(kind, str) and kind in self._events:
-                yield {"event": kind} | (self.let_through(fields, self._events[kind]) or {})
+                found = (self._fact(fields, Environment) or {}) | roots
+            elif kind == "config":
+                found = {"values": _config(fields["values"])}
+            elif kind == "error":
+                found = (self._fields(fields) or {}) | {"values": public.hint_values(fields.get("values"))}
+            elif kind in _WHOLE:
+                found = self._fact(fields, _WHOLE[kind]) or {}
+            elif kind in _EVENTS:
+                found = self._fields(fields)
+            if found is not None:
+                yield {"event": kind} | found
 
     def meta(self, meta: Mapping[str, Any]) -> dict[str, Any]:
         """The content of ``recording.json``."""
@@ -126,93 +201,24 @@ class Redactor:
         return {
             "format": meta.get("format"),
             "target": {key: target[key] for key in _ASKED},
-            "exit": ended and self.let_through({"status": None, **ended}, ProbeExit),
+            "exit": ended and self._fact({"status": None, **ended}, ProbeExit),
         }
 
     def _target(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        return self.let_through(fields, TargetInfo) or plain(TargetInfo())
-
-    def _event_tables(self) -> Mapping[str, Table]:
-        shown = self._shown
-        compile_id, placeholder = _text(public.compile_id), _text(public.placeholder)
-        # torch's fixed words alone.
-        skip: Table = {"reason": _text(lambda reason: plain_reason(reason) or LEFT_OUT), "compile_id": compile_id}
-        graph_input: Table = {"placeholder": placeholder, "shape": [_number], "bytes": _number}
-        checked = "search_us search_low_us search_high_us check_us check_low_us check_high_us unbilled_count runs"
-        bill: Table = {"source": _text(shown.expression), "check_us": _number}
-        error = {
-            "type": _text(shown.exception),
-            "message": _left_out,
-            "traceback": _text(shown.traceback),
-            "eager": _text(shown.outcome),
-            "from_compiler": _number,
-        }
-        return {
-            "process": _numbers("pid"),
-            "phase": {
-                "phase": _text(public.phase),
-                "kind": _one_of(*get_args(Phase), *get_args(CallPhase), "variation"),
-            },
-            "batch": {"tensors": [BatchedTensor]},
-            "compile_switch": {
-                "kind": _one_of(*get_args(SwitchKind)),
-                "value": _text(public.switch),
-                "call": _number,
-            },
-            "gap": {"kind": _one_of(*get_args(GapKind)), "message": _left_out},
-            "config": {"values": _config},
-            "settling": {"compiles": [_number], "is_over_limit": _number},
-            "coverage": Coverage,
-            "steady_call": SteadyCall,
-            "guard_cost": {
-                **_numbers("call_us call_low_us call_high_us call_count is_complete"),
-                **_numbers("searches_us searches_low_us searches_high_us profiler_us"),
-                "entries": [{"compile_id": compile_id, **_numbers(checked), "bill": [bill]}],
-            },
-            "lane": {
-                **_numbers("call duration_us is_profiled hidden"),
-                "segments": [self._segment],
-            },
-            "kernels": KernelShare,
-            "float32_precision": Float32Precision,
-            "memory": MeasuredMemory,
-            "cuda_graphs": {
-                **_numbers("has_device captured"),
-                "skipped": [skip],
-                "left_out": [skip],
-                "partitions": [{"compile_id": compile_id, **_numbers("count recordable")}],
-                "functions": [
-                    {
-                        "compile_id": compile_id,
-                        "phase": _one_of(*get_args(ProfilePhase)),
-                        "name": _text(public.partition),
-                        **_numbers("sizes recordings rerecordings"),
-                        "copied": [graph_input],
-                        "moved": [graph_input],
-                        "mutated": [placeholder],
-                    }
-                ],
-            },
-            "call_failed": {**error, **_numbers("index batch"), "dtype": _text(public.dtype)},
-            "error": {**error, "code": _one_of(*get_args(HintCode)), "values": public.hint_values},
-            "exited": {"status": _number, "traceback": _text(shown.traceback)},
-            "interrupted": {},
-            "finished": _numbers("is_complete peak_memory_bytes"),
-        }
+        return self._fact(fields, TargetInfo) or plain(TargetInfo())
 
     def _segment(self, row: list[Any]) -> list[Any]:
         kind, start, end, *rest = row
-        head = [_one_of("graph", "eager", "guards", "compile")(kind), _number(start), _number(end)]
+        head = [_fixed(kind), self._value("ts", start), self._value("ts", end)]
         if kind == "eager":
-            return [*head, self._operations(rest[0]), _number(rest[1])]
-        return [*head, None if rest[0] is None else public.compile_id(str(rest[0])), _number(rest[1])]
+            return [*head, self._operations(rest[0]), self._value("count", rest[1])]
+        return [*head, self._value("compile_id", rest[0]), self._value("count", rest[1])]
 
     def _operations(self, names: Mapping[str, int]) -> dict[str, int]:
-        counts: dict[str, int] = {}
+        counts: Counter[str] = Counter()
         for name, count in names.items():
-            operation = self._shown.operation(name)
-            counts[operation] = counts.get(operation, 0) + int(count)
-        return counts
+            counts[self._shown.operation(name)] += int(count)
+        return dict(counts)
 
     # Records.
 
@@ -220,74 +226,18 @@ class Redactor:
         """The redacted record; None if it is left out."""
         if handler := self._handlers.get(record.kind):
             metadata, payload = handler(record)
-        elif (table := self._records.get(record.kind)) is not None:
-            value = self.let_through(orjson.loads(record.payload or "null"), table)
-            metadata, payload = _head(record, "json"), json.dumps(value, ensure_ascii=False)
+        elif record.kind in _RECORDS or record.kind in _WHOLE or record.kind == "graphdoctor_caller":
+            metadata, payload = _head(record, "json"), json.dumps(self._payload(record), ensure_ascii=False)
         else:
             return None
         context = {key: record.metadata[key] for key in _CONTEXT if isinstance(record.metadata.get(key), int)}
         return metadata | context, payload
 
-    def _record_tables(self) -> Mapping[str, Table]:
-        shown, name = self._shown, _text(self._shown.name)
-        cache_state = _one_of("hit", "miss", "bypass")
-        return {
-            "graphdoctor_caller": [self._entry],
-            "graphdoctor_stack": {
-                "of": _one_of("dynamo_graph_break_reason", "dynamo_error"),
-                "type": _text(shown.exception),
-                "gb_type": _text(shown.gb_type),
-                "stack": [self._entry],
-            },
-            **{kind: {"cache_state": cache_state} for kind in CACHE_RECORDS},
-            "graphdoctor_call": {
-                "event": _one_of("start", "end"),
-                "inputs": _text(shown.values),
-                "outcome": _one_of("ok", "error", "unfinished"),
-                **_numbers("index duration_s"),
-                "error": CallError,
-            },
-            "graphdoctor_compile_call": CompileCall,
-            "graphdoctor_called": {
-                "compiled": name,
-                "file": _text(shown.file),
-                "unwatched": _numbers(" ".join(get_args(UnwatchedReason))),
-                **_numbers("function line calls last_compile compiling_calls is_deferred is_end"),
-            },
-            "graphdoctor_watched_call": {
-                "outcome": _one_of(*get_args(WatchOutcome)),
-                **_numbers("function call duration_us is_profiled cost_us graph_runs graph_ops eager_ops"),
-                "eager_op_names": self._operations,
-            },
-            "graphdoctor_root": {
-                "expression": lambda _expression: "model",
-                "class_name": name,
-                "arguments": [name],
-                "place": self._entry,
-            },
-            "graphdoctor_sources": [SourceContext],
-            "graphdoctor_graph": {
-                **_numbers("index op_count tensor_op_count backend_s"),
-                "backend": _text(public.backend),
-                "backend_error": _left_out,
-                "inputs": [GraphInput],
-                "nodes": [GraphNode],
-            },
-            "graphdoctor_generated": {"file": _text(shown.file), "maker": name},
-            "torch_version": {"pytorch_version": _text(public.version), "oss": _number},
-            "chromium_event": {
-                "name": _text(public.event_name),
-                **_numbers("ts dur tid pid"),
-                "ph": _one_of("B", "E", "i", "X", "M", "b", "e"),
-                "cat": _one_of("dynamo_timed"),
-                "s": _one_of("p", "t", "g"),
-                "args": {
-                    "compile_id": _text(public.compile_id),
-                    "cache_state": cache_state,
-                    "is_forward": _number,
-                },
-            },
-        }
+    def _payload(self, record: Record) -> object:
+        value = orjson.loads(record.payload or "null")
+        if record.kind == "graphdoctor_caller":
+            return self._value("stack", value)
+        return self._fact(value, _WHOLE[record.kind]) if record.kind in _WHOLE else self._fields(value)
 
     def _on_str(self, record: Record) -> Redacted:
         path, number = record.value
@@ -301,7 +251,7 @@ class Redactor:
     def _start_entry(self, line: Mapping[str, Any]) -> dict[str, Any]:
         file = self._interned.get(line["filename"], "<unknown>")
         name = self._shown.function(str(line["name"]), file)
-        return {"line": _number(line["line"]), "name": name, "filename": int(line["filename"]), "loc": ""}
+        return {"line": self._value("line", line["line"]), "name": name, "filename": int(line["filename"]), "loc": ""}
 
     def _on_metrics(self, record: Record) -> Redacted:
         value = orjson.loads(record.payload) if record.payload else record.value
@@ -322,7 +272,7 @@ class Redactor:
             "co_name": lambda name: self._shown.function(name, str(file)),
             "fail_type": self._shown.exception,
             "fail_reason": self._shown.break_text,
-            "recompile_reason": _left_out,
+            "recompile_reason": lambda _text: LEFT_OUT,
             "fail_user_frame_filename": self._shown.file,
         }
         shown |= {key: reader(value[key]) for key, reader in readers.items() if isinstance(value.get(key), str)}
@@ -348,7 +298,9 @@ class Redactor:
 
     def _entry(self, value: Mapping[str, Any]) -> dict[str, Any]:
         file = str(value.get("file"))
-        numbers = {key: _number(value.get(key)) for key in ("line", "indent", "column", "end_column") if key in value}
+        numbers = {
+            key: self._value(key, value[key]) for key in ("line", "indent", "column", "end_column") if key in value
+        }
         function = self._shown.function(str(value.get("function")), file)
         return {"file": self._shown.file(file), "function": function, "text": None} | numbers
 

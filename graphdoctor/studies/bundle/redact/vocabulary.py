@@ -13,18 +13,19 @@ LEFT_OUT = "…"
 """Stands for anything that is left out."""
 
 
-def _words(text: str) -> frozenset[str]:
+def words(text: str) -> frozenset[str]:
+    """The words of a text."""
     return frozenset(text.split())
 
 
-PACKAGES = _words(
+PACKAGES = words(
     "accelerate deepspeed diffusers einops flash_attn functorch jaxtyping lightning lightning_fabric numpy optree "
     "peft pytorch_lightning safetensors scipy sympy timm tokenizers torch torch_geometric torchao torchaudio "
     "torchgen torchrec torchvision transformers triton vllm xformers"
 )
 """Well-known public packages. Any other installed package may be private."""
 
-_SOURCE_WORDS = _words(
+_SOURCE_WORDS = words(
     "L G self cls args kwargs forward backward training weight bias example_inputs get_inputs example_input_array "
     "dummy_inputs no needed arguments input inner _modules _parameters _buffers requires_grad shape size stride ndim "
     "dtype device is_contiguous keys the of grad mode train eval process-wide process wide state inference autocast "
@@ -35,7 +36,7 @@ _STATE_WORDS = frozenset(re.findall(r"[^\W\d]\w*", " ".join(STATE_NAMES)))
 NAMES = frozenset(dir(builtins)) | frozenset(keyword.kwlist) | _SOURCE_WORDS | _STATE_WORDS
 """Names in guards' sources, and in our words for them, that say nothing about a program."""
 
-METHODS = _words(
+METHODS = words(
     "abs add add_ addmm all amax amin any argmax argmin argsort baddbmm backward bmm bool chunk clamp clone "
     "contiguous copy_ cos cpu cuda cumsum detach dim div double eq exp expand expand_as fill_ flatten flip float "
     "floor gather ge gelu get_device gt half index_add index_copy index_select int isinf isnan item le log "
@@ -53,7 +54,7 @@ DUNDERS = frozenset(
     if name.startswith("__")
 ) | frozenset({"__enter__", "__exit__", "__next__", "__module__"})
 
-GUARD_KINDS = _words(
+GUARD_KINDS = words(
     "AUTOGRAD_SAVED_TENSORS_HOOKS BOOL_MATCH BUILTIN_MATCH CLASS_MATCH CLOSURE_MATCH CONSTANT_MATCH DATA_PTR_MATCH "
     "DEFAULT_DEVICE DETERMINISTIC_ALGORITHMS DICT_CONTAINS DICT_KEYS DICT_KEYS_MATCH DICT_NOT_CONTAINS DICT_VERSION "
     "DIMENSION_DYNAMIC_MARKING_GUARD DISPATCH_KEY_SET_MATCH DUAL_LEVEL DYNAMIC_INDICES EQUALS_MATCH FALSE_MATCH "
@@ -65,19 +66,19 @@ GUARD_KINDS = _words(
 )
 """Kinds of guards (``torch/_dynamo/guards.py``, 2.13)."""
 
-BACKENDS = _words(
+BACKENDS = words(
     "aot_eager aot_eager_decomp_partition aot_eager_default_partitioner aot_ts cudagraphs eager inductor "
     "invoke_subgraph onnxrt openxla openxla_eval pre_dispatch_eager tensorrt ts tvm"
 )
 
-RECORD_KINDS = TORCH_KINDS | _words(
+RECORD_KINDS = TORCH_KINDS | words(
     "graphdoctor_call graphdoctor_called graphdoctor_caller graphdoctor_compile_call "
     "graphdoctor_file graphdoctor_graph graphdoctor_recompile graphdoctor_root graphdoctor_sources "
     "graphdoctor_stack graphdoctor_watched_call"
 )
 """Kinds of records in torch's log that keep their names."""
 
-PHASE_WORDS = _words(
+PHASE_WORDS = words(
     "CacheBase GraphLowering PyCodeCache PythonWrapperCodegen Scheduler TritonBundler additional aot apply artifact "
     "async attempt attrs auto autograd automatic backend backward base bn build bundle bw bytecode cache call code "
     "codecache codegen collect compile compiled compiler constant constructors conv cpp create cuda cut decompose "
@@ -94,16 +95,16 @@ EXCEPTIONS = frozenset(
     name
     for name in dir(builtins)
     if isinstance(value := getattr(builtins, name), type) and issubclass(value, BaseException)
-) | _words(
+) | words(
     "ArgsMismatchError BackendCompilerFailed CompilationError FailOnRecompileLimitHit GuardOnDataDependentSymNode "
     "InductorError InternalTorchDynamoError InvalidBackend LoweringException Observed RecompileLimitExceeded "
     "RestartAnalysis SkipFrame TensorifyScalarRestartAnalysis TorchDynamoException TorchRuntimeError Unsupported "
     "UncapturedHigherOrderOpError UserError"
 )
 
-OPCODES = _words("placeholder call_function call_method call_module get_attr output")
+OPCODES = words("placeholder call_function call_method call_module get_attr output")
 
-SWITCHES = _words(
+SWITCHES = words(
     "TORCH_COMPILE_DISABLE TORCHDYNAMO_DISABLE torch._dynamo.config.disable force_eager eager_on_recompile "
     "fail_on_recompile eager_then_compile aot_eager_then_compile"
 )
