@@ -7,7 +7,6 @@ from typing import Any
 from graphdoctor.facts.bench import CallTimes
 from graphdoctor.facts.kernels import CacheUse, CudaGraphs, CudaGraphSkip
 from graphdoctor.facts.profile import (
-    CacheKeyChange,
     CodeLine,
     Fusion,
     MemoryTrial,
@@ -221,16 +220,7 @@ def trained() -> ProfileReport:
         graph_launches=2,
         graph_input_copy_us=85.0,
         caches=CacheUse(hits=0, misses=1, bypasses=1, bypass_reasons=("a custom operator",)),
-        restart_caches=CacheUse(hits=1, misses=0, bypasses=1, bypass_reasons=("a custom operator",)),
-        restart_changes=(
-            CacheKeyChange(
-                compile_id="0/0", part="graph", before="mul = aten.mul(x, 0.006)", after="mul = aten.mul(x, 0.195)"
-            ),
-            CacheKeyChange(compile_id="1/0", part="fx_kwargs[state]", before=None, after=None),
-        ),
         compile_cold_s=9.4,
-        compile_warm_s=3.1,
-        dynamo_warm_s=0.62,
         findings=(finding("GD402", "running 1 compiled function with 14 kernels takes 55% of a steady call"),),
         gaps=(CaptureGap(code="GD900", message="The backward pass was profiled only once."),),
     )  # fmt: skip

@@ -23,7 +23,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
     ),
     "torch.compile": ("--backend", "--mode", "--dynamic", "--fullgraph", "--option", "--regional", "--config"),
     "What to measure": (
-        *("--coverage", "--measure", "--bench", "--variant", "--sweep", "--minify", "--restart", "--export", "--fix"),
+        *("--coverage", "--measure", "--bench", "--variant", "--sweep", "--minify", "--export", "--fix"),
         "--pages",
     ),
     "Trials": (

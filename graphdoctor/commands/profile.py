@@ -39,9 +39,6 @@ def profile(
             show_default=False,
         ),
     ] = None,
-    restart: bool = option(
-        False, "Start the program once more, to see what torch's caches on disk save.", flag="--restart"
-    ),
     is_tried: bool = option(
         False,
         "With --backward, try to keep less for the backward pass, and report what it saves and costs.",
@@ -63,12 +60,12 @@ def profile(
     selection = shown.selection(settings)
     place = place_or_target(target, settings)
     if place is not None:
-        given.refuse((*RUN_OPTIONS, "restart", "is_tried", "timeout", "python"), without="a target")
+        given.refuse((*RUN_OPTIONS, "is_tried", "timeout", "python"), without="a target")
         output.write(kept_profile(place, output.needs))
         return
     request = Request.of(replace(spec, target=target or ""))
     with set_up(settings, process, is_quiet=written.quiet, is_warm=is_tried) as setup:
-        profile = profile_target(request, settings.store, setup, selection, is_restarted=restart, is_tried=is_tried)
+        profile = profile_target(request, settings.store, setup, selection, is_tried=is_tried)
     if profile.recorded.exit.reason == "finished":
         output.write(profile.result)
     finish(profile.recorded, profile.diagnosis)

@@ -246,19 +246,6 @@ class MemoryUse(Fact):
     """Keeping less, tried; None if nothing was."""
 
 
-class CacheKeyChange(Fact):
-    """Why torch's cache on disk doesn't have a graph in a second start, though the first left it there."""
-
-    compile_id: str | None
-    """The compile that asked."""
-    part: str
-    """What of the key differs: ``graph``, or torch's name for it, such as ``inductor_config[debug]``."""
-    before: str | None
-    """It, or the first line of it that differs, in the first start; None if what differs isn't printed."""
-    after: str | None
-    """The same in the second start."""
-
-
 class ProfileReport(Fact):
     """What ``graphdoctor profile`` found."""
 
@@ -307,16 +294,8 @@ class ProfileReport(Fact):
     """Copies into the static inputs of CUDA graphs; None if unknown."""
     caches: CacheUse | None = None
     """What the caches on disk did in this run, which began with an empty folder."""
-    restart_caches: CacheUse | None = None
-    """What they did in a second start, which found what the first left there; None if there was none."""
-    restart_changes: tuple[CacheKeyChange, ...] = ()
-    """Why the second start didn't find graphs that the first had left on disk."""
     compile_cold_s: float | None = None
     """Seconds of compiling in this run, with our own records of it; None if torch didn't say."""
-    compile_warm_s: float | None = None
-    """The same in the second start."""
-    dynamo_warm_s: float | None = None
-    """Of these, in Dynamo: it traces the program in each start, because no cache on disk keeps that."""
     calibration: Calibration | None = None
     """What this device reaches; None if it wasn't measured."""
     findings: tuple[Finding, ...] = ()

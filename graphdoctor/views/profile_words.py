@@ -18,10 +18,8 @@ from graphdoctor.views.bench_words import (
     NOTHING,
     Part,
     bytes_text,
-    cache_text,
     call_cell,
     rate_text,
-    seconds_text,
     skip_text,
     time_text,
 )
@@ -454,34 +452,12 @@ def _function_texts(found: CudaGraphs) -> Iterator[str]:
         yield f"each launch copies {counted(len(copied), 'input')} ({size}), the largest of them {name}"
 
 
-_FEW_CHANGES, _MAX_VALUE = 3, 80
-"""Reasons why a restart finds nothing, and characters of a value."""
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _MAX_VALUE else f"{text[:_MAX_VALUE]}…"
-
-
 def caches_texts(report: ProfileReport) -> Iterator[str]:
-    """What a second start finds on disk and what that saves, as far as it is known."""
-    restart, first = report.restart_caches, report.caches
-    if restart is not None:
-        found = "its only graph" if restart.hits == 1 else f"all {restart.hits} graphs"
-        text = cache_text(restart) or (f"a restart finds {found} on disk" if restart.hits else None)
-        if text is not None:
-            yield text
-    elif first is not None and first.bypasses:
-        reasons = f" ({'; '.join(first.bypass_reasons)})" if first.bypass_reasons else ""
-        yield f"{counted(first.bypasses, 'graph')} can't be kept on disk{reasons}"
-    for change in report.restart_changes[:_FEW_CHANGES]:
-        values = "" if change.before is None else f": {_cut(change.before)} → {_cut(change.after or '')}"
-        what = "it" if change.part == "graph" else change.part
-        yield f"graph {change.compile_id} isn't found, because {what} differs from start to start{values}"
-    if report.compile_warm_s is not None:
-        times = f"compiling takes {seconds_text(report.compile_cold_s)} with empty caches"
-        dynamo = report.dynamo_warm_s
-        tracing = "" if dynamo is None else f"; {seconds_text(dynamo)} of that is Dynamo's tracing, which isn't cached"
-        yield f"{times} and {seconds_text(report.compile_warm_s)} after a restart{tracing}"
+    """What the caches on disk can't keep."""
+    found = report.caches
+    if found is not None and found.bypasses:
+        reasons = f" ({'; '.join(found.bypass_reasons)})" if found.bypass_reasons else ""
+        yield f"{counted(found.bypasses, 'graph')} can't be kept on disk{reasons}"
 
 
 def calibration_text(found: Calibration) -> str:

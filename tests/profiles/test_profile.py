@@ -16,7 +16,7 @@ from graphdoctor.facts.spec import RunSpec
 from graphdoctor.probe.wire import TRACE_FOLDER
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
-from graphdoctor.studies.profile.report import profile_report, restarted
+from graphdoctor.studies.profile.report import profile_report
 from graphdoctor.trace.grammar import LogDamage, read_records
 from graphdoctor.trace.logs import find_logs
 from graphdoctor.trace.reader import read_recording
@@ -279,24 +279,6 @@ def test_arguments_that_a_call_changes_are_put_back_before_the_next(tmp_path: Pa
         "aten::add_": 1,
         "aten::sum": 1,
     }
-
-
-def test_a_second_start_finds_what_a_profile_left_on_disk(report: ProfileReport, folder: Path) -> None:
-    (folder / "restart").mkdir()
-    spec = RunSpec(target=f"{folder / 'model.py'}:Net", backend="inductor", backward=True)
-    request = Request.of(spec, Measured(profile=str(folder / "caches")))
-    record(request, folder / "restart", Setup(timeout_s=300))
-    again = read_recording(folder / "restart")
-    assert again.caches is not None
-    assert report.caches is not None
-    assert (again.caches.hits, again.caches.misses, again.caches.bypasses) == (report.caches.misses, 0, 0)
-    assert again.profiled is None
-    # Settings of ours aren't the program's.
-    assert "enable_kernel_profile" not in (folder / "restart" / "probe.jsonl").read_text()
-    warm = restarted(again)["compile_warm_s"]
-    assert isinstance(warm, float)
-    assert report.compile_cold_s is not None
-    assert warm < report.compile_cold_s
 
 
 def test_shares_are_parts_of_what_the_device_reaches(report: ProfileReport) -> None:

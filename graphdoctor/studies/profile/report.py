@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from graphdoctor.facts.bench import CallTimes
 from graphdoctor.facts.diagnosis import Diagnosis
@@ -17,13 +16,8 @@ from graphdoctor.studies.profile.regime import regime_of
 from graphdoctor.studies.profile.roofline import judged, with_bounds
 
 
-def profile_report(
-    recording: Recording, diagnosis: Diagnosis, again: Recording | None = None, *, version: str
-) -> ProfileReport:
-    """What a profile found.
-
-    ``again``: a second start of the program; None if there was none.
-    """
+def profile_report(recording: Recording, diagnosis: Diagnosis, *, version: str) -> ProfileReport:
+    """What a profile found."""
     profiled = recording.profiled
     calls = [call.inputs for call in recording.calls if call.inputs]
     report = ProfileReport(
@@ -35,12 +29,10 @@ def profile_report(
         call_us=None if profiled is None else CallTimes.of(profiled.call.times_us),
         cuda_graphs=recording.cuda_graphs,
         caches=recording.caches,
-        compile_cold_s=compiling(recording).all_s,
+        compile_cold_s=_sum([compile_.duration_s for compile_ in recording.compiles]),
         findings=diagnosis.findings,
         gaps=diagnosis.recording.gaps,
     )
-    if again is not None:
-        report = report.model_copy(update=restarted(again))
     if profiled is None or report.call_us is None:
         return report
     roots = module_roots(recording)
@@ -197,43 +189,7 @@ def _common(paths: set[str | None]) -> str | None:
     return ".".join(names.pop() if len(names) == 1 else "*" for names in parts)
 
 
-@dataclass(frozen=True)
-class Compiling:
-    """Seconds of compiling in a run, as torch measured them.
-
-    Args:
-        all_s: All of it; None if torch didn't say.
-        dynamo_s: Of this, what isn't in the backend: Dynamo's tracing and guards; None if unknown.
-    """
-
-    all_s: float | None
-    dynamo_s: float | None
-
-
-def compiling(recording: Recording) -> Compiling:
-    """What compiling took in the calls of a run."""
-    has_graph = {graph.compile_id for graph in recording.graphs}
-    # Without a graph, there is nothing for a backend to do.
-    backends = [
-        compile_.backend_s if compile_.compile_id in has_graph else compile_.backend_s or 0.0
-        for compile_ in recording.compiles
-    ]
-    all_s = _sum([compile_.duration_s for compile_ in recording.compiles])
-    backend_s = _sum(backends)
-    return Compiling(all_s, None if all_s is None or backend_s is None else all_s - backend_s)
-
-
 def _sum(values: Sequence[float | None]) -> float | None:
     """None if there are none, or one is unknown."""
     known = [value for value in values if value is not None]
     return sum(known) if known and len(known) == len(values) else None
-
-
-def restarted(again: Recording) -> dict[str, object]:
-    """The fields of a report that a second start gives.
-
-    Args:
-        again: The second start.
-    """
-    warm = compiling(again)
-    return {"restart_caches": again.caches, "compile_warm_s": warm.all_s, "dynamo_warm_s": warm.dynamo_s}
