@@ -43,7 +43,7 @@ class Slowness:
 
     def _slow(self, untouched: State, best: State) -> tuple[Candidate, str] | None:
         """The fix to blame if all of them make the call longer, and why; None if the call takes no longer."""
-        change = self._confirmed_slower(untouched.program, best.program)
+        change = self._trials.confirmed(untouched.program, best.program, slower)
         if change is None:
             return None
         if len(best.applied) == 1:
@@ -63,16 +63,10 @@ class Slowness:
         for fix, before in timed:
             # A step counts together with what follows it.
             if not self._log.is_step(fix):
-                change = self._confirmed_slower(*_added(fix, before))
+                change = self._trials.confirmed(*_added(fix, before), slower)
                 if change is not None:
                     return fix, f"with it, the steady call is {change}"
         return None
-
-    def _confirmed_slower(self, before: Program, after: Program) -> str | None:
-        """How much longer the second program's call takes, if two pairs of processes say so."""
-        if slower(self._trials.time(before, after)) is None:
-            return None
-        return slower(self._trials.time(before, after, is_again=True))
 
     def _ratio(self, before: Program, after: Program) -> float:
         pair = deciding(self._trials.time(before, after))
@@ -168,7 +162,9 @@ class Regional:
         took = f"with an empty cache, compiling takes {was:.1f} s → {now:.1f} s under {name}"
         if not all(quick.is_quicker(slow) for slow, quick in pairs):
             return Judgment("no effect", took), cold
-        if self._is_timed and (change := self._slower(before, after)) is not None:
+        if self._is_timed and before != Program():
+            self._trials.time(Program(), after)
+        if self._is_timed and (change := self._trials.confirmed(before, after, slower)) is not None:
             return Judgment("makes it worse", f"{took}, but the steady call is {change}"), cold
         return Judgment("verified", took), cold
 
@@ -198,13 +194,6 @@ class Regional:
         if isinstance(first, str) or isinstance(second, str):
             return next(reason for reason in found if isinstance(reason, str))
         return first, second
-
-    def _slower(self, before: Program, after: Program) -> str | None:
-        if before != Program():
-            self._trials.time(Program(), after)
-        if slower(self._trials.time(before, after)) is None:
-            return None
-        return slower(self._trials.time(before, after, is_again=True))
 
 
 def _start(recording: Recording) -> _Start | str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,6 @@ from graphdoctor.facts.fixes import (
     UntriedCause,
     Verdict,
 )
-from graphdoctor.facts.progress import DecidedTrial
 from graphdoctor.facts.stack import relative
 from graphdoctor.fixes.options import treated_findings
 from graphdoctor.fixes.patch import Candidate, FileChange, Options, unified
@@ -287,10 +286,11 @@ def gone(trials: Trials, log: TrialLog, untouched: State, best: State, findings:
     rest = list(findings)
     for finding in best.observed.diagnosis.findings:
         line = trials.original_line(best.program, finding.location)
-        same = [other for other in rest if _is_same_cause(other, finding)]
+        same = [one for one in rest if one.fingerprint == finding.fingerprint or _cause(one) == _cause(finding)]
         if same:
             # Of equal lines, the one that is still there; the fingerprint says only which of them comes first.
-            rest.remove(min(same, key=lambda other: _distance(other, finding, line)))
+            by_distance = {(abs(one.location.line - line), one.fingerprint != finding.fingerprint): one for one in same}
+            rest.remove(by_distance[min(by_distance)])
     return tuple(
         finding.fingerprint
         for finding in rest
@@ -303,67 +303,6 @@ def _is_still_skipped(finding: Finding, state: State) -> bool:
     return finding.code == SKIPPED_FRAME and not skipped.isdisjoint(finding.effects.skipped_frames)
 
 
-def _is_same_cause(one: Finding, other: Finding) -> bool:
-    return one.fingerprint == other.fingerprint or _cause(one) == _cause(other)
-
-
 def _cause(finding: Finding) -> tuple[str, str, str, str | None, str | None]:
-    return (
-        finding.code,
-        finding.location.file,
-        finding.location.function,
-        finding.location.text,
-        finding.torch_id,
-    )
-
-
-def _distance(one: Finding, other: Finding, line: int) -> tuple[int, bool]:
-    return abs(one.location.line - line), one.fingerprint != other.fingerprint
-
-
-class Announcing:
-    """Reports the trials of one wave."""
-
-    def __init__(
-        self,
-        trials: Trials,
-        state: State,
-        fixes: Sequence[Candidate],
-        found: Sequence[Options],
-        place: Callable[[Finding], str],
-    ) -> None:
-        self._trials = trials
-        self._state = state
-        self._fixes = fixes
-        self._findings: list[list[Finding]] = [[] for _ in fixes]
-        for options in found:
-            self._findings[self.index_of(options.finding)].append(options.finding)
-        self._place = place
-        self._numbers: dict[int, int] = {}
-        self._announced: dict[int, list[Verdict]] = {}
-
-    def index_of(self, finding: Finding) -> int:
-        """Which of the fixes is tried for a finding."""
-        return next(i for i, fix in enumerate(self._fixes) if finding.fingerprint in fix.targets)
-
-    def announce(self, index: int, number: int, observed: Observed) -> None:
-        """Report what a trial showed, unless timing has to decide first."""
-        self._numbers[index] = number
-        fix = self._fixes[index]
-        judged = [self._trials.judge(finding, fix, self._state, observed) for finding in self._findings[index]]
-        if judged and all(one.if_faster is None for one in judged):
-            self._report(index, [one.verdict for one in judged])
-
-    def settle(self, verdicts: dict[tuple[int, str], Verdict]) -> None:
-        """Report the trials whose verdicts weren't reported, or have changed: a later trial can show what is noise."""
-        for index, findings in enumerate(self._findings):
-            final = [verdicts[index, finding.fingerprint] for finding in findings]
-            if final and self._announced.get(index) != final:
-                self._report(index, final)
-
-    def _report(self, index: int, verdicts: list[Verdict]) -> None:
-        self._announced[index] = verdicts
-        places = [self._place(finding) for finding in self._findings[index]]
-        pairs = tuple(zip(places, verdicts, strict=True))
-        backend = None if self._trials.trial_backend == self._trials.backend else self._trials.trial_backend
-        self._trials.eta.report(DecidedTrial(self._numbers[index], self._fixes[index].title, pairs, backend))
+    place = finding.location
+    return finding.code, place.file, place.function, place.text, finding.torch_id

@@ -18,7 +18,7 @@ from graphdoctor.facts.stack import PROGRAM_ORIGINS
 from graphdoctor.fixes.patch import Candidate, FileChange, Options
 from graphdoctor.fixes.recipe import Place
 from graphdoctor.fixes.recipes import recipes_for
-from graphdoctor.fixes.run_changes import START, cuda_graph_fixes, recompile_fixes
+from graphdoctor.fixes.run_changes import START, cuda_graph_fixes, recompile_fixes, setting_fix
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from graphdoctor.fixes.verdicts import BREAK, CUDA_GRAPHS, RECOMPILE, RECOMPILE_LIMIT, SIZE_CHANGES, SKIPPED_FRAME
 from graphdoctor.rules.diagnosis.selection import Selection
@@ -90,7 +90,7 @@ def options_for(observed: Observed, sources: Sources, selection: Selection) -> l
     for finding in findings:
         edits, declined = _edits(finding, sources)
         settings = [
-            _setting(finding, fix.title, fix.setting, is_safe=fix.is_safe)
+            setting_fix(fix.setting, fix.title, is_safe=fix.is_safe, targets=(finding.fingerprint,))
             for fix in finding.fixes
             if fix.setting is not None
         ]
@@ -156,26 +156,12 @@ def _in_own_code(finding: Finding) -> Finding:
     return finding if block is None else finding.model_copy(update={"location": block})
 
 
-def _setting(finding: Finding, title: str, setting: Setting, *, is_safe: bool, contains: bool = False) -> Candidate:
-    return Candidate(
-        title=title,
-        kind="config",
-        is_safe=is_safe,
-        targets=(finding.fingerprint,),
-        change=RunChange(settings=(setting,)),
-        snippet=setting.code,
-        place=START,
-        contains=contains,
-        drops_output=setting.drops_output,
-    )
-
-
 def _containing(finding: Finding, root: Path) -> list[Candidate]:
     found = []
     has_callers = sum(entry.origin in PROGRAM_ORIGINS for entry in finding.user_stack) > 1
     if finding.code.startswith(BREAK) and has_callers:
         title = "Let torch break inside the called function, without breaking its callers"
-        found.append(_setting(finding, title, _NESTED_BREAKS, is_safe=True, contains=True))
+        found.append(setting_fix(_NESTED_BREAKS, title, targets=(finding.fingerprint,), contains=True))
     wrapper = _wrapper(finding, root)
     if wrapper is not None:
         found.append(wrapper)

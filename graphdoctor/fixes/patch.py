@@ -14,16 +14,14 @@ import os
 import tokenize
 import warnings
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
+from difflib import SequenceMatcher, diff_bytes, unified_diff
 from pathlib import Path
 
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.fixes import FixKind, SnippetPlace
 from graphdoctor.trials.program import Program, RunChange
-
-_CONTEXT_LINES = 3
 
 
 @dataclass(frozen=True)
@@ -136,18 +134,17 @@ class LineMap:
 
 def unified(before: bytes, after: bytes, name: str) -> str:
     """An edit as a unified diff, decoded with the file's encoding; see ``unified_bytes``."""
-    body = b"".join(_pieces(before, after))
-    return _head(name) + body.decode(_encoding(after or before), "surrogateescape") if body else ""
+    *head, body = unified_bytes(before, after, name).split(b"\n", 2)
+    shown = [os.fsdecode(line) for line in head]
+    return "\n".join([*shown, body.decode(_encoding(after or before), "surrogateescape")])
 
 
 def unified_bytes(before: bytes, after: bytes, name: str) -> bytes:
-    """An edit as a unified diff that ``git apply`` and ``patch -p1`` take, with the lines' bytes unchanged.
-
-    Returns:
-        The diff, empty if nothing differs.
-    """
-    body = b"".join(_pieces(before, after))
-    return os.fsencode(_head(name)) + body if body else b""
+    """An edit as a unified diff that ``git apply`` and ``patch -p1`` take, with the lines' bytes; empty without one."""
+    old, new = (io.BytesIO(text).readlines() for text in (before, after))
+    first, second = (os.fsencode(_path(f"{side}/{name}")) for side in "ab")
+    lines = diff_bytes(unified_diff, old, new, first, second)
+    return b"".join(line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n" for line in lines)
 
 
 def _hunks(before: Sequence[bytes], after: Sequence[bytes]) -> list[_Hunk]:
@@ -214,10 +211,6 @@ def _encoding(content: bytes) -> str:
     return "utf-8" if encoding == "utf-8-sig" else encoding
 
 
-def _head(name: str) -> str:
-    return f"--- {_path(f'a/{name}')}\n+++ {_path(f'b/{name}')}\n"
-
-
 def _path(path: str) -> str:
     """A path at the end of a line, quoted as git does if it has to be."""
     if any(character < " " or character in '"\\' for character in path):
@@ -226,59 +219,14 @@ def _path(path: str) -> str:
     return path + "\t" if " " in path else path
 
 
-def _pieces(before: bytes, after: bytes) -> Iterator[bytes]:
-    old, new = io.BytesIO(before).readlines(), io.BytesIO(after).readlines()
-    for group in _groups(_hunks(old, new)):
-        first, last = group[0], group[-1]
-        lead = min(_CONTEXT_LINES, first.start)
-        stop = min(last.end + _CONTEXT_LINES, len(old))
-        after_start, after_stop = first.after_start - lead, last.after_end + stop - last.end
-        yield b"@@ -%s +%s @@\n" % (_range(first.start - lead, stop), _range(after_start, after_stop))
-        at = first.start - lead
-        for hunk in group:
-            yield from _marked(b" ", old[at : hunk.start])
-            yield from _marked(b"-", old[hunk.start : hunk.end])
-            yield from _marked(b"+", hunk.lines)
-            at = hunk.end
-        yield from _marked(b" ", old[at:stop])
-
-
-def _groups(hunks: Sequence[_Hunk]) -> list[list[_Hunk]]:
-    groups: list[list[_Hunk]] = []
-    for hunk in hunks:
-        if groups and hunk.start - groups[-1][-1].end <= 2 * _CONTEXT_LINES:
-            groups[-1].append(hunk)
-        else:
-            groups.append([hunk])
-    return groups
-
-
-def _marked(mark: bytes, lines: Sequence[bytes]) -> Iterator[bytes]:
-    for line in lines:
-        yield mark + line if line.endswith(b"\n") else mark + line + b"\n\\ No newline at end of file\n"
-
-
-def _range(start: int, end: int) -> bytes:
-    """Lines as a diff counts them: from 1, and an empty range comes after the line that it names."""
-    count = end - start
-    return b"%d" % (start + 1) if count == 1 else b"%d,%d" % (start if count == 0 else start + 1, count)
-
-
 @dataclass(frozen=True)
 class Candidate:
     """One thing that can be tried.
 
     Args:
-        title: One imperative sentence.
-        kind: What it changes.
-        is_safe: Whether results stay the same for every input.
-        targets: Fingerprints of the findings that it is for.
-        edit: An edit of a file as the program has it; None if source doesn't change.
-        change: What it changes about the run, such as torch settings and calls.
+        edit: Of a file as the program has it; None if source doesn't change.
         snippet: What to write, for people; None for an edit of source, and if ``title`` has to do.
-        place: Where ``snippet`` goes; None without one.
         contains: Whether it contains a break rather than removing it.
-        drops_output: Whether the program prints less with it.
         name: Stable name of a change of the run, such as ``mark_dynamic x 0``.
         addresses: The changed values that it is for, in the user's words.
     """

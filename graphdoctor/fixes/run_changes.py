@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import combinations, islice
+from typing import Any
 
 from graphdoctor.facts.expressions import (
     argument_source,
@@ -122,7 +123,7 @@ def recompile_fixes(recording: Recording) -> RecompileFixes | None:
     if changes:
         found.warm_up = _call("warm-up", "Make each kind of call once before it counts", RunChange(warm_up=True))
     if any(compile_.outcome == "limit" for compile_ in recording.compiles):
-        found.higher_limit = _setting(_RECOMPILE_LIMIT, "Raise the recompile limit")
+        found.higher_limit = setting_fix(_RECOMPILE_LIMIT, "Raise the recompile limit")
     return found
 
 
@@ -157,9 +158,9 @@ def _for_change(change: GuardChange, *, is_argument: bool) -> Candidate | None:
     name = expression(source)
     match change.kind:
         case "module_number":
-            return _setting(_DYNAMIC_MODULE_INTS, "Let torch make ints of modules dynamic", value)
+            return setting_fix(_DYNAMIC_MODULE_INTS, "Let torch make ints of modules dynamic", addresses=(value,))
         case "number" if is_carried(source):
-            return _setting(_SCALARS_IN_GRAPH, "Let torch capture numbers read from tensors", value)
+            return setting_fix(_SCALARS_IN_GRAPH, "Let torch capture numbers read from tensors", addresses=(value,))
         # Replacing an attribute would take a copy of its object, which the call may change.
         case "number" if is_argument and not is_attribute(source):
             code = f"{name} = torch.tensor({name})"
@@ -171,21 +172,23 @@ def _for_change(change: GuardChange, *, is_argument: bool) -> Candidate | None:
             title, code = f"Make `{name}` contiguous before the call", f"{name} = {name}.contiguous()"
             return _call(f"contiguous {name}", title, RunChange(contiguous=(source,)), value, snippet=code)
         case "size" if is_module_tensor(source):
-            return _setting(_DYNAMIC_PARAMETERS, "Let torch make sizes of parameters dynamic", value)
+            return setting_fix(_DYNAMIC_PARAMETERS, "Let torch make sizes of parameters dynamic", addresses=(value,))
         case _:
             return None
 
 
-def _setting(setting: Setting, title: str, *addresses: str) -> Candidate:
+def setting_fix(setting: Setting, title: str, *, is_safe: bool = True, **more: Any) -> Candidate:  # noqa: ANN401 - fields of a fix
+    """A fix that sets one of torch's settings before the target is imported."""
     return Candidate(
         title=title,
         kind="config",
-        is_safe=True,
+        is_safe=is_safe,
         change=RunChange(settings=(setting,)),
         snippet=setting.code,
         place=START,
+        drops_output=setting.drops_output,
         name=setting.name.rpartition(".")[2],
-        addresses=addresses,
+        **more,
     )
 
 

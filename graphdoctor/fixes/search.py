@@ -16,13 +16,14 @@ from pathlib import Path
 
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.fixes import WORKING, LeftFinding, Treatment, UntriedCause, Verdict
+from graphdoctor.facts.progress import DecidedTrial
 from graphdoctor.facts.reading import json_of
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.spec import Timing
 from graphdoctor.facts.wording import counted
 from graphdoctor.fixes.by_time import Regional, Slowness, regional_options
 from graphdoctor.fixes.kept import SearchOptions
-from graphdoctor.fixes.log import Announcing, TrialLog, diff_text, gone
+from graphdoctor.fixes.log import TrialLog, diff_text, gone
 from graphdoctor.fixes.options import Sources, options_for
 from graphdoctor.fixes.patch import Candidate, FileChange, Options, compatible, with_fixes
 from graphdoctor.fixes.trials import Eta, State, Trials, UserBackend
@@ -52,17 +53,22 @@ _MAX_REPLAYS = 100
 
 
 @dataclass
-class _Tried:
-    """One fix that a round can go on with."""
+class _Trial:
+    """One fix in a wave of trials, for all findings that it is the fix for."""
 
     fix: Candidate
-    observed: Observed
-    verdicts: list[Verdict]
+    findings: list[Finding]
+    number: int = 0
+    verdicts: list[Verdict] = field(default_factory=list)
+    announced: list[Verdict] | None = None
 
     @property
     def is_working(self) -> bool:
         """Whether it works for at least one finding."""
         return any(verdict in WORKING for verdict in self.verdicts)
+
+
+_Tried = tuple[_Trial, Observed]
 
 
 @dataclass(frozen=True)
@@ -262,7 +268,7 @@ class _Rounds:
         steps: list[_Tried] = []
         for number, waiting in enumerate((breaks, rest), start=1):
             tried = self._waves(waiting, state, f"{self._number}.{number}")
-            if chosen := [one for one in tried if one.is_working]:
+            if chosen := [one for one in tried if one[0].is_working]:
                 return self._join(state, chosen)
             steps += tried
         return self._join(state, steps[:1]) if steps else None
@@ -274,41 +280,52 @@ class _Rounds:
         while waiting and not self._is_exhausted:
             wave += 1
             now = [options for options in waiting if not _is_deferred(options, waiting)]
-            trials = _shared([options.fixes[0] for options in now])
-            announcing = Announcing(
-                self._trials, state, trials, now, lambda finding: self._log.shown_place(finding, state.program)
-            )
-            observed = self._trials.run_each(trials, state, f"{label}.{wave}", announcing.announce)
+            trials = _shared(now)
+            observed = self._try(trials, state, f"{label}.{wave}")
             still = [options for options in waiting if options not in now]
-            verdicts: dict[tuple[int, str], Verdict] = {}
             for options in now:
-                at = announcing.index_of(options.finding)
-                judged = self._judged(options.finding, trials[at], state, observed[at])
-                verdicts[at, options.finding.fingerprint] = judged.verdict
-                self._log.note(options.finding, trials[at], state, self._number, judged=judged, after=observed[at])
-                if judged.verdict in WORKING or judged.instead:
-                    same = next((tried for tried in found if tried.fix is trials[at]), None)
-                    if same is None:
-                        found.append(_Tried(trials[at], observed[at], [judged.verdict]))
-                    else:
-                        same.verdicts.append(judged.verdict)
+                at = next(at for at, trial in enumerate(trials) if options.finding in trial.findings)
+                trial, after = trials[at], observed[at]
+                judged = self._judged(options.finding, trial.fix, state, after)
+                trial.verdicts.append(judged.verdict)
+                self._log.note(options.finding, trial.fix, state, self._number, judged=judged, after=after)
+                if (judged.verdict in WORKING or judged.instead) and all(trial is not one for one, _ in found):
+                    found.append((trial, after))
                 if judged.verdict not in WORKING and options.fixes[1:]:
                     still.append(replace(options, fixes=options.fixes[1:]))
-            announcing.settle(verdicts)
-            resolved = {target for tried in found if tried.is_working for target in tried.fix.targets}
+            for trial in trials:
+                # Some wait for timing, and a later trial can show what is noise.
+                if trial.verdicts != trial.announced:
+                    self._announce(trial, state, trial.verdicts)
+            resolved = {target for trial, _ in found if trial.is_working for target in trial.fix.targets}
             waiting = [options for options in still if not _is_resolved(options, now, resolved)]
         return found
+
+    def _try(self, trials: Sequence[_Trial], state: State, label: str) -> list[Observed]:
+        """Make trials, and announce each when it ends, unless timing has to decide first."""
+
+        def announce(index: int, number: int, observed: Observed) -> None:
+            trial = trials[index]
+            trial.number = number
+            judged = [self._trials.judge(finding, trial.fix, state, observed) for finding in trial.findings]
+            if all(one.if_faster is None for one in judged):
+                self._announce(trial, state, [one.verdict for one in judged])
+
+        return self._trials.run_each([trial.fix for trial in trials], state, label, announce)
+
+    def _announce(self, trial: _Trial, state: State, verdicts: list[Verdict]) -> None:
+        trial.announced = verdicts
+        places = [self._log.shown_place(finding, state.program) for finding in trial.findings]
+        backend = self._trials.trial_backend if self._backend.is_another else None
+        pairs = tuple(zip(places, verdicts, strict=True))
+        self._trials.eta.report(DecidedTrial(trial.number, trial.fix.title, pairs, backend))
 
     def _judged(self, finding: Finding, fix: Candidate, state: State, observed: Observed) -> Judgment:
         """Judge a trial; if less is compiled with the fix, time decides where there are times."""
         judged = self._trials.judge(finding, fix, state, observed)
         if judged.if_faster is None or not self._options.is_timed:
             return judged
-        after = with_fixes(state.program, (fix,))
-        if faster(self._trials.time(state.program, after)) is None:
-            return judged
-        # As for a longer call, two pairs of processes must agree.
-        gain = faster(self._trials.time(state.program, after, is_again=True))
+        gain = self._trials.confirmed(state.program, with_fixes(state.program, (fix,)), faster)
         if gain is None:
             return judged
         if not self._is_outweighed([fix]):
@@ -317,7 +334,7 @@ class _Rounds:
 
     def _join(self, state: State, chosen: Sequence[_Tried]) -> State:
         """The state with the fixes of a round; those that don't work together wait for the next round."""
-        fixes = [tried.fix for tried in chosen]
+        fixes = [trial.fix for trial, _ in chosen]
         together = compatible(fixes)
         observed = None
         if len(together) > 1:
@@ -326,13 +343,13 @@ class _Rounds:
             observed = self._trials.run_together(together, state, name, is_outweighed=is_outweighed)
         if observed is None:
             # One alone is sure to work; the others are tried again beside it.
-            together, observed = fixes[:1], chosen[0].observed
+            together, observed = fixes[:1], chosen[0][1]
         self._log.apply(together, self._number)
         return state.joined(
             together,
             observed,
             mended_count=sum(
-                tried.verdicts.count("verified") for tried in chosen if any(tried.fix is fix for fix in together)
+                trial.verdicts.count("verified") for trial, _ in chosen if any(trial.fix is fix for fix in together)
             ),
             is_outweighed=self._is_outweighed(together),
         )
@@ -500,13 +517,15 @@ def _is_resolved(options: Options, tried: Sequence[Options], resolved: set[str])
     )
 
 
-def _shared(fixes: Sequence[Candidate]) -> list[Candidate]:
-    """The trials to make; fixes that do the same are one trial for all their findings."""
-    found: list[Candidate] = []
-    for fix in fixes:
-        at = next((index for index, other in enumerate(found) if other.is_same(fix)), None)
-        if at is None:
-            found.append(fix)
+def _shared(found: Sequence[Options]) -> list[_Trial]:
+    """The trials of each finding's first fix; fixes that do the same are one trial for all their findings."""
+    trials: list[_Trial] = []
+    for options in found:
+        fix = options.fixes[0]
+        same = next((trial for trial in trials if trial.fix.is_same(fix)), None)
+        if same is None:
+            trials.append(_Trial(fix, [options.finding]))
         else:
-            found[at] = replace(found[at], targets=(*found[at].targets, *fix.targets))
-    return found
+            same.fix = replace(same.fix, targets=(*same.fix.targets, *fix.targets))
+            same.findings.append(options.finding)
+    return trials

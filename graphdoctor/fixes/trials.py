@@ -437,6 +437,12 @@ class Trials:
         self._timed.insert(0, (before, after, tuple(found)))
         return tuple(found)
 
+    def confirmed(
+        self, before: Program, after: Program, told: Callable[[Sequence[PairedTime]], str | None]
+    ) -> str | None:
+        """What times tell of two programs, such as ``slower``, if two pairs of processes say so."""
+        return told(self.time(before, after)) and told(self.time(before, after, is_again=True))
+
     def times_of(self, before: Program, after: Program) -> tuple[PairedTime, ...] | None:
         """The times of two programs that were taken last; None if none were to be taken."""
         return next((known for one, other, known in self._timed if (one, other) == (before, after)), None)

@@ -162,62 +162,40 @@ def reads_from(source: bytes, line: int, origins: Collection[int]) -> bool:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
         return False
-    body = [node for node in ast.walk(_function_around(tree, line)) if isinstance(node, ast.stmt)]
-    names: set[str] = set()
-    for statement in body:
-        if any(_is_on(statement, origin) for origin in origins):
-            names |= _names(statement, ast.Store)
-    known = None
-    while known != names:
-        known = set(names)
-        for statement in body:
-            if known & _names(statement, ast.Load):
-                names |= _names(statement, ast.Store)
-    return any(names & _names(statement, ast.Load) for statement in body if _is_on(statement, line))
-
-
-def _function_around(tree: ast.AST, line: int) -> ast.AST:
     around = [
         node
         for node in ast.walk(tree)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.lineno <= line <= (node.end_lineno or 0)
     ]
-    return max(around, key=lambda node: node.lineno, default=tree)
+    function = max(around, key=lambda node: node.lineno, default=tree)
+    parts = [_parts(node) for node in ast.walk(function) if isinstance(node, ast.stmt)]
+    names = {name for lines, _, bound in parts if lines.intersection(origins) for name in bound}
+    known = None
+    while known != names:
+        known = set(names)
+        names.update(*(bound for _, read, bound in parts if known & read))
+    return any(names & read for lines, read, _ in parts if line in lines)
 
 
-def _own(statement: ast.stmt) -> list[ast.AST]:
-    found: list[ast.AST] = []
+def _parts(statement: ast.stmt) -> tuple[set[int], set[str], set[str]]:
+    """A statement's own lines, and the names and attributes that it reads and binds; an item binds its container.
+
+    The lines of a compound statement are those of its head.
+    """
+    lines = {statement.lineno}
+    names: dict[type[ast.expr_context], set[str]] = {ast.Load: set(), ast.Store: set(), ast.Del: set()}
     waiting: list[ast.AST] = [statement]
     while waiting:
         node = waiting.pop()
-        found.append(node)
         waiting += [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt)]
-    return found
-
-
-def _is_on(statement: ast.stmt, line: int) -> bool:
-    return any(
-        isinstance(node, (ast.stmt, ast.expr)) and node.lineno <= line <= _last(node, statement)
-        for node in _own(statement)
-    )
-
-
-def _last(node: ast.stmt | ast.expr, statement: ast.stmt) -> int:
-    # The lines of a compound statement are those of its head.
-    return node.lineno if node is statement else node.end_lineno or node.lineno
-
-
-def _names(statement: ast.stmt, context: type[ast.expr_context]) -> set[str]:
-    """Names, and attributes of names, that a statement itself reads or binds; setting an item binds its container."""
-    found = set()
-    for node in _own(statement):
-        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, context):
-            found.add(ast.unparse(node))
-        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, context):
-            found.add(ast.unparse(node.value))
+        if isinstance(node, ast.expr):
+            lines.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+            names[type(node.ctx)].add(ast.unparse(node.value if isinstance(node, ast.Subscript) else node))
     if isinstance(statement, ast.AugAssign):
-        found.add(ast.unparse(statement.target))
-    return found
+        names[ast.Load].add(ast.unparse(statement.target))
+        names[ast.Store].add(ast.unparse(statement.target))
+    return lines, names[ast.Load], names[ast.Store]
 
 
 _COVERAGE_NOISE = 0.005
