@@ -13,7 +13,6 @@ from pathlib import Path
 from ..facts.base import Fact
 from ..facts.recording import GapKind
 from ..facts.run import CallPhase, Phase, PhaseKind
-from .wire import EventName
 
 
 class EventFile:
@@ -32,7 +31,7 @@ class EventFile:
         self.error: OSError | None = None
         """Why the last events are missing; None while none is."""
 
-    def write(self, name: EventName, fact: Fact | None = None, /, **fields: object) -> None:
+    def write(self, name: str, fact: Fact | None = None, /, **fields: object) -> None:
         """Append one event: a fact, what no fact holds, or both."""
         line = (json_text({"event": name, **({} if fact is None else vars(fact)), **fields}) + "\n").encode()
         with self._lock:

@@ -143,49 +143,7 @@ class ReadsRecord(TypedDict):
     unseen: list[UnseenReads]
 
 
-# Events.
-
-EventName = Literal[
-    "process",
-    "rank",
-    "process_ended",
-    "phase",
-    "environment",
-    "target",
-    "batch",
-    "config",
-    "gap",
-    "compile_switch",
-    "call_failed",
-    "error",
-    "exited",
-    "interrupted",
-    "finished",
-    "library",
-    "architectures",
-    "program",
-    "refused",
-    "ended",
-    "settling",
-    "coverage",
-    "steady_call",
-    "guard_cost",
-    "trial",
-    "part",
-    "vary_plan",
-    "variation",
-    "vary_end",
-    "kernels",
-    "profiled_call",
-    "memory",
-    "calibration",
-    "cuda_graphs",
-    "float32_precision",
-    "lane",
-    "export",
-    "export_calls",
-]
-"""What an event tells; each is a line of ``probe.jsonl`` that is written at once."""
+# Events: lines of ``probe.jsonl``, each written at once.
 
 
 class BillRecord(TypedDict):
@@ -343,21 +301,3 @@ class RunChange(TypedDict):
     """torch settings by dotted name, with their values."""
     compile_inside_ddp: bool
     """torch.compile of a DistributedDataParallel compiles the module inside it."""
-
-
-ArtifactName = Literal[
-    "graphdoctor_call",
-    "graphdoctor_compile_call",
-    "graphdoctor_root",
-    "graphdoctor_caller",
-    "graphdoctor_recompile",
-    "graphdoctor_stack",
-    "graphdoctor_graph",
-    "graphdoctor_sources",
-    "graphdoctor_file",
-    "graphdoctor_generated",
-    "graphdoctor_called",
-    "graphdoctor_watched_call",
-    "graphdoctor_inductor_graph",
-    "graphdoctor_steps",
-]

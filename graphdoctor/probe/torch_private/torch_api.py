@@ -23,7 +23,7 @@ import torch
 
 from ...facts.recording import SwitchKind
 from ..events import json_text
-from ..wire import ArtifactName, CacheCounts
+from ..wire import CacheCounts
 
 TRACE_LOGGER_NAME = "torch.__trace"
 """Logger of the structured trace: ``torch/_logging/_internal.py``, 2.13 (``trace_log``)."""
@@ -103,7 +103,7 @@ def _is_level_enabled(logger: logging.Logger, level: int) -> bool:
     return level >= logger.getEffectiveLevel()
 
 
-def write_artifact(name: ArtifactName, payload: object) -> None:
+def write_artifact(name: str, payload: object) -> None:
     """Add a record of ours to the trace log, under the compile that is under way, if any."""
     if (trace_structured := getattr(torch._logging, "trace_structured", None)) is not None:
         # expect_trace_id=False: outside a compile torch would add the whole Python stack to explain the missing id.

@@ -25,7 +25,7 @@ from ..record.reports import describe_environment, device_name, failure_gaps, ho
 from ..torch_private import torch_api, torch_hooks, torch_trace
 from ..torch_private.torch_config import changed_config, float32_precision
 from ..torch_private.torch_trace import TraceKeeper
-from ..wire import CalledArtifact, EventName, RunChange, WatchedCallArtifact
+from ..wire import CalledArtifact, RunChange, WatchedCallArtifact
 from .script import append, last_error
 
 
@@ -83,7 +83,7 @@ class Recorder:
     def _gap(self, gap: tuple[str, str]) -> None:
         self._write("gap", kind=gap[0], message=gap[1])
 
-    def _write(self, name: EventName, fact: Fact | None = None, /, **fields: object) -> None:
+    def _write(self, name: str, fact: Fact | None = None, /, **fields: object) -> None:
         if self._events is not None:
             self._events.write(name, fact, **fields)
 
