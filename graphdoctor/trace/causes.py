@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphdoctor.facts.reading import read_fact
-from graphdoctor.facts.recompiles import GuardChange, RecompileCause
+from graphdoctor.facts.recompiles import ChangeKind, GuardChange, RecompileCause
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.probe.wire import FailedGuardRecord, RecompileArtifact, ValueRecord
 from graphdoctor.trace.breaks import PrintedEntry
@@ -94,10 +94,8 @@ def _is_within(source: str | None, whole: str | None) -> bool:
 
 def with_previous(changes: Iterable[GuardChange], last: ComparedEntry | None) -> tuple[GuardChange, ...]:
     """The changes with the value that each had in the function's last call, as far as its entry shows it."""
-    known: dict[tuple[str, str], str | None] = {}
-    for change in last.differing if last else ():
-        if change.kind not in _RANGES:
-            known.setdefault((change.kind, change.expression), change.old)
+    shown = [change for change in (last.differing if last else ()) if change.kind not in _RANGES]
+    known = {(change.kind, change.expression): change.old for change in reversed(shown)}
     return tuple(
         change.model_copy(update={"previous": known.get((change.kind, change.expression))}) for change in changes
     )
@@ -152,18 +150,15 @@ def _nearest(
     ]
     if entries:
         return nearest_entry(entries), entries[0]
-    nearest = _only_entry(record, place)
+    # The one entry that earlier recordings have: it was chosen while running, by the number of differences alone.
+    old: Mapping[str, Any] = record
+    failed = old.get("failed")
+    nearest = _compared(old.get("nearest"), failed, old.get("hidden") or 0, place) if failed else None
     if nearest is None or not reasons:
         return nearest, None
     # Of another entry than the last call's it isn't known whether it differs only in what has changed since.
     is_last = take_apart(reasons[0]).compile_id == nearest.compile_id
     return (nearest, nearest) if is_last else (None, None)
-
-
-def _only_entry(record: Mapping[str, Any], place: PlaceReader) -> ComparedEntry | None:
-    """The one entry that earlier recordings have: it was chosen while running, by the number of differences alone."""
-    failed = record.get("failed")
-    return _compared(record.get("nearest"), failed, record.get("hidden") or 0, place) if failed else None
 
 
 def _compared(
@@ -318,52 +313,33 @@ def _changes(item: FailedGuardRecord) -> Iterator[GuardChange]:
 def _tensor_changes(source: str, expected: TensorMatch, then: ValueRecord, now: ValueRecord) -> Iterator[GuardChange]:
     name = expression(source)
     if "dtype" not in now:
-        old = then.get("text") or "a tensor"
-        is_none = now.get("text") == "None"
-        yield GuardChange(kind="none" if is_none else "type", expression=name, old=old, new=_text(now))
+        kind: ChangeKind = "none" if now.get("text") == "None" else "type"
+        yield GuardChange(kind=kind, expression=name, old=then.get("text") or "a tensor", new=_text(now))
         return
-    changes = [
-        *_property_changes(name, expected, then, now),
-        *_dim_changes(name, expected, now),
-        *_requires_grad_change(name, expected, now),
-    ]
+    changes = list(_member_changes(name, expected, then, now))
     yield from changes or [_hidden_change(name, expected, then, now)]
 
 
-def _property_changes(name: str, expected: TensorMatch, then: ValueRecord, now: ValueRecord) -> Iterator[GuardChange]:
-    if expected.type != now.get("type"):
-        yield GuardChange(kind="tensor_class", expression=name, old=expected.type, new=now.get("type"))
-    old_dtype, new_dtype = short_dtype(expected.dtype), short_dtype(now["dtype"])
-    if old_dtype != new_dtype:
-        yield GuardChange(kind="dtype", expression=f"{name}.dtype", old=old_dtype, new=new_dtype)
-    if then.get("device") and then["device"] != now["device"]:
-        yield GuardChange(kind="device", expression=f"{name}.device", old=then["device"], new=now["device"])
-
-
-def _dim_changes(name: str, expected: TensorMatch, now: ValueRecord) -> Iterator[GuardChange]:
+def _member_changes(name: str, expected: TensorMatch, then: ValueRecord, now: ValueRecord) -> Iterator[GuardChange]:
     size, shape = expected.size or (), now["shape"]
-    if len(shape) != len(size):
-        yield GuardChange(kind="rank", expression=f"{name}.ndim", old=str(len(size)), new=str(len(shape)))
-        return
-    is_parameter = expected.type == "Parameter"
-    for dim, (old, new) in enumerate(zip(size, shape, strict=True)):
+    is_same_rank = len(size) == len(shape)
+    sizes = enumerate(zip(size, shape, strict=True)) if is_same_rank else ()
+    strides = enumerate(zip(expected.stride or (), now.get("stride") or (), strict=False)) if is_same_rank else ()
+    members: tuple[tuple[ChangeKind, str, object, object], ...] = (
+        ("tensor_class", "", expected.type, now.get("type")),
+        ("dtype", ".dtype", short_dtype(expected.dtype), short_dtype(now["dtype"])),
+        ("device", ".device", then.get("device") or None, now["device"]),
+        ("rank", ".ndim", len(size), len(shape)),
+        *(("size", f".shape[{dim}]", old, new) for dim, (old, new) in sizes),
+        *(("stride", f".stride({dim})", old, new) for dim, (old, new) in strides),
+        ("requires_grad", ".requires_grad", expected.requires_grad, now["requires_grad"]),
+    )
+    for kind, member, old, new in members:
         if old is not None and old != new:
-            member = f"{name}.shape[{dim}]"
-            yield GuardChange(kind="size", expression=member, old=str(old), new=str(new), is_parameter=is_parameter)
-    for dim, (old, new) in enumerate(zip(expected.stride or (), now.get("stride") or (), strict=False)):
-        if old is not None and old != new:
-            member = f"{name}.stride({dim})"
-            yield GuardChange(kind="stride", expression=member, old=str(old), new=str(new), is_parameter=is_parameter)
-
-
-def _requires_grad_change(name: str, expected: TensorMatch, now: ValueRecord) -> Iterator[GuardChange]:
-    if expected.requires_grad != now["requires_grad"]:
-        yield GuardChange(
-            kind="requires_grad",
-            expression=f"{name}.requires_grad",
-            old=str(expected.requires_grad),
-            new=str(now["requires_grad"]),
-        )
+            is_parameter = expected.type == "Parameter" and kind in ("size", "stride")
+            yield GuardChange(
+                kind=kind, expression=f"{name}{member}", old=str(old), new=str(new), is_parameter=is_parameter
+            )
 
 
 def _hidden_change(name: str, expected: TensorMatch, then: ValueRecord, now: ValueRecord) -> GuardChange:
@@ -474,11 +450,10 @@ def _relation(guard: GuardText, item: FailedGuardRecord) -> GuardChange:
 
 
 def _with_new(change: GuardChange, now: ValueRecord) -> GuardChange:
-    if change.new is not None or not now:
+    if change.new is not None or not now or change.kind == "dynamic_marking":
         return change
-    if change.kind == "length" and "length" in now:
-        return change.model_copy(update={"new": str(now["length"])})
-    return change.model_copy(update={"new": _text(now)}) if change.kind not in ("dynamic_marking",) else change
+    is_length = change.kind == "length" and "length" in now
+    return change.model_copy(update={"new": str(now["length"]) if is_length else _text(now)})
 
 
 def _text(value: ValueRecord) -> str | None:

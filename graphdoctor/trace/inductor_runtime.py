@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from graphdoctor.facts.evidence import AskedCache, CacheAnswer
 from graphdoctor.facts.kernels import (
@@ -23,31 +23,19 @@ from graphdoctor.trace.events import Events
 _NO_DEVICE = "there is no CUDA device"
 _ON_CPU = "the graph runs on the CPU"
 
-_KINDS: tuple[tuple[str, CudaGraphSkipKind], ...] = (
-    ("mutated inputs", "mutation"),
-    ("input storage mutation", "mutation"),
-    ("cpu device", "cpu_device"),
-    ("multiple devices", "several_devices"),
-    ("symbolic shapes", "dynamic_shapes"),
-    ("incompatible op", "incompatible_op"),
-    ("control flow operator", "incompatible_op"),
-    ("not compatible with CUDA graphs", "incompatible_op"),
-    ("sparsity not handled", "incompatible_op"),
-    ("non-Tensor inputs", "non_tensor_input"),
-    ("re-recording limit", "rerecording"),
-    ("cpu ops", "cpu_device"),
-    ("DeviceCopy ops", "cpu_device"),
-    ("cross-device ops", "cpu_device"),
-    ("Conditional ops", "incompatible_op"),
-    ("Switch ops", "incompatible_op"),
-    ("unbacked binding ops", "incompatible_op"),
-    ("CUDAGraph-unsafe custom ops", "incompatible_op"),
-    ("dynamic shape ops", "dynamic_shapes"),
-    ("custom partition op", "disabled"),
-    ("override_cudagraphs", "disabled"),
-    ("cpp-wrapper", "disabled"),
-    ("uncached", "disabled"),
-)
+_KINDS: Mapping[CudaGraphSkipKind, tuple[str, ...]] = {
+    "mutation": ("mutated inputs", "input storage mutation"),
+    "cpu_device": ("cpu device", "cpu ops", "DeviceCopy ops", "cross-device ops"),
+    "several_devices": ("multiple devices",),
+    "dynamic_shapes": ("symbolic shapes", "dynamic shape ops"),
+    "incompatible_op": (
+        *("incompatible op", "control flow operator", "not compatible with CUDA graphs", "sparsity not handled"),
+        *("Conditional ops", "Switch ops", "unbacked binding ops", "CUDAGraph-unsafe custom ops"),
+    ),
+    "non_tensor_input": ("non-Tensor inputs",),
+    "rerecording": ("re-recording limit",),
+    "disabled": ("custom partition op", "override_cudagraphs", "cpp-wrapper", "uncached"),
+}
 """What torch's reasons contain, and what they mean (``torch/_inductor/cudagraph_utils.py``, ``output_code.py``,
 ``compile_fx.py``, ``lowering.py``, ``scheduler.py`` and ``cudagraph_trees.py``, 2.11 to 2.15)."""
 
@@ -62,35 +50,24 @@ CACHE_RECORDS: Mapping[str, CacheState] = {f"{cache}_{state}": state for cache i
 ``torch/_functorch/_aot_autograd/autograd_cache.py``, 2.13)."""
 
 
-_BYPASSES: tuple[tuple[re.Pattern[str], CacheBypassKind], ...] = tuple(
-    (re.compile(pattern, re.DOTALL), kind)
-    for pattern, kind in cast(
-        "tuple[tuple[str, CacheBypassKind], ...]",
-        (
-            (r"Unsupported call_function target .*\b(?:autograd_function_apply|FunctionCtx)\b", "autograd_function"),
-            (r"HigherOrderOperator: autograd_function_apply\b", "autograd_function"),
-            (r"HigherOrderOperator: (?P<name>\w+)", "higher_order_operator"),
-            (
-                r"Unsupported call_function target .*module: torch\.ops\.higher_order,\s+Function name: (?P<name>\w+)",
-                "higher_order_operator",
-            ),
-            (
-                r"Unsupported call_function target .*module: (?P<module>\S+),\s+Function name: (?P<name>\w+)",
-                "function",
-            ),
-            (r"Unsupported call_function target (?:<(?:built-in )?(?:function|method) )?(?P<name>[\w.]+)", "function"),
-            (r"Unsupported call_method", "method"),
-            (r"context_fn does not have a cache_hash", "checkpoint_policy"),
-            (r"Unsupported (?:.* custom pass|_\w+_pass)", "custom_pass"),
-            (r"CustomRuntimeEstimator|CustomKnapsackSolver", "memory_budget"),
-            (r"freezing enabled|frozen constants|constant folding", "freezing"),
-            (r"FX graph cache is not enabled", "disabled"),
-            (r"unpicklable type (?P<name>\S+)", "unpicklable"),
-            (r"pickle non-standard op: (?P<name>[\w.:]+)", "unpicklable"),
-            (r"Failed to pickle|mkldnn tensors|torchbind objects", "unpicklable"),
-        ),
-    )
-)
+_TARGET = "Unsupported call_function target "
+_BYPASSES: Mapping[str, CacheBypassKind] = {
+    rf"{_TARGET}.*\b(?:autograd_function_apply|FunctionCtx)\b": "autograd_function",
+    r"HigherOrderOperator: autograd_function_apply\b": "autograd_function",
+    r"HigherOrderOperator: (?P<name>\w+)": "higher_order_operator",
+    rf"{_TARGET}.*module: torch\.ops\.higher_order,\s+Function name: (?P<name>\w+)": "higher_order_operator",
+    rf"{_TARGET}.*module: (?P<module>\S+),\s+Function name: (?P<name>\w+)": "function",
+    rf"{_TARGET}(?:<(?:built-in )?(?:function|method) )?(?P<name>[\w.]+)": "function",
+    r"Unsupported call_method": "method",
+    r"context_fn does not have a cache_hash": "checkpoint_policy",
+    r"Unsupported (?:.* custom pass|_\w+_pass)": "custom_pass",
+    r"CustomRuntimeEstimator|CustomKnapsackSolver": "memory_budget",
+    r"freezing enabled|frozen constants|constant folding": "freezing",
+    r"FX graph cache is not enabled": "disabled",
+    r"unpicklable type (?P<name>\S+)": "unpicklable",
+    r"pickle non-standard op: (?P<name>[\w.:]+)": "unpicklable",
+    r"Failed to pickle|mkldnn tensors|torchbind objects": "unpicklable",
+}
 """What torch's reasons contain, and what they mean (``torch/_functorch/_aot_autograd/autograd_cache.py``,
 ``torch/_inductor/codecache.py`` and ``torch/fx/_graph_pickler.py``, 2.11 to 2.13)."""
 
@@ -178,13 +155,13 @@ def _words(reason: str) -> str:
 
 def plain_reason(reason: str) -> str | None:
     """A reason in torch's fixed words alone, without anything of the program; None if they aren't known."""
-    words = next((text for text, _ in _KINDS if text in reason), None)
+    words = next((text for texts in _KINDS.values() for text in texts if text in reason), None)
     return None if words is None else f"skipping cudagraphs due to {words}"
 
 
 def skip_kind(reason: str) -> CudaGraphSkipKind:
     """What a reason of torch's means."""
-    return next((kind for text, kind in _KINDS if text in reason), "other")
+    return next((kind for kind, texts in _KINDS.items() if any(text in reason for text in texts)), "other")
 
 
 def cache_use(*processes: Iterable[CacheAnswer]) -> CacheUse | None:
@@ -230,8 +207,8 @@ def cache_bypasses(records: Iterable[CacheAnswer]) -> tuple[CacheBypass, ...]:
 
 def bypass_kind(reason: str) -> tuple[CacheBypassKind, str | None]:
     """What a reason of torch's for leaving a graph out of a cache means, and whom it names."""
-    for pattern, kind in _BYPASSES:
-        if (match := pattern.search(reason)) is not None:
+    for pattern, kind in _BYPASSES.items():
+        if (match := re.search(pattern, reason, re.DOTALL)) is not None:
             parts = match.groupdict()
             named = ".".join(parts[part] for part in ("module", "name") if parts.get(part))
             return kind, named or None

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 import orjson
 
@@ -70,18 +71,12 @@ def _unless_decimals(number: re.Match[str]) -> str:
 
 @dataclass
 class _Seen:
+    """What is known of a compile: fields of its mark, and parts of which these are made."""
+
     attempt: int = 0
-    graphs: list[str] = field(default_factory=list)
-    operations: list[str] = field(default_factory=list)
-    guards: str | None = None
-    collectives: list[str] | None = None
+    graphs: list[tuple[str, str, str]] = field(default_factory=list)
     estimates: list[str] = field(default_factory=list)
-    mismatch: tuple[str, ...] = ()
-    cache: CacheAnswer | None = None
-    began_s: float | None = None
-    ended_s: float | None = None
-    graph_texts: list[str] = field(default_factory=list)
-    guards_text: str | None = None
+    known: dict[str, Any] = field(default_factory=dict)
 
 
 class Marks:
@@ -120,56 +115,40 @@ class Marks:
         if record.compile_id is None:
             return
         seen = self._seen.setdefault(record.compile_id, _Seen())
-        payload = record.payload or ""
-        if record.kind in CACHE_RECORDS:
-            answer = CACHE_RECORDS[record.kind]
-            seen.cache = answer if seen.cache is None else max(seen.cache, answer, key=_WORSE.index)
-            return
+        known, payload, has_texts = seen.known, record.payload or "", record.compile_id in self._texts_of
         match record.kind:
             case "dynamo_start":
-                seen.began_s = clock_seconds(record.stamp) if seen.began_s is None else seen.began_s
+                if known.get("began_s") is None:
+                    known["began_s"] = clock_seconds(record.stamp)
             case "dynamo_output_graph":
                 if (record.attempt or 0) > seen.attempt:
                     # A restarted analysis prints its graph again.
-                    seen.attempt = record.attempt or 0
-                    seen.graphs, seen.operations, seen.graph_texts = [], [], []
+                    seen.attempt, seen.graphs = record.attempt or 0, []
                 graph = plain_graph(payload)
-                seen.graphs.append(graph_digest(graph))
-                seen.operations.append(graph_digest(operations_of(graph)))
-                if record.compile_id in self._texts_of:
-                    seen.graph_texts.append(graph)
+                digests = graph_digest(graph), graph_digest(operations_of(graph))
+                seen.graphs.append((*digests, graph if has_texts else ""))
+                graphs, operations, texts = zip(*seen.graphs, strict=True)
+                known |= {"graph": _joined(graphs), "operations": _joined(operations)}
+                known["graph_text"] = "\n".join(texts) if has_texts else None
             case "dynamo_cpp_guards_str":
                 guards = plain_guards(payload)
-                seen.guards = graph_digest(guards)
-                seen.guards_text = guards if record.compile_id in self._texts_of else None
+                known |= {"guards": graph_digest(guards), "guards_text": guards if has_texts else None}
             case "inductor_collective_schedule":
-                seen.collectives = [*(seen.collectives or ()), *map(str, orjson.loads(payload))]
+                known["collectives"] = (*known.get("collectives", ()), *map(str, orjson.loads(payload)))
             case "inductor_runtime_and_tensor_meta":
                 seen.estimates.append(graph_digest(_tensors_of(payload)))
+                known["estimates"] = _joined(seen.estimates)
             case "inductor_spmd_graph_mismatch":
-                seen.mismatch = seen.mismatch or _mismatch(payload)
+                known["mismatch"] = known.get("mismatch") or _mismatch(payload)
             case "compilation_metrics":
-                seen.ended_s = clock_seconds(record.stamp)
+                known["ended_s"] = clock_seconds(record.stamp)
+            case _:
+                answer = CACHE_RECORDS[record.kind]
+                known["cache"] = max(known.get("cache", answer), answer, key=_WORSE.index)
 
     def finish(self) -> LogSpan:
         """The marks of all compiles, in the order in which they began."""
-        marks = (
-            CompileMark(
-                compile_id=compile_id,
-                operations=_joined(seen.operations),
-                graph=_joined(seen.graphs),
-                guards=seen.guards,
-                collectives=None if seen.collectives is None else tuple(seen.collectives),
-                estimates=_joined(seen.estimates),
-                mismatch=seen.mismatch,
-                cache=seen.cache,
-                began_s=seen.began_s,
-                ended_s=seen.ended_s,
-                graph_text="\n".join(seen.graph_texts) if seen.graph_texts else None,
-                guards_text=seen.guards_text,
-            )
-            for compile_id, seen in self._seen.items()
-        )
+        marks = (CompileMark(compile_id=compile_id, **seen.known) for compile_id, seen in self._seen.items())
         return LogSpan(marks=tuple(marks), executed=None if self._executed is None else tuple(self._executed))
 
 

@@ -46,34 +46,15 @@ _CALL = re.compile(
 _INPUT = re.compile(r"(?<![\w.'])(?:[A-Za-z_]\w*)(?!\w| ?=|\()", re.ASCII)
 """A name in the arguments of such a call, without those of keyword arguments and functions."""
 
-_BINARY: dict[type[ast.operator], str] = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.Mult: "mul",
-    ast.FloorDiv: "floordiv",
-    ast.Div: "truediv",
-    ast.Mod: "mod",
-    ast.Pow: "pow",
-    ast.LShift: "lshift",
-    ast.RShift: "rshift",
-    ast.BitAnd: "and_",
-    ast.BitOr: "or_",
-    ast.BitXor: "xor",
-    ast.MatMult: "matmul",
+_OPERATORS = {
+    **{"Mult": "mul", "MatMult": "matmul", "Div": "truediv", "BitAnd": "and_", "BitOr": "or_", "BitXor": "xor"},
+    **{"UAdd": "pos", "USub": "neg", "NotEq": "ne", "LtE": "le", "GtE": "ge"},
 }
+"""What ``operator`` calls those of Python's that ``ast`` doesn't call the same."""
+_NO_NODES = (ast.Not, ast.Is, ast.IsNot, ast.In, ast.NotIn)
 _KEYWORDS = frozenset(keyword.kwlist) - {"None", "True", "False"}
 _MEANT = frozenset({"torch", "device"})
 """Names that mean what torch means by them, unless a node has them."""
-_BINARY_IN_PLACE = {kind: f"i{name.removesuffix('_')}" for kind, name in _BINARY.items()}
-_UNARY: dict[type[ast.unaryop], str] = {ast.UAdd: "pos", ast.USub: "neg", ast.Invert: "invert"}
-_COMPARISON: dict[type[ast.cmpop], str] = {
-    ast.Eq: "eq",
-    ast.NotEq: "ne",
-    ast.Lt: "lt",
-    ast.Gt: "gt",
-    ast.LtE: "le",
-    ast.GtE: "ge",
-}
 
 
 @dataclass(frozen=True)
@@ -236,7 +217,8 @@ class _Reader:
         if isinstance(first, ast.AnnAssign) and first.value is None:
             return self._take_announced([first, *rest])
         if isinstance(first, ast.AugAssign):
-            return self._take_in_place(_BINARY_IN_PLACE[type(first.op)], (first.target, first.value), rest)
+            name = f"i{_operator(first.op).removesuffix('_')}"
+            return self._take_in_place(name, (first.target, first.value), rest)
         if isinstance(first, ast.Assign) and len(first.targets) == 1:
             target = first.targets[0]
             if isinstance(target, ast.Subscript):
@@ -303,9 +285,9 @@ class _Reader:
         if isinstance(value, ast.UnaryOp):
             return _unary(value)
         if isinstance(value, ast.BinOp):
-            return "call_function", f"operator.{_BINARY[type(value.op)]}"
-        if isinstance(value, ast.Compare) and len(value.ops) == 1 and (name := _COMPARISON.get(type(value.ops[0]))):
-            return "call_function", f"operator.{name}"
+            return "call_function", f"operator.{_operator(value.op)}"
+        if isinstance(value, ast.Compare) and len(value.ops) == 1 and not isinstance(value.ops[0], _NO_NODES):
+            return "call_function", f"operator.{_operator(value.ops[0])}"
         return None
 
     def _called(self, function: ast.expr) -> tuple[str, str] | None:
@@ -389,8 +371,12 @@ def _unary(value: ast.UnaryOp) -> tuple[str, str] | None:
             return "call_function", "operator.pow"
         case ast.UnaryOp(operand=ast.BinOp()):
             return None
-    name = _UNARY.get(type(value.op))
-    return ("call_function", f"operator.{name}") if name else None
+    return None if isinstance(value.op, _NO_NODES) else ("call_function", f"operator.{_operator(value.op)}")
+
+
+def _operator(kind: ast.operator | ast.unaryop | ast.cmpop) -> str:
+    name = type(kind).__name__
+    return _OPERATORS.get(name, name.lower())
 
 
 def _is_deletion(statement: ast.stmt) -> bool:

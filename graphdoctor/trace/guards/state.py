@@ -6,47 +6,38 @@ It is the JSON of ``GlobalStateGuard`` (``torch/csrc/dynamo/guards.cpp``, 2.13),
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 import orjson
 
 from graphdoctor.facts.recompiles import ChangeKind, GuardChange
-
-
-class DType(NamedTuple):
-    """One dtype: its names in Python, in print (``torch.dtype.abbr``), and its ``c10::ScalarType`` (2.13)."""
-
-    name: str
-    short: str
-    scalar_type: str
-    code: int
-
+from graphdoctor.facts.wording import counted
 
 _DTYPES = (
-    DType("uint8", "u8", "Byte", 0),
-    DType("int8", "i8", "Char", 1),
-    DType("int16", "i16", "Short", 2),
-    DType("int32", "i32", "Int", 3),
-    DType("int64", "i64", "Long", 4),
-    DType("float16", "f16", "Half", 5),
-    DType("float32", "f32", "Float", 6),
-    DType("float64", "f64", "Double", 7),
-    DType("complex32", "c32", "ComplexHalf", 8),
-    DType("complex64", "c64", "ComplexFloat", 9),
-    DType("complex128", "c128", "ComplexDouble", 10),
-    DType("bool", "b8", "Bool", 11),
-    DType("bfloat16", "bf16", "BFloat16", 15),
-    DType("float8_e5m2", "f8e5m2", "Float8_e5m2", 23),
-    DType("float8_e4m3fn", "f8e4m3fn", "Float8_e4m3fn", 24),
-    DType("float8_e5m2fnuz", "f8e5m2fnuz", "Float8_e5m2fnuz", 25),
-    DType("float8_e4m3fnuz", "f8e4m3fnuz", "Float8_e4m3fnuz", 26),
-    DType("uint16", "u16", "UInt16", 27),
-    DType("uint32", "u32", "UInt32", 28),
-    DType("uint64", "u64", "UInt64", 29),
-    DType("float8_e8m0fnu", "f8e8m0fnu", "Float8_e8m0fnu", 44),
-    DType("float4_e2m1fn_x2", "f4e2m1fnx2", "Float4_e2m1fn_x2", 45),
+    ("uint8", "u8", "Byte", 0),
+    ("int8", "i8", "Char", 1),
+    ("int16", "i16", "Short", 2),
+    ("int32", "i32", "Int", 3),
+    ("int64", "i64", "Long", 4),
+    ("float16", "f16", "Half", 5),
+    ("float32", "f32", "Float", 6),
+    ("float64", "f64", "Double", 7),
+    ("complex32", "c32", "ComplexHalf", 8),
+    ("complex64", "c64", "ComplexFloat", 9),
+    ("complex128", "c128", "ComplexDouble", 10),
+    ("bool", "b8", "Bool", 11),
+    ("bfloat16", "bf16", "BFloat16", 15),
+    ("float8_e5m2", "f8e5m2", "Float8_e5m2", 23),
+    ("float8_e4m3fn", "f8e4m3fn", "Float8_e4m3fn", 24),
+    ("float8_e5m2fnuz", "f8e5m2fnuz", "Float8_e5m2fnuz", 25),
+    ("float8_e4m3fnuz", "f8e4m3fnuz", "Float8_e4m3fnuz", 26),
+    ("uint16", "u16", "UInt16", 27),
+    ("uint32", "u32", "UInt32", 28),
+    ("uint64", "u64", "UInt64", 29),
+    ("float8_e8m0fnu", "f8e8m0fnu", "Float8_e8m0fnu", 44),
+    ("float4_e2m1fn_x2", "f4e2m1fnx2", "Float4_e2m1fn_x2", 45),
 )
-_SHORT: dict[str | int, str] = {key: each.short for each in _DTYPES for key in (each.name, each.scalar_type, each.code)}
+"""Each dtype's name in Python, in print (``torch.dtype.abbr``), and its ``c10::ScalarType`` (2.13)."""
+_SHORT: dict[str | int, str] = {key: short for name, short, scalar, code in _DTYPES for key in (name, scalar, code)}
 
 
 def short_dtype(dtype: str | int) -> str:
@@ -86,24 +77,20 @@ def read_state(text: str) -> dict[str, object] | None:
 
 def state_words(state: Mapping[str, object]) -> str:
     """The state in words: the settings that programs change most, and others that aren't torch's defaults."""
-    words = []
-    if isinstance(grad := state.get("grad_mode"), bool):
-        words.append(f"grad mode {_on(is_on=grad)}")
-    autocast = state.get("autocast_state")
-    if isinstance(autocast, dict) and isinstance(enabled := autocast.get("enabled"), list):
-        words.append(f"autocast {_on(is_on=any(enabled))}")
-    default = state.get("default_dtype")
-    if isinstance(default, int):
-        words.append(f"default dtype {short_dtype(default)}")
-    if isinstance(deterministic := state.get("deterministic_algorithms"), bool):
-        words.append(f"deterministic algorithms {_on(is_on=deterministic)}")
-    if isinstance(threads := state.get("num_threads"), int):
-        words.append(f"{threads} thread{'' if threads == 1 else 's'}")
-    if state.get("allow_tf32") is True:
-        words.append("TF32 on")
-    if state.get("torch_function") is False or state.get("torch_function_all_disabled") is True:
-        words.append("torch function dispatch off")
-    return ", ".join(words)
+    autocast, default, threads = (state.get(name) for name in ("autocast_state", "default_dtype", "num_threads"))
+    enabled = autocast.get("enabled") if isinstance(autocast, dict) else None
+    grad, deterministic = state.get("grad_mode"), state.get("deterministic_algorithms")
+    is_off = state.get("torch_function") is False or state.get("torch_function_all_disabled") is True
+    words = [
+        f"grad mode {_on(is_on=grad)}" if isinstance(grad, bool) else None,
+        f"autocast {_on(is_on=any(enabled))}" if isinstance(enabled, list) else None,
+        f"default dtype {short_dtype(default)}" if isinstance(default, int) else None,
+        f"deterministic algorithms {_on(is_on=deterministic)}" if isinstance(deterministic, bool) else None,
+        counted(threads, "thread") if isinstance(threads, int) else None,
+        "TF32 on" if state.get("allow_tf32") is True else None,
+        "torch function dispatch off" if is_off else None,
+    ]
+    return ", ".join(filter(None, words))
 
 
 def state_changes(old: Mapping[str, object], new: Mapping[str, object]) -> Iterator[GuardChange]:

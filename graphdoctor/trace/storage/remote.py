@@ -11,15 +11,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.trace.storage.compression import ChunkedReader, CutStreamError
 from graphdoctor.trace.storage.log_file import LogFile
 from graphdoctor.trace.storage.places import Folder, Url, without_secrets
-
-if TYPE_CHECKING:
-    pass
 
 _Answer = TypeVar("_Answer")
 
