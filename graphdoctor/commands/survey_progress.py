@@ -89,21 +89,22 @@ class SurveyProgress:
 
     def finished(self, row: SurveyRow) -> None:
         """A piece has its row."""
-        from graphdoctor.views.survey_words import finished_text, short_text
+        from graphdoctor.views.survey_words import short_text
 
+        text = short_text(row)
         with self._lock:
             self._moved = time.monotonic()
             self._running.pop(row.key, None)
             self._statuses[row.status] += 1
-            self._last.append((short_text(row), row.is_passed))
+            self._last.append((text, row.is_passed))
             done = self._kept + self._statuses.total()
-        self._say(finished_text(row, done, self._count))
+        self._say(f"{done}/{self._count} {text}")
 
     def retrying(self, key: Key, status: SurveyStatus) -> None:
         """A piece failed, and will run again."""
-        from graphdoctor.views.survey_words import retried_text
+        from graphdoctor.views.survey_words import STATUS_TEXTS
 
-        text = retried_text(*key, status)
+        text = f"{' '.join(key)}: {STATUS_TEXTS[status]}, running it again"
         with self._lock:
             self._running.pop(key, None)
             self._last.append((text, False))

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
         CallTimes,
         Correctness,
         Noise,
-        Speedup,
         StageResult,
         Stages,
         Variant,
@@ -177,15 +176,15 @@ def speedup_cell(variant: Variant) -> Cell:
     if speedup is None:
         return Cell("not timed")
     if variant.judgement == "same":
-        return Cell(SAME_SPEED, interval_text(speedup))
+        return Cell(SAME_SPEED, interval_text(speedup.low, speedup.high))
     is_good = variant.judgement == "faster" and variant.status == "ok"
     found: Tone | None = "good" if is_good else "bad" if variant.judgement == "slower" else None
-    return Cell(factor_text(speedup.ratio), interval_text(speedup), found)
+    return Cell(factor_text(speedup.ratio), interval_text(speedup.low, speedup.high), found)
 
 
-def interval_text(speedup: Speedup) -> str:
-    """Its interval."""
-    return f"{factor_text(speedup.low)[:-1]} to {factor_text(speedup.high)[:-1]}"
+def interval_text(low: float, high: float) -> str:
+    """An interval of ratios."""
+    return f"{factor_text(low)[:-1]} to {factor_text(high)[:-1]}"
 
 
 def pays_off_cell(variant: Variant) -> Cell:

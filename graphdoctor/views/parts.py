@@ -30,6 +30,9 @@ from typing import Any, Literal
 Tone = Literal["good", "warning", "bad", "dim"]
 """Whether something is good news; ``dim`` is of less weight."""
 
+NOTHING = "–"
+"""What stands in a table for what is unknown or wasn't measured."""
+
 Mark = Literal["code", "strong"]
 Show = Literal["always", "long", "short"]
 
@@ -164,7 +167,11 @@ class Table(Part):
 
     def __post_init__(self) -> None:
         """Leave out empty columns."""
-        kept = [at for at in range(len(self.columns)) if not at or any(plain_text(row[at].text) for row in self.rows)]
+        kept = [
+            at
+            for at in range(len(self.columns))
+            if not at or any(plain_text(row[at].text) not in ("", NOTHING) for row in self.rows)
+        ]
         if self.rows and len(kept) < len(self.columns):
             object.__setattr__(self, "columns", tuple(self.columns[at] for at in kept))
             object.__setattr__(self, "rows", tuple(tuple(row[at] for at in kept) for row in self.rows))

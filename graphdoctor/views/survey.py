@@ -11,18 +11,15 @@ from typing import TYPE_CHECKING
 from graphdoctor.facts.wording import counted, shortened
 from graphdoctor.views import survey_words as words
 from graphdoctor.views.parts import (
+    NOTHING,
     Block,
-    Card,
     Cell,
     Column,
-    Heading,
     Inline,
     Note,
-    Place,
     Row,
     Rows,
     Section,
-    Source,
     Span,
     Table,
     Verdict,
@@ -43,7 +40,6 @@ _MAX_WHOLE = 3
 _MAX_FAILURES = 7
 _MAX_NAMES = 8
 _MOST_NAMES = 300
-_MAX_PLACES = 60
 _MAX_NOTED = 2
 _MAX_NOTES = 8
 _MAX_ROWS = 20
@@ -75,14 +71,18 @@ def _parts(report: SurveyReport, pages: str | None) -> Iterator[Block]:
         yield Note(missing, "warning")
     yield from _groups(report)
     causes = [part for number, cause in enumerate(report.summary.causes) for part in _cause(cause, number, ids)]
-    yield Section("What costs most over all targets", (*causes, *_more(words.more_causes_text(report))), "Causes")
+    if (more := report.summary.cause_count - len(report.summary.causes)) > 0:
+        causes.append(Note(f"{counted(more, 'more cause')} {'costs' if more == 1 else 'cost'} less.", "dim"))
+    yield Section("What costs most over all targets", tuple(causes), "Causes")
     # Those of one cause say the same, in whichever function.
     stops = [
         part
         for number, cause in enumerate(report.summary.export_causes)
         for part in _cause(cause, number, ids, message=cause.message)
     ]
-    yield Section(words.EXPORTS_HEADING, (*stops, *_more(words.more_export_causes_text(report))), "Exports")
+    if (more := report.summary.export_cause_count - len(report.summary.export_causes)) > 0:
+        stops.append(Note(f"{counted(more, 'more cause')} of fewer targets.", "dim"))
+    yield Section("What torch.export stops at", tuple(stops), "Exports")
     yield _failures(failures(report.rows), report, ids)
     yield Section("Flaky and noisy", (Rows(tuple(_noted(report)), "row", _MAX_NOTED),))
     yield Section("Speed-up by compile time", pareto_drawing(report), "Pareto")
@@ -115,28 +115,12 @@ def _groups(report: SurveyReport) -> Iterator[Block]:
 def _cause(cause: SharedCause, number: int, ids: Ids, message: str | None = None) -> Iterator[Block]:
     """A card; on a terminal, one line for a cause of less weight."""
     said = words.cause_message(cause) if message is None else message
-    fix = words.cause_fix(cause)
-    of = "" if (function := words.cause_function(cause)) is None else f" of {function}"
-    head = f"{words.cause_size(cause)}{of}: {said}"
     if number >= _MAX_WHOLE:
-        verified = (Span(" · verified fix", tone="good"),) if fix is not None and fix[1] else ()
-        yield Note((Span(cause.code, "strong"), f" {head}", *verified), show="short")
-    rows: list[Row] = []
-    if len(cause.places) > 1:
-        rows.append(Row("places", Span(words.some_names(cause.places, _MAX_PLACES))))
-    if costs := words.cause_costs(cause):
-        rows.append(Row("costs", costs))
-    if fix is not None:
-        rows.append(Row("fix" if fix[1] else "try", Note(fix[0], "good" if fix[1] else None)))
-    rows.append(Row("targets", Note(_names(cause.targets, ids, _MOST_NAMES)), show="long"))
-    yield Card(
-        (Heading(cause.code, head, cause.severity, f"{'cause' if message is None else 'export'}-{number + 1}"),),
-        Place(cause.file, cause.lines[0]),
-        cause.function,
-        cause.package,
-        (*((Source(cause.lines[0], cause.text),) if cause.text else ()), Rows(tuple(rows))),
-        show="always" if number < _MAX_WHOLE else "long",
-    )
+        verified = (Span(" · verified fix", tone="good"),) if cause.fix_verified else ()
+        yield Note((Span(cause.code, "strong"), f" {words.cause_head(cause, said)}", *verified), show="short")
+    targets = Row("targets", Note(_names(cause.targets, ids, _MOST_NAMES)), show="long")
+    anchor = f"{'cause' if message is None else 'export'}-{number + 1}"
+    yield words.cause_card(cause, said, anchor, targets, "always" if number < _MAX_WHOLE else "long")
 
 
 def _names(names: Sequence[str], ids: Ids, most: int) -> Inline:
@@ -154,7 +138,7 @@ def _failures(found: Sequence[Failure], report: SurveyReport, ids: Ids) -> Secti
         (
             Cell(words.outcome_text(one.status, one.stage), tone=words.status_cell(one.rows[0]).tone),
             Cell(f"{len(one.targets):,}"),
-            Cell(Span(shortened(one.error or words.NOTHING, _LONGEST_ERROR))),
+            Cell(Span(shortened(one.error or NOTHING, _LONGEST_ERROR))),
             Cell(
                 _names(one.targets, ids, _MAX_NAMES),
                 f"under {words.some_names(one.variants)}" if len(report.variants) > 1 else "",
@@ -183,7 +167,7 @@ def _noted(report: SurveyReport) -> Iterator[Row]:
         if row.is_flaky:
             name = words.row_name(row, has_variants=has_variants)
             yield Row("flaky", Note((Span(name), f": {words.flaky_text(row)}"), "warning"))
-    if noisy := [words.row_name(row, has_variants=has_variants) for row in words.noisy_rows(report.rows)]:
+    if noisy := [words.row_name(row, has_variants=has_variants) for row in report.rows if row.is_noisy]:
         yield Row("noisy", (Note(f"{words.NOISY}:", "warning"), Span(words.some_names(noisy, 4 * _MAX_NAMES))))
 
 
@@ -209,9 +193,12 @@ def _row_cells(row: SurveyRow, columns: Iterable[words.RowColumn]) -> Iterator[C
 
 
 def _measured(report: SurveyReport) -> Iterator[Block]:
-    rows = [Row(Span(each.name), Span(words.settings_text(each)), show="long") for each in report.variants]
+    rows = []
+    for each in report.variants:
+        settings = words.options_text({**each.settings, "python": each.python}) or "nothing of its own"
+        rows.append(Row(Span(each.name), Span(settings), show="long"))
     if report.options:
-        rows.append(Row("options", Span(words.options_text(report)), show="long"))
+        rows.append(Row("options", Span(words.options_text(report.options)), show="long"))
     rows += [Row("note", Note(note, "dim")) for note in report.notes[:_MAX_NOTES]]
     rows += [Row("note", Note(note, "dim"), show="long") for note in report.notes[_MAX_NOTES:]]
     yield Rows(tuple(rows))

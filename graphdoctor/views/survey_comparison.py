@@ -6,14 +6,24 @@ Comes in: a ``SurveyComparison``. Goes out: a view.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from graphdoctor.facts.wording import bytes_text, counted, duration, factor_text, percents, shortened, without_middle
-from graphdoctor.views.bench_words import seconds_text
+from graphdoctor.facts.wording import (
+    bytes_text,
+    counted,
+    duration,
+    factor_text,
+    percent,
+    percents,
+    shortened,
+    without_middle,
+)
+from graphdoctor.views.bench_words import interval_text, seconds_text
 from graphdoctor.views.html import plots
 from graphdoctor.views.html.plots import Axis
 from graphdoctor.views.parts import (
+    NOTHING,
     Block,
     Card,
     Cell,
@@ -22,13 +32,10 @@ from graphdoctor.views.parts import (
     Drawing,
     Figure,
     Figures,
-    Heading,
     Note,
-    Place,
     Row,
     Rows,
     Section,
-    Source,
     Span,
     Table,
     Verdict,
@@ -37,14 +44,8 @@ from graphdoctor.views.parts import (
 )
 from graphdoctor.views.survey_failures import error_text, failures
 from graphdoctor.views.survey_words import (
-    NOTHING,
-    cause_costs,
-    cause_fix,
-    cause_function,
-    cause_place,
-    cause_size,
+    cause_card,
     flaky_text,
-    interval_text,
     outcome_text,
     row_name,
     some_names,
@@ -53,7 +54,7 @@ from graphdoctor.views.survey_words import (
 from graphdoctor.views.words import base_name
 
 if TYPE_CHECKING:
-    from graphdoctor.facts.survey import GeometricMean, SharedCause, SurveyRow
+    from graphdoctor.facts.survey import SharedCause, SurveyRow
     from graphdoctor.facts.survey_comparison import (
         ComparedPiece,
         ComparedVariant,
@@ -61,15 +62,13 @@ if TYPE_CHECKING:
         SurveyChange,
         SurveyChangeKind,
         SurveyComparison,
-        SurveyMeasure,
         SurveyMismatch,
         SurveySide,
         SurveyVerdict,
     )
     from graphdoctor.views.parts import Show, Tone
 
-SINGLE = "Times of compiling, times of calls and peak memory are single measurements: noted, but never a regression."
-"""What to know about what is noted."""
+_SINGLE = "Times of compiling, times of calls and peak memory are single measurements: noted, but never a regression."
 
 HEADINGS: dict[SurveyVerdict, str] = {
     "unknown": "Unknown now",
@@ -82,7 +81,7 @@ HEADINGS: dict[SurveyVerdict, str] = {
 }
 """What views call the pieces of each verdict."""
 
-TONES: dict[SurveyVerdict, Tone] = {
+_TONES: dict[SurveyVerdict, Tone] = {
     "unknown": "bad",
     "failing": "bad",
     "worse": "bad",
@@ -90,24 +89,24 @@ TONES: dict[SurveyVerdict, Tone] = {
     "fixed": "good",
     "better": "good",
 }
-"""Whether a verdict is good news; it is neither if it isn't in here."""
 
-MEASURE_TEXTS: dict[SurveyMeasure, str] = {
-    "break_sites": "break sites",
-    "skipped_frames": "skipped frames",
-    "recompiles": "recompiles",
-    "frames_over_limit": "functions over the recompile limit",
-    "coverage": "coverage",
-    "speedup": "speed-up",
-    "call_us": "call",
-    "compile_cold_s": "compile",
-    "compile_s": "compile",
-    "peak_memory_bytes": "peak memory",
-    "correct": "correct results",
-    "exports": "torch.export",
-    "is_steady": "steady",
+_COUNT = "{:,.0f}".format
+_MEASURES: dict[SurveyChangeKind, tuple[str, Callable[[float], str]]] = {
+    "break_sites": ("break sites", _COUNT),
+    "skipped_frames": ("skipped frames", _COUNT),
+    "recompiles": ("recompiles", _COUNT),
+    "frames_over_limit": ("functions over the recompile limit", _COUNT),
+    "coverage": ("coverage", percent),
+    "speedup": ("speed-up", factor_text),
+    "call_us": ("call", duration),
+    "compile_cold_s": ("cold compile", seconds_text),
+    "compile_s": ("compile of the recorded run", seconds_text),
+    "peak_memory_bytes": ("peak memory", lambda size: bytes_text(int(size))),
+    "correct": ("correct results", _COUNT),
+    "exports": ("torch.export", _COUNT),
+    "is_steady": ("an end of compiling when calls repeat", _COUNT),
 }
-"""What views call what is compared."""
+"""What is compared, as it is named and written."""
 
 _FLAGS: dict[SurveyChangeKind, tuple[str, str]] = {
     "correct": ("wrong results, which were right", "right results, which were wrong"),
@@ -130,8 +129,6 @@ _ASPECTS: dict[SurveyAspect, str] = {
     "shard": "The shard",
     "planned": "Pieces that finished",
 }
-
-
 _IN_FULL: tuple[SurveyVerdict, ...] = ("unknown", "failing", "worse", "flaky", "fixed", "better")
 _MAX_PIECES = 10
 """Of a verdict, on a terminal."""
@@ -151,16 +148,20 @@ _LONGEST_SHORT = 200
 
 def survey_comparison_view(comparison: SurveyComparison) -> View:
     """The comparison as a tree."""
-    title = tuple(side.path or f"{side.name} {_day(side)}" for side in (comparison.before, comparison.after))
+    sides = (comparison.before, comparison.after)
+    title = (side.path or f"{side.name} {side.started.partition('T')[0]}" for side in sides)
     return View((" → ".join(title),), "surveys", tuple(_parts(comparison)), comparison.graphdoctor_version)
 
 
 def _parts(comparison: SurveyComparison) -> Iterator[Block]:
-    sides = (("before", comparison.before), ("after", comparison.after))
-    yield Rows(tuple(Row(name, _side(side)) for name, side in sides))
+    rows = []
+    for name, side in (("before", comparison.before), ("after", comparison.after)):
+        path = (Note(Span(side.path), "dim"),) if side.path else ()
+        rows.append(Row(name, (Span(" · ".join(_side(side))), *path)))
+    yield Rows(tuple(rows))
     if comparison.mismatches:
         yield Note("The surveys differ:", "warning")
-        yield Rows(tuple(Row("note", mismatch_text(each)) for each in comparison.mismatches))
+        yield Rows(tuple(Row("note", _mismatch(each)) for each in comparison.mismatches))
     yield Verdict(*verdict(comparison))
     if (why := exit_text(comparison)) is not None:
         yield Note(why, "bad")
@@ -175,9 +176,9 @@ def _parts(comparison: SurveyComparison) -> Iterator[Block]:
         if pieces := comparison.of(each):
             yield _pieces(each, pieces, comparison)
     added = tuple(_only(row, comparison) for row in comparison.added)
-    yield Section("Only in the second survey", _listed(added, added_text(comparison)), "Added", show="long")
+    yield Section("Only in the second survey", _listed(added, _added(comparison)), "Added", show="long")
     yield _noted(comparison)
-    yield from (Note(text, "dim") for text in closing_texts(comparison))
+    yield from (Note(text, "dim") for text in _closing(comparison))
 
 
 def _more(number: int, noun: str) -> Iterator[Note]:
@@ -185,21 +186,12 @@ def _more(number: int, noun: str) -> Iterator[Note]:
         yield Note(f"and {counted(number, f'more {noun}')} (-v shows all)", "dim", show="short")
 
 
-def _day(side: SurveySide) -> str:
-    return side.started.partition("T")[0]
-
-
-def _side(side: SurveySide) -> tuple[Note, ...]:
-    said = Note(Span(" · ".join(side_parts(side))))
-    return (said, Note(Span(side.path), "dim")) if side.path else (said,)
-
-
 def _figures(comparison: SurveyComparison) -> Iterator[Figure]:
     """How many pieces are what, those that there are."""
     for each in _IN_FULL:
         if number := len(comparison.of(each)):
             heading = HEADINGS[each].lower()
-            yield Figure(heading, f"{number:,}", tone=TONES.get(each), link=heading.replace(" ", "-"))
+            yield Figure(heading, f"{number:,}", tone=_TONES.get(each), link=heading.replace(" ", "-"))
     if comparison.gone:
         yield Figure("only in the first", f"{len(comparison.gone):,}", tone="bad", link="gone")
     if comparison.added:
@@ -211,16 +203,38 @@ def _figures(comparison: SurveyComparison) -> Iterator[Figure]:
 
 def _variants(comparison: SurveyComparison) -> Table:
     """A row for each variant: before and now, over the pieces that both surveys have."""
-    variants = comparison.variants
-    columns = [(Column("passed"), [_passed_cell(one) for one in variants])]
-    if any(one.speedup_before is not None for one in variants):
-        meaning = "A geometric mean with its 95% interval, over the pieces that pass in both."
-        columns.append((Column("speed-up", meaning=meaning), [_speedup_cell(one) for one in variants]))
-    if any(one.compile_cold_s_before is not None for one in variants):
-        columns.append((Column("compile", meaning="A median."), [_compile_cell(one) for one in variants]))
-    rows = ((Cell(Span(one.variant)), *(cells[at] for _, cells in columns)) for at, one in enumerate(variants))
-    heads = (Column("variant"), *(column for column, _ in columns))
-    return Table(heads, tuple(rows), "variant", label="Each variant before and after")
+    meaning = "A geometric mean with its 95% interval, over the pieces that pass in both."
+    columns = (
+        Column("variant"),
+        Column("passed"),
+        Column("speed-up", meaning=meaning),
+        Column("compile", meaning="A median."),
+    )
+    rows = tuple((Cell(Span(one.variant)), *_variant(one)) for one in comparison.variants)
+    return Table(columns, rows, "variant", label="Each variant before and after")
+
+
+def _variant(one: ComparedVariant) -> Iterator[Cell]:
+    passed = Cell(
+        f"{one.passed_before:,} → {one.passed_after:,}",
+        f"of {one.judged:,}",
+        _tone(one.passed_after - one.passed_before),
+    )
+    yield passed if one.judged else Cell("none judged")
+    before, after = one.speedup_before, one.speedup_after
+    if before is None or after is None:
+        yield Cell(NOTHING)
+    else:
+        was, now = (interval_text(mean.low, mean.high) for mean in (before, after))
+        detail = f"{was} → {now}, {counted(one.timed, 'piece')}"
+        tone = _tone((after.low > before.high) - (after.high < before.low))
+        yield Cell(f"{factor_text(before.ratio)} → {factor_text(after.ratio)}", detail, tone)
+    times = (one.compile_cold_s_before, one.compile_cold_s_after)
+    yield Cell(NOTHING if None in times else " → ".join(map(seconds_text, times)))
+
+
+def _tone(change: int) -> Tone | None:
+    return "good" if change > 0 else "bad" if change < 0 else None
 
 
 def _bars(comparison: SurveyComparison) -> tuple[Drawing, ...]:
@@ -240,7 +254,7 @@ def _bars(comparison: SurveyComparison) -> tuple[Drawing, ...]:
     found.sort(key=lambda each: -max(each[1][1] / each[2][1], each[2][1] / each[1][1]))
     bars = [
         {
-            "name": piece_name(piece.after, comparison),
+            "name": _name(piece.after, comparison),
             "anchor": _anchor(piece.after),
             "drawn": plots.moved(axis, before, after),
             "text": f"{factor_text(before[1])} → {factor_text(after[1])}",
@@ -269,29 +283,17 @@ def _listed(rows: tuple[Row, ...], said: str | None) -> tuple[Block, ...]:
 def _only(row: SurveyRow, comparison: SurveyComparison) -> Row:
     """A row that one of the surveys has."""
     said = [_outcome(row), *([cell_line(speedup_cell(row))] if row.speedup is not None else [])]
-    why = failure_text(row)
+    why = _why(row)
     return Row(
-        Span(piece_name(row, comparison)),
+        Span(_name(row, comparison)),
         (Span(", ".join(said)), *([Note(Span(shortened(why, _LONGEST_SHORT)), "dim")] if why is not None else [])),
     )
 
 
 def _cause(cause: SharedCause, number: int) -> Card:
-    rows = [Row("places", Span(cause_place(cause)))] if len(cause.lines) > 1 or cause.functions > 1 else []
-    rows.append(Row("in", Span(some_names(cause.targets, _MAX_TARGETS))))
-    rows += [Row("costs", costs)] if (costs := cause_costs(cause)) else []
-    if (fix := cause_fix(cause)) is not None:
-        rows.append(Row("fix" if fix[1] else "try", Note(fix[0], "good" if fix[1] else None)))
-    function = cause_function(cause)
-    head = cause_size(cause) if function is None else f"{cause_size(cause)} of {function}"
-    return Card(
-        (Heading(cause.code, f"{head}: {cause.message}", cause.severity, f"finding-{number + 1}"),),
-        Place(cause.file, cause.lines[0]),
-        cause.function,
-        cause.package,
-        (*((Source(cause.lines[0], cause.text),) if cause.text else ()), Rows(tuple(rows))),
-        show="always" if number < _MAX_CAUSES else "long",
-    )
+    targets = Row("in", Span(some_names(cause.targets, _MAX_TARGETS)))
+    show: Show = "always" if number < _MAX_CAUSES else "long"
+    return cause_card(cause, cause.message, f"finding-{number + 1}", targets, show)
 
 
 # Pieces.
@@ -301,7 +303,7 @@ def _pieces(kind: SurveyVerdict, pieces: Sequence[ComparedPiece], comparison: Su
     rows = tuple(_piece(piece, comparison, is_whole=at < _MAX_WHOLE) for at, piece in enumerate(pieces))
     errors = (_errors(pieces),) if kind == "failing" else ()
     listed = Rows(rows, "piece", _MAX_PIECES)
-    return Section(HEADINGS[kind], (*errors, listed), count=len(pieces), tone=TONES.get(kind))
+    return Section(HEADINGS[kind], (*errors, listed), count=len(pieces), tone=_TONES.get(kind))
 
 
 def _errors(pieces: Sequence[ComparedPiece]) -> Table:
@@ -321,20 +323,20 @@ def _errors(pieces: Sequence[ComparedPiece]) -> Table:
 
 
 def _piece(piece: ComparedPiece, comparison: SurveyComparison, *, is_whole: bool) -> Row:
-    texts = [shortened(text, _LONGEST) for text in piece_texts(piece)]
+    texts = [shortened(text, _LONGEST) for text in _texts(piece)]
     parts: list[Block] = [Note(text, show="always" if at < _MAX_CHANGES else "long") for at, text in enumerate(texts)]
     parts += _more(len(texts) - _MAX_CHANGES, "change")
-    if (why := failure_text(piece.after)) is not None:
+    if (why := _why(piece.after)) is not None:
         parts.append(Note(Span(shortened(why, _LONGEST if is_whole else _LONGEST_SHORT)), "dim"))
     if is_whole:
         parts.append(Rows(tuple(Row(label, text, show="long") for label, text in _numbers(piece))))
         if piece.after.traceback:
             text = without_middle(piece.after.traceback, _LONGEST_TRACEBACK)
             parts.append(Drawing("traceback.html.j2", {"traceback": text}))
-    if piece.after.command is not None and TONES.get(piece.verdict) == "bad":
+    if piece.after.command is not None and _TONES.get(piece.verdict) == "bad":
         show: Show = "always" if piece.verdict == "failing" else "long"
         parts.append(Code(piece.after.command, "shell", show=show))
-    return Row(Span(piece_name(piece.after, comparison)), tuple(parts), anchor=_anchor(piece.after))
+    return Row(Span(_name(piece.after, comparison)), tuple(parts), anchor=_anchor(piece.after))
 
 
 def _anchor(row: SurveyRow) -> str:
@@ -349,22 +351,23 @@ def _numbers(piece: ComparedPiece) -> Iterator[tuple[str, str]]:
     judged |= dict.fromkeys((*piece.unknown, *(("status",) if piece.is_unjudged else ())), "unknown now")
     if piece.is_noisy and "speedup" not in judged:
         judged["speedup"] = "not compared: the machine was too busy"
-    for kind, (label, shown) in _FIGURES.items():
-        before, after = shown(piece.before), shown(piece.after)
+    for kind, label in (("status", "outcome"), *((kind, label) for kind, (label, _) in _MEASURES.items())):
+        before, after = _number(kind, piece.before), _number(kind, piece.after)
         if kind == "coverage" and piece.before.coverage is not None and piece.after.coverage is not None:
             before, after = percents(piece.before.coverage, piece.after.coverage)
         if (before, after) != (NOTHING, NOTHING):
             yield label, f"{before} → {after}" + (f", {judged[kind]}" if kind in judged else "")
 
 
-def _number(name: str, text: Callable[[float], str] = "{:,.0f}".format) -> Callable[[SurveyRow], str]:
-    def shown(row: SurveyRow) -> str:
-        value = getattr(row, name)
-        return (
-            NOTHING if value is None else {True: "yes", False: "no"}[value] if isinstance(value, bool) else text(value)
-        )
-
-    return shown
+def _number(kind: SurveyChangeKind, row: SurveyRow) -> str:
+    if kind == "status":
+        return _outcome(row)
+    if kind == "speedup":
+        return cell_line(speedup_cell(row))
+    value = getattr(row, kind)
+    if value is None or isinstance(value, bool):
+        return {True: "yes", False: "no", None: NOTHING}[value]
+    return _MEASURES[kind][1](value)
 
 
 def _noted(comparison: SurveyComparison) -> Section:
@@ -374,9 +377,12 @@ def _noted(comparison: SurveyComparison) -> Section:
         for piece in comparison.of("changed")
         if any(change.kind == "status" for change in piece.noted)
     ]
-    found = [(piece, texts) for piece in comparison.pieces if (texts := noted_texts(piece))]
-    rows += [Row(Span(piece_name(piece.after, comparison)), Span("; ".join(texts))) for piece, texts in found]
-    parts = (Note(SINGLE, "dim"), Rows(tuple(rows), "piece")) if rows else ()
+    rows += [
+        Row(Span(_name(piece.after, comparison)), Span("; ".join(texts)))
+        for piece in comparison.pieces
+        if (texts := [_change(change, piece) for change in piece.noted if change.kind != "status"])
+    ]
+    parts = (Note(_SINGLE, "dim"), Rows(tuple(rows), "piece")) if rows else ()
     return Section("Noted", parts, count=len(rows), show="long")
 
 
@@ -385,28 +391,17 @@ def _noted(comparison: SurveyComparison) -> Section:
 
 def verdict(comparison: SurveyComparison) -> tuple[str, Tone]:
     """How many pieces are what, in a sentence, and whether that is good news."""
-    unknown = len(comparison.of("unknown")) + len(comparison.gone)
-    failing, worse = len(comparison.of("failing")), len(comparison.of("worse"))
-    counts = [
-        (counted(failing, "new failure"), failing),
-        (f"{worse} worse", worse),
-        (f"{unknown} unknown now", unknown),
-        *(
-            (f"{number} {name}", number)
-            for name in ("flaky", "fixed", "better")
-            if (number := _count(comparison, name))
-        ),
-    ]
-    said = [text for text, number in counts if number]
-    if not (failing or worse or unknown):
+    numbers = {name: len(comparison.of(name)) for name in _IN_FULL}
+    unknown = numbers["unknown"] + len(comparison.gone)
+    said = [counted(numbers["failing"], "new failure")] if numbers["failing"] else []
+    named = {"worse": numbers["worse"], "unknown now": unknown}
+    named |= {name: numbers[name] for name in _IN_FULL if name in ("flaky", "fixed", "better")}
+    said += [f"{number} {name}" for name, number in named.items() if number]
+    if not (numbers["failing"] or numbers["worse"] or unknown):
         said.insert(0, "no regressions")
     compared = comparison.unchanged + len(comparison.pieces)
-    tone: Tone = "bad" if comparison.exit_code else "warning" if worse or comparison.of("flaky") else "good"
+    tone: Tone = "bad" if comparison.exit_code else "warning" if numbers["worse"] or numbers["flaky"] else "good"
     return f"{counted(compared, 'piece')} compared: {', '.join(said)}.", tone
-
-
-def _count(comparison: SurveyComparison, name: SurveyVerdict) -> int:
-    return len(comparison.of(name))
 
 
 def exit_text(comparison: SurveyComparison) -> str | None:
@@ -414,8 +409,8 @@ def exit_text(comparison: SurveyComparison) -> str | None:
     reasons = []
     if (missing := comparison.after.planned - comparison.after.rows) > 0:
         reasons.append(f"{counted(missing, 'piece')} of the second survey didn't finish")
-    if comparison.gone:
-        reasons.append(f"{counted(len(comparison.gone), 'piece')} of the first survey {_is(comparison.gone)} missing")
+    if number := len(comparison.gone):
+        reasons.append(f"{counted(number, 'piece')} of the first survey {'is' if number == 1 else 'are'} missing")
     if lost := comparison.of("unknown"):
         reasons.append(f"{counted(len(lost), 'piece')} can't be judged any more")
     if reasons:
@@ -425,37 +420,37 @@ def exit_text(comparison: SurveyComparison) -> str | None:
     return None
 
 
-def closing_texts(comparison: SurveyComparison) -> Iterator[str]:
-    """What is left to say of the comparison, in sentences."""
-    if (added := added_text(comparison)) is not None:
+def _closing(comparison: SurveyComparison) -> Iterator[str]:
+    if (added := _added(comparison)) is not None:
         yield f"Only in the second survey: {added}."
-    yield from filter(None, (still_failing_text(comparison), noisy_text(comparison)))
+    if number := comparison.still_failing:
+        yield f"{counted(number, 'piece')} {'passes' if number == 1 else 'pass'} in neither survey."
+    if comparison.noisy:
+        pieces = counted(comparison.noisy, "piece")
+        yield f"The speed-ups of {pieces} weren't compared, because the machine was too busy."
 
 
-def _is(values: Sequence[object]) -> str:
-    return "is" if len(values) == 1 else "are"
-
-
-def side_parts(side: SurveySide) -> list[str]:
+def _side(side: SurveySide) -> Iterator[str]:
     """What was surveyed on one side: name, date, versions, devices, size."""
-    parts = [side.name, side.started.partition("T")[0]]
-    parts += [f"torch {', '.join(side.torch)}"] if side.torch else []
-    parts += [some_names(side.devices)] if side.devices else []
+    yield from (side.name, side.started.partition("T")[0])
+    if side.torch:
+        yield f"torch {', '.join(side.torch)}"
+    if side.devices:
+        yield some_names(side.devices)
     size = counted(side.rows, "row")
-    parts.append(size if side.rows >= side.planned else f"{side.rows} of {counted(side.planned, 'row')}")
-    return [*parts, *([f"shard {side.shard}"] if side.shard is not None else [])]
+    yield size if side.rows >= side.planned else f"{side.rows} of {counted(side.planned, 'row')}"
+    if side.shard is not None:
+        yield f"shard {side.shard}"
 
 
-def mismatch_text(mismatch: SurveyMismatch) -> str:
+def _mismatch(mismatch: SurveyMismatch) -> str:
     """One way in which the surveys differ, a sentence."""
     before, after = mismatch.before or "none", mismatch.after or "none"
     if mismatch.aspect == "measured":
-        measure = next((text for name, text in MEASURE_TEXTS.items() if name == mismatch.name), mismatch.name)
+        measure = next((text for name, (text, _) in _MEASURES.items() if name == mismatch.name), mismatch.name)
         return f"Only the {'second' if mismatch.before is None else 'first'} survey measured {measure}."
-    if mismatch.aspect == "options":
-        return f"The option {mismatch.name} was {before}, now {after}."
-    if mismatch.aspect == "variant":
-        return f"The variant {mismatch.name} was {before}, now {after}."
+    if mismatch.aspect in ("options", "variant"):
+        return f"The {mismatch.aspect.removesuffix('s')} {mismatch.name} was {before}, now {after}."
     where = f" in {counted(mismatch.pieces, 'piece')}" if mismatch.pieces is not None else ""
     what = _ASPECTS[mismatch.aspect]
     if mismatch.before is None and mismatch.after is None:
@@ -466,159 +461,60 @@ def mismatch_text(mismatch: SurveyMismatch) -> str:
 # Pieces.
 
 
-def piece_name(row: SurveyRow, comparison: SurveyComparison) -> str:
-    """The name of a piece; with that of its variant where there are several."""
+def _name(row: SurveyRow, comparison: SurveyComparison) -> str:
     return row_name(row, has_variants=len(comparison.variants) > 1)
 
 
-def piece_texts(piece: ComparedPiece) -> Iterator[str]:
+def _texts(piece: ComparedPiece) -> Iterator[str]:
     """What changed in a piece, the worst first."""
-    yield from unknown_parts(piece)
-    for change in piece.worse:
-        yield change_text(change, piece)
-    if not piece.is_unjudged:
-        for change in piece.noted:
-            if change.kind == "status":
-                yield change_text(change, piece)
-    mark = "" if piece.verdict in ("fixed", "better") else "better: "
-    yield from (f"{mark}{change_text(change, piece)}" for change in piece.better)
-
-
-def unknown_parts(piece: ComparedPiece) -> Iterator[str]:
-    """What can't be told of a piece."""
     if piece.is_unjudged:
-        yield f"{outcome_text(piece.after.status, piece.after.stage)}, was {_outcome(piece.before)}"
+        yield _outcomes(piece)
     if piece.unknown:
-        yield f"no longer known: {', '.join(MEASURE_TEXTS[name] for name in piece.unknown)}"
+        yield f"no longer known: {', '.join(_MEASURES[name][0] for name in piece.unknown)}"
+    noted = () if piece.is_unjudged else (change for change in piece.noted if change.kind == "status")
+    yield from (_change(change, piece) for change in (*piece.worse, *noted))
+    mark = "" if piece.verdict in ("fixed", "better") else "better: "
+    yield from (f"{mark}{_change(change, piece)}" for change in piece.better)
 
 
-def noted_texts(piece: ComparedPiece) -> list[str]:
-    """The single measurements of a piece that differ."""
-    return [number_text(change) for change in piece.noted if change.kind != "status"]
-
-
-def change_text(change: SurveyChange, piece: ComparedPiece) -> str:
+def _change(change: SurveyChange, piece: ComparedPiece) -> str:
     """What changed, a clause."""
-    if change.cause is not None:
-        cause = change.cause
+    if (cause := change.cause) is not None:
         state = "new" if change in piece.worse else "gone"
         return f"{state} {cause.code} {base_name(cause.file)}:{cause.line}: {cause.message.rstrip('.')}"
     if change.kind == "status":
-        return _status_text(change, piece)
+        if change.is_flaky and piece.after.is_flaky:
+            return f"attempts: {flaky_text(piece.after)}"
+        before = f"; attempts before: {flaky_text(piece.before)}" if change.is_flaky else ""
+        return _outcomes(piece) + before
     if change.kind in _FLAGS:
         return _FLAGS[change.kind][bool(change.after)]
-    return _speedup_text(piece) if change.kind == "speedup" else number_text(change)
+    if change.kind == "speedup":
+        return f"speed-up {cell_line(speedup_cell(piece.before))} → {cell_line(speedup_cell(piece.after))}"
+    old, new = (float(value) if isinstance(value, int | float) else 0.0 for value in (change.before, change.after))
+    name, text = _MEASURES.get(change.kind, (change.kind, "{:,.0f}".format))
+    return f"{name} {' → '.join(percents(old, new) if change.kind == 'coverage' else map(text, (old, new)))}"
 
 
-def _speedup_text(piece: ComparedPiece) -> str:
-    """The speed-ups of both sides with their intervals."""
-    return f"speed-up {cell_line(speedup_cell(piece.before))} → {cell_line(speedup_cell(piece.after))}"
+def _outcomes(piece: ComparedPiece) -> str:
+    return f"{outcome_text(piece.after.status, piece.after.stage)}, was {_outcome(piece.before)}"
 
 
-def _status_text(change: SurveyChange, piece: ComparedPiece) -> str:
-    if change.is_flaky and piece.after.is_flaky:
-        return f"attempts: {flaky_text(piece.after)}"
-    text = f"{outcome_text(piece.after.status, piece.after.stage)}, was {_outcome(piece.before)}"
-    return f"{text}; attempts before: {flaky_text(piece.before)}" if change.is_flaky else text
+def _why(row: SurveyRow) -> str | None:
+    """Why a piece doesn't pass; None if it does or says nothing."""
+    return None if row.is_passed else error_text(row)
 
 
 def _outcome(row: SurveyRow) -> str:
     return outcome_text(row.status, None if row.is_passed else row.stage)
 
 
-def number_text(change: SurveyChange) -> str:
-    """A number of both sides: ``break sites 0 → 2``."""
-    name = next((text for measure, text in MEASURE_TEXTS.items() if measure == change.kind), change.kind)
-    before, after = _number_texts(change)
-    return f"{name} {before} → {after}"
-
-
-def _number_texts(change: SurveyChange) -> tuple[str, str]:
-    before, after = (float(value) if isinstance(value, int | float) else 0.0 for value in (change.before, change.after))
-    match change.kind:
-        case "coverage":
-            return percents(before, after)
-        case "call_us":
-            return duration(before), duration(after)
-        case "compile_cold_s" | "compile_s":
-            return seconds_text(before), seconds_text(after)
-        case "peak_memory_bytes":
-            return bytes_text(int(before)), bytes_text(int(after))
-        case _:
-            return f"{before:,.0f}", f"{after:,.0f}"
-
-
-def failure_text(row: SurveyRow) -> str | None:
-    """Why a piece doesn't pass; None if it does or says nothing."""
-    return None if row.is_passed else error_text(row)
-
-
-def added_text(comparison: SurveyComparison) -> str | None:
+def _added(comparison: SurveyComparison) -> str | None:
     """How many pieces are new, and which of them don't pass; None if there are none."""
     if not comparison.added:
         return None
-    failing = [piece_name(row, comparison) for row in comparison.added if not row.is_passed]
+    failing = [_name(row, comparison) for row in comparison.added if not row.is_passed]
     text = counted(len(comparison.added), "piece")
     if not failing:
         return f"{text}, all pass" if len(comparison.added) > 1 else f"{text}, passes"
     return f"{text}, {len(failing)} of them {'fails' if len(failing) == 1 else 'fail'}: {some_names(failing)}"
-
-
-def still_failing_text(comparison: SurveyComparison) -> str | None:
-    """How many pieces fail as before; None if none does."""
-    number = comparison.still_failing
-    return f"{counted(number, 'piece')} {'passes' if number == 1 else 'pass'} in neither survey." if number else None
-
-
-def noisy_text(comparison: SurveyComparison) -> str | None:
-    """How many speed-ups weren't compared; None if all were."""
-    if not comparison.noisy:
-        return None
-    pieces = counted(comparison.noisy, "piece")
-    return f"The speed-ups of {pieces} weren't compared, because the machine was too busy."
-
-
-def _passed_cell(one: ComparedVariant) -> Cell:
-    if not one.judged:
-        return Cell("none judged")
-    tone: Tone | None = None
-    if one.passed_after != one.passed_before:
-        tone = "bad" if one.passed_after < one.passed_before else "good"
-    return Cell(f"{one.passed_before:,} → {one.passed_after:,}", f"of {one.judged:,}", tone)
-
-
-def _speedup_cell(one: ComparedVariant) -> Cell:
-    before, after = one.speedup_before, one.speedup_after
-    if before is None or after is None:
-        return Cell(NOTHING)
-    tone: Tone | None = "bad" if after.high < before.low else "good" if after.low > before.high else None
-    detail = f"{_interval(before)} → {_interval(after)}, {counted(one.timed, 'piece')}"
-    return Cell(f"{factor_text(before.ratio)} → {factor_text(after.ratio)}", detail, tone)
-
-
-def _interval(mean: GeometricMean) -> str:
-    return interval_text(mean.low, mean.high)
-
-
-def _compile_cell(one: ComparedVariant) -> Cell:
-    if one.compile_cold_s_before is None or one.compile_cold_s_after is None:
-        return Cell(NOTHING)
-    return Cell(f"{seconds_text(one.compile_cold_s_before)} → {seconds_text(one.compile_cold_s_after)}")
-
-
-_FIGURES: Mapping[SurveyChangeKind, tuple[str, Callable[[SurveyRow], str]]] = {
-    "status": ("outcome", _outcome),
-    "break_sites": ("break sites", _number("break_sites")),
-    "skipped_frames": ("skipped frames", _number("skipped_frames")),
-    "recompiles": ("recompiles", _number("recompiles")),
-    "frames_over_limit": ("functions over the recompile limit", _number("frames_over_limit")),
-    "coverage": ("coverage", _number("coverage", lambda value: percents(value, value)[0])),
-    "speedup": ("speed-up", lambda row: cell_line(speedup_cell(row))),
-    "call_us": ("call", _number("call_us", duration)),
-    "compile_cold_s": ("cold compile", _number("compile_cold_s", seconds_text)),
-    "compile_s": ("compile of the recorded run", _number("compile_s", seconds_text)),
-    "peak_memory_bytes": ("peak memory", _number("peak_memory_bytes", lambda value: bytes_text(int(value)))),
-    "correct": ("correct results", _number("correct")),
-    "exports": ("torch.export", _number("exports")),
-    "is_steady": ("stops compiling when calls repeat", _number("is_steady")),
-}

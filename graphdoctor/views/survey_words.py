@@ -12,8 +12,24 @@ from typing import TYPE_CHECKING, TypeVar
 
 from graphdoctor.facts.survey import SURVEY_STATUSES
 from graphdoctor.facts.wording import about_time, bytes_text, counted, duration, factor_text, percent, shortened
-from graphdoctor.views.bench_words import seconds_text
-from graphdoctor.views.parts import Cell, Column, Span, Table, cell_line
+from graphdoctor.views.bench_words import interval_text, seconds_text
+from graphdoctor.views.parts import (
+    NOTHING,
+    Card,
+    Cell,
+    Column,
+    Heading,
+    Note,
+    Place,
+    Row,
+    Rows,
+    Show,
+    Source,
+    Span,
+    Table,
+    Tone,
+    cell_line,
+)
 from graphdoctor.views.survey_failures import error_text
 from graphdoctor.views.words import base_name
 
@@ -27,9 +43,7 @@ if TYPE_CHECKING:
         SurveyRow,
         SurveyStage,
         SurveyStatus,
-        SurveyVariant,
     )
-    from graphdoctor.views.parts import Tone
 
 _Number = TypeVar("_Number", int, float)
 
@@ -64,9 +78,6 @@ STAGE_TEXTS: dict[SurveyStage, str] = {
 }
 """What was going on, to be put between brackets."""
 
-NOTHING = "–"
-"""What stands in a table for what is unknown or wasn't measured."""
-
 FINDING = "first finding"
 """Heading of the column that holds it."""
 
@@ -88,12 +99,11 @@ _STATUS_TONES: dict[SurveyStatus, Tone] = {
     "out_of_memory": "bad",
 }
 _MAX_NAMES = 3
+_MAX_PLACES = 60
 _MAX_TITLES = 3
 """Versions or devices that a title names."""
 _SHORT_ERROR = 120
 """Characters of an error in the line of a row."""
-_MAX_LINES = 4
-"""Line numbers of a cause."""
 
 
 # The head.
@@ -219,7 +229,7 @@ def family_table(report: SurveyReport, most: int) -> Table:
     rows = []
     for family, groups in _families(report):
         by_variant = {group.variant: group for group in groups}
-        rows.append((Cell(Span(family)), *(_passed_cell(by_variant.get(name)) for name in names)))
+        rows.append((Cell(Span(family)), *(_family_cell(by_variant.get(name)) for name in names)))
     columns = (Column("family"), *(Column(Span(name)) for name in names))
     return Table(columns, tuple(rows), "row", most, "Figures of each family")
 
@@ -243,55 +253,51 @@ def _families(report: SurveyReport) -> list[tuple[str, list[SurveyGroup]]]:
     return sorted(families.items(), key=lambda found: (-sum(group.pieces for group in found[1]), found[0]))
 
 
-def _passed_cell(group: SurveyGroup | None) -> Cell:
+def _passed_cell(group: SurveyGroup, detail: str) -> Cell:
+    """How many passed of those that were judged."""
+    if not group.judged:
+        return Cell("none judged", detail)
+    tone: Tone = "good" if group.passed == group.judged else "warning" if group.passed else "bad"
+    return Cell(f"{group.passed:,} of {group.judged:,}", detail, tone)
+
+
+def _family_cell(group: SurveyGroup | None) -> Cell:
     """How many passed; as its detail, how much faster they are."""
     if group is None:
         return Cell(NOTHING)
-    return Cell(passed_text(group), "" if group.speedup is None else factor_text(group.speedup.ratio), _tone(group))
-
-
-def passed_text(group: SurveyGroup) -> str:
-    """How many passed of those that were judged."""
-    return f"{group.passed:,} of {group.judged:,}" if group.judged else "none judged"
-
-
-def _tone(group: SurveyGroup) -> Tone | None:
-    if not group.judged:
-        return None
-    return "good" if group.passed == group.judged else "warning" if group.passed else "bad"
+    return _passed_cell(group, "" if group.speedup is None else factor_text(group.speedup.ratio))
 
 
 def _table(
     heading: str, named: Sequence[tuple[str, SurveyGroup]], rows: Sequence[SurveyRow], most: int | None = None
 ) -> Table:
     groups = [group for _, group in named]
-    exports = _exports(rows) if heading == "variant" else {}
-    is_timed = any(group.speedup is not None for group in groups)
-    shared = [group.speedup_shared for group in groups if group.speedup_shared is not None]
-    columns: list[tuple[str, list[Cell]]] = [
-        ("passed", [Cell(passed_text(one), _rate_text(one), _tone(one)) for one in groups]),
-        ("no breaks", [_whole_cell(one, rows) for one in groups]),
-    ]
-    if is_timed:
-        columns.append(("speed-up", [_mean_cell(one.speedup) for one in groups]))
-        if shared and heading == "variant" and not _is_same(groups):
-            where = f"same {_of_targets(shared[0].count)}"
-            columns.append((where, [_mean_cell(one.speedup_shared) for one in groups]))
-        pairs = [f"{one.faster:,} / {one.slower:,}" if one.speedup is not None else NOTHING for one in groups]
-        columns.append(("faster / slower", [Cell(text) for text in pairs]))
-    if any(one.compile_cold_s is not None for one in groups):
-        cells = [NOTHING if one.compile_cold_s is None else seconds_text(one.compile_cold_s) for one in groups]
-        columns.append(("cold compile", [Cell(text) for text in cells]))
-    if exports:
-        found = [exports.get(one.variant) for one in groups]
-        columns.append(("exports", [Cell(f"{pair[0]:,} of {pair[1]:,}" if pair else NOTHING) for pair in found]))
-    return Table(
-        (Column(heading), *(Column(name) for name, _ in columns)),
-        tuple((Cell(Span(name)), *(cells[number] for _, cells in columns)) for number, (name, _) in enumerate(named)),
-        "row",
-        most,
-        f"Figures of each {heading}",
+    shared = next((group.speedup_shared for group in groups if group.speedup_shared is not None), None)
+    is_compared = shared is not None and heading == "variant" and not _is_same(groups)
+    names = (
+        heading,
+        "passed",
+        "no breaks",
+        "speed-up",
+        "" if shared is None else f"same {_of_targets(shared.count)}",
+        "faster / slower",
+        "cold compile",
+        "exports",
     )
+    body = tuple(
+        (
+            Cell(Span(name)),
+            _passed_cell(one, "" if one.pass_rate is None else percent(one.pass_rate)),
+            _whole_cell(one, rows),
+            _mean_cell(one.speedup),
+            _mean_cell(one.speedup_shared if is_compared else None),
+            Cell(NOTHING if one.speedup is None else f"{one.faster:,} / {one.slower:,}"),
+            Cell(NOTHING if one.compile_cold_s is None else seconds_text(one.compile_cold_s)),
+            _exports_cell(one, rows if heading == "variant" else ()),
+        )
+        for name, one in named
+    )
+    return Table(tuple(map(Column, names)), body, "row", most, f"Figures of each {heading}")
 
 
 def _whole_cell(group: SurveyGroup, rows: Iterable[SurveyRow]) -> Cell:
@@ -299,10 +305,6 @@ def _whole_cell(group: SurveyGroup, rows: Iterable[SurveyRow]) -> Cell:
     own = (row for row in rows if row.variant == group.variant and group.family in (None, row.family))
     known = sum(row.is_whole is not None for row in own)
     return Cell(f"{group.whole:,} of {known:,}" if known else NOTHING)
-
-
-def _rate_text(group: SurveyGroup) -> str:
-    return "" if group.pass_rate is None else percent(group.pass_rate)
 
 
 def _is_same(groups: Sequence[SurveyGroup]) -> bool:
@@ -318,18 +320,10 @@ def _mean_cell(mean: GeometricMean | None) -> Cell:
     return Cell(factor_text(mean.ratio), interval_text(mean.low, mean.high), tone)
 
 
-def interval_text(low: float, high: float) -> str:
-    """An interval of ratios."""
-    return f"{factor_text(low)[:-1]} to {factor_text(high)[:-1]}"
-
-
-def _exports(rows: Iterable[SurveyRow]) -> dict[str, tuple[int, int]]:
-    """By variant, how many are exported of those for which that was tried; empty if it wasn't."""
-    tried: dict[str, list[bool]] = {}
-    for row in rows:
-        if row.exports is not None:
-            tried.setdefault(row.variant, []).append(row.exports)
-    return {variant: (sum(found), len(found)) for variant, found in tried.items()}
+def _exports_cell(group: SurveyGroup, rows: Iterable[SurveyRow]) -> Cell:
+    """How many are exported of those for which that was tried."""
+    tried = [row.exports for row in rows if row.variant == group.variant and row.exports is not None]
+    return Cell(f"{sum(tried):,} of {len(tried):,}" if tried else NOTHING)
 
 
 def means_text(report: SurveyReport) -> str | None:
@@ -361,37 +355,43 @@ def unjudged_texts(report: SurveyReport) -> list[tuple[str, str]]:
     ]
 
 
-def settings_text(variant: SurveyVariant) -> str:
-    """What a variant changes."""
-    parts = _settings(variant.settings)
-    parts += [f"python={variant.python}"] if variant.python is not None else []
-    return ", ".join(parts) or "nothing of its own"
-
-
-def options_text(report: SurveyReport) -> str:
-    """What was measured, with which limits."""
-    return ", ".join(_settings(report.options))
-
-
-def _settings(found: Mapping[str, object]) -> list[str]:
-    return [f"{name}={value}" for name, value in found.items() if value is not None]
+def options_text(found: Mapping[str, object]) -> str:
+    """What a variant changes, or what was measured, with which limits."""
+    return ", ".join(f"{name}={value}" for name, value in found.items() if value is not None)
 
 
 # Causes.
 
-EXPORTS_HEADING = "What torch.export stops at"
 
-
-def cause_size(cause: SharedCause) -> str:
-    """How many targets it has, in how many lines of its function or in how many functions: ``41 targets, 3 lines``."""
+def cause_head(cause: SharedCause, message: str) -> str:
+    """What it is, in how many lines of its function or in how many functions: ``41 targets, 3 lines of f: …``."""
+    targets = counted(len(cause.targets), "target")
     if cause.functions > 1:
-        return f"{counted(len(cause.targets), 'target')}, {counted(cause.functions, 'function')}"
-    return f"{counted(len(cause.targets), 'target')}, {counted(len(cause.lines), 'line')}"
+        return f"{targets}, {counted(cause.functions, 'function')}: {message}"
+    return f"{targets}, {counted(len(cause.lines), 'line')} of {cause.function}: {message}"
 
 
-def cause_function(cause: SharedCause) -> str | None:
-    """The function that its targets share; None if each has one of its own."""
-    return cause.function if cause.functions == 1 else None
+def cause_card(cause: SharedCause, message: str, anchor: str, targets: Row, show: Show) -> Card:
+    """A card of a cause; ``targets`` says where it is."""
+    rows = []
+    if len(cause.places) > 1:
+        rows.append(Row("places", Span(some_names(cause.places, _MAX_PLACES))))
+    rows += [Row("costs", costs)] if (costs := cause_costs(cause)) else []
+    if cause.fix is not None:
+        rows.append(Row("fix", Note(_fix_text(cause), "good")) if cause.fix_verified else Row("try", cause.fix))
+    return Card(
+        (Heading(cause.code, cause_head(cause, message), cause.severity, anchor),),
+        Place(cause.file, cause.lines[0]),
+        cause.function,
+        cause.package,
+        (*((Source(cause.lines[0], cause.text),) if cause.text else ()), Rows((*rows, targets))),
+        show=show,
+    )
+
+
+def _fix_text(cause: SharedCause) -> str:
+    number = len(cause.fix_verified)
+    return f"{cause.fix} (verified on {cause.fix_verified[0] if number == 1 else f'{number:,} targets'})"
 
 
 def cause_message(cause: SharedCause) -> str:
@@ -405,41 +405,11 @@ def cause_message(cause: SharedCause) -> str:
     return cause.message
 
 
-def cause_place(cause: SharedCause) -> str:
-    """File and lines, ``transformers/masking.py:41, 44``; of several functions, the first places."""
-    if cause.functions > 1:
-        return some_names(cause.places, _MAX_NAMES)
-    return f"{cause.file}:{some_names([str(line) for line in cause.lines], _MAX_LINES)}"
-
-
-def more_causes_text(report: SurveyReport) -> str | None:
-    """How many causes cost less than those that are listed; None if none does."""
-    more = report.summary.cause_count - len(report.summary.causes)
-    return f"{counted(more, 'more cause')} {'costs' if more == 1 else 'cost'} less." if more > 0 else None
-
-
-def more_export_causes_text(report: SurveyReport) -> str | None:
-    """How many causes fewer targets have than those that are listed; None if none does."""
-    more = report.summary.export_cause_count - len(report.summary.export_causes)
-    return f"{counted(more, 'more cause')} of fewer targets." if more > 0 else None
-
-
 def cause_costs(cause: SharedCause | SurveyCause) -> str:
     """What it costs, as far as that was measured, a shared one over all rows; empty if nothing is known."""
     parts = [f"{counted(cause.eager_frames, 'function')} left to eager mode"] if cause.eager_frames else []
     parts += [f"{duration(cause.call_us)} of calls"] if cause.call_us is not None else []
     return ", ".join(parts)
-
-
-def cause_fix(cause: SharedCause) -> tuple[str, bool] | None:
-    """What to do, and whether a trial verified it; None if nothing is known."""
-    if cause.fix is None:
-        return None
-    if not cause.fix_verified:
-        return cause.fix, False
-    number = len(cause.fix_verified)
-    where = f"verified on {cause.fix_verified[0]}" if number == 1 else f"verified on {number:,} targets"
-    return f"{cause.fix} ({where})", True
 
 
 # Failures, and rows to look at.
@@ -505,9 +475,9 @@ class RowColumn:
 
 
 def row_columns(report: SurveyReport) -> list[RowColumn]:
-    """The columns of the table of all rows, without those in which nothing is known of any row."""
+    """The columns of the table of all rows."""
     is_cold = any(row.compile_cold_s is not None for row in report.rows)
-    columns = [
+    return [
         RowColumn("name", 0, lambda row: Cell(row.name), is_text=True),
         *([RowColumn("variant", 0, lambda row: Cell(row.variant), is_text=True)] if len(report.variants) > 1 else []),
         RowColumn("status", 0, outcome_cell, is_text=True),
@@ -527,7 +497,6 @@ def row_columns(report: SurveyReport) -> list[RowColumn]:
         RowColumn("exports", 7, lambda row: _yes_or_no(row.exports)),
         RowColumn(FINDING, 6, lambda row: Cell(finding_text(row)), is_text=True),
     ]
-    return [column for column in columns if any(column.cell(row).text != NOTHING for row in report.rows)]
 
 
 def _figure(number: _Number | None, text: Callable[[_Number], str] = "{:,}".format) -> Cell:
@@ -572,13 +541,8 @@ def top_place(row: SurveyRow) -> str:
     return "" if row.top is None else f"{base_name(row.top.file)}:{row.top.line}"
 
 
-def finished_text(row: SurveyRow, number: int, count: int) -> str:
-    """A finished row in one line: ``12/412 bert default: ok, 2 breaks, 1.43x (1.40 to 1.46), 21 s``."""
-    return f"{number}/{count} {short_text(row)}"
-
-
 def short_text(row: SurveyRow) -> str:
-    """A row in one line: its name, how it came out, breaks, speed-up, time, and why it failed."""
+    """A row in one line: ``bert default: ok, 2 breaks, 1.43x (1.40 to 1.46), 21 s``, and why it failed."""
     text = f"{row.name} {row.variant}: {', '.join(_parts(row))}"
     why = None if row.is_passed else error_text(row)
     return text if why is None else f"{text}: {shortened(why, _SHORT_ERROR)}"
@@ -596,16 +560,6 @@ def _parts(row: SurveyRow) -> Iterator[str]:
     yield seconds_of(row.seconds)
 
 
-def retried_text(name: str, variant: str, status: SurveyStatus) -> str:
-    """That a piece runs once more, in one line."""
-    return f"{name} {variant}: {STATUS_TEXTS[status]}, running it again"
-
-
 def seconds_of(seconds: float) -> str:
     """How long a piece takes: ``3.2 s``, ``21 s``, ``4 min``."""
     return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
-
-
-def noisy_rows(rows: Iterable[SurveyRow]) -> Iterator[SurveyRow]:
-    """The rows whose machine was too busy for small differences to be seen."""
-    return (row for row in rows if row.is_noisy)

@@ -47,7 +47,8 @@ def _parts(report: CureReport, *, is_written: bool) -> Iterator[Block]:
 def _step(step: CureStep) -> Row:
     details = []
     if step.speedup is not None:
-        details.append(f"{factor_text(step.speedup.ratio)} ({interval_text(step.speedup)}) beside the best before it")
+        interval = interval_text(step.speedup.low, step.speedup.high)
+        details.append(f"{factor_text(step.speedup.ratio)} ({interval}) beside the best before it")
     if step.compile_cold_s is not None and step.compile_before_s is not None:
         details.append(f"compile {seconds_text(step.compile_before_s)} → {seconds_text(step.compile_cold_s)}")
     if step.reason:

@@ -55,7 +55,7 @@ def _bars(variants: Sequence[Variant]) -> Iterator[dict[str, str]]:
         is_eager = variant.name == EAGER
         kind = "wrong" if variant.status == "wrong" else "reference" if is_eager else variant.judgement
         ratio = 1.0 if is_eager else speedup.ratio
-        figures = f"{factor_text(speedup.ratio)} ({words.interval_text(speedup)})"
+        figures = f"{factor_text(speedup.ratio)} ({words.interval_text(speedup.low, speedup.high)})"
         note = "wrong results" if variant.status == "wrong" else _JUDGED.get(variant.judgement, "")
         yield {
             "name": variant.name,

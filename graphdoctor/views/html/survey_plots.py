@@ -15,11 +15,11 @@ from markupsafe import Markup
 
 from graphdoctor.facts.wording import factor_text
 from graphdoctor.views import survey_words as words
-from graphdoctor.views.bench_words import seconds_text
+from graphdoctor.views.bench_words import interval_text, seconds_text
 from graphdoctor.views.html import plots
 from graphdoctor.views.html.plots import Axis, Line, Tick
 from graphdoctor.views.html.survey_rows import MAX_ROWS, row_ids
-from graphdoctor.views.parts import Drawing, cell_line
+from graphdoctor.views.parts import NOTHING, Drawing, cell_line
 
 if TYPE_CHECKING:
     from graphdoctor.facts.survey import GeometricMean, SurveyReport, SurveyRow
@@ -69,10 +69,8 @@ class Mark:
         """Its mean with the interval, and its compile time."""
         mean = self.mean
         return (
-            words.NOTHING
-            if mean is None
-            else f"{factor_text(mean.ratio)} ({words.interval_text(mean.low, mean.high)})",
-            words.NOTHING if self.compile_cold_s is None else seconds_text(self.compile_cold_s),
+            NOTHING if mean is None else f"{factor_text(mean.ratio)} ({interval_text(mean.low, mean.high)})",
+            NOTHING if self.compile_cold_s is None else seconds_text(self.compile_cold_s),
         )
 
 

@@ -19,7 +19,7 @@ from graphdoctor.facts.survey import SURVEY_STATUSES
 from graphdoctor.facts.wording import bytes_text, counted, duration, factor_text, percent, shortened, without_middle
 from graphdoctor.views import survey_words as words
 from graphdoctor.views.bench_words import seconds_text
-from graphdoctor.views.parts import Cell, Drawing, Table, cell_line, plain_text
+from graphdoctor.views.parts import NOTHING, Cell, Drawing, Table, cell_line, plain_text
 from graphdoctor.views.printable import printable_lines
 from graphdoctor.views.survey_failures import error_text
 
@@ -97,9 +97,11 @@ def rows_drawing(report: SurveyReport, pages: str | None, elsewhere: Table) -> D
 def _columns(report: SurveyReport) -> Iterator[words.RowColumn]:
     """The columns after that of names, which heads the rows."""
     if any(row.family is not None for row in report.rows):
-        yield words.RowColumn("family", 0, lambda row: Cell(row.family or words.NOTHING), is_text=True)
+        yield words.RowColumn("family", 0, lambda row: Cell(row.family or NOTHING), is_text=True)
     for column in words.row_columns(report)[1:]:
-        yield replace(column, cell=_finding_cell) if column.heading == words.FINDING else column
+        # What is unknown of all rows has no column.
+        if any(column.cell(row).text != NOTHING for row in report.rows):
+            yield replace(column, cell=_finding_cell) if column.heading == words.FINDING else column
 
 
 def _finding_cell(row: SurveyRow) -> Cell:
@@ -155,7 +157,7 @@ def _cell(column: words.RowColumn, row: SurveyRow) -> str:
     ]
     style = f' class="{" ".join(kinds)}"' if kinds else ""
     # What is unknown has nothing to be sorted by.
-    by = "" if text == words.NOTHING else None if cell.value is None or text == str(cell.value) else f"{cell.value:.6g}"
+    by = "" if text == NOTHING else None if cell.value is None or text == str(cell.value) else f"{cell.value:.6g}"
     value = "" if by is None else f' data-v="{by}"'
     small = f" <small>{_safe(detail)}</small>" if detail else ""
     return f"<td{style}{value}>{_safe(text)}{small}</td>"

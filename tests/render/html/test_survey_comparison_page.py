@@ -79,7 +79,7 @@ def test_the_answer_is_that_of_the_terminal_and_each_verdict_has_its_pieces() ->
             assert f"{piece.name} {piece.variant}" in shown
     assert "removed default" in section(page, "gone")
     assert "added default eager failed" in section(page, "added")
-    assert "vit default compile 8.00 s → 30.0 s; peak memory" in section(page, "noted")
+    assert "vit default cold compile 8.00 s → 30.0 s; peak memory" in section(page, "noted")
     assert "GD102" in section(page, "findings")
 
 

@@ -18,6 +18,7 @@ from graphdoctor.facts.survey import SurveyReport
 from graphdoctor.studies.documents import SURVEY
 from graphdoctor.studies.survey.summary import summarize
 from graphdoctor.views import survey_words as words
+from graphdoctor.views.bench_words import interval_text
 from graphdoctor.views.formats import RenderOptions
 from graphdoctor.views.html.survey_plots import front
 from graphdoctor.views.html.survey_rows import page_address, row_ids
@@ -86,7 +87,7 @@ def test_means_are_shown_with_their_intervals_by_variant_and_by_family():
     for group in made.summary.groups:
         if group.family is None and group.speedup_shared is not None:
             mean = group.speedup_shared
-            assert words.interval_text(mean.low, mean.high) in text
+            assert interval_text(mean.low, mean.high) in text
     for family in ("encoder", "decoder"):
         assert f"{family} " in text
 
