@@ -14,7 +14,7 @@ from graphdoctor.facts.profiled import ACTIVATION_BUDGET, MeasuredMemory
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.studies.profile.profile import Replayed, memory_trial, try_keeping_less
+from graphdoctor.studies.profile.profile import memory_trial, try_keeping_less
 from graphdoctor.trials.judge import Verdict
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Request
@@ -23,6 +23,7 @@ from tests.conftest import RunCli
 from tests.each import for_each
 
 BEFORE = MemoryUse(saved=(), saved_bytes=1000, recomputed={}, recomputed_count=0, peak_bytes=9000, peak_of="allocator")
+BUDGET = Setting(name=ACTIVATION_BUDGET, value=0.5)
 
 
 def times(ratio: float, low: float | None = None) -> PairedTime:
@@ -36,8 +37,8 @@ def tried(
     after = MeasuredMemory(
         peak_of="allocator", before_bytes=0, peak_bytes=8000, saved_bytes=saved, eager_saved_bytes=None
     )
-    found = Replayed(after if saved is not None else None, is_same, ratio, reason)
-    return memory_trial(Setting(name=ACTIVATION_BUDGET, value=0.5), BEFORE, found)
+    found = None if saved is None else after
+    return memory_trial(BUDGET, BEFORE, found, ratio, is_same=is_same, reason=reason)
 
 
 @for_each(
@@ -68,8 +69,7 @@ def test_what_was_measured_is_kept() -> None:
 
 def test_peaks_of_two_processes_are_not_compared() -> None:
     after = MeasuredMemory(peak_of="process", before_bytes=0, peak_bytes=8000, saved_bytes=500, eager_saved_bytes=None)
-    found = Replayed(after, is_same=True, times=times(1.1))
-    assert memory_trial(Setting(name=ACTIVATION_BUDGET, value=0.5), BEFORE, found).peak_bytes is None
+    assert memory_trial(BUDGET, BEFORE, after, times(1.1), is_same=True, reason=None).peak_bytes is None
 
 
 PROGRAM = """\
@@ -159,8 +159,6 @@ def test_a_setting_is_blamed_for_what_is_right_without_it_and_trusted_where_noth
     monkeypatch.setattr("graphdoctor.studies.profile.profile.time_pair", lambda *_given, **_more: times(1.0))
     (tmp_path / "model.py").write_text("")
     request = Request.of(RunSpec(target=str(tmp_path / "model.py")))
-    setup = Setup()
-    budget = Setting(name=ACTIVATION_BUDGET, value=0.5)
-    trial = try_keeping_less(request, tmp_path, BEFORE, budget, setup, draws_random=draws_random)
+    trial = try_keeping_less(request, tmp_path, BEFORE, BUDGET, Setup(), draws_random=draws_random)
     assert (trial.outcome, trial.is_same) == (outcome, is_same)
     assert (trial.reason is None) == (is_same is True)

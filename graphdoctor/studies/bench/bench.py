@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from graphdoctor import __version__
-from graphdoctor.facts.bench import BenchReport, Noise, Stages, Sweep, SweepPoint, Throughput, Variant
+from graphdoctor.facts.bench import BenchReport, Stages, Sweep, SweepPoint, Variant
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.kernels import CacheUse
 from graphdoctor.facts.reading import json_of
@@ -54,18 +54,6 @@ _STAGES_S = 300.0
 """How long a variant is followed down the stages, and how long torch's minifier may take."""
 
 
-@dataclass(frozen=True)
-class Point:
-    """The program with one set of sizes."""
-
-    variants: tuple[Variant, ...]
-    noise: Noise | None
-    throughput: Throughput | None
-    call: str | None
-    recordings: Mapping[str, str]
-    gaps: tuple[CaptureGap, ...] = ()
-
-
 def bench(
     request: Request,
     recording: Path,
@@ -84,39 +72,23 @@ def bench(
     folder, base = recording / _FOLDER, request.spec
     most = fitting(diagnosis.recording.exit.peak_memory_bytes, most=_MOST_SIDE_BY_SIDE)
 
-    def measured(program: Program, folder: Path, prefix: str = "") -> Point:
+    def measured(program: Program, folder: Path, prefix: str = "") -> BenchReport:
         def say(phase: str) -> None:
             setup.watching.on_phase(f"{prefix}{phase}")
 
         with Replays(request, folder, setup.with_limit) as replays:
-            return _Bench(base, program, variants, folder, replays, say, is_minified).measure(most)
+            return _Bench(base, program, variants, folder, replays, say, is_minified).report(diagnosis, most)
 
-    swept: Sweep | None = None
     if sweep is None:
-        point = measured(Program(), folder)
+        report = measured(Program(), folder)
     else:
         points = []
         for size in sweep.sizes:
             prefix = f"{' and '.join(sweep.sources)} = {size:,}: "
-            point = measured(Program(change=sweep.change(size)), folder / f"size-{size}", prefix)
-            points.append((size, point))
-        swept = Sweep(
-            sources=sweep.sources,
-            points=tuple(SweepPoint(size=size, variants=one.variants, noise=one.noise) for size, one in points),
-        )
-    report = BenchReport(
-        graphdoctor_version=__version__,
-        environment=diagnosis.recording.environment,
-        target=diagnosis.recording.target.model_copy(update={"compile_arguments": base.compile_arguments()}),
-        verdict=verdict(point.variants, point.noise, swept),
-        call=point.call,
-        throughput=point.throughput,
-        noise=point.noise,
-        variants=point.variants,
-        sweep=swept,
-        gaps=(*diagnosis.recording.gaps, *point.gaps),
-        recordings=dict(point.recordings),
-    )
+            report = measured(Program(change=sweep.change(size)), folder / f"size-{size}", prefix)
+            points.append(SweepPoint(size=size, variants=report.variants, noise=report.noise))
+        swept = Sweep(sources=sweep.sources, points=tuple(points))
+        report = report.model_copy(update={"sweep": swept, "verdict": verdict(report.variants, report.noise, swept)})
     (recording / BENCH_FILE).write_text(json_of(report), encoding="utf-8")
     return report
 
@@ -136,21 +108,25 @@ class _Bench:
     gaps: dict[CaptureGap, list[str]] = field(default_factory=dict)
     followed: list[tuple[Subject, Stages]] = field(default_factory=list)
 
-    def measure(self, most: int) -> Point:
+    def report(self, diagnosis: Diagnosis, most: int) -> BenchReport:
         """Time so many processes side by side at most, then look into each way."""
         with SideBySide(self.replays, self.folder / _CACHES, self.on_phase) as side_by_side:
             timings = time_variants(side_by_side, self.base, self.program, self.variants[1:], most=most)
-        start = timings.eager.warm
-        return Point(
-            variants=self._looked_into(timings),
-            noise=timings.noise,
-            throughput=throughput_of(timings),
+        start, variants = timings.eager.warm, self._looked_into(timings)
+        gaps = (
+            gap.model_copy(update={"message": f"{', '.join(names)}: {gap.message}"}) for gap, names in self.gaps.items()
+        )
+        return BenchReport(
+            graphdoctor_version=__version__,
+            environment=diagnosis.recording.environment,
+            target=diagnosis.recording.target.model_copy(update={"compile_arguments": self.base.compile_arguments()}),
+            verdict=verdict(variants, timings.noise),
             call=None if start is None else start["inputs"],
+            throughput=throughput_of(timings),
+            noise=timings.noise,
+            variants=variants,
+            gaps=(*diagnosis.recording.gaps, *gaps),
             recordings=self.recordings,
-            gaps=tuple(
-                gap.model_copy(update={"message": f"{', '.join(names)}: {gap.message}"})
-                for gap, names in self.gaps.items()
-            ),
         )
 
     def _looked_into(self, timings: Timings) -> tuple[Variant, ...]:

@@ -12,11 +12,10 @@ from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.wording import counted
 from graphdoctor.rules.diagnosis.rule import BreakSite
 from graphdoctor.rules.diagnosis.sites import view_of
-from graphdoctor.studies.bundle.reproduce import MODULES, Script
+from graphdoctor.studies.bundle.reproduce import MODULES, SCRIPT, Script
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trials.launch import script as capture
 
-SCRIPT = "reproduce.py"
 _LEAST_S = 60.0
 _TIMES = 6
 """A run may take this many times as long as the recorded one, and at least ``_LEAST_S``."""
@@ -31,26 +30,19 @@ class Attempt:
     is_refused: bool = False
 
 
-def not_tried() -> Attempt:
-    """The result if running the script is turned off."""
-    return Attempt(None, "It was not run (--no-try).")
-
-
-def refused() -> Attempt:
-    """The result for a recording that somebody else could have written."""
-    return Attempt(
-        None,
-        "It was not run: nothing shows that the recording was made by you, on this machine, in the folder where it is "
-        "now.",
-        is_refused=True,
-    )
+NOT_TRIED = Attempt(None, "It was not run (--no-try).")
+REFUSED = Attempt(
+    None,
+    "It was not run: nothing shows that the recording was made by you, on this machine, in the folder where it is now.",
+    is_refused=True,
+)
+"""The result for a recording that somebody else could have written."""
 
 
 def command_text(script: Script, recording: Recording) -> str:
     """What ``attempt`` runs, for people to read before: the interpreter and every line of code."""
-    files = {SCRIPT: script.text or "", **{f"{MODULES}/{name}": text for name, text in script.modules.items()}}
     lines = [f"Running {SCRIPT} with {recording.environment.executable}"]
-    for name, text in files.items():
+    for name, text in script.files.items():
         lines += [f"  {name}:", *(f"    | {line}" for line in text.splitlines())]
     return "\n".join(lines)
 
@@ -65,7 +57,9 @@ def attempt(script: Script, recording: Recording, *, timeout_s: float | None) ->
         # Resolved, because stack entries have no links in them.
         folder = Path(made).resolve()
         run, log = folder / "run", folder / "recording"
-        write_script_files(script, run)
+        (run / MODULES).mkdir(parents=True)
+        for name, text in script.files.items():
+            (run / name).write_text(text, encoding="utf-8")
         log.mkdir()
         program = capture.Script(str(run / SCRIPT), False, ())
         try:
@@ -76,14 +70,6 @@ def attempt(script: Script, recording: Recording, *, timeout_s: float | None) ->
     if again.exit.reason == "interrupted":
         raise GraphDoctorError("Interrupted.", exit_code=130)
     return compared(recording, again, run)
-
-
-def write_script_files(script: Script, folder: Path) -> None:
-    """Write the script and its modules as they are in the bundle."""
-    (folder / MODULES).mkdir(parents=True)
-    (folder / SCRIPT).write_text(script.text or "", encoding="utf-8")
-    for name, text in script.modules.items():
-        (folder / MODULES / name).write_text(text, encoding="utf-8")
 
 
 def compared(before: Recording, after: Recording, folder: Path) -> Attempt:

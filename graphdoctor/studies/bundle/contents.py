@@ -6,12 +6,10 @@ import io
 import os
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.diagnosis import Diagnosis
-from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.wording import counted
 from graphdoctor.probe.wire import (
@@ -25,8 +23,8 @@ from graphdoctor.probe.wire import (
 )
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
-from graphdoctor.studies.bundle.attempt import SCRIPT, Attempt, attempt, command_text, not_tried, refused
-from graphdoctor.studies.bundle.reproduce import MODULES, Script, write_script
+from graphdoctor.studies.bundle.attempt import NOT_TRIED, REFUSED, Attempt, attempt, command_text
+from graphdoctor.studies.bundle.reproduce import SCRIPT, Script, write_script
 from graphdoctor.studies.bundle.texts import environment_text, issue_text, readme_text, title_of
 from graphdoctor.trace.folder import read_object
 from graphdoctor.trace.logs import find_logs
@@ -67,10 +65,9 @@ class Bundle:
     """The content of the zip."""
 
     files: dict[str, bytes]
-    script: Script
     attempt: Attempt | None
     interpreter: str | None
-    notes: list[str] = field(default_factory=list)
+    notes: list[str]
 
 
 def bundle_of(place: Path, wanted: Wanted, on_phase: Callable[[str], None]) -> Bundle:
@@ -91,24 +88,35 @@ def _bundle_of(place: Path, recording: Recording, wanted: Wanted, on_phase: Call
         )
     diagnosis = diagnose(recording, RULES, root=wanted.root, version=wanted.version)
     notes: list[str] = []
-    if wanted.is_redacted:
-        script, tried = Script(None, reason="--redact leaves out source"), None
-    else:
+    script, tried = Script(None, reason="--redact leaves out source"), None
+    if not wanted.is_redacted:
         script = write_script(recording, read_object(LocalFolder(place).read(REQUEST_FILE)))
         tried = _try(place, script, recording, wanted, on_phase)
     on_phase("writing the report")
+    found = _recording_files(place, notes, has_trials=wanted.has_trials)
     if wanted.is_redacted:
         from graphdoctor.studies.bundle.redact.recordings import Redaction
 
         redaction = Redaction(recording.environment, wanted.root)
         diagnosis, picture = redaction.redacted(diagnosis), redaction.redacted(picture)
-        kept = dict(redaction.files(_recording_files(place, notes, has_trials=False), notes))
+        kept = dict(redaction.files(found, notes))
     else:
-        kept = {name: path.read_bytes() for name, path in _recording_files(place, notes, has_trials=wanted.has_trials)}
-    if script.text is None and not wanted.is_redacted:
-        notes.append(f"`{SCRIPT}`: {script.reason}.")
-    files = _files(diagnosis, picture, kept, script, tried, notes, wanted)
-    return Bundle(files, script, tried, recording.environment.executable, notes)
+        kept = {name: path.read_bytes() for name, path in found}
+        if script.text is None:
+            notes.append(f"`{SCRIPT}`: {script.reason}.")
+    environment = diagnosis.recording.environment
+    texts: dict[str, str] = {
+        "issue.md": issue_text(diagnosis, script, tried),
+        "diagnosis.json": json_text(diagnosis),
+        "report.html": render_page(diagnosis, picture, root=wanted.root, has_source=not wanted.is_redacted),
+        "environment.txt": environment_text(environment, picture.config, graphdoctor=wanted.version),
+        **script.files,
+    }
+    readme = readme_text(title_of(diagnosis), [*texts, *kept], notes, is_redacted=wanted.is_redacted)
+    written = {"README.md": readme, **texts}
+    # A program can put halves of surrogate pairs anywhere.
+    files = {name: text.encode("utf-8", "replace") for name, text in written.items()} | kept
+    return Bundle(files, tried, recording.environment.executable, notes)
 
 
 def _try(
@@ -117,40 +125,14 @@ def _try(
     if script.text is None:
         return None
     if not wanted.is_tried:
-        return not_tried()
+        return NOT_TRIED
     if wanted.show is not None:
         for line in command_text(script, recording).split("\n"):
             wanted.show(line)
     elif not is_own(place):
-        return refused()
+        return REFUSED
     on_phase(f"running {SCRIPT}")
     return attempt(script, recording, timeout_s=wanted.timeout_s)
-
-
-def _files(
-    diagnosis: Diagnosis,
-    picture: Picture,
-    kept: dict[str, bytes],
-    script: Script,
-    tried: Attempt | None,
-    notes: list[str],
-    wanted: Wanted,
-) -> dict[str, bytes]:
-    texts: dict[str, str] = {
-        "issue.md": issue_text(diagnosis, script, tried),
-        "diagnosis.json": json_text(diagnosis),
-        "report.html": render_page(diagnosis, picture, root=wanted.root, has_source=not wanted.is_redacted),
-        "environment.txt": environment_text(
-            diagnosis.recording.environment, picture.config, graphdoctor=wanted.version
-        ),
-    }
-    if script.text is not None:
-        texts[SCRIPT] = script.text
-        texts |= {f"{MODULES}/{name}": text for name, text in script.modules.items()}
-    readme = readme_text(title_of(diagnosis), [*texts, *kept], notes, is_redacted=wanted.is_redacted)
-    written = {"README.md": readme, **texts}
-    # A program can put halves of surrogate pairs anywhere.
-    return {name: text.encode("utf-8", "replace") for name, text in written.items()} | kept
 
 
 def _recording_files(place: Path, notes: list[str], *, has_trials: bool) -> Iterator[tuple[str, Path]]:

@@ -17,6 +17,7 @@ from graphdoctor.facts.recording import Recording
 from graphdoctor.probe.wire import INPUTS_FROM_OPTIONS, INPUTS_NOT_NEEDED
 from graphdoctor.studies.bundle.texts import rendered
 
+SCRIPT = "reproduce.py"
 MODULES = "modules"
 """The folder next to the script for the modules that it imports."""
 
@@ -45,6 +46,12 @@ class Script:
     text: str | None
     modules: Mapping[str, str] = field(default_factory=dict)
     reason: str | None = None
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        """The script and its modules by their paths in a bundle; empty if there is none."""
+        modules = {f"{MODULES}/{name}": text for name, text in self.modules.items()}
+        return {} if self.text is None else {SCRIPT: self.text, **modules}
 
 
 class _ImpossibleError(Exception):

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from graphdoctor.facts.diagnosis import Location
 from graphdoctor.facts.export import DynamicShapes, ExportDim
 from graphdoctor.facts.recording import DifferingDim, TriedDim
-from graphdoctor.facts.stack import PROGRAM_ORIGINS, relative
+from graphdoctor.facts.stack import PROGRAM_ORIGINS
+from graphdoctor.rules.diagnosis.findings import location_of
 from graphdoctor.studies.export.attempts import Attempt, Exporter, with_change
 from graphdoctor.studies.export.trials import ExportTrials
 from graphdoctor.trials.judge import Reference
@@ -24,38 +24,32 @@ _SMALL = 2
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Which dims to leave dynamic.
+class DynamicTrials:
+    """Exports with dynamic dims.
 
     Args:
-        differing: Dims whose sizes differ between the calls; empty if none do.
-        is_all: Every dim of every tensor.
+        differing: Dims whose sizes differ between the calls, which are left dynamic; empty if none do.
+        is_all: Every dim of every tensor is.
     """
 
+    exporter: Exporter
     is_strict: bool
     differing: Sequence[DifferingDim]
     is_all: bool
 
-
-@dataclass(frozen=True)
-class DynamicTrials:
-    """Exports with dynamic dims."""
-
-    exporter: Exporter
-
-    def run(self, program: Program, asked: Asked) -> DynamicShapes:
+    def run(self, program: Program) -> DynamicShapes:
         """Find out which dims stay dynamic, and whether the program is right with other sizes."""
         wanted: tuple[tuple[str, int], ...] | Literal["all"] = "all"
         origin: Literal["calls", "option"] = "option"
-        if not asked.is_all:
-            wanted, origin = tuple((one.source, one.dim) for one in asked.differing), "calls"
+        if not self.is_all:
+            wanted, origin = tuple((one.source, one.dim) for one in self.differing), "calls"
         self.exporter.on_phase("exporting with dynamic sizes")
-        plan, reference = ExportPlan(asked.is_strict, wanted), self.exporter.reference(program.change)
+        plan, reference = ExportPlan(self.is_strict, wanted), self.exporter.reference(program.change)
         found = self.exporter.attempt(program, plan, "dynamic-auto", reference)
-        shapes = DynamicShapes(is_strict=asked.is_strict, origin=origin, status=found.status, reason=found.reason)
+        shapes = DynamicShapes(is_strict=self.is_strict, origin=origin, status=found.status, reason=found.reason)
         export = found.export
         if export is None or not found.is_made:
-            blocker = None if export is None else self._trials(asked).described(found)
+            blocker = None if export is None else self._trials().described(found)
             return shapes.model_copy(update={"blocker": blocker})
         dims = [self._dim(dim) for dim in export.dims]
         if not dims:
@@ -65,7 +59,7 @@ class DynamicTrials:
         if not free:
             reason = "torch makes every one of these sizes a constant"
             return shapes.model_copy(update={"reason": reason, "dims": tuple(dims)})
-        final, sizes = self._final(program, asked, free)
+        final, sizes = self._final(program, free)
         made = final.export
         shown = [
             one.model_copy(
@@ -74,41 +68,40 @@ class DynamicTrials:
             for one in dims
         ]
         return DynamicShapes(
-            is_strict=asked.is_strict,
+            is_strict=self.is_strict,
             origin=origin,
             status=final.status,
             reason=final.reason,
             dims=tuple(sorted(shown, key=lambda one: not one.is_dynamic)),
             line=None if made is None or not final.is_made else made.line,
             constraints=() if made is None else made.constraints,
-            blocker=self._trials(asked).described(final),
+            blocker=self._trials().described(final),
             correctness=final.correctness,
         )
 
     def _final(
-        self, program: Program, asked: Asked, free: Sequence[TriedDim]
+        self, program: Program, free: Sequence[TriedDim]
     ) -> tuple[Attempt, dict[tuple[str, int], tuple[int, ...]]]:
         """Export with the dims that stay dynamic, and make calls of other sizes with the result."""
-        sizes, change, reference = self._with_other_sizes(program, asked, free)
+        sizes, change, reference = self._with_other_sizes(program, free)
         other = with_change(program, change)
         wanted = tuple((dim.source, dim.dim) for dim in free)
-        found = self._again(other, ExportPlan(asked.is_strict, wanted, "DYNAMIC"), reference)
-        if not found.is_made:
-            found = self._again(other, ExportPlan(asked.is_strict, wanted, "AUTO"), reference)
+        for hint in ("DYNAMIC", "AUTO"):
+            plan = ExportPlan(self.is_strict, wanted, hint)
+            found = self.exporter.attempt(other, plan, f"dynamic-{hint.lower()}-final", reference)
+            if found.is_made:
+                break
         return found, sizes
 
-    def _again(self, program: Program, plan: ExportPlan, reference: Reference) -> Attempt:
-        return self.exporter.attempt(program, plan, f"dynamic-{plan.hint.lower()}-final", reference)
-
     def _with_other_sizes(
-        self, program: Program, asked: Asked, free: Sequence[TriedDim]
+        self, program: Program, free: Sequence[TriedDim]
     ) -> tuple[dict[tuple[str, int], tuple[int, ...]], RunChange, Reference]:
         """The calls of other sizes that the program has, or else such that eager mode takes; and eager mode's run."""
         self.exporter.on_phase("running with other sizes")
         untouched = Program(change=program.change)
-        if asked.differing:
+        if self.differing:
             change = RunChange(alike="kinds")
-            sizes = {(dim.source, dim.dim): dim.sizes for dim in asked.differing}
+            sizes = {(dim.source, dim.dim): dim.sizes for dim in self.differing}
             return sizes, change, self.exporter.eager(with_change(untouched, change), "other-")
         count = max(len(dim.other_sizes) for dim in free)
         for choice in range(max(count, 1)):
@@ -122,22 +115,11 @@ class DynamicTrials:
                 break
         return sizes, change, reference
 
-    def _trials(self, asked: Asked) -> ExportTrials:
-        return ExportTrials(self.exporter, ExportPlan(asked.is_strict))
+    def _trials(self) -> ExportTrials:
+        return ExportTrials(self.exporter, ExportPlan(self.is_strict))
 
     def _dim(self, dim: TriedDim) -> ExportDim:
         place = next((entry for entry in reversed(dim.stack) if entry.origin in PROGRAM_ORIGINS), None)
-        location = None
-        if place is not None and not dim.is_by_another:
-            location = Location(
-                file=relative(place.file, self.exporter.root),
-                line=place.line,
-                function=place.qualname or place.function,
-                package=place.package,
-                origin=place.origin,
-                text=place.text,
-                indent=place.indent,
-            )
         return ExportDim(
             source=dim.source,
             dim=dim.dim,
@@ -147,7 +129,7 @@ class DynamicTrials:
             low=dim.low,
             high=dim.high,
             reason=_reason(dim),
-            location=location,
+            location=location_of(place, self.exporter.root) if place is not None and not dim.is_by_another else None,
         )
 
 

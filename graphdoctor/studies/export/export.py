@@ -19,7 +19,7 @@ from graphdoctor.facts.recording import ExportCalls
 from graphdoctor.facts.wording import shortened
 from graphdoctor.probe.wire import EXPORT_FILE
 from graphdoctor.studies.export.attempts import LIKE_FIRST, Attempt, Exporter
-from graphdoctor.studies.export.dynamic import Asked, DynamicTrials
+from graphdoctor.studies.export.dynamic import DynamicTrials
 from graphdoctor.studies.export.trials import Cure, ExportTrials
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.recorded import fitting
@@ -123,8 +123,8 @@ class _Exports:
         if self.asked_dynamic is False or not working or not (differing or self.asked_dynamic):
             return None
         chosen = working[0]
-        asked = Asked(chosen.way.is_strict, differing, is_all=bool(self.asked_dynamic))
-        return DynamicTrials(self.exporter).run(chosen.program, asked)
+        trials = DynamicTrials(self.exporter, chosen.way.is_strict, differing, is_all=bool(self.asked_dynamic))
+        return trials.run(chosen.program)
 
 
 def _way(attempt: Attempt, *, is_strict: bool) -> ExportWay:

@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.kernels import ProfilePhase
@@ -19,6 +20,8 @@ from graphdoctor.facts.profiled import InductorGraph, InductorKernel, InductorOp
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.diagnosis.kernel_times import parts
+
+_Number = TypeVar("_Number", int, float)
 
 _OVERLOAD = re.compile(r"\.[A-Za-z_]\w*$")
 _SELF = re.compile(r"^self\.?")
@@ -170,17 +173,18 @@ def _profiled(kernel: _Kernel, places: dict[_Place, float], call_us: float) -> P
         calls=len(kernel.runs),
         time_us=kernel.us,
         share=kernel.us / call_us,
-        bytes=_sum(kernel.bytes),
-        flops=_sum(kernel.flops),
+        bytes=total(kernel.bytes),
+        flops=total(kernel.flops),
         dtype=kernel.dtype,
         compile_id=None if kernel.graph is None else kernel.graph.compile_id,
         graph=None if kernel.graph is None else kernel.graph.graph,
     )
 
 
-def _sum(values: Sequence[int | None]) -> int | None:
+def total(values: Sequence[_Number | None]) -> _Number | None:
+    """The sum; None if there are no values, or one is unknown."""
     known = [value for value in values if value is not None]
-    return sum(known) if known and len(known) == len(values) else None
+    return sum(known[1:], known[0]) if known and len(known) == len(values) else None
 
 
 def operation_name(operation: str) -> str:

@@ -43,12 +43,7 @@ class Profile:
 
 
 def profile_target(
-    request: Request,
-    store: Store,
-    setup: Setup,
-    selection: Selection,
-    *,
-    is_tried: bool = False,
+    request: Request, store: Store, setup: Setup, selection: Selection, *, is_tried: bool = False
 ) -> Profile:
     """Record a target's calls and profile the last one; the recording holds the report."""
     with tempfile.TemporaryDirectory(prefix="graphdoctor-", ignore_cleanup_errors=True) as caches:
@@ -86,117 +81,100 @@ _LESS = 0.99
 """What is kept is less below this share of what was."""
 
 
-@dataclass(frozen=True)
-class Replayed:
-    """What replays showed.
-
-    Args:
-        memory: Memory of the call with the setting; None if it wasn't measured.
-        is_same: Results and gradients are the same but for rounding; None if that is unknown.
-        times: The call with the setting and without it, in turns; None if it wasn't timed.
-        reason: Why results differ, or why something is unknown, as a clause; None if there is nothing to say.
-    """
-
-    memory: MeasuredMemory | None
-    is_same: bool | None
-    times: PairedTime | None
-    reason: str | None = None
-
-
-def keeps_less(before: MemoryUse, after: MeasuredMemory | None) -> bool:
-    """Whether certainly less is kept.
-
-    ``after``: what is; None if unknown.
-    """
+def _keeps_less(before: MemoryUse, after: MeasuredMemory | None) -> bool:
+    """Whether certainly less is kept; ``after`` is None if what is kept is unknown."""
     if before.saved_bytes is None or after is None or after.saved_bytes is None:
         return False
     return after.saved_bytes < _LESS * before.saved_bytes
 
 
-def memory_trial(setting: Setting, before: MemoryUse, found: Replayed) -> MemoryTrial:
-    """What came of a setting."""
-    after, times = found.memory, found.times
+def memory_trial(
+    setting: Setting,
+    before: MemoryUse,
+    after: MeasuredMemory | None,
+    times: PairedTime | None,
+    *,
+    is_same: bool | None,
+    reason: str | None,
+) -> MemoryTrial:
+    """What came of a setting.
+
+    ``times``: the call with the setting and without it, in turns; None if it wasn't timed.
+    """
     # What else is in another process isn't the same.
     has_own_peak = after is not None and after.peak_of == "allocator"
     return MemoryTrial(
         what=setting.line,
-        outcome=_outcome(before, found),
+        outcome=_outcome(before, after, times, is_same=is_same),
         saved_bytes=None if after is None else after.saved_bytes,
         peak_bytes=after.peak_bytes if after is not None and has_own_peak else None,
         ratio=None if times is None else times.ratio,
-        is_same=found.is_same,
+        is_same=is_same,
         ratio_low=None if times is None else times.ratio_low,
         ratio_high=None if times is None else times.ratio_high,
-        reason=found.reason,
+        reason=reason,
     )
 
 
-def _outcome(before: MemoryUse, found: Replayed) -> MemoryOutcome:
-    if found.is_same is False:
+def _outcome(
+    before: MemoryUse, after: MeasuredMemory | None, times: PairedTime | None, *, is_same: bool | None
+) -> MemoryOutcome:
+    if is_same is False:
         return "differs"
-    after = found.memory
     if after is None or after.saved_bytes is None or before.saved_bytes is None:
         return "failed"
-    if not keeps_less(before, after):
+    if not _keeps_less(before, after):
         return "nothing"
-    if found.times is None:
+    if times is None:
         return "failed"
     saved = 1 - after.saved_bytes / before.saved_bytes
-    if found.times.ratio_high - 1 <= saved:
+    if times.ratio_high - 1 <= saved:
         return "saves"
-    return "costly" if found.times.ratio_low - 1 > saved else "unclear"
+    return "costly" if times.ratio_low - 1 > saved else "unclear"
 
 
-MEMORY_FOLDER = "memory"
+_FOLDER = "memory"
 """Below a recording: the recordings of the trial."""
 
 _RANDOM = "with it the backward pass may draw other random numbers than the forward pass, which makes gradients wrong"
-_NAME, _BEFORE = "kept-less", "kept-as-before"
 
 
 def try_keeping_less(
     request: Request, recording: Path, before: MemoryUse, setting: Setting, setup: Setup, *, draws_random: bool
 ) -> MemoryTrial:
     """Run the same calls with a setting, compare their results with eager mode's, and time them in turns."""
-    with Replays(request, recording / MEMORY_FOLDER, setup.with_limit) as replays:
-        found = _replayed(replays, request, before, setting, setup, draws_random=draws_random)
-        return memory_trial(setting, before, found)
+    on_phase, program = setup.watching.on_phase, Program(change=RunChange(settings=(setting,)))
+    with Replays(request, recording / _FOLDER, setup.with_limit) as replays:
+        reference = Reference(replays, Program(), on_phase=on_phase)
 
+        def replayed(own: Program, name: str) -> tuple[Recording, Callable[[], Verdict]]:
+            def replay(change: RunChange, name: str) -> Recording:
+                changed = Program(change=own.change.joined(change))
+                return replays.replay(changed, name, measured=Measured(memory=True), **reference.arguments)
 
-def _replayed(
-    replays: Replays, request: Request, before: MemoryUse, setting: Setting, setup: Setup, *, draws_random: bool
-) -> Replayed:
-    on_phase = setup.watching.on_phase
-    program = Program(change=RunChange(settings=(setting,)))
-    reference = Reference(replays, Program(), on_phase=on_phase)
+            found = replay(RunChange(), name)
+            return found, lambda: reference.judge(found, name, replay)
 
-    def replayed(own: Program, name: str) -> tuple[Recording, Callable[[], Verdict]]:
-        def replay(change: RunChange, name: str) -> Recording:
-            changed = Program(change=own.change.joined(change))
-            return replays.replay(changed, name, measured=Measured(memory=True), **reference.arguments)
-
-        found = replay(RunChange(), name)
-        return found, lambda: reference.judge(found, name, replay)
-
-    on_phase(f"running with {setting.line}")
-    found, judged = replayed(program, _NAME)
-    if found.exit.reason != "finished":
-        return Replayed(None, None, None, clause(found.exit.message))
-    verdict = judged()
-    is_same, reason = verdict.correct, verdict.reason
-    if is_same is False:
-        on_phase("running without it")
-        _, judged_before = replayed(Program(), _BEFORE)
-        if judged_before().correct is False:
-            # The setting isn't to blame.
-            is_same, reason = None, f"{reason}; results differ from eager mode's without the setting too"
-    if is_same is False or not keeps_less(before, found.memory):
-        return Replayed(found.memory, is_same, None, reason)
-    # Results can be compared only under eager mode's random numbers, with which torch may keep something else.
-    if draws_random:
-        return Replayed(found.memory, None, None, _RANDOM)
-    on_phase("timing both in turns")
-    times = time_pair(replays, Program(), program, "time", backend=request.spec.backend)
-    if isinstance(times, str):
-        return Replayed(found.memory, is_same, None, times)
-    return Replayed(found.memory, is_same, times, reason)
+        on_phase(f"running with {setting.line}")
+        found, judged = replayed(program, "kept-less")
+        if found.exit.reason != "finished":
+            return memory_trial(setting, before, None, None, is_same=None, reason=clause(found.exit.message))
+        verdict = judged()
+        is_same, reason = verdict.correct, verdict.reason
+        if is_same is False:
+            on_phase("running without it")
+            if replayed(Program(), "kept-as-before")[1]().correct is False:
+                # The setting isn't to blame.
+                is_same, reason = None, f"{reason}; results differ from eager mode's without the setting too"
+        times: PairedTime | str | None = None
+        if is_same is not False and _keeps_less(before, found.memory):
+            if draws_random:
+                # Results can be compared only under eager mode's random numbers, with which torch may keep something
+                # else.
+                is_same, reason = None, _RANDOM
+            else:
+                on_phase("timing both in turns")
+                times = time_pair(replays, Program(), program, "time", backend=request.spec.backend)
+                reason = times if isinstance(times, str) else reason
+        timed = times if isinstance(times, PairedTime) else None
+        return memory_trial(setting, before, found.memory, timed, is_same=is_same, reason=reason)

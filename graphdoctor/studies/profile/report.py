@@ -11,7 +11,7 @@ from graphdoctor.facts.picture import SourceText
 from graphdoctor.facts.profile import Fusion, MemoryUse, ProfiledLine, ProfileReport, SavedTensor
 from graphdoctor.facts.profiled import InductorGraph, KeptBy, MeasuredMemory, Profiled
 from graphdoctor.facts.recording import Recording
-from graphdoctor.studies.profile.lines import module_path, module_roots, operation_name, share_out
+from graphdoctor.studies.profile.lines import module_path, module_roots, operation_name, share_out, total
 from graphdoctor.studies.profile.regime import regime_of
 from graphdoctor.studies.profile.roofline import judged, with_bounds
 
@@ -29,7 +29,7 @@ def profile_report(recording: Recording, diagnosis: Diagnosis, *, version: str) 
         call_us=None if profiled is None else CallTimes.of(profiled.call.times_us),
         cuda_graphs=recording.cuda_graphs,
         caches=recording.caches,
-        compile_cold_s=_sum([compile_.duration_s for compile_ in recording.compiles]),
+        compile_cold_s=total([compile_.duration_s for compile_ in recording.compiles]),
         findings=diagnosis.findings,
         gaps=diagnosis.recording.gaps,
     )
@@ -187,9 +187,3 @@ def _common(paths: set[str | None]) -> str | None:
     if any(len(names) > 1 and not all(name.isdigit() for name in names) for names in parts):
         return None
     return ".".join(names.pop() if len(names) == 1 else "*" for names in parts)
-
-
-def _sum(values: Sequence[float | None]) -> float | None:
-    """None if there are none, or one is unknown."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known and len(known) == len(values) else None

@@ -90,10 +90,7 @@ def _merged(orders: Sequence[Sequence[Key]]) -> Iterator[Key]:
 def agreement_of(row: Row, ranks: Sequence[int]) -> CompileAgreement:
     """One compile on all ranks."""
     made = _made(row)
-    groups: dict[Hashable, list[int]] = defaultdict(list)
-    for rank in ranks:
-        groups[made.get(rank)].append(rank)
-    ordered = sorted(groups.values(), key=lambda group: (-len(group), group))
+    ordered = groups_of({rank: made.get(rank) for rank in ranks})
     caches: dict[CacheAnswer | None, list[int]] = defaultdict(list)
     for rank, compile_ in sorted(row.found.items()):
         caches[compile_.mark.cache].append(rank)
@@ -193,7 +190,7 @@ def first_divergence(rows: Sequence[Row], agreement: Sequence[CompileAgreement])
             groups = [group.ranks for group in found.groups]
             if what != "presence":
                 # Ranks can differ in more than the first of it.
-                groups = _groups_by(row, what)
+                groups = groups_of(_values(row, what))
             return Divergence(
                 compile=found.compile,
                 function=found.function,
@@ -206,9 +203,10 @@ def first_divergence(rows: Sequence[Row], agreement: Sequence[CompileAgreement])
     return None
 
 
-def _groups_by(row: Row, what: Aspect) -> list[tuple[int, ...]]:
+def groups_of(values: Mapping[int, Hashable]) -> list[tuple[int, ...]]:
+    """Ranks with the same value together, the most of them first."""
     groups: dict[Hashable, list[int]] = defaultdict(list)
-    for rank, value in _values(row, what).items():
+    for rank, value in values.items():
         groups[value].append(rank)
     return [tuple(group) for group in sorted(groups.values(), key=lambda group: (-len(group), group))]
 

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from graphdoctor.facts.job import HangCandidate, HangKind, RankCompile, RankReport, Skew, Straggler, StragglerCause
-from graphdoctor.studies.ranks.agreement import Row
+from graphdoctor.studies.ranks.agreement import Row, groups_of
 
 
 def hang_candidates(rows: Sequence[Row], ranks: Sequence[RankReport]) -> tuple[HangCandidate, ...]:
@@ -23,15 +23,12 @@ def hang_candidates(rows: Sequence[Row], ranks: Sequence[RankReport]) -> tuple[H
 def _schedules(rows: Sequence[Row]) -> Iterator[HangCandidate]:
     """Graphs in which ranks call other collectives, or in another order."""
     for row in rows:
-        schedules: dict[tuple[str, ...], list[int]] = {}
-        for rank, compile_ in sorted(row.found.items()):
-            if compile_.mark.collectives is not None:
-                schedules.setdefault(_started(compile_), []).append(rank)
-        if len(schedules) > 1:
-            groups = sorted(schedules.items(), key=lambda item: (-len(item[1]), item[1]))
-            (most, waiting), *others = groups
-            missing = tuple(sorted(rank for _, group in others for rank in group))
-            yield _candidate("schedule", row, tuple(waiting), missing, most)
+        found = sorted(row.found.items())
+        schedules = {rank: _started(one) for rank, one in found if one.mark.collectives is not None}
+        waiting, *others = groups_of(schedules) or [()]
+        if others:
+            missing = tuple(sorted(rank for group in others for rank in group))
+            yield _candidate("schedule", row, waiting, missing, schedules[waiting[0]])
 
 
 def _mismatches(rows: Sequence[Row]) -> Iterator[HangCandidate]:
@@ -52,14 +49,10 @@ def _orders(rows: Sequence[Row], ranks: Sequence[RankReport]) -> Iterator[HangCa
         if report.executed is not None
     }
     for at in range(min(map(len, orders.values()), default=0)):
-        at_once: dict[int, list[int]] = {}
-        for rank, order in orders.items():
-            at_once.setdefault(id(order[at]), []).append(rank)
-        if len(at_once) > 1:
-            most, *others = sorted(at_once.values(), key=lambda group: (-len(group), group))
-            if (row := orders[most[0]][at]) is not None:
-                missing = tuple(sorted(rank for group in others for rank in group))
-                yield _candidate("order", row, tuple(most), missing, ())
+        most, *others = groups_of({rank: id(order[at]) for rank, order in orders.items()})
+        if others and (row := orders[most[0]][at]) is not None:
+            missing = tuple(sorted(rank for group in others for rank in group))
+            yield _candidate("order", row, most, missing, ())
 
 
 def _absences(rows: Sequence[Row], ranks: Sequence[int]) -> Iterator[HangCandidate]:

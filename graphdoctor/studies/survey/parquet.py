@@ -34,7 +34,7 @@ def write_parquet(report: SurveyReport) -> bytes:
         GraphDoctorError: pyarrow isn't installed, or a column can't hold a value.
     """
     pyarrow = _pyarrow("Writing")
-    schema = _schema(pyarrow).with_metadata({KEY: _metadata(report)})
+    schema = _schema(pyarrow).with_metadata({KEY: orjson.dumps(report.model_copy(update={"rows": ()}))})
     columns = [
         _array(pyarrow, field, [_cell(column, column.read(row)) for row in report.rows])
         for column, field in zip(COLUMNS, schema, strict=True)
@@ -128,11 +128,6 @@ def _cell(column: Column, value: Any) -> object:  # noqa: ANN401 - of the column
     if column.type == "list<string>":
         return list(value)
     return value
-
-
-def _metadata(report: SurveyReport) -> bytes:
-    """The report without its rows."""
-    return orjson.dumps(report.model_copy(update={"rows": ()}))
 
 
 def _document(metadata: bytes, name: str) -> dict[str, Any]:
