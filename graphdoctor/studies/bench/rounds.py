@@ -33,8 +33,7 @@ _PRECISE = 0.01
 class BenchProbe(ServedProbe[ProbeExit]):
     """A process that runs a program as its user would, and times its steady call whenever it is asked.
 
-    Args:
-        spec: Fields of the request's ``spec`` with other values.
+    ``spec``: fields of the request's ``spec`` with other values.
     """
 
     def __init__(
@@ -64,11 +63,7 @@ class BenchProbe(ServedProbe[ProbeExit]):
 
 @dataclass
 class Turns:
-    """What one process was timed at.
-
-    Args:
-        peak_memory_bytes: The most memory; None if unknown.
-    """
+    """What one process was timed at. ``peak_memory_bytes``: the most memory; None if unknown."""
 
     medians_us: list[float] = field(default_factory=list)
     times_us: list[float] = field(default_factory=list)

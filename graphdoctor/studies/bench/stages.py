@@ -97,11 +97,7 @@ class _OutOfTimeError(Exception):
 
 @dataclass
 class _Tried:
-    """One replay.
-
-    Args:
-        error_type: What it raised, if it failed so.
-    """
+    """One replay. ``error_type``: what it raised, if it failed so."""
 
     result: StageResult
     parts: tuple[CompilerPart, ...]
@@ -114,11 +110,7 @@ class _Tried:
 
 @dataclass(frozen=True)
 class _Found:
-    """What it takes to fail.
-
-    Args:
-        switches: Parts of the stage; empty if unknown.
-    """
+    """What it takes to fail. ``switches``: parts of the stage; empty if unknown."""
 
     switches: tuple[Switch, ...] = ()
     note: str | None = None

@@ -80,11 +80,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Timings:
-    """What was measured of all variants.
-
-    Args:
-        others: Of the other variants, in their order.
-    """
+    """What was measured of all variants. ``others``: of the other variants, in their order."""
 
     eager: Measured
     others: Sequence[Measured] = field(default_factory=list)
@@ -175,10 +171,7 @@ class SideBySide:
 def time_variants(
     side_by_side: SideBySide, base: RunSpec, program: Program, variants: Sequence[VariantSpec], *, most: int
 ) -> Timings:
-    """Time every variant beside eager mode.
-
-    ``variants``: the ways to run it but for eager mode.
-    """
+    """Time every variant beside eager mode. ``variants``: the ways to run it but for eager mode."""
     eager = side_by_side.start_eager(program)
     if not eager.is_steady or eager.warm is None:
         return Timings(eager, [Measured(spec) for spec in variants])

@@ -40,11 +40,7 @@ _MAX_SIZE = 2**40
 
 @dataclass(frozen=True)
 class VariantSpec:
-    """One way to run the program.
-
-    Args:
-        changes: Fields of ``RunSpec`` with other values than the user's.
-    """
+    """One way to run the program. ``changes``: fields of ``RunSpec`` with other values than the user's."""
 
     name: str
     changes: Mapping[str, Any] = field(default_factory=dict)

@@ -73,8 +73,7 @@ class Candidate:
 class Look:
     """What the calls of one way compute, and what slows them down.
 
-    Args:
-        correct: Results are eager mode's, but for rounding; None if that is unknown.
+    ``correct``: results are eager mode's, but for rounding; None if that is unknown.
     """
 
     correct: bool | None
@@ -91,11 +90,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Way:
-    """A way to run the program.
-
-    Args:
-        look: What its calls compute; None if that wasn't looked at.
-    """
+    """A way to run the program. ``look``: what its calls compute; None if that wasn't looked at."""
 
     program: Program
     changes: Mapping[str, object]
@@ -110,11 +105,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Found:
-    """What the search found.
-
-    Args:
-        cured: The best way; None if nothing helped.
-    """
+    """What the search found. ``cured``: the best way; None if nothing helped."""
 
     eager: Variant
     as_it_was: Variant
@@ -294,11 +285,7 @@ class Cure:
 
 @dataclass(frozen=True)
 class Curing:
-    """How to search.
-
-    Args:
-        budget_s: Seconds after which nothing more is tried.
-    """
+    """How to search. ``budget_s``: seconds after which nothing more is tried."""
 
     budget_s: float
     is_unsafe_tried: bool

@@ -60,8 +60,7 @@ class Attempt:
 class Exporter:
     """Exports programs, and runs the untouched one in eager mode to compare with, in processes that the replays start.
 
-    Args:
-        root: Paths below it are shown relative to it.
+    ``root``: paths below it are shown relative to it.
     """
 
     replays: Replays

@@ -53,11 +53,7 @@ def export(
 
 @dataclass(frozen=True)
 class _Tried:
-    """One way, and what came of it.
-
-    Args:
-        attempt: The export that counts: with the fixes, if some work.
-    """
+    """One way, and what came of it. ``attempt``: the export that counts: with the fixes, if some work."""
 
     way: ExportWay
     attempt: Attempt
@@ -165,8 +161,7 @@ _REASON = 160
 def best_of(ways: Sequence[ExportWay]) -> Best | None:
     """The way to take: the first that is right, else one whose results aren't known; None if there is none.
 
-    Args:
-        ways: Non-strict, torch's default, first.
+    ``ways``: non-strict, torch's default, first.
     """
     for status in ("exported", "unknown"):
         for way in ways:

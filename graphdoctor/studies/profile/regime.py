@@ -39,11 +39,7 @@ _WITH_CUDA_GRAPHS = ("reduce-overhead", "max-autotune")
 
 @dataclass(frozen=True)
 class _Shares:
-    """Where the time of a call goes.
-
-    Args:
-        parts: Shares of the call by what it waits for, the largest first.
-    """
+    """Where the time of a call goes. ``parts``: shares of the call by what it waits for, the largest first."""
 
     parts: tuple[tuple[BoundBy, float], ...]
     unknown: float

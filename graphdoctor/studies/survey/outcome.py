@@ -63,11 +63,7 @@ _MAX_TRACEBACK = 8_000
 
 @dataclass(frozen=True)
 class PieceOutcome:
-    """How a piece came out.
-
-    Args:
-        stage: What failed; None where nothing did.
-    """
+    """How a piece came out. ``stage``: what failed; None where nothing did."""
 
     status: SurveyStatus
     stage: SurveyStage | None = None

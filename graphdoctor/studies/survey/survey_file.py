@@ -62,8 +62,7 @@ class ListedVariant:
 class Nodes:
     """What a Ray cluster's nodes need for the work.
 
-    Args:
-        working_dir: A folder to send there; None where they share a file system.
+    ``working_dir``: a folder to send there; None where they share a file system.
     """
 
     working_dir: str | None = None
