@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from graphdoctor.facts.diagnosis import Finding, Location
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import BreakReason
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.fixes.recipe import Place, Recipe
+from graphdoctor.fixes.recipe import Edit, Place, Recipe
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 
 CASES = Path(__file__).parent / "cases"
@@ -98,3 +98,17 @@ def reason_of(edit: Callable[[], object]) -> str:
     with pytest.raises(DeclinedError) as declined:
         edit()
     return declined.value.reason
+
+
+def outcomes(edit: Callable[..., object], cases: Sequence[object]) -> str:
+    """What an edit makes of each case, or why it declines it, one below the other."""
+    found = []
+    for case in cases:
+        parts = case if isinstance(case, tuple) else (case,)
+        try:
+            result = edit(*parts)
+        except DeclinedError as error:
+            result = f"declined: {error.reason}"
+        text = result.content.decode() if isinstance(result, Edit) else result
+        found.append("\n".join([*map(str, parts), f"-> {text}"]))
+    return "\n\n".join(found)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import textwrap
 
+from syrupy.assertion import SnapshotAssertion
+
 from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import RECIPES
 from tests.each import for_each
-from tests.fixes.recipes.places import place_in, reason_of
+from tests.fixes.recipes.places import outcomes, place_in
 
 (RECIPE,) = (recipe for recipe in RECIPES if recipe.name == "condition-without-read")
 
@@ -51,15 +53,12 @@ def test_the_title_names_the_read() -> None:
     assert found.title == "Choose `x` with `torch.where`, without reading `c.item()`"
 
 
-@for_each(
-    "body, pointed, reason",
-    [
-        ("y = c.item()\nif y > 1:\n    x = x * 2", "c.item()", "the number isn't part of an `if`"),
-        ("y = 1 if c.item() > 1 else 2", "c.item()", "the number isn't part of an `if`"),
-        ("if c > 1:\n    x = x * 2", None, "the condition reads no tensor"),
-        ("if c.add_(1).item() > 1:\n    x = x * 2", None, "reading the number has a side effect"),
-        ("if c.item() > 1:\n    k.append(x)", None, "without reading the number, "),
-    ],
-)
-def test_it_declines(body: str, pointed: str | None, reason: str) -> None:
-    assert reason_of(lambda: edit(program(body), pointed)).startswith(reason)
+def test_it_declines(snapshot: SnapshotAssertion) -> None:
+    cases = [
+        ("y = c.item()\nif y > 1:\n    x = x * 2", "c.item()"),
+        ("y = 1 if c.item() > 1 else 2", "c.item()"),
+        ("if c > 1:\n    x = x * 2", None),
+        ("if c.add_(1).item() > 1:\n    x = x * 2", None),
+        ("if c.item() > 1:\n    k.append(x)", None),
+    ]
+    assert outcomes(lambda body, pointed: edit(program(body), pointed), cases) == snapshot

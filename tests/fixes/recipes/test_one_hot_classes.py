@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from syrupy.assertion import SnapshotAssertion
+
 from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import one_hot_classes
 from tests.each import for_each
-from tests.fixes.recipes.places import place_in, reason_of
+from tests.fixes.recipes.places import outcomes, place_in
 
 HEAD = "import torch.nn.functional as F\nfrom torch import nn\n"
 
@@ -24,50 +26,26 @@ def in_class(init: str, call: str = "F.one_hot(labels)", parameters: str = "self
     )
 
 
-@for_each(
-    "text, reason",
-    [
-        ("def forward(labels):\n    return F.one_hot(labels)\n", "no number of classes is in scope"),
-        (in_class("self.size = num_classes"), "no number of classes is in scope"),
-        (in_class("self.classes = ['cat', 'dog']"), "no number of classes is in scope"),
-        (in_class("self.num_classes = None"), "no number of classes is in scope"),
-        (
-            in_class("self.num_classes = num_classes; self.num_labels = 2"),
-            "several numbers of classes are in scope",
-        ),
-        (
-            in_class("self.num_classes = num_classes", parameters="self, labels, num_classes"),
-            "several numbers of classes are in scope",
-        ),
-        (
-            in_class("self.num_classes = num_classes", parameters="labels"),
-            "no number of classes is in scope",
-        ),
-        (in_class("self.num_classes = 2", "F.one_hot(labels, 3)"), "it already has a number of classes"),
-        (in_class("self.num_classes = 2", "F.one_hot(labels, num_classes=n)"), "it already has a number of classes"),
-        (in_class("self.num_classes = 2", "F.one_hot(*labels)"), "its arguments are unpacked"),
-        (
-            "def forward(labels):\n    y = F.one_hot(labels)\n    num_classes = 3\n    return y\n",
-            "no number of classes is in scope",
-        ),
-        (
-            "def forward(labels, num_classes=None):\n    return F.one_hot(labels)\n",
-            "no number of classes is in scope",
-        ),
-        (
-            "from mine import num_classes\ndef f(x):\n    return F.one_hot(x)\n",
-            "no number of classes is in scope",
-        ),
-        ("def f(num_classes):\n    return F.one_hot(num_classes)\n", "no number of classes is in scope"),
-        ("def f(x, num_classes):\n    return x.one_hot(x)\n", "the line doesn't contain a call to `one_hot`"),
-        (
-            "def f(x, num_classes):\n    return F.one_hot(x) + F.one_hot(x + 1)\n",
-            "the line has several such expressions and torch doesn't say which one it means",
-        ),
-    ],
-)
-def test_without_one_number_of_classes_the_call_is_left(text: str, reason: str) -> None:
-    assert reason_of(lambda: edit(text)) == reason
+def test_without_one_number_of_classes_the_call_is_left(snapshot: SnapshotAssertion) -> None:
+    cases = [
+        "def forward(labels):\n    return F.one_hot(labels)\n",
+        in_class("self.size = num_classes"),
+        in_class("self.classes = ['cat', 'dog']"),
+        in_class("self.num_classes = None"),
+        in_class("self.num_classes = num_classes; self.num_labels = 2"),
+        in_class("self.num_classes = num_classes", parameters="self, labels, num_classes"),
+        in_class("self.num_classes = num_classes", parameters="labels"),
+        in_class("self.num_classes = 2", "F.one_hot(labels, 3)"),
+        in_class("self.num_classes = 2", "F.one_hot(labels, num_classes=n)"),
+        in_class("self.num_classes = 2", "F.one_hot(*labels)"),
+        "def forward(labels):\n    y = F.one_hot(labels)\n    num_classes = 3\n    return y\n",
+        "def forward(labels, num_classes=None):\n    return F.one_hot(labels)\n",
+        "from mine import num_classes\ndef f(x):\n    return F.one_hot(x)\n",
+        "def f(num_classes):\n    return F.one_hot(num_classes)\n",
+        "def f(x, num_classes):\n    return x.one_hot(x)\n",
+        "def f(x, num_classes):\n    return F.one_hot(x) + F.one_hot(x + 1)\n",
+    ]
+    assert outcomes(edit, cases) == snapshot
 
 
 @for_each(

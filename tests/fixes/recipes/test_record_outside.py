@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.fixes.recipe import Place
 from graphdoctor.fixes.recipes import record_outside
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from tests.each import for_each
-from tests.fixes.recipes.places import finding, place_in, reason_of
+from tests.fixes.recipes.places import finding, outcomes, place_in, reason_of
 
 HEAD = '''\
 import torch
@@ -184,54 +185,40 @@ def method(body: str, head: str = "def forward(self, x):") -> str:
     return f"import time\nimport torch\n\n\nclass Net:\n    {head}\n{lines}"
 
 
-@for_each(
-    "body, line, reason",
-    [
-        ("n = x.max().item()\ny = x / n\nreturn y", 7, "line 8 computes with `n`"),
-        (
-            "y = x.sin()\nself.seen.append(y.max().item())\ny = y * len(self.seen)\nreturn y",
-            8,
-            "line 9 may depend on it",
-        ),
-        ("y = x.sin()\nself.log(y.item())\nself.step()\nreturn y", 7, "the line computes more than it records"),
-        ("for y in x:\n    print(y)\nreturn x", 8, "the line is inside a block that computes"),
-        (
-            "y = x.sin()\nif y.max() > 0:\n    return x\nprint(y)\nreturn y",
-            10,
-            "the function returns in several places",
-        ),
-        ("print(x)\nyield x", 7, "the function yields or awaits"),
-        ("print(x)", 7, "the function does nothing else"),
-        ("y = x.sin()\nprint(y)\ny.add_(1)\nreturn y", 8, "line 9 may depend on it"),
-        (
-            "y = x.sin()\nt = time.time()\ny = y.cos()\nself.t = t\nreturn y",
-            8,
-            "it reads a clock, and would read it later",
-        ),
-        ("if x.sum() > 0:\n    y = x\nprint(y)\nz = x.cos()\nreturn z", 9, "`y` may be unset"),
-        ("y = x\nself.seen.append(x.item())\ny.add_(1)\nreturn x", 8, "line 9 may depend on it"),
-        ("f = lambda: y\ny = x.sin()\nprint(y)\nz = f()\nreturn z", 9, "an inner function shares names"),
-    ],
-)
-def test_what_cannot_be_moved_is_left(body: str, line: int, reason: str) -> None:
-    place = place_in(method(body), "GD101", line)
-    assert reason_of(lambda: record_outside.edit(place)).startswith(reason)
+def test_what_cannot_be_moved_is_left(snapshot: SnapshotAssertion) -> None:
+    def result(body: str, line: str) -> object:
+        place = place_in(method(body), "GD101", line)
+        return record_outside.edit(place)
+
+    cases = [
+        ("n = x.max().item()\ny = x / n\nreturn y", 7),
+        ("y = x.sin()\nself.seen.append(y.max().item())\ny = y * len(self.seen)\nreturn y", 8),
+        ("y = x.sin()\nself.log(y.item())\nself.step()\nreturn y", 7),
+        ("for y in x:\n    print(y)\nreturn x", 8),
+        ("y = x.sin()\nif y.max() > 0:\n    return x\nprint(y)\nreturn y", 10),
+        ("print(x)\nyield x", 7),
+        ("print(x)", 7),
+        ("y = x.sin()\nprint(y)\ny.add_(1)\nreturn y", 8),
+        ("y = x.sin()\nt = time.time()\ny = y.cos()\nself.t = t\nreturn y", 8),
+        ("if x.sum() > 0:\n    y = x\nprint(y)\nz = x.cos()\nreturn z", 9),
+        ("y = x\nself.seen.append(x.item())\ny.add_(1)\nreturn x", 8),
+        ("f = lambda: y\ny = x.sin()\nprint(y)\nz = f()\nreturn z", 9),
+    ]
+    assert outcomes(result, cases) == snapshot
 
 
-@for_each(
-    "head, reason",
-    [
-        ("@torch.no_grad()\n    def forward(self, x):", "the function has a decorator"),
-        ("def encode(self, x):", "only the `forward` of a module"),
-        ("async def forward(self, x):", "the function is asynchronous"),
-        ("def forward():", "the method has no parameter for its object"),
-    ],
-)
-def test_only_a_plain_forward_is_split(head: str, reason: str) -> None:
-    line = 8 if head.startswith("@") else 7
-    assert reason_of(
-        lambda: record_outside.edit(place_in(method("print(x)\nreturn x.sin()", head), "GD101", line))
-    ).startswith(reason)
+def test_only_a_plain_forward_is_split(snapshot: SnapshotAssertion) -> None:
+    def result(head: str) -> object:
+        line = 8 if head.startswith("@") else 7
+        return record_outside.edit(place_in(method("print(x)\nreturn x.sin()", head), "GD101", line))
+
+    cases = [
+        "@torch.no_grad()\n    def forward(self, x):",
+        "def encode(self, x):",
+        "async def forward(self, x):",
+        "def forward():",
+    ]
+    assert outcomes(result, cases) == snapshot
 
 
 def test_a_function_that_another_one_calls_is_left() -> None:
