@@ -110,8 +110,6 @@ def regional_options(observed: Observed, selection: Selection) -> Options | None
 
 @dataclass(frozen=True)
 class _Start:
-    """A program's calls in a new process with an empty cache."""
-
     compiling_s: float
     calls_s: float
 

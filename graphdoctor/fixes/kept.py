@@ -47,12 +47,8 @@ class SearchOptions:
     """What to try and how.
 
     Args:
-        selection: Findings to treat.
-        is_unsafe_tried: Also try fixes that may change results for other inputs.
-        is_tried: Run trials; if False, fixes are only suggested.
         jobs: How many trials run side by side; None for a number that fits the machine.
-        timeout_s: Seconds until a trial is stopped; None for a multiple of the untouched program's time.
-        memory_bytes: Memory at which a trial is stopped; None for a multiple of the untouched program's memory.
+        timeout_s: Until a trial is stopped, as with memory; None for a multiple of what the untouched program takes.
         deadline: ``time.monotonic()`` after which no further round begins; None for none.
     """
 
@@ -84,11 +80,7 @@ class SearchOptions:
 
 @dataclass(frozen=True)
 class KeptFixes:
-    """Verified fixes of an earlier command.
-
-    Args:
-        age_s: Seconds since the last trial.
-    """
+    """Verified fixes of an earlier command, so many seconds after the last trial."""
 
     recording: Path
     age_s: float
@@ -97,12 +89,7 @@ class KeptFixes:
 
 @dataclass(frozen=True)
 class OutdatedFixes:
-    """Verified fixes of an earlier command that prove nothing any more.
-
-    Args:
-        age_s: Seconds since the last trial.
-        change: What changed; None if the recording isn't as it was left.
-    """
+    """Verified fixes that prove nothing any more: what changed, None if the recording isn't as it was left."""
 
     age_s: float
     change: Change | None

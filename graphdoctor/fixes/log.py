@@ -48,8 +48,6 @@ the first of two equal lines, the second has its fingerprint."""
 
 @dataclass
 class _Entry:
-    """One fix for one finding."""
-
     tried: TriedFix
     fix: Candidate
     place: _Place

@@ -64,14 +64,11 @@ class _Hunk:
 
 
 def merged(base: bytes, versions: Sequence[bytes]) -> tuple[bytes, tuple[int, ...]]:
-    """Several edits of one file merged into one text.
+    """Several edits of one file merged into one text, and the indices of those that are in it.
 
     Earlier versions take precedence: a version is left out if its changed lines overlap those of an earlier one. The
     same lines changed in the same way, such as an added ``import torch``, are one change. A version is also left out if
     the text would no longer be Python, for example if two edits each remove one of a body's two statements.
-
-    Returns:
-        The file with the edits, and the indices of the versions that are in it.
     """
     lines = base.splitlines(keepends=True)
     is_python = _is_python(base)
@@ -100,8 +97,7 @@ class LineMap:
     def to_before(self, line: int) -> int:
         """The line before the edit that corresponds to a line afterwards.
 
-        Returns:
-            For a changed line, the first of the lines that it replaced; for an added line, the line above it, or 1.
+        For a changed line, the first of the lines that it replaced; for an added line, the line above it, or 1.
         """
         hunk = self._hunk_after(line)
         if hunk is None:
@@ -221,10 +217,9 @@ def _path(path: str) -> str:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One thing that can be tried.
+    """One thing that can be tried: an edit of a file as the program has it, or a change of the run.
 
     Args:
-        edit: Of a file as the program has it; None if source doesn't change.
         snippet: What to write, for people; None for an edit of source, and if ``title`` has to do.
         contains: Whether it contains a break rather than removing it.
         name: Stable name of a change of the run, such as ``mark_dynamic x 0``.
@@ -288,5 +283,4 @@ def _by_file(fixes: Sequence[Candidate]) -> list[list[tuple[Candidate, FileChang
 
 
 def _merged(edits: Sequence[FileChange]) -> tuple[bytes, tuple[int, ...]]:
-    """Edits of one file merged into one text, and the indices of those that are in it."""
     return merged(edits[0].before, [edit.after for edit in edits])

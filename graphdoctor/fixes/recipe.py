@@ -23,14 +23,7 @@ Test = cst.If | cst.IfExp | cst.Assert
 
 @dataclass(frozen=True)
 class Edit:
-    """What a recipe would write.
-
-    Args:
-        title: One imperative sentence without a full stop, worded for the line.
-        content: The bytes of the whole edited file.
-        is_safe: Whether results stay the same for every input, so that nobody has to review the edit.
-        drops_output: Whether the compiled program prints or logs less than before.
-    """
+    """What a recipe would write: a title worded for the line, and the bytes of the whole edited file."""
 
     title: str
     content: bytes

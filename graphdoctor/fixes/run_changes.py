@@ -76,10 +76,9 @@ class RecompileFixes:
     untried: list[UntriedChange] = field(default_factory=list)
 
     def combined(self, limit: int) -> tuple[list[Together], int]:
-        """At most so many trials: each fix alone, then those for single causes together, then pairs and so on.
+        """At most so many trials, and how many combinations were left out.
 
-        Returns:
-            The trials, and how many combinations were left out.
+        Each fix alone comes first, then those for single causes together, then pairs and so on.
         """
         general = [found for found in (self.dynamic, self.warm_up, self.higher_limit) if found is not None]
         trials: list[Together] = [(fix,) for fix in (*self.singles, *general)]
@@ -145,7 +144,6 @@ def _distinct(events: Iterable[RecompileEvent], parameters: Sequence[str]) -> li
 
 
 def _add(singles: list[Candidate], fix: Candidate) -> None:
-    """Add a fix; one that several values share is one trial."""
     for index, known in enumerate(singles):
         if known.change == fix.change:
             singles[index] = replace(known, addresses=tuple(dict.fromkeys((*known.addresses, *fix.addresses))))

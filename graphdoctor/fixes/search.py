@@ -91,16 +91,9 @@ def search(
     setup: Setup,
     check: Callable[[Sequence[FileChange]], None] | None = None,
 ) -> SearchResult:
-    """Try fixes for the findings of a recorded run.
+    """Try fixes for the findings of a recorded run; the trials' recordings go below its folder.
 
-    Args:
-        request: What the run was asked to do.
-        folder: Its recording's folder; the trials' recordings go below it.
-        recording: Its recording.
-        root: Paths below it are shown relative to it.
-        options: What to try and how.
-        setup: How to run trials.
-        check: Called before any trial with the edits that can be tried; an exception from it ends the treatment.
+    ``check`` is called before any trial with the edits that can be tried; an exception from it ends the treatment.
     """
     setup = replace(setup, timeout_s=options.timeout_s, memory_bytes=options.memory_bytes)
     replays = Replays(request, folder / FOLDER, setup)
@@ -128,8 +121,6 @@ def _default_jobs(request: Request, recorded: Recording) -> int:
 
 
 class _Rounds:
-    """The rounds of one treatment."""
-
     def __init__(self, trials: Trials, options: SearchOptions) -> None:
         self._trials = trials
         self._options = options
@@ -192,11 +183,9 @@ class _Rounds:
         return best
 
     def _from(self, start: State) -> tuple[State, bool]:
-        """Run rounds from a state until no more fixes work.
+        """Run rounds from a state until no more fixes work; the best state on the way, and whether any fix worked.
 
-        Returns:
-            The best state on the way, and whether any fix worked: then a fix that was tried beside one that is taken
-            back may help by itself.
+        If one did, a fix that was tried beside one that is taken back may help by itself.
         """
         states = [start]
         while found := self._open(states[-1]):
@@ -222,7 +211,6 @@ class _Rounds:
         return best, len(states) > 1
 
     def _take_back(self, best: State, worse: State, last: State) -> None:
-        """Take back the fix that led from the best state to a worse one; others may be tried again."""
         first = [fix for fix, _ in worse.applied[len(best.applied) :]]
         blamed = max(first, key=lambda fix: self._score_alone(fix, best))
         rest = [fix for fix, _ in last.applied[len(best.applied) :] if fix is not blamed]
@@ -321,7 +309,6 @@ class _Rounds:
         self._trials.eta.report(DecidedTrial(trial.number, trial.fix.title, pairs, backend))
 
     def _judged(self, finding: Finding, fix: Candidate, state: State, observed: Observed) -> Judgment:
-        """Judge a trial; if less is compiled with the fix, time decides where there are times."""
         judged = self._trials.judge(finding, fix, state, observed)
         if judged.if_faster is None or not self._options.is_timed:
             return judged

@@ -27,8 +27,6 @@ from graphdoctor.trials.timing import time_pair
 
 @dataclass
 class _Work:
-    """Tasks of one kind."""
-
     planned: int = 0
     begun: int = 0
     running: dict[int, float] = field(default_factory=dict)
@@ -173,14 +171,7 @@ class Trials:
     """Makes trials of one target.
 
     Args:
-        replays: Starts the probes.
-        root: What paths are relative to.
-        jobs: How many run in parallel.
-        backend: The backend that the user chose.
-        on_phase: Called with what is run, apart from trials.
-        eta: Counts the trials.
         originals: Bytes of files as they were when first read; ``Sources`` fills it.
-        reference: What is known about the untouched program's results.
         notes: What limits the verdicts, as sentences without a full stop.
         trial_backend: The backend that trials compile with: the quickest, unless findings come from the user's.
         rounding: Names of the replays that say what rounding is; None until results differ.

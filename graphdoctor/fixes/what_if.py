@@ -31,11 +31,7 @@ _Score = tuple[int, int]
 
 
 def what_if(request: Request, folder: Path, setup: Setup, *, jobs: int) -> WhatIf | None:
-    """Try the remedies for the recompiles of a recorded run, several at once.
-
-    Returns:
-        The results, also written to the recording; None if nothing recompiled.
-    """
+    """Try the remedies for the recompiles of a recorded run, also for the recording; None if nothing recompiled."""
     found = recompile_fixes(read_recording(folder))
     if found is None:
         return None

@@ -29,11 +29,8 @@ def write(changes: Sequence[FileChange], *, force: bool) -> None:
     """Write files, each one under a temporary name that is then renamed.
 
     A file keeps its mode, and its owner if we may change owners. Other names of the same file (hard links) keep the old
-    text.
-
-    Raises:
-        GraphDoctorError: A file changed since it was read, can't be written, or git couldn't restore it: then no file
-            was written. Or writing failed later: then the message names the files that were written.
+    text. If a file changed since it was read, can't be written, or git couldn't restore it, no file is written. If
+    writing fails later, the error names the files that were written.
     """
     files: dict[Path, FileChange] = {}
     for change in changes:

@@ -60,6 +60,13 @@ def _good(name: str, body: str, before: str = "", calls: int = 1) -> Program:
     return Program(name, frozenset(), body, before, calls)
 
 
+def _net(forward: str, init: str = "") -> str:
+    """A module that is compiled, by the statements of its ``forward`` and of its ``__init__``."""
+    start = f"    def __init__(self):\n        super().__init__()\n{textwrap.indent(init, ' ' * 8)}\n\n" if init else ""
+    whole = f"class Net(nn.Module):\n{start}    def forward(self, x):\n{textwrap.indent(forward, ' ' * 8)}\n\n"
+    return whole + 'step = torch.compile(Net(), backend="eager")'
+
+
 BAD = [
     _bad("print", "GD101", 'print("a")  # !\nprint(y.shape)  # !\nprint(f"{x.ndim}", y)  # !\nprint()  # !'),
     _bad("pprint", "GD101", "pprint(1)  # !", "from pprint import pprint"),
@@ -80,18 +87,7 @@ BAD = [
     _bad(
         "logger-of-object",
         "GD101",
-        """
-        class Net(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.log = logging.getLogger("net")
-
-            def forward(self, x):
-                self.log.info("a")  # !
-                return x.sin()
-
-        step = torch.compile(Net(), backend="eager")
-        """,
+        _net('self.log.info("a")  # !\nreturn x.sin()', 'self.log = logging.getLogger("net")'),
         "import logging",
     ),
     _bad("if", "GD102", "if y.sum() > 0:  # !\n    y = y + 1\nif not (y > 0).any():  # !\n    y = y - 1"),
@@ -191,18 +187,7 @@ BAD = [
     _bad(
         "lock-of-object",
         "GD110",
-        """
-        class Net(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.lock = threading.Lock()
-
-            def forward(self, x):
-                with self.lock:  # !
-                    return x.sin()
-
-        step = torch.compile(Net(), backend="eager")
-        """,
+        _net("with self.lock:  # !\n    return x.sin()", "self.lock = threading.Lock()"),
         "import threading",
     ),
     _bad("semaphore", "GD110", "with threading.Semaphore():  # !\n    y = y + 1", "import threading"),
@@ -230,18 +215,7 @@ BAD = [
     _bad("requires-grad", "GD114", "x.requires_grad_()  # !"),
     _bad("requires-grad-set", "GD114", "x.requires_grad = True  # !\na = torch.ones(8, requires_grad=True)  # !\nb = torch.zeros(8, requires_grad=True)  # !\nc = torch.tensor([1.0], requires_grad=True)  # !\nd = torch.randn(8, requires_grad=True)  # !\ny = y * (a + b + c + d)"),
     _bad("parameter", "GD115", "p = nn.Parameter(torch.ones(8))  # !\ny = y * p\nlayer = nn.Linear(8, 8)  # !\ny = layer(y)\na = nn.Conv1d(1, 1, 1)  # !\nb = nn.Conv2d(1, 1, 1)  # !\nc = nn.Embedding(2, 2)  # !\nd = nn.Bilinear(2, 2, 2)  # !"),
-    _bad("recurrent", "GD116", """
-        class Net(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.rnn = nn.LSTM(8, 8)
-
-            def forward(self, x):
-                out, _ = self.rnn(x)  # !
-                return out.cos()
-
-        step = torch.compile(Net(), backend="eager")
-        """),
+    _bad("recurrent", "GD116", _net("out, _ = self.rnn(x)  # !\nreturn out.cos()", "self.rnn = nn.LSTM(8, 8)")),
     _bad("sparse", "GD117", "a = y.to_sparse()  # !"),
     _bad("sparse-made", "GD117", "a = torch.sparse_coo_tensor([[0], [0]], [1.0], (4, 8))  # !"),
     _bad("inference-mode", "GD118", "a = y.is_inference()  # !\nb = torch.is_inference_mode_enabled()  # !"),
@@ -251,56 +225,10 @@ BAD = [
     _bad("in-loop", "GD101", 'for i in range(2):\n    y = y + i\n    print("a")  # !'),
     _bad("in-try", "GD101", 'try:\n    print("a")  # !\nexcept ValueError:\n    print("never")'),
     _bad("under-no-grad", "GD101", 'with torch.no_grad():\n    print("a")  # !'),
-    _bad("counter", "GD205", """
-        class Net(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.calls = 0
-
-            def forward(self, x):
-                self.calls += 1  # !
-                return x.sin() * self.calls
-
-        step = torch.compile(Net(), backend="eager")
-        """, calls=3),
-    _bad("counter-alone", "GD205", """
-        class Net(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.calls = 0
-
-            def forward(self, x):
-                y = x.sin()
-                self.calls += 1  # !
-                return y.cos()
-
-        step = torch.compile(Net(), backend="eager")
-        """, calls=3),
-    _bad("counter-of-seconds", "GD205", """
-        class Net(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.seconds = 0.0
-
-            def forward(self, x):
-                self.seconds += 0.5  # !
-                return x.sin() * self.seconds
-
-        step = torch.compile(Net(), backend="eager")
-        """, calls=3),
-    _bad("counter-not-compiled", "GD110", """
-        class Net(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.calls = 0
-
-            def forward(self, x):
-                with LOCK:  # !
-                    self.calls += 1
-                    return x.sin()
-
-        step = torch.compile(Net(), backend="eager")
-        """, "import threading\nLOCK = threading.Lock()", calls=2),
+    _bad("counter", "GD205", _net("self.calls += 1  # !\nreturn x.sin() * self.calls", "self.calls = 0"), calls=3),
+    _bad("counter-alone", "GD205", _net("y = x.sin()\nself.calls += 1  # !\nreturn y.cos()", "self.calls = 0"), calls=3),
+    _bad("counter-of-seconds", "GD205", _net("self.seconds += 0.5  # !\nreturn x.sin() * self.seconds", "self.seconds = 0.0"), calls=3),
+    _bad("counter-not-compiled", "GD110", _net("with LOCK:  # !\n    self.calls += 1\n    return x.sin()", "self.calls = 0"), "import threading\nLOCK = threading.Lock()", calls=2),
     _bad("called", "GD101 GD103", """
         def outer(x):
             return inner(x.sin())
@@ -750,29 +678,8 @@ GOOD = [
     _good("library", 'a = os.path.join("a", "b")\nb = os.environ.get("A")\nc = random.randint(0, 3)\nd = random.uniform(0, 1)\ne = f"{y}"', "import os, random"),
     _good("managers", "with torch.no_grad():\n    y = y + 1\nwith contextlib.nullcontext():\n    y = y + 1\nwith contextlib.suppress(ValueError):\n    y = y + 1\nwith torch.profiler.record_function('a'):\n    y = y + 1", "import contextlib"),
     _good("grad", "a = y.detach().requires_grad_(False)\nb = nn.Buffer(torch.ones(8))\nc = nn.ReLU()(y)"),
-    _good("cell", """
-        class Net(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.cell = nn.LSTMCell(8, 8)
-
-            def forward(self, x):
-                return self.cell(x)[0].cos()
-
-        step = torch.compile(Net(), backend="eager")
-        """),
-    _good("counter-in-buffer", """
-        class Net(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.register_buffer("calls", torch.tensor(0))
-
-            def forward(self, x):
-                self.calls += 1
-                return x.sin() * self.calls
-
-        step = torch.compile(Net(), backend="eager")
-        """, calls=3),
+    _good("cell", _net("return self.cell(x)[0].cos()", "self.cell = nn.LSTMCell(8, 8)")),
+    _good("counter-in-buffer", _net("self.calls += 1\nreturn x.sin() * self.calls", 'self.register_buffer("calls", torch.tensor(0))'), calls=3),
     _good("counter-once", """
         class Net(nn.Module):
             def __init__(self):

@@ -22,10 +22,7 @@ class Spot:
     """A place where torch certainly breaks or recompiles.
 
     Args:
-        code: The rule's code.
-        node: The expression or statement that torch points to.
         torch_id: torch 2.13's id of the break; None for a recompile.
-        gb_type: torch's type of the break.
         context: As much of torch's developer context as the rule needs.
         subject: For a recompile, the value that changes.
         is_frame_lost: The function runs eagerly from there on, or as a whole, wherever the spot is.

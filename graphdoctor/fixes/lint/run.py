@@ -348,8 +348,6 @@ class _UnreadableError(Exception):
 
 @dataclass(frozen=True)
 class _Linted:
-    """One file's findings."""
-
     findings: tuple[Finding, ...] = ()
     function_count: int = 0
     ignored_count: int = 0
@@ -364,11 +362,7 @@ def lint_files(
     policies: Sequence[Policy] = (Policy(),),
     recorded: Recorded | None = None,
 ) -> LintReport:
-    """Find what certainly breaks a graph or recompiles, in the functions that a project's files compile.
-
-    Returns:
-        The findings by file and line.
-    """
+    """Find what certainly breaks a graph or recompiles in the functions that files compile, by file and line."""
     unreadable: list[UnreadableFile] = []
     linted: list[_Linted] = []
     shown_from = shown_from or root

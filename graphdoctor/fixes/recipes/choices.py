@@ -60,7 +60,6 @@ def branch_where(place: Place) -> Edit:
 
 
 def _choose_expression(place: Place, choice: cst.IfExp, names: Names) -> Edit:
-    """``a if c else b`` inside any expression."""
     source, sides = place.source, [choice.body, choice.orelse]
     for value in sides:
         refuse_unless_tensor(value)
@@ -207,7 +206,6 @@ def _copies(values: _Values) -> list[cst.BaseExpression]:
 
 
 def _lines_behind(source: SourceFile, statement: cst.If) -> Sequence[cst.BaseStatement]:
-    """The rest of the block after an ``if``, up to its ``return``."""
     block = source.parent(statement)
     lines = lines_of(block) if isinstance(block, cst.IndentedBlock) else []
     start = lines.index(statement) + 1 if lines else 0
@@ -319,7 +317,6 @@ def choose_at_return(place: Place) -> Edit:
 
 
 def _rest(source: SourceFile, statement: cst.If, function: cst.FunctionDef) -> Sequence[cst.CSTNode]:
-    """The lines of the function after the ``if``, the last one a ``return``."""
     body = function.body.body
     decline_if(source.parent(statement) is not function.body, "the early `return` is inside another block")
     rest = body[body.index(statement) + 1 :]
@@ -328,7 +325,6 @@ def _rest(source: SourceFile, statement: cst.If, function: cst.FunctionDef) -> S
 
 
 def _returns(nodes: Sequence[cst.CSTNode]) -> Iterator[cst.Return]:
-    """The ``return`` statements in some lines, without those of inner functions."""
     for node in nodes:
         if isinstance(node, cst.Return):
             yield node

@@ -226,7 +226,6 @@ def _computed_with(source: SourceFile, call: cst.Call) -> cst.BaseExpression | N
 
 
 def _moves_of_its_value(source: SourceFile, statement: cst.CSTNode) -> Iterator[cst.BaseExpression]:
-    """Where the function moves the value of a statement such as ``n = x.sum().cpu() + 1`` to later."""
     match statement:
         case cst.Assign(targets=[cst.AssignTarget(target=cst.Name() as name)]) if is_local(source, name):
             for read in reads(source, name):

@@ -53,8 +53,6 @@ def in_place_where(place: Place) -> Edit:
 
 
 class _InPlace:
-    """The lines that replace an ``if``."""
-
     def __init__(self, choice: cst.If, names: Names) -> None:
         self._choice = choice
         self._names = names
@@ -264,7 +262,6 @@ def _selectors(source: SourceFile, function: cst.CSTNode, checked: cst.BaseExpre
 
 
 def _names_of(node: cst.CSTNode) -> list[str]:
-    """The names that an assignment sets; none if it sets anything else."""
     targets = [target.target for target in node.targets] if isinstance(node, cst.Assign) else []
     parts = [
         part.value if isinstance(part, cst.BaseElement) else part

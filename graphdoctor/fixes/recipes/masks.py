@@ -172,7 +172,6 @@ def _is_bracketed(user: cst.CSTNode) -> bool:
 
 
 def _axis(source: SourceFile, call: cst.Call) -> cst.Arg | None:
-    """The argument that makes a call a reduction over rows, or None."""
     match given_to(source, call):
         case []:
             return None

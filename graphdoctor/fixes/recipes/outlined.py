@@ -81,7 +81,6 @@ def _start(place: Place) -> tuple[Statement, _Block]:
 
 
 def _block_around(source: SourceFile, statement: cst.CSTNode) -> _Block | None:
-    """The innermost block around a statement in which Dynamo can't resume."""
     for node in source.parents(statement):
         if isinstance(node, cst.FunctionDef | cst.Lambda | cst.ClassDef):
             return None
@@ -303,7 +302,6 @@ def backward_out_of_region(place: Place) -> Edit:
 
 
 def _forward(source: SourceFile, function: cst.FunctionDef) -> Run:
-    """The statements before the first ``backward()``, without the training calls around them."""
     body = function.body.body
     stop = next((at for at, statement in enumerate(body) if _is_line_of(statement, _IS_BACKWARD)), None)
     if stop is None:

@@ -154,7 +154,6 @@ def report_apart(recipes: Sequence[Recipe]) -> Recipe:
 
 
 def _equal_tests(source: SourceFile, choice: cst.If) -> list[cst.If]:
-    """All ``if`` with the same condition, in file order."""
     return [node for node in walk(source.tree) if isinstance(node, cst.If) and node.test.deep_equals(choice.test)]
 
 
@@ -181,7 +180,6 @@ def condition_without_read(recipes: Sequence[Recipe]) -> Recipe:
 
 
 def _choice(place: Place) -> cst.If:
-    """The ``if`` whose condition the place is in."""
     child: cst.CSTNode | None = place.expression
     for parent in place.source.parents(child) if child is not None else ():
         if isinstance(parent, cst.If) and parent.test is child:
@@ -318,7 +316,6 @@ def _output_lines(source: SourceFile, call: cst.Call) -> list[_Line]:
 
 
 def _target_of(source: SourceFile, line: cst.SimpleStatementLine) -> cst.Name | None:
-    """The local name that a line sets to a value; None if it keeps the value in an object."""
     small = line.body[0]
     if isinstance(small, cst.Assign | cst.AugAssign | cst.Expr) and _is_arithmetic(source, small):
         match small:
@@ -355,7 +352,6 @@ def _is_duration(source: SourceFile, value: cst.BaseExpression) -> bool:
 
 
 def _is_more(source: SourceFile, part: cst.CSTNode, names: set[str]) -> bool:
-    """Whether a part of a condition is neither a time nor a number."""
     if isinstance(part, cst.Call | cst.Attribute | cst.Subscript):
         return not isinstance(part, cst.Call) or dotted_name(source, part) not in _CLOCKS
     return isinstance(part, cst.Name) and part.value not in names

@@ -79,8 +79,6 @@ def record_outside(place: Place) -> Edit:
 
 @dataclass
 class _Line:
-    """One statement of the function's body."""
-
     node: cst.BaseStatement
     flow: Flow
     touched: Touched
@@ -250,7 +248,6 @@ class _Split:
         return small.value if isinstance(small, cst.Return) else None
 
     def _result_computes(self) -> bool:
-        """Whether the ``return`` does more than put names together."""
         simple = cst.Name | cst.Tuple | cst.List | cst.Dict | cst.SimpleString | cst.Integer
         parts = walk(self._result_value) if self._result_value is not None else ()
         return any(isinstance(node, cst.BaseExpression) and not isinstance(node, simple) for node in parts)
@@ -487,7 +484,6 @@ def _owner(source: SourceFile, function: cst.FunctionDef) -> str:
 
 
 def _return_of(statements: Sequence[cst.BaseStatement]) -> cst.SimpleStatementLine | None:
-    """The only ``return`` of a body, its last statement."""
     tree = parsed(statements)
     yields = any(not isinstance(jump, ast.Return) for jump in jumps(tree))
     decline_if(yields, "the function yields or awaits")

@@ -95,8 +95,6 @@ def drop_item(place: Place) -> Edit:
 
 
 class _Read:
-    """One read of a tensor's value, and everything that is computed from the number."""
-
     def __init__(self, place: Place) -> None:
         source = self._source = place.source
         found = place.pointed(self._read_by, "`.item()`, `float(…)` or `int(…)`")

@@ -158,8 +158,6 @@ def module_number_to_buffer(place: Place) -> Edit:
 
 @dataclass(frozen=True)
 class _Number:
-    """An attribute that a class of the file sets to a number in ``__init__``."""
-
     source: SourceFile
     name: str
 
@@ -192,7 +190,6 @@ class _Number:
         return found
 
     def _definition(self) -> _Set:
-        """The first assignment in an ``__init__``, of the only class that has one."""
         found: list[_Set] = []
         for node in matchers.findall(self.source.tree, matchers.FunctionDef(name=matchers.Name("__init__"))):
             has_super = False

@@ -185,7 +185,6 @@ def _joined(test: cst.BooleanOperation, source: SourceFile) -> cst.BaseExpressio
 
 
 def _refuse(node: cst.CSTNode) -> None:
-    """Decline if part of a test can't be evaluated in a graph, or not always."""
     match node:
         case cst.Is() | cst.IsNot() | cst.In() | cst.NotIn():
             raise DeclinedError("part of the condition is about Python objects, not tensors")

@@ -72,7 +72,6 @@ class Run:
 
     @cached_property
     def _around(self) -> list[tuple[cst.CSTNode, cst.BaseSuite]]:
-        """The compound statements around a run, innermost first, each with its body that contains the run."""
         found: list[tuple[cst.CSTNode, cst.BaseSuite]] = []
         suite = self.suite
         for node in self.source.parents(self.suite):
@@ -199,11 +198,7 @@ class Run:
         return (*min(places, default=(0, 0)), name)
 
     def moved(self, name: str) -> SourceFile:
-        """The file with the run in its own function.
-
-        Raises:
-            DeclinedError: That could change what the program does.
-        """
+        """The file with the run in its own function, unless that could change what the program does."""
         try:
             self.check()
             owner = self._owner()
@@ -305,7 +300,6 @@ def _read_next(node: cst.CSTNode) -> set[str]:
 
 
 def _read_when_raised(node: cst.CSTNode, suite: cst.BaseSuite, *, later: set[str]) -> set[str]:
-    """Names that may be read after a body of a compound statement raised."""
     match node:
         case cst.With():
             tree = _tree_of(node)

@@ -153,7 +153,6 @@ class _Walk:
 
 
 def _leaves(node: ast.AST, *, in_loop: bool) -> bool:
-    """Whether a node contains a ``return``, or a ``break`` or ``continue`` of an enclosing loop."""
     if isinstance(node, ast.Return) or (isinstance(node, (ast.Break, ast.Continue)) and not in_loop):
         return True
     if isinstance(node, (*_SCOPES, ast.expr)):
@@ -201,7 +200,6 @@ class Flow:
     Args:
         read_first: Names that may be read before the run binds them.
         bound: Names that are always bound when the run ends normally; None if it never does.
-        assigned: Names that are bound anywhere in the run.
     """
 
     read_first: set[str] = field(default_factory=set)

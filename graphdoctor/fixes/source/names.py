@@ -126,7 +126,6 @@ def reads(source: SourceFile, name: cst.Name) -> list[cst.Name]:
 
 
 def _setting(source: SourceFile, assignment: BaseAssignment) -> cst.CSTNode | None:
-    """The statement that binds a name, as far as names and plain targets go."""
     node = assignment.node if isinstance(assignment, Assignment) else None
     holder = next(source.parents(node), None) if node is not None else None
     return next(source.parents(holder), None) if isinstance(holder, cst.AssignTarget) else holder

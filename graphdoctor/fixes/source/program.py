@@ -32,9 +32,6 @@ class Binding:
     Args:
         kind: ``value``: an expression's value; ``element``: one element of it; ``item``: what a loop over it yields;
             ``rest``: the parameter ``*args``; ``opaque``: something that isn't followed.
-        node: The expression or the definition; for a parameter, its ``ast.arg``.
-        dotted: For an import, the dotted name.
-        index: Which element.
         is_comprehension: Whether a comprehension binds it, which has a scope of its own in Python.
         end: Line and column of the statement's end, after which the name has the value.
     """
@@ -91,8 +88,6 @@ class ClassInfo:
     """A class in the file.
 
     Args:
-        node: Its definition.
-        scope: The scope that it's defined in.
         methods: Its functions by name; one that is defined twice is left out.
         attributes: Everything assigned to an attribute, in any method and in the class body.
         statics: Names that the class body binds to something other than one function.
@@ -326,7 +321,6 @@ class _Binder:
 
 
 def _targets(node: ast.AST) -> Iterator[tuple[ast.expr, Binding]]:
-    """The targets that a statement or expression binds, attributes included, each with its binding."""
     end = _end(node)
     match node:
         case ast.Assign(targets=targets, value=value):
@@ -566,7 +560,6 @@ def _is_generator(node: ast.AST) -> bool:
 
 
 def _same(one: ast.expr, other: ast.expr) -> bool:
-    """Whether two names or attributes are the same, read or assigned."""
     match one, other:
         case ast.Name(id=first), ast.Name(id=second):
             return first == second

@@ -92,11 +92,7 @@ def names_in(node: cst.CSTNode) -> Iterator[cst.Name]:
 
 
 def parsed(statements: Iterable[cst.BaseStatement | cst.BaseSmallStatement]) -> list[ast.stmt]:
-    """Statements as Python's own syntax tree.
-
-    Raises:
-        SyntaxError: This version of Python doesn't know the syntax.
-    """
+    """Statements as Python's own syntax tree; a SyntaxError if this version of Python doesn't know the syntax."""
     lines = [node if isinstance(node, cst.BaseStatement) else cst.SimpleStatementLine([node]) for node in statements]
     if not lines:
         return []
@@ -150,18 +146,11 @@ class SourceFile:
         return mark + tree.code.encode(encoding)
 
     def replaced(self, *changes: Change, imports: Sequence[str] = ()) -> bytes:
-        """The file's bytes with nodes of the tree replaced.
+        """The file's bytes with nodes of the tree replaced; UnicodeEncodeError for a character that its encoding lacks.
 
         If the new nodes name a module of ``_MODULES`` that the old ones don't, and that the file doesn't import, an
-        ``import`` line is added after the last import above the first change.
-
-        Args:
-            changes: Pairs of a node of ``tree`` and its replacement; none is inside another. The replacement is new or
-                a ``deep_clone()``: one node must not be in a tree twice.
-            imports: Other modules to import.
-
-        Raises:
-            UnicodeEncodeError: The new text has a character that the file's encoding lacks.
+        ``import`` line is added after the last import above the first change. No old node is inside another; new nodes
+        are new or a ``deep_clone()``: one node must not be in a tree twice.
         """
         had, has = _named(old for old, _ in changes), _named(node for _, new in changes for node in _listed(new))
         needed = [*imports, *(name for name in _MODULES if has[name] > had[name])]
@@ -267,13 +256,9 @@ class SourceFile:
         return min(around, key=lambda found: found[:2])[2] if around else None
 
     def expression_at(self, line: int, column: int, end_column: int | None) -> cst.BaseExpression | None:
-        """The outermost expression that begins and ends at a position.
+        """The outermost expression at a position; lines and columns are 1-based, and the end is exclusive.
 
-        Args:
-            line: 1-based.
-            column: 1-based column of its first character.
-            end_column: 1-based column after its last character if it ends on the same line; None for the outermost
-                expression that begins there and ends on another line.
+        Without ``end_column``, the outermost one that begins there and ends on another line.
         """
         found: list[tuple[tuple[int, int], cst.BaseExpression]] = []
         for node, place in self._positions.items():

@@ -96,9 +96,7 @@ class Value:
     Args:
         kind: What it is; ``bottom`` only while names that depend on each other are being resolved. ``compared`` is a
             tensor's ``==`` with anything: a mask, or False.
-        dtype: A tensor's dtype, if certain.
         classes: The file's classes that it's one of, an instance of, or holds instances of (``layers``).
-        functions: The file's functions that it's one of.
         parts: What a tuple, list or dictionary holds; of a list or dictionary only objects, classes and functions.
         keys: A dictionary's constant keys, as many as ``parts``.
     """
@@ -231,8 +229,6 @@ class Values:
         return list(value.functions)
 
     def _once(self, key: object, evaluate: Callable[[], Value | None]) -> Value | None:
-        """A value that may depend on itself."""
-
         def step(assumed: Value | None) -> tuple[Value | None, bool]:
             found = evaluate()
             return found, found != assumed
@@ -745,7 +741,6 @@ def _always_returns(body: list[ast.stmt]) -> bool:
 
 
 def _argument(call: ast.Call, name: str, scope: Scope) -> ast.expr | None:
-    """What a call passes for a parameter of a function or method; None if that isn't plain."""
     assert isinstance(scope.node, ast.FunctionDef)
     names = [one.arg for one in (*scope.node.args.posonlyargs, *scope.node.args.args)][scope.self_name is not None :]
     given = dict(zip(names, call.args, strict=False))
