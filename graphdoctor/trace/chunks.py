@@ -39,12 +39,7 @@ class Chunk:
     kinds: frozenset[str]
 
 
-@dataclass
-class ChunkRecords:
-    """What a chunk holds."""
-
-    records: list[Record]
-    damage: LogDamage
+_Read = tuple[list[Record], LogDamage]
 
 
 def records_of(log: LogFile, kinds: frozenset[str], damage: LogDamage, executor: Executor) -> Iterator[Record]:
@@ -60,26 +55,27 @@ def records_of(log: LogFile, kinds: frozenset[str], damage: LogDamage, executor:
     chunks = [Chunk(log, start, end, kinds) for start, end in zip(starts, [*starts[1:], None], strict=True)]
     for index, outcome in enumerate(_in_order(executor.run(read_chunk, chunks, ahead=_AHEAD))):
         # What a process couldn't do, such as for want of memory, this one does.
-        found = outcome.result if isinstance(outcome, Done) else read_chunk(chunks[index])
-        yield from found.records
-        damage.add(found.damage)
-        if found.damage.cut_logs:
+        records, found = outcome.result if isinstance(outcome, Done) else read_chunk(chunks[index])
+        yield from records
+        damage.add(found)
+        if found.cut_logs:
             return
 
 
-def read_chunk(chunk: Chunk) -> ChunkRecords:
+def read_chunk(chunk: Chunk) -> _Read:
     """Read one part of a log."""
-    found = ChunkRecords([], LogDamage())
+    records: list[Record] = []
+    damage = LogDamage()
     with chunk.log.open(chunk.start) as stream:
         try:
             lines = stream if chunk.end is None else io.BytesIO(stream.read(chunk.end - chunk.start))
         except CutStreamError as error:
-            found.damage.cut_logs[error.name] = error.reason
-            return found
-        for record in read_records(lines, chunk.kinds.__contains__, found.damage, has_more=chunk.end is not None):
+            damage.cut_logs[error.name] = error.reason
+            return records, damage
+        for record in read_records(lines, chunk.kinds.__contains__, damage, has_more=chunk.end is not None):
             _leave_out_dumps(record)
-            found.records.append(record)
-    return found
+            records.append(record)
+    return records, damage
 
 
 def _starts(log: LogFile, chunk_bytes: int) -> Iterator[int]:
@@ -96,8 +92,8 @@ def _starts(log: LogFile, chunk_bytes: int) -> Iterator[int]:
                 start += len(line)
 
 
-def _in_order(outcomes: Iterator[Outcome[ChunkRecords]]) -> Iterator[Outcome[ChunkRecords]]:
-    early: dict[int, Outcome[ChunkRecords]] = {}
+def _in_order(outcomes: Iterator[Outcome[_Read]]) -> Iterator[Outcome[_Read]]:
+    early: dict[int, Outcome[_Read]] = {}
     following = 0
     for outcome in outcomes:
         early[outcome.index] = outcome

@@ -5,7 +5,7 @@ A break record is made of the place where torch stopped, so that the rules that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from graphdoctor.facts.expressions import expression
@@ -19,7 +19,6 @@ from graphdoctor.facts.recording import (
     ExportFailure,
     NamedClass,
     Recording,
-    SourceContext,
     TriedDim,
 )
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
@@ -33,10 +32,14 @@ def with_export(recording: Recording, events: Events, environment: Environment) 
     found = events.fields("export")
     if not found:
         return recording
-    contexts = {(context.file, context.line): context for context in recording.sources}
-    stacks = _Stacks(Origins(environment), contexts)
+    origins = Origins(environment)
+    qualnames = {(context.file, context.line): context.qualname for context in recording.sources}
+
+    def stack_of(found: Mapping[str, Any]) -> tuple[StackEntry, ...]:
+        return tuple(_entry(record, origins, qualnames) for record in found["stack"])
+
     failure: Mapping[str, Any] | None = found["failure"]
-    dims = [read_fact(TriedDim, {**dim, "stack": stacks.of(dim["stack"])}) for dim in found["dims"]]
+    dims = [read_fact(TriedDim, {**dim, "stack": stack_of(dim)}) for dim in found["dims"]]
     calls = events.fact("export_calls", ExportCalls)
     words = "" if failure is None else export_words(str(failure["message"]))
     export = read_fact(
@@ -52,7 +55,7 @@ def with_export(recording: Recording, events: Events, environment: Environment) 
     breaks = recording.breaks
     # Strict export writes no record of a break (2.13).
     if failure is not None:
-        breaks = (*breaks, _break_record(failure, words, _to_program(stacks.of(failure["stack"]))))
+        breaks = (*breaks, _break_record(failure, words, _to_program(stack_of(failure))))
     return recording.model_copy(update={"export": export, "breaks": breaks})
 
 
@@ -74,17 +77,8 @@ def _break_record(failure: Mapping[str, Any], words: str, stack: tuple[StackEntr
     return break_record(words, chain, "raised", stack=stack, is_stack_exact=is_exact, topic=topic, classes=classes)
 
 
-class _Stacks:
-    def __init__(self, origins: Origins, contexts: Mapping[tuple[str, int], SourceContext]) -> None:
-        self._origins = origins
-        self._contexts = contexts
-
-    def of(self, records: Iterable[Mapping[str, Any]]) -> tuple[StackEntry, ...]:
-        """The entries of a recorded stack."""
-        return tuple(self._entry(record) for record in records)
-
-    def _entry(self, record: Mapping[str, Any]) -> StackEntry:
-        origin, package = self._origins.of(record["file"])
-        context = self._contexts.get((record["file"], record["line"]))
-        named = {} if context is None else {"qualname": context.qualname}
-        return read_fact(StackEntry, {**record, "origin": origin, "package": package, **named})
+def _entry(record: Mapping[str, Any], origins: Origins, qualnames: Mapping[tuple[str, int], str]) -> StackEntry:
+    origin, package = origins.of(record["file"])
+    qualname = qualnames.get((record["file"], record["line"]))
+    named = {} if qualname is None else {"qualname": qualname}
+    return read_fact(StackEntry, {**record, "origin": origin, "package": package, **named})

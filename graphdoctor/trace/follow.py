@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -48,7 +49,7 @@ _MOST_BYTES = 2**24
 
 @dataclass
 class _Process:
-    rank: int | None = None
+    writer: Writer
     started: set[str] = field(default_factory=set)
     reasons: dict[str, tuple[str, ...]] = field(default_factory=dict)
     functions: dict[int, str] = field(default_factory=dict)
@@ -62,8 +63,7 @@ class _Process:
     def counts(self) -> Counts:
         """What it has done."""
         before = self.earlier
-        seconds = sum(self.seconds.values()) if self.seconds else None
-        known = [value for value in (before.compile_s, seconds) if value is not None]
+        known = [*self.seconds.values(), *([] if before.compile_s is None else [before.compile_s])]
         return Counts(
             compiles=before.compiles + len(self.started),
             graphs=self.graphs,
@@ -72,10 +72,68 @@ class _Process:
             compile_s=sum(known) if known else None,
         )
 
-    def begin_anew(self) -> None:
-        """Dynamo was reset: compile ids count from 0 again."""
-        self.earlier = self.counts
-        self.started, self.reasons, self.functions, self.seconds = set(), {}, {}, {}
+    def take(self, record: Record) -> Iterator[Seen]:
+        """Count a record."""
+        if isinstance(rank := record.metadata.get("rank"), int):
+            self.writer = replace(self.writer, rank=rank)
+        compile_id = record.compile_id
+        if record.kind == "dynamo_graph_break_reason":
+            yield from self._break(record)
+        if compile_id is None:
+            return
+        if record.kind == "dynamo_start":
+            if compile_id in self.started:
+                # Dynamo was reset: compile ids count from 0 again.
+                self.earlier = self.counts
+                self.started, self.reasons, self.functions, self.seconds = set(), {}, {}, {}
+            self.started.add(compile_id)
+            stack = record.value.get("stack") or []
+            if stack:
+                self.functions[record.metadata["frame_id"]] = stack[-1]["name"]
+            yield from self._recompile(compile_id, record, is_over_limit=False)
+        elif record.kind == "dynamo_output_graph":
+            self.graphs += 1
+        elif record.kind == "recompile_reasons":
+            self.reasons[compile_id] = printed_reasons(record.payload or "")
+        elif record.kind == "compilation_metrics":
+            yield from self._metrics(compile_id, record)
+
+    def _break(self, record: Record) -> Iterator[Seen]:
+        found = parse_break(record.payload or "")
+        entry = found.stack[-1] if found.stack else None
+        file, line = (entry.file, entry.line) if entry else found.header or (None, None)
+        reason = found.record.chain[0].gb_type
+        if (file, line, reason) not in self.breaks:
+            self.breaks.add((file, line, reason))
+            is_skip = found.record.effect == "frame_skipped"
+            yield BreakSeen(self.writer, record.compile_id, file, line, reason, is_skip)
+
+    def _metrics(self, compile_id: str, record: Record) -> Iterator[Seen]:
+        metrics = record.json() if record.payload else record.value
+        if not isinstance(metrics, dict) or metrics.get("is_forward") is False:
+            return
+        duration, is_own = metrics.get("duration_us"), metrics.get("co_name") is not None
+        if isinstance(duration, int | float) and (compile_id not in self.seconds or is_own):
+            self.seconds[compile_id] = duration / 1e6
+        # A frame over its limit has no dynamo_start record.
+        yield from self._recompile(compile_id, record, is_over_limit=True)
+
+    def _recompile(self, compile_id: str, record: Record, *, is_over_limit: bool) -> Iterator[Seen]:
+        reasons = self.reasons.pop(compile_id, None)
+        if reasons is None:
+            return
+        self.recompiles += 1
+        # Imported here: most logs have no recompile, and reading guard texts takes half a dozen modules.
+        from graphdoctor.trace.causes import cause_of_reasons, with_carried
+
+        name = self.functions.get(record.metadata.get("frame_id", -1))
+        resume = RESUME_NAME.match(name) if name else None
+        carried = f"(a value from line {resume[2]})" if resume else "(a value from an earlier line)"
+        cause = with_carried(cause_of_reasons(reasons, lambda *_: None), lambda _name: carried)
+        function, resumes_at = (resume[1], int(resume[2])) if resume else (name, None)
+        change = next(iter(cause.changes), None)
+        expression, old, new = (change.expression, change.old, change.new) if change else (None, None, None)
+        yield RecompileSeen(self.writer, compile_id, function, resumes_at, expression, old, new, is_over_limit)
 
 
 class _Tail:
@@ -171,38 +229,12 @@ class _Tail:
         self._pending[prefix] = []
         if record is not None:
             pid = record.stamp.rpartition(" ")[2]
-            process = self._processes.setdefault((prefix, pid), _Process())
-            try:
-                yield from self._count(record, process, prefix)
-            except (ValueError, TypeError, LookupError, AttributeError):
-                return  # damaged; the report says so
-
-    def _count(self, record: Record, process: _Process, prefix: bytes) -> Iterator[Seen]:
-        rank = record.metadata.get("rank")
-        if isinstance(rank, int):
-            process.rank = rank
-        elif process.rank is None:
-            process.rank = named_rank(replace(self.log, line_prefix=prefix.decode("utf-8", "replace")))
-        writer = Writer(self.log.name, process.rank)
-        compile_id = record.compile_id
-        if record.kind == "dynamo_graph_break_reason":
-            yield from _break(record, process, writer)
-        if compile_id is None:
-            return
-        if record.kind == "dynamo_start":
-            if compile_id in process.started:
-                process.begin_anew()
-            process.started.add(compile_id)
-            stack = record.value.get("stack") or []
-            if stack:
-                process.functions[record.metadata["frame_id"]] = stack[-1]["name"]
-            yield from _recompile(compile_id, record, process, writer, is_over_limit=False)
-        elif record.kind == "dynamo_output_graph":
-            process.graphs += 1
-        elif record.kind == "recompile_reasons":
-            process.reasons[compile_id] = printed_reasons(record.payload or "")
-        elif record.kind == "compilation_metrics":
-            yield from _metrics(compile_id, record, process, writer)
+            if (prefix, pid) not in self._processes:
+                rank = named_rank(replace(self.log, line_prefix=prefix.decode("utf-8", "replace")))
+                self._processes[prefix, pid] = _Process(Writer(self.log.name, rank))
+            with suppress(ValueError, TypeError, LookupError, AttributeError):
+                # One that is damaged; the report says so.
+                yield from self._processes[prefix, pid].take(record)
 
 
 class Follower:
@@ -253,52 +285,3 @@ def _identity(log: LogFile) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
-
-
-def _break(record: Record, process: _Process, writer: Writer) -> Iterator[Seen]:
-    found = parse_break(record.payload or "")
-    entry = found.stack[-1] if found.stack else None
-    file, line = (entry.file, entry.line) if entry else found.header or (None, None)
-    reason = found.record.chain[0].gb_type
-    if (file, line, reason) in process.breaks:
-        return
-    process.breaks.add((file, line, reason))
-    yield BreakSeen(writer, record.compile_id, file, line, reason, found.record.effect == "frame_skipped")
-
-
-def _metrics(compile_id: str, record: Record, process: _Process, writer: Writer) -> Iterator[Seen]:
-    metrics = record.json() if record.payload else record.value
-    if not isinstance(metrics, dict) or metrics.get("is_forward") is False:
-        return
-    duration = metrics.get("duration_us")
-    if isinstance(duration, int | float) and (compile_id not in process.seconds or metrics.get("co_name") is not None):
-        process.seconds[compile_id] = duration / 1e6
-    # A frame over its limit has no dynamo_start record.
-    yield from _recompile(compile_id, record, process, writer, is_over_limit=True)
-
-
-def _recompile(
-    compile_id: str, record: Record, process: _Process, writer: Writer, *, is_over_limit: bool
-) -> Iterator[Seen]:
-    reasons = process.reasons.pop(compile_id, None)
-    if reasons is None:
-        return
-    process.recompiles += 1
-    # Imported here: most logs have no recompile, and reading guard texts takes half a dozen modules.
-    from graphdoctor.trace.causes import cause_of_reasons, with_carried
-
-    name = process.functions.get(record.metadata.get("frame_id", -1))
-    resume = RESUME_NAME.match(name) if name else None
-    carried = f"(a value from line {resume[2]})" if resume else "(a value from an earlier line)"
-    cause = with_carried(cause_of_reasons(reasons, lambda *_: None), lambda _name: carried)
-    change = next(iter(cause.changes), None)
-    yield RecompileSeen(
-        writer,
-        compile_id,
-        resume[1] if resume else name,
-        int(resume[2]) if resume else None,
-        change.expression if change else None,
-        change.old if change else None,
-        change.new if change else None,
-        is_over_limit,
-    )

@@ -98,8 +98,8 @@ class _InGraph:
             # One call can run several kernels.
             if kernel.launch is None or kernel.launch != launch:
                 launch = kernel.launch
-                places = (at for at, call in enumerate(left) if _launches(self._names[call], kernel.operation))
-                at = next(places, None)
+                name = base_name(kernel.operation)
+                at = next((at for at, call in enumerate(left) if base_name(self._names[call]) == name), None)
                 launched = None if at is None else left[at]
                 if at is not None:
                     taken.add(left[at])
@@ -118,10 +118,6 @@ class _InGraph:
             yield from (self._match(run, call, len(calls)) for call in calls)
             if not calls:
                 yield self._match(run, None)
-
-
-def _launches(call: str, operation: str) -> bool:
-    return base_name(call) == base_name(operation)
 
 
 def base_name(name: str) -> str:

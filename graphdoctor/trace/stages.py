@@ -234,22 +234,18 @@ def _dynamo_graph(graph: Graph, frame: Frame | None, origins: Origins) -> StageG
 
 
 def _recorded_node(node: GraphNode, words: Callable[[str], str]) -> StageNode:
+    arguments = ", ".join(filter(None, (node.args, node.kwargs)))
     return StageNode(
         name=node.name,
         opcode=node.opcode,
         target="" if node.opcode == "output" else short_target(node.target),
         inputs=node.inputs or (),
         value=node.value,
-        text=_call_text(node) if node.opcode.startswith("call_") else None,
+        text=f"{short_target(node.target)}({arguments})" if node.opcode.startswith("call_") else None,
         file=node.file,
         line=node.line,
         module=None if node.module is None else words(node.module),
     )
-
-
-def _call_text(node: GraphNode) -> str:
-    arguments = ", ".join(filter(None, (node.args, node.kwargs)))
-    return f"{short_target(node.target)}({arguments})"
 
 
 def _module_words(frame: Frame | None) -> Callable[[str], str]:

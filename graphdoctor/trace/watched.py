@@ -43,23 +43,20 @@ def _function(process: str | None, called: CalledArtifact, watched: list[Watched
             "watched_calls": len(watched),
             "last_compile": called["last_compile"],
             "compiling_calls": called["compiling_calls"],
-            "coverage": covered and _coverage(covered),
+            "coverage": covered
+            and Coverage(
+                graph_ops=covered["graph_ops"],
+                eager_ops=covered["eager_ops"],
+                eager_op_names=covered["eager_op_names"],
+                extra_calls=0,
+                extra_compiles=0,
+            ),
             "coverage_call": covered and covered["call"],
             "graph_runs": covered and covered["graph_runs"],
             "not_covered": None if covered else _not_covered(called, watched),
             "steady_us": statistics.median(times) if times else None,
             "timed_calls": len(times),
         },
-    )
-
-
-def _coverage(call: WatchedCallArtifact) -> Coverage:
-    return Coverage(
-        graph_ops=call["graph_ops"],
-        eager_ops=call["eager_ops"],
-        extra_calls=0,
-        extra_compiles=0,
-        eager_op_names=call["eager_op_names"],
     )
 
 

@@ -363,20 +363,16 @@ def _same_tensor(sources: tuple[str, ...]) -> Change:
     return Change("aliasing", words, "different tensors", "the same tensor")
 
 
-def _dict_contains(check: _Check) -> Form | None:
+def _contains(check: _Check, *, is_dict: bool) -> Form | None:
     if len(check.arguments) != 2:
         return None
-    key, source = check.arguments
-    words = f"{'no ' if check.is_negated else ''}key {key}"
-    return Form(Meaning("DICT_CONTAINS", source, words), _presence("keys", source, key, was_there=not check.is_negated))
-
-
-def _set_contains(check: _Check) -> Form | None:
-    if len(check.arguments) != 2:
-        return None
-    source, item = check.arguments
-    words = f"{'does not hold' if check.is_negated else 'holds'} {item}"
-    return Form(Meaning("SET_CONTAINS", source, words), _presence("keys", source, item, was_there=not check.is_negated))
+    if is_dict:
+        item, source = check.arguments
+        kind, words = "DICT_CONTAINS", f"{'no ' if check.is_negated else ''}key {item}"
+    else:
+        source, item = check.arguments
+        kind, words = "SET_CONTAINS", f"{'does not hold' if check.is_negated else 'holds'} {item}"
+    return Form(Meaning(kind, source, words), _presence("keys", source, item, was_there=not check.is_negated))
 
 
 def _has_attribute(check: _Check) -> Form | None:
@@ -413,8 +409,8 @@ _CALLS: dict[str, Callable[[_Check], Form | None]] = {
     "___check_obj_id": _object_id,
     "__check_obj_id": _object_id,
     "check_no_aliasing": _no_aliasing,
-    "___dict_contains": _dict_contains,
-    "set.__contains__": _set_contains,
+    "___dict_contains": partial(_contains, is_dict=True),
+    "set.__contains__": partial(_contains, is_dict=False),
     "___dict_version": _dict_version,
     "hasattr": _has_attribute,
     "math.isnan": lambda check: _is_nan(check.arguments[0], is_nan=not check.is_negated),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.guards.forms import Meaning, meaning_of
@@ -19,12 +20,8 @@ _MANAGER = re.compile(
     r"^(?:KeyManager: |ValueManager: )?\w*(?:Manager|Guard): source=(?P<source>.*?), (?:accessed_by=|type=)"
 )
 _PAIR = re.compile(r"^(?:KeyValueManager pair at index=|RootGuardManager\b)")
-_LATENCY = re.compile(r"^Guard latency = (?P<us>[\d.]+) us$")
+_LATENCY = re.compile(r"^Guard latency = (?P<us>\d+(?:\.\d+)?) us$")
 _HEADING = "TREE_GUARD_MANAGER:"
-
-
-_MAX_KNOWN = 100_000
-"""Guards that are kept to be recognized; compiles of one function have most of theirs in common."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,41 +51,25 @@ class GuardTrees:
 
     def __init__(self) -> None:
         self.trees: dict[str, GuardTree] = {}
-        self._known = KnownGuards()
 
     def after_reset(self) -> GuardTrees:
         """See ``Collector``."""
-        later = GuardTrees()
-        later._known = self._known
-        return later
+        return GuardTrees()
 
     def add(self, record: Record) -> None:
         """See ``Collector``."""
         if record.compile_id is not None and record.payload is not None:
-            self.trees[record.compile_id] = parse_tree(record.payload, self._known)
+            self.trees[record.compile_id] = parse_tree(record.payload)
 
 
-class KnownGuards:
-    """Reads each guard once, however many compiles have it."""
-
-    def __init__(self) -> None:
-        self._guards: dict[tuple[int, str | None, str], TreeGuard] = {}
-
-    def guard(self, depth: int, manager_source: str | None, text: str) -> TreeGuard:
-        """A guard."""
-        key = (depth, manager_source, text)
-        known = self._guards.get(key)
-        if known is None:
-            if len(self._guards) >= _MAX_KNOWN:
-                self._guards.clear()
-            guard = take_apart(text)
-            known = self._guards[key] = TreeGuard(depth, manager_source, guard, meaning_of(guard))
-        return known
+@lru_cache(maxsize=100_000)  # compiles of one function have most of theirs in common
+def _guard(depth: int, manager_source: str | None, text: str) -> TreeGuard:
+    guard = take_apart(text)
+    return TreeGuard(depth, manager_source, guard, meaning_of(guard))
 
 
-def parse_tree(payload: str, known: KnownGuards | None = None) -> GuardTree:
+def parse_tree(payload: str) -> GuardTree:
     """Parse a printed tree."""
-    known = known or KnownGuards()
     guards: list[TreeGuard] = []
     unread: list[str] = []
     latency_us: float | None = None
@@ -96,7 +77,7 @@ def parse_tree(payload: str, known: KnownGuards | None = None) -> GuardTree:
     path: list[tuple[int, str | None]] = []
     for line in _joined(payload.splitlines()):
         if latency := _LATENCY.match(line):
-            latency_us = _number(latency["us"])
+            latency_us = float(latency["us"])
             continue
         found = _LINE.match(line)
         if found is None:
@@ -113,7 +94,7 @@ def parse_tree(payload: str, known: KnownGuards | None = None) -> GuardTree:
         elif _PAIR.match(text):
             path.append((depth, above))
         else:
-            guards.append(known.guard(depth, above, text))
+            guards.append(_guard(depth, above, text))
     return GuardTree(tuple(guards), manager_count, latency_us, tuple(unread))
 
 
@@ -133,10 +114,3 @@ def _joined(lines: list[str]) -> Iterator[str]:
             held = line
     if held is not None:
         yield held
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from graphdoctor.errors import GraphDoctorError
 
@@ -34,16 +34,6 @@ class CutStreamError(Exception):
         self.reason = reason
 
 
-class _Decompressor(Protocol):
-    @property
-    def eof(self) -> bool: ...
-
-    @property
-    def unused_data(self) -> bytes: ...
-
-    def decompress(self, data: bytes, /) -> bytes: ...
-
-
 def compression_of(start: bytes) -> Compression | None:
     """How a file is compressed."""
     return next((name for magic, name in _MAGIC.items() if start.startswith(magic)), None)
@@ -52,7 +42,8 @@ def compression_of(start: bytes) -> Compression | None:
 class ChunkedReader(io.RawIOBase):
     """A stream over another that has its bytes chunk by chunk; the other is closed with it."""
 
-    def __init__(self) -> None:
+    def __init__(self, stored: BinaryIO | None = None) -> None:
+        self._stored = stored or io.BytesIO()
         self._ready = memoryview(b"")
 
     def next_chunk(self) -> bytes:
@@ -73,6 +64,11 @@ class ChunkedReader(io.RawIOBase):
         self._ready = self._ready[count:]
         return count
 
+    def close(self) -> None:
+        """Close both."""
+        self._stored.close()
+        super().close()
+
 
 def decompressed(stored: BinaryIO, compression: Compression, name: str) -> BinaryIO:
     """What a compressed stream holds; reading it raises ``CutStreamError`` where it is damaged or cut off.
@@ -85,12 +81,11 @@ def decompressed(stored: BinaryIO, compression: Compression, name: str) -> Binar
 
 class _Decompressed(ChunkedReader):
     def __init__(self, stored: BinaryIO, compression: Compression, name: str) -> None:
-        super().__init__()
-        self._stored = stored
+        super().__init__(stored)
         self._name = name
         self._compression = compression
         self._new, self._error = _decompressor(compression)
-        self._current: _Decompressor | None = None
+        self._current: Any = None
         self._rest = b""
 
     def next_chunk(self) -> bytes:
@@ -112,10 +107,6 @@ class _Decompressed(ChunkedReader):
             raise CutStreamError(self._name, f"its {self._compression} stream is cut off")
         return b""
 
-    def close(self) -> None:
-        self._stored.close()
-        super().close()
-
 
 def without_prefix(stream: BinaryIO, prefix: bytes) -> BinaryIO:
     """The lines that begin with a prefix, without it."""
@@ -124,23 +115,18 @@ def without_prefix(stream: BinaryIO, prefix: bytes) -> BinaryIO:
 
 class _Unprefixed(ChunkedReader):
     def __init__(self, stream: BinaryIO, prefix: bytes) -> None:
-        super().__init__()
-        self._stream = stream
+        super().__init__(stream)
         self._prefix = prefix
 
     def next_chunk(self) -> bytes:
         cut = len(self._prefix)
-        while lines := self._stream.readlines(_BUFFER_BYTES):
+        while lines := self._stored.readlines(_BUFFER_BYTES):
             if found := b"".join(line[cut:] for line in lines if line.startswith(self._prefix)):
                 return found
         return b""
 
-    def close(self) -> None:
-        self._stream.close()
-        super().close()
 
-
-def _decompressor(compression: Compression) -> tuple[Callable[[], _Decompressor], type[Exception]]:
+def _decompressor(compression: Compression) -> tuple[Callable[[], Any], type[Exception]]:
     if compression == "gzip":
         import zlib
 
