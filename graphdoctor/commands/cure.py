@@ -58,17 +58,13 @@ def cure(
         if recorded.exit.reason != "finished":
             finish(recorded, diagnosis)
         # Not earlier: the recorded run begins sooner.
-        from graphdoctor.studies.cure.cure import Curing
+        from graphdoctor.fixes.kept import SearchOptions
         from graphdoctor.studies.cure.cure import cure as search
 
-        asked = Curing(
-            budget_s=budget,
-            is_unsafe_tried=is_unsafe_tried,
-            selection=selection,
-            # The search takes minutes: what must not be written is refused before it.
-            check=partial(check, force=written.force) if is_applied else None,
-        )
-        found = search(request, recorded.folder, diagnosis, asked, setup)
+        options = SearchOptions(selection, is_unsafe_tried=is_unsafe_tried)
+        # The search takes minutes: what must not be written is refused before it.
+        refused = partial(check, force=written.force) if is_applied else None
+        found = search(request, recorded.folder, diagnosis, options, setup, refused, budget_s=budget)
     output.write(found.report)
     if is_applied:
         write(found.changes, force=written.force)
