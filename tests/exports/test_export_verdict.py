@@ -2,71 +2,32 @@
 
 from __future__ import annotations
 
+from syrupy.assertion import SnapshotAssertion
+
 from graphdoctor.facts.export import ExportWay
 from graphdoctor.studies.export.export import answer, best_of
 from graphdoctor.studies.export.view import blocked_groups, cured_groups, dim_text, left_out_texts, to_paste
 from tests.export_reports import EDIT, dims, exported, made, refused
 
 
-def said(*ways: ExportWay) -> tuple[str | None, str]:
-    best = best_of(ways)
-    return best, answer(ways, best)
-
-
-def test_both_ways_work():
-    assert said(made(), made(is_strict=True)) == (
-        "non-strict",
-        "torch.export takes this program, strict or not, and it computes what eager mode does.",
-    )
-
-
-def test_only_one_way_works():
-    assert said(made(), refused()) == (
-        "non-strict",
-        "torch.export takes this program with `strict=False`, and it computes what eager mode does. `strict=True` "
-        "stops at model.py:7.",
-    )
-    assert said(refused(is_strict=False), made(is_strict=True)) == (
-        "strict",
-        "torch.export takes this program with `strict=True`, and it computes what eager mode does. `strict=False` "
-        "stops at model.py:7.",
-    )
-
-
-def test_a_program_that_computes_something_else_is_no_way_to_take():
+def test_the_way_to_take_and_the_answer(snapshot: SnapshotAssertion) -> None:
     wrong = {"status": "different", "reason": "call 1, output differs by 1.5"}
-    assert said(made(**wrong), made(is_strict=True)) == (
-        "strict",
-        "torch.export takes this program with `strict=True`, and it computes what eager mode does. With "
-        "`strict=False`, the program computes something else: call 1, output differs by 1.5.",
-    )
-    assert said(made(**wrong), made(is_strict=True, **wrong)) == (
-        None,
-        "torch.export makes a program, but it computes something else: call 1, output differs by 1.5.",
-    )
-
-
-def test_a_way_whose_results_are_unknown_comes_after_one_that_is_right():
     unknown = {"status": "unknown", "reason": "outputs differ from run to run in eager mode too"}
-    assert said(made(**unknown), made(is_strict=True))[0] == "strict"
-    best, text = said(made(**unknown), refused())
-    assert best == "non-strict"
-    assert "but whether it computes what eager mode does is unknown: outputs differ from run to run" in text
-
-
-def test_no_way_works():
-    assert said(refused(is_strict=False), refused()) == (
-        None,
-        "torch.export doesn't take this program: strict or not, it stops at model.py:7.",
-    )
-    assert said(refused(is_strict=False, is_cured=True), refused())[1].endswith(
-        "it stops at model.py:7. With the verified fixes, `strict=False` works."
-    )
     failed = ExportWay(is_strict=True, status="failed", reason="the process was killed by SIGABRT")
-    assert said(refused(is_strict=False), failed)[1] == (
-        "torch.export doesn't take this program: `strict=False` stops at model.py:7; `strict=True` fails: the process "
-        "was killed by SIGABRT."
-    )
+    strict, loose = refused(), refused(is_strict=False)
+    reports = {
+        "both work": (made(), made(is_strict=True)),
+        "non-strict works": (made(), strict),
+        "strict works": (loose, made(is_strict=True)),
+        "non-strict computes something else": (made(**wrong), made(is_strict=True)),
+        "both compute something else": (made(**wrong), made(is_strict=True, **wrong)),
+        "what is right comes before what is unknown": (made(**unknown), made(is_strict=True)),
+        "non-strict may be right": (made(**unknown), strict),
+        "none works": (loose, strict),
+        "one works with fixes": (refused(is_strict=False, is_cured=True), strict),
+        "one fails": (loose, failed),
+    }
+    assert {name: (best_of(ways), answer(ways, best_of(ways))) for name, ways in reports.items()} == snapshot
 
 
 def test_ways_that_stop_for_the_same_reasons_are_shown_once():

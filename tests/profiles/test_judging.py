@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.bench import CallTimes
 from graphdoctor.facts.kernels import CudaGraphs, Float32Precision, KernelShare
@@ -110,7 +111,7 @@ def call(times: tuple[float, ...] = (1000.0,), **more: Any) -> ProfileReport:
 
 
 def regime(report: ProfileReport, share: KernelShare | None = None, **known: Any) -> Regime:
-    recording = factories.recording().model_copy(update={"kernels": share, **known})
+    recording = factories.recording().model_copy(update={"kernels": share, "profiled": facts.profiled([])} | known)
     found = regime_of(report, recording, diagnose(recording, RULES, root=Path("/project"), version="0"))
     assert found is not None
     return found
@@ -122,136 +123,66 @@ def host(**more: Any) -> KernelShare:
     return KernelShare(**given | parts | more)
 
 
-def test_a_call_whose_device_waits_is_bound_by_the_host() -> None:
-    few = call(kernels=(seen(200.0, bound_by="memory", bandwidth_share=0.6),))
-    found = regime(few, host())
-    assert found.bound_by == "host"
-    assert found.text == (
-        "Bound by the host: the device is idle for 80% of the call, 800 µs. 40 kernels of 3 compiled functions "
-        "take 5 µs each."
-    )
-    assert found.evidence["host_share"] == pytest.approx(0.8)
-    assert (found.evidence["launches"], found.evidence["rest_per_launch_us"]) == (40, 20.0)
-    assert found.advice == (
-        'Compile with mode="reduce-overhead": CUDA graphs launch all kernels of a graph at once.',
-        "Do more in one call: use a larger batch.",
-    )
-    # What the host does outside of compiled code can be waiting for the device.
-    assert regime(few, host(outside_us=900.0)).text == found.text
+def few(bound: str = "memory", **more: Any) -> ProfileReport:
+    return call(kernels=(seen(200.0, bound_by=bound, bandwidth_share=0.6),), **more)
 
 
-def test_on_a_cpu_the_hosts_time_is_whose_it_is() -> None:
-    few = call(kernels=(seen(200.0, bound_by="memory", bandwidth_share=0.6),), device="cpu")
-    compiled, own = regime(few, host()), regime(few, host(outside_us=900.0))
-    assert "80% of the call is outside of kernels, 800 µs, most of it in running compiled code." in compiled.text
-    assert "most of it in the program's own Python" in own.text
-    assert own.advice[0] == "Move Python out of the call: most of the host's time is in none of the compiled functions."
+def precision(**more: Any) -> dict[str, Any]:
+    given: dict[str, Any] = {"matmul_tf32": False, "convolution_tf32": True, "capabilities": ((8, 0),)}
+    return {"float32_precision": Float32Precision(**given | more)}
 
 
-def test_nothing_is_advised_that_is_on_or_cannot_be() -> None:
-    few = call(kernels=(seen(200.0, bound_by="latency"),))
-    for other in (
-        few.model_copy(update={"device": "cpu"}),
-        few.model_copy(update={"cuda_graphs": CudaGraphs(captured=1)}),
-    ):
-        assert regime(other, host()).advice == ("Do more in one call: use a larger batch.",)
-    assert regime(few.model_copy(update={"device": "cpu"})).text == (
-        "Bound by the host: 80% of the call is outside of kernels."
-    )
-
-
-def test_a_call_bound_by_memory() -> None:
-    kernels = (
-        seen(600.0, bound_by="memory", bandwidth_share=0.5),
-        seen(200.0, bound_by="memory", bandwidth_share=0.9),
-        seen(100.0, bound_by="compute", compute_share=0.9),
-    )
-    found = regime(call(kernels=kernels))
-    assert (found.bound_by, found.text) == (
-        "memory",
-        "Bound by memory: kernels that wait for memory take 80% of the call, at 60% of the speed of a copy.",
-    )
-    assert not any("dtype" in each for each in found.advice)
-
-
-def test_a_close_call_says_both() -> None:
-    kernels = (
+CLOSE = call(
+    kernels=(
         seen(450.0, bound_by="compute", compute_share=0.7, dtype="float32"),
         seen(400.0, bound_by="memory", bandwidth_share=0.8),
     )
-    found = regime(call(kernels=kernels), profiled=facts.profiled([]))
-    assert found.text == (
-        "Bound by compute: matrix products and convolutions take 45% of the call, at 70% of what this device reaches. "
-        "Nearly as much: kernels that wait for memory take 40% of the call, at 80% of the speed of a copy."
-    )
-    assert found.advice[:2] == (
-        "Use a smaller dtype: torch.autocast with bfloat16.",
-        'Compile with mode="max-autotune": Inductor tries more kernels for matrix products.',
-    )
-    off = Float32Precision(matmul_tf32=False, convolution_tf32=True, capabilities=((8, 0),))
-    tf32 = regime(call(kernels=kernels), profiled=facts.profiled([]), float32_precision=off)
-    assert tf32.advice[0] == 'Let float32 products use TensorFloat32: torch.set_float32_matmul_precision("high").'
+)
+CONVOLUTION = call(
+    kernels=(seen(800.0, bound_by="compute", compute_share=0.5, dtype="float32", operations=("aten.convolution",)),)
+)
+MEMORY = (
+    seen(600.0, bound_by="memory", bandwidth_share=0.5),
+    seen(200.0, bound_by="memory", bandwidth_share=0.9),
+    seen(100.0, bound_by="compute", compute_share=0.9),
+)
+UNSTEADY = DEVICE.model_copy(update={"is_steady": False})
+UNSEEN = {"kernels_us": None, "rest_us": None}
 
 
-def test_convolutions_that_use_tensor_cores_already() -> None:
-    on = Float32Precision(matmul_tf32=False, convolution_tf32=True, capabilities=((8, 0),))
-    convolution = seen(800.0, bound_by="compute", compute_share=0.5, dtype="float32", operations=("aten.convolution",))
-    found = regime(call(kernels=(convolution,)), profiled=facts.profiled([]), float32_precision=on)
-    assert found.advice[0] == "Use a smaller dtype: torch.autocast with bfloat16."
-    off = on.model_copy(update={"convolution_tf32": False})
-    known = regime(call(kernels=(convolution,)), profiled=facts.profiled([]), float32_precision=off)
-    assert known.advice[0] == "Let float32 convolutions use TensorFloat32: torch.backends.cudnn.allow_tf32 = True."
-
-
-def test_short_kernels_and_communication() -> None:
-    found = regime(call(kernels=(seen(700.0, bound_by="latency", calls=200),)))
-    assert found.text == "Bound by latency: 200 kernels too short to use the device take 70% of the call, 3.5 µs each."
-    waiting = regime(call(kernels=(seen(700.0, bound_by="communication"),)))
-    assert waiting.text == "Bound by communication: passing tensors between processes takes 70% of the call."
-
-
-def test_what_reaches_nothing_leaves_the_verdict_open() -> None:
-    found = regime(call(kernels=(seen(600.0), seen(300.0, bound_by="memory", bandwidth_share=0.5))))
-    assert found.bound_by is None
-    assert found.text == (
-        "Kernels that reach neither 25% of this device's bandwidth nor of its arithmetic take 60% of the call, so it "
-        "is unknown what binds it. Besides, kernels that wait for memory take 30% of the call, at 50% of the speed of "
-        "a copy."
-    )
-    assert found.advice == ()
+def test_what_a_call_is_bound_by_and_what_helps(snapshot: SnapshotAssertion) -> None:
+    regimes = {
+        "the device waits": regime(few(), host()),
+        # What the host does outside of compiled code can be waiting for the device.
+        "the device waits for all else": regime(few(), host(outside_us=900.0)),
+        "on a CPU, running compiled code": regime(few(device="cpu"), host()),
+        "on a CPU, the program's own Python": regime(few(device="cpu"), host(outside_us=900.0)),
+        "on a CPU, without launches": regime(few("latency", device="cpu")),
+        "CUDA graphs on already": regime(few("latency", cuda_graphs=CudaGraphs(captured=1)), host()),
+        "memory": regime(call(kernels=MEMORY)),
+        "two nearly as much": regime(CLOSE),
+        "products without TF32": regime(CLOSE, **precision()),
+        "convolutions with TF32": regime(CONVOLUTION, **precision()),
+        "convolutions without TF32": regime(CONVOLUTION, **precision(convolution_tf32=False)),
+        "short kernels": regime(call(kernels=(seen(700.0, bound_by="latency", calls=200),))),
+        "communication": regime(call(kernels=(seen(700.0, bound_by="communication"),))),
+        "kernels that reach nothing": regime(
+            call(kernels=(seen(600.0), seen(300.0, bound_by="memory", bandwidth_share=0.5)))
+        ),
+        "an unsteady calibration": regime(call(kernels=(seen(700.0),), calibration=UNSTEADY)),
+        # The host needs none.
+        "an unsteady calibration, the host": regime(call(kernels=(seen(300.0),), calibration=UNSTEADY)),
+        "kernels that take longer than the call": regime(call((300.0,) * 3, kernels=MEMORY[:1])),
+        "calls that scatter": regime(call((500.0, 1000.0, 3000.0), kernels=MEMORY[:1])),
+        "calls that are shorter under the profiler": regime(few(), host(call_us=300.0)),
+        "no kernels": regime(call(kernels=()).model_copy(update=UNSEEN)),
+    }
+    assert {name: (found.bound_by, found.text, list(found.advice)) for name, found in regimes.items()} == snapshot
+    evidence = regimes["the device waits"].evidence
+    assert evidence["host_share"] == pytest.approx(0.8)
+    assert (evidence["launches"], evidence["rest_per_launch_us"]) == (40, 20.0)
 
 
 def test_an_unsteady_calibration_judges_nothing() -> None:
-    unsteady = DEVICE.model_copy(update={"is_steady": False})
-    (found,) = judged([seen(100.0, bytes=60_000_000)], unsteady, "cuda")
+    (found,) = judged([seen(100.0, bytes=60_000_000)], UNSTEADY, "cuda")
     assert (found.bandwidth_share, found.bound_by) == (None, None)
-    open_ = regime(call(kernels=(seen(700.0),), calibration=unsteady))
-    assert (open_.bound_by, open_.text) == (
-        None,
-        "It is unknown what the call is bound by: 70% of it is in kernels, and what this device reaches couldn't be "
-        "measured: other work kept the machine busy.",
-    )
-    # The host needs none.
-    assert regime(call(kernels=(seen(300.0),), calibration=unsteady)).bound_by == "host"
-
-
-@for_each("times", [(300.0,) * 3, (500.0, 1000.0, 3000.0)])
-def test_a_disturbed_measurement_is_no_verdict(times: tuple[float, ...]) -> None:
-    found = regime(call(times, kernels=(seen(600.0, bound_by="memory", bandwidth_share=0.5),)))
-    assert found.bound_by is None
-    assert "disturbed" in found.text
-
-
-def test_calls_that_are_shorter_under_the_profiler_were_disturbed_without_it() -> None:
-    found = regime(call(kernels=(seen(200.0, bound_by="memory", bandwidth_share=0.6),)), host(call_us=300.0))
-    assert (found.bound_by, found.text) == (
-        None,
-        "It is unknown what the call is bound by: other work on the machine disturbed the measurement. Under the "
-        "profiler a call took 300 µs, but calls without the profiler took 1 ms to 1 ms.",
-    )
-
-
-def test_without_kernels_nothing_is_known() -> None:
-    found = regime(call(kernels=()).model_copy(update={"kernels_us": None, "rest_us": None}))
-    assert found.text == "It is unknown what the call is bound by: the profiler saw no kernels."
-    assert found.bound_by is None

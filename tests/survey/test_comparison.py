@@ -61,78 +61,51 @@ def test_what_passed_and_fails_now_is_a_regression(status):
     assert (piece.after.stage, piece.after.error) == ("inductor", "boom")
 
 
-@for_each("status", ["lost", "skipped", "eager_failed", "no_inputs", "load_failed"])
-@for_each("before", [row(), failed("bert", "compile_failed", stage="dynamo")])
-def test_what_cannot_be_judged_any_more_is_unknown_and_no_pass(status, before):
-    found = compared([before], [failed("bert", status)], fail_on="never")
-    assert (found.pieces[0].verdict, found.exit_code) == ("unknown", 2)
+FAILING = failed("bert", "compile_failed", stage="dynamo", error_type="a.B")
+UNJUDGED = ("lost", "skipped", "eager_failed", "no_inputs", "load_failed")
+CRASHED = {"attempts": 2, "earlier": ("crashed",)}
+OUTCOMES = [
+    # What can't be judged any more is no pass, and what was never judged stays so.
+    *((before, failed("bert", status), "unknown", 2) for before in (row(), FAILING) for status in UNJUDGED),
+    (row(), failed("bert", "timeout", stage="load"), "unknown", 2),
+    *((failed("bert", status), failed("bert", status), None, 0) for status in UNJUDGED),
+    (failed("bert", "load_failed"), FAILING, "changed", 0),
+    # Nobody uses what fails; somebody may use what is silently wrong.
+    (FAILING, row(status="wrong", correct=False), "failing", 1),
+    (FAILING, failed("bert", "timeout", stage="call"), "changed", 0),
+    (FAILING, FAILING.model_copy(update={"error_type": "c.D"}), "changed", 0),
+    (FAILING, FAILING.model_copy(update={"error": "at 0x7f"}), None, 0),
+    # What may be chance is marked, and no regression; what fails each time isn't.
+    (row(), failed("bert", "crashed", attempts=2, earlier=("ok",)), "flaky", 0),
+    (row(**CRASHED), failed("bert", "crashed", **CRASHED), "flaky", 0),
+    (row(**CRASHED), failed("bert", "compile_failed"), "failing", 1),
+    (row(), failed("bert", "crashed", **CRASHED), "failing", 1),
+    (row(), row(**CRASHED), "flaky", 0),
+    (row(), row(**CRASHED, break_sites=1), "worse", 1),
+    # Coverage counts beyond noise.
+    (row(coverage=1.0), row(coverage=0.98), "worse", 1),
+    (row(coverage=1.0), row(coverage=0.995), None, 0),
+    (row(coverage=0.6), row(coverage=0.7), "better", 0),
+    (row(coverage=None), row(coverage=0.5), None, 0),
+    # A finding that moved, or is in the words of another torch, is the same.
+    (row(causes=(cause(line=41),)), row(causes=(cause(line=99),)), None, 0),
+    (row(causes=(cause(),)), row(causes=(cause(fingerprint="other", line=90),)), None, 0),
+    (row(causes=(cause(),)), row(causes=(cause(), cause(fingerprint="f2"))), "worse", 1),
+    (row(), row(causes=(cause(severity="info"),)), "worse", 0),
+    (row(causes=(cause(),)), row(break_sites=None), "unknown", 2),
+]
 
 
-def test_a_timeout_before_torch_compiles_is_unknown_and_no_regression_of_torch():
-    found = compared([row()], [failed("bert", "timeout", stage="load")])
-    assert (found.pieces[0].verdict, found.exit_code) == ("unknown", 2)
-
-
-@for_each("status", ["lost", "skipped", "eager_failed"])
-def test_what_was_never_judged_stays_unjudged(status):
-    found = compared([failed("bert", status)], [failed("bert", status)])
-    assert (found.pieces, found.unchanged, found.still_failing, found.exit_code) == ((), 1, 1, 0)
-
-
-def test_what_was_never_judged_and_fails_now_is_noted():
-    found = compared([failed("bert", "load_failed")], [failed("bert", "compile_failed")])
-    assert (found.pieces[0].verdict, found.exit_code) == ("changed", 0)
-
-
-def test_what_failed_and_has_wrong_results_now_is_worse():
-    """Nobody uses what fails; somebody may use what is silently wrong."""
-    found = compared([failed("bert", "compile_failed")], [row(status="wrong", correct=False)])
-    assert (found.pieces[0].verdict, found.exit_code) == ("failing", 1)
-
-
-def test_another_failure_is_noted():
-    before = failed("bert", "compile_failed", stage="dynamo", error_type="a.B")
-    assert piece_of(before, failed("bert", "timeout", stage="call")).verdict == "changed"
-    assert piece_of(before, before.model_copy(update={"error_type": "c.D"})).verdict == "changed"
-    assert piece_of(before, before.model_copy(update={"error": "at 0x7f"})) is None
+@for_each("before, after, verdict, exit_code", OUTCOMES)
+def test_what_a_piece_came_to_decides_what_became_of_it(before, after, verdict, exit_code):
+    found = compared([before], [after])
+    assert ([piece.verdict for piece in found.pieces], found.exit_code) == ([verdict] if verdict else [], exit_code)
+    assert compared([before], [after], fail_on="never").exit_code == (2 if exit_code == 2 else 0)
 
 
 def test_what_passes_again_is_fixed_and_its_breaks_are_no_regression():
     found = compared([failed("bert", "compile_failed")], [row(break_sites=2, causes=(cause(),))])
     assert (found.pieces[0].verdict, found.exit_code, found.new_causes) == ("fixed", 0, ())
-
-
-# Flaky pieces.
-
-
-def test_a_flaky_piece_that_fails_is_marked_and_no_regression():
-    found = compared([row()], [failed("bert", "crashed", attempts=2, earlier=("ok",))])
-    (piece,) = found.pieces
-    assert (piece.verdict, piece.worse[0].is_flaky, found.exit_code) == ("flaky", True, 0)
-
-
-def test_a_piece_that_once_crashed_and_crashes_now_is_marked():
-    before = row(attempts=2, earlier=("crashed",))
-    assert piece_of(before, failed("bert", "crashed", attempts=2, earlier=("crashed",))).verdict == "flaky"
-
-
-def test_a_piece_that_once_crashed_and_now_fails_to_compile_is_a_regression():
-    before = row(attempts=2, earlier=("crashed",))
-    assert piece_of(before, failed("bert", "compile_failed")).verdict == "failing"
-
-
-def test_a_piece_that_fails_each_time_is_not_flaky():
-    assert piece_of(row(), failed("bert", "crashed", attempts=2, earlier=("crashed",))).verdict == "failing"
-
-
-def test_a_piece_that_became_flaky_and_passes_is_marked():
-    found = compared([row()], [row(attempts=2, earlier=("crashed",))])
-    assert (found.pieces[0].verdict, found.exit_code) == ("flaky", 0)
-
-
-def test_breaks_of_a_flaky_piece_that_ran_count_like_any_other():
-    found = compared([row()], [row(attempts=2, earlier=("crashed",), break_sites=1)])
-    assert (found.pieces[0].verdict, found.exit_code) == ("worse", 1)
 
 
 # Counts, coverage, what is or isn't.
@@ -143,12 +116,6 @@ def test_more_is_worse_and_less_is_better(name):
     piece = piece_of(row(**{name: 1}), row(**{name: 2}))
     assert (kinds(piece.worse), piece.worse[0].before, piece.worse[0].after) == ([name], 1, 2)
     assert (kinds(piece_of(row(**{name: 2}), row(**{name: 1})).better), piece.better) == ([name], ())
-
-
-@for_each("before, after, verdict", [(1.0, 0.98, "worse"), (1.0, 0.995, None), (0.6, 0.7, "better"), (None, 0.5, None)])
-def test_coverage_counts_beyond_noise(before, after, verdict):
-    piece = piece_of(row(coverage=before), row(coverage=after))
-    assert (None if piece is None else piece.verdict) == verdict
 
 
 @for_each("name", ["correct", "exports", "is_steady"])
@@ -169,18 +136,17 @@ def test_what_was_known_and_is_unknown_now_is_no_pass(name):
     assert (piece.verdict, piece.unknown, found.exit_code) == ("unknown", (name,), 2)
 
 
-def test_what_all_rows_lost_with_the_same_options_is_no_pass():
-    assert compared([row()], [row(speedup=None)]).exit_code == 2
-
-
-def test_what_all_rows_lost_is_no_pass_though_another_option_differs():
-    found = compared([row()], [row(speedup=None)], options={"bench": True, "timeout_s": 9.0})
-    assert found.exit_code == 2
-
-
-@for_each("name", ["break_sites", "coverage"])
-def test_what_every_survey_measures_must_be_known_whatever_was_asked_for(name):
-    assert compared([row()], [row(**{name: None})], options={}).exit_code == 2
+@for_each(
+    "lost, options",
+    [
+        ({"speedup": None}, {"bench": True}),
+        ({"speedup": None}, {"bench": True, "timeout_s": 9.0}),
+        ({"break_sites": None}, {}),
+        ({"coverage": None}, {}),
+    ],
+)
+def test_what_all_rows_lost_although_it_was_asked_for_is_no_pass(lost, options):
+    assert compared([row()], [row(**lost)], options=options).exit_code == 2
 
 
 def test_what_the_second_survey_was_not_asked_for_is_said_once():
@@ -211,18 +177,18 @@ def test_slower_beyond_noise_is_worse():
     assert kinds(piece_of(speed(1.2, 1.15, 1.25), speed(1.5, 1.45, 1.55)).better) == ["speedup"]
 
 
-def test_intervals_that_touch_say_nothing():
-    assert piece_of(speed(1.5, 1.3, 1.7), speed(1.2, 1.1, 1.3)) is None
-
-
-def test_a_difference_within_what_two_processes_differ_by_says_nothing():
-    assert piece_of(speed(1.50, 1.499, 1.501), speed(1.47, 1.469, 1.471)) is None
-
-
-def test_a_difference_within_the_noise_of_both_machines_says_nothing():
-    noise = {"noise": 1.04}
-    assert piece_of(speed(1.5, 1.49, 1.51, **noise), speed(1.4, 1.39, 1.41, noise=0.96)) is None
-    assert piece_of(speed(1.5, 1.49, 1.51, **noise), speed(1.4, 1.39, 1.41, noise=1.0)) is not None
+@for_each(
+    "before, after, is_known",
+    [
+        # Intervals that touch, what two processes differ by, and what the noise of both machines makes.
+        (speed(1.5, 1.3, 1.7), speed(1.2, 1.1, 1.3), False),
+        (speed(1.50, 1.499, 1.501), speed(1.47, 1.469, 1.471), False),
+        (speed(1.5, 1.49, 1.51, noise=1.04), speed(1.4, 1.39, 1.41, noise=0.96), False),
+        (speed(1.5, 1.49, 1.51, noise=1.04), speed(1.4, 1.39, 1.41, noise=1.0), True),
+    ],
+)
+def test_a_difference_within_noise_says_nothing(before, after, is_known):
+    assert (piece_of(before, after) is not None) is is_known
 
 
 @for_each("noisy", [True, None])
@@ -275,32 +241,12 @@ def test_a_new_finding_is_worse_by_its_severity():
 
 
 def test_a_new_finding_of_less_than_fail_on_fails_nothing():
-    found = compared([row()], [row(causes=(cause(severity="info"),))])
-    assert (found.pieces[0].verdict, found.exit_code) == ("worse", 0)
     assert compared([row()], [row(causes=(cause(severity="info"),))], fail_on="info").exit_code == 1
-
-
-def test_a_finding_that_moved_is_the_same():
-    assert piece_of(row(causes=(cause(line=41),)), row(causes=(cause(line=99),))) is None
-
-
-def test_a_finding_in_the_words_of_another_torch_is_the_same():
-    assert piece_of(row(causes=(cause(),)), row(causes=(cause(fingerprint="other", line=90),))) is None
-
-
-def test_a_second_finding_of_the_same_line_is_new():
-    piece = piece_of(row(causes=(cause(),)), row(causes=(cause(), cause(fingerprint="f2"))))
-    assert kinds(piece.worse) == ["cause"]
 
 
 def test_a_finding_that_is_replaced_is_one_new_and_one_gone():
     piece = piece_of(row(causes=(cause(),)), row(causes=(cause(fingerprint="f2", text="other", code="GD103"),)))
     assert (kinds(piece.worse), kinds(piece.better), piece.verdict) == (["cause"], ["cause"], "worse")
-
-
-def test_findings_gone_because_nothing_is_known_are_no_improvement():
-    piece = piece_of(row(causes=(cause(),)), row(break_sites=None))
-    assert (piece.verdict, piece.better) == ("unknown", ())
 
 
 def test_a_new_finding_of_many_pieces_is_added_up():
