@@ -7,7 +7,7 @@ the Python API. Goes out: a message and a hint. Imports no model at run time.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -155,6 +155,11 @@ def worded_exit(exit_: ProbeExit, surface: Surface) -> ProbeExit:
     return exit_.model_copy(update={"message": message, "hint": hint})
 
 
+def did_you_mean(names: Sequence[str], otherwise: str | None = None) -> str | None:
+    """A hint with the names that are near to what was written, or another one where none is."""
+    return f"Did you mean {' or '.join(names)}?" if names else otherwise
+
+
 def during(phase: str | None) -> str:
     """When something happened, such as `` in call 2``, to follow a verb.
 
@@ -237,7 +242,7 @@ def _unknown_argument(values: Values, _surface: Surface) -> Words:
     who = {"backend": "torch", "mode": "torch.compile", "option": "inductor"}.get(str(argument), "torch.compile")
     message = f"{who} has no {argument} {name!r}."
     if isinstance(near, list) and near:
-        return message, f"Did you mean {' or '.join(near)}?"
+        return message, did_you_mean(near)
     if isinstance(known, list) and known:
         return message, f"Known ones: {', '.join(known)}."
     return message, "torch._inductor.list_options() lists them all."
@@ -247,7 +252,7 @@ def _unknown_config(values: Values, surface: Surface) -> Words:
     message = f"{surface.names['config']}: torch has no {values['name']!r}."
     near = values["near"]
     if isinstance(near, list) and near:
-        return message, f"Did you mean {' or '.join(near)}?"
+        return message, did_you_mean(near)
     return message, f"Write it as {surface.setting('torch._dynamo.config.capture_scalar_outputs', True)}."
 
 

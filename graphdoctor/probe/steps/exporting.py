@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import itertools
 import re
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -55,12 +56,8 @@ class _Exporting:
     """The export of one target."""
 
     def __init__(self, workload: Workload, request: ProbeRequest, plan: Mapping[str, Any], events: EventFile) -> None:
-        self._workload = workload
-        self._request = request
-        self._is_strict = bool(plan["is_strict"])
-        self._dims = plan["dims"]
-        self._hint = str(plan["hint"])
-        self._events = events
+        self._workload, self._request, self._events = workload, request, events
+        self._is_strict, self._dims, self._hint = bool(plan["is_strict"]), plan["dims"], str(plan["hint"])
         self._is_user_file = user_file_test()
         function = workload.function
         self._is_wrapped = not isinstance(function, torch.nn.Module)
@@ -76,7 +73,7 @@ class _Exporting:
             return False
         args, kwargs = call
         arguments: dict[str, Any] = {"kwargs": kwargs or None, "strict": self._is_strict}
-        shapes, shown = self._dynamic_shapes(call)
+        shapes = self._dynamic_shapes(call)
         if shapes is not None:
             arguments["dynamic_shapes"] = shapes
         state, random = State(self._workload.function, call), RandomState()
@@ -93,7 +90,7 @@ class _Exporting:
             "is_strict": self._is_strict,
             "is_wrapped": self._is_wrapped,
             "seconds": time.perf_counter() - started,
-            "line": self._line(call, shown),
+            "line": self._line(call, shapes),
             "failure": failure,
             "op_count": None if program is None else _op_count(program),
             "inputs": [] if program is None else _inputs(program),
@@ -130,33 +127,30 @@ class _Exporting:
             return list(range(tensor.ndim))
         return [dim for wanted, dim in self._dims if wanted == source and dim < tensor.ndim]
 
-    def _dynamic_shapes(self, call: Call) -> tuple[dict[str, Any] | None, str | None]:
+    def _dynamic_shapes(self, call: Call) -> dict[str, Any] | None:
         if self._dims is None or self._signature is None:
-            return None, None
+            return None
         bound = self._signature.bind(*call[0], **call[1]).arguments
         found = {name: self._shapes_of(name, value) for name, value in bound.items()}
-        if all(value is None for value, _ in found.values()):
-            return None, None
-        shown = ", ".join(f'"{name}": {text}' for name, (_, text) in found.items())
-        return {name: value for name, (value, _) in found.items()}, f"{{{shown}}}"
+        return None if all(value is None for value in found.values()) else found
 
-    def _shapes_of(self, name: str, value: Any) -> tuple[Any, str]:  # noqa: ANN401
+    def _shapes_of(self, name: str, value: Any) -> Any:  # noqa: ANN401
         if isinstance(value, torch.Tensor):
-            dims = self._wanted(name, value)
-            hint = getattr(torch.export.Dim, self._hint)
-            text = ", ".join(f"{dim}: Dim.{self._hint}" for dim in dims)
-            return (dict.fromkeys(dims, hint), f"{{{text}}}") if dims else (None, "None")
+            return dict.fromkeys(self._wanted(name, value), getattr(torch.export.Dim, self._hint)) or None
         if type(value) is dict:
-            items = {key: self._shapes_of(f"{name}[{key!r}]", item) for key, item in value.items()}
-            text = ", ".join(f"{_key_text(key)}: {shown}" for key, (_, shown) in items.items())
-            return {key: shape for key, (shape, _) in items.items()}, f"{{{text}}}"
+            return {key: self._shapes_of(f"{name}[{key!r}]", item) for key, item in value.items()}
         if type(value) in (list, tuple):
-            parts = [self._shapes_of(f"{name}[{index}]", item) for index, item in enumerate(value)]
-            text = ", ".join(shown for _, shown in parts)
-            if isinstance(value, tuple):
-                return tuple(shape for shape, _ in parts), f"({text}{',' * (len(parts) == 1)})"
-            return [shape for shape, _ in parts], f"[{text}]"
-        return None, "None"
+            return type(value)(self._shapes_of(f"{name}[{index}]", item) for index, item in enumerate(value))
+        return None
+
+    def _shown(self, shapes: Any) -> str:  # noqa: ANN401
+        """Dynamic shapes as source."""
+        if isinstance(shapes, dict):
+            return f"{{{', '.join(f'{_key_text(key)}: {self._shown(item)}' for key, item in shapes.items())}}}"
+        if isinstance(shapes, (list, tuple)):
+            text = ", ".join(map(self._shown, shapes))
+            return f"[{text}]" if isinstance(shapes, list) else f"({text}{',' * (len(shapes) == 1)})"
+        return "None" if shapes is None else f"Dim.{self._hint}"
 
     def _described_dims(
         self,
@@ -209,13 +203,12 @@ class _Exporting:
         guards = torch_export.guards_of(program)
         found = []
         for choice in torch_export.other_sizes(program, shapes, sizes):
-            resized = (
+            leaves = [
                 torch.empty([torch_export.size_under(size, choice) for size in shape], device="meta")
                 if isinstance(leaf, torch.Tensor)
                 else leaf
                 for leaf, shape in zip(torch_api.tree_leaves(call), shapes, strict=True)
-            )
-            leaves = list(resized)
+            ]
             args, kwargs = _with_leaves(call, leaves)
             bound = {} if self._signature is None else self._signature.bind(*args, **kwargs).arguments
             if torch_export.passes(guards, {**bound, "flat_args": leaves}):
@@ -240,10 +233,9 @@ class _Exporting:
     def _stack_of(self, error: BaseException) -> list[StackEntryRecord]:
         """The stack from the program's first line on; that of what Dynamo was tracing, where Python's has none."""
         for summaries in (traceback.extract_tb(error.__traceback__), getattr(error, "real_stack", None) or ()):
-            entries = stack_entries(summaries)
-            users = [number for number, entry in enumerate(entries) if self._is_user_file(entry["file"])]
-            if users:
-                return entries[users[0] :]
+            outside = itertools.dropwhile(lambda entry: not self._is_user_file(entry["file"]), stack_entries(summaries))
+            if entries := list(outside):
+                return entries
         return []
 
     def _definition(self) -> list[StackEntryRecord]:
@@ -279,17 +271,14 @@ class _Exporting:
             kind = getattr(sys.modules.get(module), name, None) if module else around.get(name)
             if module.partition(".")[0] in ("torch", "builtins") and module:
                 continue
-            is_known = isinstance(kind, type)
-            found[name] = NamedClass(
-                name=name,
-                module=kind.__module__ if isinstance(kind, type) else module,
-                is_dataclass=is_known and dataclasses.is_dataclass(kind),
-            )
+            is_dataclass = isinstance(kind, type) and dataclasses.is_dataclass(kind)
+            home = kind.__module__ if isinstance(kind, type) else module
+            found[name] = NamedClass(name=name, module=home, is_dataclass=is_dataclass)
         return list(found.values())
 
     # Python that does the same.
 
-    def _line(self, call: Call, shapes: str | None) -> str:
+    def _line(self, call: Call, shapes: dict[str, Any] | None) -> str:
         args, kwargs = call
         names = _argument_names(args, self._signature)
         name = "wrapper" if self._is_wrapped else _MODEL
@@ -297,7 +286,7 @@ class _Exporting:
         if kwargs:
             parts.append("{" + ", ".join(f'"{key}": {key}' for key in kwargs) + "}")
         if shapes is not None:
-            parts.append(f"dynamic_shapes={shapes}")
+            parts.append(f"dynamic_shapes={self._shown(shapes)}")
         parts.append(f"strict={self._is_strict}")
         before = "" if shapes is None else "from torch.export import Dim\n"
         if self._is_wrapped:
@@ -309,7 +298,7 @@ def _key_text(key: object) -> str:
     return f'"{key}"' if isinstance(key, str) and key.isidentifier() else repr(key)
 
 
-def _with_leaves(call: Call, leaves: Sequence[Any]) -> Call:
+def _with_leaves(call: Call, leaves: list[Any]) -> Call:
     left = iter(leaves)
     changed: Call = torch_api.tree_map(lambda _leaf: next(left), call)
     return changed

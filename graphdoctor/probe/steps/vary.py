@@ -10,8 +10,10 @@ from dataclasses import dataclass
 import torch
 
 from ...facts.variations import TriedOutcome, TriedValue
+from ...facts.wording import shortened
 from ..events import EventFile
 from ..measure.compile_watch import Compiled, watched_compiles
+from ..record.errors import text_of
 from ..replay.leaves import leaves_of
 from ..replay.properties import Property, Value, Way, properties_of
 from ..target.snapshot import FreshCopies, State, seed_everything
@@ -118,8 +120,7 @@ class Varying:
             counts.append(tried.compiled.count)
             if tried.error is not None:
                 self._gap(f"Repeated from the state that it left, the call raises {_error_text(tried.error)}.")
-                return
-            if not tried.compiled.count:
+            if tried.error is not None or not tried.compiled.count:
                 return
         self._gap(
             f"The unchanged call itself recompiles when it is repeated ({sum(counts)} compiles in {len(counts)} "
@@ -131,16 +132,16 @@ class Varying:
         possible = [item for item in numbered if item[1].reason is None]
         for number, prop in numbered:
             if prop.reason is not None:
-                self._write(number, prop, {"reason": prop.reason})
+                self._write(number, prop, reason=prop.reason)
         limit, seconds = self._request["vary_count"], self._request["vary_s"]
         ends = time.monotonic() + seconds
         for count, (number, prop) in enumerate(possible, start=1):
             if count > limit:
-                self._write(number, prop, {"reason": f"left out: only {limit} properties are varied (vary-count)"})
+                self._write(number, prop, reason=f"left out: only {limit} properties are varied (vary-count)")
                 continue
             if time.monotonic() > ends:
                 reason = f"left out: the {seconds:g} s for variations ran out (vary-seconds)"
-                self._write(number, prop, {"reason": reason})
+                self._write(number, prop, reason=reason)
                 continue
             place = f"variation {count} of {min(len(possible), limit)}: {prop.expression}"
             outcome: dict[str, object] | None
@@ -151,7 +152,7 @@ class Varying:
             except BaseException as error:  # noqa: BLE001 - one variation must not lose the others
                 outcome = {"reason": f"trying it raised {_error_text(error)}"}
             if outcome is not None:
-                self._write(number, prop, outcome)
+                self._write(number, prop, **outcome)
 
     def _vary(self, prop: Property, place: str) -> dict[str, object] | None:
         way, errors = self._working_way(prop, place)
@@ -227,7 +228,7 @@ class Varying:
         except Exception as error:  # noqa: BLE001 - the value itself cannot be made
             return error
 
-    def _write(self, number: int, prop: Property, outcome: dict[str, object]) -> None:
+    def _write(self, number: int, prop: Property, **outcome: object) -> None:
         self._events.write("variation", number=number, **prop.planned() | outcome)
 
     def _gap(self, message: str) -> None:
@@ -249,9 +250,5 @@ def _described(value: Value, made: _Tried, *, is_over_limit: bool) -> TriedValue
 
 
 def _error_text(error: BaseException) -> str:
-    try:
-        lines = str(error).strip().splitlines()
-    except Exception:  # noqa: BLE001 - any __str__ of the program's
-        lines = []
-    text = f"{type(error).__qualname__}: {lines[0].strip()}" if lines else type(error).__qualname__
-    return text if len(text) <= _MAX_ERROR else text[: _MAX_ERROR - 1] + "…"
+    lines = text_of(error).strip().splitlines()
+    return shortened(": ".join((type(error).__qualname__, *map(str.strip, lines[:1]))), _MAX_ERROR)

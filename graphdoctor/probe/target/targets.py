@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from ...facts.hints import did_you_mean
 from ..record.errors import RequestError, TargetError, first_line
 from ..torch_private import torch_api
 from ..wire import INPUTS_FROM_OPTIONS, INPUTS_NOT_NEEDED, CallItems
@@ -127,10 +128,9 @@ def _import_module(name: str) -> ModuleType:
         near = [f"{parent}.{found}".lstrip(".") for found in difflib.get_close_matches(last, names, n=3, cutoff=0.5)]
         # A file without a folder is written as a module is.
         is_either = missing != name and not parent
-        hint = f"Did you mean {' or '.join(near)}?"
         raise TargetError(
             f"There is no {f'file {name}, and no ' if is_either else ''}module {missing}",
-            hint if near else f"Run graphdoctor in the folder that holds {'it' if is_either else missing}.",
+            did_you_mean(near, f"Run graphdoctor in the folder that holds {'it' if is_either else missing}."),
         ) from None
 
 
@@ -149,8 +149,7 @@ def find_target(module: ModuleType, name: str | None, *, is_call: bool) -> Targe
             value = getattr(value, part)
         except AttributeError:
             near = difflib.get_close_matches(name, [n for n in vars(module) if not n.startswith("__")], n=3, cutoff=0.5)
-            hint = f"Did you mean {' or '.join(near)}?" if near else _what_is_there(module)
-            raise TargetError(f"{module.__name__} has no {name}", hint) from None
+            raise TargetError(f"{module.__name__} has no {name}", did_you_mean(near, _what_is_there(module))) from None
     if is_call or (name == _FACTORY and inspect.isroutine(value)):
         return _from_factory(module, name, value)
     if isinstance(value, type) and issubclass(value, torch.nn.Module):
@@ -261,23 +260,22 @@ def _from_factory(module: ModuleType, name: str, factory: Any) -> Target:  # noq
     if not callable(factory):
         raise TargetError(f"{name} is of type {type(factory).__name__}, so {name}() can't be called")
     call: Call | None = None
-    match made := factory():
-        case (function, tuple() | list() as args) if isinstance(made, tuple):
+    made = function = factory()
+    match made if isinstance(made, tuple) else ():
+        case (function, tuple() | list() as args):
             call = (tuple(args), {})
-        case (function, Mapping() as kwargs) if isinstance(made, tuple):
+        case (function, Mapping() as kwargs):
             call = ((), dict(kwargs))
-        case (function, tuple() | list() as args, Mapping() as kwargs) if isinstance(made, tuple):
+        case (function, tuple() | list() as args, Mapping() as kwargs):
             call = (tuple(args), dict(kwargs))
-        case (function, torch.Tensor() as tensor) if isinstance(made, tuple):
+        case (function, torch.Tensor() as tensor):
             call = ((tensor,), {})
-        case tuple():
+        case _ if isinstance(made, tuple):
             neither = "neither (callable, args) nor (callable, args, kwargs)"
             raise TargetError(
                 f"{name}() returned a tuple of {len(made)} that is {neither}",
                 "args is a tuple, kwargs a dict.",
             )
-        case _:
-            function = made
     if not callable(function):
         raise TargetError(
             f"{name}() returned an object of type {type(function).__name__}, which can't be called",
@@ -341,8 +339,7 @@ def _one_call(value: Any) -> Call | None:  # noqa: ANN401
             return args, kwargs
         case tuple():
             return value, {}
-        case _:
-            return None
+    return None
 
 
 def _is_one_argument_list(value: list[Any], target: Target) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 import graphdoctor
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.catalog import Architecture, Catalog, Program, Refusal, RefusalKind
+from graphdoctor.facts.hints import did_you_mean
 from graphdoctor.probe.wire import CATALOG_REQUEST_FILE, LIBRARIES, CatalogRequest, program_header
 from graphdoctor.trials.launch.child import ChildExit, Setup, read_events, watch, written
 from graphdoctor.trials.launch.ends import end_of_probe
@@ -92,7 +93,7 @@ def _check(library: str) -> None:
     if library in LIBRARIES:
         return
     near = difflib.get_close_matches(library.lower(), LIBRARIES, n=1)
-    hint = f"Did you mean {near[0]}?" if near else f"There are catalogs of {', '.join(LIBRARIES)}."
+    hint = did_you_mean(near, f"There are catalogs of {', '.join(LIBRARIES)}.")
     raise GraphDoctorError(f"There is no catalog of {library!r}.", hint=hint)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.hints import did_you_mean
 from graphdoctor.facts.profiled import Calibration
 from graphdoctor.facts.spec import RunSpec
 
@@ -26,13 +27,7 @@ _INPUT_FORMS = "f32[8,128], i64[8], bool[2,2], int:3, float:0.5, bool:true, str:
 
 @dataclass(frozen=True)
 class TargetText:
-    """A target as it was written.
-
-    Args:
-        file: Path of the file, or None for a module.
-        module: Dotted module name, or None for a file.
-        name: What to take from it, or None for the first that fits.
-    """
+    """A target as it was written: a file or a dotted module name, and a name in it, None for the first that fits."""
 
     text: str
     file: str | None
@@ -168,7 +163,7 @@ def _parse_target(text: str) -> TargetText:
             )
         return TargetText(text, str(path.resolve()), None, name, is_call)
     if place.endswith(".py") or "/" in place or "\\" in place:
-        raise GraphDoctorError(f"There is no file {place}.", hint=_near_files(path))
+        raise GraphDoctorError(f"There is no file {place}.", hint=near_files(path))
     if not place or not all(part.isidentifier() for part in place.split(".")):
         raise GraphDoctorError(f"{text!r} isn't a target.", hint="Write file.py, file.py:name or package.module:name.")
     return TargetText(text, None, place, name, is_call)
@@ -184,12 +179,13 @@ def _split_name(text: str) -> tuple[str, str | None]:
     return place, name
 
 
-def _near_files(path: Path) -> str | None:
+def near_files(path: Path) -> str | None:
+    """A hint with files whose names are near to one that isn't there."""
     folder = path.parent
     if not folder.is_dir():
         return f"There is no folder {folder} either."
     near = difflib.get_close_matches(path.name, [item.name for item in folder.glob("*.py")], n=3, cutoff=0.5)
-    return f"Did you mean {' or '.join(str(folder / name) for name in near)}?" if near else None
+    return did_you_mean([str(folder / name) for name in near])
 
 
 def parse_inputs(texts: Sequence[str]) -> dict[str, Any] | None:
@@ -249,10 +245,8 @@ def _dtype(name: str, text: str) -> str:
 
 
 def _shape(sizes: str, text: str) -> list[int]:
-    if not sizes.strip():
-        return []
     try:
-        shape = [int(size) for size in sizes.split(",")]
+        shape = [int(size) for size in sizes.split(",")] if sizes.strip() else []
     except ValueError:
         raise _bad_input(text, f"[{sizes}] isn't a list of sizes") from None
     if any(size < 0 for size in shape):

@@ -8,7 +8,6 @@ pipe, a prompt and Ctrl-C reach it as usual. The recorder gets in through a fold
 from __future__ import annotations
 
 import contextlib
-import difflib
 import json
 import os
 import shlex
@@ -26,6 +25,7 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.probe.wire import RUN_CHANGE_VARIABLE, TRACE_FOLDER, RunChange
 from graphdoctor.trials.launch.child import RECORDING_VARIABLE, read_events, write_meta, written
 from graphdoctor.trials.launch.lifeline import Lifeline
+from graphdoctor.trials.launch.request import near_files
 
 _STARTUP = Path(graphdoctor.__file__).resolve().parent / "probe" / "startup"
 _GRACE_S = 5.0
@@ -65,13 +65,7 @@ class Script:
 
 @dataclass(frozen=True)
 class ScriptEnd:
-    """How a program ended.
-
-    Args:
-        unwritten: Why the recording isn't complete; None where it is.
-        reason: Why it failed, in a sentence; None if it didn't.
-        seconds: How long it ran.
-    """
+    """How a program ended: why it failed and why the recording isn't complete, None where that isn't so."""
 
     status: int
     unwritten: GraphDoctorError | None
@@ -83,11 +77,7 @@ def find_script(name: str, arguments: list[str], *, is_module: bool) -> Script:
     """The script that a command line names."""
     path = Path(name)
     if not is_module and name != "-" and not path.exists():
-        near = []
-        if path.parent.is_dir():
-            near = difflib.get_close_matches(path.name, [item.name for item in path.parent.glob("*.py")], n=3)
-        hint = f"Did you mean {' or '.join(str(path.parent / item) for item in near)}?" if near else None
-        raise GraphDoctorError(f"There is no file {name}.", hint=hint)
+        raise GraphDoctorError(f"There is no file {name}.", hint=near_files(path))
     return Script(name, is_module, tuple(arguments))
 
 
@@ -163,11 +153,10 @@ def _wait(process: subprocess.Popen[bytes], timeout_s: float | None) -> bool:
         process.wait(timeout=timeout_s)
     except subprocess.TimeoutExpired:
         process.terminate()
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=_GRACE_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        process.kill()
+        process.wait()
         return True
     return False
 
