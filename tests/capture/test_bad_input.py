@@ -44,23 +44,7 @@ class Case:
 
 
 FAILING = {
-    # Nothing to compile.
-    "an empty file": Case("", ("holds nothing that could be the target", "Define build() or model")),
-    "several classes": Case(
-        NET + NET.replace("Net", "Other"), ("holds more than one thing", "Net (class), Other (class)")
-    ),
-    "a class that needs arguments": Case(
-        NET.replace("def forward", "def __init__(self, n): pass\n    def forward"),
-        ("Net can't be made without arguments: Net(n)", "def build():", "return Net(...)"),
-    ),
     "a missing name": Case(NET, ("has no Nett", "Did you mean Net?"), target=":Nett"),
-    "a plain object": Case(NET + "thing = 3\n", ("thing is of type int", "Net (class)"), target=":thing"),
-    "a plain class": Case(NET + "class P: pass\n", ("P is a class, but not a torch.nn.Module",), target=":P"),
-    "a coroutine function": Case("async def f(x): return x\n", ("f is a coroutine function",)),
-    "a factory that returns nothing": Case(
-        "def build(): pass\n", ("build() returned an object of type NoneType", "(callable, args)")
-    ),
-    # No inputs, or none that can be used.
     "no inputs": Case(
         NET,
         (
@@ -68,17 +52,6 @@ FAILING = {
             "example_inputs(), get_inputs(), example_input_array, dummy_inputs",
             "def example_inputs():\n        return (torch.randn(8, 128),)",
         ),
-    ),
-    "inputs that are a number": Case(
-        NET + "def example_inputs(): return 42\n", ("example_inputs() gave an object of type int",)
-    ),
-    "inputs that are nothing": Case(
-        NET + "def example_inputs(): pass\n", ("example_inputs() gave an object of type NoneType",)
-    ),
-    "an empty list of calls": Case(NET + "def example_inputs(): return []\n", ("gave no calls: it is empty",)),
-    "calls that are numbers": Case(NET + "def example_inputs(): return [3]\n", ("call 1 is of type int",)),
-    "inputs that need an argument": Case(
-        NET + "def example_inputs(n): pass\n", ("example_inputs(n) can't be called without arguments",)
     ),
     "a generator of inputs that raises": Case(
         NET + FIRST_CALL + "    raise ValueError('half way')\n",
@@ -188,19 +161,7 @@ def test_a_compiler_error_of_a_call_that_fails_anyway_is_no_answer(tmp_path, run
     ("arguments", "says"),
     [
         (("--backend", "inductr"), ("no backend 'inductr'", "Did you mean inductor?")),
-        (("--mode", "max-autotun"), ("no mode 'max-autotun'", "Did you mean max-autotune")),
-        (("--backend", "inductor", "--option", "max_autotun=1"), ("no option 'max_autotun'", "max_autotune")),
-        (("--mode", "default", "--option", "a=1"), ("either --mode or --option",)),
-        (
-            ("--config", "torch._dynamo.config.capture_scalar_output=True"),
-            ("torch._dynamo.config.capture_scalar_outputs",),
-        ),
         (("--config", "capture_scalar_outputs=True"), ("torch._dynamo.config.capture_scalar_outputs",)),
-        (("--config", "os.environ=3"), ("torch has no 'os.environ'",)),
-        (("--config", "torch._dynamo.config.verbose=maybe"), ("it takes bool", "verbose=False")),
-        (("--config", "...=3"), ("torch has no '...'",)),
-        (("--device", "cud"), ("--device cud can't be used here", "Try --device cpu")),
-        (("--input", "f32[999999999999999]"), ("--input f32[999999999999999] can't be made",)),
         (("--input", "f32[4]", "--backward"), ("no floating-point output requires a gradient",)),
         (("--python", "/bin/true"), ("/bin/true couldn't run the probe",)),
         (("--python", "no-such-python"), ("The interpreter no-such-python can't be started",)),
@@ -213,6 +174,33 @@ def test_a_wrong_argument_is_named(clean_target, run_cli, arguments, says):
     for part in says:
         assert part in process.stderr
     assert "Traceback" not in process.stderr
+
+
+def test_what_torch_cannot_do_is_refused_in_words():
+    from graphdoctor.facts.hints import COMMAND_LINE, words
+    from graphdoctor.probe.record.errors import RequestError
+    from graphdoctor.probe.target.options import check_compile_arguments, device_named, make_input, set_config
+
+    huge = {"kind": "tensor", "dtype": "f32", "shape": [999999999999999]}
+    refused = [
+        (lambda: check_compile_arguments("eager", "max-autotun", {}), ("no mode 'max-autotun'", "max-autotune")),
+        (
+            lambda: check_compile_arguments("inductor", None, {"max_autotun": 1}),
+            ("no option 'max_autotun'", "max_autotune"),
+        ),
+        (lambda: check_compile_arguments("inductor", "default", {"a": 1}), ("either --mode or --option",)),
+        (lambda: set_config("torch._dynamo.config.capture_scalar_output", True), ("capture_scalar_outputs",)),
+        (lambda: set_config("os.environ", 3), ("torch has no 'os.environ'",)),
+        (lambda: set_config("torch._dynamo.config.verbose", "maybe"), ("it takes bool", "verbose=False")),
+        (lambda: set_config("...", 3), ("torch has no '...'",)),
+        (lambda: device_named("cud"), ("--device cud can't be used here", "Try --device cpu")),
+        (lambda: make_input(huge), ("--input f32[999999999999999] can't be made",)),
+    ]
+    for ask, parts in refused:
+        with pytest.raises(RequestError) as raised:
+            ask()
+        said = "\n".join(map(str, words(raised.value.code, raised.value.values, COMMAND_LINE)))
+        assert [part for part in parts if part not in said] == [], said
 
 
 def test_a_missing_file_that_could_be_a_module_is_said_to_be_missing(tmp_path, run_cli):
@@ -242,22 +230,25 @@ def test_numbers_of_any_size_can_be_passed(tmp_path, run_cli):
 # Programs that behave badly and yet work.
 
 WORKING = {
-    "it prints on standard output": "print('{\"hello\": 1}'); print('no newline', end='')",
-    "it writes bytes that are no text": "import os; os.write(1, b'\\xff\\xfe\\n')",
+    "it writes, reads, goes elsewhere and exits by itself": """\
+print('{"hello": 1}'); print('no newline', end='')
+import os, sys, atexit
+os.write(1, b'\\xff\\xfe\\n')
+assert sys.stdin.read() == ''
+assert sys.argv == [__file__]
+if __name__ == '__main__': raise SystemExit('script')
+os.chdir('/')
+torch._dynamo.reset()
+atexit.register(os._exit, 9)
+""",
     "it closes its streams' descriptors": "import os; os.close(1); os.close(2)",
     "it removes its streams": "import sys; sys.stdout = sys.stderr = None",
-    "it changes the working directory": "import os; os.chdir('/')",
-    "it exits from an exit handler": "import atexit, os; atexit.register(os._exit, 9)",
     "it leaves a thread running": "import threading; threading.Thread(target=threading.Event().wait).start()",
     "it leaves a process running": "import os, time\nif os.fork() == 0: time.sleep(20); os._exit(0)",
     "it disables logging": "import logging; logging.disable(logging.CRITICAL)",
     "it disables loggers": "import logging.config; logging.config.dictConfig({'version': 1})",
     "it sets torch's logs": "import torch._logging; torch._logging.set_logs(recompiles=True)",
     "it resets torch's logs": "import torch._logging; torch._logging.set_logs()",
-    "it resets dynamo": "torch._dynamo.reset()",
-    "it reads standard input": "import sys; assert sys.stdin.read() == ''",
-    "it reads its arguments": "import sys; assert sys.argv == [__file__]",
-    "it defines a script part": "if __name__ == '__main__': raise SystemExit('script')",
 }
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import given
@@ -12,9 +14,14 @@ from hypothesis import strategies as st
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.probe.wire import INPUTS_FROM_OPTIONS
 from graphdoctor.trials.launch.request import DTYPES, Request, parse_assignments, parse_inputs, parse_target
 from tests.each import for_each
+
+pytest.importorskip("torch")
+
+from graphdoctor.probe.record.describe import arguments_text
+from graphdoctor.probe.record.errors import TargetError
+from graphdoctor.probe.target import targets
 
 HEAD = """\
 import torch
@@ -261,15 +268,23 @@ TARGETS = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("case", TARGETS)
-def test_a_target_is_found(tmp_path, explain_json, case):
-    text, ending, name, kind = TARGETS[case]
-    (tmp_path / "file.py").write_text(text)
-    document = explain_json(f"file.py{ending}", "--input", "f32[4]", "--no-coverage")
-    assert (document["recording"]["target"]["name"], document["recording"]["target"]["kind"]) == (name, kind)
-    assert document["recording"]["target"]["inputs_from"] == INPUTS_FROM_OPTIONS
-    assert document["summary"]["graphs"] == 1
+def imported(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> ModuleType:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "file", raising=False)
+    file = folder / f"{len(list(folder.iterdir()))}" / "file.py"
+    file.parent.mkdir()
+    file.write_text(text)
+    return targets.import_target(str(file), None)
+
+
+def test_a_target_is_found(tmp_path, monkeypatch):
+    found = {}
+    for case, (text, ending, _, _) in TARGETS.items():
+        asked = parse_target(f"{Path(__file__)}{ending}")
+        target = targets.find_target(imported(tmp_path, monkeypatch, text), asked.name, is_call=asked.is_call)
+        found[case] = (text, ending, target.name, target.kind)
+        assert not hasattr(target.function, "_torchdynamo_orig_callable"), case
+    assert found == TARGETS
 
 
 INPUTS = {
@@ -296,16 +311,44 @@ INPUTS = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("case", INPUTS)
-def test_inputs_are_found(tmp_path, explain_json, case):
-    text, calls = INPUTS[case]
-    (tmp_path / "file.py").write_text(f"{HEAD}\n{text}\n")
-    target = "file.py" if "build" in text else "file.py:Net"
-    document = explain_json(target, "--no-coverage")
-    assert [call["inputs"] for call in document["recording"]["calls"]] == calls
-    assert [call["index"] for call in document["recording"]["calls"]] == list(range(1, len(calls) + 1))
-    assert [call["outcome"] for call in document["recording"]["calls"]] == ["ok"] * len(calls)
+def test_inputs_are_found(tmp_path, monkeypatch):
+    found = {}
+    for case, (text, _) in INPUTS.items():
+        module = imported(tmp_path, monkeypatch, f"{HEAD}\n{text}\n")
+        target = targets.find_target(module, None if "build" in text else "Net", is_call=False)
+        found[case] = text, [arguments_text(*call) for call in targets.find_calls(target, None).rounds()]
+    assert found == INPUTS
+
+
+UNUSABLE = {
+    "": ("holds nothing that could be the target", "Define build() or model"),
+    f"{HEAD}\nOther = type('Other', (Net,), dict(__module__=__name__))\n": (
+        "holds more than one thing", "Net (class), Other (class)"
+    ),
+    "import torch\nclass Net(torch.nn.Module):\n    def __init__(self, n): pass\n": (
+        "Net can't be made without arguments: Net(n)", "def build():", "return Net(...)"
+    ),
+    "async def f(x): return x\n": ("f is a coroutine function",),
+    "def build(): pass\n": ("build() returned an object of type NoneType", "(callable, args)"),
+    f"{HEAD}\nmodel = Net()\ndef example_inputs(): return 42\n": ("example_inputs() gave an object of type int",),
+    f"{HEAD}\nmodel = Net()\ndef example_inputs(): pass\n": ("example_inputs() gave an object of type NoneType",),
+    f"{HEAD}\nmodel = Net()\ndef example_inputs(): return []\n": ("gave no calls: it is empty",),
+    f"{HEAD}\nmodel = Net()\ndef example_inputs(): return [3]\n": ("call 1 is of type int",),
+    f"{HEAD}\nmodel = Net()\ndef example_inputs(n): pass\n": ("example_inputs(n) can't be called without arguments",),
+}  # fmt: skip
+
+
+def test_what_is_no_target_and_no_inputs_is_said_to_be_so(tmp_path, monkeypatch):
+    for text, parts in UNUSABLE.items():
+        module = imported(tmp_path, monkeypatch, text)
+        with pytest.raises(TargetError) as raised:
+            list(targets.find_calls(targets.find_target(module, None, is_call=False), None).rounds())
+        said = f"{raised.value}\n{raised.value.hint}"
+        assert [part for part in parts if part not in said] == [], said
+    module = imported(tmp_path, monkeypatch, f"{HEAD}\nthing = 3\nclass P: pass\n")
+    for name, part in {"thing": "thing is of type int", "P": "P is a class, but not a torch.nn.Module"}.items():
+        with pytest.raises(TargetError, match=part):
+            targets.find_target(module, name, is_call=False)
 
 
 @pytest.mark.slow
