@@ -62,15 +62,10 @@ class Site:
         value = self.values.of(node, self.region.scope)
         return None if value is None else value.kind
 
-    def is_integer(self, node: ast.expr) -> bool:
-        """Whether an expression is certainly a tensor of integers."""
+    def is_of(self, node: ast.expr, dtype: str) -> bool:
+        """Whether an expression is certainly a tensor of integers (``int``), or a boolean one (``bool``)."""
         value = self.values.of(node, self.region.scope)
-        return value is not None and value.kind == "tensor" and value.dtype == "int"
-
-    def is_mask(self, node: ast.expr) -> bool:
-        """Whether an expression is certainly a boolean tensor."""
-        value = self.values.of(node, self.region.scope)
-        return value is not None and value.kind == "tensor" and value.dtype == "bool"
+        return value is not None and value.kind == "tensor" and value.dtype == dtype
 
 
 Check = Callable[[ast.AST, Surrounding, Site], Iterator[Spot]]
@@ -222,9 +217,21 @@ def _is_entered(node: ast.Call, place: Surrounding) -> bool:
 _ITEM = "Unsupported Tensor.item() call with capture_scalar_outputs=False"
 _DEPENDS = "Data dependent operator"
 _VARIABLE = "TensorVariable()"
-_MATH = frozenset(
-    f"math.{name}" for name in ("sqrt", "isnan", "isinf", "isfinite", "exp", "log", "floor", "ceil", "sin", "cos")
-)
+_READ = "call_method TensorVariable() item () {}"
+_TAKERS: dict[str, tuple[str, ...]] = {
+    **_named("builtins.float builtins.int builtins.bool", "GD103", "GB0124", _ITEM, _READ),
+    **_named("builtins.range", "GD103", "GB0059", _BUILTIN, f"builtin range [{_VARIABLE}]"),
+    **_named("builtins.str", "GD109", "GB0059", _BUILTIN, f"builtin str [{_VARIABLE}]"),
+    **_named("builtins.repr", "GD109", "GB0569", "repr() on tensor"),
+    **_named(
+        "torch.equal torch.allclose math.sqrt math.isnan math.isinf math.isfinite math.exp math.log math.floor "
+        "math.ceil math.sin math.cos",
+        "GD103",
+        "GB0033",
+        _DEPENDS,
+    ),
+}
+"""Functions that need the value of the tensor that they are given."""
 
 
 def reads(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
@@ -241,7 +248,9 @@ def reads(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
     ):
         yield from _read_by_method(node, node.func, site)
     elif isinstance(node, ast.Call) and node.args and site.is_tensor(node.args[0]):
-        yield from _taken(node, site.dotted(node.func))
+        if (dotted := site.dotted(node.func)) in _TAKERS:
+            code, torch_id, gb_type, context = _TAKERS[dotted or ""]
+            yield Spot(code, node, torch_id, gb_type, context or None)
     elif isinstance(node, ast.Call) and site.dotted(node.func) == "builtins.sorted" and node.args:
         first = node.args[0]
         is_list = isinstance(first, (ast.List, ast.Tuple)) and len(first.elts) > 1
@@ -250,7 +259,7 @@ def reads(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
 
 
 def _item(node: ast.expr) -> Spot:
-    return Spot("GD103", node, "GB0124", _ITEM, "call_method TensorVariable() item () {}")
+    return Spot("GD103", node, "GB0124", _ITEM, _READ)
 
 
 def _read_by_method(node: ast.Call, func: ast.Attribute, site: Site) -> Iterator[Spot]:
@@ -258,30 +267,11 @@ def _read_by_method(node: ast.Call, func: ast.Attribute, site: Site) -> Iterator
     if name == "item" and not node.args:
         yield _item(node)
     elif name == "tolist":
-        if site.is_integer(func.value):
-            yield Spot("GD103", node, "GB0033", _DEPENDS)
-        else:
-            yield Spot("GD103", node, "GB0109", "Tensor.tolist() with non-integer tensor")
+        is_integer = site.is_of(func.value, "int")
+        words = ("GB0033", _DEPENDS) if is_integer else ("GB0109", "Tensor.tolist() with non-integer tensor")
+        yield Spot("GD103", node, *words)
     elif name in ("equal", "allclose"):
         yield Spot("GD103", node, "GB0033", _DEPENDS, f"aten.{name}.default")
-
-
-def _taken(node: ast.Call, dotted: str | None) -> Iterator[Spot]:
-    match dotted:
-        case "builtins.float" | "builtins.int" | "builtins.bool":
-            yield _item(node)
-        case "builtins.range":
-            yield Spot("GD103", node, "GB0059", _BUILTIN, f"builtin range [{_VARIABLE}]")
-        case "builtins.str":
-            yield Spot("GD109", node, "GB0059", _BUILTIN, f"builtin str [{_VARIABLE}]")
-        case "builtins.repr":
-            yield Spot("GD109", node, "GB0569", "repr() on tensor")
-        case "torch.equal" | "torch.allclose":
-            yield Spot("GD103", node, "GB0033", _DEPENDS)
-        case str() if dotted in _MATH:
-            yield Spot("GD103", node, "GB0033", _DEPENDS)
-        case _:
-            return
 
 
 _SHAPE = "Dynamic shape operator"
@@ -298,7 +288,11 @@ _OPERATORS = {
 def shapes(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
     """``nonzero``, ``x[mask]``, ``unique``, ``bincount``, ``repeat_interleave`` with a tensor, ``one_hot``."""
     if isinstance(node, ast.Subscript):
-        if _is_read(node, place) and site.is_tensor(node.value) and any(site.is_mask(one) for one in _indices(node)):
+        if (
+            _is_read(node, place)
+            and site.is_tensor(node.value)
+            and any(site.is_of(one, "bool") for one in _indices(node))
+        ):
             yield _spot(node, "nonzero")
         return
     if not isinstance(node, ast.Call):

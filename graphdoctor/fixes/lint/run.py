@@ -278,30 +278,6 @@ def _python_files(root: Path) -> Iterator[Path]:
 
 
 @dataclass(frozen=True)
-class Judged:
-    """Findings by what counts."""
-
-    new: tuple[Finding, ...]
-    failing_count: int
-    known: tuple[Finding, ...]
-    ignored_count: int
-
-
-def judged(findings: Sequence[Finding], policies: Sequence[Policy]) -> Judged:
-    """Sort findings by the policies of all targets."""
-    counting = [finding for finding in findings if not any(_is_ignored(finding, policy) for policy in policies)]
-    baselines = [policy.baseline for policy in policies if policy.baseline is not None]
-    known = known_in(baselines[0], counting) if baselines else ()
-    new = tuple(finding for finding in counting if finding not in known)
-    failing = [finding for finding in new if all(fails(finding, policy.fail_on) for policy in policies)]
-    return Judged(new, len(failing), known, len(findings) - len(counting))
-
-
-def _is_ignored(finding: Finding, policy: Policy) -> bool:
-    return ignored_by(finding, comments={}, paths=policy.paths, selection=policy.selection) is not None
-
-
-@dataclass(frozen=True)
 class Recorded:
     """What lint takes from a recording."""
 
@@ -375,18 +351,25 @@ def lint_files(
             unreadable.append(UnreadableFile(file=shown, line=error.line, message=error.message))
     found = [finding for one in linted for finding in one.findings]
     found, notes = _silenced(found, root, shown_from, recorded.settings)
-    result = judged(found, policies)
+    counting = [finding for finding in found if not any(_is_ignored(finding, policy) for policy in policies)]
+    baselines = [policy.baseline for policy in policies if policy.baseline is not None]
+    known = known_in(baselines[0], counting) if baselines else ()
+    new = [finding for finding in counting if finding not in known]
     return LintReport(
         graphdoctor_version=version,
         file_count=len(linted) + len(unreadable),
         function_count=sum(one.function_count for one in linted),
-        findings=_shown(result.new, root, shown_from),
-        failing_count=result.failing_count,
-        known=_shown(result.known, root, shown_from),
-        ignored_count=sum(one.ignored_count for one in linted) + result.ignored_count,
+        findings=_shown(new, root, shown_from),
+        failing_count=sum(all(fails(finding, policy.fail_on) for policy in policies) for finding in new),
+        known=_shown(known, root, shown_from),
+        ignored_count=sum(one.ignored_count for one in linted) + len(found) - len(counting),
         unreadable=tuple(unreadable),
         notes=notes,
     )
+
+
+def _is_ignored(finding: Finding, policy: Policy) -> bool:
+    return ignored_by(finding, comments={}, paths=policy.paths, selection=policy.selection) is not None
 
 
 def _shown(findings: Sequence[Finding], root: Path, shown_from: Path) -> tuple[Finding, ...]:

@@ -118,6 +118,16 @@ NUMBER = Value("number")
 OPTIMIZER = Value("optimizer")
 COMPARED = Value("compared")
 _BOTTOM = Value("bottom")
+_MADE = {
+    **dict.fromkeys((f"torch.{name}" for name in torch_names.TUPLE_METHODS), TENSORS),
+    **dict.fromkeys(torch_names.BOOLEAN_FUNCTIONS, MASK),
+    **dict.fromkeys(torch_names.TENSOR_RESULTS, TENSOR),
+    **dict.fromkeys(torch_names.LAYERS, LAYER),
+    **dict.fromkeys(torch_names.RECURRENT, Value("recurrent")),
+    **dict.fromkeys(torch_names.LOCKS, Value("lock")),
+    "logging.getLogger": Value("logger"),
+}
+"""What calls return, whatever they are given."""
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _EQUAL = (ast.Eq, ast.NotEq)
 _SEQUENTIAL = "torch.nn.Sequential"
@@ -161,7 +171,7 @@ class Values:
 
     def attribute(self, info: ClassInfo, name: str) -> Value | None:
         """What an attribute of an object of a class, or of one derived from it, certainly is."""
-        return self._once((info, name), lambda: self._attribute(info, name))
+        return self._value((info, name), lambda: self._attribute(info, name))
 
     def method(self, info: ClassInfo, name: str) -> Scope | None:
         """The method that a class's objects certainly have, inherited or not; None if something is assigned over it."""
@@ -180,7 +190,7 @@ class Values:
 
     def returned(self, scope: Scope) -> Value | None:
         """What calling a function certainly returns."""
-        return self._once(("returned", scope), lambda: self._returned(scope))
+        return self._value(("returned", scope), lambda: self._returned(scope))
 
     def passed(self, name: str, scope: Scope) -> list[Value | None]:
         """What each call of a function in the file passes for a parameter."""
@@ -228,13 +238,17 @@ class Values:
             return [one for info in value.classes if (one := self._runs(info)) is not None]
         return list(value.functions)
 
-    def _once(self, key: object, evaluate: Callable[[], Value | None]) -> Value | None:
-        def step(assumed: Value | None) -> tuple[Value | None, bool]:
+    def _once(self, key: object, evaluate: Callable[[], T], bottom: T, *, unknown: T) -> T:
+        def step(assumed: T) -> tuple[T, bool]:
             found = evaluate()
             return found, found != assumed
 
-        value: Value | None = self._solver.value(key, _BOTTOM, step, unknown=None)
+        value: T = self._solver.value(key, bottom, step, unknown=unknown)
         return value
+
+    def _value(self, key: object, evaluate: Callable[[], Value | None]) -> Value | None:
+        """A value that may depend on itself."""
+        return self._once(key, evaluate, _BOTTOM, unknown=None)
 
     def _may_be(self, node: ast.expr, scope: Scope, family: list[ClassInfo]) -> bool:
         if isinstance(node, ast.Name):
@@ -367,7 +381,7 @@ class Values:
         if len(bindings) == 1 and bindings[0].kind in ("function", "class"):
             return self._bound(bindings[0], holder)
         if isinstance(holder.node, ast.Module):
-            return self._once((holder, name), lambda: self._module_name(name, bindings, holder))
+            return self._value((holder, name), lambda: self._module_name(name, bindings, holder))
         return self._names_of(holder).get(name)
 
     def _module_name(self, name: str, bindings: list[Binding], scope: Scope) -> Value | None:
@@ -455,14 +469,8 @@ class Values:
         """
         if isinstance(scope.node, (ast.Module, ast.Lambda)):
             return frozenset()
-
-        def step(assumed: frozenset[str]) -> tuple[frozenset[str], bool]:
-            found = frozenset(self._demanded_in(scope))
-            return found, found != assumed
-
         empty: frozenset[str] = frozenset()
-        found: frozenset[str] = self._solver.value(("demands", scope), empty, step, unknown=empty)
-        return found
+        return self._once(("demands", scope), lambda: frozenset(self._demanded_in(scope)), empty, unknown=empty)
 
     def _demanded_in(self, scope: Scope) -> Iterator[str]:
         limits = {
@@ -571,37 +579,21 @@ class Values:
         return self._method(node, scope)
 
     def _made(self, dotted: str, node: ast.Call, scope: Scope) -> Value | None:
-        if dotted in torch_names.BOOLEAN_FUNCTIONS:
-            return MASK
+        if dotted in _MADE:
+            return _MADE[dotted]
         if dotted in torch_names.TENSOR_FUNCTIONS or dotted in ("torch.nn.Parameter", "torch.nn.Buffer"):
             return TENSOR if not any(keyword.arg == "out" for keyword in node.keywords) else None
-        if dotted in torch_names.TENSOR_RESULTS:
-            return TENSOR
-        root, _, name = dotted.rpartition(".")
         if dotted in ("copy.deepcopy", "copy.copy") and len(node.args) == 1:
             return self._of(node.args[0], scope)
         if dotted in ("builtins.list", "builtins.tuple") and len(node.args) == 1:
             value = self._of(node.args[0], scope)
             return value if value is not None and value.kind in ("items", "layers") else None
-        if root == "torch" and name in ("max", "min") and len(node.args) == 1 and not node.keywords:
+        is_reduced = dotted in ("torch.max", "torch.min") and len(node.args) == 1 and not node.keywords
+        if is_reduced or (dotted == "torch.where" and len(node.args) == 3):
             return TENSOR
-        if root == "torch" and name == "where" and len(node.args) == 3:
-            return TENSOR
-        if root == "torch" and name in torch_names.TUPLE_METHODS:
-            return TENSORS
         if dotted in (_SEQUENTIAL, _MODULE_LIST):
             return self._container(dotted, node, scope)
-        if dotted in torch_names.LAYERS:
-            return LAYER
-        if dotted in torch_names.RECURRENT:
-            return Value("recurrent")
-        if dotted in torch_names.LOCKS:
-            return Value("lock")
-        if dotted == "logging.getLogger":
-            return Value("logger")
-        if dotted.startswith("torch.optim.") and dotted.count(".") == 2:
-            return OPTIMIZER
-        return None
+        return OPTIMIZER if dotted.startswith("torch.optim.") and dotted.count(".") == 2 else None
 
     def _container(self, dotted: str, node: ast.Call, scope: Scope) -> Value | None:
         parts: list[ast.expr] = []
