@@ -13,15 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
-from graphdoctor.views.words import (
-    baseline_notes,
-    budget_text,
-    more_eager_texts,
-    suggested,
-    worse_text,
-    worth_trying,
-    written_lines,
-)
+from graphdoctor.views import words
 
 if TYPE_CHECKING:
     from graphdoctor.facts.check import CheckReport, Ignored, TargetCheck, UnusedIgnore
@@ -77,14 +69,14 @@ def _of_target(target: TargetCheck) -> Iterator[Annotation]:
     elif target.error is not None:
         yield Annotation("run", "error", f"{name} failed", target.error, name, is_failing=True)
     if target.is_more_eager:
-        words = "; ".join(more_eager_texts(target))
-        yield Annotation("eager", "error", f"{name}: more runs eagerly", f"{words}.", name, is_failing=True)
+        eager = "; ".join(words.more_eager_texts(target))
+        yield Annotation("eager", "error", f"{name}: more runs eagerly", f"{eager}.", name, is_failing=True)
     for budget in target.budgets:
         if not budget.is_kept:
             title = f"{name}: {budget.name} not met"
-            yield Annotation("budget", "error", title, f"{budget_text(budget)}.", name, is_failing=True)
-    yield from (Annotation("note", "info", name, note, name) for note in baseline_notes(target))
-    worse = {item.finding.fingerprint: worse_text(item) for item in target.worse}
+            yield Annotation("budget", "error", title, f"{words.budget_text(budget)}.", name, is_failing=True)
+    yield from (Annotation("note", "info", name, note, name) for note in words.baseline_notes(target))
+    worse = {item.finding.fingerprint: words.worse_text(item) for item in target.worse}
     changed = {finding.fingerprint for finding in target.grown} | set(worse)
     failing = {finding.fingerprint for finding in target.failing}
     failing |= {item.finding.fingerprint for item in target.failing_worse}
@@ -110,8 +102,8 @@ def _of_finding(
     ignored: Ignored | None = None,
 ) -> Annotation:
     details = [f"Worse than in the baseline: {worse}."] if worse else []
-    for fix in worth_trying(finding.fixes)[:1]:
-        details += [f"Try: {suggested(fix)}", *written_lines(fix)]
+    for fix in words.worth_trying(finding.fixes)[:1]:
+        details += [f"Try: {words.suggested(fix)}", *words.written_lines(fix)]
     return Annotation(
         "finding",
         finding.severity,

@@ -451,8 +451,6 @@ class Part:
     """A part of the time of a call.
 
     Args:
-        name: What takes it.
-        kind: The same as one word.
         us: Microseconds.
         share: Of the call, from 0 to 1.
     """

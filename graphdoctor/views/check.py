@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from graphdoctor.facts.wording import times
+from graphdoctor.views import words
 from graphdoctor.views.finding_cards import card_of, place_of
 from graphdoctor.views.parts import (
     Block,
@@ -27,17 +28,6 @@ from graphdoctor.views.parts import (
     Verdict,
     View,
 )
-from graphdoctor.views.words import (
-    UNKNOWN,
-    baseline_notes,
-    budget_limit,
-    budget_value,
-    check_verdict,
-    clusters,
-    more_eager_texts,
-    share_text,
-    worse_text,
-)
 
 if TYPE_CHECKING:
     from graphdoctor.facts.check import BudgetName, CheckReport, TargetCheck
@@ -51,7 +41,7 @@ _MEASURED: tuple[tuple[str, BudgetName, Callable[[Counts], str]], ...] = (
     ("break sites", "max-breaks", lambda found: str(found.break_sites)),
     ("recompiles", "max-recompiles", lambda found: str(found.recompiles)),
     ("graphs", "max-graphs", lambda found: str(found.graphs)),
-    ("coverage", "min-coverage", lambda found: share_text(found.coverage)),
+    ("coverage", "min-coverage", lambda found: words.share_text(found.coverage)),
 )
 
 
@@ -63,7 +53,7 @@ def check_view(report: CheckReport) -> View:
 
 def _parts(report: CheckReport) -> Iterator[Block]:
     states = {target.state for target in report.targets}
-    yield Verdict(f"{check_verdict(report)}.", "good" if states == {"passed"} else "bad" if states else None)
+    yield Verdict(f"{words.check_verdict(report)}.", "good" if states == {"passed"} else "bad" if states else None)
     yield _table(report)
     yield from (_about(target, has_baseline=report.baseline is not None) for target in report.targets)
     for target in report.targets:
@@ -121,7 +111,7 @@ def _also(target: TargetCheck) -> str:
 
 def _new(target: TargetCheck) -> Cell:
     if target.state == "crashed":
-        return Cell(UNKNOWN)
+        return Cell(words.UNKNOWN)
     below = len(target.new) - len(target.failing)
     allowed = f"{below} below {target.fail_on}" if below and target.fail_on != "never" else f"{below} allowed"
     return Cell(str(len(target.failing)), allowed if below else "", "bad" if target.failing else None)
@@ -131,8 +121,8 @@ def _measured(target: TargetCheck, name: BudgetName, shown: Callable[[Counts], s
     """A number, with its limit if it misses it."""
     for budget in target.budgets:
         if budget.name == name and not budget.is_kept:
-            return Cell(budget_value(budget), budget_limit(budget), "bad")
-    return Cell(UNKNOWN if target.diagnosis is None else shown(target.diagnosis.summary))
+            return Cell(words.budget_value(budget), words.budget_limit(budget), "bad")
+    return Cell(words.UNKNOWN if target.diagnosis is None else shown(target.diagnosis.summary))
 
 
 def _about(target: TargetCheck, *, has_baseline: bool) -> Section:
@@ -153,20 +143,20 @@ def _about(target: TargetCheck, *, has_baseline: bool) -> Section:
         rows.append(Row("torch", Note(said)))
     elif has_baseline and target.baseline_torch is None and target.failing:
         rows.append(Row("baseline", "has no entry for this target, so all of its findings are new"))
-    rows += [Row("eager", text) for text in more_eager_texts(target)]
-    rows += [Row("note", text) for text in baseline_notes(target)]
+    rows += [Row("eager", text) for text in words.more_eager_texts(target)]
+    rows += [Row("note", text) for text in words.baseline_notes(target)]
     return Section(Span(target.name), (Rows(tuple(rows)),), tone=_TONES[target.state])
 
 
 def _findings(target: TargetCheck) -> Iterator[Section]:
     name = Span(target.name, "code")
-    worse = {item.finding.fingerprint: worse_text(item) for item in target.worse}
+    worse = {item.finding.fingerprint: words.worse_text(item) for item in target.worse}
     below = [finding for finding in target.new if finding not in target.failing]
     grown = [finding for finding in target.grown if finding.fingerprint not in worse]
     yield Section(("New in ", name), tuple(_cards(target.failing)), tone="bad")
     told: list[Block] = []
     for item in target.failing_worse:
-        told += [f"{worse_text(item)}.", *_cards([item.finding])]
+        told += [f"{words.worse_text(item)}.", *_cards([item.finding])]
     yield Section(("Worse in ", name), tuple(told), tone="bad")
     yield Section(("New in ", name, ", but below the severity that fails"), tuple(_cards(below)), show="long")
     kept = [item.finding for item in target.worse if item not in target.failing_worse]
@@ -186,7 +176,7 @@ def _findings(target: TargetCheck) -> Iterator[Section]:
 
 
 def _cards(findings: list[Finding] | tuple[Finding, ...]) -> Iterator[Card]:
-    return (card_of(cluster) for cluster in clusters(findings))
+    return (card_of(cluster) for cluster in words.clusters(findings))
 
 
 def _lines(

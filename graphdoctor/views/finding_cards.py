@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from graphdoctor.facts.fixes import WORKING
 from graphdoctor.facts.stack import PROGRAM_ORIGINS
 from graphdoctor.facts.wording import counted, partial_text
+from graphdoctor.views import words
 from graphdoctor.views.parts import (
     Block,
     Card,
@@ -28,19 +29,6 @@ from graphdoctor.views.parts import (
     Source,
     Span,
     joined,
-)
-from graphdoctor.views.words import (
-    base_name,
-    bucket_texts,
-    caused_text,
-    cost_text,
-    first_sentence,
-    hidden_text,
-    host_gap_note,
-    place_text,
-    read_more,
-    snippet_place,
-    worth_trying,
 )
 
 if TYPE_CHECKING:
@@ -65,7 +53,7 @@ def card_of(
     first = cluster[0]
     where = first.location
     rows = [*_torch_rows(cluster), *_effects(cluster), *_way(cluster, has_path=has_path)]
-    rows += [Row("cost", text) for finding in cluster if finding.cost and (text := cost_text(finding.cost))][:1]
+    rows += [Row("cost", text) for finding in cluster if finding.cost and (text := words.cost_text(finding.cost))][:1]
     rows += [*_fix_rows(cluster), *_other_rows(others)]
     return Card(
         tuple(
@@ -88,9 +76,9 @@ def partial_note(diagnosis: Diagnosis) -> Iterator[Note]:
 
 def closing(diagnosis: Diagnosis, *, prefix: str = "GD") -> Iterator[Note]:
     """What costs leave out, what is hidden, and where to read more of findings whose codes begin with ``prefix``."""
-    for note in (host_gap_note(diagnosis.findings), hidden_text(diagnosis)):
+    for note in (words.host_gap_note(diagnosis.findings), words.hidden_text(diagnosis)):
         yield from () if note is None else (Note(note, "dim"),)
-    yield from read_more(finding.code for finding in diagnosis.findings if finding.code.startswith(prefix))
+    yield from words.read_more(finding.code for finding in diagnosis.findings if finding.code.startswith(prefix))
 
 
 def finding_rows(finding: Finding, names: Sequence[str] = ()) -> Iterator[Row]:
@@ -102,10 +90,10 @@ def finding_rows(finding: Finding, names: Sequence[str] = ()) -> Iterator[Row]:
         place = Place(location.file, location.line, location.shown_file)
         at = Note((place, " in ", Span(location.function, "code")), "dim")
         yield Row("at", at, show="long" if names else "always")
-    for number, fix in enumerate(worth_trying(finding.fixes)):
+    for number, fix in enumerate(words.worth_trying(finding.fixes)):
         yield Row("try", Note(fix.title, "good"), show="long" if number else "always")
         if fix.snippet is not None:
-            where = () if fix.place is None else (Note(f"{place_text(fix.place)}:", "dim"),)
+            where = () if fix.place is None else (Note(f"{words.place_text(fix.place)}:", "dim"),)
             yield Row("", (*where, Code(fix.snippet)), show="long")
 
 
@@ -126,7 +114,7 @@ def _source(where: Location) -> Iterator[Part]:
 def _torch_rows(cluster: Sequence[Finding]) -> Iterator[Row]:
     first = cluster[0]
     if first.torch_reason:
-        said = first_sentence(first.torch_reason)
+        said = words.first_sentence(first.torch_reason)
         is_known = not first.reasons
         if said == first.torch_reason:
             body: tuple[Block, ...] = (Span(said),)
@@ -149,7 +137,7 @@ def _words(text: str) -> Block:
 def _effects(cluster: Sequence[Finding]) -> Iterator[Row]:
     first = cluster[0]
     if first.break_effects or first.compile_ids:
-        caused = caused_text(first)
+        caused = words.caused_text(first)
         shown = first.compile_ids[:_MAX_COMPILE_IDS]
         more = len(first.compile_ids) - len(shown)
         ids = " ".join(shown) + (f" and {more} more" if more else "")
@@ -157,7 +145,7 @@ def _effects(cluster: Sequence[Finding]) -> Iterator[Row]:
         yield Row("caused" if first.break_effects else "seen in", Note((caused, Span(listed, tone="dim"))))
     for finding in cluster:
         if finding.ddp_split is not None:
-            yield from (Row("part", text) for text in bucket_texts(finding.ddp_split))
+            yield from (Row("part", text) for text in words.bucket_texts(finding.ddp_split))
 
 
 def _way(cluster: Sequence[Finding], *, has_path: bool) -> Iterator[Row]:
@@ -193,14 +181,14 @@ def _call_path(finding: Finding) -> Inline | None:
 
 
 def _entry_place(entry: StackEntry) -> Place:
-    return Place(entry.file, entry.line, base_name(entry.file))
+    return Place(entry.file, entry.line, words.base_name(entry.file))
 
 
 def _other_rows(others: Sequence[Finding]) -> Iterator[Row]:
     """More findings that the same suggestion is for."""
     for number, finding in enumerate(others[:_MAX_OTHERS]):
         where = finding.location
-        place = Place(where.file, where.line, base_name(where.file))
+        place = Place(where.file, where.line, words.base_name(where.file))
         text = (finding.code, " ", place, Span(f" in {where.function}", tone="dim"))
         yield Row("also for" if number == 0 else "", Note(text), show="short")
     if len(others) > _MAX_OTHERS:
@@ -241,7 +229,7 @@ def fix_parts(fix: Fix | TriedFix) -> tuple[Block, ...]:
     if fix.diff:
         found.append(Diff(fix.diff, show=show))
     elif fix.snippet:
-        if (place := snippet_place(fix)) is not None:
-            found.append(Note(f"{place_text(place)}:", "dim", show=show))
+        if (place := words.snippet_place(fix)) is not None:
+            found.append(Note(f"{words.place_text(place)}:", "dim", show=show))
         found.append(Code(fix.snippet, show=show))
     return tuple(found)

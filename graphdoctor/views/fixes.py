@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from graphdoctor.facts.fixes import deciding
 from graphdoctor.facts.wording import kind_text, speed_text
+from graphdoctor.views import words
 from graphdoctor.views.finding_cards import (
     card_of,
     closing,
@@ -34,20 +35,6 @@ from graphdoctor.views.parts import (
     Verdict,
     View,
 )
-from graphdoctor.views.words import (
-    SAME_SPEED,
-    applied_snippets,
-    apply_command,
-    clusters,
-    measured_rows,
-    measured_speed,
-    other_gaps,
-    share_changes,
-    timed_rows,
-    title_parts,
-    uncovered_fixes,
-    unknown_section,
-)
 
 if TYPE_CHECKING:
     from graphdoctor.facts import fixes
@@ -68,7 +55,7 @@ _UNTRIED: dict[UntriedCause, str] = {
 def fixes_view(diagnosis: Diagnosis, *, is_written: bool = False) -> View:
     """What was tried, as a tree."""
     parts = tuple(_parts(diagnosis, is_written=is_written))
-    return View(tuple(title_parts(diagnosis.recording)), "fixes", parts, diagnosis.graphdoctor_version)
+    return View(tuple(words.title_parts(diagnosis.recording)), "fixes", parts, diagnosis.graphdoctor_version)
 
 
 def _parts(diagnosis: Diagnosis, *, is_written: bool) -> Iterator[Block]:
@@ -82,7 +69,7 @@ def _parts(diagnosis: Diagnosis, *, is_written: bool) -> Iterator[Block]:
         yield Verdict("No fixes were tried.", "warning")
         return
     yield _headline(treatment)
-    cards = list(clusters(findings))
+    cards = list(words.clusters(findings))
     gone = [cluster for cluster in cards if _is_fixed_by_others(cluster)]
     yield from (card_of(cluster) for cluster in cards if cluster not in gone)
     lines = (
@@ -92,7 +79,7 @@ def _parts(diagnosis: Diagnosis, *, is_written: bool) -> Iterator[Block]:
     )
     yield Section("Also gone with these fixes", (Rows(tuple(lines)), *map(_long, gone)))
     yield from treatment_parts(diagnosis, treatment)
-    yield unknown_section(other_gaps(diagnosis))
+    yield words.unknown_section(words.other_gaps(diagnosis))
     yield from closing(diagnosis)
     yield Verdict(outcome(treatment, diagnosis.recording.target), "warning" if treatment.after is None else "good")
     yield from keeping(diagnosis, treatment, is_written=is_written)
@@ -152,7 +139,7 @@ def treatment_parts(diagnosis: Diagnosis, treatment: Treatment) -> Iterator[Bloc
             (Note((fix.code, " ", Span(fix.place)), "dim"), *fix_parts(fix)),
             show="always" if fix.is_applied else "long",
         )
-        for fix in uncovered_fixes(treatment, diagnosis.findings)
+        for fix in words.uncovered_fixes(treatment, diagnosis.findings)
     )
     yield Section("Found after these fixes", (Rows(tuple(later), "fix"),), "Later")
     if treatment.after is not None:
@@ -170,12 +157,12 @@ def treatment_parts(diagnosis: Diagnosis, treatment: Treatment) -> Iterator[Bloc
 
 def _together(treatment: Treatment) -> Iterator[Block]:
     if treatment.after is not None:
-        rows = [(*cells, "") for cells in measured_rows(treatment.before, treatment.after)]
-        rows += list(timed_rows(treatment))
+        rows = [(*cells, "") for cells in words.measured_rows(treatment.before, treatment.after)]
+        rows += list(words.timed_rows(treatment))
         headings = ("before", "after", "change")
         columns = (Column("count"), *(Column(name, is_number=name != "change") for name in headings))
         yield Table(columns, tuple(tuple(map(Cell, row)) for row in rows), "number", label="Before and after")
-    for place, snippet in applied_snippets(treatment):
+    for place, snippet in words.applied_snippets(treatment):
         yield Note(f"{place or 'Also'}:", "dim")
         yield Code(snippet)
     yield Note(_results(treatment), "dim")
@@ -204,11 +191,11 @@ def _difference(found: Difference) -> str:
 def keeping(diagnosis: Diagnosis, treatment: Treatment, *, is_written: bool = False) -> Iterator[Block]:
     """The last lines: the edits, and how to write them."""
     edits = [fix for fix in applied_fixes(treatment) if fix.diff is not None]
-    command = apply_command(treatment, diagnosis.recording.target)
+    command = words.apply_command(treatment, diagnosis.recording.target)
     if treatment.diff:
         yield Section("The edits together", (Diff(treatment.diff),), "Edits", show="long")
     if edits and command is not None and not is_written:
-        rest = " (add the lines above yourself)" if applied_snippets(treatment) else ""
+        rest = " (add the lines above yourself)" if words.applied_snippets(treatment) else ""
         yield Note(f"To write the {'edit' if len(edits) == 1 else f'{len(edits)} edits'}{rest}:")
         yield Code(command, "shell")
 
@@ -225,7 +212,7 @@ def outcome(treatment: Treatment, target: TargetInfo) -> str:
         return f"Nothing changed: {_why_nothing(treatment)}."
     changes = [*_counts(treatment.before, treatment.after)]
     if treatment.before.coverage is not None and treatment.after.coverage is not None:
-        before, after = share_changes(treatment.before.coverage, treatment.after.coverage)
+        before, after = words.share_changes(treatment.before.coverage, treatment.after.coverage)
         changes += [f"{before} → {after} compiled"] if before != after else []
     if (cold := treatment.cold_compile) is not None:
         changes.append(f"{cold.before_s:.1f} → {cold.after_s:.1f} s of compiling")
@@ -257,9 +244,9 @@ def _speed(treatment: Treatment, target: TargetInfo) -> str | None:
     times = deciding(treatment.times)
     if times is None:
         return None
-    said = measured_speed(times)
-    if said == SAME_SPEED:
-        return f"{SAME_SPEED} in speed"
+    said = words.measured_speed(times)
+    if said == words.SAME_SPEED:
+        return f"{words.SAME_SPEED} in speed"
     is_asked = times.backend == target.compile_arguments.get("backend")
     return speed_text(times.ratio) + ("" if is_asked else f" under {times.backend}")
 
@@ -268,9 +255,9 @@ def _why_nothing(treatment: Treatment) -> str:
     if tried := _tried_text(treatment):
         return f"{tried}, none kept"
     causes = {fix.untried_cause for fix in treatment.tried if fix.untried_cause is not None}
-    for cause, words in _UNTRIED.items():
+    for cause, why in _UNTRIED.items():
         if cause in causes:
-            return words
+            return why
     if causes == {"unsafe"}:
         return "no safe fix is known; --unsafe-fixes tries the others"
     if treatment.tried:

@@ -53,12 +53,7 @@ _INSTALLED = re.compile(r".*[/\\](?:site|dist)-packages[/\\]")
 
 
 class Files:
-    """How the files of a profile are shown: relative to a folder, or to where a package is installed.
-
-    Args:
-        report: The profile.
-        root: Paths below it are shown relative to it.
-    """
+    """How the files of a profile are shown: relative to a folder, or to where a package is installed."""
 
     def __init__(self, report: ProfileReport, root: Path) -> None:
         self._packages = {entry.file: entry.package for part in report.parts for entry in part.stack if entry.package}
@@ -334,13 +329,7 @@ def fusion_text(fusion: Fusion) -> str:
 
 
 def memory_texts(memory: MemoryUse, files: Files, *, is_short: bool) -> Iterator[str]:
-    """What is kept for the backward pass, what is computed again, and the peak.
-
-    Args:
-        memory: What was measured.
-        files: How files are shown.
-        is_short: Name only the largest tensors.
-    """
+    """What is kept for the backward pass, what is computed again, and the peak."""
     own = [saved for saved in memory.saved if not saved.is_argument]
     if own or memory.saved_bytes:
         yield _saved_total(memory, sum(saved.count for saved in own))

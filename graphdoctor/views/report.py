@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphdoctor.facts.wording import counted, percent, without_middle
+from graphdoctor.views import words
 from graphdoctor.views.actions import actions, code_line, mends_text, saves_text
 from graphdoctor.views.finding_cards import card_of, closing, partial_note
 from graphdoctor.views.fixes import keeping, outcome, treatment_parts
@@ -34,24 +35,6 @@ from graphdoctor.views.parts import (
 )
 from graphdoctor.views.recompiles import variation_parts, what_if_parts
 from graphdoctor.views.stages import stage_parts
-from graphdoctor.views.words import (
-    base_name,
-    clusters,
-    compile_calls_text,
-    count_texts,
-    coverage_sentence,
-    figures,
-    inputs_text,
-    nothing_compiled,
-    nothing_to_do,
-    other_gaps,
-    sentence,
-    title_parts,
-    unknown_section,
-    watched_texts,
-    watching_text,
-    worth_trying,
-)
 
 if TYPE_CHECKING:
     from graphdoctor.facts.diagnosis import Diagnosis, Finding
@@ -74,7 +57,7 @@ def report_view(diagnosis: Diagnosis, picture: Picture | None = None, *, root: P
         page = Page(diagnosis, picture, root or Path.cwd())
     links = {} if page is None else page.links
     return View(
-        tuple(title_parts(diagnosis.recording)),
+        tuple(words.title_parts(diagnosis.recording)),
         "report",
         tuple(_parts(diagnosis, page)),
         diagnosis.graphdoctor_version,
@@ -86,7 +69,7 @@ def _parts(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
     treatment = diagnosis.recording.treatment
     yield from _answer(diagnosis, page)
     yield from _todo(diagnosis)
-    yield Section("Findings", tuple(_findings(diagnosis)), count=len(list(clusters(diagnosis.findings))))
+    yield Section("Findings", tuple(_findings(diagnosis)), count=len(list(words.clusters(diagnosis.findings))))
     yield from () if treatment is None else treatment_parts(diagnosis, treatment)
     if page is not None:
         # Texts of these are those of other commands.
@@ -94,7 +77,7 @@ def _parts(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
         yield Section("Sensitivity", tuple(variation_parts(diagnosis)))
     yield from stage_parts(diagnosis)
     yield Section("Evidence", tuple(_log(diagnosis, page)))
-    yield unknown_section(other_gaps(diagnosis))
+    yield words.unknown_section(words.other_gaps(diagnosis))
     yield Section("Environment", (Rows(tuple(_environment(diagnosis))),), show="long")
     if page is None:
         yield Section("Graphs", tuple(_graphs(diagnosis)), count=len(diagnosis.graphs), show="long")
@@ -109,19 +92,22 @@ def _answer(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
     treatment, watch = diagnosis.recording.treatment, diagnosis.recording.watch
     yield from () if page is None else page.banner()
     yield from partial_note(diagnosis)
-    yield Verdict(*sentence(diagnosis))
+    yield Verdict(*words.sentence(diagnosis))
     if treatment is not None:
         yield Verdict(outcome(treatment, diagnosis.recording.target), "dim" if treatment.after is None else "good")
-    if nothing_compiled(diagnosis) is None:
-        yield Note(" · ".join(count_texts(diagnosis.summary, watch)), "dim", show="short")
+    if words.nothing_compiled(diagnosis) is None:
+        yield Note(" · ".join(words.count_texts(diagnosis.summary, watch)), "dim", show="short")
         yield from () if page is None else page.coverage()
-        yield Note(coverage_sentence(diagnosis), show="long")
-        yield Figures(tuple(figures(diagnosis)), show="long")
+        yield Note(words.coverage_sentence(diagnosis), show="long")
+        yield Figures(tuple(words.figures(diagnosis)), show="long")
         yield from () if page is None else page.shares()
-    texts = [*compile_calls_text(diagnosis.recording.compile_calls), *([] if watch is None else watched_texts(watch))]
+    texts = [
+        *words.compile_calls_text(diagnosis.recording.compile_calls),
+        *([] if watch is None else words.watched_texts(watch)),
+    ]
     yield Rows(tuple(Row("compiled", Note(Span(text), "dim")) for text in texts), "function", _MOST_CALLS)
     if watch is not None:
-        yield Note(watching_text(watch), "dim")
+        yield Note(words.watching_text(watch), "dim")
 
 
 def _todo(diagnosis: Diagnosis) -> Iterator[Section]:
@@ -145,7 +131,7 @@ def _todo(diagnosis: Diagnosis) -> Iterator[Section]:
         else:
             share = None if diagnosis.recording.guards is None else diagnosis.recording.guards.share
             guards = "" if share is None else f" Guard checks take {percent(share)} of a steady call."
-            said = f"{nothing_to_do(diagnosis.summary)}{guards}"
+            said = f"{words.nothing_to_do(diagnosis.summary)}{guards}"
         yield Section("What to do", (Note(said, show="long"),))
 
 
@@ -154,14 +140,14 @@ def _todo(diagnosis: Diagnosis) -> Iterator[Section]:
 
 def _findings(diagnosis: Diagnosis) -> Iterator[Block]:
     """The findings of each thing to do, then those that need nothing; in short, one card for each thing to do."""
-    groups = [list(clusters(action.findings)) for action in actions(diagnosis.findings)]
+    groups = [list(words.clusters(action.findings)) for action in actions(diagnosis.findings)]
     kept = {finding.fingerprint for group in groups for cluster in group for finding in cluster}
-    groups += [[cluster] for cluster in clusters(diagnosis.findings) if cluster[0].fingerprint not in kept]
+    groups += [[cluster] for cluster in words.clusters(diagnosis.findings) if cluster[0].fingerprint not in kept]
     cards: list[Card] = []
     packages: dict[str, list[Finding]] = {}
     for first, *others in groups:
         package = first[0].location.package
-        if package is not None and not any(worth_trying(one.fixes) or one.hints for one in first):
+        if package is not None and not any(words.worth_trying(one.fixes) or one.hints for one in first):
             packages.setdefault(package, []).append(first[0])
             cards.append(card_of(first, has_path=False, show="long"))
         else:
@@ -186,8 +172,8 @@ def _graphs(diagnosis: Diagnosis) -> Iterator[Block]:
             Cell(graph.compile_id),
             Cell(Span(graph.function)),
             Cell("?" if graph.op_count is None else str(graph.op_count)),
-            Cell(Span(inputs_text(graph))),
-            Cell(Span(base_name(report.ended_by)), tone=None if report.ended_by == "return" else "warning"),
+            Cell(Span(words.inputs_text(graph))),
+            Cell(Span(words.base_name(report.ended_by)), tone=None if report.ended_by == "return" else "warning"),
         )
         for graph, report in diagnosis.each_graph()
     )
@@ -203,7 +189,7 @@ def _graph(graph: Graph) -> Blocks:
             Cell(Span(text))
             for text in (
                 *(node.opcode, node.name, node.target, node.args, node.kwargs, node.value or ""),
-                f"{base_name(node.file)}:{node.line}" if node.file else "",
+                f"{words.base_name(node.file)}:{node.line}" if node.file else "",
             )
         )
         for node in graph.nodes or ()

@@ -29,10 +29,8 @@ class Failure:
     """Rows that failed in the same place with the same error.
 
     Args:
-        status: How they came out.
         stage: What failed; None if unknown.
         error: What they say, in one line, with a sign where they differ; None if they say nothing.
-        rows: All of them.
     """
 
     status: SurveyStatus

@@ -459,14 +459,7 @@ def took_text(report: SurveyReport) -> str | None:
 
 @dataclass(frozen=True)
 class RowColumn:
-    """A column of the table of all rows.
-
-    Args:
-        heading: Its heading.
-        rank: The lower, the longer it stays where there is little room.
-        cell: What a row has in it.
-        is_text: It holds text, which can be cut.
-    """
+    """A column of the table of all rows."""
 
     heading: str
     rank: int

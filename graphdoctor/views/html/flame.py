@@ -26,13 +26,10 @@ class Node:
     """A part of the call's time.
 
     Args:
-        label: A module's path from the one around it, or a place.
-        kind: What it is.
         us: Microseconds.
         width: Of the node around it, in percent.
         share: Of the whole, from 0 to 1.
         href: The line in the page; None if it isn't there.
-        inner: What it is made of, the largest first.
     """
 
     label: str

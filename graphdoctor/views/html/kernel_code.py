@@ -32,10 +32,6 @@ class KernelCode:
     """Code of a kernel, or calls of a library's function.
 
     Args:
-        name: The kernel.
-        language: In which it is.
-        text: The code.
-        where: What it is, and of which graph.
         note: What was cut; empty if nothing was.
     """
 
@@ -51,9 +47,7 @@ class Codes:
     """The code of a profile's kernels.
 
     Args:
-        found: Each once, in the order of the kernels that need it.
         of: For each kernel its numbers in ``found``.
-        left_out: Kernels whose code had no room.
     """
 
     found: tuple[KernelCode, ...]
@@ -82,11 +76,7 @@ def codes_of(kernels: Sequence[ProfiledKernel], generated: Sequence[GeneratedCod
 
 
 class _File:
-    """The code of one graph.
-
-    Args:
-        generated: It.
-    """
+    """The code of one graph."""
 
     def __init__(self, generated: GeneratedCode) -> None:
         self._generated = generated

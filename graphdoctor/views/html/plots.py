@@ -26,9 +26,7 @@ class Axis:
     """From numbers to places.
 
     Args:
-        low: The number at its start.
         high: The number at its end, above ``low``.
-        is_log: The logarithms of numbers have equal distances.
     """
 
     low: float
@@ -119,12 +117,8 @@ class Line:
     """A line of a drawing.
 
     Args:
-        points: Numbers on both axes, in order.
-        style: Its class, which gives its color.
         label: What stands at its end; empty for nothing.
-        is_dashed: Whether it is dashed.
         intervals: For each point both ends of its interval; empty for none.
-        has_dots: Whether each point has a dot.
     """
 
     points: tuple[tuple[float, float], ...]

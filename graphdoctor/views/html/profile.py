@@ -49,9 +49,7 @@ class ProfileDrawings:
     """What only the page of a profile shows.
 
     Args:
-        report: The profile.
         picture: Source files and generated code; None if there is none.
-        files: How files are shown.
     """
 
     def __init__(self, report: ProfileReport, picture: Picture | None, files: words.Files) -> None:

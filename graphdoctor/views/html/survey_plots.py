@@ -44,12 +44,8 @@ class Mark:
     """A variant in a drawing.
 
     Args:
-        label: What stands for it.
-        style: The class that gives its color.
-        name: Its name.
         mean: Geometric mean of its speed-ups, over the targets that are timed under every variant; None if unknown.
         compile_cold_s: Median over the same targets; None if unknown.
-        is_on_front: No other variant is both faster and quicker to compile.
     """
 
     label: str

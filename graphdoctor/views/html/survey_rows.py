@@ -48,14 +48,7 @@ _LONGEST_CHOICE = 60
 
 @dataclass(frozen=True)
 class _Filter:
-    """A choice of what the table shows.
-
-    Args:
-        key: Its name in the page's address.
-        label: What it chooses.
-        every: What its first choice says, which leaves all rows.
-        choices: Values and how they are written.
-    """
+    """A choice of what the table shows."""
 
     key: str
     label: str

@@ -43,7 +43,6 @@ class SourceLine:
         code: It, colored; None if it is unknown.
         found: What it costs; None if it costs nothing that is known.
         forward: The length of its bar for the forward pass, in percent of the longest.
-        backward: The same for the backward pass.
     """
 
     number: int
@@ -58,9 +57,7 @@ class Run:
     """Neighboring lines.
 
     Args:
-        lines: They.
         is_folded: None has time, and none is near one that has.
-        hidden: Lines left out before them.
     """
 
     lines: tuple[SourceLine, ...]
@@ -73,15 +70,7 @@ class TimedFile:
     """One file.
 
     Args:
-        number: Of its anchor.
-        file: Its path.
-        name: As shown.
         package: The package that it belongs to; None for the program's own.
-        forward_us: All of its lines.
-        backward_us: The same.
-        runs: Its lines.
-        hidden: Lines left out after the last one.
-        has_text: Whether its text is known.
     """
 
     number: int
