@@ -323,10 +323,13 @@ def test_inputs_are_found(tmp_path, monkeypatch):
 UNUSABLE = {
     "": ("holds nothing that could be the target", "Define build() or model"),
     f"{HEAD}\nOther = type('Other', (Net,), dict(__module__=__name__))\n": (
-        "holds more than one thing", "Net (class), Other (class)"
+        "holds more than one thing",
+        "Net (class), Other (class)",
     ),
     "import torch\nclass Net(torch.nn.Module):\n    def __init__(self, n): pass\n": (
-        "Net can't be made without arguments: Net(n)", "def build():", "return Net(...)"
+        "Net can't be made without arguments: Net(n)",
+        "def build():",
+        "return Net(...)",
     ),
     "async def f(x): return x\n": ("f is a coroutine function",),
     "def build(): pass\n": ("build() returned an object of type NoneType", "(callable, args)"),
@@ -335,7 +338,7 @@ UNUSABLE = {
     f"{HEAD}\nmodel = Net()\ndef example_inputs(): return []\n": ("gave no calls: it is empty",),
     f"{HEAD}\nmodel = Net()\ndef example_inputs(): return [3]\n": ("call 1 is of type int",),
     f"{HEAD}\nmodel = Net()\ndef example_inputs(n): pass\n": ("example_inputs(n) can't be called without arguments",),
-}  # fmt: skip
+}
 
 
 def test_what_is_no_target_and_no_inputs_is_said_to_be_so(tmp_path, monkeypatch):
