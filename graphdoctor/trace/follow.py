@@ -29,10 +29,10 @@ from graphdoctor.trace.grammar import LogDamage, Record, read_records
 from graphdoctor.trace.logs import held_logs, possible_logs
 from graphdoctor.trace.metrics import printed_reasons
 from graphdoctor.trace.origin import RESUME_NAME
+from graphdoctor.trace.processes import named_rank
 from graphdoctor.trace.storage.compression import CutStreamError
 from graphdoctor.trace.storage.log_file import LogFile
 from graphdoctor.trace.storage.places import Location, place_at
-from graphdoctor.trace.writers import named_rank
 
 _PREFIX = re.compile(rb"\[[^\[\]\s]{1,64}\]: ?")
 _HEADER = re.compile(rb"[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ \d+ [^\]]*\] \{")

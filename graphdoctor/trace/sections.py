@@ -17,9 +17,8 @@ from graphdoctor.trace.beginning import Beginning, has_lost_event
 from graphdoctor.trace.chunks import records_of
 from graphdoctor.trace.grammar import LogDamage, Record
 from graphdoctor.trace.intake import Intake
-from graphdoctor.trace.processes import ProcessLogs, name_processes
+from graphdoctor.trace.processes import Lane, Lanes, ProcessLogs, is_first_string, name_processes
 from graphdoctor.trace.storage.log_file import LogFile
-from graphdoctor.trace.writers import Lane, Lanes, is_first_string
 
 if TYPE_CHECKING:
     from graphdoctor.trace.details import Details

@@ -20,10 +20,9 @@ from graphdoctor.trace.artifacts import FileNames, compile_folder, safe_name, st
 from graphdoctor.trace.folder import open_folder
 from graphdoctor.trace.gaps import log_gaps
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
-from graphdoctor.trace.processes import ProcessLogs, find_processes
+from graphdoctor.trace.processes import Lane, Lanes, ProcessLogs, find_processes
 from graphdoctor.trace.storage.log_file import LogFile
 from graphdoctor.trace.storage.places import Location
-from graphdoctor.trace.writers import Lane, Lanes
 
 INDEX = "index.json"
 

@@ -17,8 +17,8 @@ from graphdoctor.trace.events import read_events
 from graphdoctor.trace.folder import read_object
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
 from graphdoctor.trace.logs import logs_of
+from graphdoctor.trace.processes import named_rank
 from graphdoctor.trace.storage.log_file import local_log
-from graphdoctor.trace.writers import named_rank
 
 _LOGS = f"recording/{TRACE_FOLDER}/"
 _PLACE = "torch/_logging/structured.py:1"
