@@ -55,14 +55,7 @@ OnBegin: TypeAlias = Callable[[int, str | None], None]
 
 @dataclass(frozen=True)
 class Share:
-    """What a piece has for itself while it is worked on.
-
-    Args:
-        cpus: Cores, from 1; None for no cores of its own.
-        gpus: GPUs; with 0, it sees none.
-        memory_bytes: Memory that it may need, from 1: no more pieces begin than it allows. It isn't a limit. None for
-            any.
-    """
+    """What a piece has for itself: cores, None for none of its own; GPUs; memory that must be free when it begins."""
 
     cpus: int | None
     gpus: int = 0
@@ -121,9 +114,6 @@ class Executor(ABC):
 
         Yields:
             One outcome for each piece, as they come. Work stops when the iterator is closed.
-
-        Raises:
-            GraphDoctorError: The executor itself can't be used.
         """
         distance = len(pieces) if ahead is None else ahead
         return self.outcomes(Job(work, pieces, distance, share, attempts, on_begin))
@@ -177,10 +167,7 @@ def unpacked(index: int, packed: bytes) -> Outcome[Any]:
 
 @dataclass(frozen=True)
 class Environment:
-    """A runtime environment of Ray's.
-
-    ``working_dir``: a folder that nodes get a copy of; None to work in the folder of the same path as here.
-    """
+    """A runtime environment of Ray's; without ``working_dir``, nodes work in the folder of the same path as here."""
 
     working_dir: Path | None = None
     pip: tuple[str, ...] = ()
@@ -208,10 +195,7 @@ def executor_for(
     runtime_env: Environment | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Executor:
-    """The executor that options ask for; nothing is started yet, and Ray isn't imported.
-
-    ``jobs``: None for as many as there are cores. ``on``: ``ray`` or ``ray://host:port``; None for this machine.
-    """
+    """The executor that ``--jobs`` and ``--on`` ask for; nothing is started yet, and Ray isn't imported."""
     if on is None:
         from graphdoctor.executors.local import Local
         from graphdoctor.executors.machine import cores

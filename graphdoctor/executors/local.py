@@ -1,8 +1,7 @@
 """Works on pieces on this machine: in this process, or in several.
 
-Pieces that need nothing for themselves go to a ``ProcessPoolExecutor``, whose workers are forked where that is safe, so
-that they start in milliseconds with all that is imported here. Those with a share each have a process that a
-supervisor starts (``supervisor.py``).
+Pieces that need nothing for themselves go to a ``ProcessPoolExecutor``, whose workers are forked where that is safe.
+Those with a share each have a process that a supervisor starts.
 """
 
 from __future__ import annotations

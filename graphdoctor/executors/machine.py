@@ -21,10 +21,7 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True)
 class Machine:
-    """What this process may use of a machine, None where that is unknown.
-
-    ``siblings``: its cores, those of one physical core together. ``gpus``: as ``CUDA_VISIBLE_DEVICES`` lists them.
-    """
+    """What this process may use of a machine: cores, those of one physical core together, GPUs; None if unknown."""
 
     siblings: tuple[tuple[int, ...], ...]
     can_pin: bool
@@ -155,10 +152,7 @@ def _number(path: Path) -> int | None:
 
 @dataclass(frozen=True)
 class Slot:
-    """Where one piece after the other is worked on.
-
-    ``cores``: None where pieces have none of their own. ``gpus``: None to leave ``CUDA_VISIBLE_DEVICES`` as it is.
-    """
+    """Where one piece after the other is worked on; without GPUs of its own, it sees those that this process does."""
 
     number: int
     cores: tuple[int, ...] | None

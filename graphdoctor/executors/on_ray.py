@@ -57,10 +57,7 @@ _ENVIRONMENT_HINT = "Nodes need the package index for pip, and room for a copy o
 
 @dataclass(frozen=True)
 class OnRay(Executor):
-    """A Ray cluster, at an address as ``ray.init`` takes it; None to start one on this machine.
-
-    ``at_once``: how many pieces to hand over at once; None for all of them.
-    """
+    """A Ray cluster at an address, None to start one here, that gets so many pieces at once, None for all."""
 
     address: str | None
     at_once: int | None = None
@@ -72,11 +69,7 @@ class OnRay(Executor):
         return "a Ray cluster of this machine" if self.address is None else f"the Ray cluster at {self.address}"
 
     def outcomes(self, job: Job) -> Iterator[Outcome[Any]]:
-        """See ``Executor``.
-
-        A node reports that it begins a piece, so ``on_begin`` is called within a second after it does; if that report
-        is lost with a node, before a result comes. The place is the node's address and what the piece has of it.
-        """
+        """See ``Executor``; a piece's place is the node's address and what it has of the node."""
         with self._cluster(job.share) as (ray, is_own):
             asked: dict[str, object] = {}
             if (share := job.share) is not None:
@@ -215,11 +208,9 @@ class _Pending:
             yield from self._next()
 
     def cancel(self) -> None:
-        """Have Ray end what is still at work.
-
-        Not what it has answered: Ray ends a process that cancels a task while its result comes in
-        (``Tried to complete task that was not pending``, task_manager.cc, Ray 2.60).
-        """
+        """Have Ray end what is still at work."""
+        # Not what it has answered: Ray ends a process that cancels a task while its result comes in
+        # (``Tried to complete task that was not pending``, task_manager.cc, Ray 2.60).
         unanswered = list(self._indices)
         with contextlib.suppress(Exception):
             _, unanswered = self._ray.wait(unanswered, num_returns=len(unanswered), timeout=0)

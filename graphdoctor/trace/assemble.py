@@ -48,11 +48,7 @@ _NOTHING = CompileMetrics()
 
 
 class Assembler:
-    """Makes facts of what was taken in.
-
-    Args:
-        run: What is known of the run as a whole.
-    """
+    """Makes facts of what was taken in, and of what is known of the run as a whole."""
 
     def __init__(self, intake: Intake, run: Recording, *, is_ours: bool) -> None:
         self._intake = intake

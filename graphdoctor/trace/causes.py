@@ -174,10 +174,7 @@ def _compared(
 
 
 def cause_of_reasons(reasons: tuple[str, ...], place: PlaceReader) -> RecompileCause:
-    """The cause as far as torch printed it: each cache entry's first failed guard.
-
-    The first entry is the one that the function's last call used: torch compares with it first.
-    """
+    """The cause as far as torch printed it: each cache entry's first failed guard, the last call's entry first."""
     guard = take_apart(reasons[0])
     line = _entry(guard.line, place) or _entry(guard.place, place)
     changes = tuple(change.model_copy(update={"guard_location": line}) for change in changes_of(guard))
@@ -210,7 +207,6 @@ def with_carried(cause: RecompileCause, carried: Callable[[str], str]) -> Recomp
 
 
 def _carried_words(text: str, carried: Callable[[str], str]) -> str:
-    """Words ``___stack1.shape[0]`` as "shape[0] of the value of …", and replaces the name in ``___stack1 == 2``."""
     member = re.fullmatch(r"(___stack\d+)\.([\w\[\]().]+)", text)
     if member:
         return f"{member[2]} of {carried(member[1])}"
@@ -218,7 +214,7 @@ def _carried_words(text: str, carried: Callable[[str], str]) -> str:
 
 
 def _line(item: FailedGuardRecord, place: PlaceReader) -> StackEntry | None:
-    """The user's line that caused a guard: for a condition on sizes the printed one, otherwise the recorded one."""
+    # For a condition on sizes the printed one, otherwise the recorded one.
     kept = item.get("line")
     entry = place(*kept) if kept else None
     if item["leaf"] == "RELATION" or entry is None:
@@ -230,12 +226,8 @@ def _line(item: FailedGuardRecord, place: PlaceReader) -> StackEntry | None:
 
 
 def _without_consequences(changes: list[GuardChange]) -> list[GuardChange]:
-    """The changes without those that follow from another one.
-
-    If a tensor's size or rank changes, its strides do too. In another grad mode, torch treats no tensor as requiring a
-    gradient. A mode of the process changes the dispatch keys that torch compares, but not the tensor's own. A default
-    device is a torch function mode.
-    """
+    # Strides follow from sizes. In another grad mode, torch treats no tensor as requiring a gradient. A mode of the
+    # process changes the dispatch keys that torch compares, not the tensor's own. A default device is a function mode.
     kinds = {change.kind for change in changes}
     resized = {_tensor_of(change.expression) for change in changes if change.kind in ("size", "rank")}
     explained = {change.source for change in changes if change.source and change.kind not in ("relation", "unknown")}

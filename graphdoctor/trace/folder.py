@@ -42,11 +42,7 @@ class RecordingFolder:
 
 
 def open_folder(location: Location) -> RecordingFolder:
-    """Find what there is to read.
-
-    Raises:
-        GraphDoctorError: There is no recording there, it has another format, or it can't be read.
-    """
+    """Find what there is to read; a ``GraphDoctorError`` says why nothing can be."""
     found = place_at(location)
     if found is None:
         raise GraphDoctorError(f"There is no recording at {location}.", hint="Run graphdoctor explain first.")
@@ -131,20 +127,12 @@ def find_ranks(folder: RecordingFolder) -> tuple[RankFolder, ...]:
 
 
 def ranks_at(location: Location) -> tuple[RankFolder, ...]:
-    """The ranks of a recording, ascending; a recording of a job has at least two.
-
-    Raises:
-        GraphDoctorError: There is no recording there.
-    """
+    """The ranks of a recording, ascending; a recording of a job has at least two."""
     return find_ranks(open_folder(location))
 
 
 def only_rank(ranks: tuple[RankFolder, ...], number: int) -> RankFolder:
-    """The rank with a number.
-
-    Raises:
-        GraphDoctorError: There is none.
-    """
+    """The rank with a number; a ``GraphDoctorError`` if there is none."""
     for found in ranks:
         if found.rank == number:
             return found

@@ -28,8 +28,6 @@ class Record:
 
     Args:
         kind: Its type key, such as ``dynamo_start``; for an artifact, the artifact's name.
-        value: The type key's value.
-        metadata: The whole JSON object.
         stamp: The start of its line: level and date, time, process id.
         call_index: The user's call that it is from, as the ``Intake`` finds out; None outside the calls.
         is_extra: Whether it is from one of our repetitions.
@@ -76,7 +74,6 @@ class LogDamage:
     Args:
         broken_records: Headers whose JSON doesn't parse, plus a last record whose payload is cut off.
         altered_payloads: Payloads that differ from torch's checksum; kept if they are readable.
-        stray_lines: Lines that are neither a header nor a payload.
         kinds: Number and total size of the records of each kind.
         cut_logs: Logs whose bytes can't be had to the end: a clause that says why, by name.
     """
@@ -193,15 +190,13 @@ def is_rest_of_record(line: bytes) -> bool:
 
 
 def _joined(payload: list[bytes], expected: object) -> tuple[bytes, bool]:
-    """A payload's bytes, and whether they match torch's MD5 checksum in ``has_payload``.
-
-    A log that was copied through Windows has a carriage return at the end of each line.
-    """
+    """A payload's bytes, and whether they match torch's MD5 checksum in ``has_payload``."""
     raw = b"\n".join(payload)
     if not isinstance(expected, str) or len(expected) != _SUM_LENGTH:
         return raw, True
     if hashlib.md5(raw, usedforsecurity=False).hexdigest() == expected:
         return raw, True
+    # A log that was copied through Windows has a carriage return at the end of each line.
     raw = b"\n".join(line.removesuffix(b"\r") for line in payload)
     return raw, hashlib.md5(raw, usedforsecurity=False).hexdigest() == expected
 

@@ -39,10 +39,7 @@ def find_logs(path: Path) -> list[LogFile]:
 
 
 def logs_in(folder: Folder) -> list[LogFile]:
-    """The trace logs in a recording's folder, one that ``TORCH_TRACE`` wrote, or any other.
-
-    Of another, the logs that are the fewest folders down: those below them are of something else.
-    """
+    """The trace logs in a recording's folder or one that torch wrote; of any other, those the fewest folders down."""
     inner = _named(folder.folder(TRACE_FOLDER).files())
     if inner:
         return inner

@@ -163,12 +163,10 @@ def _joined(digests: Iterable[str]) -> str | None:
 
 
 def _mismatch(report: str) -> tuple[str, ...]:
-    """The first two lines that name an operation of a rank (``torch/_inductor/fx_passes/spmd_check.py``, 2.13).
-
-    Where one graph only has more operations, these are their numbers.
-    """
+    """The first two lines that name an operation of a rank (``torch/_inductor/fx_passes/spmd_check.py``, 2.13)."""
     lines = [line.strip() for line in report.splitlines()]
     found = [line for line in lines if _OF_RANK.match(line) and not _NODE_COUNT.search(line)]
+    # Where one graph only has more operations, these are their numbers.
     return tuple(found[:2] or [line for line in lines if _OF_RANK.match(line)][:2])
 
 

@@ -3,8 +3,7 @@
 A phase is a pair of events, ``B`` and ``E``, written when it begins and ends (``torch/_dynamo/utils.py``, 2.13,
 ``ChromiumEventLogger``). torch gives every event the thread number 0, so ends are matched to begins by name and compile
 id. The compile context belongs to one thread, so an event without a compile id during a compile is from another
-thread, such as ``compile_file``. Which of several such begins an end belongs to can't be told: overlapping ones become
-one phase.
+thread, such as ``compile_file``. Overlapping ones become one phase.
 """
 
 from __future__ import annotations

@@ -320,7 +320,8 @@ class _Reader:
     ) -> None:
         if opcode == "output":
             # Its name isn't printed.
-            name = next(each for each in _numbered(name) if each not in self._known)
+            names = (f"{name}_{number}" if number else name for number in itertools.count())
+            name = next(each for each in names if each not in self._known)
         self._append(name, opcode, target, inputs=self._inputs(parts), value=value, text=text)
 
     def _append(
@@ -398,10 +399,7 @@ def _named(statement: ast.stmt) -> tuple[str, ast.expr | None, ast.expr] | None:
 
 
 def dotted_path(expression: ast.expr) -> list[str] | None:
-    """The names in ``self.a.b``; None for another expression.
-
-    A name that isn't an identifier is printed as ``getattr(self.a, "0")``.
-    """
+    """The names in ``self.a.b``, also as ``getattr(self.a, "0")``; None for another expression."""
     names: list[str] = []
     while not isinstance(expression, ast.Name):
         if isinstance(expression, ast.Attribute):
@@ -446,12 +444,6 @@ def _names_in(expression: ast.expr) -> Iterator[ast.Name]:
                     waiting += [each for each in value if isinstance(each, ast.AST)]
                 elif isinstance(value, ast.AST):
                     waiting.append(value)
-
-
-def _numbered(name: str) -> Iterator[str]:
-    yield name
-    for number in itertools.count(1):
-        yield f"{name}_{number}"
 
 
 def _indent(line: str) -> int:

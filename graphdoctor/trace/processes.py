@@ -92,12 +92,7 @@ def rank_of_folder(log: LogFile) -> int | None:
 
 @dataclass(frozen=True)
 class ProcessLogs:
-    """The logs of one process, in order.
-
-    Args:
-        rank: As its records say, else as its log's name says, else as the folder's name says if that can be said of one
-            process alone.
-    """
+    """The logs of one process, in order, and its rank as its records, its log's name or the folder's name has it."""
 
     logs: tuple[LogFile, ...]
     pid: int | None

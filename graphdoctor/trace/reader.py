@@ -60,11 +60,7 @@ from graphdoctor.trace.watched import call_watch
 def read_recording(
     location: Location, *, guards: bool = False, picture: bool = False, executor: Executor = ALONE
 ) -> Recording:
-    """Read what was recorded.
-
-    Raises:
-        GraphDoctorError: There is no recording there, or it is from another version of graphdoctor.
-    """
+    """Read what was recorded; a ``GraphDoctorError`` if nothing was, or if it is of another version of graphdoctor."""
     return read_wanted(location, Wanted(guards=guards, picture=picture), executor)
 
 
@@ -81,11 +77,7 @@ def read_wanted(location: Location, wanted: Wanted, executor: Executor = ALONE) 
 
 @contextmanager
 def other_version(location: Location) -> Iterator[None]:
-    """Say that a recording is of another version where something in it doesn't fit.
-
-    Raises:
-        GraphDoctorError: It doesn't.
-    """
+    """Say that a recording is of another version, by a ``GraphDoctorError``, where something in it doesn't fit."""
     try:
         yield
     except InvalidFactError as error:

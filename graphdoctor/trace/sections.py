@@ -94,10 +94,7 @@ class LogContents:
     unreadable: Counter[str] = field(default_factory=Counter)
 
     def named(self, main_pid: int | None) -> Iterator[tuple[str | None, ProcessSections]]:
-        """The processes with their names.
-
-        Those that compiled nothing, such as data loader workers that import the program, are left out.
-        """
+        """The processes with their names, without those that compiled nothing, such as data loader workers."""
         kept = [taken for taken in self.processes if taken.has_compiled or taken.process.pid == main_pid is not None]
         kept = kept or self.processes[:1]
         yield from zip(name_processes(taken.process for taken in kept), kept, strict=True)

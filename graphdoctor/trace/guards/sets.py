@@ -86,10 +86,7 @@ def guards_of(part: Part, section: Section, cost: GuardCostEvent | None) -> Guar
 
 
 def _total(sets: Iterable[GuardSet]) -> float | None:
-    """The time of all checks in one call; None if one that runs was not measured, or if none runs.
-
-    A call over its recompile limit checks every entry in vain, which isn't free.
-    """
+    # None if one that runs was not measured, and if none runs: a call over its recompile limit checks all in vain.
     run = [found for found in sets if found.runs_per_call]
     costs = [
         found.runs_per_call * found.check_us for found in run if found.runs_per_call and found.check_us is not None

@@ -42,11 +42,7 @@ _ARITHMETIC = frozenset("+*-%/")
 
 
 class Token(NamedTuple):
-    """One token.
-
-    ``kind``: A ``word`` is a run of characters without a meaning here, such as ``.size``; a ``comment`` goes from the
-    first ``# `` outside strings to the end.
-    """
+    """One token: a ``word`` is a run of characters without a meaning here, a ``comment`` goes to the end."""
 
     kind: TokenKind
     text: str
@@ -90,13 +86,13 @@ def tokenize(text: str, start: int = 0) -> Iterator[Token]:
 
 def split_items(text: str) -> list[str]:
     """The items of a comma-separated text, except for an empty last one."""
-    items, start = [], 0
-    for token in tokenize(text):
-        if token.text == "," and token.depth == 0:
-            items.append(text[start : token.start].strip())
-            start = token.end
-    last = text[start:].strip()
-    return [*items, last] if last else items
+    return _split_at(text, [token for token in tokenize(text) if token.text == "," and token.depth == 0], 0, len(text))
+
+
+def _split_at(text: str, commas: Sequence[Token], start: int, end: int) -> list[str]:
+    bounds = [start, *(bound for comma in commas for bound in (comma.start, comma.end)), end]
+    items = [text[begin:stop].strip() for begin, stop in zip(bounds[::2], bounds[1::2], strict=True)]
+    return items if items[-1] else items[:-1]
 
 
 def split_list(text: str) -> list[str] | None:
@@ -109,14 +105,12 @@ def read_call(text: str) -> Call | None:
     match = _CALL.match(text)
     if match is None:
         return None
-    arguments, start = [], match.end()
+    commas = []
     for token in tokenize(text, match.end() - 1):
         if token.depth == 1 and token.text == ",":
-            arguments.append(text[start : token.start].strip())
-            start = token.end
+            commas.append(token)
         elif token.depth == 0 and token.kind == "close":
-            last = text[start : token.start].strip()
-            return Call(match[1], (*arguments, last) if last else tuple(arguments), text[token.end :])
+            return Call(match[1], tuple(_split_at(text, commas, match.end(), token.start)), text[token.end :])
     return None
 
 

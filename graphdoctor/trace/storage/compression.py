@@ -71,11 +71,7 @@ class ChunkedReader(io.RawIOBase):
 
 
 def decompressed(stored: BinaryIO, compression: Compression, name: str) -> BinaryIO:
-    """What a compressed stream holds; reading it raises ``CutStreamError`` where it is damaged or cut off.
-
-    Raises:
-        GraphDoctorError: The package that reads it isn't installed.
-    """
+    """What a compressed stream holds; reading it raises ``CutStreamError`` where it is damaged or cut off."""
     return io.BufferedReader(_Decompressed(stored, compression, name), _BUFFER_BYTES)
 
 

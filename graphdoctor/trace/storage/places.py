@@ -27,10 +27,7 @@ _Answer = TypeVar("_Answer")
 
 
 class Url(str):
-    """An address that fsspec reads, such as ``s3://bucket/job`` or ``zip://::logs.zip``.
-
-    As text, it's without its secrets, since messages and reports show it.
-    """
+    """An address that fsspec reads, such as ``s3://bucket/job``; as text, it's without its secrets."""
 
     __slots__ = ()
 
