@@ -152,7 +152,9 @@ def _none_faster(others: Sequence[Variant]) -> str:
     right = [variant for variant in others if variant.status == "ok"]
     timed = sorted((variant for variant in right if variant.judgement != "unknown"), key=_ratio, reverse=True)
     if not right:
-        return _none_right(others)
+        are_skipped = all(variant.status == "skipped" for variant in others)
+        said = "Nothing was compared with eager mode" if are_skipped else "Only eager mode gives right results"
+        return _sentences(f"{said}: {_endings(others)}")
     if not timed:
         return _sentences(f"{_listed([one.name for one in right])} ran, but couldn't be timed", _trouble(others, None))
     shown = ", ".join(_beside_eager(variant) for variant in timed[:_MAX_NAMED])
@@ -187,13 +189,6 @@ def _slows_calls(finding: Finding) -> bool:
     if cost is not None and (cost.call_us is not None or cost.compile_s is not None):
         return cost.call_us is not None
     return not finding.changes or bool(effects.skipped_frames or effects.rest_eager_frames)
-
-
-def _none_right(others: Sequence[Variant]) -> str:
-    """No variant has right results: what became of each."""
-    if all(variant.status == "skipped" for variant in others):
-        return _sentences(f"Nothing was compared with eager mode: {_endings(others)}")
-    return _sentences(f"Only eager mode gives right results: {_endings(others)}")
 
 
 def _endings(others: Sequence[Variant]) -> str:

@@ -62,7 +62,8 @@ def sentence(
         parts.append(f"cured {duration(cured.call_us.median)}")
     times = " → ".join(parts)
     if best == CURED and cured is not None:
-        return f"{times}{_factor(cured.speedup)}, verified on {_calls(call_count)}; {_cost(cured, eager)}."
+        calls = "your call" if call_count == 1 else f"your {call_count:,} calls"
+        return f"{times}{_factor(cured.speedup)}, verified on {calls}; {_cost(cured, eager)}."
     if best == AS_IT_WAS:
         found = "nothing that was tried is faster" if steps else "there is nothing to try"
         return f"{times}{_factor(as_it_was.speedup)}; {found}; {_cost(as_it_was, eager)}."
@@ -81,10 +82,6 @@ def _had(variant: Variant) -> str:
 
 def _factor(speedup: Speedup | None) -> str:
     return "" if speedup is None else f" ({factor_text(speedup.ratio)})"
-
-
-def _calls(count: int) -> str:
-    return "your call" if count == 1 else f"your {count:,} calls"
 
 
 def _cost(variant: Variant, eager: Variant) -> str:

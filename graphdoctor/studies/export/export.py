@@ -183,7 +183,8 @@ def answer(ways: Sequence[ExportWay], best: Best | None) -> str:
             return f"torch.export makes a program, but it computes something else: {'; '.join(reasons)}."
         troubles = [_trouble(way) for way in ways]
         places = [_place(way) for way in ways]
-        said = f"strict or not, it stops at {places[0]}" if _is_one(places) else "; ".join(troubles)
+        is_one = None not in places and len(set(places)) == 1
+        said = f"strict or not, it stops at {places[0]}" if is_one else "; ".join(troubles)
         return f"torch.export doesn't take this program: {said}.{_cured(ways)}"
     chosen = next(way for way in ways if name_of(way) == best)
     others = [way for way in ways if way is not chosen]
@@ -224,10 +225,6 @@ def _place(way: ExportWay) -> str | None:
         return None
     location = way.blockers[0].finding.location
     return f"{location.shown_file}:{location.line}"
-
-
-def _is_one(places: Sequence[str | None]) -> bool:
-    return None not in places and len(set(places)) == 1
 
 
 def _cured(ways: Sequence[ExportWay]) -> str:

@@ -16,7 +16,7 @@ from typing import TypeVar
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.kernels import ProfilePhase
 from graphdoctor.facts.profile import CodeLine, ProfiledKernel, ProfiledKind, ProfiledLine, ProfiledModule, TimePart
-from graphdoctor.facts.profiled import InductorGraph, InductorKernel, InductorOperation, KernelRun, Profiled
+from graphdoctor.facts.profiled import InductorGraph, InductorOperation, Profiled
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.diagnosis.kernel_times import parts
@@ -71,7 +71,8 @@ def share_out(profiled: Profiled, call_us: float, roots: Mapping[str, str]) -> S
     ``roots``: what the paths of modules begin with, by compile: see ``module_roots``.
     """
     found = sorted(_kernels(profiled), key=lambda kernel: -kernel.us)
-    places = [_places(kernel.operations, _root(kernel, roots)) for kernel in found]
+    compile_ids = ["" if kernel.graph is None else kernel.graph.compile_id or "" for kernel in found]
+    places = [_places(kernel.operations, roots.get(id_, "")) for kernel, id_ in zip(found, compile_ids, strict=True)]
     shared = [
         TimePart(kernel=number, us=kernel.us * part, stack=stack, module=module)
         for number, (kernel, own) in enumerate(zip(found, places, strict=True))
@@ -102,8 +103,9 @@ def _kernels(profiled: Profiled) -> Iterable[_Kernel]:
             operations = tuple(graph.operations[number] for number in kernel.operations)
             name = run.name if run.kind == "generated" or run.operation is None else kernel.name
             same = tuple((each.operation, each.target, each.stack[-1:], each.module) for each in operations)
+            kind = run.kind if run.kind in ("copy", "communication") else kernel.kind
             key = (name, graph.graph, graph.phase, frozenset(same))
-            made = _Kernel(name, _kind(run, kernel), graph.phase, graph, operations, dtype=kernel.dtype)
+            made = _Kernel(name, kind, graph.phase, graph, operations, dtype=kernel.dtype)
         group = grouped.setdefault(key, made)
         group.us += matched.us
         # One call in the code can run several kernels.
@@ -113,10 +115,6 @@ def _kernels(profiled: Profiled) -> Iterable[_Kernel]:
             group.flops.append(code[1].flops)
         group.runs.add(matched.run)
     return grouped.values()
-
-
-def _kind(run: KernelRun, kernel: InductorKernel) -> ProfiledKind:
-    return run.kind if run.kind in ("copy", "communication") else kernel.kind
 
 
 def module_roots(recording: Recording) -> dict[str, str]:
@@ -143,11 +141,6 @@ def _is_function(name: str, text: str | None) -> bool:
     """Whether a file defines a function with a name, and no class."""
     found = re.findall(rf"^[ \t]*(?:async[ \t]+)?(def|class)[ \t]+{re.escape(name)}\b", text or "", re.MULTILINE)
     return "def" in found and "class" not in found
-
-
-def _root(kernel: _Kernel, roots: Mapping[str, str]) -> str:
-    compile_id = None if kernel.graph is None else kernel.graph.compile_id
-    return "" if compile_id is None else roots.get(compile_id, "")
 
 
 def _places(operations: Sequence[InductorOperation], root: str) -> dict[_Place, float]:

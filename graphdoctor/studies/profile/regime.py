@@ -263,13 +263,13 @@ def _is_in(report: ProfileReport, recording: Recording, bound: BoundBy, dtype: s
         graph = None if kernel.graph is None else graphs.get((kernel.graph, kernel.phase))
         names = {*kernel.operations}
         values = [] if graph is None else graph.operations
-        dtypes = {kernel.dtype} if kernel.dtype else {each.dtype for each in values if _base(each.operation) in names}
+        dtypes = (
+            {kernel.dtype}
+            if kernel.dtype
+            else {each.dtype for each in values if each.operation.rpartition(".")[0] in names}
+        )
         found += kernel.time_us * (dtype in dtypes)
     return found > sum(kernel.time_us for kernel in own) / 2
-
-
-def _base(operation: str) -> str:
-    return operation.rpartition(".")[0]
 
 
 def _mode(report: ProfileReport) -> str:

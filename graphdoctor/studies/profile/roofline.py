@@ -112,8 +112,7 @@ def with_bounds(
     times: dict[tuple[str, int], dict[BoundBy | None, float]] = defaultdict(lambda: defaultdict(float))
     for part in parts:
         times[part.stack[-1].file, part.stack[-1].line][kernels[part.kernel].bound_by] += part.us
-    return tuple(line.model_copy(update={"bound_by": _most(times[line.file, line.line])}) for line in lines)
-
-
-def _most(times: Mapping[BoundBy | None, float]) -> BoundBy | None:
-    return max(times, key=lambda each: times[each], default=None)
+    found = ((line, times[line.file, line.line]) for line in lines)
+    return tuple(
+        line.model_copy(update={"bound_by": max(own, key=lambda each: own[each], default=None)}) for line, own in found
+    )

@@ -89,7 +89,8 @@ def _merged(orders: Sequence[Sequence[Key]]) -> Iterator[Key]:
 
 def agreement_of(row: Row, ranks: Sequence[int]) -> CompileAgreement:
     """One compile on all ranks."""
-    made = _made(row)
+    values = [_values(row, aspect) for aspect in _VALUES]
+    made = {rank: tuple(of_rank[rank] for of_rank in values) for rank in row.found}
     ordered = groups_of({rank: made.get(rank) for rank in ranks})
     caches: dict[CacheAnswer | None, list[int]] = defaultdict(list)
     for rank, compile_ in sorted(row.found.items()):
@@ -111,12 +112,6 @@ def agreement_of(row: Row, ranks: Sequence[int]) -> CompileAgreement:
         duration_s=(min(durations.values()), max(durations.values())) if durations else None,
         slowest=max(durations, key=lambda rank: durations[rank]) if len(durations) > 1 else None,
     )
-
-
-def _made(row: Row) -> Mapping[int, Hashable]:
-    """All that ranks must have in common to agree, of each rank that has the compile."""
-    values = [_values(row, aspect) for aspect in _VALUES]
-    return {rank: tuple(of_rank[rank] for of_rank in values) for rank in row.found}
 
 
 def _values(row: Row, aspect: Aspect) -> Mapping[int, Hashable]:

@@ -116,7 +116,8 @@ def judged(remedy: Remedy, ran: Ran, before: Job, after: Job) -> JobTrial:
     new = tuple(sorted({code for code in has if has[code] in _SERIOUS} - set(had)))
     count, difference = _losses(before, now, after)
     verdict: JobVerdict
-    if any(code in has for code in remedy.codes if code not in _beside(remedy)):
+    # Others needn't go if the worst one does.
+    if remedy.codes[0] in has:
         verdict = "no effect"
     elif new:
         verdict = "makes it worse"
@@ -149,11 +150,6 @@ def _failure(now: Job | None, before: Job) -> str | None:
         if finding.severity == "error" and finding.code not in known:
             return f"{finding.code} {finding.message}"
     return None
-
-
-def _beside(remedy: Remedy) -> set[str]:
-    """Findings that needn't go if the worst one does."""
-    return set(remedy.codes[1:])
 
 
 def _codes(job: Job) -> dict[str, str]:

@@ -286,7 +286,9 @@ def _matrix(rows: Sequence[CompileAgreement], job: Job) -> Iterator[Block]:
         for row in rows:
             name = Cell(Span(row.compile)), Cell(Span(_function(row)))
             if len(row.groups) > _MOST_COLUMNS:
-                cells.append((*name, Cell(f"{len(row.groups)} groups"), Cell(_differences(row), tone="warning")))
+                aspects = _without_sizes(aspect for aspect in row.differs_in if aspect != "cache")
+                differ = Cell(f"{', '.join(aspects)} differ", tone="warning")
+                cells.append((*name, Cell(f"{len(row.groups)} groups"), differ))
                 continue
             for group in row.groups:
                 cells.append((*name, Cell(ranks_text(group.ranks).partition(" ")[2]), _cell(group, row)))
@@ -318,11 +320,6 @@ def _cell(group: RankGroup | None, row: CompileAgreement) -> Cell:
     elif "collectives" in row.differs_in and group.collectives is not None:
         parts.append(counted(len(group.collectives), "collective"))
     return Cell(Span(", ".join(parts) or "compiled"), tone="warning" if group.differs_in else None)
-
-
-def _differences(row: CompileAgreement) -> str:
-    """In what ranks differ at a compile that many groups of them have."""
-    return f"{', '.join(_without_sizes(aspect for aspect in row.differs_in if aspect != 'cache'))} differ"
 
 
 def _without_sizes(aspects: Iterable[Aspect]) -> list[str]:

@@ -120,8 +120,10 @@ def skew_of(rows: Sequence[Row], ranks: Sequence[RankReport]) -> Skew:
 
 def job_seconds(rows: Sequence[Row]) -> float | None:
     """The longest compile of each row, added up; None if the time of a compile is unknown."""
-    longest = [_longest(row) for row in rows]
-    return None if None in longest else sum(filter(None, longest))
+    found = [[compile_.duration_s for compile_ in row.found.values()] for row in rows]
+    if any(None in durations for durations in found):
+        return None
+    return sum(max(filter(None, durations), default=0.0) for durations in found)
 
 
 def waits_of(rows: Sequence[Row], ranks: Sequence[int]) -> Mapping[int, float | None]:
@@ -132,11 +134,6 @@ def waits_of(rows: Sequence[Row], ranks: Sequence[int]) -> Mapping[int, float | 
         for rank, compile_ in row.found.items():
             own[rank] += compile_.duration_s or 0.0
     return {rank: None if job_s is None else job_s - own[rank] for rank in ranks}
-
-
-def _longest(row: Row) -> float | None:
-    found = [compile_.duration_s for compile_ in row.found.values()]
-    return None if None in found else max(filter(None, found), default=0.0)
 
 
 def _straggler(rows: Sequence[Row], ranks: Sequence[int], job_s: float) -> Straggler | None:

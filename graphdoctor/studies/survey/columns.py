@@ -84,20 +84,15 @@ def _type(kind: Any) -> ColumnType:  # noqa: ANN401 - an annotation
     return next(known, "string")
 
 
-def _ordered(columns: dict[str, Column]) -> tuple[Column, ...]:
-    return tuple(columns[name] for name in dict.fromkeys((*_FIRST.split(), *columns)))
-
-
 CAUSE_COLUMNS = tuple(_columns(SurveyCause).values())
 """The members of a cause."""
 
-COLUMNS = _ordered(
-    {
-        **_columns(SurveyRow),
-        **{name: Column(name, "string", text, path, None, True) for name, text, path in _DERIVED},
-        "flaky": Column("flaky", "bool", "Whether its attempts came out differently.", "is_flaky", None, False),
-    }
-)
+_BY_NAME = {
+    **_columns(SurveyRow),
+    **{name: Column(name, "string", text, path, None, True) for name, text, path in _DERIVED},
+    "flaky": Column("flaky", "bool", "Whether its attempts came out differently.", "is_flaky", None, False),
+}
+COLUMNS = tuple(_BY_NAME[name] for name in dict.fromkeys((*_FIRST.split(), *_BY_NAME)))
 """The columns of the table, in order."""
 
 

@@ -108,7 +108,12 @@ def compare_surveys(
         noisy=sum(piece.is_noisy for piece in pieces),
         added=tuple(row for key, row in new.items() if key not in old),
         gone=tuple(row for key, row in old.items() if key not in new),
-        new_causes=shared_causes(_with_new_causes(piece) for piece in pieces),
+        new_causes=shared_causes(
+            piece.after.model_copy(
+                update={"causes": tuple(change.cause for change in piece.worse if change.cause is not None)}
+            )
+            for piece in pieces
+        ),
     )
 
 
@@ -160,7 +165,9 @@ _Changes = tuple[list[SurveyChange], list[SurveyChange], list[SurveyChange]]
 
 def _statuses(before: SurveyRow, after: SurveyRow) -> _Changes:
     """What became worse, better, or different in how it came out."""
-    change = SurveyChange(kind="status", before=before.status, after=after.status, is_flaky=_is_flaky(before, after))
+    # How it came out may be chance: its attempts differ, or it once came out so before.
+    is_flaky = after.is_flaky or after.status in before.earlier
+    change = SurveyChange(kind="status", before=before.status, after=after.status, is_flaky=is_flaky)
     if not after.is_judged:
         return [], [], [change] if before.is_judged or before.status != after.status else []
     if after.is_passed:
@@ -172,11 +179,6 @@ def _statuses(before: SurveyRow, after: SurveyRow) -> _Changes:
         return [change.model_copy(update={"severity": "error"})], [], []
     is_same = (before.status, before.stage, before.error_type) == (after.status, after.stage, after.error_type)
     return [], [], [] if is_same else [change]
-
-
-def _is_flaky(before: SurveyRow, after: SurveyRow) -> bool:
-    """Whether how it came out may be chance: its attempts differ, or it once came out so before."""
-    return after.is_flaky or after.status in before.earlier
 
 
 _Direction = Literal["worse", "better"]
@@ -254,7 +256,7 @@ def _causes(before: SurveyRow, after: SurveyRow) -> Iterator[tuple[_Direction, S
     if before.break_sites is None or after.break_sites is None:
         return
     gone, new = list(before.causes), list(after.causes)
-    for identity in (_by_fingerprint, _by_place):
+    for identity in _IDENTITIES:
         common = Counter(map(identity, gone)) & Counter(map(identity, new))
         gone, new = _without(gone, Counter(common), identity), _without(new, Counter(common), identity)
     for cause in new:
@@ -264,14 +266,10 @@ def _causes(before: SurveyRow, after: SurveyRow) -> Iterator[tuple[_Direction, S
 
 
 _Identity = tuple[str | None, ...]
-
-
-def _by_fingerprint(cause: SurveyCause) -> _Identity:
-    return (cause.fingerprint,)
-
-
-def _by_place(cause: SurveyCause) -> _Identity:
-    return cause.code, cause.file, cause.function, cause.text or str(cause.line)
+_IDENTITIES: tuple[Callable[[SurveyCause], _Identity], ...] = (
+    lambda cause: (cause.fingerprint,),
+    lambda cause: (cause.code, cause.file, cause.function, cause.text or str(cause.line)),
+)
 
 
 def _without(
@@ -284,11 +282,6 @@ def _without(
         else:
             left.append(cause)
     return left
-
-
-def _with_new_causes(piece: ComparedPiece) -> SurveyRow:
-    causes = tuple(change.cause for change in piece.worse if change.cause is not None)
-    return piece.after.model_copy(update={"causes": causes})
 
 
 # The surveys as a whole.

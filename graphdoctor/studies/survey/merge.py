@@ -36,7 +36,7 @@ def merge_surveys(reports: Sequence[SurveyReport]) -> SurveyReport:
         seconds=seconds,
         options={name: value for name, value in first.options.items() if all(_has(r, name, value) for r in reports)},
         shard=shard,
-        engine=_joined(report.engine for report in reports),
+        engine=", ".join(dict.fromkeys(report.engine for report in reports if report.engine is not None)) or None,
         variants=variants,
         rows=rows,
         planned=sum(report.planned for report in reports) - twice,
@@ -118,8 +118,3 @@ def _differences(reports: Sequence[SurveyReport]) -> Iterable[str]:
 
 def _has(report: SurveyReport, name: str, value: object) -> bool:
     return name in report.options and report.options[name] == value
-
-
-def _joined(values: Iterable[str | None]) -> str | None:
-    known = dict.fromkeys(value for value in values if value is not None)
-    return ", ".join(known) or None

@@ -167,7 +167,9 @@ def _rank(cause: SharedCause) -> tuple[bool, int, int, float, str, str, str]:
 
 def _shared(found: Sequence[_Found]) -> SharedCause:
     causes = [cause for _, cause in found]
-    usual = _most_frequent(causes)
+    # The first of those on the line that most rows have.
+    line = Counter(cause.location for cause in causes).most_common(1)[0][0]
+    usual = next(cause for cause in causes if cause.location == line)
     functions = dict.fromkeys((cause.file, cause.function) for cause in causes)
     by_function = sorted({(list(functions).index((one.file, one.function)), one.line, one.location) for one in causes})
     fixes = [(row, cause) for row, cause in found if cause.fix is not None]
@@ -193,9 +195,3 @@ def _shared(found: Sequence[_Found]) -> SharedCause:
         fix=fix,
         fix_verified=tuple(dict.fromkeys(row.name for row, cause in verified if cause.fix == fix)),
     )
-
-
-def _most_frequent(causes: Sequence[SurveyCause]) -> SurveyCause:
-    """The first of those on the line that most rows have."""
-    line = Counter(cause.location for cause in causes).most_common(1)[0][0]
-    return next(cause for cause in causes if cause.location == line)

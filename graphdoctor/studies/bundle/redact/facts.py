@@ -59,18 +59,16 @@ class Facts:
 
     def redacted(self, value: _Model) -> _Model:
         """The fact."""
-        kinds, changed = shared_kinds(type(value)), dict[str, object]()
+        kinds, changed = shared_kinds(type(value)).items(), dict[str, object]()
+        readers = {name: getattr(self._shown, kind, None) or getattr(public, kind) for name, kind in kinds}
         for name, kind in field_types(type(value)).items():
-            changed[name] = self._value(getattr(value, name), kind, self._reader(kinds.get(name)))
+            changed[name] = self._value(getattr(value, name), kind, readers.get(name))
         if (file := getattr(value, "file", None)) is not None:
             changed |= self._in_file(value, file)
         for special_kind, special in self._special.items():
             if isinstance(value, special_kind):
                 changed |= special(value)
         return value.model_copy(update=changed)
-
-    def _reader(self, kind: str | None) -> Reader | None:
-        return None if kind is None else getattr(self._shown, kind, None) or getattr(public, kind)
 
     def _value(self, value: object, kind: object, reader: Reader | None) -> Any:  # noqa: ANN401 - as many types as fields
         if value is None or isinstance(value, (bool, int, float)) or get_origin(kind) is Literal:

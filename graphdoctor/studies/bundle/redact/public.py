@@ -105,9 +105,10 @@ class Public:
 
     def _shown_file(self, path: str) -> str:
         if is_probe(path):
-            return f"/graphdoctor/probe/{self._last_part(path)}"
+            return "/graphdoctor/probe/" + re.split(r"[/\\]", path)[-1]
         parts = self._package_parts(path)
-        if parts is not None and self._is_readable(parts):
+        is_known = parts is not None and parts[0].removesuffix(".py") in PACKAGES
+        if parts is not None and is_known and all(_PART.fullmatch(part) for part in parts):
             return f"{SITE}/{'/'.join(parts)}"
         origin, _ = self._origins.of(path)
         if origin == "stdlib" and (rest := self._stdlib_parts(path)):
@@ -117,10 +118,6 @@ class Public:
         ending = ".py" if path.endswith(".py") else ""
         return f"{SITE}/package/file{count}{ending}" if parts is not None else f"file{count}{ending}"
 
-    @staticmethod
-    def _last_part(path: str) -> str:
-        return re.split(r"[/\\]", path)[-1]
-
     def _package_parts(self, path: str) -> list[str] | None:
         if self._torch_root and (rest := _below(path, self._torch_root)) is not None:
             return ["torch", *rest]
@@ -129,10 +126,6 @@ class Public:
                 return rest
         found = re.split(r"[/\\](?:site|dist)-packages[/\\]", path)
         return re.split(r"[/\\]", found[-1]) if len(found) > 1 else None
-
-    @staticmethod
-    def _is_readable(parts: list[str]) -> bool:
-        return parts[0].removesuffix(".py") in PACKAGES and all(_PART.fullmatch(part) for part in parts)
 
     def _stdlib_parts(self, path: str) -> list[str] | None:
         parts = _below(path, self._stdlib) if self._stdlib else None

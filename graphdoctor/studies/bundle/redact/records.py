@@ -185,7 +185,8 @@ class Redactor:
                 roots = {"torch_root": f"{SITE}/torch", "stdlib_root": STDLIB, "site_roots": [SITE]}
                 found = (self._fact(fields, Environment) or {}) | roots
             elif kind == "config":
-                found = {"values": _config(fields["values"])}
+                known = {name: value for name, value in fields["values"].items() if public.config_name(name)}
+                found = {"values": {name: public.printed_value(str(value)) for name, value in known.items()}}
             elif kind == "error":
                 found = (self._fields(fields) or {}) | {"values": public.hint_values(fields.get("values"))}
             elif kind in _WHOLE:
@@ -309,7 +310,3 @@ def _head(record: Record, encoding: str) -> dict[str, Any]:
     if record.is_artifact:
         return {"artifact": {"name": record.kind, "encoding": encoding}}
     return {record.kind: {}}
-
-
-def _config(values: Mapping[str, Any]) -> dict[str, str | None]:
-    return {name: public.printed_value(str(value)) for name, value in values.items() if public.config_name(name)}
