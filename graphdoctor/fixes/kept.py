@@ -6,7 +6,6 @@ treatment with its edits if a run would find everything as then; otherwise what 
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import hashlib
 import hmac
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from graphdoctor.trials.launch.store import Store
 
 _FILE = "verified.json"
-_FORMAT = 2
+_FORMAT = 3
 _MAX_LOOKED_AT = 20
 _TARGET = ("file", "module", "name", "is_call")
 _MEASURED = ("coverage", "guard_cost", "lanes", "reads")
@@ -126,7 +125,7 @@ def _described(asked: dict[str, Any], recording: Path, result: SearchResult, fou
             "surroundings": found.as_json() if isinstance(found, Surroundings) else None,
             "hindrance": [found.kind, found.name] if isinstance(found, Change) else None,
             "changes": [
-                [str(change.path), _as_text(change.before), _as_text(change.after)] for change in result.changes
+                [str(one.path), *(text.decode("latin-1") for text in (one.before, one.after))] for one in result.changes
             ],
             "fixes": _digest(recording / FIXES_FILE),
         }
@@ -166,7 +165,7 @@ def _checked(recording: Path, content: dict[str, Any], interpreter: str) -> Kept
         return OutdatedFixes(age_s, None)
     treatment = read_recording(recording).treatment
     kept = content["changes"]
-    changes = tuple(FileChange(Path(path), _as_bytes(before), _as_bytes(after)) for path, before, after in kept)
+    changes = tuple(FileChange(Path(path), *(text.encode("latin-1") for text in texts)) for path, *texts in kept)
     # What is written must be what was shown.
     if treatment is None or "".join(diff_text(change, Path.cwd()) for change in changes) != treatment.diff:
         return OutdatedFixes(age_s, None)
@@ -194,14 +193,6 @@ def _content(recording: Path) -> dict[str, Any] | None:
 
 def _digest(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
-
-
-def _as_text(content: bytes) -> str:
-    return base64.b64encode(content).decode("ascii")
-
-
-def _as_bytes(text: str) -> bytes:
-    return base64.b64decode(text)
 
 
 def try_fixes(

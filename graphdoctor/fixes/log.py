@@ -281,6 +281,7 @@ def diff_text(change: FileChange, root: Path) -> str:
 def gone(trials: Trials, log: TrialLog, untouched: State, best: State, findings: Sequence[Finding]) -> tuple[str, ...]:
     """Fingerprints of findings that the best program no longer has."""
     sites = trials.sites(untouched, best)
+    skipped = {name for found in best.observed.diagnosis.findings for name in found.effects.skipped_frames}
     rest = list(findings)
     for finding in best.observed.diagnosis.findings:
         line = trials.original_line(best.program, finding.location)
@@ -292,13 +293,9 @@ def gone(trials: Trials, log: TrialLog, untouched: State, best: State, findings:
     return tuple(
         finding.fingerprint
         for finding in rest
-        if not (sites.replacements(finding) or log.is_unresolved(finding) or _is_still_skipped(finding, best))
+        if not (sites.replacements(finding) or log.is_unresolved(finding))
+        and (finding.code != SKIPPED_FRAME or skipped.isdisjoint(finding.effects.skipped_frames))
     )
-
-
-def _is_still_skipped(finding: Finding, state: State) -> bool:
-    skipped = {name for found in state.observed.diagnosis.findings for name in found.effects.skipped_frames}
-    return finding.code == SKIPPED_FRAME and not skipped.isdisjoint(finding.effects.skipped_frames)
 
 
 def _cause(finding: Finding) -> tuple[str, str, str, str | None, str | None]:

@@ -30,16 +30,13 @@ _NESTED_BREAKS = Setting(name="torch._dynamo.config.nested_graph_breaks", value=
 
 def treated_findings(observed: Observed, selection: Selection) -> list[Finding]:
     """The findings of a program that fixes are for and that the user selected."""
-    return [
-        finding
-        for finding in observed.diagnosis.findings
-        if (finding.code.startswith((BREAK, RECOMPILE)) or _is_graph_to_record(finding)) and selection.keeps(finding)
-    ]
-
-
-def _is_graph_to_record(finding: Finding) -> bool:
-    skip = finding.cuda_graph_skip
-    return finding.code == CUDA_GRAPHS and skip is not None and skip.is_on_gpu
+    found = []
+    for finding in filter(selection.keeps, observed.diagnosis.findings):
+        skip = finding.cuda_graph_skip
+        is_on_gpu = finding.code == CUDA_GRAPHS and skip is not None and skip.is_on_gpu
+        if is_on_gpu or finding.code.startswith((BREAK, RECOMPILE)):
+            found.append(finding)
+    return found
 
 
 class Sources:

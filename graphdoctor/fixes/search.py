@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.facts.fixes import WORKING, LeftFinding, Treatment, UntriedCause, Verdict
+from graphdoctor.facts.fixes import WORKING, Treatment, UntriedCause, Verdict
 from graphdoctor.facts.progress import DecidedTrial
 from graphdoctor.facts.reading import json_of
 from graphdoctor.facts.recording import Recording
@@ -267,7 +267,8 @@ class _Rounds:
         wave = 0
         while waiting and not self._is_exhausted:
             wave += 1
-            now = [options for options in waiting if not _is_deferred(options, waiting)]
+            breaks = [options for options in waiting if options.finding.code != SKIPPED_FRAME]
+            now = [options for options in waiting if not _is_skipped_at(options, breaks)]
             trials = _shared(now)
             observed = self._try(trials, state, f"{label}.{wave}")
             still = [options for options in waiting if options not in now]
@@ -286,7 +287,8 @@ class _Rounds:
                 if trial.verdicts != trial.announced:
                     self._announce(trial, state, trial.verdicts)
             resolved = {target for trial, _ in found if trial.is_working for target in trial.fix.targets}
-            waiting = [options for options in still if not _is_resolved(options, now, resolved)]
+            mended = [options for options in now if options.finding.fingerprint in resolved]
+            waiting = [options for options in still if not _is_skipped_at(options, mended)]
         return found
 
     def _try(self, trials: Sequence[_Trial], state: State, label: str) -> list[Observed]:
@@ -448,6 +450,9 @@ class _Rounds:
             before, after = self._backend.untouched_measures or before, check.measures or after
         if self._backend.is_another:
             self._log.doubt_unapplied(self._backend.name)
+        left = list(self._log.left(best))
+        if self._repeated is not None and not self._shared(best):
+            left.append(self._log.left_finding(self._repeated.finding, best.program))
         settings = [fix.snippet for fix in applied if fix.kind == "config" and fix.snippet]
         calls = [fix.snippet for fix in applied if fix.kind == "call" and fix.snippet]
         treatment = Treatment(
@@ -463,7 +468,7 @@ class _Rounds:
             cold_compile=next(iter(cold), None),
             gone=(*gone(self._trials, self._log, untouched, best, kept), *self._shared(best)) if applied else (),
             declined=self._log.declined,
-            left=(*self._log.left(best), *self._still_repeated(best)),
+            left=tuple(left),
             choices=self._options.choices,
             trial_count=self._trials.replays.count,
             notes=tuple(dict.fromkeys(self._trials.notes)),
@@ -473,11 +478,6 @@ class _Rounds:
     def _shared(self, best: State) -> tuple[str, ...]:
         """The fingerprint of the modules that repeat, if each of them is compiled by itself at last."""
         return (self._repeated.finding.fingerprint,) if self._repeated and best.program.change.regional else ()
-
-    def _still_repeated(self, best: State) -> tuple[LeftFinding, ...]:
-        if self._repeated is None or self._shared(best):
-            return ()
-        return (self._log.left_finding(self._repeated.finding, best.program),)
 
 
 def _is_before(state: State, best: State, at: int) -> bool:
@@ -491,17 +491,9 @@ def _place(options: Options) -> tuple[str, int]:
     return options.finding.location.file, options.finding.location.line
 
 
-def _is_deferred(options: Options, waiting: Sequence[Options]) -> bool:
-    """Whether a skipped frame waits for the trials of the break that makes torch skip it."""
-    return options.finding.code == SKIPPED_FRAME and any(
-        other.finding.code != SKIPPED_FRAME and _place(other) == _place(options) for other in waiting
-    )
-
-
-def _is_resolved(options: Options, tried: Sequence[Options], resolved: set[str]) -> bool:
-    return options.finding.code == SKIPPED_FRAME and any(
-        other.finding.fingerprint in resolved and _place(other) == _place(options) for other in tried
-    )
+def _is_skipped_at(options: Options, others: Iterable[Options]) -> bool:
+    """Whether it's about a frame that torch skips because of a break that others are about."""
+    return options.finding.code == SKIPPED_FRAME and _place(options) in map(_place, others)
 
 
 def _shared(found: Sequence[Options]) -> list[_Trial]:

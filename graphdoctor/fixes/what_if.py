@@ -129,7 +129,8 @@ def _conclusion(ranked: Sequence[TrialResult], fewest: _Score | None) -> tuple[t
     base = next(result for result in ranked if not result.remedies)
     if base.compiles is None:
         return (), "The calls couldn't be replayed, so there is nothing to compare."
-    singles = [result for result in ranked if _is_for_one_cause(result) and result.compiles is not None]
+    known = [result for result in ranked if result.compiles is not None]
+    singles = [result for result in known if len(result.remedies) == 1 and result.remedies[0].addresses]
     helpful = [result for result in singles if result.outputs != "different" and _score(result) < _score(base)]
     if not helpful:
         return (), "No remedy for a single cause saves a compile."
@@ -142,10 +143,6 @@ def _conclusion(ranked: Sequence[TrialResult], fewest: _Score | None) -> tuple[t
     answer = f"Fixing {_names(best)} alone {how}: {_saved(base, best)}."
     compared = "".join(f" Fixing {_names(result)} alone: {_saved(base, result)}." for result in others)
     return best.remedies[0].addresses, answer + compared
-
-
-def _is_for_one_cause(result: TrialResult) -> bool:
-    return len(result.remedies) == 1 and bool(result.remedies[0].addresses)
 
 
 def _is_comparable(trial: Together, result: TrialResult) -> bool:

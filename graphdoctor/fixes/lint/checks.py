@@ -84,7 +84,8 @@ def branches(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
     match node:
         case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
             if _decides(test, site):
-                yield Spot("GD102", _pointed(test), "GB0170", _BRANCHING, _JUMP)
+                pointed = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else test
+                yield Spot("GD102", pointed, "GB0170", _BRANCHING, _JUMP)
         case ast.Assert(test=test, msg=ast.expr() as message):
             is_plain = isinstance(message, ast.Constant) and isinstance(message.value, str)
             if not is_plain and _decides(test, site):
@@ -107,10 +108,6 @@ def _decides(test: ast.expr, site: Site) -> bool:
             return site.is_tensor(ast.Compare(left, [op], [right]))
         case _:
             return site.is_tensor(test)
-
-
-def _pointed(test: ast.expr) -> ast.expr:
-    return test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else test
 
 
 _BUILTIN = "Failed to trace builtin operator"
@@ -388,7 +385,7 @@ def gradients(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]: 
     elif dotted == "torch.nn.Parameter" or dotted in _WITH_PARAMETERS:
         yield Spot("GD115", node, "GB0264", _PARAMETER)
     elif dotted in _CREATORS and any(
-        keyword.arg == "requires_grad" and _is_true(keyword.value) for keyword in node.keywords
+        keyword.arg == "requires_grad" and getattr(keyword.value, "value", None) is True for keyword in node.keywords
     ):
         yield Spot("GD114", node, "GB0225", "Attempted to use tensor creation function with requires_grad=True")
     elif isinstance(node.func, ast.Attribute):
@@ -433,10 +430,6 @@ def _is_backward_of_unknown(node: ast.Call, receiver: ast.expr, site: Site) -> b
     is_own = site.values.owner(receiver, site.region.scope) is not None
     is_defined = any("backward" in info.methods for info in site.program.classes.values())
     return is_local and not is_own and not is_defined and not node.args and not node.keywords
-
-
-def _is_true(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is True
 
 
 def _is_parameter(node: ast.expr, site: Site) -> bool:

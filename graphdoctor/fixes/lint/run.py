@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import cast
 
 from graphdoctor.facts.check import fails
-from graphdoctor.facts.diagnosis import Effects, Finding, Fix, Severity
+from graphdoctor.facts.diagnosis import Effects, Finding, Severity
 from graphdoctor.facts.lint import LintReport, UnreadableFile
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import BreakReason, BreakRecord, Enclosing, Recording, SourceContext
@@ -55,7 +55,9 @@ def finding_of(spot: Spot, place: Surrounding, site: Site, *, file: Path, lines:
         where = _break_site(spot, place, entry, lines, site)
         message, fixes = rule.message(where), rule.fixes(where)
     else:
-        message, fixes = _counter_words(spot, site)
+        function = site.region.scope.qualname
+        message = f"`{spot.subject}` changes in every call, and `{function}` recompiles for each value"
+        fixes = module_number_fixes(spot.subject, start="0")
     return Finding(
         code=rule.code,
         rule=rule.name,
@@ -70,7 +72,7 @@ def finding_of(spot: Spot, place: Surrounding, site: Site, *, file: Path, lines:
 
 
 def _entry(spot: Spot, site: Site, file: Path, lines: list[str]) -> StackEntry:
-    node = spot.node
+    node, qualname = spot.node, site.region.scope.qualname
     line, start = node.lineno, node.col_offset
     func = node.func if isinstance(node, ast.Call) else None
     if isinstance(func, ast.Attribute) and func.end_lineno is not None and func.end_lineno != func.value.end_lineno:
@@ -81,20 +83,15 @@ def _entry(spot: Spot, site: Site, file: Path, lines: list[str]) -> StackEntry:
     return StackEntry(
         file=str(file),
         line=line,
-        function=site.region.scope.qualname.rpartition(".")[2],
-        qualname=_qualname(spot, site),
+        function=qualname.rpartition(".")[2],
+        # A class statement's own line belongs to the class.
+        qualname=f"{qualname}.{node.name}" if isinstance(node, ast.ClassDef) else qualname,
         text=bare,
         column=_characters(text, start) + 1,
         end_column=_characters(text, node.end_col_offset or 0) + 1 if node.end_lineno == line else None,
         indent=len(text) - len(text.lstrip()),
         origin="user",
     )
-
-
-def _qualname(spot: Spot, site: Site) -> str:
-    """The function's qualified name; a class statement's own line belongs to the class."""
-    name = site.region.scope.qualname
-    return f"{name}.{spot.node.name}" if isinstance(spot.node, ast.ClassDef) else name
 
 
 def _characters(text: str, offset: int) -> int:
@@ -128,12 +125,6 @@ def _severity(rule: Rule, spot: Spot, place: Surrounding, site: Site) -> Severit
     if isinstance(rule, BreakRule) and (site.region.is_fullgraph or is_lost or spot.is_frame_lost):
         return "error"
     return rule.severity
-
-
-def _counter_words(spot: Spot, site: Site) -> tuple[str, tuple[Fix, ...]]:
-    function = site.region.scope.qualname
-    message = f"`{spot.subject}` changes in every call, and `{function}` recompiles for each value"
-    return message, module_number_fixes(spot.subject, start="0")
 
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar)

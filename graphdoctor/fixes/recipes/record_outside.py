@@ -182,7 +182,8 @@ class _Split:
             if line.role == "compute" and not _starts_clock(self.source, line.node):
                 break
             line.role = "head"
-        timed = _names_of_clocks(self.source, self.lines)
+        clocks = (line.flow.assigned for line in self.lines if reads_clock(self.source, line.node))
+        timed = set[str]().union(*clocks)
         for line in reversed(self.lines):
             if line.role == "compute" and not _is_of_clock(self.source, line.node, timed):
                 break
@@ -558,10 +559,6 @@ def _starts_clock(source: SourceFile, node: cst.CSTNode) -> bool:
         case cst.SimpleStatementLine(body=[cst.Assign(value=cst.Call(args=[]) as call)]):
             return reads_clock(source, call)
     return False
-
-
-def _names_of_clocks(source: SourceFile, lines: Sequence[_Line]) -> set[str]:
-    return set().union(*(line.flow.assigned for line in lines if reads_clock(source, line.node)))
 
 
 def _is_of_clock(source: SourceFile, node: cst.CSTNode, timed: set[str]) -> bool:

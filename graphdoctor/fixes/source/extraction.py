@@ -160,15 +160,14 @@ class Run:
     def _stale(self) -> set[str]:
         """Names that something reads after the run raised, and that would lack what the run had assigned to them."""
         read: set[str] = set()
-        for node, suite in self._around:
-            read |= _read_when_raised(node, suite, later=self._read_below(node) | self._read_after_of(node))
+        later: set[str] = set()
+        for node, suite in reversed(self._around):
+            later |= self._read_below(node)
+            read |= _read_when_raised(node, suite, later=later)
+            later |= _read_next(node)
         if isinstance(self.parsed[-1], ast.Assign | ast.AnnAssign | ast.AugAssign):
             return read & flow(self.parsed[:-1]).assigned
         return read & self.flow.assigned
-
-    def _read_after_of(self, node: cst.CSTNode) -> set[str]:
-        around = [outer for outer, _ in self._around]
-        return set().union(*(_read_next(o) | self._read_below(o) for o in around[around.index(node) + 1 :]))
 
     @cached_property
     def returns(self) -> list[str]:
@@ -210,12 +209,10 @@ class Run:
         if owner is None and isinstance(self.source.parent(self.function), cst.Module):
             function = function.with_changes(leading_lines=[cst.EmptyLine(indent=False)] * 2)
         called = cst.Attribute(cst.Name(owner), cst.Name(name)) if owner else cst.Name(name)
-        call = _call(called, parameters, returns, is_last=not self.flow.ends and self._has_return())
+        has_return = any(isinstance(jump, ast.Return) for jump in jumps(self.parsed))
+        call = _call(called, parameters, returns, is_last=not self.flow.ends and has_return)
         caller = self.function.deep_replace(self.suite, self._with(call))
         return self.source.changed((self.function, [need(caller, cst.FunctionDef, ""), function]))
-
-    def _has_return(self) -> bool:
-        return any(isinstance(jump, ast.Return) for jump in jumps(self.parsed))
 
     def _owner(self) -> str | None:
         """The name of a method's object, such as ``self``; None for a function."""

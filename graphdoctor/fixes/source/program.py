@@ -498,7 +498,7 @@ class Compilers:
                 and all(
                     self.compiler(one, outer) is not None or self._is_harmless(one, outer) for one in scope.decorators
                 )
-                and not _is_generator(scope.node)
+                and not any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in own_nodes(scope.node))
             )
         return self._plain[scope]
 
@@ -553,10 +553,6 @@ def own_nodes(node: ast.AST) -> list[ast.AST]:
                 found.append(child)
                 waiting.append(child)
     return found
-
-
-def _is_generator(node: ast.AST) -> bool:
-    return any(isinstance(child, (ast.Yield, ast.YieldFrom)) for child in own_nodes(node))
 
 
 def _same(one: ast.expr, other: ast.expr) -> bool:

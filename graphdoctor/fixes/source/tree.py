@@ -156,8 +156,9 @@ class SourceFile:
         needed = [*imports, *(name for name in _MODULES if has[name] > had[name])]
         missing = [name for name in dict.fromkeys(needed) if not self.imports(name)]
         first = min((self.position(old).start.line for old, _ in changes), default=None)
-        above = [line for line in self.tree.body if first is None or self.position(line).end.line < first]
-        anchor = next((line for line in reversed(above) if _is_import(line)), None)
+        lines = [line for line in reversed(self.tree.body) if isinstance(line, cst.SimpleStatementLine)]
+        lines = [line for line in lines if isinstance(line.body[0], cst.Import | cst.ImportFrom)]
+        anchor = next((line for line in lines if first is None or self.position(line).end.line < first), None)
         added = [cst.SimpleStatementLine([cst.Import([cst.ImportAlias(cst.Name(name))])]) for name in missing]
         tree = self.tree.visit(_Replacement(changes, anchor if added else None, added))
         if added and anchor is None:
@@ -286,10 +287,6 @@ def _is_too_deep(content: bytes) -> bool:
     for _ in range(_DEEPEST):
         nodes = [child for node in nodes for child in ast.iter_child_nodes(node)]
     return bool(nodes)
-
-
-def _is_import(line: cst.CSTNode) -> bool:
-    return isinstance(line, cst.SimpleStatementLine) and isinstance(line.body[0], cst.Import | cst.ImportFrom)
 
 
 def _listed(new: cst.CSTNode | Sequence[cst.CSTNode]) -> Sequence[cst.CSTNode]:

@@ -60,7 +60,7 @@ class Solver(Generic[T]):
         for _ in range(_MAX_ROUNDS):
             value, is_changed = step(value)
             self._assumed[key] = value
-            self._drop(key)
+            self._derived = {one: found for one, found in self._derived.items() if key not in found[1]}
             if not is_changed:
                 break
         else:
@@ -78,9 +78,6 @@ class Solver(Generic[T]):
         """Everything that was begun after a key depends on it now."""
         for one in self._under_way[self._under_way.index(key) + 1 :]:
             self._depends[one].add(key)
-
-    def _drop(self, key: object) -> None:
-        self._derived = {one: found for one, found in self._derived.items() if key not in found[1]}
 
 
 Kind = Literal[
@@ -203,7 +200,10 @@ class Values:
             if argument is not None:
                 found.append(self._of(argument, caller))
             else:
-                found.append(None if default is None or _is_unpacked(call) else self._of(default, scope))
+                is_unpacked = any(isinstance(one, ast.Starred) for one in call.args) or any(
+                    one.arg is None for one in call.keywords
+                )
+                found.append(None if default is None or is_unpacked else self._of(default, scope))
         return found
 
     def _index_calls(self) -> None:
@@ -381,12 +381,9 @@ class Values:
         if len(bindings) == 1 and bindings[0].kind in ("function", "class"):
             return self._bound(bindings[0], holder)
         if isinstance(holder.node, ast.Module):
-            return self._value((holder, name), lambda: self._module_name(name, bindings, holder))
+            others = [one for one in bindings if not self.compilers.is_wrapping(one.node, ast.Name(name), holder)]
+            return self._value((holder, name), lambda: _joined([self._bound(one, holder) for one in others]))
         return self._names_of(holder).get(name)
-
-    def _module_name(self, name: str, bindings: list[Binding], scope: Scope) -> Value | None:
-        others = [one for one in bindings if not self.compilers.is_wrapping(one.node, ast.Name(name), scope)]
-        return _joined([self._bound(binding, scope) for binding in others])
 
     def _names_of(self, scope: Scope) -> dict[str, Value | None]:
         def step(names: dict[str, Value | None]) -> tuple[dict[str, Value | None], bool]:
@@ -738,10 +735,6 @@ def _argument(call: ast.Call, name: str, scope: Scope) -> ast.expr | None:
     given = dict(zip(names, call.args, strict=False))
     given |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
     return None if any(isinstance(one, ast.Starred) for one in call.args) else given.get(name)
-
-
-def _is_unpacked(call: ast.Call) -> bool:
-    return any(isinstance(one, ast.Starred) for one in call.args) or any(one.arg is None for one in call.keywords)
 
 
 def _default(name: str, scope: Scope) -> ast.expr | None:
