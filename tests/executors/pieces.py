@@ -68,12 +68,6 @@ def write_and_sleep(marker: Path) -> None:
     time.sleep(60)
 
 
-def modules(_piece: int) -> list[str]:
-    import sys
-
-    return sorted(sys.modules)
-
-
 def big(number: int) -> bytes:
     return bytes([number]) * 5_000_000
 

@@ -22,14 +22,9 @@ from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trace.storage.compression import CutStreamError
 from graphdoctor.trace.storage.log_file import local_log
+from tests.trace.test_merge import log_of
 
-RECORDINGS = Path(__file__).resolve().parent.parent / "recordings"
 COMPRESS = {"gzip": gzip.compress, "xz": lzma.compress, "zstd": zstandard.ZstdCompressor().compress}
-
-
-def log_content() -> bytes:
-    (log,) = (RECORDINGS / "2.13.0" / "print_in_helper.bare").rglob("*.log")
-    return log.read_bytes()
 
 
 def gaps(path: Path) -> list[str]:
@@ -43,8 +38,8 @@ def compression(request):
 
 @pytest.mark.parametrize("name", ["log.gz", "anything.txt"])
 def test_a_compressed_log_says_what_the_log_says(tmp_path, compression, name):
-    (tmp_path / "plain.log").write_bytes(log_content())
-    (tmp_path / name).write_bytes(COMPRESS[compression](log_content()))
+    (tmp_path / "plain.log").write_bytes(log_of())
+    (tmp_path / name).write_bytes(COMPRESS[compression](log_of()))
 
     assert place_named(str(tmp_path / name), Settings()).kind == "log"
     assert read_recording(tmp_path / name) == read_recording(tmp_path / "plain.log")
@@ -52,7 +47,7 @@ def test_a_compressed_log_says_what_the_log_says(tmp_path, compression, name):
 
 def test_a_compressed_log_in_a_folder_of_trace_logs_is_read(tmp_path, compression):
     plain, packed = tmp_path / "plain", tmp_path / "packed"
-    for folder, content in ((plain, log_content()), (packed, COMPRESS[compression](log_content()))):
+    for folder, content in ((plain, log_of()), (packed, COMPRESS[compression](log_of()))):
         folder.mkdir()
         (folder / "dedicated_log_torch_trace_x.log").write_bytes(content)
 
@@ -60,7 +55,7 @@ def test_a_compressed_log_in_a_folder_of_trace_logs_is_read(tmp_path, compressio
 
 
 def test_a_log_can_be_opened_in_another_process_and_from_its_middle(tmp_path, compression):
-    content = log_content()
+    content = log_of()
     for name, stored in (("plain", content), ("packed", COMPRESS[compression](content))):
         (tmp_path / name).write_bytes(stored)
         log = pickle.loads(pickle.dumps(local_log(tmp_path / name)))
@@ -83,7 +78,7 @@ def test_joined_and_padded_streams_are_read_to_their_end(tmp_path, compression):
 @pytest.mark.parametrize("cut_bytes", [1, 9, 400])
 def test_a_cut_stream_is_a_gap_and_its_last_lines_are_not_taken_for_whole(tmp_path, compression, cut_bytes):
     path = tmp_path / "rank_0.gz"
-    path.write_bytes(COMPRESS[compression](log_content())[:-cut_bytes])
+    path.write_bytes(COMPRESS[compression](log_of())[:-cut_bytes])
 
     assert f"Couldn't read rank_0.gz to its end: its {compression} stream is cut off." in gaps(path)
     diagnosis = diagnose(read_recording(path), RULES, root=tmp_path, version="0")
@@ -93,7 +88,7 @@ def test_a_cut_stream_is_a_gap_and_its_last_lines_are_not_taken_for_whole(tmp_pa
 
 def test_a_damaged_stream_is_a_gap(tmp_path, compression):
     noise = b"".join(b"%r\n" % number for number in random.Random(1).sample(range(10**9), 30_000))
-    packed = bytearray(COMPRESS[compression](log_content() + noise))
+    packed = bytearray(COMPRESS[compression](log_of() + noise))
     middle = len(packed) // 2
     packed[middle : middle + 64] = bytes(64)
     path = tmp_path / "log"
@@ -104,7 +99,7 @@ def test_a_damaged_stream_is_a_gap(tmp_path, compression):
 
 def test_a_stream_that_holds_nothing_readable_is_refused_by_name(tmp_path, compression):
     path = tmp_path / "log.gz"
-    path.write_bytes(COMPRESS[compression](log_content())[:12])
+    path.write_bytes(COMPRESS[compression](log_of())[:12])
 
     with pytest.raises(GraphDoctorError, match=f"log.gz can't be read: its {compression} stream is"):
         place_named(str(path), Settings())
@@ -120,7 +115,7 @@ def test_what_follows_a_stream_and_is_none_is_damage(tmp_path, compression):
 
 @pytest.mark.slow
 def test_a_plain_log_is_read_without_decompressors_and_fsspec(tmp_path):
-    (tmp_path / "plain.log").write_bytes(log_content())
+    (tmp_path / "plain.log").write_bytes(log_of())
     program = """if True:
         import sys
         from graphdoctor.commands.app import application

@@ -6,7 +6,6 @@ import gzip
 import json
 import os
 import pickle
-import re
 import socket
 import sys
 import threading
@@ -31,18 +30,13 @@ from graphdoctor.trace.storage.log_file import LogFile
 from graphdoctor.trace.storage.places import Url, location_of, place_at
 from graphdoctor.trace.storage.remote import _below
 from tests.storage.s3 import Store, store
+from tests.trace.test_merge import PID, log_of
 
 pytestmark = pytest.mark.slow
 
 RECORDINGS = Path(__file__).resolve().parent.parent / "recordings" / "2.13.0"
-PID = 4242
 NOISE = b"[noise]\n" * 2_000_000
 """Lines that a program prints: they make a log that takes several ranges."""
-
-
-def log_content(name: str = "print_in_helper.bare", *, pid: int = PID) -> bytes:
-    (log,) = (RECORDINGS / name).rglob("*.log")
-    return re.sub(rb"^(V\d{4} \S+) %d " % PID, rb"\1 %d " % pid, log.read_bytes(), flags=re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
@@ -50,14 +44,14 @@ def running():
     with store() as found:
         recording = RECORDINGS / "print_in_helper"
         own = {f"own/{path.relative_to(recording)}": path.read_bytes() for path in recording.rglob("*.*")}
-        ranks = {f"job/rank_{rank}.log": log_content(pid=PID + rank) for rank in range(3)}
-        packed = {"packed/rank_0.log.gz": gzip.compress(log_content())}
+        ranks = {f"job/rank_{rank}.log": log_of(pid=PID + rank) for rank in range(3)}
+        packed = {"packed/rank_0.log.gz": gzip.compress(log_of())}
         found.put(
             "logs",
             **ranks,
             **own,
             **packed,
-            **{"job/": b"", "job/model.pt": b"\0" * 50, "long/rank_0.log": log_content() + NOISE + log_content(pid=7)},
+            **{"job/": b"", "job/model.pt": b"\0" * 50, "long/rank_0.log": log_of() + NOISE + log_of(pid=7)},
             **{"empty/": b"", "notes/readme.txt": b"nothing here\n", "report.json": b"{}"},
         )
         yield found
@@ -93,7 +87,7 @@ def refusal(text: str) -> tuple[str, str | None]:
 
 
 def test_a_job_s_folder_reads_as_its_copy_does(s3, tmp_path):
-    copy = write(tmp_path / "job", **{f"rank_{rank}.log": log_content(pid=PID + rank) for rank in range(3)})
+    copy = write(tmp_path / "job", **{f"rank_{rank}.log": log_of(pid=PID + rank) for rank in range(3)})
 
     place = place_named("s3://logs/job/", Settings())
     assert place.kind == "folder"
@@ -101,7 +95,7 @@ def test_a_job_s_folder_reads_as_its_copy_does(s3, tmp_path):
 
 
 def test_one_log_and_a_compressed_one_read_as_their_copies_do(s3, tmp_path):
-    copy = write(tmp_path / "job", **{"rank_0.log": log_content()})
+    copy = write(tmp_path / "job", **{"rank_0.log": log_of()})
 
     assert read_recording(Url("s3://logs/job/rank_0.log")) == read_recording(copy)
     assert read_recording(Url("s3://logs/packed")) == read_recording(copy)
@@ -117,9 +111,9 @@ def test_a_log_is_read_in_ranges_and_from_its_middle_in_another_process(s3):
     assert isinstance(log, LogFile)
     log = pickle.loads(pickle.dumps(log))
     s3.requests.clear()
-    start = len(log_content()) + len(NOISE)
+    start = len(log_of()) + len(NOISE)
     with log.open(start) as stream:
-        assert stream.read() == log_content(pid=7)
+        assert stream.read() == log_of(pid=7)
 
     ranges = [found for _, _, found in s3.requests if found]
     assert ranges[0] == f"bytes={start}-{start + 2**16 - 1}"
@@ -127,7 +121,7 @@ def test_a_log_is_read_in_ranges_and_from_its_middle_in_another_process(s3):
 
     s3.requests.clear()
     with log.open() as stream:
-        assert stream.read(10) == log_content()[:10]
+        assert stream.read(10) == log_of()[:10]
     assert [found for _, _, found in s3.requests if found] == [f"bytes=0-{2**16 - 1}"]
 
 
@@ -136,7 +130,7 @@ def test_a_connection_that_is_cut_a_few_times_is_taken_up_again(s3, tmp_path):
     s3.cut_at, s3.cuts_left = 1000, 2
 
     with place.open() as stream:
-        assert stream.read() == log_content() + NOISE + log_content(pid=7)
+        assert stream.read() == log_of() + NOISE + log_of(pid=7)
     assert s3.cuts_left == 0
 
 
@@ -151,7 +145,7 @@ def test_a_log_whose_connection_stays_cut_is_a_gap_and_the_others_are_whole(s3):
                 read[rank] = stream.read()
         except CutStreamError as error:
             assert (rank, error.name) == (1, "rank_1.log")
-    assert read == {rank: log_content(pid=PID + rank) for rank in (0, 2)}
+    assert read == {rank: log_of(pid=PID + rank) for rank in (0, 2)}
 
     recording = read_recording(Url("s3://logs/job"))
     (gap,) = [gap for gap in recording.gaps if gap.kind == "log_cut"]
@@ -221,7 +215,7 @@ def test_a_store_that_never_answers_is_given_up(s3, monkeypatch):
 
 
 def test_a_web_server_without_ranges_is_read_to_the_end(tmp_path):
-    (tmp_path / "rank_0.log").write_bytes(log_content() + NOISE[:80_000] + log_content(pid=7))
+    (tmp_path / "rank_0.log").write_bytes(log_of() + NOISE[:80_000] + log_of(pid=7))
     handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -257,7 +251,7 @@ def test_what_is_in_a_folder_is_opened_with_the_secrets_of_the_folder(s3, monkey
     )
     log = LogFile(_below(Url("ssh://me:secret@host/job"), "rank_0.log"), "rank_0.log", 10)
 
-    assert log.part(0, 5) == log_content()[:5]
+    assert log.part(0, 5) == log_of()[:5]
     assert asked == ["ssh://me:secret@host/job/rank_0.log"]
 
 
@@ -274,7 +268,7 @@ def test_an_address_that_nobody_reads_is_said():
 
 @pytest.mark.parametrize("address", ["s3://growing/live/", "s3://growing/live/rank_0.log"])
 def test_a_log_that_is_written_again_and_longer_is_followed(s3, address):
-    content = log_content("item")
+    content = log_of("item")
     middle = content.index(b'{"artifact": {"name": "recompile_reasons"')
     s3.put("growing", **{"live/rank_0.log": content[:middle]})
     follower = Follower(Url(address))
@@ -287,10 +281,6 @@ def test_a_log_that_is_written_again_and_longer_is_followed(s3, address):
     assert [type(seen) for seen in follower.look()] == [RecompileSeen]
     starts = {int(found.removeprefix("bytes=").partition("-")[0]) for _, _, found in s3.requests if found}
     assert max(starts) > middle - 10_000
-
-
-def test_a_document_is_read_from_a_store(s3):
-    assert place_named("s3://logs/report.json", Settings()).kind == "document"
 
 
 def test_commands_take_addresses(s3, run_here):
@@ -327,7 +317,7 @@ def test_commands_that_need_the_files_themselves_say_so(s3):
 def test_ranks_in_an_archive_are_known_by_their_names_in_it(tmp_path, name):
     with zipfile.ZipFile(tmp_path / "job.zip", "w") as archive:
         for rank in range(2):
-            archive.writestr(name.format(rank), log_content(pid=PID + rank))
+            archive.writestr(name.format(rank), log_of(pid=PID + rank))
 
     found = find_ranks(open_folder(location_of(f"zip://::{tmp_path / 'job.zip'}")))
 

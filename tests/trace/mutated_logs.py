@@ -36,27 +36,8 @@ NAMES = (
 )
 _RECORD = re.compile(r"(?m)^(?=[VDIWEC]\d{4} )")
 _HEADER = re.compile(r"([VDIWEC]\d{4} [\d:.]+) (\d+) ([^\]]*\]) (\{.*)")
-_ODD: tuple[Any, ...] = (
-    None,
-    True,
-    -1,
-    0,
-    0.5,
-    1e30,
-    -1e30,
-    2**63,
-    2**80,
-    "",
-    "0",
-    "nan",
-    "\u202e\x1b[31m",
-    [],
-    [None],
-    [[]],
-    {},
-    {"": None},
-    "x" * 5000,
-)
+_ODD: tuple[Any, ...] = (None, True, -1, 0, 0.5, 1e30, -1e30, 2**63, 2**80, [], [None], [[]], {}, {"": None})
+_ODD += ("", "0", "nan", "\u202e\x1b[31m", "x" * 5000)
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,7 @@ from graphdoctor.trace.follow import Follower
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trace.storage.log_file import LogFile
 from graphdoctor.views.progress import seen_text, so_far_text
-
-RECORDINGS = Path(__file__).resolve().parent.parent / "recordings" / "2.13.0"
-PID = 4242
-
-
-def log_content(name: str = "item", *, pid: int = PID) -> bytes:
-    (log,) = (RECORDINGS / name).rglob("*.log")
-    return re.sub(rb"^(V\d{4} \S+) %d " % PID, rb"\1 %d " % pid, log.read_bytes(), flags=re.MULTILINE)
+from tests.trace.test_merge import PID, log_of
 
 
 def pieces(content: bytes, size: int) -> list[bytes]:
@@ -44,7 +37,7 @@ def seen_while_written(path: Path, content: bytes, size: int) -> tuple[list[obje
 @pytest.mark.parametrize("size", [997, 60_000, 10**7])
 def test_what_is_seen_and_counted_is_what_the_report_has(tmp_path, name, size):
     path = tmp_path / "rank_3.log"
-    seen, counts = seen_while_written(path, log_content(name), size)
+    seen, counts = seen_while_written(path, log_of(name), size)
 
     summary = diagnose(read_recording(path), RULES, root=tmp_path, version="0").summary
     assert (counts.graphs, counts.recompiles) == (summary.graphs, summary.recompiles)
@@ -56,7 +49,7 @@ def test_what_is_seen_and_counted_is_what_the_report_has(tmp_path, name, size):
 
 
 def test_the_lines_say_what_happened_where(tmp_path):
-    seen, counts = seen_while_written(tmp_path / "x.log", log_content(), 5000)
+    seen, counts = seen_while_written(tmp_path / "x.log", log_of("item"), 5000)
 
     assert [seen_text(item, root=Path("/home/user/demo")) for item in seen] == [
         "Following x.log",
@@ -70,7 +63,7 @@ def test_the_lines_say_what_happened_where(tmp_path):
 
 def test_nothing_is_read_twice(tmp_path, monkeypatch):
     path = tmp_path / "x.log"
-    path.write_bytes(log_content())
+    path.write_bytes(log_of("item"))
     follower = Follower(path)
     list(follower.look())
     starts = []
@@ -88,7 +81,7 @@ def test_nothing_is_read_twice(tmp_path, monkeypatch):
 
 def test_a_record_that_is_half_written_waits(tmp_path):
     path = tmp_path / "x.log"
-    content = log_content()
+    content = log_of("item")
     at = content.index(b"dynamo_graph_break_reason")
     inside = content.index(b"\n\t", at) + 40
     path.write_bytes(content[:inside])
@@ -103,11 +96,11 @@ def test_a_record_that_is_half_written_waits(tmp_path):
 @pytest.mark.parametrize("how", ["truncated", "replaced", "copied over"])
 def test_a_log_that_begins_anew_is_noticed(tmp_path, how):
     path = tmp_path / "x.log"
-    path.write_bytes(log_content())
+    path.write_bytes(log_of("item"))
     follower = Follower(path)
     list(follower.look())
     before = follower.so_far
-    other = log_content("print_in_helper.bare")
+    other = log_of("print_in_helper.bare")
     if how == "replaced":
         (tmp_path / "y").write_bytes(other)
         (tmp_path / "y").replace(path)
@@ -129,7 +122,7 @@ def counted_anew(path: Path) -> SoFar:
 
 def test_a_log_that_is_gone_and_comes_back_is_counted_once(tmp_path):
     path = tmp_path / "x.log"
-    path.write_bytes(log_content())
+    path.write_bytes(log_of("item"))
     follower = Follower(path)
     list(follower.look())
     before = follower.so_far
@@ -137,7 +130,7 @@ def test_a_log_that_is_gone_and_comes_back_is_counted_once(tmp_path):
 
     assert list(follower.look()) == [LogStartedOver("x.log", "gone")]
     assert list(follower.look()) == []
-    path.write_bytes(log_content())
+    path.write_bytes(log_of("item"))
     list(follower.look())
     assert follower.so_far == before
 
@@ -147,12 +140,12 @@ def test_ranks_that_appear_later_are_followed_too(tmp_path):
     assert list(follower.look()) == []
     assert so_far_text(follower.so_far) == "Waiting for a log"
     (tmp_path / "notes.txt").write_text("nothing")
-    (tmp_path / "rank_0.log").write_bytes(log_content())
+    (tmp_path / "rank_0.log").write_bytes(log_of("item"))
     assert next(follower.look()) == LogBegun("rank_0.log")
     list(follower.look())
     (tmp_path / "old").mkdir()
-    (tmp_path / "old" / "rank_0.log").write_bytes(log_content())
-    (tmp_path / "rank_1.log").write_bytes(log_content(pid=7))
+    (tmp_path / "old" / "rank_0.log").write_bytes(log_of("item"))
+    (tmp_path / "rank_1.log").write_bytes(log_of("item", pid=7))
 
     found = list(follower.look())
     assert [item for item in found if isinstance(item, LogBegun)] == [LogBegun("rank_1.log")]
@@ -169,7 +162,7 @@ def test_ranks_that_appear_later_are_followed_too(tmp_path):
 
 def test_a_console_with_prefixes_is_followed_rank_by_rank(tmp_path):
     one, other = (
-        [b"[rank%d]:" % rank + line for line in log_content(pid=PID + rank).splitlines(keepends=True)]
+        [b"[rank%d]:" % rank + line for line in log_of("item", pid=PID + rank).splitlines(keepends=True)]
         for rank in (0, 1)
     )
     console = b"".join(line for pair in zip(one, other, strict=True) for line in pair)
@@ -180,7 +173,7 @@ def test_a_console_with_prefixes_is_followed_rank_by_rank(tmp_path):
 
 
 def test_a_damaged_record_is_passed_over(tmp_path):
-    content = log_content().replace(b'"frame_id": 1, "frame_compile_id": 1', b'"frame_id": [], "frame_compile_id": {}')
+    content = log_of("item").replace(b'"frame_id": 1, "frame_compile_id": 1', b'"frame_id": [], "frame_compile_id": {}')
     _, counts = seen_while_written(tmp_path / "x.log", content, 50_000)
 
     assert counts.graphs == 3

@@ -14,7 +14,6 @@ from graphdoctor.facts.recording import CaptureGap, CompileCall, Environment, Re
 from graphdoctor.trace.gaps import guard_gaps, log_gaps, part_gaps, reported_gaps, run_gaps, script_gaps
 from graphdoctor.trace.grammar import LogDamage
 from graphdoctor.trace.merge import Part
-from graphdoctor.trace.reader import read_recording
 from tests import factories
 from tests.each import for_each
 
@@ -122,11 +121,6 @@ def test_no_gap_names_an_option_or_a_command() -> None:
     assert len({gap.message for gap in found}) > 12
     assert all(gap.kind for gap in found)
     assert not [gap.message for gap in found if re.search(r"--\w|\bgraphdoctor \w", gap.message)]
-
-
-@for_each("folder", FOLDERS)
-def test_every_gap_of_a_recording_made_while_reading_has_a_kind(folder: Path) -> None:
-    assert all(gap.kind for gap in read_recording(folder, guards=True, picture=True).gaps)
 
 
 def test_nothing_is_imported_that_was_not_asked_for() -> None:

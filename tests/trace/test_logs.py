@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import re
 import tarfile
 import zipfile
 from pathlib import Path
@@ -18,15 +17,7 @@ from graphdoctor.trace.logs import find_logs
 from graphdoctor.trace.processes import find_processes
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trace.storage.places import Url, location_of
-from tests.each import for_each
-
-RECORDINGS = Path(__file__).resolve().parent.parent / "recordings" / "2.13.0"
-PID = 4242
-
-
-def log_content(*, pid: int = PID) -> bytes:
-    (log,) = (RECORDINGS / "print_in_helper.bare").rglob("*.log")
-    return re.sub(rb"^(V\d{4} \S+) %d " % PID, rb"\1 %d " % pid, log.read_bytes(), flags=re.MULTILINE)
+from tests.trace.test_merge import PID, log_of
 
 
 def prefixed(content: bytes, prefix: bytes) -> list[bytes]:
@@ -50,7 +41,7 @@ def ranks(path: Path) -> list[int | None]:
 
 
 def test_a_folder_s_logs_are_found_by_what_they_hold(tmp_path):
-    log = log_content()
+    log = log_of()
     write(
         tmp_path,
         **{
@@ -66,7 +57,7 @@ def test_a_folder_s_logs_are_found_by_what_they_hold(tmp_path):
 
 
 def test_a_launcher_s_nested_folders_are_looked_through_and_name_the_ranks(tmp_path):
-    log = log_content()
+    log = log_of()
     write(
         tmp_path,
         **{
@@ -81,13 +72,13 @@ def test_a_launcher_s_nested_folders_are_looked_through_and_name_the_ranks(tmp_p
 
 
 def test_logs_further_down_are_of_something_else(tmp_path):
-    write(tmp_path, **{"rank_0.log": log_content(), "before__rank_0.log": log_content()})
+    write(tmp_path, **{"rank_0.log": log_of(), "before__rank_0.log": log_of()})
 
     assert names(tmp_path) == ["rank_0.log"]
 
 
 def test_a_recording_s_own_files_and_those_of_recordings_inside_are_left_alone(tmp_path):
-    log = log_content()
+    log = log_of()
     write(tmp_path, **{"one__recording.json": b'{"format": 1}', "one__copy.log": log, ".hidden__rank_0.log": log})
 
     assert names(tmp_path) == []
@@ -95,7 +86,7 @@ def test_a_recording_s_own_files_and_those_of_recordings_inside_are_left_alone(t
 
 
 def test_links_and_pipes_aren_t_followed(tmp_path):
-    outside = write(tmp_path / "outside", **{"rank_0.log": log_content()})
+    outside = write(tmp_path / "outside", **{"rank_0.log": log_of()})
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "rank_0.log").symlink_to(outside / "rank_0.log")
@@ -105,13 +96,13 @@ def test_links_and_pipes_aren_t_followed(tmp_path):
 
 
 def test_a_log_that_torch_named_counts_even_if_it_is_empty(tmp_path):
-    write(tmp_path, **{"dedicated_log_torch_trace_rank_1_x.log": b"", "rank_0.log": log_content()})
+    write(tmp_path, **{"dedicated_log_torch_trace_rank_1_x.log": b"", "rank_0.log": log_of()})
 
     assert ranks(tmp_path) == [0, 1]
 
 
 def test_a_damaged_file_is_missed_by_name(tmp_path):
-    write(tmp_path, **{"rank_0.log": log_content(), "rank_1.log.gz": gzip.compress(log_content())[:200]})
+    write(tmp_path, **{"rank_0.log": log_of(), "rank_1.log.gz": gzip.compress(log_of())[:200]})
 
     messages = [gap.message for gap in read_recording(tmp_path).gaps]
     assert "Couldn't read rank_1.log.gz to its end: its gzip stream is cut off." in messages
@@ -119,16 +110,16 @@ def test_a_damaged_file_is_missed_by_name(tmp_path):
 
 @pytest.mark.parametrize("prefix", [b"[rank0]:", b"[rank0]: ", b"[default0]:", b"[trainer-0]:"])
 def test_a_prefix_before_each_line_changes_nothing(tmp_path, prefix):
-    write(tmp_path, plain=log_content(), console=b"".join((b"W starts\n", *prefixed(log_content(), prefix))))
+    write(tmp_path, plain=log_of(), console=b"".join((b"W starts\n", *prefixed(log_of(), prefix))))
 
     assert place_named(str(tmp_path / "console"), Settings()).kind == "log"
     assert read_recording(tmp_path / "console") == read_recording(tmp_path / "plain")
 
 
 def test_the_ranks_of_a_console_are_read_apart_line_by_line(tmp_path):
-    one, other = (prefixed(log_content(pid=PID + rank), b"[rank%d]:" % rank) for rank in (0, 1))
+    one, other = (prefixed(log_of(pid=PID + rank), b"[rank%d]:" % rank) for rank in (0, 1))
     console = b"".join(line for pair in zip(one, other, strict=True) for line in pair)
-    apart = write(tmp_path / "apart", **{f"rank_{rank}.log": log_content(pid=PID + rank) for rank in (0, 1)})
+    apart = write(tmp_path / "apart", **{f"rank_{rank}.log": log_of(pid=PID + rank) for rank in (0, 1)})
     together = write(tmp_path / "together", **{"console.gz": gzip.compress(console)})
 
     assert ranks(together) == [0, 1]
@@ -138,8 +129,8 @@ def test_the_ranks_of_a_console_are_read_apart_line_by_line(tmp_path):
 
 
 def test_a_rank_that_begins_late_on_a_console_is_found(tmp_path):
-    late = b"".join(prefixed(log_content(), b"[rank0]:")) + b"[rank0]:step\n" * 100_000
-    write(tmp_path, console=late + b"".join(prefixed(log_content(pid=7), b"[rank1]:")))
+    late = b"".join(prefixed(log_of(), b"[rank0]:")) + b"[rank0]:step\n" * 100_000
+    write(tmp_path, console=late + b"".join(prefixed(log_of(pid=7), b"[rank1]:")))
 
     assert ranks(tmp_path) == [0, 1]
 
@@ -151,7 +142,7 @@ def refusal(path: Path) -> tuple[str, str | None]:
 
 
 def test_something_else_before_each_line_is_refused_with_a_hint(tmp_path):
-    write(tmp_path, pod=b"".join(prefixed(log_content(), b"2026-01-01T00:00:00Z stdout F ")))
+    write(tmp_path, pod=b"".join(prefixed(log_of(), b"2026-01-01T00:00:00Z stdout F ")))
 
     message, hint = refusal(tmp_path / "pod")
     assert message.endswith("it is neither a torch trace log nor a JSON document that graphdoctor wrote.")
@@ -163,12 +154,12 @@ def test_something_else_before_each_line_is_refused_with_a_hint(tmp_path):
 
 def test_archives_are_refused_with_a_hint_and_read_by_their_address(tmp_path):
     with zipfile.ZipFile(tmp_path / "logs.zip", "w") as archive:
-        archive.writestr("job/rank_0.log", log_content())
+        archive.writestr("job/rank_0.log", log_of())
     with tarfile.open(tmp_path / "logs.tar", "w") as archive:
         member = tarfile.TarInfo("job/rank_0.log")
-        member.size = len(log_content())
-        archive.addfile(member, io.BytesIO(log_content()))
-    write(tmp_path, **{"rank_0.log": log_content()})
+        member.size = len(log_of())
+        archive.addfile(member, io.BytesIO(log_of()))
+    write(tmp_path, **{"rank_0.log": log_of()})
 
     for kind in ("zip", "tar"):
         address = f"{kind}://::{tmp_path}/logs.{kind}"
@@ -189,21 +180,17 @@ def test_an_archive_that_is_not_named_is_asked_for(tmp_path):
     )
 
 
-@for_each("text", ["model.py::Net", "package.module:name", "C:\\logs", "model.py:make()"])
-def test_what_only_looks_like_an_address_is_a_target_or_a_path(text):
-    assert place_or_target(text, Settings()) is None
-    assert not isinstance(location_of(text), Url)
-
-
-@for_each("text", ["s3://bucket", "zip://::logs.zip", "simplecache::s3://bucket/x", "abfs://c@a/x"])
-def test_addresses_are_told_from_paths(text):
-    assert location_of(text) == Url(text)
-    assert isinstance(location_of(text), Url)
+def test_addresses_are_told_from_paths_and_targets():
+    for text in ("model.py::Net", "package.module:name", "C:\\logs", "model.py:make()"):
+        assert place_or_target(text, Settings()) is None
+        assert not isinstance(location_of(text), Url)
+    for text in ("s3://bucket", "zip://::logs.zip", "simplecache::s3://bucket/x", "abfs://c@a/x"):
+        assert isinstance(location_of(text), Url)
 
 
 @pytest.mark.parametrize("name", ["run.txt", "console.py.log", "LOG"])
 def test_guards_and_recompiles_take_what_report_takes(tmp_path, name):
-    write(tmp_path, **{name: log_content()})
+    write(tmp_path, **{name: log_of()})
 
     place = place_or_target(str(tmp_path / name), Settings())
     assert place is not None

@@ -24,7 +24,7 @@ PID = 4242
 """Process id in the logs under ``tests/recordings``."""
 
 
-def log_of(name: str, *, pid: int = PID, hour: int | None = None) -> bytes:
+def log_of(name: str = "print_in_helper.bare", *, pid: int = PID, hour: int | None = None) -> bytes:
     """A recorded log as another process would have written it."""
     (log,) = (RECORDINGS / VERSION / name).rglob("*.log")
     content = re.sub(rb"^(V\d{4} \S+) %d " % PID, rb"\1 %d " % pid, log.read_bytes(), flags=re.MULTILINE)

@@ -253,21 +253,8 @@ def random_graph(torch: Any, seed: int) -> Any:
     ]
     unary = [operator.neg, operator.pos, operator.invert]
     names = ["output", "dim", "view", "a_1", "torch", "self_1", "none", "x", None, None]
-    constants = [
-        1,
-        -1,
-        2.5,
-        1e-05,
-        float("inf"),
-        True,
-        None,
-        "x",
-        "it's",
-        'a "b"',
-        1j,
-        torch.float16,
-        torch.device("cpu"),
-    ]
+    constants: list[Any] = [1, -1, 2.5, 1e-05, float("inf"), True, None, "x", "it's", 'a "b"', 1j, torch.float16]
+    constants.append(torch.device("cpu"))
 
     def some(depth: int = 0) -> Any:
         kind = pick.random()
@@ -289,9 +276,8 @@ def random_graph(torch: Any, seed: int) -> Any:
             second = pick.choice(numbers)
             target = pick.choice(binary)
             is_in_place = target in (operator.iadd, operator.ior)
-            return graph.call_function(
-                target, (first, second) if is_in_place or pick.random() < 0.6 else (second, first)
-            )
+            is_first = is_in_place or pick.random() < 0.6
+            return graph.call_function(target, (first, second) if is_first else (second, first))
         if kind == "unary":
             return graph.call_function(pick.choice(unary), (pick.choice(nodes),))
         if kind == "method":

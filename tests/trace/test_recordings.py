@@ -204,20 +204,6 @@ def test_invalid_utf_8_in_a_payload_is_replaced_and_told(tmp_path: Path) -> None
     assert "invalid UTF-8 in 1 record " in damage[1]
 
 
-def test_two_processes_that_compiled_are_told(tmp_path: Path) -> None:
-    log = content(VERSIONS[0], "break_in_try")
-    for rank in (0, 1):
-        (tmp_path / f"dedicated_log_torch_trace_rank_{rank}_x.log").write_bytes(log)
-
-    assert ("GD903", "several_processes") in {(gap.code, gap.kind) for gap in read_recording(tmp_path).gaps}
-
-
-def test_a_single_log_file_can_be_named() -> None:
-    (log,) = (RECORDINGS / VERSIONS[0] / "break_in_try.bare").glob("*.log")
-
-    assert len(read_recording(log).breaks) == 1
-
-
 @pytest.mark.parametrize("content_", [b"", b"\n\n", b"hello\n", b"\tpayload of nothing\n", b"\x00\xff\xfe"])
 def test_a_log_without_a_record_is_an_empty_recording(tmp_path: Path, content_: bytes) -> None:
     recording = damaged(tmp_path, content_)

@@ -74,12 +74,7 @@ def test_each_payload_is_a_file_as_it_is(tmp_path: Path) -> None:
         "no_compile/graph_dump_inductor_aot_kernel_code.cpp": b"int a;",
         "0_1/empty.txt": b"",
     }
-    assert [row["file"] for row in index["records"]] == list(files_in_order(index))
     assert index["records"][1]["metadata"]["attempt"] == 1
-
-
-def files_in_order(index: dict[str, Any]) -> list[str]:
-    return [row["file"] for row in index["records"] if row["file"] is not None]
 
 
 def test_the_index_says_which_records_have_no_payload(tmp_path: Path) -> None:
@@ -141,35 +136,22 @@ def test_whatever_a_log_has_in_it_every_record_is_in_the_index(log: bytes) -> No
         assert {entry.name for entry in Path(temporary).iterdir()} == {"a.log", "out"}
 
 
-HOSTILE = (
-    "../../outside",
-    "/etc/passwd",
-    "..",
-    ".",
-    "",
-    "CON",
-    "nul.tar",
-    "Com1",
-    "a" * 5000,
-    "a\x00b",
-    "C:\\x",
-    "tail. ",
-    "\u202egpj",
-    "-rf",
-    "index",
-    "~",
-)
+HOSTILE = ("../../outside", "/etc/passwd", "..", ".", "", "CON", "nul.tar", "Com1", "a" * 5000, "a\x00b", "C:\\x")
+HOSTILE += ("tail. ", "\u202egpj", "-rf", "index", "~")
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_no_name_leaves_the_folder(tmp_path: Path, name: str) -> None:
-    into, index = unpacked(
-        tmp_path,
-        artifact(name, b"1", frame_id=name, frame_compile_id=name),
-        record(b"2", dump_file={"name": name}, rank=name),
-        record(b"3", **{name: {}}),
-    )
-    assert sorted(files_in(into).values()) == [b"1", b"2", b"3"]
+def test_no_name_leaves_the_folder(tmp_path: Path) -> None:
+    made = [
+        each
+        for name in HOSTILE
+        for each in (
+            artifact(name, b"1", frame_id=name, frame_compile_id=name),
+            record(b"2", dump_file={"name": name}, rank=name),
+            record(b"3", **{name: {}}),
+        )
+    ]
+    into, index = unpacked(tmp_path, *made)
+    assert sorted(files_in(into).values()) == sorted([b"1", b"2", b"3"] * len(HOSTILE))
     assert {path.name for path in tmp_path.iterdir()} == {"a.log", "out"}
     for row in index["records"]:
         assert (into / row["file"]).resolve().is_relative_to(into.resolve())
