@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,43 +14,23 @@ from graphdoctor.rules.gate.baseline import Baseline, Found, Update, release, ru
 from graphdoctor.rules.gate.check import Policy, empty_text, known_run, sort_findings, trouble_of
 
 if TYPE_CHECKING:
-    from graphdoctor.commands.gating import Chosen, Ran
-    from graphdoctor.commands.settings import Project
+    from graphdoctor.commands.gating import Ran
     from graphdoctor.facts.check import BaselineEntry
     from graphdoctor.rules.gate.baseline import Update
 
 
-@dataclass(frozen=True)
-class Trouble:
-    """A target that gave nothing to write down."""
-
-    name: str
-    error: str
-    hint: str | None
-
-
-def troubles_of(ran: Sequence[Ran], before: Baseline | None, *, is_empty_allowed: bool) -> Iterator[Trouble]:
-    """The targets that give nothing to write down: those that didn't run to their end or compiled nothing."""
+def _troubles(
+    ran: Sequence[Ran], before: Baseline | None, *, is_empty_allowed: bool
+) -> Iterator[tuple[str, str | None]]:
+    """Of targets that give nothing to write down, because they ended early or compiled nothing: why, and a hint."""
     for found in ran:
         name = found.target.name
         if found.diagnosis is None:
-            yield Trouble(name, found.error or "It could not be run.", found.hint)
+            yield f"{name}: {found.error or 'It could not be run.'}", found.hint
         elif (error := trouble_of(found.diagnosis)) is not None:
-            yield Trouble(name, error, found.diagnosis.recording.exit.hint)
+            yield f"{name}: {error}", found.diagnosis.recording.exit.hint
         elif not is_empty_allowed and (empty := empty_text(found.diagnosis, known_run(before, name, found.diagnosis))):
-            yield Trouble(name, empty, "--allow-empty writes it down nevertheless.")
-
-
-def updated_baseline(
-    before: Baseline | None, ran: Sequence[Ran], judged_by: Mapping[str, Policy], *, project: Project, chosen: Chosen
-) -> Update:
-    """The baseline with what the runs found."""
-    is_whole = chosen.targets == project.targets and not chosen.skipped
-    return updated(
-        before or Baseline(),
-        _found(ran, judged_by),
-        configured=[target.name for target in project.targets] if is_whole else None,
-    )
+            yield f"{name}: {empty}", "--allow-empty writes it down nevertheless."
 
 
 def _found(ran: Sequence[Ran], judged_by: Mapping[str, Policy]) -> dict[str, Found]:
@@ -109,11 +88,16 @@ def baseline(
     chosen = choose_targets(project, targets or ())
     judged_by = policies(chosen.targets, project)
     ran = run_all(chosen, project, run)
-    if troubles := list(troubles_of(ran, before, is_empty_allowed=is_empty_allowed)):
+    if troubles := list(_troubles(ran, before, is_empty_allowed=is_empty_allowed)):
         for trouble in troubles:
-            complain(f"{trouble.name}: {trouble.error}", trouble.hint)
+            complain(*trouble)
         raise GraphDoctorError(f"{file} was not written: {len(troubles)} of {len(ran)} targets can't be written down.")
-    update = updated_baseline(before, ran, judged_by, project=project, chosen=chosen)
+    is_whole = chosen.targets == project.targets and not chosen.skipped
+    update = updated(
+        before or Baseline(),
+        _found(ran, judged_by),
+        configured=[target.name for target in project.targets] if is_whole else None,
+    )
     write_content(write_baseline(update.baseline), file, is_quiet=run.quiet)
     _show(update)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -23,16 +22,6 @@ from graphdoctor.commands.options import (
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import option
 from graphdoctor.views.formats import CHECK
-
-if TYPE_CHECKING:
-    pass
-
-
-def _share(value: float | None) -> float | None:
-    # NaN is neither too small nor too large.
-    if value is not None and not 0 <= value <= 1:
-        raise typer.BadParameter(f"{value} isn't a share from 0 to 1.")
-    return value
 
 
 @with_options(formats=CHECK.names)

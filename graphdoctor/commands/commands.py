@@ -7,6 +7,7 @@ own start.
 from __future__ import annotations
 
 import os
+import textwrap
 
 ABOUT = "See what torch.compile did to your model, why, and what to change."
 
@@ -186,9 +187,5 @@ def columns() -> int:
 
 def _folded(text: str, indent: int, width: int, *, label: str = "") -> list[str]:
     """A text in lines that fit, indented; the label stands before the first."""
-    lines = [f"{label:<{indent}}"]
-    for word in text.split():
-        if lines[-1].strip() and len(lines[-1]) > indent and len(lines[-1]) + 1 + len(word) > width:
-            lines.append(" " * indent)
-        lines[-1] += word if len(lines[-1]) <= indent else f" {word}"
-    return lines
+    before = f"{label:<{indent}}"
+    return textwrap.wrap(text, width, initial_indent=before, subsequent_indent=" " * indent, break_long_words=False)

@@ -10,10 +10,8 @@ import typer
 from graphdoctor.commands.options import (
     APPLY,
     UNSAFE_FIXES,
+    CommonOptions,
     Given,
-    OutputOptions,
-    ProcessOptions,
-    ShownOptions,
     TargetArgument,
     with_options,
 )
@@ -26,9 +24,7 @@ from graphdoctor.studies.documents import CURE
 def cure(
     target: TargetArgument,
     spec: RunSpec,
-    shown: ShownOptions,
-    written: OutputOptions,
-    process: ProcessOptions,
+    common: CommonOptions,
     given: Given,
     budget: float = option(300.0, "Begin nothing more after this many seconds.", flag="--budget", metavar="SECONDS"),
     is_applied: bool = APPLY,
@@ -45,14 +41,14 @@ def cure(
     from graphdoctor.trials.launch.recorded import record_target
     from graphdoctor.trials.launch.request import Measured, Request
 
-    settings = project_settings(process.recordings)
+    settings = project_settings(common.recordings)
     # --force is for --apply too.
-    output = choose_output(CURE, written, given.without("force") if is_applied else given)
+    output = choose_output(CURE, common, given.without("force") if is_applied else given)
     if is_applied:
         output = output.writing_edits()
-    selection = shown.selection(settings)
+    selection = common.selection(settings)
     request = Request.of(replace(spec, target=target), Measured(coverage=True, reads=True))
-    with set_up(settings, process, is_quiet=written.quiet, is_warm=True) as setup:
+    with set_up(settings, common, is_quiet=common.quiet, is_warm=True) as setup:
         recorded = record_target(request.quick, settings.store, setup)
         diagnosis = diagnose_recording(recorded.folder, selection).diagnosis
         if recorded.exit.reason != "finished":
@@ -63,12 +59,12 @@ def cure(
 
         options = SearchOptions(selection, is_unsafe_tried=is_unsafe_tried)
         # The search takes minutes: what must not be written is refused before it.
-        refused = partial(check, force=written.force) if is_applied else None
+        refused = partial(check, force=common.force) if is_applied else None
         found = search(request, recorded.folder, diagnosis, options, setup, refused, budget_s=budget)
     output.write(found.report)
     if is_applied:
-        write(found.changes, force=written.force)
-        if not written.quiet:
+        write(found.changes, force=common.force)
+        if not common.quiet:
             say(*[f"Wrote {change.path}" for change in found.changes] or ["There is nothing to write."])
     tell_place(recorded.made)
     if found.report.best is None:

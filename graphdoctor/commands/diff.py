@@ -10,13 +10,11 @@ import typer
 from graphdoctor.commands.options import (
     FAIL_ON,
     NAMED_HELP,
+    CommonOptions,
     ExecutorOptions,
     FailOnChoice,
     Given,
-    OutputOptions,
     PageOptions,
-    ProcessOptions,
-    ShownOptions,
     with_options,
 )
 from graphdoctor.errors import GraphDoctorError
@@ -38,11 +36,9 @@ _ONLY_RUNS = ("ranks", "select", "ignore", "own_code", "on", "reading_jobs")
 
 @with_options(formats=SURVEY_COMPARISON.names, without=("python", "timeout"))
 def diff(
-    shown: ShownOptions,
-    written: OutputOptions,
+    common: CommonOptions,
     reading: ExecutorOptions,
     page: PageOptions,
-    process: ProcessOptions,
     given: Given,
     before: Annotated[
         str,
@@ -77,16 +73,16 @@ def diff(
 
     if (surveys := _surveys(before, after)) is not None:
         given.refuse(_ONLY_RUNS, without="two recordings")
-        table = choose_page(SURVEY_COMPARISON, written, given, _PAGE, page=page)
-        comparison = _compared(*surveys, project_settings(process.recordings), fail_on=fail_on)
+        table = choose_page(SURVEY_COMPARISON, common, given, _PAGE, page=page)
+        comparison = _compared(*surveys, project_settings(common.recordings), fail_on=fail_on)
         table.write(comparison)
         if comparison.exit_code:
             raise typer.Exit(comparison.exit_code)
         return
     given.refuse(("fail_on",), without="two surveys")
-    settings = project_settings(process.recordings)
-    output = choose_page(COMPARISON, written, given, _PAGE, page=page)
-    selection = shown.selection(settings)
+    settings = project_settings(common.recordings)
+    output = choose_page(COMPARISON, common, given, _PAGE, page=page)
+    selection = common.selection(settings)
     executor = reading.executor()
     first = place_named(before, settings)
     if ranks is not None and len(ranks) == 2 and after is None:

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 from graphdoctor.commands.options import (
     OF_TRIALS,
     TRY,
+    CommonOptions,
     Given,
-    OutputOptions,
-    ProcessOptions,
-    ShownOptions,
     StagesOptions,
     TargetArgument,
     TrialOptions,
@@ -34,11 +32,9 @@ if TYPE_CHECKING:
 def explain(
     target: TargetArgument,
     spec: RunSpec,
-    shown: ShownOptions,
-    written: OutputOptions,
+    common: CommonOptions,
     trials: TrialOptions,
     staged: StagesOptions,
-    process: ProcessOptions,
     given: Given,
     coverage: bool = option(True, "Repeat the last call to measure coverage.", flag="--coverage/--no-coverage"),
     is_tried: bool = TRY,
@@ -58,17 +54,17 @@ def explain(
     stages = staged.asked(given)
     if stages is not None and "backend" not in given:
         spec = replace(spec, backend="inductor")
-    settings = project_settings(process.recordings)
-    output = choose_output(DIAGNOSIS, written, given)
+    settings = project_settings(common.recordings)
+    output = choose_output(DIAGNOSIS, common, given)
     needs = replace(output.needs, stages=stages)
-    selection = shown.selection(settings)
+    selection = common.selection(settings)
     has_page = output.needs.picture
     request = Request.of(
         replace(spec, target=target),
         Measured(coverage=coverage, guard_cost=has_page, lanes=has_page, stages=stages is not None, reads=is_tried),
     )
     asked = trials_of(trials, given, selection, is_unsafe_tried=True)
-    with set_up(settings, process, is_quiet=written.quiet, is_warm=is_tried or is_benched) as setup:
+    with set_up(settings, common, is_quiet=common.quiet, is_warm=is_tried or is_benched) as setup:
         recorded = record_target(request, settings.store, setup)
         if is_tried:
             from graphdoctor.fixes.kept import try_fixes
@@ -98,12 +94,12 @@ def _benched(request: Request, recording: Path, setup: Setup) -> BenchReport:
 
 def _show(report: BenchReport, output: Output[Result]) -> None:
     """A bench below a report on the terminal; beside any other, its answer."""
-    from graphdoctor.commands.terminal import say, stdout_console
+    from graphdoctor.commands.terminal import console_of, say
     from graphdoctor.views.bench import bench_view
     from graphdoctor.views.terminal import write_view
 
     if output.is_text and output.path is None:
-        console = stdout_console(output.color)
+        console = console_of(output.color)
         console.print()
         write_view(bench_view(report), console, is_verbose=output.options.is_verbose)
     elif not output.is_quiet:

@@ -13,10 +13,8 @@ from graphdoctor.commands.options import (
     APPLY,
     OF_TRIALS,
     UNSAFE_FIXES,
+    CommonOptions,
     Given,
-    OutputOptions,
-    ProcessOptions,
-    ShownOptions,
     TargetArgument,
     TrialOptions,
     with_options,
@@ -39,10 +37,8 @@ if TYPE_CHECKING:
 def fix(
     target: TargetArgument,
     spec: RunSpec,
-    shown: ShownOptions,
-    written: OutputOptions,
+    common: CommonOptions,
     trials: TrialOptions,
-    process: ProcessOptions,
     given: Given,
     is_applied: bool = APPLY,
     is_unsafe_tried: bool = UNSAFE_FIXES,
@@ -59,37 +55,36 @@ def fix(
     from graphdoctor.commands.output import choose_output
     from graphdoctor.commands.running import finish, project_settings, set_up, trials_of
     from graphdoctor.fixes.kept import KeptFixes, kept_fixes, try_fixes
-    from graphdoctor.fixes.writing import check
+    from graphdoctor.fixes.writing import check, write
     from graphdoctor.rules.diagnosed import diagnose_recording
     from graphdoctor.trials.launch.child import interpreter
     from graphdoctor.trials.launch.recorded import record_target
     from graphdoctor.trials.launch.request import Measured, Request
 
     if is_applied and not is_tried:
-        raise GraphDoctorError("Only verified fixes are written.", hint="Leave out --no-try.")
+        raise GraphDoctorError("Only verified fixes are common.", hint="Leave out --no-try.")
     if not is_tried:
         given.refuse(OF_TRIALS, without="trials")
-    if is_diff and (written.output is not None or written.format is not None):
+    if is_diff and (common.output is not None or common.format is not None):
         raise GraphDoctorError("--diff writes a patch to standard output.", hint="Leave out -o and --format.")
-    settings = project_settings(process.recordings)
+    settings = project_settings(common.recordings)
     # --force is for --apply too.
-    output = choose_output(FIXES, written, given.without("force") if is_applied else given)
+    output = choose_output(FIXES, common, given.without("force") if is_applied else given)
     if is_applied:
         output = output.writing_edits()
-    selection = shown.selection(settings)
+    selection = common.selection(settings)
     request = Request.of(replace(spec, target=target), Measured(coverage=True, reads=True))
     asked = trials_of(trials, given, selection, is_unsafe_tried=is_unsafe_tried, is_tried=is_tried)
-    before = None
-    if is_tried and not is_again:
-        before = kept_fixes(request, asked.choices, settings.store, interpreter(process.python))
-    if before is not None and not written.quiet:
+    python = interpreter(common.python)
+    before = None if is_again or not is_tried else kept_fixes(request, asked.choices, settings.store, python)
+    if before is not None and not common.quiet:
         say(_said_before(before))
     if isinstance(before, KeptFixes):
         recorded, folder, treated = None, before.recording, before.result
         if is_applied:
-            check(treated.changes, force=written.force)
+            check(treated.changes, force=common.force)
     else:
-        with set_up(settings, process, is_quiet=written.quiet, is_warm=is_tried) as setup:
+        with set_up(settings, common, is_quiet=common.quiet, is_warm=is_tried) as setup:
             recorded = record_target(request, settings.store, setup)
             folder = recorded.folder
             treated = try_fixes(
@@ -98,19 +93,21 @@ def fix(
                 asked,
                 setup,
                 # Trials take minutes: what must not be written is refused before them.
-                check=partial(check, force=written.force) if is_applied else None,
+                check=partial(check, force=common.force) if is_applied else None,
             )
     result = diagnose_recording(folder, selection, output.needs)
     if is_diff:
         _write_patch(treated)
-        if not written.quiet:
+        if not common.quiet:
             _print_rest(treated.treatment)
     else:
         output.write(result)
-    if not written.quiet and (is_diff or not output.is_text):
+    if not common.quiet and (is_diff or not output.is_text):
         say(outcome(treated.treatment, result.diagnosis.recording.target))
     if is_applied:
-        _write_edits(treated, written, is_rest_shown=is_diff)
+        write(treated.changes, force=common.force)
+        if not common.quiet:
+            say(*_wrote(treated, is_rest_shown=is_diff))
     if recorded is not None:
         finish(recorded, result.diagnosis)
 
@@ -171,22 +168,14 @@ def _age(seconds: float) -> str:
     return f"{seconds / 86_400:.0f} days"
 
 
-def _write_edits(treated: SearchResult, written: OutputOptions, *, is_rest_shown: bool) -> None:
-    from graphdoctor.fixes.writing import write
-
-    write(treated.changes, force=written.force)
-    if not written.quiet:
-        say(*_wrote(treated, is_rest_shown=is_rest_shown))
-
-
 def _wrote(treated: SearchResult, *, is_rest_shown: bool) -> Iterator[str]:
-    """What was written, and what is left to do by hand, unless that has been shown."""
+    """What was common, and what is left to do by hand, unless that has been common."""
     yield from (f"Wrote {change.path}" for change in treated.changes)
     if not treated.changes:
         yield "There is nothing to write."
     by_hand = [] if is_rest_shown else applied_snippets(treated.treatment)
     if by_hand:
-        yield "Not written, because it isn't an edit:"
+        yield "Not common, because it isn't an edit:"
     for place, snippet in by_hand:
         yield from (*([f"  {place}:"] if place else []), *(f"    {line}" for line in snippet.splitlines()))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphdoctor.commands.options import Color
-from graphdoctor.commands.terminal import stderr_console, stdout_console
+from graphdoctor.commands.terminal import console_of
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.views.printable import printable
 
@@ -28,7 +28,7 @@ def follow(location: Location, color: Color, *, is_on_stdout: bool, is_quiet: bo
     from graphdoctor.trace.storage.places import Url
     from graphdoctor.views.progress import seen_text, so_far_text
 
-    console = (stdout_console if is_on_stdout else stderr_console)(color)
+    console = console_of(color, is_stderr=not is_on_stdout)
     console.quiet = is_quiet
     is_live = console.is_terminal and not console.is_dumb_terminal and not is_quiet
     follower = Follower(location)

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from graphdoctor.commands.settings import Project
     from graphdoctor.facts.diagnosis import Diagnosis
     from graphdoctor.rules.diagnosis.selection import Selection
-    from graphdoctor.trials.launch.child import Watching
 
 
 @dataclass(frozen=True)
@@ -171,35 +170,6 @@ def _no_targets(project: Project) -> GraphDoctorError:
         hint=f"graphdoctor init looks for targets, or add\n    [[tool.graphdoctor.targets]]\n"
         f'    target = "{example}"\nor name one: graphdoctor check {example}',
     )
-
-
-def run_targets(
-    targets: Sequence[GateTarget],
-    project: Project,
-    *,
-    watching: Watching,
-    on_target: Callable[[str, int], None],
-    python: str | None,
-    timeout_s: float | None,
-) -> list[Ran]:
-    """Run targets one after the other; one that can't be run says why, and the others are run all the same.
-
-    Raises:
-        KeyboardInterrupt: A run was interrupted: then none of the others is wanted.
-    """
-    python = _absolute(python)
-    ran = []
-    for number, target in enumerate(targets, start=1):
-        on_target(target.name, number)
-        setup = Setup(watching, python or target.python, timeout_s or target.timeout or project.settings.timeout)
-        try:
-            with contextlib.chdir(target.folder or project.root):
-                ran.append(_run(target, project, setup))
-        except GraphDoctorError as error:
-            ran.append(Ran(target, error=error.message, hint=error.hint))
-        except OSError as error:
-            ran.append(Ran(target, error=f"It can't be run in {target.folder or project.root}: {error.strerror}."))
-    return ran
 
 
 def _absolute(python: str | None) -> str | None:
@@ -342,10 +312,10 @@ def judge(
 
 def _judged(ran: Ran, policy: Policy) -> TargetCheck:
     name, target = ran.target.name, ran.target.target
-    if ran.diagnosis is None:
-        error = ran.error or "It could not be run."
-        return crashed(name=name, target=target, error=error, hint=ran.hint, diagnosis=None, policy=policy)
-    return check_target(ran.diagnosis, name=name, target=target, comments=ran.comments, policy=policy)
+    if ran.diagnosis is not None:
+        return check_target(ran.diagnosis, name=name, target=target, comments=ran.comments, policy=policy)
+    error = ran.error or "It could not be run."
+    return crashed(name=name, target=target, error=error, hint=ran.hint, diagnosis=None, policy=policy)
 
 
 def _unused(ran: Sequence[Ran], checks: Sequence[TargetCheck], project: Project) -> tuple[UnusedIgnore, ...]:
@@ -374,26 +344,28 @@ class RunOptions(ProcessOptions):
 
 
 def run_all(chosen: Chosen, project: Project, asked: RunOptions) -> list[Ran]:
-    """Run targets, saying which one on standard error.
+    """Run targets one after the other, saying which one; one that can't be run says why, and costs no other.
 
     Raises:
-        KeyboardInterrupt: A run was interrupted.
+        KeyboardInterrupt: A run was interrupted: then none of the others is wanted.
     """
     from graphdoctor.commands.progress import Progress
     from graphdoctor.commands.running import import_report_meanwhile
 
     import_report_meanwhile()
+    python = _absolute(asked.python)
+    ran = []
     with Progress(is_quiet=asked.quiet) as progress:
-
-        def announce(name: str, number: int) -> None:
+        for number, target in enumerate(chosen.targets, start=1):
             if not asked.quiet:
-                progress.say(f"Checking {name} ({number} of {len(chosen.targets)})")
-
-        return run_targets(
-            chosen.targets,
-            project,
-            watching=progress.watching,
-            on_target=announce,
-            python=asked.python,
-            timeout_s=asked.timeout,
-        )
+                progress.say(f"Checking {target.name} ({number} of {len(chosen.targets)})")
+            limit_s = asked.timeout or target.timeout or project.settings.timeout
+            folder = target.folder or project.root
+            try:
+                with contextlib.chdir(folder):
+                    ran.append(_run(target, project, Setup(progress.watching, python or target.python, limit_s)))
+            except GraphDoctorError as error:
+                ran.append(Ran(target, error=error.message, hint=error.hint))
+            except OSError as error:
+                ran.append(Ran(target, error=f"It can't be run in {folder}: {error.strerror}."))
+    return ran

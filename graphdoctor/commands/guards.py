@@ -8,11 +8,9 @@ from graphdoctor.commands.options import (
     OF_EXECUTOR,
     RANK,
     RUN_OPTIONS,
+    CommonOptions,
     ExecutorOptions,
     Given,
-    OutputOptions,
-    ProcessOptions,
-    ShownOptions,
     TargetOrRecordingArgument,
     with_options,
 )
@@ -23,10 +21,8 @@ from graphdoctor.views.formats import GUARDS
 @with_options(formats=GUARDS.names)
 def guards(
     spec: RunSpec,
-    shown: ShownOptions,
-    written: OutputOptions,
+    common: CommonOptions,
     reading: ExecutorOptions,
-    process: ProcessOptions,
     given: Given,
     target: TargetOrRecordingArgument = None,
     rank: int | None = RANK,
@@ -43,9 +39,9 @@ def guards(
     from graphdoctor.trials.launch.recorded import record_target
     from graphdoctor.trials.launch.request import Measured, Request
 
-    settings = project_settings(process.recordings)
-    output = choose_output(GUARDS, written, given)
-    selection = shown.selection(settings)
+    settings = project_settings(common.recordings)
+    output = choose_output(GUARDS, common, given)
+    selection = common.selection(settings)
     place = place_or_target(target, settings)
     if place is not None:
         given.refuse((*RUN_OPTIONS, "timeout", "python"), without="a target")
@@ -55,7 +51,7 @@ def guards(
         return
     given.refuse((*OF_EXECUTOR, "rank"), without="a recording")
     request = Request.of(replace(spec, target=target or ""), Measured(guard_cost=True))
-    with set_up(settings, process, is_quiet=written.quiet) as setup:
+    with set_up(settings, common, is_quiet=common.quiet) as setup:
         recorded = record_target(request, settings.store, setup)
     result = diagnose_recording(recorded.folder, selection, output.needs)
     output.write(result)

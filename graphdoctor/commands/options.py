@@ -182,6 +182,11 @@ class OutputOptions:
 
 
 @dataclass(frozen=True)
+class CommonOptions(ShownOptions, OutputOptions, ProcessOptions):
+    """What a command takes that reports findings."""
+
+
+@dataclass(frozen=True)
 class ExecutorOptions:
     """Where logs are read."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from graphdoctor.commands.options import Color, Given, OutputOptions, PageOptions
 from graphdoctor.commands.streams import is_closed
-from graphdoctor.commands.terminal import file_console, say, stdout_console
+from graphdoctor.commands.terminal import console_of, say
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.rules.diagnosed import Needs
 from graphdoctor.views.file import write_file
@@ -55,7 +55,7 @@ class Output(Generic[C]):
     def write(self, result: C) -> None:
         """Write a result, to the file or to standard output."""
         if isinstance(self.format, ConsoleFormat) and self.path is None:
-            self.format.show(result, stdout_console(self.color), self.options)
+            self.format.show(result, console_of(self.color), self.options)
         else:
             write_content(self.content(result), self.path, is_quiet=self.is_quiet)
         if self.is_opened and self.path is not None and sys.stdout.isatty():
@@ -78,7 +78,7 @@ class Output(Generic[C]):
         if not isinstance(self.format, ConsoleFormat):
             return self.format.render(result, self.options)
         buffer = StringIO()
-        self.format.show(result, file_console(buffer, self.color, width=_FILE_WIDTH), self.options)
+        self.format.show(result, console_of(self.color, file=buffer, width=_FILE_WIDTH), self.options)
         return buffer.getvalue()
 
 

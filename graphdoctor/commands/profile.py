@@ -10,10 +10,8 @@ import typer
 from graphdoctor.commands.options import (
     RUN_OPTIONS,
     TARGET_HELP,
+    CommonOptions,
     Given,
-    OutputOptions,
-    ProcessOptions,
-    ShownOptions,
     with_options,
 )
 from graphdoctor.facts.spec import RunSpec, option
@@ -28,9 +26,7 @@ if TYPE_CHECKING:
 @with_options(formats=PROFILE.names, defaults={"backend": "inductor"})
 def profile(
     spec: RunSpec,
-    shown: ShownOptions,
-    written: OutputOptions,
-    process: ProcessOptions,
+    common: CommonOptions,
     given: Given,
     target: Annotated[
         str | None,
@@ -55,16 +51,16 @@ def profile(
     from graphdoctor.studies.profile.profile import profile_target
     from graphdoctor.trials.launch.request import Request
 
-    settings = project_settings(process.recordings)
-    output = choose_output(PROFILE, written, given)
-    selection = shown.selection(settings)
+    settings = project_settings(common.recordings)
+    output = choose_output(PROFILE, common, given)
+    selection = common.selection(settings)
     place = place_or_target(target, settings)
     if place is not None:
         given.refuse((*RUN_OPTIONS, "is_tried", "timeout", "python"), without="a target")
         output.write(kept_profile(place, output.needs))
         return
     request = Request.of(replace(spec, target=target or ""))
-    with set_up(settings, process, is_quiet=written.quiet, is_warm=is_tried) as setup:
+    with set_up(settings, common, is_quiet=common.quiet, is_warm=is_tried) as setup:
         profile = profile_target(request, settings.store, setup, selection, is_tried=is_tried)
     if profile.recorded.exit.reason == "finished":
         output.write(profile.result)

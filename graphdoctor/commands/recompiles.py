@@ -8,10 +8,8 @@ from graphdoctor.commands.options import (
     ON,
     RANK,
     RUN_OPTIONS,
+    CommonOptions,
     Given,
-    OutputOptions,
-    ProcessOptions,
-    ShownOptions,
     TargetOrRecordingArgument,
     with_options,
 )
@@ -23,9 +21,7 @@ from graphdoctor.views.formats import RECOMPILES, VARIATIONS
 @with_options(formats=RECOMPILES.names)
 def recompiles(
     spec: RunSpec,
-    shown: ShownOptions,
-    written: OutputOptions,
-    process: ProcessOptions,
+    common: CommonOptions,
     given: Given,
     target: TargetOrRecordingArgument = None,
     rank: int | None = RANK,
@@ -55,9 +51,9 @@ def recompiles(
 
     if what_if and vary:
         raise GraphDoctorError("--what-if and --vary are separate runs.", hint="Leave out one of them.")
-    settings = project_settings(process.recordings)
-    output = choose_output(VARIATIONS if vary else RECOMPILES, written, given)
-    selection = shown.selection(settings)
+    settings = project_settings(common.recordings)
+    output = choose_output(VARIATIONS if vary else RECOMPILES, common, given)
+    selection = common.selection(settings)
     place = place_or_target(target, settings)
     if place is not None:
         given.refuse((*RUN_OPTIONS, "what_if", "vary", "timeout", "python"), without="a target")
@@ -65,7 +61,7 @@ def recompiles(
             check_one_rank(place.location, "recompiles")
         result = diagnose_place(place, selection, output.needs, rank=rank, executor=executor_for(jobs=jobs, on=on))
         if result.diagnosis.recording.variations is not None:
-            output = choose_output(VARIATIONS, written, given)
+            output = choose_output(VARIATIONS, common, given)
         output.write(result)
         return
     given.refuse(("on", "rank"), without="a recording")
@@ -73,7 +69,7 @@ def recompiles(
         given.refuse(("jobs",), without="--what-if")
     variation = Variation(settings.vary_count, settings.vary_seconds) if vary else None
     request = Request.of(replace(spec, target=target or ""), vary=variation)
-    with set_up(settings, process, is_quiet=written.quiet) as setup:
+    with set_up(settings, common, is_quiet=common.quiet) as setup:
         recorded = record_target(request, settings.store, setup)
         if what_if and recorded.exit.reason == "finished":
             from graphdoctor.fixes.what_if import what_if as replay_under_remedies

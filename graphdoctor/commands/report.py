@@ -11,12 +11,10 @@ import typer
 from graphdoctor.commands.options import (
     NAMED_HELP,
     RANK,
+    CommonOptions,
     ExecutorOptions,
     Given,
-    OutputOptions,
     PageOptions,
-    ProcessOptions,
-    ShownOptions,
     StagesOptions,
     with_options,
 )
@@ -43,12 +41,10 @@ def _of_one_rank(staged: StagesOptions, compiles: Sequence[str], output: Output[
 
 @with_options(formats=DIAGNOSIS.names, without=("python", "timeout"))
 def report(
-    shown: ShownOptions,
-    written: OutputOptions,
+    common: CommonOptions,
     staged: StagesOptions,
     reading: ExecutorOptions,
     page: PageOptions,
-    process: ProcessOptions,
     given: Given,
     recording: Annotated[
         str | None,
@@ -81,9 +77,9 @@ def report(
     from graphdoctor.studies.ranks.rank import several_ranks
     from graphdoctor.trace.folder import ranks_at
 
-    settings = project_settings(process.recordings)
-    output = choose_page(DIAGNOSIS, written, given, _PAGE, page=page)
-    selection = shown.selection(settings)
+    settings = project_settings(common.recordings)
+    output = choose_page(DIAGNOSIS, common, given, _PAGE, page=page)
+    selection = common.selection(settings)
     if not output.needs.is_page:
         given.refuse(("compiles",), without="--html")
     needs = replace(output.needs, stages=staged.asked(given), compile_ids=tuple(compiles or ()))
@@ -93,7 +89,7 @@ def report(
 
         location = location_named(recording, settings)
         is_on_stdout = output.is_text and output.path is None
-        follow(location, written.color, is_on_stdout=is_on_stdout, is_quiet=written.quiet)
+        follow(location, common.color, is_on_stdout=is_on_stdout, is_quiet=common.quiet)
     place = place_named(recording, settings)
     ranks = () if rank is not None or place.kind == "document" else ranks_at(place.location)
     if len(ranks) > 1:

@@ -150,11 +150,11 @@ def _report(
 
 
 def _show(found: C, document: Document[C], output: Output[C]) -> None:
-    from graphdoctor.commands.terminal import stderr_console
+    from graphdoctor.commands.terminal import console_of
     from graphdoctor.views.formats import ConsoleFormat
 
     text = document.named("text")
     if not output.is_quiet and isinstance(text, ConsoleFormat):
-        text.show(found, stderr_console(output.color), output.options)
+        text.show(found, console_of(output.color, is_stderr=True), output.options)
     if output.path is not None:
         output.write(found)

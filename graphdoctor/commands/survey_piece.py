@@ -66,7 +66,6 @@ class SurveyPiece:
     Args:
         architecture: What its program is written of; None for a program of the user's.
         python: The interpreter; None for ours.
-        draw: Makes a page; None for none.
     """
 
     name: str
@@ -78,6 +77,24 @@ class SurveyPiece:
     python: str | None
     measured: SurveyOptions
     plan: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The target's name and the variant's, as ``SurveyRow.key``."""
+        return self.name, self.variant
+
+    def row(self, status: SurveyStatus, files: Mapping[str, str], **values: Any) -> SurveyRow:  # noqa: ANN401
+        """Its row, with what the piece alone says filled in."""
+        of, spec = self.architecture, self.spec
+        known: dict[str, Any] = {
+            "name": self.name,
+            "variant": self.variant,
+            "target": spec.target,
+            "family": self.family,
+        }
+        known |= {"dtype": spec.dtype, "batch": spec.batch, "fingerprint": fingerprint_of(self.plan, files)}
+        library = None if of is None else f"{of.library} {of.version}"
+        return SurveyRow(status=status, library=library, **known, **values)
 
 
 @dataclass(frozen=True)
@@ -184,10 +201,17 @@ class _Worker:
         return PieceOutcome("timeout", self._stage, f"It was stopped after {self._deadline.seconds:g} s.")
 
     def _outcome(self) -> PieceOutcome:
+        from graphdoctor.trials.launch.child import probe_command
+        from graphdoctor.trials.launch.warm import WarmProbes
+
         measured = self._piece.measured
         is_long = measured.bench or measured.export or measured.fix
         with contextlib.ExitStack() as stack:
-            warm = stack.enter_context(_warm(self._piece.python)) if is_long or self._piece.architecture else None
+            warm = None
+            if is_long or self._piece.architecture:
+                warm = stack.enter_context(
+                    contextlib.closing(WarmProbes(probe_command(interpreter(self._piece.python))))
+                )
             refused = self._prepare(warm)
             if refused is not None:
                 return refused
@@ -338,25 +362,15 @@ class _Worker:
     # The row.
 
     def _row(self, outcome: PieceOutcome, files: Mapping[str, str], *, has_page: bool) -> SurveyRow:
-        piece, spec = self._piece, self._piece.spec
-        wanted = piece.architecture
+        piece = self._piece
         values: dict[str, Any] = {
-            "name": piece.name,
-            "target": spec.target,
-            "family": piece.family,
-            "variant": piece.variant,
-            "status": outcome.status,
             "stage": outcome.stage,
             "error": outcome.error,
             "error_type": outcome.error_type,
             "traceback": outcome.traceback,
-            "library": None if wanted is None else f"{wanted.library} {wanted.version}",
             "host": platform.node() or None,
-            "dtype": spec.dtype,
-            "batch": spec.batch,
             "seconds": time.monotonic() - self._begun,
             "started": self._started.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "fingerprint": fingerprint_of(piece.plan, files),
             "report": f"pages/{page_name(piece.name, piece.variant)}" if has_page else None,
         }
         if self._diagnosis is not None:
@@ -367,7 +381,7 @@ class _Worker:
             values["exports"] = self._export.best is not None
             if self._export.best is None:
                 values |= _export_values(self._export)
-        return SurveyRow(**values, gaps=tuple(self._gaps))
+        return piece.row(outcome.status, files, **values, gaps=tuple(self._gaps))
 
     def _diagnosis_values(self, diagnosis: Diagnosis, status: SurveyStatus) -> dict[str, Any]:
         from graphdoctor.facts.command import command_line
@@ -496,15 +510,3 @@ def _reads(recording: Path) -> ReadsRecord:
     except (OSError, ValueError):
         return {"files": [], "missing": [], "search_path": [], "prefix": [], "unseen": []}
     return found
-
-
-@contextlib.contextmanager
-def _warm(python: str | None) -> Iterator[WarmProbes]:
-    from graphdoctor.trials.launch.child import probe_command
-    from graphdoctor.trials.launch.warm import WarmProbes
-
-    warm = WarmProbes(probe_command(interpreter(python)))
-    try:
-        yield warm
-    finally:
-        warm.close()

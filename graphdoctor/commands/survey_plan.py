@@ -6,8 +6,10 @@ libraries which architectures they have.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import fnmatch
+import functools
 import glob
 import hashlib
 import importlib.metadata
@@ -15,7 +17,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
@@ -29,9 +31,6 @@ from graphdoctor.studies.bench.variants import DEFAULT, VariantSpec, name_of, pa
 from graphdoctor.studies.survey.survey_file import ListedTargets, ListedVariant, SurveyOptions
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.discover import ready_target
-
-if TYPE_CHECKING:
-    pass
 
 _CATALOG_S = 300.0
 """How long a library may take to list its architectures."""
@@ -85,13 +84,6 @@ class _Target:
     run: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class _Variant:
-    name: str
-    python: str | None
-    run: Mapping[str, Any]
-
-
 def plan_survey(
     asked: SurveyAsked,
     programs: Path,
@@ -104,33 +96,33 @@ def plan_survey(
     )
     variants = _variants(asked)
     notes += _without_effect(asked.run, variants)
-    versions = _Versions()
+    torch_of = functools.cache(_torch_of)
     pieces = []
     for target in targets:
-        for variant in variants:
+        for way, variant in variants.items():
             python = variant.python or target.python or asked.python
             spec = replace(asked.run, **{**target.run, **variant.run, "target": target.text})
             pieces.append(
                 SurveyPiece(
                     name=target.name,
                     family=target.family,
-                    variant=variant.name,
+                    variant=way,
                     spec=spec,
                     architecture=target.architecture,
                     programs=str(Path(target.text).parent),
                     python=python,
                     measured=asked.measured,
-                    plan=_digest(spec, target, python, versions.torch(python), asked.measured),
+                    plan=_digest(spec, target, python, torch_of(python), asked.measured),
                 )
             )
     shown = tuple(
         SurveyVariant(
-            name=variant.name,
+            name=way,
             settings=_settings(replace(asked.run, **variant.run)),
             python=variant.python,
-            torch=versions.torch(variant.python or asked.python),
+            torch=torch_of(variant.python or asked.python),
         )
-        for variant in variants
+        for way, variant in variants.items()
     )
     return Plan(tuple(_shard(pieces, asked.shard)), shown, tuple(notes))
 
@@ -266,26 +258,27 @@ def variant_of_text(text: str, run: RunSpec) -> ListedVariant:
     return ListedVariant(name=" ".join(text.split()), python=python, run={**changes, **checked})
 
 
-def _variants(asked: SurveyAsked) -> list[_Variant]:
+def _variants(asked: SurveyAsked) -> dict[str, ListedVariant]:
+    """By their names."""
     if not asked.variants:
-        return [_Variant(name_of(asked.run), None, {})]
-    found: dict[str, _Variant] = {}
+        return {name_of(asked.run): ListedVariant()}
+    found: dict[str, ListedVariant] = {}
     for listed in asked.variants:
         run = {**_without_mode(listed.run, asked.run), **listed.run}
         name = listed.name or _name(listed, asked.run)
         if name in found:
             raise GraphDoctorError(f"Two variants are named {name!r}.", hint="Give each its own name = … in the list.")
-        found[name] = _Variant(name, listed.python, run)
-    return list(found.values())
+        found[name] = replace(listed, run=run)
+    return found
 
 
-def _without_effect(run: RunSpec, variants: Iterable[_Variant]) -> Iterator[str]:
+def _without_effect(run: RunSpec, variants: Mapping[str, ListedVariant]) -> Iterator[str]:
     """Of variants that change what their backend doesn't read."""
     ignored: dict[str, list[str]] = {}
-    for variant in variants:
+    for name, variant in variants.items():
         own = replace(run, **variant.run)
         if own.backend in _READ_NO_MODE and (own.mode not in (None, "default") or own.options):
-            ignored.setdefault(own.backend, []).append(variant.name)
+            ignored.setdefault(own.backend, []).append(name)
     for backend, names in ignored.items():
         shown = ", ".join(names)
         yield f"The backend {backend} ignores modes and options: they change nothing in {shown}. inductor reads them."
@@ -314,27 +307,12 @@ def _name(listed: ListedVariant, shared: RunSpec) -> str:
 # What a row depends on.
 
 
-class _Versions:
-    """The version of torch of each interpreter, asked once."""
-
-    def __init__(self) -> None:
-        self._found: dict[str | None, str | None] = {}
-
-    def torch(self, python: str | None) -> str | None:
-        """Its version, from its metadata; None if it isn't installed."""
-        if python not in self._found:
-            self._found[python] = _own_torch() if python is None else _torch_of(python)
-        return self._found[python]
-
-
-def _own_torch() -> str | None:
-    try:
-        return importlib.metadata.version("torch")
-    except importlib.metadata.PackageNotFoundError:
+def _torch_of(python: str | None) -> str | None:
+    """The version of an interpreter's torch, from its metadata; None if it isn't installed."""
+    if python is None:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            return importlib.metadata.version("torch")
         return None
-
-
-def _torch_of(python: str) -> str | None:
     code = "import importlib.metadata as m; print(m.version('torch'))"
     try:
         ended = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=_VERSION_S, check=False)

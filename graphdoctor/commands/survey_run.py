@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from graphdoctor import __version__
-from graphdoctor.commands.survey_piece import PieceResult, SurveyPiece, fingerprint_of, work_on
+from graphdoctor.commands.survey_piece import PieceResult, SurveyPiece, work_on
 from graphdoctor.commands.survey_plan import Plan, SurveyAsked, plan_survey
 from graphdoctor.commands.survey_store import SURVEY_FILE, KeptRow, SurveyStore, described, kept_rows
 from graphdoctor.errors import GraphDoctorError
@@ -111,7 +111,7 @@ class _Run:
     def work(self) -> bool:
         """Run what is missing; whether somebody interrupted it."""
         kept = self._kept()
-        pieces = [piece for piece in self._plan.pieces if _key(piece) not in kept]
+        pieces = [piece for piece in self._plan.pieces if piece.key not in kept]
         self._onlooker.planned(len(self._plan.pieces), len(kept))
         self._describe(len(kept), seconds=None)
         try:
@@ -127,7 +127,7 @@ class _Run:
 
     def _kept(self) -> dict[Key, KeptRow]:
         found = kept_rows(self.store.folder)
-        plans = {_key(piece): piece.plan for piece in self._plan.pieces}
+        plans = {piece.key: piece.plan for piece in self._plan.pieces}
         return {key: row for key, row in found.items() if key in plans and row.holds(plans[key], self._limits)}
 
     def _describe(self, kept: int, seconds: float | None) -> None:
@@ -156,7 +156,7 @@ class _Run:
                     "engine": executor.elsewhere
                     or ("1 process" if executor.jobs == 1 else f"{executor.jobs} processes"),
                     "variants": self._plan.variants,
-                    "pieces": [_key(piece) for piece in self._plan.pieces],
+                    "pieces": [piece.key for piece in self._plan.pieces],
                     "notes": self._plan.notes,
                 }
             )
@@ -181,7 +181,7 @@ class _Run:
         has_own_place = bool(share.cpus or share.gpus) or self._working.executor.elsewhere is not None
 
         def begin(index: int, place: str | None) -> None:
-            self._onlooker.began(_key(pieces[index]), place if has_own_place else None)
+            self._onlooker.began(pieces[index].key, place if has_own_place else None)
 
         outcomes = self._working.executor.run(work_on, pieces, share=share, attempts=1, on_begin=begin)
         # Closed at once if a row can't be kept: the workers end then.
@@ -213,7 +213,7 @@ class _Run:
             "earlier": tuple(one.status for one in earlier),
             "seconds": row.seconds + sum(one.seconds for one in earlier),
         }
-        return PieceResult(row.model_copy(update=update), result.plan, result.page, result.program, result.files)
+        return replace(result, row=row.model_copy(update=update))
 
     @staticmethod
     def _keep_program(piece: SurveyPiece, result: PieceResult) -> None:
@@ -229,29 +229,12 @@ class _Run:
 
 def _lost(piece: SurveyPiece, failure: Failure) -> PieceResult:
     """The row of a piece that nothing came back of."""
-    row = SurveyRow(
-        name=piece.name,
-        target=piece.spec.target,
-        family=piece.family,
-        variant=piece.variant,
-        status="lost",
-        error=f"{failure.reason[:1].upper()}{failure.reason[1:]}.",
-        traceback=cut(failure.details),
-        library=None if piece.architecture is None else f"{piece.architecture.library} {piece.architecture.version}",
-        dtype=piece.spec.dtype,
-        batch=piece.spec.batch,
-        seconds=0.0,
-        fingerprint=fingerprint_of(piece.plan, {}),
-    )
-    return PieceResult(row, piece.plan)
+    error = f"{failure.reason[:1].upper()}{failure.reason[1:]}."
+    return PieceResult(piece.row("lost", {}, error=error, traceback=cut(failure.details), seconds=0.0), piece.plan)
 
 
 def _shard_text(asked: SurveyAsked) -> str | None:
     return None if asked.shard is None else f"{asked.shard[0]}/{asked.shard[1]}"
-
-
-def _key(piece: SurveyPiece) -> Key:
-    return piece.name, piece.variant
 
 
 def _now() -> str:

@@ -54,35 +54,19 @@ def _line(text: str) -> str:
     return without_middle(printable(text), _MOST_CHARACTERS)
 
 
-def file_console(file: IO[str], color: Color, *, width: int) -> Console:
-    """A console on a file: colored only when that was asked for, whatever the environment says."""
+def console_of(
+    color: Color, *, is_stderr: bool = False, file: IO[str] | None = None, width: int | None = None
+) -> Console:
+    """A console; one on a file is colored only when that was asked for, whatever the environment says."""
     from rich.console import Console
 
     if color is Color.always:
-        return Console(file=file, width=width, force_terminal=True, color_system="standard", no_color=False)
-    return Console(file=file, width=width, force_terminal=False, color_system=None)
-
-
-def stdout_console(color: Color) -> Console:
-    """A console on standard output."""
-    return _terminal_console(color, is_stderr=False)
-
-
-def stderr_console(color: Color) -> Console:
-    """A console on standard error; ``color`` as in ``stdout_console``."""
-    return _terminal_console(color, is_stderr=True)
-
-
-def _terminal_console(color: Color, *, is_stderr: bool) -> Console:
-    from rich.console import Console
-
-    match color:
-        case Color.always:
-            return Console(stderr=is_stderr, force_terminal=True, color_system="standard", no_color=False)
-        case Color.never:
-            return Console(stderr=is_stderr, force_terminal=False, color_system=None)
-        case _:
-            return Console(stderr=is_stderr)
+        return Console(
+            file=file, stderr=is_stderr, width=width, force_terminal=True, color_system="standard", no_color=False
+        )
+    if color is Color.never or file is not None:
+        return Console(file=file, stderr=is_stderr, width=width, force_terminal=False, color_system=None)
+    return Console(stderr=is_stderr)
 
 
 _PACKAGES = ("torch", "typer", "rich", "pydantic", "orjson", "jinja2", "libcst")
