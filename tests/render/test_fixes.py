@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
@@ -15,17 +14,13 @@ from syrupy.assertion import SnapshotAssertion
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.fixes import LeftFinding, PairedTime, Treatment, TriedFix
-from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.trials import Comparison, Difference
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.views.fixes import fixes_view, outcome
-from graphdoctor.views.html.page import render_page
 from graphdoctor.views.markdown_text import MAX_CHARACTERS, render_view_markdown
-from graphdoctor.views.report import report_view
 from graphdoctor.views.terminal import write_view
-from tests.each import for_each
 from tests.factories import LOOP, PRINT, compiled, entry, frame, graph, record, recording
 from tests.views.outputs import on_terminal
 
@@ -111,8 +106,14 @@ def every_verdict() -> tuple[Recording, Treatment]:
         )
         for fix in fixes[1:]
     )  # fmt: skip
+    differences = (
+        Difference(kind="stdout", where="printed text", largest=None, detail="3 of 4 lines", change="fewer"),
+        Difference(kind="state", where="took after the calls", detail="0.2 instead of 0.1"),
+        Difference(kind="state", where="took after the calls", largest=0.12345),
+    )
+    compared = COMPARED.model_copy(update={"differences": differences})
     return known, Treatment(
-        tried=fixes, before=BEFORE, after=AFTER, diff=GUARD, compared=COMPARED, gone=(fixes[0].fingerprint,), left=left,
+        tried=fixes, before=BEFORE, after=AFTER, diff=GUARD, compared=compared, gone=(fixes[0].fingerprint,), left=left,
         trial_count=8,
     )  # fmt: skip
 
@@ -147,35 +148,6 @@ def peeled() -> tuple[Recording, Treatment]:
 @pytest.mark.parametrize("width", [80, 140])
 def test_uncovered_fixes_and_all_together(snapshot: SnapshotAssertion, width: int) -> None:
     assert rendered(*peeled(), width=width) == snapshot
-
-
-def test_what_the_whole_program_prints_less_is_said_at_the_end() -> None:
-    known, treatment = every_verdict()
-    missing = Difference(
-        kind="stdout",
-        where="printed text",
-        largest=None,
-        detail="3 of 4 lines; the first missing one: 'x'",
-        change="fewer",
-    )
-    compared = COMPARED.model_copy(update={"differences": (missing,)})
-    text = words(rendered(known, treatment.model_copy(update={"compared": compared}), width=140))
-    assert "state, printed text. Different: printed text (3 of 4 lines; the first missing one: 'x')." in text
-
-
-@for_each(
-    "difference, told",
-    [
-        ({"detail": "0.2 instead of 0.1"}, "state (took after the calls: 0.2 instead of 0.1)"),
-        ({"largest": 0.12345}, "state (took after the calls by 0.123)"),
-    ],
-)
-def test_what_differs_is_named(difference: dict[str, Any], told: str) -> None:
-    known, treatment = every_verdict()
-    found = Difference(kind="state", where="took after the calls", **difference)
-    compared = COMPARED.model_copy(update={"differences": (found,)})
-    text = words(rendered(known, treatment.model_copy(update={"compared": compared}), width=140))
-    assert f"Different: {told}." in text
 
 
 def suggested() -> tuple[Recording, Treatment]:
@@ -232,22 +204,6 @@ def test_markdown_without_trials_and_with_too_many() -> None:
     assert "left out to keep the comment short enough" in text
 
 
-def test_every_view_ends_with_the_same_sentence() -> None:
-    known, treatment = peeled()
-    shown = diagnose(known.model_copy(update={"treatment": treatment}), RULES, root=Path("/project"), version="0")
-    said = outcome(treatment, shown.recording.target)
-    assert said in words(rendered(known, treatment))
-    # On the page, terms in it are buttons.
-    assert said in re.sub(r"<[^>]*>", "", render_page(shown, Picture(), root=Path("/project")))
-    assert f"**{said}**" in markdown(known, treatment)
-    lines = on_terminal(report_view(shown), width=200).splitlines()
-    assert lines.count(said) == 1
-    assert lines[-2:] == [
-        "To write the 2 edits (add the lines above yourself):",
-        "  graphdoctor fix model.py --apply",
-    ]
-
-
 def test_nobody_is_told_how_to_write_what_is_being_written() -> None:
     known, treatment = peeled()
     diagnosis = diagnose(known.model_copy(update={"treatment": treatment}), RULES, root=Path("/project"), version="0")
@@ -275,22 +231,6 @@ def test_markup_and_control_characters_are_shown_not_obeyed() -> None:
         assert f"[red]�[31m[/link]{number}" in text
     unfinished = Treatment(tried=(), before=BEFORE, notes=(hostile,))
     assert "\x1b" not in rendered(known, unfinished)
-
-
-@for_each(
-    "count, says", [(1, "The verified fix"), (2, "Both verified fixes together"), (3, "All 3 verified fixes together")]
-)
-def test_the_set_is_counted_as_people_count(count: int, says: str) -> None:
-    known = facts(12, 15, 18)
-    fixes = tuple(
-        tried(known, line, verdict="verified", diff=GUARD.replace("-11", f"-{line}"), is_applied=True)
-        for line in (12, 15, 18)[:count]
-    )
-    text = rendered(known, Treatment(tried=fixes, before=BEFORE, after=AFTER, compared=COMPARED))
-    assert says in text
-    assert ("1 fix tried" if count == 1 else f"{count} fixes tried") in text
-    assert ("To write the edit:" if count == 1 else f"To write the {count} edits:") in text
-    assert "graphdoctor fix model.py --apply" in text
 
 
 def test_one_setting_for_several_findings_is_one_fix() -> None:
@@ -329,13 +269,3 @@ def test_unsafe_ones_alone_are_not_called_suggestions_without_a_reason() -> None
     fix = tried(known, 12, is_safe=False, diff=GUARD, reason=UNSAFE, untried_cause="unsafe")
     text = words(rendered(known, Treatment(tried=(fix,), before=BEFORE)))
     assert "No safe fix is known. --unsafe-fixes tries 1 unsafe fix." in text
-
-
-def test_the_page_shows_an_uncovered_fix_too() -> None:
-    known, treatment = peeled()
-    shown = diagnose(known.model_copy(update={"treatment": treatment}), RULES, root=Path("/project"), version="0")
-    later = [fix for fix in treatment.tried if fix.is_applied and not fix.is_on_untouched]
-    assert later
-    page = render_page(shown, Picture(), root=Path("/project"))
-    section = page[page.index('id="later"') : page.index('id="together"')]
-    assert all(f"{fix.code} {fix.place}" in section for fix in later)

@@ -12,6 +12,7 @@ import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.check import CheckReport, Ignored
 from graphdoctor.facts.diagnosis import Finding, Location
@@ -52,13 +53,12 @@ def test_the_schema_can_refuse():
         VALIDATOR.validate(log)
 
 
-def test_a_report_with_all_there_is_is_valid_and_repeats():
-    assert render_sarif(failed_report(), root=ROOT) == render_sarif(failed_report(), root=ROOT)
+def test_a_report_with_all_there_is_is_valid(snapshot: SnapshotAssertion):
     run = run_of(failed_report())
-    assert run["tool"]["driver"]["name"] == "graphdoctor"
-    assert "informationUri" not in run["tool"]["driver"]
-    assert run["columnKind"] == "unicodeCodePoints"
     assert "/project" not in json.dumps(run)
+    for rule in run["tool"]["driver"]["rules"]:
+        del rule["help"], rule["fullDescription"]
+    assert json.dumps(run, indent=1, ensure_ascii=False) == snapshot
 
 
 def test_a_report_without_findings_is_valid():
@@ -77,13 +77,6 @@ def test_every_rule_can_be_described():
         assert rule["fullDescription"]["text"]
 
 
-def test_results_point_to_their_rules():
-    run = run_of(failed_report())
-    rules = run["tool"]["driver"]["rules"]
-    assert {rule["id"] for rule in rules} == {result["ruleId"] for result in run["results"]}
-    assert all(rules[result["ruleIndex"]]["id"] == result["ruleId"] for result in run["results"])
-
-
 def test_a_rule_of_another_version_is_named_alone():
     (rule,) = run_of(report(target(new=(finding(code="GD999", rule="unheard-of"),))))["tool"]["driver"]["rules"]
     assert rule == {"id": "GD999"}
@@ -94,29 +87,8 @@ def test_a_level_is_the_severity(severity, level):
     assert result_of(finding(severity=severity))["level"] == level
 
 
-def test_states_are_those_of_the_baseline_and_every_result_has_one():
-    states = {
-        (result["properties"]["target"], result["ruleId"], result["baselineState"], len(result["suppressions"]))
-        for result in run_of(failed_report())["results"]
-    }
-    assert states == {
-        ("train", "GD101", "new", 0),
-        ("train", "GD202", "new", 0),
-        ("train", "GD111", "updated", 0),
-        ("train", "GD101", "new", 1),
-        ("serve", "GD101", "unchanged", 0),
-    }
-
-
 def test_without_a_baseline_nothing_has_a_state():
     assert "baselineState" not in result_of(finding())
-
-
-def test_what_is_fixed_is_told_and_is_no_result():
-    run = run_of(failed_report())
-    assert "GD103" not in {result["ruleId"] for result in run["results"]}
-    (fixed,) = run["properties"]["targets"][0]["fixed"]
-    assert (fixed["code"], fixed["function"]) == ("GD103", "Net.forward")
 
 
 @for_each(
@@ -135,18 +107,6 @@ def test_what_is_ignored_is_suppressed(by, reason, kind, words):
     assert result["properties"]["isFailing"] is False
 
 
-def test_a_crash_is_an_execution_that_failed():
-    (invocation,) = run_of(failed_report())["invocations"]
-    assert (invocation["executionSuccessful"], invocation["exitCode"]) == (False, 2)
-    errors = [note for note in invocation["toolExecutionNotifications"] if note["level"] == "error"]
-    assert [note["message"]["text"] for note in errors] == [
-        "train: max-breaks not met: 3, must be at most 1.",
-        "train: min-coverage not met: unknown, must be at least 95%.",
-        "export crashed: RuntimeError: mat1 and mat2 do not fit, so nothing is known.",
-    ]
-    assert len(invocation["toolConfigurationNotifications"]) == 2
-
-
 def test_a_fingerprint_stays_when_the_line_moves():
     moved = finding(location=finding().location.model_copy(update={"line": 99}))
     assert result_of(moved)["partialFingerprints"] == result_of(finding())["partialFingerprints"]
@@ -154,18 +114,6 @@ def test_a_fingerprint_stays_when_the_line_moves():
 
 
 # Places.
-
-
-def test_columns_are_those_of_the_expression_in_its_line():
-    place = physical(finding())
-    assert place["region"] == {
-        "startLine": 12,
-        "startColumn": 9,
-        "endLine": 12,
-        "endColumn": 22,
-        "snippet": {"text": 'print("kept")'},
-    }
-    assert "contextRegion" not in place, "it would be the same"
 
 
 def test_an_expression_within_a_line_has_the_line_around_it():
@@ -232,20 +180,6 @@ def test_any_path_is_a_uri_that_decodes_to_it(file):
     assert decoded.removeprefix("/") == file.removeprefix("/project/").removeprefix("/")
 
 
-def test_the_code_flow_is_the_user_stack_from_outside_in():
-    result = result_of(finding())
-    ((thread,),) = [flow["threadFlows"] for flow in result["codeFlows"]]
-    steps = [
-        (
-            step["location"]["physicalLocation"]["artifactLocation"]["uri"],
-            step["location"]["physicalLocation"]["region"]["startLine"],
-            step["nestingLevel"],
-        )
-        for step in thread["locations"]
-    ]
-    assert steps == [("model.py", 5, 0), ("model.py", 12, 1)]
-
-
 def test_torchs_own_lines_of_a_flow_can_be_hidden():
     stack = (entry(1), entry(2, file="/venv/torch/nn/module.py", origin="torch", package="torch"))
     flow = result_of(finding(user_stack=stack))["codeFlows"][0]["threadFlows"][0]["locations"]
@@ -265,32 +199,12 @@ def test_nothing_in_a_message_is_a_link():
 # Fixes.
 
 
-def test_a_fix_is_the_diff():
-    (fix,) = result_of(finding())["fixes"]
-    assert fix["description"]["text"] == "Skip `print` while compiling (verified)"
-    (change,) = fix["artifactChanges"]
-    assert change["artifactLocation"] == {"uri": "model.py", "uriBaseId": "SRCROOT"}
-    assert change["replacements"] == [
-        {
-            "deletedRegion": {"startLine": 12, "startColumn": 1, "endLine": 13, "endColumn": 1},
-            "insertedContent": {
-                "text": '        if not torch.compiler.is_compiling():\n            print("kept")\n',
-            },
-        }
-    ]
-
-
 @for_each("verdict", ["no effect", "changes results", "failed"])
 def test_a_fix_that_a_trial_refuted_is_not_offered(verdict):
     refuted = FIX.model_copy(update={"verdict": verdict})
     result = result_of(finding(fixes=(refuted,)))
     assert "fixes" not in result
     assert result["properties"]["suggestions"][0]["verdict"] == verdict
-
-
-def test_a_suggestion_without_a_diff_is_no_fix():
-    result = result_of(finding(fixes=(FIX.model_copy(update={"diff": None}),)))
-    assert "fixes" not in result
 
 
 def replaced(text: str, replacements: list[Replacement]) -> str:

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,24 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> RecordedReport:
         assert process.returncode == 0, process.stderr
     (recording,) = (path for path in (folder / ".graphdoctor").iterdir() if path.is_dir())
     return RecordedReport(folder, recording, folder / "report.html", json.loads((folder / "report.json").read_text()))
+
+
+NARROW = {"width": 390, "height": 844}
+SCREENS = pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
+AXE_RUN = """axe.run({ resultTypes: ["violations"] }).then(({ passes, violations }) => [
+  passes.length,
+  violations.filter(({ impact }) => ["serious", "critical"].includes(impact))
+    .map(({ id, nodes: [first] }) => [id, first.html.slice(0, 200), first.failureSummary]),
+])"""
+
+
+def assert_accessible(page: Page, name: object = None) -> None:
+    """axe finds no serious fault in a page opened with ``bypass_csp``, and nothing is wider than the screen."""
+    page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8") + ";null")
+    passed, faults = page.evaluate(AXE_RUN)
+    assert passed > 12, name
+    assert faults == [], name
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
 
 
 @pytest.fixture(scope="package")

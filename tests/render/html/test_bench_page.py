@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from graphdoctor.views.formats import BENCH, RenderOptions
 from tests.bench_reports import attention, calls, eager, ended, finding, mobilenet, report, swept, troubled, variant
 from tests.each import for_each
 from tests.render.hostile import spoiled
-from tests.render.html.test_page_use import AXE_RUN, NARROW
+from tests.render.html.conftest import NARROW, SCREENS, assert_accessible
 
 REPORTS = {"faster": mobilenet, "slower": attention, "troubled": troubled, "sweep": swept}
 HOSTILE = "</script><img src=x onerror=window.hacked=1>'\"{{ 7*7 }}"
@@ -173,19 +172,14 @@ def unfold(page: Page) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
+@SCREENS
 def test_axe_finds_no_serious_fault_and_nothing_is_wider_than_the_screen(visit, tmp_path, width, scheme):
-    axe = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
     file = page_of(tmp_path, everything())
     page = visit(file, viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
     unfold(page)
     for section in ("sizes", "variants", "payoff", "kernels", "reasons", "results", "measured"):
         expect(page.locator(f"#{section}")).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    page.evaluate(axe + ";null")
-    passed, faults = page.evaluate(AXE_RUN)
-    assert passed > 20
-    assert faults == []
+    assert_accessible(page)
 
 
 @pytest.mark.slow

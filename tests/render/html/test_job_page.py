@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,8 @@ from graphdoctor.views.html.document import render_view_page
 from graphdoctor.views.html.sourceless import without_source
 from tests.each import for_each
 from tests.job_reports import compiled, found, job, rank, uneven
+from tests.render.html.conftest import SCREENS, assert_accessible
 from tests.render.html.made import HOSTILE
-from tests.render.html.test_page_use import AXE_RUN, NARROW
 from tests.render.test_job import agreed, many, scattered, two
 
 IN_BROWSER = pytest.mark.slow
@@ -95,17 +94,11 @@ def test_compiles_and_ranks_are_tables_that_sort_and_unfold(visit, tmp_path):
 
 
 @IN_BROWSER
-@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
+@SCREENS
 def test_axe_finds_no_serious_fault(visit, tmp_path, width, scheme):
-    axe = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
     hang = HangCandidate(kind="absent", compile="0/0", function="step", waiting=(0,), missing=(1,))
     for number, made in enumerate((two().model_copy(update={"hangs": (hang,)}), many(), long_job(40), agreed())):
         (tmp_path / str(number)).mkdir()
         file = written(tmp_path / str(number), made)
         page = visit(file, viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
-        page.evaluate(axe + ";null")
-        passed, faults = page.evaluate(AXE_RUN)
-        assert passed > 15
-        assert faults == [], number
-        narrow = visit(file, viewport=NARROW)
-        assert narrow.evaluate("document.documentElement.scrollWidth") <= NARROW["width"], number
+        assert_accessible(page, number)

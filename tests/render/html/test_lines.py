@@ -5,15 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.guards import GuardNode, Guards, GuardSet
 from graphdoctor.facts.picture import Picture, SourceText, StageGraph, StageNode
 from graphdoctor.facts.recording import CompileCall
-from graphdoctor.facts.stack import relative
 from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis import diagnose as rules_diagnose
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.views.html.lines import AnnotatedFile, FrameMark, Line, annotate
@@ -364,38 +360,7 @@ def test_the_users_files_come_first_and_of_these_those_with_most_findings():
     ]
 
 
-@for_each("file", ["/project/model.py", "/project", "/projects/model.py", "<ipython-input-1>", "a/b.py"])
-def test_paths_are_shown_as_in_the_diagnosis(file):
-    assert relative(file, ROOT) == rules_diagnose.relative(file, ROOT)
-
-
 # Real recordings.
-
-
-def of_nodes(diagnosis: Diagnosis) -> tuple[StageGraph, ...]:
-    return tuple(
-        captured(
-            *(node.line for node in graph.nodes or () if node.line and node.opcode != "placeholder"),
-            compile_id=graph.compile_id,
-            index=graph.index,
-            file=diagnosis.recording.frames[0].file,
-        )
-        for graph in diagnosis.recording.graphs
-    )
-
-
-@pytest.mark.slow
-def test_a_clean_recording(recorded):
-    (folder,) = (path for path in (recorded / ".graphdoctor").iterdir() if path.is_dir())
-    facts = read_recording(folder, picture=True)
-    diagnosis = diagnose(facts, RULES, root=recorded, version="0")
-    (file,) = annotate(diagnosis, facts.picture.model_copy(update={"graphs": of_nodes(diagnosis)}), recorded)
-    assert (file.file, file.origin, file.is_source_missing) == ("clean.py", "user", False)
-    assert "\n".join(line.text for line in file.lines) + "\n" == (recorded / "clean.py").read_text()
-    (forward,) = (line for line in file.lines if line.text.strip().startswith("def forward"))
-    assert [mark.state for mark in forward.frames] == ["compiled"]
-    (body,) = (line for line in file.lines if line.state != "none")
-    assert (body.number, body.state, body.graphs) == (forward.number + 1, "graph", [0])
 
 
 def test_a_log_of_others_shows_the_lines_that_torch_named():

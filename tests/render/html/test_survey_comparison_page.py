@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -18,8 +17,8 @@ from graphdoctor.studies.survey.comparison import compare_surveys
 from graphdoctor.views.formats import RenderOptions
 from graphdoctor.views.survey_comparison import HEADINGS, exit_text, verdict
 from tests.render.hostile import spoiled
+from tests.render.html.conftest import SCREENS, assert_accessible
 from tests.render.html.made import HOSTILE
-from tests.render.html.test_page_use import AXE_RUN, NARROW
 from tests.survey_comparisons import HELPER, changed
 from tests.survey_reports import cause, failed, report, row
 
@@ -162,16 +161,11 @@ def test_pieces_are_filtered_and_a_link_shows_one_that_is_hidden(visit, tmp_path
 
 
 @IN_BROWSER
-@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
+@SCREENS
 def test_axe_finds_no_serious_fault(visit, tmp_path, width, scheme):
-    axe = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
     for number, comparison in enumerate((changed(), many(400))):
         (tmp_path / str(number)).mkdir()
         file = written(tmp_path / str(number), comparison)
         page = visit(file, viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
         page.evaluate("document.querySelectorAll('details').forEach((one, at) => (one.open = at < 12))")
-        page.evaluate(axe + ";null")
-        passed, faults = page.evaluate(AXE_RUN)
-        assert passed > 15
-        assert faults == [], number
-        assert visit(file, viewport=NARROW).evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
+        assert_accessible(page, number)

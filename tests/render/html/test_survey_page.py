@@ -7,7 +7,6 @@ import gzip
 import html
 import json
 import re
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,9 @@ from graphdoctor.views.formats import RenderOptions
 from graphdoctor.views.html.survey_plots import front
 from graphdoctor.views.html.survey_rows import page_address, row_ids
 from tests.each import for_each
+from tests.render.html.conftest import NARROW, SCREENS, assert_accessible
 from tests.render.html.made import HOSTILE
 from tests.render.html.surveys import large
-from tests.render.html.test_page_use import AXE_RUN, NARROW
 from tests.render.test_survey import SURVEYS, four
 from tests.survey_reports import cause, failed, report, row
 
@@ -391,9 +390,8 @@ def test_what_others_wrote_is_shown_as_text_and_never_run(visit, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
+@SCREENS
 def test_axe_finds_no_serious_fault_and_nothing_is_wider_than_the_screen(visit, tmp_path, width, scheme):
-    axe = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
     for number, made in enumerate((report(), large(20, 1), SURVEYS["hostile"](), SURVEYS["nothing"]())):
         (tmp_path / str(number)).mkdir()
         file = written(tmp_path / str(number), made, pages="files")
@@ -402,8 +400,4 @@ def test_axe_finds_no_serious_fault_and_nothing_is_wider_than_the_screen(visit, 
             button.click()
             expect(page.locator(f"#{button.get_attribute('aria-controls')} .all-facts")).to_be_visible()
         page.evaluate("for (const found of document.querySelectorAll('details')) found.open = true")
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, number
-        page.evaluate(axe + ";null")
-        passed, faults = page.evaluate(AXE_RUN)
-        assert passed > 12
-        assert faults == [], number
+        assert_accessible(page, number)
