@@ -303,46 +303,26 @@ class SurveyGroup(Fact):
         return self.passed / self.judged if self.judged else None
 
 
-class SharedCause(Fact):
-    """A cause that findings of one or many targets share: one rule in one function.
+class SharedCause(SurveyCause):
+    """A cause that findings of one or many targets share: one rule in one function, as most of them have it.
 
-    Functions that only one target has are one cause for each rule: no fix mends more than one of them.
+    ``severity`` is the worst of the findings', and ``count``, ``call_us``, ``compile_s`` and ``eager_frames`` are added
+    up over all rows in which they are known. Functions that only one target has are one cause for each rule: no fix
+    mends more than one of them.
     """
 
-    code: str
-    """Rule code."""
-    rule: str
-    """The rule's name."""
-    severity: Severity
-    """The worst of its findings'."""
-    message: str
-    """That of its most frequent finding."""
-    file: str
-    """As in ``SurveyCause``."""
-    function: str
-    """Qualified name of the function; of the first, if there are several."""
-    package: str | None = None
-    """Owning package; None for the user's own code."""
     lines: tuple[int, ...]
     """Distinct lines in that function, in order."""
     functions: int = 1
     """How many functions have it: more than one only if each is of one target."""
     places: tuple[str, ...] = ()
     """File and line of all of them, as ``model.py:12``, those of one function together."""
-    text: str | None = None
-    """The text of the most frequent of them."""
     targets: tuple[str, ...]
     """Names of the targets that have it."""
     rows: int
     """Rows that have it."""
-    call_us: float | None = None
-    """Microseconds of steady calls that it costs, over all rows in which that is known; None if it is in none."""
-    eager_frames: int = 0
-    """Functions that run eagerly because of it, over all rows."""
-    fix: str | None = None
-    """Title of a fix, a verified one if there is one."""
     fix_verified: tuple[str, ...] = ()
-    """Names of the targets on which a trial verified that fix."""
+    """Names of the targets on which a trial verified the fix."""
 
 
 class SurveySummary(Fact):

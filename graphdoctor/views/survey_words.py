@@ -405,7 +405,7 @@ def cause_message(cause: SharedCause) -> str:
     return cause.message
 
 
-def cause_costs(cause: SharedCause | SurveyCause) -> str:
+def cause_costs(cause: SurveyCause) -> str:
     """What it costs, as far as that was measured, a shared one over all rows; empty if nothing is known."""
     parts = [f"{counted(cause.eager_frames, 'function')} left to eager mode"] if cause.eager_frames else []
     parts += [f"{duration(cause.call_us)} of calls"] if cause.call_us is not None else []

@@ -172,26 +172,27 @@ def _shared(found: Sequence[_Found]) -> SharedCause:
     usual = next(cause for cause in causes if cause.location == line)
     functions = dict.fromkeys((cause.file, cause.function) for cause in causes)
     by_function = sorted({(list(functions).index((one.file, one.function)), one.line, one.location) for one in causes})
-    fixes = [(row, cause) for row, cause in found if cause.fix is not None]
-    verified = [(row, cause) for row, cause in fixes if cause.fix_verdict == "verified"]
-    fix = next((cause.fix for _, cause in [*verified, *fixes]), None)
-    times = [cause.call_us for cause in causes if cause.call_us is not None]
+    verified = [(row, cause) for row, cause in found if cause.fix is not None and cause.fix_verdict == "verified"]
+    fixed = next((one for one in (*(one for _, one in verified), *causes) if one.fix is not None), usual)
+    totals: dict[str, float | None] = {}
+    for name in ("call_us", "compile_s"):
+        known = [getattr(one, name) for one in causes if getattr(one, name) is not None]
+        totals[name] = sum(known) if known else None
     return SharedCause(
-        code=usual.code,
-        rule=usual.rule,
-        severity=max((cause.severity for cause in causes), key=_SEVERITIES.index),
-        message=usual.message,
-        file=usual.file,
-        function=usual.function,
-        package=usual.package,
+        **vars(usual)
+        | totals
+        | {
+            "severity": max((cause.severity for cause in causes), key=_SEVERITIES.index),
+            "count": sum(cause.count for cause in causes),
+            "eager_frames": sum(cause.eager_frames for cause in causes),
+            "fix": fixed.fix,
+            "fix_verdict": fixed.fix_verdict,
+            "diff": fixed.diff,
+        },
         lines=tuple(sorted({one.line for one in causes if (one.file, one.function) == (usual.file, usual.function)})),
         functions=len(functions),
         places=tuple(dict.fromkeys(location for _, _, location in by_function)),
-        text=usual.text,
         targets=tuple(dict.fromkeys(row.name for row, _ in found)),
         rows=len({row.key for row, _ in found}),
-        call_us=sum(times) if times else None,
-        eager_frames=sum(cause.eager_frames for cause in causes),
-        fix=fix,
-        fix_verified=tuple(dict.fromkeys(row.name for row, cause in verified if cause.fix == fix)),
+        fix_verified=tuple(dict.fromkeys(row.name for row, cause in verified if cause.fix == fixed.fix)),
     )
