@@ -27,19 +27,17 @@ from graphdoctor.facts.record_kinds import family_of, is_shown
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
 from graphdoctor.trace.grammar import LogDamage, Record
 
+_STATES: Mapping[AskedCache, tuple[AnswerState, ...]] = {
+    "fx_graph_cache": ("hit", "miss", "bypass", "disabled"),
+    "fx_graph_bundled_cache": ("hit",),
+    "aotautograd_cache": ("hit", "miss", "bypass"),
+    "dynamo_cache": ("bypass",),
+    "precompile_cache": ("bypass",),
+}
 _ANSWERS: Mapping[str, tuple[AskedCache, AnswerState]] = {
-    "fx_graph_cache_hit": ("fx_graph_cache", "hit"),
-    "fx_graph_cache_miss": ("fx_graph_cache", "miss"),
-    "fx_graph_cache_bypass": ("fx_graph_cache", "bypass"),
-    "fx_graph_cache_disabled": ("fx_graph_cache", "disabled"),
-    "fx_graph_bundled_cache_hit": ("fx_graph_bundled_cache", "hit"),
-    "aotautograd_cache_hit": ("aotautograd_cache", "hit"),
-    "aotautograd_cache_miss": ("aotautograd_cache", "miss"),
-    "aotautograd_cache_bypass": ("aotautograd_cache", "bypass"),
+    **{f"{cache}_{state}": (cache, state) for cache, states in _STATES.items() for state in states},
     "aotautograd_cache_pickle_failure": ("aotautograd_cache", "failed"),
-    "dynamo_cache_bypass": ("dynamo_cache", "bypass"),
     "dynamo_cache_exception": ("dynamo_cache", "failed"),
-    "precompile_cache_bypass": ("precompile_cache", "bypass"),
 }
 """torch's records of what a cache said (``torch/_inductor/compile_fx.py``, ``torch/_dynamo/package.py``,
 ``torch/_functorch/_aot_autograd/autograd_cache.py``, 2.13)."""

@@ -23,17 +23,9 @@ _AOT_GRAPHS = ("aot_joint_graph", "aot_forward_graph", "aot_inference_graph")
 _LAST_NOT_UNDERSTOOD = (UNDERSTOOD_SINCE[0], UNDERSTOOD_SINCE[1] - 1)
 
 
-_NOT_IN_LOG: tuple[GapKind, ...] = (
-    "log_beginning",
-    "log_cut",
-    "log_damage",
-    "log_removed",
-    "unfinished_compile",
-    "unreadable_record",
-    "guards",
-)
+_LOST: tuple[GapKind, ...] = ("log_beginning", "log_cut", "log_damage", "log_removed", "unfinished_compile")
 _CODES: Mapping[GapKind, str] = {
-    **dict.fromkeys(_NOT_IN_LOG, "GD902"),
+    **dict.fromkeys((*_LOST, "unreadable_record", "guards"), "GD902"),
     **{"several_processes": "GD903", "dynamo_reset": "GD903", "foreign_log": "GD904", "old_log": "GD904"},
     "nothing_compiled": "GD905",
 }

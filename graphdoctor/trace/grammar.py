@@ -67,6 +67,9 @@ class Record:
         return attempt if type(attempt) is int else None
 
 
+_COUNTS = ("broken_records", "stray_lines", "bad_bytes", "altered_payloads", "records", "headless_logs")
+
+
 @dataclass
 class LogDamage:
     """What could not be read.
@@ -90,14 +93,10 @@ class LogDamage:
 
     def add(self, later: LogDamage) -> None:
         """Add that of what follows, up to the end of the log or to a header."""
-        self.broken_records += later.broken_records
-        self.stray_lines += later.stray_lines
-        self.bad_bytes += later.bad_bytes
-        self.altered_payloads += later.altered_payloads
+        for name in _COUNTS:
+            setattr(self, name, getattr(self, name) + getattr(later, name))
         if later.records or later.broken_records:
             self.is_last_broken = later.is_last_broken
-        self.records += later.records
-        self.headless_logs += later.headless_logs
         for kind, (count, size) in later.kinds.items():
             before_count, before_size = self.kinds.get(kind, (0, 0))
             self.kinds[kind] = before_count + count, before_size + size

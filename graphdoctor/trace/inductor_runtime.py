@@ -7,14 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from graphdoctor.facts.evidence import AskedCache, CacheAnswer
-from graphdoctor.facts.kernels import (
-    CacheBypass,
-    CacheBypassKind,
-    CacheUse,
-    CudaGraphs,
-    CudaGraphSkip,
-    CudaGraphSkipKind,
-)
+from graphdoctor.facts.kernels import CacheBypass, CacheBypassKind, CacheUse, CudaGraphs, CudaGraphSkipKind
 from graphdoctor.facts.marks import CacheAnswer as CacheState
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import Graph, GraphInput
@@ -77,14 +70,12 @@ def cuda_graphs(events: Events, graphs: Iterable[Graph]) -> CudaGraphs | None:
     if "cuda_graphs" not in events:
         return None
     event = events.fields("cuda_graphs")
-    skipped = (_skip(record, has_device=event["has_device"]) for record in event["skipped"])
-    left_out = (_skip(record, has_device=True) for record in event.get("left_out", ()))
     functions = event.get("functions")
     inputs: dict[str | None, Sequence[GraphInput]] = {graph.compile_id: graph.inputs or () for graph in graphs}
     found = {
         "captured": event["captured"],
-        "skipped": [*map(vars, skipped)],
-        "left_out": [*map(vars, left_out)],
+        "skipped": [_skip(record, has_device=event["has_device"]) for record in event["skipped"]],
+        "left_out": [_skip(record, has_device=True) for record in event.get("left_out", ())],
         "partitions": event.get("partitions", []),
         "functions": None if functions is None else [_function(each, inputs) for each in functions],
     }
@@ -132,25 +123,17 @@ def input_of(placeholder: str, shape: Sequence[int] | None, inputs: Sequence[Gra
     return inputs[at] if fits else None
 
 
-def _skip(record: Mapping[str, Any], *, has_device: bool) -> CudaGraphSkip:
+def _skip(record: Mapping[str, Any], *, has_device: bool) -> dict[str, object]:
     reason, compile_id = record.get("reason"), record.get("compile_id")
     if reason is None:
         # torch says nothing of a graph that has no CUDA device.
-        kind: CudaGraphSkipKind = "cpu_graph" if has_device else "no_device"
-        return CudaGraphSkip(kind=kind, reason=_ON_CPU if has_device else _NO_DEVICE, compile_id=compile_id)
-    places = _STACK_LINE.findall(reason)
-    return CudaGraphSkip(
-        kind=skip_kind(reason),
-        reason=_words(reason),
-        compile_id=compile_id,
-        file=places[-1][0] if places else None,
-        line=int(places[-1][1]) if places else None,
-    )
-
-
-def _words(reason: str) -> str:
+        kind, reason = ("cpu_graph", _ON_CPU) if has_device else ("no_device", _NO_DEVICE)
+        return {"kind": kind, "reason": reason, "compile_id": compile_id}
     before, found, _ = reason.partition(_STACK)
-    return (before if found else reason.partition("\n")[0]).strip(" .\n")
+    words = before if found else reason.partition("\n")[0]
+    file, line = (_STACK_LINE.findall(reason) or [(None, None)])[-1]
+    place = {"file": file, "line": line and int(line)}
+    return {"kind": skip_kind(reason), "reason": words.strip(" .\n"), "compile_id": compile_id, **place}
 
 
 def plain_reason(reason: str) -> str | None:

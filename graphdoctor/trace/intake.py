@@ -19,12 +19,7 @@ from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import Call, CompileCall, CompileOutcome, Environment, Graph, SourceContext
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.watch import Steps
-from graphdoctor.probe.wire import (
-    CalledArtifact,
-    RecompileArtifact,
-    StackEntryRecord,
-    WatchedCallArtifact,
-)
+from graphdoctor.probe.wire import CalledArtifact, RecompileArtifact, StackEntryRecord, WatchedCallArtifact
 from graphdoctor.trace.breaks import PrintedBreak, parse_break, parse_error
 from graphdoctor.trace.ddp_splits import SeenSplit
 from graphdoctor.trace.evidence import Evidence

@@ -25,20 +25,14 @@ class Origins:
     """Classifies files by the folders of one environment, or by the usual layout if those are unknown."""
 
     def __init__(self, environment: Environment) -> None:
-        self._torch_root = environment.torch_root
-        self._stdlib_root = environment.stdlib_root
-        self._site_roots = environment.site_roots
+        self._environment = environment
+        self.torch_root = environment.torch_root
         self._known: dict[str, tuple[Origin, str | None]] = {}
-
-    @property
-    def torch_root(self) -> str | None:
-        """The folder of torch's own files, or None if unknown."""
-        return self._torch_root
 
     def learn_from(self, file: str) -> None:
         """Derive torch's folder from one of Dynamo's files, for logs without an environment record."""
-        if self._torch_root is None and (match := _TORCH_FILE.match(file)):
-            self._torch_root = match[1]
+        if self.torch_root is None and (match := _TORCH_FILE.match(file)):
+            self.torch_root = match[1]
             self._known.clear()
 
     def of(self, file: str) -> tuple[Origin, str | None]:
@@ -53,14 +47,14 @@ class Origins:
             return "torch", "torch"
         if file.startswith("<frozen ") or file in ("<string>", "<unknown>"):
             return "stdlib", None
-        if self._torch_root and _is_below(file, self._torch_root):
+        if self.torch_root and _is_below(file, self.torch_root):
             return "torch", "torch"
-        for root in self._site_roots:
+        for root in self._environment.site_roots:
             if _is_below(file, root):
                 return _of_package(re.split(r"[/\\]", file[len(root) :].lstrip("/\\"))[0])
         if match := _SITE.search(file):
             return _of_package(match[1])
-        if (self._stdlib_root and _is_below(file, self._stdlib_root)) or _STDLIB.search(file):
+        if (self._environment.stdlib_root and _is_below(file, self._environment.stdlib_root)) or _STDLIB.search(file):
             return "stdlib", None
         return "user", None
 

@@ -35,18 +35,9 @@ _GLOBALS = "globals"
 _STATE = "process-wide state"
 _MAX_UNREAD = 20
 _TORCH_PARTS = frozenset(
-    {
-        "_dynamo",
-        "_functorch",
-        "_higher_order_ops",
-        "_inductor",
-        "_ops.py",
-        "_tensor.py",
-        "autograd",
-        "cuda",
-        "distributed",
-    }
-    | {"distributions", "export", "functional.py", "fx", "nn", "optim", "utils", "_refs", "_prims", "amp", "compiler"}
+    {"_dynamo", "_functorch", "_higher_order_ops", "_inductor", "_ops.py", "_tensor.py", "autograd", "cuda", "nn"}
+    | {"distributed", "distributions", "export", "functional.py", "fx", "optim", "utils", "_refs", "_prims", "amp"}
+    | {"compiler"}
 )
 
 
