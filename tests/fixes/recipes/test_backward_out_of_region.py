@@ -46,8 +46,3 @@ def test_a_method_that_is_no_forward_is_skipped_like_a_function() -> None:
     assert "    @torch._dynamo.decorators.skip\r\n    def fit(self, x):\r\n        y = self._fit_loss(x)\r\n" in result
     assert "torch.compiler.disable(self.scaler.step)(self.opt)\r\n" in result
     assert result.count("\n") == result.count("\r\n")
-
-
-def test_it_needs_judgement() -> None:
-    found = edit("def f(x):\n    y = x.sum()\n    y.backward()\n")
-    assert (found.is_safe, found.title) == (False, "Compile only the forward pass and the loss of `f`")

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 from textwrap import dedent, indent
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.fixes.recipe import Edit, Place
+from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import branch_where
-from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
+from graphdoctor.fixes.source.tree import DeclinedError
 from tests.each import for_each
-from tests.fixes.recipes.places import finding, outcomes, place_in
+from tests.fixes.recipes.places import outcomes, place_in
 
 
 def edit(text: str, part: str | None = None) -> Edit:
@@ -166,14 +165,6 @@ def test_expressions(snapshot: SnapshotAssertion) -> None:
         "z = x if x > 0 else y if y > 0 else -y",
     ]
     assert outcomes(lambda before: body(before, "x > 0" if "x > 0" in before else "a.sum() > 0"), cases) == snapshot
-
-
-def test_tabs_and_carriage_returns_stay() -> None:
-    text = "import torch\r\ndef f(x):\r\n\tif x.sum() > 0:\r\n\t\t# why\r\n\t\tx = -x\r\n\treturn x\r\n"
-    place = Place(SourceFile.parse(Path("model.py"), text.encode()), finding("GD102", 3))
-    assert branch_where.edit(place).content.decode() == (
-        "import torch\r\ndef f(x):\r\n\t# why\r\n\tx = torch.where(x.sum() > 0, -x, x)\r\n\treturn x\r\n"
-    )
 
 
 def test_decorated_and_nested_functions() -> None:

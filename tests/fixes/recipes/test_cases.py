@@ -56,9 +56,11 @@ def test_the_registry_and_the_cases_have_the_same_recipes() -> None:
 def test_a_recipe_writes_what_a_person_would(snapshot: SnapshotAssertion) -> None:
     edits = []
     for recipe, path in PAIRS:
-        before, after = path.read_text(encoding="utf-8"), mended(recipe, path).decode()
-        lines = difflib.unified_diff(before.splitlines(), after.splitlines(), name_of(recipe, path), "", "", "", 2, "")
-        edits.append("\n".join(lines))
+        edit = recipe.edit(place_of(path))
+        before, after = (text.decode().splitlines() for text in (path.read_bytes(), edit.content))
+        traits = f"{'safe' if edit.is_safe else 'unsafe'}{', drops output' if edit.drops_output else ''}"
+        lines = difflib.unified_diff(before, after, name_of(recipe, path), traits, "", "", 2, "")
+        edits.append("\n".join([edit.title, *lines]))
     assert "\n\n".join(edits) == snapshot
 
 

@@ -109,11 +109,3 @@ def test_a_fact_is_read_above_the_class(snapshot: SnapshotAssertion) -> None:
     text = "import os\n# Kept.\n@final\nclass A:\n    def f(self, x):\n"
     text += "        def g(): return x * «os.getpid()»\n        return g()\n"
     assert edit(text, head="").content.decode() == snapshot
-
-
-def test_tabs_and_crlf_stay() -> None:
-    text = "import time, torch\r\ndef f(x):\r\n\tt = time.time()\t# why\r\n\tprint(t)\r\n\treturn x\r\n"
-    edited = hoist_read.edit(place_in(text, "GD105", 3, (6, 17))).content.decode()
-    assert edited == (
-        f"import time, torch\r\ndef f(x):\r\n\t{GUARD}\r\n\t\tt = time.time()\t# why\r\n\t\tprint(t)\r\n\treturn x\r\n"
-    )

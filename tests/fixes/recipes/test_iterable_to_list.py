@@ -57,8 +57,3 @@ def test_tabs_newlines_and_comments_stay() -> None:
 def test_other_things_of_the_same_name_do_not_matter() -> None:
     text = f"parts = {{a}}\nother.parts(parts=1)\n{LOOP}"
     assert "parts = [a]\nother.parts(parts=1)\n" in edit(text).content.decode()
-
-
-def test_it_needs_judgement() -> None:
-    found = edit(f"parts = {{a}}\n{LOOP}")
-    assert (found.is_safe, found.title) == (False, "Make `parts` a list")

@@ -63,7 +63,3 @@ def test_newlines_and_tabs_stay() -> None:
     assert local_parameter_to_tensor.edit(place).content.decode() == (
         "import torch\r\ndef f(x):\r\n\treturn x * x.detach()\r\n"
     )
-
-
-def test_it_needs_judgement() -> None:
-    assert not edit("y = x * Parameter(x)").is_safe

@@ -99,12 +99,6 @@ def test_torch_where_picks(snapshot: SnapshotAssertion) -> None:
     assert outcomes(written, cases) == snapshot
 
 
-def test_tabs_and_crlf_stay() -> None:
-    text = "import torch\r\ndef forward(x, m):\r\n\ty = x[m].sum()\t# why\r\n\treturn y\r\n"
-    edited = mask_without_indexing.edit(place_in(text, "GD104", 3, (6, 10))).content
-    assert edited == b"import torch\r\ndef forward(x, m):\r\n\ty = torch.where(m, x, 0).sum()\t# why\r\n\treturn y\r\n"
-
-
 def test_a_comment_within_the_selection_is_not_lost() -> None:
     text = HEAD + "    return (x[m]  # why\n        .sum())\n"
     with pytest.raises(DeclinedError, match="a comment inside it would be lost"):

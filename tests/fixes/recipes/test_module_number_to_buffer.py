@@ -110,8 +110,3 @@ def test_tabs_newlines_and_neighbours_on_the_line_stay() -> None:
     result = module_number_to_buffer.edit(place).content.decode()
     assert "\t\tself.step.fill_(1); x = x + self.step  # now\r\n" in result
     assert '\t\tself.register_buffer("step", torch.tensor(0), persistent=False)\r\n' in result
-
-
-def test_it_needs_judgement() -> None:
-    found = edit("return x + self.step")
-    assert (found.is_safe, found.title) == (False, "Keep `self.step` in a buffer and write into it")

@@ -39,12 +39,6 @@ def test_torch_may_say_that_it_is_a_lock() -> None:
     assert "_f_with" in edit(body, context="UserDefinedObjectVariable(lock)").content.decode()
 
 
-def test_it_needs_judgement() -> None:
-    found = edit("with lock:\n    self.n += 1\n    x = x.cos()\nreturn x")
-    assert (found.is_safe, found.title) == (False, "Hold `lock` only around shared state")
-    assert "    _f_with(self)\n    x = x.cos()\n    return x\n" in found.content.decode()
-
-
 def test_another_with_before_it_is_not_touched() -> None:
     text = edit("if 1:\n  with lock:\n    self.n += 1\n    x = x.cos()\nwith open('x'):\n    pass").content.decode()
     assert "with open('x'):\n        pass" in text

@@ -106,20 +106,6 @@ def test_a_name_that_is_taken_gets_a_number() -> None:
     assert "x = _f_step_2(x, i)" in edited(text)
 
 
-@for_each(
-    "text",
-    [
-        "def f(x, n):\n\tfor i in n:\n\t\tx = x + i\n\t\tprint(x)\n\treturn x\n",
-        "def f(x, n):\r\n    for i in n:\r\n        x = x + i\r\n        print(x)\r\n    return x\r\n",
-    ],
-)
-def test_tabs_and_newlines_stay(text: str) -> None:
-    result = edited(text)
-    assert ("\t" in text) == ("\treturn x" in result)
-    assert "    " not in result.replace("\r\n    ", "") or "\t" not in text
-    assert result.count("\n") == result.count("\r\n") if "\r\n" in text else "\r" not in result
-
-
 def test_a_block_in_one_line_moves(snapshot: SnapshotAssertion) -> None:
     text = "def f(x, n):\n    for i in n: x = x + i; print(x)\n    return x\n"
     assert edited(text) == snapshot

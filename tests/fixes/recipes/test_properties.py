@@ -22,6 +22,7 @@ from graphdoctor.facts.recompiles import ChangeKind, GuardChange
 from graphdoctor.fixes.recipe import Edit, Place, Recipe
 from graphdoctor.fixes.recipes import RECIPES
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
+from tests.each import for_each
 from tests.fixes.recipes.places import cases, finding, place_of
 from tests.fixes.recipes.programs import programs
 
@@ -208,8 +209,8 @@ RESPELLINGS: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("respell", RESPELLINGS.values(), ids=RESPELLINGS)
-@pytest.mark.parametrize(("recipe", "path"), CASES, ids=[f"{recipe.name}-{path.stem}" for recipe, path in CASES])
+@for_each("respell", RESPELLINGS.values())
+@for_each("recipe, path", CASES)
 def test_a_case_in_another_spelling_is_mended_too(
     recipe: Recipe, path: Path, respell: Callable[[bytes], bytes]
 ) -> None:

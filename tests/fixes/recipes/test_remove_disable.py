@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.fixes.recipe import Place
 from graphdoctor.fixes.recipes import remove_disable
-from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
+from graphdoctor.fixes.source.tree import DeclinedError
 from tests.each import for_each
-from tests.fixes.recipes.places import finding, outcomes, place_in
+from tests.fixes.recipes.places import outcomes, place_in
 
 
 def written(text: str, call: str = "g(x)", *, has_columns: bool = True) -> str:
@@ -70,13 +68,6 @@ def test_a_call_in_a_lambda_and_several_in_a_line() -> None:
         assert written(text, has_columns=has_columns) == text.removeprefix("@disable\n")
 
 
-def test_tabs_and_carriage_returns_stay() -> None:
-    text = "class A:\n\t@disable\n\tdef g(self, x):\n\t\treturn x\n\tdef f(self, x):\n\t\treturn self.g(x)\n"
-    text = text.replace("\n", "\r\n")
-    place = Place(SourceFile.parse(Path("model.py"), text.encode()), finding("GD106", 6))
-    assert remove_disable.edit(place).content.decode() == text.replace("\t@disable\r\n", "")
-
-
 def test_declined(snapshot: SnapshotAssertion) -> None:
     cases = [
         (CALLER, "g(x)"),
@@ -104,8 +95,3 @@ def test_two_disabled_calls_in_a_line_need_columns() -> None:
     assert written(text).count("@disable") == 1
     with pytest.raises(DeclinedError, match="which call is meant"):
         written(text, has_columns=False)
-
-
-def test_it_is_never_safe() -> None:
-    text = f"@disable\ndef g(x): return x\n{CALLER}"
-    assert not remove_disable.edit(place_in(text, "GD106", 4)).is_safe

@@ -58,7 +58,3 @@ def test_newlines_and_tabs_stay_and_torch_is_imported() -> None:
     assert sort_in_graph.edit(place).content.decode() == (
         "import torch\r\ndef f(x):\r\n\ta, b = torch.stack(x).sort().values\r\n\treturn a\r\n"
     )
-
-
-def test_it_needs_judgement() -> None:
-    assert not edit("y = sorted(x)").is_safe
