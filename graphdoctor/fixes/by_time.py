@@ -55,7 +55,6 @@ class Slowness:
         return slowest, f"all verified fixes together make the steady call {change}, and it slows the call most"
 
     def _slow_alone(self, best: State) -> tuple[Candidate, str] | None:
-        """The first fix that makes the call longer by itself, and why; None if none does."""
         timed = best.applied[:_MAX_TIMED]
         if self._is_each:
             for pair in timed:

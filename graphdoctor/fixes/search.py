@@ -246,7 +246,6 @@ class _Rounds:
         return score(measures, mended_count=state.mended_count, is_outweighed=is_outweighed)
 
     def _is_outweighed(self, fixes: Sequence[Candidate]) -> bool:
-        """Whether one of several fixes makes the call faster although less of it is compiled."""
         return any(fix is other for fix in fixes for other in self._outweighed)
 
     def _round(self, state: State, found: Sequence[Options]) -> State | None:
@@ -262,7 +261,6 @@ class _Rounds:
         return self._join(state, steps[:1]) if steps else None
 
     def _waves(self, waiting: list[Options], state: State, label: str) -> list[_Tried]:
-        """Try each finding's first fix, then the next one for findings where it didn't help, and so on."""
         found: list[_Tried] = []
         wave = 0
         while waiting and not self._is_exhausted:
@@ -322,7 +320,6 @@ class _Rounds:
         return replace(judged, verdict=judged.if_faster, reason=f"{judged.reason}; the call is {gain} all the same")
 
     def _join(self, state: State, chosen: Sequence[_Tried]) -> State:
-        """The state with the fixes of a round; those that don't work together wait for the next round."""
         fixes = [trial.fix for trial, _ in chosen]
         together = compatible(fixes)
         observed = None
@@ -399,7 +396,6 @@ class _Rounds:
         return start
 
     def _without_slow(self, untouched: State, best: State) -> State | None:
-        """Take back a fix that makes the steady call take longer, by itself or together with the others."""
         self._trials.eta.end_trials()
         if not self._options.is_timed or not best.applied:
             return None

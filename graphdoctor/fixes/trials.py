@@ -241,7 +241,6 @@ class Trials:
 
     @property
     def _second(self) -> tuple[str, str]:
-        """The second replays of the untouched program, each named after its first."""
         return f"{_EAGER_AGAIN}{AGAIN}", f"{self._untouched_name}{AGAIN}"
 
     def reference_beside(self, untouched: Recording) -> Untouched:
@@ -287,7 +286,6 @@ class Trials:
             self.reference = Untouched.seen(again, untouched, is_known=is_known)
 
     def _limit(self, *untouched: ProbeExit) -> None:
-        """Set limits for trials, as multiples of the untouched program's time and memory."""
         setup = self.replays.setup
         took = [ended.duration_s for ended in untouched if ended.duration_s is not None]
         peaks = [ended.peak_memory_bytes for ended in untouched if ended.peak_memory_bytes is not None]

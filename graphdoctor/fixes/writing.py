@@ -64,7 +64,6 @@ def check(changes: Sequence[FileChange], *, force: bool) -> None:
 
 
 def _checked_target(change: FileChange) -> Path:
-    """The file itself, with links resolved, after checking that it can be replaced."""
     try:
         target = Path(os.path.realpath(change.path, strict=True))
         mode = target.stat().st_mode
@@ -95,7 +94,6 @@ def _check_content(target: Path, change: FileChange) -> None:
 
 
 def _replace(target: Path, change: FileChange) -> None:
-    """Write to a temporary name and rename, so that nothing ever reads half a file."""
     found = target.stat()
     handle, name = tempfile.mkstemp(prefix=".graphdoctor.", dir=target.parent)
     temporary = Path(name)

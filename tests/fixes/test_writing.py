@@ -95,10 +95,6 @@ class TestWriting:
         written(changes)
         assert [change.path.read_bytes() for change in changes] == [AFTER, AFTER]
 
-    def test_no_other_file_is_left_behind(self, tmp_path: Path) -> None:
-        written([change_of(tmp_path / "a.py")])
-        assert [path.name for path in tmp_path.iterdir()] == ["a.py"]
-
     def test_a_file_is_replaced_whole_and_its_other_names_keep_the_text_before(self, tmp_path: Path) -> None:
         change = change_of(tmp_path / "a.py")
         (tmp_path / "b.py").hardlink_to(change.path)

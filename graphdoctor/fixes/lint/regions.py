@@ -125,7 +125,6 @@ class _Finder:
             yield from runs  # one of several functions isn't certain
 
     def _runs(self, node: ast.expr, scope: Scope) -> Iterator[_Method]:
-        """What runs when an expression's value is called: a function, a method, an object's ``forward``."""
         if isinstance(node, ast.Lambda):
             yield self._program.scopes[node], None
             return

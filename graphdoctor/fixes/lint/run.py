@@ -232,7 +232,6 @@ def switches_in(root: Path, wanted: Iterable[str]) -> dict[str, Path]:
 
 
 def _set_in(content: bytes) -> set[str]:
-    """Every attribute that a file assigns or changes through a method, and every name in a string or a ``patch``."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -124,7 +124,6 @@ def _each(copied: cst.BaseExpression, kind: str, chain: str) -> cst.BaseExpressi
 
 
 def _cloned_display(source: SourceFile, display: cst.List | cst.Tuple | cst.Dict) -> cst.BaseExpression:
-    """``[a.detach().clone(), b.detach().clone()]`` for ``[a, b]``."""
     elements = []
     for element in display.elements:
         if not isinstance(element, cst.Element | cst.DictElement):

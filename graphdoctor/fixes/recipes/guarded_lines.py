@@ -236,7 +236,6 @@ def _text(source: SourceFile, node: cst.BaseExpression) -> str:
 
 
 def _skipped(source: SourceFile, choice: cst.If) -> _Body:
-    """What is skipped without rows: the rest of the turn of a loop."""
     suite = need(source.parent(choice), cst.IndentedBlock, _UNASKED)
     first, *more = lines_of(choice.body)
     is_skip = not more and matchers.matches(first, matchers.SimpleStatementLine([matchers.Continue()]))

@@ -316,7 +316,6 @@ def sort_in_graph(place: Place) -> Edit:
 
 
 def _sorted(source: SourceFile, listed: cst.BaseExpression, options: Sequence[cst.Arg]) -> cst.BaseExpression:
-    """``torch.stack([a, b]).sort().values``."""
     is_list = isinstance(listed, cst.List | cst.Tuple | cst.ListComp | cst.Name)
     decline_if(not is_list, "what it sorts isn't a list")
     decline_if(isinstance(listed, cst.List | cst.Tuple) and not listed.elements, "what it sorts is empty")

@@ -286,7 +286,6 @@ def _target(source: SourceFile, small: cst.Assign | cst.AugAssign, index: cst.Ba
 
 
 def _is_set_to_number(source: SourceFile, selection: _Selection) -> bool:
-    """``x[rows] = 0``, which works with a mask too."""
     target = source.parent(selection.node)
     assignment = source.parent(target) if isinstance(target, cst.AssignTarget) else None
     return isinstance(assignment, cst.Assign) and isinstance(assignment.value, cst.BaseNumber)

@@ -65,7 +65,6 @@ def _title(keyword: str, line: int, moved: set[str]) -> str:
 
 
 def _start(place: Place) -> tuple[Statement, _Block]:
-    """The statement that breaks, and the block that keeps torch from resuming after it."""
     statement = place.statement
     if isinstance(statement, _Block) and not _is_resumed(place.source, statement):
         return statement, statement
@@ -182,7 +181,6 @@ def _lock(place: Place, block: cst.With) -> str:
 
 
 def _narrowed(source: SourceFile, block: cst.With, suite: cst.IndentedBlock) -> SourceFile:
-    """The file with the computations at both ends of the body moved out of the ``with``."""
     try:
         is_free = [_is_computation(statement) for statement in suite.body]
     except (SyntaxError, RecursionError):
@@ -223,7 +221,6 @@ def _is_pure(node: ast.expr) -> bool:
 
 
 def _is_library(node: ast.expr) -> bool:
-    """``torch``, ``torch.nn.functional``, ``F``."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name) and node.id in _LIBRARIES
@@ -329,7 +326,6 @@ def _is_between(statement: cst.CSTNode) -> bool:
 
 
 def _skipped(source: SourceFile, function: cst.FunctionDef) -> cst.FunctionDef:
-    """A function that Dynamo skips, with the optimizers' steps in it disabled."""
     changed: cst.CSTNode = function
     for step in matchers.findall(function, _IS_STEP):
         # Otherwise Dynamo would compile the step's own frame, which contains an explicit graph break.

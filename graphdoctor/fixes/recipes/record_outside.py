@@ -91,8 +91,6 @@ class _Line:
 
 @dataclass
 class _Split:
-    """A function whose lines are to be sorted into two."""
-
     source: SourceFile
     function: cst.FunctionDef
     owner: str
@@ -165,7 +163,6 @@ class _Split:
         return False
 
     def _add_followers(self) -> None:
-        """Lines that only keep what moved lines read move too."""
         moved: set[str] = set()
         for line in self.lines:
             if line.role != "compute":
@@ -511,7 +508,6 @@ def _separated(source: SourceFile, statements: Sequence[cst.BaseStatement]) -> I
 
 
 def _is_effect(source: SourceFile, statement: cst.CSTNode) -> bool:
-    """Whether a statement records, reports or raises, perhaps under an ``if``."""
     return all(_has_effect(source, small) for small in smalls_under(statement))
 
 
@@ -546,7 +542,6 @@ def _is_made_of(source: SourceFile, node: cst.CSTNode, names: set[str]) -> bool:
 
 
 def _is_check(node: cst.CSTNode) -> bool:
-    """``if x.isnan().any(): raise …`` or ``assert x.isfinite().all()``."""
     match node:
         case cst.If(test=test) | cst.SimpleStatementLine(body=[cst.Assert(test=test)]):
             return any(called(call) in _TESTS for call in calls_in(test))
@@ -554,7 +549,6 @@ def _is_check(node: cst.CSTNode) -> bool:
 
 
 def _starts_clock(source: SourceFile, node: cst.CSTNode) -> bool:
-    """``start = time.time()``."""
     match node:
         case cst.SimpleStatementLine(body=[cst.Assign(value=cst.Call(args=[]) as call)]):
             return reads_clock(source, call)

@@ -45,7 +45,6 @@ def no_grad_for_inference_mode(place: Place) -> Edit:
 
 
 def _modes(source: SourceFile) -> Iterator[Change]:
-    """Each use of inference mode, and ``no_grad`` in its place."""
     for node in walk(source.tree):
         parent = source.parent(node) if dotted(node) in _MODES else None
         no_grad = cst.Attribute(cst.Name("torch"), cst.Name("no_grad"))
@@ -203,7 +202,6 @@ def _undecorated(function: cst.FunctionDef) -> cst.FunctionDef:
 
 
 def _disabled(call: cst.Call) -> cst.BaseExpression:
-    """The function ``f`` in ``torch.compiler.disable(f, reason="…")``."""
     decline_if(dotted(call.func) not in _DISABLE, "the source doesn't say which function is called")
     for arg in call.args:
         if not arg.star and (arg.keyword is None or arg.keyword.value == "fn"):

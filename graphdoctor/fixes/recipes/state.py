@@ -208,14 +208,12 @@ class _Number:
         return definition
 
     def _is_start(self, node: _Set) -> bool:
-        """``self.step = 0``, ``self.step: int = start``."""
         value = node.value.expression if isinstance(node.value, cst.UnaryOperation) else node.value
         is_plain = isinstance(value, cst.Integer | cst.Float | cst.Name) and not isinstance(node, cst.AugAssign)
         target = _target(node)
         return is_plain and target is not None and self.source.code(target) == f"self.{self.name}"
 
     def _is_called(self, node: cst.CSTNode) -> bool:
-        """``optimizer.step()``: a number isn't called."""
         parent = self.source.parent(node)
         return isinstance(parent, cst.Call) and parent.func is node
 

@@ -172,7 +172,6 @@ def touched(node: cst.CSTNode, owner: str | None) -> Touched:
 
 
 def _changed(target: cst.BaseExpression, owner: str | None) -> Iterator[str]:
-    """The objects that an assignment to a target changes, without local names that it only binds."""
     match target:
         case cst.Name():
             return

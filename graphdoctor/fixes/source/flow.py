@@ -411,7 +411,6 @@ def _statement(node: ast.stmt) -> Flow:
 
 
 def _without_end(body: Sequence[ast.stmt]) -> Flow:
-    """A loop's body: after a ``break`` or ``continue``, names further down aren't bound."""
     found = flow(body)
     return Flow(found.read_first, set(), found.assigned)
 

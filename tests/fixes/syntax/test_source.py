@@ -8,6 +8,7 @@ from pathlib import Path
 
 import libcst as cst
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from tests.each import for_each
@@ -63,100 +64,64 @@ class A:
 """
 
 
-class TestStatementAt:
-    @for_each("line", [8, 9, 10])
-    def test_any_line_of_a_statement_is_the_statement(self, line: int) -> None:
-        assert statement(BODY, line) == "y = g(\n    x,\n)"
-
-    def test_a_statement_written_in_one_line_is_the_whole(self) -> None:
-        assert statement(BODY, 13) == "# Another.\nif y: print(y); return y"
-        assert statement(BODY, 14) == "for a in x: print(a)"
-
-    def test_several_statements_of_a_line_are_one(self) -> None:
-        assert statement(BODY, 16) == "print(1); print(2)"
-
-    @for_each("line", [17, 18, 19, 20, 21])
-    def test_a_comprehension_belongs_to_its_statement(self, line: int) -> None:
-        assert (statement(BODY, line) or "").startswith("else_ = [")
-
-    def test_the_first_line_of_a_compound_statement_is_the_statement(self) -> None:
-        assert (statement(BODY, 15) or "").startswith("with x:")
-        assert (statement(BODY, 7) or "").endswith("if z\n    ]")
-
-    @for_each("line", [3, 4, 5, 6])
-    def test_a_decorator_belongs_to_its_function(self, line: int) -> None:
-        found = source_of(BODY).statement_at(line)
-        assert isinstance(found, cst.FunctionDef)
-        assert found.name.value == "f"
-
-    @for_each("line", [25, 26])
-    def test_a_decorator_in_a_class_belongs_to_its_method(self, line: int) -> None:
-        found = source_of(BODY).statement_at(line)
-        assert isinstance(found, cst.FunctionDef)
-        assert found.name.value == "b"
-
-    @for_each("line", [11, 12])
-    def test_a_line_between_statements_belongs_to_the_one_around(self, line: int) -> None:
-        found = source_of(BODY).statement_at(line)
-        assert isinstance(found, cst.FunctionDef)
-
-    @for_each("line", [-1, 0, 1, 2, 22, 23, 27, 1000])
-    def test_a_line_outside_of_all_statements_has_none(self, line: int) -> None:
-        assert statement(BODY, line) is None
-
-    def test_a_line_of_a_text_belongs_to_the_statement_that_holds_it(self) -> None:
-        assert statement('a = """\nif b:\n    c\n"""\n', 3) == 'a = """\nif b:\n    c\n"""'
-
-    def test_a_form_feed_ends_no_line(self) -> None:
-        assert statement("a = 1\n\x0c\nb = 2\n", 3) == "\x0c\nb = 2"
-
-    def test_a_continued_line_is_one_statement(self) -> None:
-        assert statement("a = 1 + \\\n    2\n", 2) == "a = 1 + \\\n    2"
+def test_a_line_belongs_to_the_innermost_statement_around_it(snapshot: SnapshotAssertion) -> None:
+    found = {line: statement(BODY, line) for line in (*range(-1, 28), 1000)}
+    assert "\n".join(f"{line}: {text!r}" for line, text in found.items()) == snapshot
 
 
-class TestExpressionAt:
-    def test_calls_that_begin_at_one_column_are_told_apart_by_their_end(self) -> None:
-        text = "a = x.sum().item() + 1\n"
-        assert expression(text, "x", "1") == "x.sum().item() + 1"
-        assert expression(text, "x", "item()") == "x.sum().item()"
-        assert expression(text, "x", "item") == "x.sum().item"
-        assert expression(text, "x", "sum()") == "x.sum()"
-        assert expression(text, "x", "x") == "x"
+@for_each(
+    "text, line, found",
+    [
+        ('a = """\nif b:\n    c\n"""\n', 3, 'a = """\nif b:\n    c\n"""'),
+        ("a = 1\n\x0c\nb = 2\n", 3, "\x0c\nb = 2"),
+        ("a = 1 + \\\n    2\n", 2, "a = 1 + \\\n    2"),
+    ],
+)
+def test_a_text_a_form_feed_and_a_continued_line_end_no_statement(text: str, line: int, found: str) -> None:
+    assert statement(text, line) == found
 
-    def test_of_expressions_with_the_same_ends_the_outermost_is_found(self) -> None:
-        source = source_of("f'{x}'\n")
-        assert isinstance(source.expression_at(1, 1, 7), cst.FormattedString)
 
-    def test_an_expression_of_several_lines_has_no_end(self) -> None:
-        text = "a = f(\n    x,\n)\n"
-        assert expression(text, "f", None) == "f(\n    x,\n)"
-        assert expression(text, "f", "f") == "f"
-        assert expression(text, "x", "x", line=2) == "x"
+SUM, SEVERAL = "a = x.sum().item() + 1\n", "a = f(\n    x,\n)\n"
+COMPREHENSION = "a = [f(x) for x in g(y) if h(x)]\n"
 
-    def test_an_end_on_the_line_is_no_expression_of_several_lines(self) -> None:
-        assert expression("a = f(x)\n", "f", None) is None
 
-    def test_parentheses_are_not_counted(self) -> None:
-        assert expression("a = (x + 1)\n", "x", "1") == "(x + 1)"
+@for_each(
+    "text, start, end, line, found",
+    [
+        (SUM, "x", "1", 1, "x.sum().item() + 1"),
+        (SUM, "x", "item()", 1, "x.sum().item()"),
+        (SUM, "x", "item", 1, "x.sum().item"),
+        (SUM, "x", "sum()", 1, "x.sum()"),
+        (SUM, "x", "x", 1, "x"),
+        (SEVERAL, "f", None, 1, "f(\n    x,\n)"),
+        (SEVERAL, "f", "f", 1, "f"),
+        (SEVERAL, "x", "x", 2, "x"),
+        ("a = f(x)\n", "f", None, 1, None),
+        ("a = (x + 1)\n", "x", "1", 1, "(x + 1)"),
+        (COMPREHENSION, "[", "]", 1, COMPREHENSION[4:-1]),
+        (COMPREHENSION, "f(", "f(x)", 1, "f(x)"),
+        (COMPREHENSION, "g", "g(y)", 1, "g(y)"),
+        (COMPREHENSION, "h", "h(x)", 1, "h(x)"),
+        ("if f(x): pass\n", "f(", "f(x)", 1, "f(x)"),
+        ("@f(x)\ndef g(): pass\n", "f(", "f(x)", 1, "f(x)"),
+        ("g = lambda y: f(x)\n", "f(", "f(x)", 1, "f(x)"),
+        ("a = 'é', f(x)\n", "f", "f(x)", 1, "f(x)"),
+        ("if a:\n\tf(x)\n", "f", "f(x)", 2, "f(x)"),
+    ],
+)
+def test_an_expression_is_found_by_where_it_begins_and_ends(
+    text: str, start: str, end: str | None, line: int, found: str | None
+) -> None:
+    assert expression(text, start, end, line=line) == found
 
-    def test_the_parts_of_a_comprehension_are_found(self) -> None:
-        text = "a = [f(x) for x in g(y) if h(x)]\n"
-        assert expression(text, "[", "]") == text[4:-1]
-        assert expression(text, "f(", "f(x)") == "f(x)"
-        assert expression(text, "g", "g(y)") == "g(y)"
-        assert expression(text, "h", "h(x)") == "h(x)"
 
-    @for_each("text", ["if f(x): pass\n", "@f(x)\ndef g(): pass\n", "g = lambda y: f(x)\n"])
-    def test_an_expression_is_found_wherever_it_stands(self, text: str) -> None:
-        assert expression(text, "f(", "f(x)") == "f(x)"
+def test_of_expressions_with_the_same_ends_the_outermost_is_found() -> None:
+    assert isinstance(source_of("f'{x}'\n").expression_at(1, 1, 7), cst.FormattedString)
 
-    @for_each("place", [(1, 2, 4), (1, 1, 3), (2, 1, 5), (0, 1, 5), (1, 0, 5), (1, 1, None), (1, 99, 100)])
-    def test_a_place_where_none_begins_or_ends_has_none(self, place: tuple[int, int, int | None]) -> None:
-        assert source_of("f(x)\n").expression_at(*place) is None
 
-    def test_columns_count_characters(self) -> None:
-        assert expression("a = 'é', f(x)\n", "f", "f(x)") == "f(x)"
-        assert expression("\tf(x)\n".replace("\t", "if a:\n\t"), "f", "f(x)", line=2) == "f(x)"
+@for_each("place", [(1, 2, 4), (1, 1, 3), (2, 1, 5), (0, 1, 5), (1, 0, 5), (1, 1, None), (1, 99, 100)])
+def test_a_place_where_none_begins_or_ends_has_none(place: tuple[int, int, int | None]) -> None:
+    assert source_of("f(x)\n").expression_at(*place) is None
 
 
 class TestParents:
