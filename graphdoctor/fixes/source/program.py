@@ -340,8 +340,8 @@ def _targets(node: ast.AST) -> Iterator[tuple[ast.expr, Binding]]:
         case ast.withitem(optional_vars=ast.expr() as target):
             yield from ((name, Binding("opaque")) for name in ast.walk(target) if isinstance(name, ast.Name))
         case ast.Delete(targets=targets):
-            yield from ((name, Binding("opaque")) for target in targets for name in ast.walk(target)
-                        if isinstance(name, (ast.Name, ast.Attribute)))  # fmt: skip
+            for target in targets:
+                yield from _opaque(target)
         case _:
             pass
 
@@ -365,9 +365,7 @@ def _unpacked(target: ast.expr, value: ast.expr, end: tuple[int, int]) -> Iterat
         if is_plain and isinstance(one, (ast.Name, ast.Attribute)):
             yield one, Binding("element", value, index=index, end=end)
         else:
-            for inner in ast.walk(one):
-                if isinstance(inner, (ast.Name, ast.Attribute)):
-                    yield inner, Binding("opaque")
+            yield from _opaque(one)
 
 
 def _looped(target: ast.expr, iterated: ast.expr) -> Iterator[tuple[ast.expr, Binding]]:
@@ -384,8 +382,11 @@ def _looped(target: ast.expr, iterated: ast.expr) -> Iterator[tuple[ast.expr, Bi
             values = ast.Call(ast.Attribute(source, "values", ast.Load()), [], [])
             yield item, Binding("item", ast.copy_location(values, iterated), end=_end(iterated))
         case _:
-            yield from ((name, Binding("opaque")) for name in ast.walk(target)
-                        if isinstance(name, (ast.Name, ast.Attribute)))  # fmt: skip
+            yield from _opaque(target)
+
+
+def _opaque(target: ast.expr) -> Iterator[tuple[ast.expr, Binding]]:
+    return ((node, Binding("opaque")) for node in ast.walk(target) if isinstance(node, (ast.Name, ast.Attribute)))
 
 
 def _end(node: ast.AST) -> tuple[int, int]:

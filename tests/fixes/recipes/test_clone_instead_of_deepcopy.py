@@ -8,7 +8,6 @@ from syrupy.assertion import SnapshotAssertion
 from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import clone_instead_of_deepcopy
 from graphdoctor.fixes.source.tree import DeclinedError
-from tests.each import for_each
 from tests.fixes.recipes.places import outcomes, place_in
 
 HEAD = "import copy\nimport torch\nfrom torch import nn\n"
@@ -58,42 +57,26 @@ def test_a_comment_within_the_call_is_not_lost() -> None:
         clone_instead_of_deepcopy.edit(place_in(text, "GD108", 5, (12, None)))
 
 
-@for_each(
-    "text, line",
-    [
-        ("def f(x):\n    return copy.deepcopy(x)\n", "return x.detach().clone()"),
-        ("def f(x):\n    return copy.deepcopy(x[0])\n", "return x[0].detach().clone()"),
-        ("def f(x):\n    y = copy.deepcopy(x) ; y = y * 2  # two\n", "y = x.detach().clone() ; y = y * 2  # two"),
-        ("def f(x):\n    return (lambda v: copy.deepcopy(v))(x)\n", "return (lambda v: v.detach().clone())(x)"),
-        ("def f(x):\n    def g(): return copy.deepcopy(x)\n    return g()\n", "def g(): return x.detach().clone()"),
-        ("def f(x):\r\n\ty = copy.deepcopy(x)\t# why\r\n", "\ty = x.detach().clone()\t# why\r\n"),
-        (
-            "def f(x: 'list'):\n    y = [torch.ones(1)]\n    z = copy.deepcopy(y)\n",
-            "z = [value.clone() for value in y]",
-        ),
-        (
-            "def f(x: dict[str, torch.Tensor]):\n    return copy.deepcopy(x)\n",
-            "return {name: value.detach().clone() for name, value in x.items()}",
-        ),
-        (
-            "def f(x: tuple[torch.Tensor, ...]):\n    return copy.deepcopy(x)\n",
-            "return tuple(value.detach().clone() for value in x)",
-        ),
-        (in_class("self.state = nn.Parameter(torch.ones(1))"), "return self.state.detach().clone()"),
-        (
-            in_class("self.state = [torch.ones(1, requires_grad=True)]"),
-            "return [value.detach().clone() for value in self.state]",
-        ),
-        (
-            in_class("self.state = {n: torch.ones(1) for n in 'ab'}"),
-            "return {name: value.detach().clone() for name, value in self.state.items()}",
-        ),
-    ],
-)
-def test_tensors_are_cloned_one_by_one(text: str, line: str) -> None:
-    found = edit(text)
-    assert line in found.content.decode()
-    assert not found.is_safe
+def test_tensors_are_cloned_one_by_one(snapshot: SnapshotAssertion) -> None:
+    def result(text: str) -> object:
+        found = edit(text)
+        return found.content.decode()
+
+    cases = [
+        "def f(x):\n    return copy.deepcopy(x)\n",
+        "def f(x):\n    return copy.deepcopy(x[0])\n",
+        "def f(x):\n    y = copy.deepcopy(x) ; y = y * 2  # two\n",
+        "def f(x):\n    return (lambda v: copy.deepcopy(v))(x)\n",
+        "def f(x):\n    def g(): return copy.deepcopy(x)\n    return g()\n",
+        "def f(x):\r\n\ty = copy.deepcopy(x)\t# why\r\n",
+        "def f(x: 'list'):\n    y = [torch.ones(1)]\n    z = copy.deepcopy(y)\n",
+        "def f(x: dict[str, torch.Tensor]):\n    return copy.deepcopy(x)\n",
+        "def f(x: tuple[torch.Tensor, ...]):\n    return copy.deepcopy(x)\n",
+        in_class("self.state = nn.Parameter(torch.ones(1))"),
+        in_class("self.state = [torch.ones(1, requires_grad=True)]"),
+        in_class("self.state = {n: torch.ones(1) for n in 'ab'}"),
+    ]
+    assert outcomes(result, cases) == snapshot
 
 
 def test_a_visibly_detached_tensor_is_safe_to_clone() -> None:

@@ -6,7 +6,6 @@ from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.fixes.recipe import Edit
 from graphdoctor.fixes.recipes import one_hot_classes
-from tests.each import for_each
 from tests.fixes.recipes.places import outcomes, place_in
 
 HEAD = "import torch.nn.functional as F\nfrom torch import nn\n"
@@ -48,29 +47,25 @@ def test_without_one_number_of_classes_the_call_is_left(snapshot: SnapshotAssert
     assert outcomes(edit, cases) == snapshot
 
 
-@for_each(
-    "text, call",
-    [
-        ("def f(x, num_classes):\n    return F.one_hot(x)\n", "F.one_hot(x, num_classes=num_classes)"),
-        ("def f(x, num_classes):\n    return F.one_hot(x, )\n", "F.one_hot(x, num_classes=num_classes, )"),
-        ("def f(x, num_classes):\n    return F.one_hot(tensor=x)\n", "F.one_hot(tensor=x, num_classes=num_classes)"),
-        (
-            "def f(x, num_classes):\n    F.one_hot(\n        x  # a\n    )\n",
-            "(\n        x,  # a\n        num_classes=num_classes\n    )",
-        ),
-        ("def f(x, num_classes):\n    F.one_hot(\n        x)\n", "(\n        x,\n        num_classes=num_classes)"),
-        ("def f(x, n_classes):\n    return F.one_hot(x, - 1)\n", "F.one_hot(x, n_classes)"),
-        ("f = lambda x, num_classes: F.one_hot(x)\n", "F.one_hot(x, num_classes=num_classes)"),
-        ("def f(x, num_classes):\n    def g(): return F.one_hot(x)\n", "F.one_hot(x, num_classes=num_classes)"),
-        (in_class("self.num_classes = num_classes"), "F.one_hot(labels, num_classes=self.num_classes)"),
-        ("class A:\n    num_labels = 3\n    def f(self, x): return F.one_hot(x)\n", "num_classes=self.num_labels)"),
-        ("def f(x):\r\n\tnum_classes = 3\r\n\ty = F.one_hot(x)\t# why\r\n", "(x, num_classes=num_classes)\t# why\r\n"),
-    ],
-)
-def test_the_only_number_of_classes_is_passed(text: str, call: str) -> None:
-    found = edit(text)
-    assert call in found.content.decode()
-    assert not found.is_safe
+def test_the_only_number_of_classes_is_passed(snapshot: SnapshotAssertion) -> None:
+    def result(text: str) -> object:
+        found = edit(text)
+        return found.content.decode()
+
+    cases = [
+        "def f(x, num_classes):\n    return F.one_hot(x)\n",
+        "def f(x, num_classes):\n    return F.one_hot(x, )\n",
+        "def f(x, num_classes):\n    return F.one_hot(tensor=x)\n",
+        "def f(x, num_classes):\n    F.one_hot(\n        x  # a\n    )\n",
+        "def f(x, num_classes):\n    F.one_hot(\n        x)\n",
+        "def f(x, n_classes):\n    return F.one_hot(x, - 1)\n",
+        "f = lambda x, num_classes: F.one_hot(x)\n",
+        "def f(x, num_classes):\n    def g(): return F.one_hot(x)\n",
+        in_class("self.num_classes = num_classes"),
+        "class A:\n    num_labels = 3\n    def f(self, x): return F.one_hot(x)\n",
+        "def f(x):\r\n\tnum_classes = 3\r\n\ty = F.one_hot(x)\t# why\r\n",
+    ]
+    assert outcomes(result, cases) == snapshot
 
 
 def test_of_several_calls_on_a_line_the_one_that_torch_points_to_is_meant() -> None:
