@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.facts.bench import Workaround
+from graphdoctor.facts.bench import Stages, Workaround
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.studies.bench.minified import minified
 from graphdoctor.studies.bench.stages import CROSSREF, Subject, follow
@@ -79,35 +79,36 @@ def subject(folder: Path, program: str) -> Subject:
     return Subject(replays, reference, Program(), replace(base, backend=INDUCTOR), changes, "default")
 
 
+def followed(folder: Path, program: str, *, is_minified: bool = False) -> Stages:
+    """The stages of the program, and its smallest reproducer if that is asked for."""
+    found = subject(folder, program)
+    with found.replays:
+        stages = follow(found, limit_s=600, on_phase=lambda _phase: None)
+        if not is_minified:
+            return stages
+        return minified(found, stages, folder / "minified", timeout_s=300, on_phase=lambda _phase: None)
+
+
 @pytest.mark.nightly
 def test_a_kernel_that_inductor_writes_is_found_and_made_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     monkeypatch.chdir(theirs)
-    found = subject(tmp_path, KERNEL)
-    try:
-        stages = follow(found, limit_s=600, on_phase=lambda _phase: None)
-        small = minified(found, stages, tmp_path / "minified", timeout_s=300, on_phase=lambda _phase: None)
-    finally:
-        found.replays.close()
+    stages = followed(tmp_path, KERNEL, is_minified=True)
     assert (stages.first, stages.part, stages.note) == (INDUCTOR, "the lowering of aten.relu.default", None)
     lowering = "torch._inductor.lowering"
     lines = (f"import {lowering}", f"{lowering}.make_fallback(torch.ops.aten.relu.default, override_decomp=True)")
     assert stages.workaround == Workaround(lines=lines)
     assert stages.results[3].outcome == "wrong"
-    assert small.reproducer == str(tmp_path / "minified" / "repro.py")
-    text = Path(small.reproducer).read_text()
+    assert stages.reproducer == str(tmp_path / "minified" / "repro.py")
+    text = Path(stages.reproducer).read_text()
     assert "torch.ops.aten.relu.default" in text
     assert "TORCH_TRACE" not in text
     assert list(theirs.iterdir()) == []
 
 
 def test_a_decomposition_is_found_before_inductor_compiles_anything(tmp_path: Path) -> None:
-    found = subject(tmp_path, DECOMPOSITION)
-    try:
-        stages = follow(found, limit_s=600, on_phase=lambda _phase: None)
-    finally:
-        found.replays.close()
+    stages = followed(tmp_path, DECOMPOSITION)
     assert (stages.first, stages.part) == (DECOMPOSED, "the decomposition of aten.hardswish.default")
     table = "torch._inductor.decomposition"
     lines = (f"import {table}", f"{table}.decompositions.pop(torch.ops.aten.hardswish.default, None)")
@@ -116,11 +117,7 @@ def test_a_decomposition_is_found_before_inductor_compiles_anything(tmp_path: Pa
 
 
 def test_a_fake_kernel_that_says_another_shape_is_the_one_to_blame(tmp_path: Path) -> None:
-    found = subject(tmp_path, FAKE_KERNEL)
-    try:
-        stages = follow(found, limit_s=600, on_phase=lambda _phase: None)
-    finally:
-        found.replays.close()
+    stages = followed(tmp_path, FAKE_KERNEL)
     assert (stages.first, stages.part) == ("eager", None)
     assert stages.note == "an operator's fake kernel says something else than its kernel"
     assert stages.results[-1].name == CROSSREF

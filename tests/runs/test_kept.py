@@ -7,6 +7,7 @@ import hashlib
 import json
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,12 @@ class Project:
         choices_now = CHOICES.model_copy(update=choices)
         return kept_fixes(self.request, choices_now, load_settings(self.folder).store, self.setup.interpreter)
 
+    def outdated(self, **choices: Any) -> Change | None:
+        """Why what was kept isn't taken again."""
+        found = self.found(**choices)
+        assert isinstance(found, OutdatedFixes)
+        return found.change
+
     def rewrite(self, **changes: Any) -> None:
         """Change what was kept, as somebody without the key would."""
         file = self.recording / "verified.json"
@@ -109,12 +116,10 @@ def test_what_is_measured_besides_the_calls_is_not_asked_of_trials(project: Proj
 def test_another_request_has_fixes_of_its_own(project: Project, changes: dict[str, Any]) -> None:
     project.keep()
     project.request = Request.of(replace(project.request.spec, **changes), Measured(coverage=True))
-    found = project.found()
     if "target" in changes:
-        assert found is None
-        return
-    assert isinstance(found, OutdatedFixes)
-    assert found.change == Change("options", ",".join(changes))
+        assert project.found() is None
+    else:
+        assert project.outdated() == Change("options", ",".join(changes))
 
 
 @for_each(
@@ -129,9 +134,7 @@ def test_another_request_has_fixes_of_its_own(project: Project, changes: dict[st
 )
 def test_other_options_of_the_trials_have_fixes_of_their_own(project: Project, changes: dict[str, Any]) -> None:
     project.keep()
-    found = project.found(**changes)
-    assert isinstance(found, OutdatedFixes)
-    assert found.change == Change("options", ",".join(changes))
+    assert project.outdated(**changes) == Change("options", ",".join(changes))
 
 
 @for_each("more", [{"after": None}, {"is_interrupted": True}, {"choices": None}])
@@ -140,20 +143,14 @@ def test_what_verified_nothing_or_was_interrupted_is_not_kept(project: Project, 
     assert project.found() is None
 
 
-def test_a_program_that_was_edited_is_tried_anew(project: Project) -> None:
-    project.keep()
+@pytest.mark.parametrize("is_during", [False, True])
+def test_a_program_that_was_edited_is_tried_anew(project: Project, is_during: bool) -> None:
+    if not is_during:
+        project.keep()
     project.program.write_bytes(BEFORE + b"# more\n")
-    found = project.found()
-    assert isinstance(found, OutdatedFixes)
-    assert found.change == Change("file", str(project.program))
-
-
-def test_a_program_that_was_edited_during_the_trials_is_tried_anew(project: Project) -> None:
-    project.program.write_bytes(BEFORE + b"# more\n")
-    project.keep()
-    found = project.found()
-    assert isinstance(found, OutdatedFixes)
-    assert found.change == Change("file", str(project.program))
+    if is_during:
+        project.keep()
+    assert project.outdated() == Change("file", str(project.program))
 
 
 def test_an_edit_of_a_file_that_nothing_read_is_not_kept(project: Project) -> None:
@@ -161,34 +158,29 @@ def test_an_edit_of_a_file_that_nothing_read_is_not_kept(project: Project) -> No
     other.write_bytes(BEFORE)
     project.change = FileChange(other, BEFORE, AFTER)
     project.keep()
-    found = project.found()
-    assert isinstance(found, OutdatedFixes)
-    assert found.change == Change("file", str(other))
+    assert project.outdated() == Change("file", str(other))
 
 
 def test_another_interpreter_is_another_run(project: Project) -> None:
     project.keep()
     project.setup = replace(project.setup, python="/usr/bin/another")
-    found = project.found()
-    assert isinstance(found, OutdatedFixes)
-    assert found.change == Change("interpreter", sys.executable)
+    assert project.outdated() == Change("interpreter", sys.executable)
 
 
-def test_edits_that_somebody_else_wrote_count_for_nothing(project: Project) -> None:
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda project: project.rewrite(changes=[[str(project.program), "", "cm0gLXJm"]]),
+        lambda project: (project.recording / REQUEST_FILE).write_text('{"other": 1}'),
+        lambda project: project.recording.rename(project.recording.with_name("20261122-101112-000002-model")),
+        lambda project: (project.recording / "verified.json").write_text("[1]"),
+        lambda project: (project.recording / "verified.json").write_text("{"),
+    ],
+    ids=("edits", "recording", "place", "no object", "no JSON"),
+)
+def test_what_somebody_else_changed_counts_for_nothing(project: Project, spoil: Callable[[Project], object]) -> None:
     project.keep()
-    project.rewrite(changes=[[str(project.program), "", "cm0gLXJm"]])
-    assert project.found() is None
-
-
-def test_a_recording_that_somebody_else_changed_counts_for_nothing(project: Project) -> None:
-    project.keep()
-    (project.recording / REQUEST_FILE).write_text('{"other": 1}')
-    assert project.found() is None
-
-
-def test_a_recording_that_was_moved_counts_for_nothing(project: Project) -> None:
-    project.keep()
-    project.recording.rename(project.recording.with_name("20261122-101112-000002-model"))
+    spoil(project)
     assert project.found() is None
 
 
@@ -204,16 +196,12 @@ def test_results_that_changed_since_are_refused(project: Project) -> None:
     project.keep()
     file = project.recording / FIXES_FILE
     file.write_text(file.read_text().replace("= 2", "= 3"))
-    found = project.found()
-    assert isinstance(found, OutdatedFixes)
-    assert found.change is None
+    assert project.outdated() is None
 
 
 def test_edits_that_are_not_the_ones_shown_are_refused(project: Project) -> None:
     project.keep(diff="--- a/model.py\n+++ b/model.py\n@@ -1 +1 @@\n-1\n+2\n")
-    found = project.found()
-    assert isinstance(found, OutdatedFixes)
-    assert found.change is None
+    assert project.outdated() is None
 
 
 def test_the_newest_counts(project: Project) -> None:
@@ -226,14 +214,6 @@ def test_the_newest_counts(project: Project) -> None:
     found = project.found()
     assert isinstance(found, KeptFixes)
     assert hashlib.sha256((found.recording / "verified.json").read_bytes()).hexdigest() == digest
-
-
-def test_what_cannot_be_read_is_nothing(project: Project) -> None:
-    project.keep()
-    (project.recording / "verified.json").write_text("[1]")
-    assert project.found() is None
-    (project.recording / "verified.json").write_text("{")
-    assert project.found() is None
 
 
 def test_a_full_disk_costs_no_verdict(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
