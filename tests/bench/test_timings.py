@@ -100,8 +100,7 @@ def test_without_eager_mode_nothing_can_be_compared():
     )
 
 
-def test_what_was_stopped_is_not_run_again():
-    assert Measured(VariantSpec("x"), ended=ProbeExit(status=None, reason="timeout")).was_stopped
-    assert Measured(VariantSpec("x"), ended=ProbeExit(status=None, reason="killed")).was_stopped
-    assert not Measured(VariantSpec("x"), ended=ProbeExit(status=None, reason="error")).was_stopped
-    assert not Measured(VariantSpec("x")).was_stopped
+@for_each("reason, was_stopped", [("timeout", True), ("killed", True), ("error", False), (None, False)])
+def test_what_was_stopped_is_not_run_again(reason, was_stopped):
+    ended = None if reason is None else ProbeExit(status=None, reason=reason)
+    assert Measured(VariantSpec("x"), ended=ended).was_stopped is was_stopped

@@ -80,16 +80,12 @@ def test_a_recording_knows_the_folder_that_it_was_made_in(store: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["report", "guards", "recompiles"])
-def test_commands_take_a_recordings_name(store: Path, run_here: RunCli, command: str) -> None:
-    found = run_here(command, NAME)
-    assert (found.returncode, found.stderr) == (0, "")
-    assert found.stdout == run_here(command).stdout
-
-
-@pytest.mark.parametrize("command", ["report", "guards", "recompiles"])
-def test_commands_take_a_log_whatever_its_name(store: Path, run_here: RunCli, command: str) -> None:
-    found = run_here(command, "job-17.txt")
-    assert (found.returncode, found.stderr) == (0, "")
+def test_commands_take_a_recordings_name_and_a_log_whatever_its_name(
+    store: Path, run_here: RunCli, command: str
+) -> None:
+    last, named, log = (run_here(command, *given) for given in ((), (NAME,), ("job-17.txt",)))
+    assert [(found.returncode, found.stderr) for found in (named, log)] == [(0, "")] * 2
+    assert named.stdout == last.stdout
 
 
 def test_a_json_document_is_shown_like_the_recording(store: Path, run_here: RunCli) -> None:
