@@ -144,7 +144,6 @@ class _Bench:
         )
 
     def _variant(self, one: Measured, shown: Variant, reference: Reference, *, is_noisy: bool) -> Variant:
-        """A variant with its results, graphs, breaks and kernels."""
         if shown.status == "skipped" or one.was_stopped:
             return shown
         name, spec = slug(shown.name), one.spec.changes
@@ -190,7 +189,6 @@ class _Bench:
         return variant.model_copy(update={"stages": self._stages(one, name, reference)})
 
     def _stages(self, one: Measured, name: str, reference: Reference) -> Stages:
-        """Where a variant that fails or is wrong does."""
         spec = one.spec.spec(self.base)
         subject = Subject(self.replays, reference, self.program, spec, one.spec.changes, name)
 

@@ -134,7 +134,6 @@ class Search:
         return one
 
     def _step(self, ways: SideBySide, eager: Measured, best: Way, candidate: Candidate, reference: Reference) -> Way:
-        """Try one candidate; the better of the two ways."""
         began = time.monotonic()
         if began + self.longest_s > self.deadline:
             step = CureStep(name=candidate.name, outcome="skipped", reason="time was up", is_late=True)
@@ -183,7 +182,6 @@ class Search:
         return replace(way, look=look), "kept", None, ratio
 
     def _is_quicker(self, eager: Measured, best: Way, way: Way) -> bool:
-        """It compiles measurably quicker."""
         mine, other = added_s(way.measured.cold, eager.warm), added_s(best.measured.cold, eager.warm)
         return mine is not None and other is not None and mine <= _QUICKER * other and other - mine >= _QUICKER_S
 
@@ -291,7 +289,6 @@ def cure(
 
 
 def _has_fixes(treated: SearchResult, way: Way | None = None) -> bool:
-    """Whether fixes were verified, and a way has them."""
     return treated.treatment.after is not None and (way is None or way.program == treated.program)
 
 

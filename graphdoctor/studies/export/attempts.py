@@ -104,7 +104,6 @@ class Exporter:
 
 
 def _failed_call(recording: Recording) -> str:
-    """How the exported program fails."""
     for call in recording.calls:
         if call.error is not None:
             return (
@@ -119,7 +118,6 @@ def first_line(text: str) -> str:
 
 
 def _unwritten(recording: Recording) -> tuple[ResultKind, ...]:
-    """The kinds of texts that the program writes and the exported one doesn't."""
     compared = None if recording.replay is None else recording.replay.compared.get("eager")
     found = () if compared is None else compared.differences
     return tuple(difference.kind for difference in found if difference.kind in ("stdout", "logs"))

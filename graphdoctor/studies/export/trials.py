@@ -29,8 +29,6 @@ _MAX_TRIALS = 24
 
 @dataclass
 class _Trial:
-    """One fix and what its trial showed."""
-
     proposal: Candidate
     attempt: Attempt
     verdict: Verdict
@@ -201,7 +199,6 @@ class ExportTrials:
         return finding.model_copy(update={"location": finding.location.model_copy(update={"line": line})})
 
     def _judged(self, finding: Finding, attempt: Attempt, program: Program) -> tuple[Verdict, str | None]:
-        """What a trial showed, and why."""
         match attempt.status:
             case "exported":
                 return "verified", None

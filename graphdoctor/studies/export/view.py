@@ -101,7 +101,6 @@ def _tone(report: ExportReport) -> Tone:
 
 
 def _flag(*, is_strict: bool) -> Span:
-    """A way as torch.export's argument."""
     return Span(f"strict={is_strict}", "code")
 
 
@@ -140,7 +139,6 @@ def _way_text(way: ExportWay) -> str:
 
 
 def _correctness(correctness: Correctness | None) -> str:
-    """How equal results are, as the end of a sentence."""
     if correctness is None:
         return ""
     how = "bit by bit" if correctness.is_bitwise_equal else "up to rounding"
@@ -160,7 +158,6 @@ def left_out_texts(way: ExportWay, report: ExportReport) -> list[str]:
 
 
 def _inputs(way: ExportWay) -> Section:
-    """The inputs of a program, and the conditions on them."""
     rows = [
         Row(Span(one.name), Span(" ".join(part for part in (one.value, one.kind, one.target) if part)))
         for one in way.inputs
@@ -201,7 +198,6 @@ def cured_groups(report: ExportReport) -> list[list[ExportWay]]:
 
 
 def _cured(group: Sequence[ExportWay]) -> Section:
-    """What the verified fixes come to."""
     verb = _verb(group, "exports", "export")
     title = ("With these fixes, ", _flags(group), f" {verb}, and results equal eager mode's")
     parts: list[Block] = [Diff(group[0].diff)] if group[0].diff else []
@@ -231,7 +227,6 @@ def _dynamic(dynamic: DynamicShapes) -> Section:
 
 
 def _dynamic_text(dynamic: DynamicShapes) -> str:
-    """Whether the program is right with other sizes."""
     match dynamic.status:
         case "exported" if dynamic.line is None:
             return f"No size stays dynamic: {dynamic.reason}."

@@ -144,7 +144,6 @@ def _is_function(name: str, text: str | None) -> bool:
 
 
 def _places(operations: Sequence[InductorOperation], root: str) -> dict[_Place, float]:
-    """The part of a kernel's time that each place has."""
     found: dict[_Place, float] = defaultdict(float)
     for operation, part in parts(operations):
         found[operation.stack, module_path(operation.module, root)] += part

@@ -135,7 +135,6 @@ def _evidence(report: ProfileReport, seen: KernelShare | None, shares: _Shares) 
 
 
 def _class_text(bound: BoundBy, report: ProfileReport, seen: KernelShare | None, share: float) -> str:
-    """The part of a call that waits for something, with its numbers."""
     own = [kernel for kernel in report.kernels if kernel.bound_by == bound]
     part = f"{percent(share)} of the call"
     if bound == "host":

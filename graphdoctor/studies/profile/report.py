@@ -94,7 +94,6 @@ def fusion_of(profiled: Profiled) -> Fusion | None:
 
 
 def _vanished(graph: InductorGraph) -> list[int | None]:
-    """Sizes of the values that never get to memory."""
     computed = {number for kernel in graph.kernels for number in kernel.operations}
     return [
         operation.bytes

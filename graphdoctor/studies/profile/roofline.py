@@ -72,7 +72,6 @@ def _share(reached: float | None, possible: float | None) -> float | None:
 
 
 def _product_rate(kernel: ProfiledKernel, calibration: Calibration) -> float | None:
-    """What matrix products of the kernel's dtype reach."""
     rates = calibration.matmul_tflops_per_s
     if kernel.dtype == "float32" and TF32 in rates and is_convolution(kernel):
         return rates[TF32]

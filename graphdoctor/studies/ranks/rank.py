@@ -131,6 +131,7 @@ def _compiles(recording: Recording, span: LogSpan, root: Path) -> tuple[RankComp
     found: list[RankCompile] = []
     for compile_ in recording.compiles:
         frame = frames.get(compile_.frame_id)
+        causes, changed = _causes(compile_)
         found.append(
             RankCompile(
                 compile_id=compile_.compile_id,
@@ -139,8 +140,8 @@ def _compiles(recording: Recording, span: LogSpan, root: Path) -> tuple[RankComp
                 resumes_at=None if frame is None else frame.resumes_at,
                 occurrence=occurrences.get(compile_.frame_id, 0),
                 outcome=compile_.outcome,
-                causes=_causes(compile_),
-                changed=_changed(compile_),
+                causes=causes,
+                changed=changed,
                 duration_s=compile_.duration_s,
                 backend_s=compile_.backend_s,
                 mark=marks.get(compile_.compile_id) or CompileMark(compile_id=compile_.compile_id),
@@ -150,7 +151,6 @@ def _compiles(recording: Recording, span: LogSpan, root: Path) -> tuple[RankComp
 
 
 def _occurrences(recording: Recording) -> Mapping[int, int]:
-    """How many frames of the same function come before each frame."""
     seen: Counter[tuple[str, str, int, int | None]] = Counter()
     found: dict[int, int] = {}
     for frame in recording.frames:
@@ -173,16 +173,13 @@ def _location(frame: Frame | None, root: Path) -> Location:
     )
 
 
-def _causes(compile_: Compile) -> tuple[str, ...]:
+def _causes(compile_: Compile) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Why it was compiled, for people, and what ranks that agree have of it in common."""
     if compile_.cause is not None and compile_.cause.changes:
-        return tuple(_cause(change) for change in compile_.cause.changes)
-    return compile_.recompile_reasons[:1]
-
-
-def _changed(compile_: Compile) -> tuple[str, ...]:
-    if compile_.cause is not None and compile_.cause.changes:
-        return tuple(sorted(f"{change.kind} {change.expression}" for change in compile_.cause.changes))
-    return tuple(_NUMBER.sub("N", reason) for reason in compile_.recompile_reasons[:1])
+        changes = compile_.cause.changes
+        return tuple(map(_cause, changes)), tuple(sorted(f"{change.kind} {change.expression}" for change in changes))
+    reasons = compile_.recompile_reasons[:1]
+    return reasons, tuple(_NUMBER.sub("N", reason) for reason in reasons)
 
 
 def _cause(change: GuardChange) -> str:

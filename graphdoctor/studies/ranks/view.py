@@ -177,7 +177,6 @@ def _difference(found: Divergence, job: Job) -> str:
 
 
 def _warnings(job: Job) -> Iterator[str]:
-    """Ranks that can't be compared to their ends."""
     if job.absent:
         yield f"{_capital(ranks_text(job.absent))} {_verb(job.absent, 'has', 'have')} no log."
     if ended := [rank.rank for rank in job.ranks if rank.complete is False]:
@@ -402,7 +401,6 @@ def _straggler_text(found: Straggler, job: Job) -> str:
 
 
 def _ranks(job: Job) -> Table:
-    """A row for each rank."""
     ends = {True: "whole", False: "ends early", None: "unknown"}
     meaning = "Seconds that it waits for slower ranks, if ranks wait for each other after each compile."
     columns = [Column(name) for name in ("rank", "process", "compiles", "break sites", "recompiles", "compiling")]
@@ -477,7 +475,6 @@ def _finding_ranks(findings: Sequence[JobFinding], job: Job) -> str:
 
 
 def _trials(job: Job) -> Iterator[Block]:
-    """Suggestions that were tried on the whole job."""
     if job.trials is None:
         return
     if not job.trials:
@@ -496,7 +493,6 @@ def _trial_text(trial: JobTrial) -> str:
 
 
 def _trial_parts(trial: JobTrial) -> Iterator[str]:
-    """What the job did under the change."""
     if trial.graphs is None:
         why = "" if trial.reason is None else f": {first_sentence(trial.reason).rstrip('.')}"
         yield f"the job ended with exit status {trial.status}{why}"

@@ -68,7 +68,6 @@ _DERIVED = (
 
 
 def _columns(fact: type[Fact]) -> dict[str, Column]:
-    """A column for each field, by name."""
     texts, found = field_docstrings(fact), {}
     for field, kind in field_types(fact).items():
         name = _NAMES.get(field, field)

@@ -207,7 +207,6 @@ def _change(
 
 
 def _speeds(before: SurveyRow, after: SurveyRow) -> Iterator[tuple[_Direction, SurveyChange]]:
-    """A change of the speed-up, if it is beyond noise."""
     least = _least(before, after)
     if least is None or not _are_timed(before, after):
         return

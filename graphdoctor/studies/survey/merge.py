@@ -49,7 +49,6 @@ def merge_surveys(reports: Sequence[SurveyReport]) -> SurveyReport:
 
 
 def _rows(reports: Iterable[SurveyReport]) -> tuple[tuple[SurveyRow, ...], int]:
-    """All rows, and how many of them came twice."""
     found: dict[_Key, SurveyRow] = {}
     twice = 0
     for report in reports:

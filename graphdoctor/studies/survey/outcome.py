@@ -164,7 +164,6 @@ def _failed_compile(error: CallError, diagnosis: Diagnosis) -> PieceOutcome:
 
 
 def _failed_call(error: CallError, diagnosis: Diagnosis) -> PieceOutcome:
-    """A call raised, and not because torch.compile refused it."""
     if error.type in _OUT_OF_MEMORY:
         where: SurveyStage = "call" if error.eager == "ok" else "eager"
         return PieceOutcome("out_of_memory", where, _words(error), error.type, cut(error.traceback))
