@@ -17,7 +17,7 @@ from graphdoctor.views.guards import Part, parts_of
 if TYPE_CHECKING:
     from graphdoctor.facts.diagnosis import Diagnosis
     from graphdoctor.facts.guards import GuardSet
-    from graphdoctor.facts.picture import GeneratedCode, Lane, Phase, Picture, StageGraph, StageNode
+    from graphdoctor.facts.picture import Lane, Phase, Picture, StageGraph, StageNode
     from graphdoctor.facts.recording import Compile, Graph
 
 Place = Callable[[str | None, int | None], list[Any] | None]
@@ -53,7 +53,8 @@ def graphs_data(
             by_graph.setdefault(found.graph_index, []).append(_stage(found, place, graph))
     for code in picture.generated:
         if code.graph_index is not None:
-            by_graph.setdefault(code.graph_index, []).append(_generated(code))
+            generated = {"stage": "generated", "of": code.stage, "code": code.code}
+            by_graph.setdefault(code.graph_index, []).append(generated | {"kernels": code.kernels, "file": code.file})
     return [
         {
             "index": graph.index,
@@ -74,11 +75,6 @@ def largest_first(graphs: Iterable[Graph]) -> list[Graph]:
     return sorted(graphs, key=lambda graph: -1 if graph.op_count is None else graph.op_count, reverse=True)
 
 
-def _labels(graph: Graph) -> dict[str, str]:
-    """The inputs of a captured graph in the user's words, by the names of their nodes."""
-    return {item.name: expression(item.source, graph.resumes_at) for item in graph.inputs or () if item.source}
-
-
 def _stage(found: StageGraph, place: Place, report: Graph | None) -> dict[str, Any]:
     names = {node.name: number for number, node in enumerate(found.nodes)}
     # AOTAutograd and Inductor give inputs other names, and nothing says which of them are parameters.
@@ -90,7 +86,8 @@ def _stage(found: StageGraph, place: Place, report: Graph | None) -> dict[str, A
         "unread": found.unread_lines,
         "code": found.code,
         "nodes": [_node(node, names, place) for node in found.nodes],
-        "labels": _labels(known) if known is not None else {},
+        # Inputs in the user's words, by the names of their nodes.
+        "labels": {item.name: expression(item.source, known.resumes_at) for item in inputs if known and item.source},
         "parameters": [names[item.name] for item in inputs if item.is_parameter and item.name in names],
     }
 
@@ -98,10 +95,6 @@ def _stage(found: StageGraph, place: Place, report: Graph | None) -> dict[str, A
 def _node(node: StageNode, names: dict[str, int], place: Place) -> list[Any]:
     inputs = [names[name] for name in node.inputs if name in names]
     return [node.name, node.opcode, node.target, inputs, node.value, place(node.file, node.line), node.module]
-
-
-def _generated(code: GeneratedCode) -> dict[str, Any]:
-    return {"stage": "generated", "of": code.stage, "code": code.code, "kernels": code.kernels, "file": code.file}
 
 
 def guards_data(sets: Iterable[GuardSet], place: Place) -> list[dict[str, Any]]:
@@ -134,21 +127,16 @@ def _part(part: Part, place: Place) -> dict[str, Any]:
     }
 
 
-def lanes_data(diagnosis: Diagnosis, picture: Picture) -> list[dict[str, Any]]:
-    """The calls with their segments."""
-    compiled = {graph.index: graph for graph in diagnosis.recording.graphs}
-    inputs = {call.index: call.inputs for call in diagnosis.recording.calls}
-
-    def named(index: int | None) -> str | None:
-        return compiled[index].function if index in compiled else None
-
+def lanes_data(diagnosis: Diagnosis, picture: Picture) -> dict[str, Any]:
+    """The calls as they are, with the worst that happened in each, and the functions of graphs by their numbers."""
     compiles: dict[int | None, list[Compile]] = {}
     for found in diagnosis.recording.compiles:
         compiles.setdefault(found.call_index, []).append(found)
-    return [
-        _lane(lane, inputs.get(lane.call_index or 0), named) | {"fate": _fate(compiles.get(lane.call_index, []), lane)}
-        for lane in picture.lanes
-    ]
+    return {
+        "lanes": picture.lanes,
+        "fates": [_fate(compiles.get(lane.call_index, []), lane) for lane in picture.lanes],
+        "functions": {str(graph.index): graph.function for graph in diagnosis.recording.graphs},
+    }
 
 
 def _fate(compiles: Sequence[Compile], lane: Lane) -> str | None:
@@ -161,48 +149,6 @@ def _fate(compiles: Sequence[Compile], lane: Lane) -> str | None:
             return word
     is_again = any(found.is_recompile and found.outcome == "compiled" for found in compiles)
     return "recompiled" if is_again else None
-
-
-def _lane(lane: Lane, inputs: str | None, named: Callable[[int | None], str | None]) -> dict[str, Any]:
-    return {
-        "call": lane.call_index,
-        "us": lane.duration_us,
-        "profiled": lane.is_profiled,
-        "hidden": lane.hidden_segments,
-        "inputs": inputs,
-        "segments": [
-            [
-                part.kind,
-                part.start_us,
-                part.end_us,
-                part.compile_id,
-                part.graph_index,
-                named(part.graph_index),
-                part.op_count,
-                part.op_names,
-            ]
-            for part in lane.segments
-        ],
-    }
-
-
-def phases_data(phases: Iterable[Phase]) -> list[list[Any]]:
-    """Phases of compiles, for a flame chart."""
-    return [_phase(phase) for phase in phases]
-
-
-def _phase(phase: Phase) -> list[Any]:
-    return [
-        phase.name,
-        phase.compile_id,
-        phase.call_index,
-        phase.start_us,
-        phase.duration_us,
-        phase.depth,
-        phase.process,
-        phase.thread,
-        phase.notes,
-    ]
 
 
 # What a page shows of a large run.
@@ -282,11 +228,6 @@ class Height:
     """On a narrow screen."""
 
 
-def lanes_height(lanes: Iterable[Lane]) -> Height:
-    """The rows of calls."""
-    return _height([1 for _ in lanes])
-
-
 def phases_height(phases: Iterable[Phase]) -> Height:
     """The rows of compiles, which are as deep as their phases are nested."""
     depths: dict[tuple[str | None, str | None], tuple[int, int]] = {}
@@ -295,17 +236,13 @@ def phases_height(phases: Iterable[Phase]) -> Height:
             key = (phase.process, phase.compile_id)
             least, most = depths.get(key, (phase.depth, phase.depth))
             depths[key] = (min(least, phase.depth), max(most, phase.depth))
-    return _height([most - least + 1 for least, most in depths.values()])
+    return height_of([most - least + 1 for least, most in depths.values()])
 
 
-def _height(depths: Iterable[int]) -> Height:
+def height_of(depths: Iterable[int]) -> Height:
+    """Rows as deep as these."""
     bars = [_LINE * depth + 4 for depth in depths]
     return Height(sum(max(bar, _NAME) + 1 for bar in bars), sum(bar + _NARROW_NAME + 1 for bar in bars))
-
-
-def guard_lines(sets: Sequence[GuardSet]) -> int:
-    """Lines of the tree of the first compile's guards before anything is unfolded."""
-    return len(parts_of(sets[0])) if sets else 0
 
 
 # Phases of compiling, added up.

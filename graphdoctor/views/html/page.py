@@ -12,12 +12,12 @@ from graphdoctor.facts.record_kinds import MEANINGS
 from graphdoctor.facts.stack import relative
 from graphdoctor.facts.wording import counted
 from graphdoctor.views import words
+from graphdoctor.views.guards import parts_of
 from graphdoctor.views.html import data
 from graphdoctor.views.html.data import (
     Shown,
     compile_shares,
-    guard_lines,
-    lanes_height,
+    height_of,
     phase_rows,
     phases_height,
     shown_calls,
@@ -95,7 +95,7 @@ class Page:
             {"guards": data.guards_data(detailed, self._place)},
             guards=diagnosis.recording.guards,
             guard_sets=shown.rows(sets),
-            guard_lines=guard_lines(detailed),
+            guard_lines=len(parts_of(detailed[0])) if detailed else 0,
         )
         yield Section("Guards", (guards,))
         graphs_data = data.graphs_data(diagnosis, self._graphs, picture, self._place, shown.has_details)
@@ -107,7 +107,7 @@ class Page:
         phases = shown.phases(picture.phases)
         time = self._drawing(
             "time",
-            {"phases": data.phases_data(phases)},
+            {"phases": phases},
             summary=diagnosis.summary,
             phase_rows=phase_rows(picture.phases),
             height=phases_height(phases),
@@ -169,7 +169,9 @@ class Page:
         calls, lanes = self._calls(), self._picture.lanes
         rows = shown_calls(calls, (bool(row["compiled"] or row["fell_back"]) for row in calls))
         blobs = {"lanes": data.lanes_data(self._diagnosis, self._picture)}
-        drawn = self._drawing("calls", blobs, calls=calls, call_rows=rows, lanes=lanes, height=lanes_height(lanes))
+        drawn = self._drawing(
+            "calls", blobs, calls=calls, call_rows=rows, lanes=lanes, height=height_of([1] * len(lanes))
+        )
         return Section("Calls", (drawn,), count=len(calls) or None)
 
     def _calls(self) -> list[dict[str, Any]]:

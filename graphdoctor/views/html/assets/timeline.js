@@ -206,23 +206,25 @@
   const callsBox = document.getElementById("lanes");
   if (callsBox) {
     whenSeen(callsBox, async () => {
-      const lanes = await data("lanes");
-      const rows = lanes.map((lane) => {
-        const totals = {};
-        const bars = lane.segments.map(([kind, start, end, id, index, named, count, names]) => {
+      const { lanes, fates, functions } = await data("lanes");
+      const rows = lanes.map((lane, number) => {
+        const totals = {}, fate = fates[number], us = lane.duration_us;
+        const bars = lane.segments.map((part) => {
+          const { kind, start_us: start, end_us: end, compile_id: id, graph_index: index, op_count: count } = part;
+          const named = functions[index];
           totals[kind] = (totals[kind] ?? 0) + end - start;
           const what = { graph: `graph ${id ?? index ?? ""}${named ? ` of ${named}` : ""}`, compile: `compile ${id ?? ""}`,
             guards: "guard checks", eager: `${count ?? "some"} eager operation${count === 1 ? "" : "s"}` }[kind];
-          const ops = Object.entries(names).map(([name, times]) => (times > 1 ? `${name} ×${times}` : name)).join(", ");
+          const ops = Object.entries(part.op_names).map(([name, times]) => (times > 1 ? `${name} ×${times}` : name)).join(", ");
           const detail = `${what}${ops ? ` (${ops})` : ""}, ${duration(end - start)}, starting at ${duration(start)}`;
           return { start, end, kind, label: kind === "eager" ? ops : id ?? "", detail };
         });
         const parts = Object.entries(totals).map(([kind, us]) => `${WORDS[kind]} ${duration(us)}`);
-        const hidden = lane.hidden ? `, ${lane.hidden} segments not shown` : "";
+        const hidden = lane.hidden_segments ? `, ${lane.hidden_segments} segments not shown` : "";
         return {
-          name: lane.call === null ? "steady call" : `call ${lane.call}`,
-          note: `${duration(lane.us)}${lane.profiled ? ", profiled" : ""}${hidden}`,
-          us: lane.us, bars, fate: lane.fate, summary: `${lane.fate ? `${lane.fate}, ` : ""}${duration(lane.us)}, ${parts.join(", ")}`,
+          name: lane.call_index === null ? "steady call" : `call ${lane.call_index}`,
+          note: `${duration(us)}${lane.is_profiled ? ", profiled" : ""}${hidden}`,
+          us, bars, fate, summary: `${fate ? `${fate}, ` : ""}${duration(us)}, ${parts.join(", ")}`,
         };
       });
       const spread = Math.max(...rows.map((row) => row.us)) / Math.min(...rows.map((row) => row.us));
@@ -235,7 +237,8 @@
     whenSeen(phasesBox, async () => {
       const phases = await data("phases");
       const rows = new Map();
-      for (const [name, id, call, start, us, depth, process, , notes] of phases) {
+      for (const phase of phases) {
+        const { name, compile_id: id, call_index: call, start_us: start, duration_us: us, depth, process, notes } = phase;
         if (us === null) continue;
         const key = `${process ?? ""} ${id ?? "outside"}`;
         if (!rows.has(key)) rows.set(key, { name: id ?? "outside a compile", call, bars: [] });
