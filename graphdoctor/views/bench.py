@@ -68,7 +68,7 @@ def _parts(report: BenchReport) -> Iterator[Block]:
     yield Section("When compiling pays", payoff_drawing(variants, report.verdict.best), "Payoff")
     held = tuple(row for finding, names in words.finding_groups(variants) for row in finding_rows(finding, names))
     yield Section("What holds variants back", (Rows(held, "finding"),), "Reasons")
-    yield Section("Failed, wrong or skipped", (Rows(tuple(_ended(report)), "variant"),), "Ended")
+    yield Section("Failed, wrong or skipped", (Rows(tuple(_ended(report, variants)), "variant"),), "Ended")
     yield Section("Results", (Rows(tuple(_notes(variants)), "note"),))
     yield unknown_section(report.gaps)
     kernels = tuple(part for variant in variants for part in _kernels(variant))
@@ -105,8 +105,10 @@ def _figures(report: BenchReport, variants: Sequence[Variant]) -> Iterator[Figur
     yield Figure("pays off after", plain_text(pays.text), "" if calls is None else words.calling_text(calls, eager))
 
 
-def _ended(report: BenchReport) -> Iterator[Row]:
-    for variant in words.ended_variants(report):
+def _ended(report: BenchReport, variants: Sequence[Variant]) -> Iterator[Row]:
+    for variant in variants:
+        if variant.status == "ok":
+            continue
         short, whole = (words.ended_text(variant, is_short=is_short) for is_short in (True, False))
         yield from _cut(variant.status, short, whole, _ENDED[variant.status])
         if variant.stages is not None:
@@ -127,8 +129,9 @@ def _cut(label: str, short: str, whole: str, tone: Tone | None = None) -> Iterat
 
 
 def _notes(variants: Sequence[Variant]) -> Iterator[Row]:
-    for name, reason in words.skipped_graphs(variants):
-        yield Row("CUDA graphs", Span(f"{name}: {reason}"))
+    for variant in variants:
+        for skip in () if variant.cuda_graphs is None else variant.cuda_graphs.skipped:
+            yield Row("CUDA graphs", Span(f"{variant.name}: {words.skip_text(skip)}"))
     for names, text in words.correctness_groups(variants):
         yield Row("results", Span(f"{', '.join(names)}: {text}"))
     for variant in variants:

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
         CallTimes,
         Correctness,
         Noise,
-        StageResult,
         Stages,
         Variant,
         VariantStatus,
@@ -231,24 +230,19 @@ def run_table(report: BenchReport) -> Table:
     headings = ("graphs", "breaks", "recompiles", "launches", "CUDA graphs", "peak memory", per_second)
     cells = (
         (
-            *map(_count, (one.graphs, one.break_sites, one.recompiles, one.launches)),
+            *(
+                Cell("" if number is None else f"{number:,}")
+                for number in (one.graphs, one.break_sites, one.recompiles, one.launches)
+            ),
             cuda_graphs_cell(one),
-            _known(bytes_text(one.peak_memory_bytes)),
-            _known(rate_text(one.throughput)),
+            Cell(bytes_text(one.peak_memory_bytes) or ""),
+            Cell(rate_text(one.throughput) or ""),
         )
         for one in variants
     )
     rows = ((_name(one, report), *own) for one, own in zip(variants, cells, strict=True) if any(c.text for c in own))
     columns = (Column(heading, meaning=_MEANINGS.get(heading, "")) for heading in headings)
     return Table((Column("variant"), *columns), tuple(rows), "variant", label="What torch made of each variant")
-
-
-def _known(text: str | None) -> Cell:
-    return NOTHING if text is None else Cell(text)
-
-
-def _count(number: int | None) -> Cell:
-    return NOTHING if number is None else Cell(f"{number:,}")
 
 
 def cuda_graphs_cell(variant: Variant) -> Cell:
@@ -291,11 +285,6 @@ def finding_groups(variants: Sequence[Variant]) -> list[tuple[Finding, list[str]
     return [groups[key] for key in sorted(groups, key=places.__getitem__)]
 
 
-def ended_variants(report: BenchReport) -> list[Variant]:
-    """Variants that failed, are wrong or were skipped."""
-    return [one for one in shown_variants(report) if one.status != "ok"]
-
-
 def ended_text(variant: Variant, *, is_short: bool) -> str:
     """A variant's name and the reason why it ended."""
     return f"{variant.name}: {_reason(variant.reason, is_short=is_short)}" if variant.reason else variant.name
@@ -326,25 +315,10 @@ def ended_sizes(report: BenchReport, *, is_short: bool = False) -> list[tuple[Va
     return found
 
 
-def skipped_graphs(variants: Sequence[Variant]) -> list[tuple[str, str]]:
-    """Each graph that torch didn't record as a CUDA graph: the variant's name, and why."""
-    return [
-        (one.name, skip_text(skip))
-        for one in variants
-        if one.cuda_graphs is not None
-        for skip in one.cuda_graphs.skipped
-    ]
-
-
 def skip_text(skip: CudaGraphSkip) -> str:
     """Why a graph isn't a CUDA graph, in torch's words, with the line that it points to."""
     place = "" if skip.file is None else f", at {PurePath(skip.file).name}:{skip.line}"
     return f"{skip.reason}{place}"
-
-
-def stage_text(result: StageResult) -> str:
-    """What a program did in one stage."""
-    return f"{result.name} {result.outcome}"
 
 
 def stages_texts(stages: Stages, reason: str | None, *, is_short: bool = False) -> Iterator[str]:
@@ -357,7 +331,7 @@ def stages_texts(stages: Stages, reason: str | None, *, is_short: bool = False) 
     """
     plain = [one for one in stages.results if not one.without]
     if plain:
-        yield " → ".join(map(stage_text, plain))
+        yield " → ".join(f"{one.name} {one.outcome}" for one in plain)
     for one in plain:
         if one.reason and one.outcome != "ok" and one.reason != reason:
             yield f"{one.name}: {_reason(one.reason, is_short=is_short)}"

@@ -19,7 +19,8 @@ def write_file(content: str | bytes, path: Path) -> None:
     data = content.encode("utf-8", "replace") if isinstance(content, str) else content
     try:
         if path.exists() and not path.is_file():
-            _write_through(data, path)
+            with path.open("wb") as stream:
+                stream.write(data)
             return
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:
@@ -37,8 +38,3 @@ def write_file(content: str | bytes, path: Path) -> None:
         if isinstance(error, OSError):
             raise GraphDoctorError(f"Can't write {path}: {error.strerror}.") from error
         raise
-
-
-def _write_through(data: bytes, path: Path) -> None:
-    with path.open("wb") as stream:
-        stream.write(data)

@@ -106,7 +106,8 @@ def _answer(guards: Guards, diagnosis: Diagnosis) -> Iterator[Block]:
     total = sum(found.guard_count for found in guards.sets)
     line = f"{counted(total, 'guard')} in {counted(len(guards.sets), 'compile')}"
     if guards.call_us is not None:
-        line += f" · steady call {_spread(guards.call_us, guards.call_low_us, guards.call_high_us)}"
+        low, high = guards.call_low_us or 0, guards.call_high_us or 0
+        line += f" · steady call {_us(guards.call_us)} ({_us(low)} to {_us(high)})"
     if guards.searches_us is not None and guards.share is not None:
         yield Verdict(f"Guard checks take {percent(guards.share)} of a steady call.", _tone(guards.share))
         line += f" · its guard checks {_us(guards.searches_us)}"
@@ -126,10 +127,6 @@ def _answer(guards: Guards, diagnosis: Diagnosis) -> Iterator[Block]:
 
 def _tone(share: float) -> Tone:
     return "warning" if share >= _HIGH_SHARE else "good"
-
-
-def _spread(value: float, low: float | None, high: float | None) -> str:
-    return f"{_us(value)} ({_us(low or 0)} to {_us(high or 0)})"
 
 
 def _us(value: float) -> str:
@@ -236,17 +233,13 @@ def _own_text(part: Part) -> str:
     # Stable: torch's order within a kind.
     values.sort(key=lambda node: _TELLING.index(node.kind) if node.kind in _TELLING else len(_TELLING))
     texts = list(dict.fromkeys(_value_text(node, part.path) for node in values if node.expected))
-    shown = [_cut(text) for text in texts[:_MOST_OWN]]
+    shown = [text if len(text) <= _MOST_TEXT else text[: _MOST_TEXT - 1] + "…" for text in texts[:_MOST_OWN]]
     if len(texts) > len(shown):
         shown.append(f"{len(texts) - len(shown)} more")
     internal = sum(node.is_module_internal for node in part.guards)
     if internal:
         shown.append(f"{internal} internal")
     return "; ".join(shown)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _MOST_TEXT else text[: _MOST_TEXT - 1] + "…"
 
 
 def _value_text(node: GuardNode, path: str) -> str:

@@ -136,11 +136,6 @@ def shapes_text(evidence: LogEvidence) -> str:
     return " · ".join(parts)
 
 
-def shape_label(kind: ShapeKind) -> str:
-    """What happened to a size, in a few words."""
-    return _SHAPES[kind]
-
-
 def shape_text(found: ShapeEvent) -> str:
     """What happened to one symbolic size, and where."""
     name = found.expression if found.source is None else f"{expression(found.source)} ({found.expression})"
@@ -149,7 +144,7 @@ def shape_text(found: ShapeEvent) -> str:
     repeated = f", {times(found.count)}" if found.count > 1 else ""
     at = "" if found.file is None else f", {base_name(found.file)}:{found.line}"
     of = "" if found.compile_id is None else f"{found.compile_id}: "
-    return f"{of}{shape_label(found.kind)}: {name}{value}{spread}{repeated}{at}"
+    return f"{of}{_SHAPES[found.kind]}: {name}{value}{spread}{repeated}{at}"
 
 
 def kernel_text(found: FakeKernel) -> str:

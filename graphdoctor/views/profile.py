@@ -5,6 +5,7 @@ Comes in: a ``ProfileReport``, and the picture of its run. Goes out: a view.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -79,8 +80,8 @@ def _parts(report: ProfileReport, picture: Picture | None, files: words.Files) -
     yield Verdict(words.answer_text(report))
     if measured := words.measured_text(report):
         yield Note(Span(measured), "dim")
-    if advice := words.advice(report):
-        yield Rows(tuple(Row("try", Note(each, "good")) for each in advice))
+    if report.regime is not None:
+        yield Rows(tuple(Row("try", Note(each, "good")) for each in report.regime.advice))
     yield Figures(tuple(_figures(report)), show="long")
     if kinds := words.kind_parts(report):
         yield Drawing("bench_shares.html.j2", {"parts": kinds}, styles=("bench.css",))
@@ -132,7 +133,7 @@ def _phases(report: ProfileReport, *, rank: int = 0) -> list[Column]:
 
 
 def _times(report: ProfileReport, forward_us: float, backward_us: float) -> list[Cell]:
-    both = [Cell(words.phase_time(us), value=us) for us in (forward_us, backward_us)]
+    both = [Cell(time_text(us) if us else "", value=us) for us in (forward_us, backward_us)]
     return both if words.has_backward(report) else both[:1]
 
 
@@ -182,11 +183,12 @@ def _modules(report: ProfileReport) -> Blocks:
     if len(few) < 2:
         return ()
     columns = (Column("share"), *_phases(report, rank=2), Column("module", is_number=False))
+    call_us = report.call_us.median if report.call_us is not None else math.inf
 
     def table(modules: list[ProfiledModule]) -> tuple[tuple[Cell, ...], ...]:
         return tuple(
             (
-                _share(words.module_share(each, report)),
+                _share((each.forward_us + each.backward_us) / call_us),
                 *_times(report, each.forward_us, each.backward_us),
                 Cell(Span(each.path, "code")),
             )
@@ -253,6 +255,7 @@ def _facts(report: ProfileReport, files: words.Files) -> Iterator[Row]:
 
 def _measured(report: ProfileReport) -> Iterator[Block]:
     yield from _HOW
-    evidence = [Row(name, value) for name, value in words.evidence(report)]
+    known = {} if report.regime is None else report.regime.evidence
+    evidence = (Row(*words.evidence_text(name, value)) for name, value in known.items())
     recording = () if report.recording is None else (Row("recording", Span(report.recording)),)
     yield Rows((*evidence, *setting_rows(report.target, report.environment), *recording), "figure")

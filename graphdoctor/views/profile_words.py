@@ -110,18 +110,8 @@ def measured_text(report: ProfileReport) -> str:
     return " · ".join(parts)
 
 
-def advice(report: ProfileReport) -> tuple[str, ...]:
-    """What helps in the regime that the call is in."""
-    return () if report.regime is None else report.regime.advice
-
-
-def evidence(report: ProfileReport) -> list[tuple[str, str]]:
-    """The numbers that the answer rests on, each with its name."""
-    return [] if report.regime is None else [*map(_evidence, report.regime.evidence.items())]
-
-
-def _evidence(item: tuple[str, float]) -> tuple[str, str]:
-    name, value = item
+def evidence_text(name: str, value: float) -> tuple[str, str]:
+    """A number that the answer rests on, and what it is called."""
     for ending, text in (("_share", small_percent), ("_us", time_text)):
         if name.endswith(ending):
             return name.removesuffix(ending).replace("_", " "), text(value) if value else "0"
@@ -210,21 +200,11 @@ def _module_us(module: ProfiledModule) -> float:
     return module.forward_us + module.backward_us
 
 
-def module_share(module: ProfiledModule, report: ProfileReport) -> float:
-    """Its part of the call."""
-    return 0.0 if report.call_us is None else _module_us(module) / report.call_us.median
-
-
 def small_percent(share: float) -> str:
     """A share, with a digit more if it is small: what is below 1% can be told apart."""
     if share >= 0.1 or not share:
         return percent(share)
     return f"{share:.1%}" if share >= 0.001 else "<0.1%"
-
-
-def phase_time(us: float) -> str:
-    """A time in one phase; empty for none."""
-    return time_text(us) if us else ""
 
 
 def kernel_numbers(line: ProfiledLine) -> str:

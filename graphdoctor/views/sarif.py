@@ -39,8 +39,7 @@ def render_sarif(report: CheckReport, *, root: Path | None = None) -> str:
     Returns:
         JSON, indented, with a newline at the end.
     """
-    annotations = list(annotations_of(report))
-    run = sarif_run(annotations, report.graphdoctor_version, root, has_states=report.baseline is not None)
+    run = _run(list(annotations_of(report)), report.graphdoctor_version, root, has_states=report.baseline is not None)
     run["invocations"][0] |= {
         "executionSuccessful": not any(target.state == "crashed" for target in report.targets),
         "exitCode": report.exit_code,
@@ -68,15 +67,10 @@ def render_sarif(report: CheckReport, *, root: Path | None = None) -> str:
             for target in report.targets
         ],
     }
-    return sarif_log(run)
-
-
-def sarif_log(run: _Json) -> str:
-    """A log of one run, as text."""
     return json_text({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]})
 
 
-def sarif_run(annotations: Sequence[Annotation], version: str, root: Path | None, *, has_states: bool = False) -> _Json:
+def _run(annotations: Sequence[Annotation], version: str, root: Path | None, *, has_states: bool) -> _Json:
     """A run with its results and notifications."""
     results = [found for found in annotations if found.finding is not None]
     codes = sorted({found.finding.code for found in results if found.finding is not None})

@@ -526,12 +526,7 @@ def speedup_cell(row: SurveyRow) -> Cell:
 
 def finding_text(row: SurveyRow) -> str:
     """The first finding and where it is: ``GD101 masking.py:41``."""
-    return NOTHING if row.top is None else f"{row.top.code} {top_place(row)}"
-
-
-def top_place(row: SurveyRow) -> str:
-    """Where the first finding is: ``masking.py:41``; empty if there is none."""
-    return "" if row.top is None else f"{base_name(row.top.file)}:{row.top.line}"
+    return NOTHING if row.top is None else f"{row.top.code} {base_name(row.top.file)}:{row.top.line}"
 
 
 def short_text(row: SurveyRow) -> str:
