@@ -51,7 +51,7 @@ def stem_and_suffix(record: Record) -> tuple[str, str]:
     value = record.value if isinstance(record.value, dict) else {}
     name = None if record.is_artifact else value.get("name")
     stem = safe_name(f"{record.kind}_{name}" if isinstance(name, str) else record.kind)
-    said = (str(value.get("filename", "")).rpartition(".")[2], value.get("encoding"), value.get("type"))
+    said = (str(value.get("filename", "")).rpartition(".")[2], str(value.get("encoding")), str(value.get("type")))
     known = "py" if record.kind in _PYTHON else "json" if record.kind in _JSON else record.kind.rpartition("_")[2]
     return stem, next((f".{ending}" for ending in (*said, known) if ending in _SUFFIXES), ".txt")
 

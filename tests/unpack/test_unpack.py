@@ -66,6 +66,7 @@ def test_each_payload_is_a_file_as_it_is(tmp_path: Path) -> None:
         record(b"a = 1", inductor_output_code={"filename": "/cache/ab/cab.py"}, **COMPILE),
         record(b"int a;", graph_dump={"name": "inductor_aot_kernel_code", "type": "cpp"}),
         artifact("empty", b"", **COMPILE),
+        record(b"1", artifact={"name": "odd", "encoding": [None]}, **COMPILE),
     )
     assert files_in(into) == {
         "0_1/before_post_grad_graph.txt": b"def f():\n\treturn \xff",
@@ -73,6 +74,7 @@ def test_each_payload_is_a_file_as_it_is(tmp_path: Path) -> None:
         "0_1/inductor_output_code.py": b"a = 1",
         "no_compile/graph_dump_inductor_aot_kernel_code.cpp": b"int a;",
         "0_1/empty.txt": b"",
+        "0_1/odd.txt": b"1",
     }
     assert index["records"][1]["metadata"]["attempt"] == 1
 
