@@ -65,9 +65,3 @@ def test_findings_below_the_limit_are_shown_when_asked_for():
     assert "1 below warning" in " ".join(shown(target(low)).split())
     assert "model.py:5" not in shown(target(low))
     assert "model.py:5" in shown(target(low), is_verbose=True)
-
-
-def test_what_comes_from_outside_cannot_steer_the_terminal():
-    text = shown(target(with_prints(), name="[red]\x1b[2J"))
-    assert "[red]" in text
-    assert "\x1b" not in text

@@ -90,12 +90,3 @@ def test_hidden_findings_are_told() -> None:
     assert "Hidden by --own-code, --select or --ignore: 3 before, 3 after" in (
         text_of(both(Selection(select=("GD9",)))).replace("\n", " ")
     )
-
-
-def test_paths_and_messages_are_text_and_no_markup() -> None:
-    odd = entry(5, 'print("[red]x\x1b[31m")', file="/project/[bold]m.py")
-    comparison = compare(diagnosed(recording()), diagnosed(recording(breaks=(record(odd),))), names=("[red]a", "\x1bb"))
-    text = text_of(comparison)
-    assert "[bold]m.py" in text
-    assert "[red]a" in text
-    assert "\x1b" not in text

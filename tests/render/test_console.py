@@ -68,12 +68,6 @@ def test_no_break(snapshot: SnapshotAssertion) -> None:
     assert rendered(recording()) == snapshot
 
 
-def test_nothing_compiled_is_said_first() -> None:
-    lines = rendered(skipped()).splitlines()
-    assert lines[2] == "Not compiled: 0 of 26 tensor operations ran in a compiled graph."
-    assert "later breaks may be hidden" in " ".join(lines)
-
-
 def test_a_share_that_is_not_whole_is_never_shown_as_whole() -> None:
     assert "coverage >99% (311 of 312 operations)" in " ".join(rendered(broken()).split())
 
@@ -84,18 +78,6 @@ def test_a_partial_run_says_so_and_why() -> None:
     assert "PARTIAL" in text
     assert "killed by SIGKILL" in text
     assert "No graph break" not in text
-
-
-def test_markup_and_control_characters_are_shown_not_obeyed() -> None:
-    facts = recording(
-        breaks=(record(entry(3, 'print("[red]\x1b[31mred")', file="/project/[bold]m.py", qualname="[link]f")),),
-        target="[red]model.py",
-    )
-    text = rendered(facts, width=140)
-    assert "[red]model.py" in text
-    assert "[bold]m.py" in text
-    assert "[link]f" in text
-    assert "\x1b" not in text
 
 
 def test_the_owning_package_is_named_and_its_path_begins_there() -> None:

@@ -213,26 +213,6 @@ def test_nobody_is_told_how_to_write_what_is_being_written() -> None:
     assert buffer.getvalue().splitlines()[-1] == outcome(treatment, diagnosis.recording.target)
 
 
-def test_markup_and_control_characters_are_shown_not_obeyed() -> None:
-    known = facts(12, 15)
-    hostile = "[red]\x1b[31m[/link]"
-    fixes = (
-        tried(known, 12, verdict="verified", title=hostile + "1", diff=f"-old\n+{hostile}2\n", reason=hostile + "3", is_applied=True),  # noqa: E501
-        tried(known, 40, verdict="verified", round=2, title=hostile + "4", kind="config", snippet=hostile + "5", place=hostile + "6", is_applied=True),  # noqa: E501
-    )  # fmt: skip
-    left = LeftFinding(code="GD101", place=hostile + "7", message=hostile + "8", reason=hostile + "9")
-    treatment = Treatment(
-        tried=fixes, before=BEFORE, after=AFTER, settings=(hostile + "10",), calls=(hostile + "11",), left=(left,),
-        notes=(hostile + "12",), compared=COMPARED,
-    )  # fmt: skip
-    text = rendered(known, treatment, width=200)
-    assert "\x1b" not in text
-    for number in range(1, 13):
-        assert f"[red]�[31m[/link]{number}" in text
-    unfinished = Treatment(tried=(), before=BEFORE, notes=(hostile,))
-    assert "\x1b" not in rendered(known, unfinished)
-
-
 def test_one_setting_for_several_findings_is_one_fix() -> None:
     known = facts(12, 15)
     setting = "torch._dynamo.config.nested_graph_breaks = True"

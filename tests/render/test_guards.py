@@ -137,7 +137,3 @@ def test_a_call_without_compiled_code_has_no_share() -> None:
     text = shown(found, 100, call_us=100.0, call_low_us=99.0, call_high_us=120.0)
     assert "The steady call runs no compiled code" in text
     assert " 0%" not in text
-
-
-def test_outside_text_cannot_move_the_cursor() -> None:
-    assert "\x1b" not in shown(guard_set(guard("d['\x1b[2J']", "d", "'\x1b[31m'")), 100, is_verbose=True)
