@@ -74,7 +74,14 @@ def _of_target(target: TargetCheck) -> Iterator[Annotation]:
     for budget in target.budgets:
         if not budget.is_kept:
             title = f"{name}: {budget.name} not met"
-            yield Annotation("budget", "error", title, f"{words.budget_text(budget)}.", name, is_failing=True)
+            yield Annotation(
+                "budget",
+                "error",
+                title,
+                f"{words.budget_value(budget)}, {words.budget_limit(budget)}.",
+                name,
+                is_failing=True,
+            )
     yield from (Annotation("note", "info", name, note, name) for note in words.baseline_notes(target))
     worse = {item.finding.fingerprint: words.worse_text(item) for item in target.worse}
     changed = {finding.fingerprint for finding in target.grown} | set(worse)

@@ -105,7 +105,8 @@ def title_parts(found: Recording | Side) -> list[str]:
         for name in ("mode", "dynamic", "fullgraph")
         if arguments.get(name) not in (None, False)
     ]
-    return [*parts, *changes(target), *_regions(target)]
+    regional = [": ".join(filter(None, ("regional", ", ".join(target.regions))))] if target.is_regional else []
+    return [*parts, *changes(target), *regional]
 
 
 def run_title(report: BenchReport | CureReport | ExportReport | ProfileReport) -> tuple[str, ...]:
@@ -148,12 +149,6 @@ def changes(target: TargetInfo) -> Iterator[str]:
         yield str(options["dtype"])
     if options.get("batch") is not None:
         yield f"batch {options['batch']}"
-
-
-def _regions(target: TargetInfo) -> Iterator[str]:
-    """What was compiled in the place of the whole."""
-    if target.is_regional:
-        yield f"regional: {', '.join(target.regions)}" if target.regions else "regional"
 
 
 def sentence(diagnosis: Diagnosis) -> tuple[str, Tone]:
@@ -649,11 +644,6 @@ def unused_text(ignore: UnusedIgnore) -> str:
     place = ignore.file if ignore.line is None else f"{ignore.file}:{ignore.line}"
     what = f"ignore[{','.join(ignore.codes)}]" if ignore.codes else "ignore"
     return f"{place}  {what} matches no finding{f': {ignore.why}' if ignore.why else ''}"
-
-
-def budget_text(budget: Budget) -> str:
-    """What was measured and what is allowed: ``3, must be at most 1``."""
-    return f"{budget_value(budget)}, {budget_limit(budget)}"
 
 
 def budget_value(budget: Budget) -> str:

@@ -39,12 +39,6 @@ class _Kernel:
     compute: Cell
 
 
-@dataclass(frozen=True)
-class _Flame:
-    name: str
-    root: Node
-
-
 class ProfileDrawings:
     """What only the page of a profile shows.
 
@@ -143,7 +137,7 @@ class ProfileDrawings:
             own = [kernel for kernel in found if kernel.kind == kind]
             yield kind, len(own), sum(kernel.share for kernel in own)
 
-    def _flames(self) -> Iterator[_Flame]:
+    def _flames(self) -> Iterator[tuple[str, Node]]:
         report = self._report
         rest = [(part.name, part.us) for part in words.rest_parts(report) if part.kind != "outside"]
         phases = {number: kernel.phase for number, kernel in enumerate(report.kernels)}
@@ -152,7 +146,7 @@ class ProfileDrawings:
             parts = [part for part in report.parts if name in ("kernels", phases.get(part.kernel))]
             root = flame(parts, label=name, place=self._linked, rest=rest if name == "kernels" else ())
             if root is not None:
-                yield _Flame(name, root)
+                yield name, root
 
     def _linked(self, file: str, line: int) -> tuple[str, str | None]:
         """A line, by the name of its file, and its anchor."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from markupsafe import Markup
@@ -159,10 +159,7 @@ def _marks(report: SurveyReport, styles: Mapping[str, tuple[str, str]]) -> tuple
     best = front([(mark, mark.point) for mark in found if mark.point is not None])
     names = {mark.name for mark in best}
     count = max((mark.mean.count for mark in found if mark.mean is not None), default=0)
-    return [
-        Mark(one.label, one.style, one.name, one.mean, one.compile_cold_s, is_on_front=one.name in names)
-        for one in found
-    ], count
+    return [replace(one, is_on_front=one.name in names) for one in found], count
 
 
 def _shared_compiles(report: SurveyReport) -> dict[str, list[float]]:
