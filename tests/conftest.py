@@ -245,11 +245,11 @@ def run_cli(tmp_path: Path) -> RunCli:
 def run_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> RunCli:
     """As ``run_cli``, but in this process: for what starts no probe, and ten times as quick."""
 
-    def run(*args: object, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    def run(*args: object, cwd: Path = tmp_path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         # In place: rich keeps the mapping that it found when it was imported.
         environment = mock.patch.dict(os.environ, clean_environment() if env is None else env, clear=True)
         with environment, monkeypatch.context() as patch:
-            patch.chdir(tmp_path)
+            patch.chdir(cwd)
             patch.setattr(sys, "argv", ["graphdoctor", *map(str, args)])
             status: object = 0
             try:

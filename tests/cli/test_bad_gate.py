@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 
 import pytest
@@ -85,9 +84,3 @@ def test_without_targets_it_says_what_to_add_and_that_works(folder, run_here):
     lines = [line.strip() for line in found.stderr.splitlines() if line.startswith("    ")]
     (target,) = tomllib.loads("\n".join(lines))["tool"]["graphdoctor"]["targets"]
     assert target == {"target": "model.py"}
-
-
-def test_the_published_schema_has_the_gates_document(run_here):
-    schema = json.loads(run_here("schema", "check").stdout)
-    assert schema["title"].startswith("graphdoctor check ")
-    assert schema["properties"]["skipped"]["description"].startswith("Names of targets")

@@ -51,8 +51,8 @@ def run_python(code: str, *args: object, cwd: Path) -> subprocess.CompletedProce
 # Help, version, wrong usage.
 
 
-def test_help_names_every_command(run_cli):
-    process = run_cli("--help")
+def test_help_names_every_command(run_here):
+    process = run_here("--help")
     assert process.returncode == 0
     assert process.stderr == ""
     modules = {path.stem for path in COMMAND_FOLDER.glob("*.py") if defines_a_command(path)}
@@ -151,16 +151,16 @@ def test_format_overrules_the_ending(tmp_path, run_here, trace):
     assert json.loads((tmp_path / "out.txt").read_text())
 
 
-def test_a_chrome_trace_is_written_when_asked_for_by_name(tmp_path, run_cli, trace):
-    process = run_cli("report", trace, "-o", "out.json", "--format", "chrome-trace")
+def test_a_chrome_trace_is_written_when_asked_for_by_name(tmp_path, run_here, trace):
+    process = run_here("report", trace, "-o", "out.json", "--format", "chrome-trace")
     assert (process.returncode, process.stderr) == (0, "Wrote out.json\n")
     written = (tmp_path / "out.json").read_text()
     assert {"entire_frame_compile", "build_guards"} <= {event["name"] for event in json.loads(written)["traceEvents"]}
-    assert run_cli("report", trace, "--format", "chrome-trace").stdout == written
+    assert run_here("report", trace, "--format", "chrome-trace").stdout == written
 
 
-def test_a_hyphen_is_standard_output(tmp_path, run_cli, trace):
-    process = run_cli("report", trace, "-o", "-", "--format", "json")
+def test_a_hyphen_is_standard_output(tmp_path, run_here, trace):
+    process = run_here("report", trace, "-o", "-", "--format", "json")
     assert json.loads(process.stdout)
     assert not (tmp_path / "-").exists()
 

@@ -140,9 +140,6 @@ def test_the_last_survey_is_not_compared_with_itself(tmp_path: Path, run_here: R
 # What is refused.
 
 
-# What is refused.
-
-
 def test_a_survey_and_a_recording_are_not_compared(tmp_path: Path, run_here: RunCli) -> None:
     survey = written(tmp_path, "a.parquet")
     for arguments in ((survey, ITEM), (ITEM, survey)):

@@ -192,9 +192,9 @@ def test_what_the_baseline_knows_is_not_new(tmp_path: Path, run_here: RunHere, k
 
 @pytest.mark.parametrize("folder", ["src", "..", "."])
 def test_the_verdict_does_not_depend_on_the_working_directory(
-    folder: str, tmp_path: Path, run_cli: RunCli, known: list[dict[str, Any]]
+    folder: str, tmp_path: Path, run_here: RunHere, known: list[dict[str, Any]]
 ) -> None:
-    document = json.loads(run_cli("lint", tmp_path / "src", "--format", "json", cwd=tmp_path / folder).stdout)
+    document = json.loads(run_here("lint", tmp_path / "src", "--format", "json", cwd=tmp_path / folder).stdout)
     assert [one["fingerprint"] for one in document["findings"]] == [known[1]["fingerprint"]]
     assert [one["fingerprint"] for one in document["known"]] == [known[0]["fingerprint"]]
     shown = Path(tmp_path / folder, document["findings"][0]["location"]["file"])

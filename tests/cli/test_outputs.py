@@ -80,6 +80,8 @@ def test_nothing_is_written_when_something_cannot_be_rendered(tmp_path, monkeypa
 
 def test_the_schema_of_the_answer_is_printed(run_here, tmp_path):
     schema = json.loads(run_here("schema", "check").stdout)
+    assert schema["title"].startswith("graphdoctor check ")
+    assert schema["properties"]["skipped"]["description"].startswith("Names of targets")
     document = json.loads(json_text(failed_report()))
     jsonschema.Draft202012Validator(schema).validate(document)
     with pytest.raises(jsonschema.ValidationError):

@@ -1,4 +1,4 @@
-"""Every piece of code that the samples' reports suggest is executed in the place that it names."""
+"""What is found in a sample is what it says, and all code that its report suggests is executed where it goes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import REPOSITORY, run_command
-
-SAMPLES = sorted((REPOSITORY / "sample_models").glob("*.py"))
+from tests.samples.test_sample_models import SAMPLES, read_expected
 
 CALLED = """
 
@@ -38,7 +37,7 @@ def example_inputs():
 
 
 def report(folder: Path, *options: str) -> dict[str, Any]:
-    process = run_command("explain", "model.py", *options, "--no-coverage", "--format", "json", cwd=folder)
+    process = run_command("explain", "model.py", *options, "--format", "json", cwd=folder)
     assert process.stdout, process.stderr
     return json.loads(process.stdout)
 
@@ -72,10 +71,16 @@ def options(fix: dict[str, Any]) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", SAMPLES, ids=[path.stem for path in SAMPLES])
-def test_suggested_code_works_where_it_goes(tmp_path: Path, path: Path) -> None:
-    text = path.read_text()
+def test_a_sample_has_what_it_says_and_suggested_code_works_where_it_goes(tmp_path: Path, path: Path) -> None:
+    text, expected = path.read_text(), read_expected(path)
     (tmp_path / "model.py").write_text(text)
     document = report(tmp_path)
+    summary = document["summary"]
+    counts = {name: round(summary[name], 2) if summary[name] is not None else None for name in expected.counts}
+    assert counts == expected.counts
+    places = [(finding["code"], finding["location"]) for finding in document["findings"]]
+    found = {(code, Path(place["file"]).name, place["line"]) for code, place in places}
+    assert found == {(code, "model.py", line) for code, line in expected.findings}
     suggested = [(finding, fix) for finding in document["findings"] for fix in finding["fixes"] if fix["snippet"]]
     for number, (finding, fix) in enumerate(suggested):
         snippet = fix["snippet"]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.conftest import REPOSITORY, run_command
+from tests.conftest import REPOSITORY
 from tests.trace.test_phases import assert_agrees_with_the_metrics, picture_of
 
 SAMPLES = sorted((REPOSITORY / "sample_models").glob("*.py"))
@@ -78,23 +79,7 @@ def read_expected(path: Path) -> Expected:
     return Expected(counts, frozenset(findings))
 
 
-def explain(target: str, *options: str, cwd: Path) -> dict:
-    """Run ``graphdoctor explain`` as a person would and return its JSON document."""
-    process = run_command("explain", target, *options, "--format", "json", cwd=cwd)
-    assert process.stdout, f"exit code {process.returncode}, no document:\n{process.stderr}"
-    return json.loads(process.stdout)
-
-
-def found(document: dict) -> set[tuple[str, str, int]]:
-    places = [(finding["code"], finding["location"]) for finding in document["findings"]]
-    return {(code, Path(place["file"]).name, place["line"]) for code, place in places}
-
-
-def samples():
-    return pytest.mark.parametrize("path", SAMPLES, ids=[path.stem for path in SAMPLES])
-
-
-@samples()
+@pytest.mark.parametrize("path", SAMPLES, ids=[path.stem for path in SAMPLES])
 def test_a_sample_says_what_is_found_and_where(path: Path) -> None:
     expected = read_expected(path)
     lines = path.read_text(encoding="utf-8").splitlines()
@@ -109,26 +94,14 @@ def test_a_sample_says_what_is_found_and_where(path: Path) -> None:
 
 
 @pytest.mark.slow
-@samples()
-def test_graphdoctor_finds_what_the_sample_says(path: Path, tmp_path: Path) -> None:
-    expected = read_expected(path)
-
-    document = explain(str(path), cwd=tmp_path)
-
-    summary = document["summary"]
-    counts = {name: round(summary[name], 2) if summary[name] is not None else None for name in expected.counts}
-    assert counts == expected.counts
-    assert found(document) == {(code, path.name, line) for code, line in expected.findings}
-
-
-@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("c++"), reason="inductor needs a C++ compiler on a CPU")
-def test_a_class_is_explained_with_inductor_and_dynamic_shapes(tmp_path: Path) -> None:
+def test_a_class_is_explained_with_inductor_and_dynamic_shapes(
+    tmp_path: Path, explain_json: Callable[..., Any]
+) -> None:
     target = f"{REPOSITORY / 'sample_models' / 'attention.py'}:MultiHeadAttention"
 
-    document = explain(target, "--backend", "inductor", "--dynamic", cwd=tmp_path)
+    summary = explain_json(target, "--backend", "inductor", "--dynamic")["summary"]
 
-    summary = document["summary"]
     assert (summary["calls"], summary["graphs"], summary["break_records"]) == (2, 2, 0)
     assert summary["coverage"] == 1.0
     (folder,) = tmp_path.glob(".graphdoctor/*-attention")
