@@ -11,25 +11,25 @@ import pytest
 import torch
 
 from graphdoctor.probe.record import files
-from graphdoctor.probe.record.files import FileTexts, user_file_test
+from graphdoctor.probe.record.files import ProgramFiles, user_file_test
 
 SITE = Path(torch.__file__).parent.parent
 
 
 def taken(*wanted: object) -> dict[str, str | None]:
-    texts = FileTexts()
+    texts = ProgramFiles(str(Path(str(wanted[0])).parent / "target.py"))
     for file in wanted:
         texts.want(str(file))
-    return {found["file"]: found["text"] for found in texts.take()}
+    return {found["file"]: found["text"] for name, found in texts.take() if name == "graphdoctor_file"}
 
 
 def test_a_file_is_given_once(tmp_path):
     path = tmp_path / "model.py"
     path.write_text("x = 1\n")
-    texts = FileTexts()
+    texts = ProgramFiles(str(path))
     texts.want(str(path))
     texts.want(str(path))
-    assert list(texts.take()) == [{"file": str(path), "text": "x = 1\n"}]
+    assert list(texts.take()) == [("graphdoctor_file", {"file": str(path), "text": "x = 1\n"})]
     texts.want(str(path))
     assert list(texts.take()) == []
 
@@ -85,12 +85,12 @@ def test_a_file_over_its_bound_has_no_text_and_leaves_room_for_others(tmp_path, 
 
 def test_all_files_together_have_a_bound(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_MAX_BYTES", 10)
-    texts, found = FileTexts(), []
+    texts, found = ProgramFiles(str(tmp_path / "0.py")), []
     for number, length in enumerate((6, 6, 2)):
         path = tmp_path / f"{number}.py"
         path.write_text("#" * (length - 1) + "\n")
         texts.want(str(path))
-        found += [record["text"] is not None for record in texts.take()]
+        found += [record["text"] is not None for _, record in texts.take()]
     assert found == [True, False, True]
 
 

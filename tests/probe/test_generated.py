@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from graphdoctor.probe.record import files
-from graphdoctor.probe.record.files import GeneratedFiles
+from graphdoctor.probe.record.files import ProgramFiles
 
 pytestmark = pytest.mark.slow
 
@@ -57,21 +57,21 @@ def executed(name: str) -> dict[str, Any]:
 
 
 def taken(*files: object, target: str | None = None) -> dict[str, str | None]:
-    found = GeneratedFiles(target)
+    found = ProgramFiles(target, has_texts=False)
     for file in files:
         found.want(str(file))
-    return {item["file"]: item["maker"] for item in found.take()}
+    return {item["file"]: item["maker"] for _, item in found.take()}
 
 
 def test_a_file_is_given_once(elsewhere: Path) -> None:
     path = elsewhere / "a.py"
     loaded(path)
-    found = GeneratedFiles(None)
+    found = ProgramFiles(None, has_texts=False)
     found.want(str(path))
     found.want(str(path))
-    assert [item["file"] for item in found.take()] == [str(path)]
+    assert [item["file"] for _, item in found.take()] == [str(path)]
     found.want(str(path))
-    assert found.take() == []
+    assert list(found.take()) == []
 
 
 def test_a_file_of_the_project_is_not_generated(elsewhere: Path) -> None:

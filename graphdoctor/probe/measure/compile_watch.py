@@ -39,7 +39,6 @@ class CompileWatch(torch_trace.TraceLooker):
     def __init__(self) -> None:
         super().__init__()
         self._compiled = Compiled()
-        self._begun: set[tuple[Any, Any]] = set()
 
     def taken(self) -> Compiled:
         """What was compiled since the last time."""
@@ -48,14 +47,12 @@ class CompileWatch(torch_trace.TraceLooker):
 
     def look_at(self, metadata: dict[str, Any], payload: str | None) -> None:
         """Count a compile."""
-        if "dynamo_start" in metadata:
-            self._begun.add(torch_trace.compile_key(metadata))
-        elif metadata.get("artifact", {}).get("name") == "recompile_reasons" and self._compiled.reason is None:
+        if metadata.get("artifact", {}).get("name") == "recompile_reasons" and self._compiled.reason is None:
             self._compiled.reason = _first_reason(str(payload or ""))
         # A backward graph compiled later has metrics of its own.
         elif (metrics := metadata.get("compilation_metrics", {})) and metrics.get("is_forward") is not False:
             self._compiled.count += bool(metrics.get("has_guarded_code")) and metrics.get("guard_count") is not None
-            self._compiled.is_over_limit |= torch_trace.is_over_limit(metadata, self._begun)
+            self._compiled.is_over_limit |= self.is_over_limit(metadata)
             self._compiled.seconds += (metrics.get("duration_us") or 0) / 1e6
 
 

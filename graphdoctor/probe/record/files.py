@@ -32,61 +32,6 @@ _GENERATED = ("<frozen ", "<eval_with_key>", "<string>", "<unknown>")
 """Python's own and FX's generated code. ``linecache`` may know it, as it knows cells of IPython, which are kept."""
 
 
-class _Wanted:
-    def __init__(self) -> None:
-        self._is_user_file = user_file_test()
-        self._seen: set[str] = set()
-        self._pending: list[str] = []
-
-    def want(self, file: str) -> None:
-        """Have the next ``take`` return what there is to say of a file, if it is one of these."""
-        if file not in self._seen:
-            self._seen.add(file)
-            if self._is_one(file):
-                self._pending.append(file)
-
-    def _is_one(self, file: str) -> bool:
-        raise NotImplementedError
-
-    def _described(self, files: list[str]) -> Iterator[dict[str, Any]]:
-        raise NotImplementedError
-
-    def take(self) -> list[dict[str, Any]]:
-        """An artifact for each file wanted since the last time, in the order in which they were seen."""
-        pending, self._pending = self._pending, []
-        return list(self._described(pending))
-
-
-class FileTexts(_Wanted):
-    """Returns the text of each file that isn't torch's, Python's own or the probe's."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._bytes_left = _MAX_BYTES
-
-    def _is_one(self, file: str) -> bool:
-        return self._is_user_file(file) or (file.startswith("<") and not is_python_made(file))
-
-    def _described(self, files: list[str]) -> Iterator[dict[str, Any]]:
-        for file in files:
-            text = ""
-            # A loader of the program's, asked for its source, may raise anything.
-            with contextlib.suppress(Exception):
-                # As tracebacks and torch read it: cells and edits laid over the import have entries there.
-                text = "".join(linecache.getlines(file))
-            # From Python 3.13 on, an empty file has one empty line.
-            text = "" if text == "\n" else text
-            size = len(text.encode("utf-8", "replace"))
-            is_kept = 0 < size <= min(_MAX_FILE_BYTES, self._bytes_left)
-            self._bytes_left -= size if is_kept else 0
-            yield {"file": file, "text": text if is_kept else None}
-
-
-def is_python_made(file: str) -> bool:
-    """Whether a name stands for code that Python itself or FX generates."""
-    return file.startswith(_GENERATED)
-
-
 def user_file_test() -> Callable[[str], bool]:
     """A test for files that aren't torch's, Python's own or the probe's."""
     # The separator: torchvision lies beside torch.
@@ -109,29 +54,61 @@ _CELL = re.compile(r"^<ipython-input-\d+-\w+>$|[/\\]ipykernel_\d+[/\\]")
 """What IPython (``core/compilerop.py``, 9) and ipykernel (``compiler.py``, 7) call the cells of a notebook."""
 
 
-class GeneratedFiles(_Wanted):
-    """Returns each generated file; the folder of the target's file is the project's, like the working directory."""
+class ProgramFiles:
+    """Returns files that aren't torch's, Python's own or the probe's: their texts, and which of them are generated.
 
-    def __init__(self, target: str | None) -> None:
-        super().__init__()
+    ``target``: its file, whose folder is the project's, like the working directory. ``has_texts``: texts are kept.
+    """
+
+    def __init__(self, target: str | None, *, has_texts: bool = True) -> None:
+        self._has_texts = has_texts
+        self._bytes_left = _MAX_BYTES
+        self._is_user_file = user_file_test()
+        self._seen: set[str] = set()
+        self._pending: list[str] = []
         self._temporary = Path(tempfile.gettempdir()).resolve()
         roots = {Path.cwd(), *([] if target is None else [Path(target).resolve().parent])}
         # A temporary folder is nobody's project, even if the program was started there.
         self._roots = tuple(roots - {self._temporary})
         self._started = _process_start()
 
-    def _described(self, files: list[str]) -> Iterator[dict[str, Any]]:
-        makers = _makers(files) if files else {}
-        return ({"file": file, "maker": makers.get(file)} for file in files)
+    def want(self, file: str) -> None:
+        """Have the next ``take`` return what there is to say of a file."""
+        if file not in self._seen:
+            self._seen.add(file)
+            self._pending.append(file)
 
-    def _is_one(self, file: str) -> bool:
+    def take(self) -> Iterator[tuple[str, dict[str, str | None]]]:
+        """Artifacts for the files wanted since the last time, in the order in which they were seen."""
+        pending, self._pending = self._pending, []
+        generated = [file for file in pending if self._is_generated(file)]
+        makers = _makers(generated) if generated else {}
+        for file in generated:
+            yield "graphdoctor_generated", {"file": file, "maker": makers.get(file)}
+        for file in pending if self._has_texts else ():
+            if self._is_user_file(file) or (file.startswith("<") and not file.startswith(_GENERATED)):
+                yield "graphdoctor_file", {"file": file, "text": self._text(file)}
+
+    def _text(self, file: str) -> str | None:
+        text = ""
+        # A loader of the program's, asked for its source, may raise anything.
+        with contextlib.suppress(Exception):
+            # As tracebacks and torch read it: cells and edits laid over the import have entries there.
+            text = "".join(linecache.getlines(file))
+        # From Python 3.13 on, an empty file has one empty line.
+        size = 0 if text == "\n" else len(text.encode("utf-8", "replace"))
+        if not 0 < size <= min(_MAX_FILE_BYTES, self._bytes_left):
+            return None
+        self._bytes_left -= size
+        return text
+
+    def _is_generated(self, file: str) -> bool:
         if file.startswith("<"):
             is_whole = file.endswith(">") and file not in ("<stdin>", "<console>")
-            return is_whole and not is_python_made(file) and not _is_cell(file)
-        if not self._is_user_file(file):
-            return False
+            return is_whole and not file.startswith(_GENERATED) and not _is_cell(file)
         path = Path(file)
-        if not path.is_absolute() or any(path.is_relative_to(root) for root in self._roots):
+        is_project = not path.is_absolute() or any(path.is_relative_to(root) for root in self._roots)
+        if is_project or not self._is_user_file(file):
             return False
         is_temporary = path.is_relative_to(self._temporary) or path.resolve().is_relative_to(self._temporary)
         try:

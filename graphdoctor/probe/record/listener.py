@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ast
 import linecache
-import sys
 import traceback
 from collections.abc import Callable, Collection, Iterable
 from types import FrameType
@@ -21,7 +20,7 @@ from typing import Any
 from ..torch_private import torch_api, torch_trace
 from ..wire import StackEntryRecord
 from .compile_calls import Roots, argument_names, is_wrapper
-from .files import FileTexts, GeneratedFiles
+from .files import ProgramFiles
 from .sources import SourceReader
 
 _BRANCH = "Data-dependent branch"
@@ -86,27 +85,22 @@ class TraceListener(torch_trace.TraceLooker):
 
     Args:
         on_compile: Called with the compile id, such as ``0/1``, when a compile begins, and with None when it ends.
-        files: Keeps the text of the files that records point to; None to keep none.
         outside: Frames that are no part of the program.
         on_limit: Called when a frame hits its recompile limit.
-        generated: Finds generated files among those that records point to; None to take ``sys.argv[0]`` for the target.
     """
 
     def __init__(
         self,
         on_compile: Callable[[str | None], None],
-        files: FileTexts | None = None,
+        files: ProgramFiles,
         outside: Collection[FrameType] = (),
         *,
         on_limit: Callable[[], None] = lambda: None,
-        generated: GeneratedFiles | None = None,
     ) -> None:
         super().__init__()
         self._on_compile = on_compile
         self._on_limit = on_limit
-        self._begun: set[tuple[Any, Any]] = set()
         self._files = files
-        self._generated = generated or GeneratedFiles(sys.argv[0] if sys.argv else None)
         self._outside = outside
         self._pending: dict[tuple[str, int], str] = {}
         self._sources = SourceReader()
@@ -119,13 +113,12 @@ class TraceListener(torch_trace.TraceLooker):
         if isinstance(artifact, dict) and artifact.get("name") in _STACKED_ARTIFACTS:
             self._write_stack(artifact["name"])
         elif "compilation_metrics" in metadata:
-            if torch_trace.is_over_limit(metadata, self._begun):
+            if self.is_over_limit(metadata):
                 self._on_limit()
             # A backward graph compiled later has metrics of its own.
             self.finished_compiles += metadata["compilation_metrics"].get("is_forward") is not False
             self._on_compile(None)
         elif "dynamo_start" in metadata:
-            self._begun.add(torch_trace.compile_key(metadata))
             self._on_compile(f"{metadata.get('frame_id')}/{metadata.get('frame_compile_id')}")
             caller = stack_entries(torch_api.stack_of(torch_api.frames_above_compile(self._outside)))
             torch_api.write_artifact("graphdoctor_caller", caller)
@@ -157,9 +150,7 @@ class TraceListener(torch_trace.TraceLooker):
 
     def want_file(self, file: str) -> None:
         """Record a file's text with the next ``write_sources``, and whether it is generated."""
-        self._generated.want(file)
-        if self._files is not None:
-            self._files.want(file)
+        self._files.want(file)
 
     def want_source(self, file: str, line: int, function: str) -> None:
         """Record a line's surroundings with the next ``write_sources``."""
@@ -203,7 +194,5 @@ class TraceListener(torch_trace.TraceLooker):
         ]
         if contexts:
             torch_api.write_artifact("graphdoctor_sources", contexts)
-        for found in self._generated.take():
-            torch_api.write_artifact("graphdoctor_generated", found)
-        for text in self._files.take() if self._files is not None else ():
-            torch_api.write_artifact("graphdoctor_file", text)
+        for name, found in self._files.take():
+            torch_api.write_artifact(name, found)

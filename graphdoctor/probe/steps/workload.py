@@ -19,7 +19,7 @@ from ..record.backend import GraphRuns, InstrumentedBackend
 from ..record.codegen import CodegenRecorder
 from ..record.compile_calls import block_root, target_root
 from ..record.errors import RequestError, TargetError
-from ..record.files import FileTexts, GeneratedFiles, user_file_test
+from ..record.files import ProgramFiles, user_file_test
 from ..record.guards import RecompileRecorder
 from ..record.listener import TraceListener
 from ..record.reports import CompileSwitches, Gap, hooking, unrecorded_gap
@@ -136,9 +136,8 @@ class Workload:
 
     def _attach_listener(self) -> TraceListener:
         # A trial's changes are in its own files; nobody reads its picture.
-        files = None if self._request["trial"] else FileTexts()
-        generated = GeneratedFiles(self._target.file)
-        listener = TraceListener(self._on_compile, files, on_limit=self._on_limit, generated=generated)
+        files = ProgramFiles(self._target.file, has_texts=not self._request["trial"])
+        listener = TraceListener(self._on_compile, files, on_limit=self._on_limit)
         torch_trace.listen(listener)
         # Even if no record points to it: the target file may only make a package's model.
         if self._target.file is not None:

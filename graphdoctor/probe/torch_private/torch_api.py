@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from types import FrameType, FunctionType
 from typing import Any, Literal
+from unittest import mock
 
 import torch
 
@@ -293,7 +294,8 @@ def marked_conversions(range_name: str) -> Iterator[None]:
     if to_numpy is None or generated is None:
         yield
         return
-    item, own_item = torch.Tensor.item, torch.Tensor.__dict__.get("item")
+    item = torch.Tensor.item
+    disable: Callable[[Any], Any] = torch._dynamo.disable
 
     def marked_item(tensor: torch.Tensor) -> Any:  # noqa: ANN401
         if not _is_called_by_generated_code(generated):
@@ -305,17 +307,11 @@ def marked_conversions(range_name: str) -> Iterator[None]:
         with torch.profiler.record_function(range_name):
             return to_numpy(value)
 
-    disable: Callable[[Any], Any] = torch._dynamo.disable
-    utils.to_numpy_helper = disable(marked_to_numpy)
-    torch.Tensor.item = disable(marked_item)  # type: ignore[method-assign]
-    try:
+    with (
+        mock.patch.object(utils, "to_numpy_helper", disable(marked_to_numpy)),
+        mock.patch.object(torch.Tensor, "item", disable(marked_item)),
+    ):
         yield
-    finally:
-        utils.to_numpy_helper = to_numpy
-        if own_item is None:
-            del torch.Tensor.item  # it is inherited again
-        else:
-            torch.Tensor.item = own_item  # type: ignore[method-assign]
 
 
 def has_conversions() -> bool:

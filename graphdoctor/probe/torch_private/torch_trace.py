@@ -14,7 +14,7 @@ import logging
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -43,12 +43,15 @@ class TraceLooker(logging.Handler):
         super().__init__(logging.DEBUG)
         self.failures: Counter[str] = Counter()
         """Exceptions that were survived here, by type name."""
+        self._begun: set[tuple[object, object]] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Look at one record."""
         metadata = getattr(record, "metadata", None)
         try:
             if isinstance(metadata, dict):
+                if "dynamo_start" in metadata:
+                    self._begun.add(compile_key(metadata))
                 self.look_at(metadata, getattr(record, "payload", None))
         except Exception as error:  # noqa: BLE001 - see the class
             self.failures[type(error).__name__] += 1
@@ -56,6 +59,16 @@ class TraceLooker(logging.Handler):
     def look_at(self, metadata: dict[str, Any], payload: str | None) -> None:
         """Look at what a record says of itself, and at its payload."""
         raise NotImplementedError
+
+    def is_over_limit(self, metadata: Mapping[str, Any]) -> bool:
+        """Whether a ``compilation_metrics`` record is about a frame that hit its recompile limit.
+
+        torch begins no compile then, so the frame has no ``dynamo_start`` record, and its metrics have neither a name
+        nor guarded code (``torch/_dynamo/convert_frame.py``, 2.13).
+        """
+        metrics = metadata["compilation_metrics"]
+        is_compiled = metrics.get("has_guarded_code") or metrics.get("co_name") is not None
+        return metrics.get("is_forward") is not False and not is_compiled and compile_key(metadata) not in self._begun
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
@@ -141,28 +154,9 @@ def trace_files_paused() -> Iterator[None]:
                 define_strings(handler, missed)
 
 
-CompileKey = tuple[object, object]
-"""What identifies a compile among the records of one process."""
-
-
-def compile_key(metadata: Mapping[str, Any]) -> CompileKey:
-    """The compile that a record belongs to."""
+def compile_key(metadata: Mapping[str, Any]) -> tuple[object, object]:
+    """The compile that a record belongs to, among those of one process."""
     return metadata.get("frame_id"), metadata.get("frame_compile_id")
-
-
-def is_over_limit(metadata: Mapping[str, Any], begun: Collection[CompileKey]) -> bool:
-    """Whether a ``compilation_metrics`` record is about a frame that hit its recompile limit.
-
-    torch begins no compile then, so the frame has no ``dynamo_start`` record, and its metrics have neither a name nor
-    guarded code (``torch/_dynamo/convert_frame.py``, 2.13).
-    """
-    metrics = metadata["compilation_metrics"]
-    return (
-        metrics.get("is_forward") is not False
-        and not metrics.get("has_guarded_code")
-        and metrics.get("co_name") is None
-        and compile_key(metadata) not in begun
-    )
 
 
 def _refuse(_record: logging.LogRecord) -> bool:

@@ -27,7 +27,7 @@ from ..record import reports
 from ..record.backend import GraphDescriber
 from ..record.compile_calls import compile_call, compiled_root
 from ..record.errors import TargetError, described_error
-from ..record.files import FileTexts, user_file_test
+from ..record.files import ProgramFiles, user_file_test
 from ..record.guards import RecompileRecorder
 from ..record.listener import TraceListener
 from ..record.reports import CompileSwitches, hooking, unrecorded_gap
@@ -120,7 +120,7 @@ def recorded(recording: Path, *, outside: Collection[FrameType], is_reset: bool)
 class _BlockRecorder:
     def __init__(self, events: EventFile, outside: Collection[FrameType], left_behind: contextlib.ExitStack) -> None:
         self._events = events
-        self._listener = TraceListener(self._on_compile, FileTexts(), outside)
+        self._listener = TraceListener(self._on_compile, ProgramFiles(next(iter(sys.argv), None)), outside)
         torch_trace.listen(self._listener)
         left_behind.callback(torch_api.trace_logger().removeHandler, self._listener)
         self._keeper = TraceKeeper(self._listener)
