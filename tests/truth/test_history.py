@@ -67,29 +67,30 @@ def values_passed(document: dict[str, Any], expression: str) -> list[str]:
     return message.partition(f"`{expression}` changed: ")[2].split(" → ")
 
 
-def test_a_growing_cache_is_compared_with_the_last_call(tmp_path: Path) -> None:
-    document = recorded("growing_cache.py:forward", tmp_path)
-    reasons = torchs_reasons("growing_cache.py", tmp_path)
-    agrees_with_torch(document, reasons)
-    tokens = next(report for report in document["recompiles"] if report["call_index"] == 3)
+@pytest.fixture(scope="module")
+def growing(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return recorded("growing_cache.py:forward", tmp_path_factory.mktemp("growing"))
+
+
+def test_a_growing_cache_is_compared_with_the_last_call(growing: dict[str, Any], tmp_path: Path) -> None:
+    agrees_with_torch(growing, torchs_reasons("growing_cache.py", tmp_path))
+    tokens = next(report for report in growing["recompiles"] if report["call_index"] == 3)
     assert tokens["nearest"] == "0/1"
     assert [(change["expression"], change["old"], change["new"]) for change in tokens["cause"]] == [
         (f"cache['{name}'][{index}].shape[1]", "6", "7") for name in ("a", "b") for index in (0, 1)
     ]
 
 
-def test_the_values_of_a_finding_were_passed_in_this_order(tmp_path: Path) -> None:
-    document = recorded("growing_cache.py:forward", tmp_path)
+def test_the_values_of_a_finding_were_passed_in_this_order(growing: dict[str, Any]) -> None:
     passed = [size for prompt in (6, 9) for size in (prompt, 1, 1, 1)]
-    said = [int(value) for value in values_passed(document, "x.shape[1]")]
+    said = [int(value) for value in values_passed(growing, "x.shape[1]")]
     assert said == [6, 1, 9]
     remaining = iter(passed)
     assert all(size in remaining for size in said)
 
 
-def test_an_older_entry_is_named_where_only_values_differ_that_changed(tmp_path: Path) -> None:
-    document = recorded("growing_cache.py:forward", tmp_path)
-    prompt = next(report for report in document["recompiles"] if report["call_index"] == 5)
+def test_an_older_entry_is_named_where_only_values_differ_that_changed(growing: dict[str, Any]) -> None:
+    prompt = next(report for report in growing["recompiles"] if report["call_index"] == 5)
     assert prompt["nearest"] == "0/0"
     (change,) = prompt["cause"]
     assert (change["expression"], change["old"], change["previous"], change["new"]) == ("x.shape[1]", "6", "1", "9")
