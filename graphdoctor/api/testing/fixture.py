@@ -32,12 +32,7 @@ _MAX_NAME = 100
 
 
 class TestDoctor:
-    """Compiles and records in one test.
-
-    Args:
-        item: The test.
-        arguments: What its marker asks for.
-    """
+    """Compiles and records in one test."""
 
     __test__ = False
 
@@ -170,11 +165,7 @@ class TestDoctor:
 
 @contextlib.contextmanager
 def opened(item: pytest.Item) -> Iterator[TestDoctor]:
-    """A doctor for one test, starting from a fresh Dynamo. Restores torch's state at the end.
-
-    Args:
-        item: The test.
-    """
+    """A doctor for one test, starting from a fresh Dynamo. Restores torch's state at the end."""
     __tracebackhide__ = True
     with contextlib.ExitStack() as put_back:
         put_back.enter_context(_trace_not_captured())

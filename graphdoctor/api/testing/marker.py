@@ -50,9 +50,6 @@ class MarkerArguments:
 def arguments_of(marker: pytest.Mark | None) -> MarkerArguments:
     """Read a marker.
 
-    Args:
-        marker: The marker; None if the test has none.
-
     Raises:
         GraphDoctorError: An argument is unknown or has the wrong type, or there is none at all.
     """

@@ -41,13 +41,7 @@ _MIN_WIDTH = 60
 
 
 def broken_text(broken: Broken, *, place: str, width: int) -> str:
-    """The failure text.
-
-    Args:
-        broken: The expectation.
-        place: The test's line, or its marker.
-        width: The terminal's width in columns.
-    """
+    """The failure text."""
     buffer = StringIO()
     console = Console(
         file=buffer, width=max(width, _MIN_WIDTH), force_terminal=False, force_jupyter=False, color_system=None
@@ -94,11 +88,7 @@ class RunnerFrames(frozenset[FrameType]):
 
 
 def runner_frames(test: object) -> RunnerFrames:
-    """The current frames without the test's own, which is on the stack if the test itself requests the fixture.
-
-    Args:
-        test: The test's function, or None.
-    """
+    """The current frames without the test's own, which is on the stack if the test itself requests the fixture."""
     code = getattr(inspect.unwrap(test) if callable(test) else test, "__code__", None)
     found: list[FrameType] = []
     frame: FrameType | None = sys._getframe(1)
@@ -169,13 +159,7 @@ def failing_by_name(root: Path | None = None) -> Iterator[None]:
 
 
 def fail_if(broken: expectations.Broken | None, context: TestContext, *, place: str | None = None) -> None:
-    """Fail the test with the diagnosis if an expectation is broken.
-
-    Args:
-        broken: The broken expectation, or None.
-        context: The test.
-        place: What expected it; None for the test's line.
-    """
+    """Fail the test with the diagnosis if an expectation is broken; without a place, at the line of the test."""
     __tracebackhide__ = True
     if broken is not None:
         shown = place or callers_line(context.root)
@@ -229,12 +213,7 @@ class AssertableRecording(abc.ABC):
 
 
 class RecordedBlock(AssertableRecording, BlockRecording):
-    """The recording of a ``with`` block, with assertions to make after it.
-
-    Args:
-        context: The test.
-        reset: Reset torch's compiler state first.
-    """
+    """The recording of a ``with`` block, with assertions to make after it."""
 
     _may_be_empty = True  # everything may have been compiled before the block
 
@@ -269,16 +248,7 @@ class _LastCall:
 
 
 class CompiledInTest(AssertableRecording, Generic[P, R]):
-    """What ``graphdoctor.compile`` returns: the compiled callable, with the recording that began with it.
-
-    Args:
-        function: The original function or module.
-        compiled: What ``torch.compile`` returned for it.
-        arguments: ``torch.compile``'s arguments.
-        recording: The test's recording.
-        context: The test.
-        end: Ends the recording and returns it.
-    """
+    """What ``graphdoctor.compile`` returns: the compiled callable, with the recording that began with it."""
 
     def __init__(
         self,
