@@ -63,17 +63,6 @@ def taken(*files: object, target: str | None = None) -> dict[str, str | None]:
     return {item["file"]: item["maker"] for _, item in found.take()}
 
 
-def test_a_file_is_given_once(elsewhere: Path) -> None:
-    path = elsewhere / "a.py"
-    loaded(path)
-    found = ProgramFiles(None, has_texts=False)
-    found.want(str(path))
-    found.want(str(path))
-    assert [item["file"] for _, item in found.take()] == [str(path)]
-    found.want(str(path))
-    assert list(found.take()) == []
-
-
 def test_a_file_of_the_project_is_not_generated(elsewhere: Path) -> None:
     own = Path.cwd() / "build" / "a.py"
     own.parent.mkdir()
