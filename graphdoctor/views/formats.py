@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.picture import Picture
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 C = TypeVar("C")
 """What is rendered."""
+_SVG_WIDTH = 100
+"""Columns of a terminal's text as a picture."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +170,22 @@ def document(
         shown = content if options.has_source else without_source(content)
         return render_view_page((page or view)(shown, options), has_source=options.has_source)
 
+    def svg(content: C, options: RenderOptions) -> str:
+        import io
+        import re
+
+        from rich.console import Console
+        from rich.text import Text
+
+        written = io.StringIO()
+        colors: dict[str, Any] = {"force_terminal": True, "color_system": "standard", "force_jupyter": False}
+        show(content, Console(file=written, width=_SVG_WIDTH, **colors), options)
+        recorder = Console(file=io.StringIO(), width=_SVG_WIDTH, record=True, **colors)
+        recorder.print(Text.from_ansi(written.getvalue()), soft_wrap=True)
+        drawn = recorder.export_svg(title="graphdoctor")
+        # A picture loads nothing: each text has its length, so any monospace font does.
+        return re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL)
+
     def json(content: C, _: RenderOptions) -> str:
         from graphdoctor.views.json import json_text
 
@@ -182,6 +200,7 @@ def document(
             Format("json", json, (".json",), needs_guards=needs_guards),
             Format("html", html, (".html", ".htm"), **drawn),
             Format("markdown", markdown, (".md",), needs_guards=needs_guards),
+            Format("svg", svg, (".svg",), needs_guards=needs_guards),
             *more,
         ),
     )

@@ -32,7 +32,7 @@ def test_pairs_are_read_in_order():
     [
         (["sarrif=a"], "can't be written as 'sarrif'", "Did you mean sarif?"),
         (["JUnit=a"], "can't be written as 'JUnit'", "Did you mean junit?"),
-        (["=a"], "can't be written as ''", "Choose text, json, html, markdown, sarif, github or junit."),
+        (["=a"], "can't be written as ''", "Choose text, json, html, markdown, svg, sarif, github or junit."),
         (["sarif="], "names no file", "Write --output sarif=FILE."),
         (["out.sarif"], "isn't a pair of format and file", "Write --output sarif=out.sarif."),
         (["out"], "isn't a pair of format and file", "Write --output FORMAT=out."),

@@ -101,6 +101,13 @@ def test_every_format_of_every_document_renders(document: Document[Any], each: A
             assert text.startswith("::")
         case "markdown":
             assert text.startswith("## ")
+        case "svg":
+            drawn = ElementTree.fromstring(text)
+            assert drawn.tag == "{http://www.w3.org/2000/svg}svg"
+            # What the terminal shows, and nothing that a viewer would have to load.
+            shown = "".join(rendered(contents[name], document.named("text")).split())
+            assert shown in "".join("".join(drawn.itertext()).split())
+            assert "url(http" not in text
         case "csv":
             assert text.startswith("name,target,variant,status,")
         case "text":
