@@ -55,9 +55,9 @@ def test_guards_of_the_log_are_those_of_the_live_tree(program: Path, tmp_path: P
             meaning_of(item).source or source for item, (_, source) in zip(parsed, guards, strict=True)
         )
         assert found.unread_lines == ()
-    nodes = [node for found in recording.guards.sets for node in found.nodes]
-    assert all(node.location.file.startswith(("/", "<frozen ")) for node in nodes if node.location is not None)
     if program.stem == "gpt2":
+        nodes = [node for found in recording.guards.sets for node in found.nodes]
+        assert all(node.location.file.startswith(("/", "<frozen ")) for node in nodes if node.location is not None)
         # Of a real model, nearly all are put into words.
         without = [node for node in nodes if node.expected is None and node.kind != "OBJECT_ALIASING"]
         assert len(without) <= 0.01 * len(nodes), Counter((node.kind, node.guard) for node in without).most_common(5)
