@@ -62,7 +62,7 @@ def fix(
     from graphdoctor.trials.launch.request import Measured, Request
 
     if is_applied and not is_tried:
-        raise GraphDoctorError("Only verified fixes are common.", hint="Leave out --no-try.")
+        raise GraphDoctorError("Only verified fixes are written.", hint="Leave out --no-try.")
     if not is_tried:
         given.refuse(OF_TRIALS, without="trials")
     if is_diff and (common.output is not None or common.format is not None):
