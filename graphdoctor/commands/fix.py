@@ -169,13 +169,13 @@ def _age(seconds: float) -> str:
 
 
 def _wrote(treated: SearchResult, *, is_rest_shown: bool) -> Iterator[str]:
-    """What was common, and what is left to do by hand, unless that has been common."""
+    """What was written, and what is left to do by hand, unless that has been written."""
     yield from (f"Wrote {change.path}" for change in treated.changes)
     if not treated.changes:
         yield "There is nothing to write."
     by_hand = [] if is_rest_shown else applied_snippets(treated.treatment)
     if by_hand:
-        yield "Not common, because it isn't an edit:"
+        yield "Not written, because it isn't an edit:"
     for place, snippet in by_hand:
         yield from (*([f"  {place}:"] if place else []), *(f"    {line}" for line in snippet.splitlines()))
 
