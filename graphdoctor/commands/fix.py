@@ -169,7 +169,7 @@ def _age(seconds: float) -> str:
 
 
 def _wrote(treated: SearchResult, *, is_rest_shown: bool) -> Iterator[str]:
-    """What was written, and what is left to do by hand, unless that has been written."""
+    """What was written, and what is left to do by hand, unless that has been shown."""
     yield from (f"Wrote {change.path}" for change in treated.changes)
     if not treated.changes:
         yield "There is nothing to write."
