@@ -1,4 +1,4 @@
-"""GD218: a list or dict that grows in each call."""
+"""GD218: a list, deque or dict that grows in each call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _GROWS = r"\b{}(?:\.(?:append|appendleft|extend|insert|add|update|setdefault)\(|
 
 
 class GrowingContainer(RecompileRule, code="GD218", name="growing-container", severity="warning"):
-    """A list, dict or set that the compiled function itself fills: it is longer in each call.
+    """A list, deque or dict that the compiled function itself fills: it is longer in each call.
 
     ## What it finds
     Recompiles because of the length of a container that outlives the call, such as a log of losses on a module, where
@@ -60,7 +60,7 @@ class GrowingContainer(RecompileRule, code="GD218", name="growing-container", se
     call keeps its length, but forgets old items.
 
     ## Source
-    PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`SEQUENCE_LENGTH`, `DICT_CONTAINS`).
+    PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`SEQUENCE_LENGTH`).
     """
 
     def matches(self, change: GuardChange, event: RecompileEvent) -> bool:
