@@ -56,8 +56,8 @@ class GrowingContainer(RecompileRule, code="GD218", name="growing-container", se
 
     ## Fix safety
     What the caller adds is the same. If other code reads the container during the call, it sees it one item shorter.
-    `detach()` keeps the value and drops its gradient. A `collections.deque(maxlen=…)` that is full before the first
-    call keeps its length, but forgets old items.
+    `detach()` keeps the value and drops its gradient. A `collections.deque(maxlen=…)` that is full of values of the
+    same kind from the first call on keeps its length, but forgets old items.
 
     ## Source
     PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`SEQUENCE_LENGTH`).
@@ -87,7 +87,7 @@ class GrowingContainer(RecompileRule, code="GD218", name="growing-container", se
                 source=GUIDE,
             ),
             Fix(
-                title="Keep the last few in a `collections.deque(maxlen=…)` that is full before the first call",
+                title="Keep the last few in a `deque(maxlen=…)` that such values fill before the first call",
                 kind="code",
             ),
         )
