@@ -25,11 +25,15 @@ def _fresh_dynamo():
 
 def measured(function: Any, *args: Any) -> tuple[list[dict[str, Any]], CheckTimer]:
     """What the timer finds in a steady call."""
-    timer = CheckTimer(CompiledCode())
+    known = CompiledCode()
+    timer = CheckTimer(known)
     compiled = torch.compile(function, backend="eager")
-    for _ in range(3):
-        compiled(*args)
-    return timer.run(lambda: compiled(*args)), timer
+    try:
+        for _ in range(3):
+            compiled(*args)
+        return timer.run(lambda: compiled(*args)), timer
+    finally:
+        known.close()
 
 
 def test_the_check_of_a_call_is_measured_with_its_parts() -> None:
