@@ -16,24 +16,31 @@ from graphdoctor.probe.torch_private import torch_guards  # noqa: E402
 pytestmark = pytest.mark.slow
 
 
+_OPEN: list[CompiledCode] = []
+
+
 @pytest.fixture(autouse=True)
 def _fresh_dynamo():
     torch._dynamo.reset()
     yield
+    while _OPEN:
+        _OPEN.pop().close()
     torch._dynamo.reset()
+
+
+def known_code() -> CompiledCode:
+    """What knows the code that is compiled until the test ends."""
+    _OPEN.append(CompiledCode())
+    return _OPEN[-1]
 
 
 def measured(function: Any, *args: Any) -> tuple[list[dict[str, Any]], CheckTimer]:
     """What the timer finds in a steady call."""
-    known = CompiledCode()
-    timer = CheckTimer(known)
+    timer = CheckTimer(known_code())
     compiled = torch.compile(function, backend="eager")
-    try:
-        for _ in range(3):
-            compiled(*args)
-        return timer.run(lambda: compiled(*args)), timer
-    finally:
-        known.close()
+    for _ in range(3):
+        compiled(*args)
+    return timer.run(lambda: compiled(*args)), timer
 
 
 def test_the_check_of_a_call_is_measured_with_its_parts() -> None:
@@ -59,7 +66,7 @@ def test_arguments_that_the_call_changes_are_checked_as_they_were() -> None:
     def call(x):
         return compiled(x, {"scale": 2.0})
 
-    timer = CheckTimer(CompiledCode())
+    timer = CheckTimer(known_code())
     compiled = torch.compile(forward, backend="eager")
     for _ in range(3):
         call(torch.ones(3))
@@ -105,7 +112,7 @@ def test_a_call_is_as_it_was_after_it_was_measured() -> None:
         compiled_count.append(graph)
         return graph
 
-    timer = CheckTimer(CompiledCode())
+    timer = CheckTimer(known_code())
     compiled = torch.compile(net, backend=backend)
     x = torch.ones(2, 4)
     before = compiled(x)
