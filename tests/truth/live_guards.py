@@ -30,8 +30,10 @@ def walk(manager, source, found, seen):
             continue
         seen.append(leaf)
         found.extend([f"{kind}: {part}", source] for part in leaf.verbose_code_parts())
-    pairs = manager.get_key_value_managers().values() if hasattr(manager, "get_key_value_managers") else ()
-    for child in [item for pair in pairs for item in pair if item is not None] + manager.get_child_managers():
+    # By their keys' positions, as torch prints them: what is first there has a shared guard's text.
+    entries = manager.get_key_value_managers() if hasattr(manager, "get_key_value_managers") else {}
+    pairs = [item for _, pair in sorted(entries.items()) for item in pair if item is not None]
+    for child in pairs + manager.get_child_managers():
         walk(child, child.get_source(), found, seen)
 
 
