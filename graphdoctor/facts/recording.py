@@ -105,7 +105,7 @@ class CaptureGap(Fact):
     code: RuleCode
     """A GD9 code, such as ``GD900``."""
     kind: GapKind | None = None
-    """What is missing, for programs; None in a document of graphdoctor 0.1."""
+    """What is missing, for programs; None for what a recording of graphdoctor 0.1 reports itself."""
     message: str
     """What is missing and what it means for the numbers, one or two sentences."""
 
@@ -805,3 +805,12 @@ class Recording(Fact):
     repeated."""
     gaps: tuple[CaptureGap, ...]
     """What is missing."""
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether graphdoctor didn't record the log."""
+        return self.gap("foreign_log") is not None
+
+    def gap(self, *kinds: GapKind) -> CaptureGap | None:
+        """The first gap of one of these kinds, or None."""
+        return next((gap for gap in self.gaps if gap.kind in kinds), None)

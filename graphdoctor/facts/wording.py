@@ -208,7 +208,7 @@ def partial_text(diagnosis: Diagnosis) -> str:
     if diagnosis.recording.exit.message:
         return diagnosis.recording.exit.message
     # Where a log ends early, the run itself may have gone on.
-    is_log = diagnosis.recording.exit.status is None and any(gap.kind == "log_cut" for gap in diagnosis.recording.gaps)
+    is_log = diagnosis.recording.exit.status is None and diagnosis.recording.gap("log_cut")
     return "the log ends early" if is_log else "the run ended early"
 
 

@@ -56,7 +56,7 @@ class UserError(RecordingRule, code="GD901", name="user-error", severity="error"
 
     def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
         recording = view.recording
-        if any(gap.kind == "foreign_log" for gap in recording.gaps) and not recording.calls:
+        if recording.is_foreign and not recording.calls:
             return tuple(_match_of_compile(found) for found in recording.compiles if _is_raised_while_tracing(found))
         return tuple(
             _match(call, call.error, view)

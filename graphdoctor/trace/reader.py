@@ -204,7 +204,6 @@ def _gaps(
     is_hooked = "process" in events
     begun = ((name, process.beginning, [found.intake for found in process.sections]) for name, process in named)
     beginning = list(beginning_gaps(contents.damage.headless_logs, begun, is_ours=is_hooked))
-    is_foreign = any(gap.kind == "foreign_log" for gap in merged.gaps)
     gaps = [
         *reported_gaps(events.all),
         *switch_gaps(merged.switches),
@@ -212,7 +211,7 @@ def _gaps(
         *beginning,
         *part_gaps(parts),
         *(script_gaps(merged, is_hooked=is_hooked) if merged.target.runs_itself else lost_call_gaps(merged)),
-        *(without_dynamo_gaps(merged, is_rest=bool(beginning)) if is_foreign else ()),
+        *(without_dynamo_gaps(merged, is_rest=bool(beginning)) if merged.is_foreign else ()),
         *merged.gaps,
     ]
     if any(gap.kind == "log_removed" for gap in gaps):

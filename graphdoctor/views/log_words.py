@@ -25,7 +25,6 @@ if TYPE_CHECKING:
         TritonKernel,
     )
     from graphdoctor.facts.job import Job
-    from graphdoctor.facts.recording import CaptureGap
 
 CACHES: dict[AskedCache, str] = {
     "fx_graph_cache": "Inductor's cache",
@@ -54,7 +53,7 @@ _MOST_LINES = 100
 def log_rows(diagnosis: Diagnosis) -> Iterator[Row]:
     """What else is in a log; of a recording of ours that is for who asks, as its findings have what matters."""
     evidence = diagnosis.recording.evidence
-    show: Show = "always" if _is_foreign(diagnosis.recording.gaps) else "long"
+    show: Show = "always" if diagnosis.recording.is_foreign else "long"
     if evidence.cache_answers:
         yield Row("caches", Span(caches_text(evidence.cache_answers)), show=show)
         yield from _each(answer_texts(evidence.cache_answers))
@@ -208,7 +207,8 @@ def unshown_text(diagnosis: Diagnosis) -> Iterator[Note]:
     """The records that a report doesn't show, by kind."""
     unshown = [found for found in diagnosis.recording.evidence.records if not found.is_shown]
     unshown.sort(key=lambda found: (-found.count, found.kind))
-    yield from _unshown(diagnosis.recording.gaps, "", [f"{found.count} {_cut(found.kind)}" for found in unshown])
+    kinds = [f"{found.count} {_cut(found.kind)}" for found in unshown]
+    yield from _unshown("", kinds, is_foreign=diagnosis.recording.is_foreign)
 
 
 def unshown_in_job(job: Job) -> Iterator[Note]:
@@ -223,23 +223,20 @@ def unshown_in_job(job: Job) -> Iterator[Note]:
         low = min(numbers) if len(numbers) == len(job.ranks) else 0
         span = f"{max(numbers)}" if low == max(numbers) else f"{low}–{max(numbers)}"
         spans.append(f"{span} {_cut(kind)}")
-    yield from _unshown(job.gaps, " of each rank", spans)
+    is_foreign = any(gap.kind == "foreign_log" for gap in job.gaps)
+    yield from _unshown(" of each rank", spans, is_foreign=is_foreign)
 
 
-def _unshown(gaps: Iterable[CaptureGap], whose: str, kinds: Sequence[str]) -> Iterator[Note]:
+def _unshown(whose: str, kinds: Sequence[str], *, is_foreign: bool) -> Iterator[Note]:
     if kinds:
         text = f"Also in the log{whose}: {_kinds(kinds)}; graphdoctor unpack writes them to files."
-        yield Note(Span(text), "dim", show="always" if _is_foreign(gaps) else "long")
+        yield Note(Span(text), "dim", show="always" if is_foreign else "long")
 
 
 def _kinds(texts: Sequence[str]) -> str:
     """All of them, unless a log has more than torch writes."""
     more = len(texts) - _MAX_KINDS
     return ", ".join(texts[:_MAX_KINDS]) + (f" and {counted(more, 'more kind')}" if more > 0 else "")
-
-
-def _is_foreign(gaps: Iterable[CaptureGap]) -> bool:
-    return any(gap.kind == "foreign_log" for gap in gaps)
 
 
 def _cut(text: str) -> str:

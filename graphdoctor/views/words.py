@@ -58,7 +58,6 @@ UNKNOWN = "unknown"
 SAME_SPEED = "no measurable difference"
 """What stands in place of a ratio whose interval holds 1."""
 
-_NOTHING_COMPILED = "GD905"
 _MAX_INPUTS = 4
 _MAX_SERIES = 10
 _MAX_EAGER = 6
@@ -387,13 +386,14 @@ def watching_text(watch: CallWatch) -> str:
 
 
 def nothing_compiled(diagnosis: Diagnosis) -> CaptureGap | None:
-    """Why a script's recording is empty, if it is. It's the verdict, not a gap."""
-    return next((gap for gap in diagnosis.recording.gaps if gap.code == _NOTHING_COMPILED), None)
+    """Why a recording without calls is empty, if it is: it's the verdict. Beside calls it's one gap of several."""
+    return None if diagnosis.recording.calls else diagnosis.recording.gap("nothing_compiled")
 
 
 def other_gaps(diagnosis: Diagnosis) -> list[CaptureGap]:
     """The gaps, without the one that is the verdict."""
-    return [gap for gap in diagnosis.recording.gaps if gap.code != _NOTHING_COMPILED]
+    verdict = nothing_compiled(diagnosis)
+    return [gap for gap in diagnosis.recording.gaps if gap is not verdict]
 
 
 def compile_calls_text(calls: Sequence[CompileCall]) -> list[str]:

@@ -18,7 +18,7 @@ from graphdoctor.facts.recording import (
 )
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.rules.catalog import RULES
-from graphdoctor.rules.diagnosis.comparison import is_foreign, mismatches
+from graphdoctor.rules.diagnosis.comparison import mismatches
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.rules.diagnosis.selection import Selection
 from tests.each import for_each
@@ -46,7 +46,7 @@ def test_two_runs_made_alike_have_no_mismatch() -> None:
 
 def test_a_foreign_log_is_named_on_its_side_and_excuses_calls_and_arguments() -> None:
     ours, foreign = diagnosed(**calls("f32[4]")), diagnosed(**FOREIGN, calls=(), **target(config={"a": 1}))
-    assert (is_foreign(ours), is_foreign(foreign)) == (False, True)
+    assert (ours.recording.is_foreign, foreign.recording.is_foreign) == (False, True)
     assert said(ours, foreign).keys() == said(foreign, ours).keys() == {"recording"}
     assert said(ours, foreign)["recording"].startswith("After: ")
     assert said(foreign, ours)["recording"].startswith("Before: ")
@@ -64,7 +64,7 @@ def test_guards_that_one_side_has_not_read_are_named() -> None:
 
 
 def test_what_both_sides_lack_is_no_mismatch() -> None:
-    lacking = diagnosed(gaps=(CaptureGap(code="GD900", message="Coverage was not measured."),))
+    lacking = diagnosed(gaps=(CaptureGap(code="GD900", kind="coverage", message="Coverage was not measured."),))
     assert said(lacking, lacking) == {}
 
 
@@ -134,7 +134,7 @@ def calls(*inputs: str) -> dict[str, Any]:
         ),
         (
             {},
-            {"gaps": (CaptureGap(code="GD902", message="A record could not be read."),)},
+            {"gaps": (CaptureGap(code="GD902", kind="unreadable_record", message="A record could not be read."),)},
             "gap",
             "After only: A record could not be read.",
         ),

@@ -309,7 +309,10 @@ def test_a_coverage_that_is_not_known_keeps_no_budget():
         ({"calls": (Call(index=1),)}, "Call 1"),
         ({"calls": ()}, "No call"),
         ({"environment": Environment()}, "which version of torch"),
-        ({"gaps": (CaptureGap(code="GD902", message="2 records could not be read."),)}, "2 records"),
+        (
+            {"gaps": (CaptureGap(code="GD902", kind="unreadable_record", message="2 records are unread."),)},
+            "2 records",
+        ),
     ],
 )
 def test_what_was_not_run_to_its_end_is_crashed_whatever_allows_it(facts, error):

@@ -6,7 +6,6 @@ from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.recording import CaptureGap, CompileSwitch
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.rules.gate import expectations
-from graphdoctor.rules.gate.regressions import missing_records, nothing_compiled
 from tests.each import for_each
 from tests.factories import with_facts
 from tests.gate.diagnoses import with_prints
@@ -117,16 +116,10 @@ def test_an_unknown_coverage_breaks_the_expectation_and_says_why():
         ("GD902", "guards", False, False),
         ("GD900", "coverage", False, False),
         ("GD905", "nothing_compiled", False, True),
-        # Documents of graphdoctor 0.1 have no kinds.
-        ("GD902", None, True, False),
-        ("GD905", None, False, True),
-        ("GD900", None, False, False),
     ],
 )
-def test_a_gap_is_judged_by_its_kind_and_without_one_by_its_code(code, kind, is_lost, is_empty):
-    diagnosis = with_gap(code, kind)
-    assert (missing_records(diagnosis) is not None, nothing_compiled(diagnosis) is not None) == (is_lost, is_empty)
-    broken = expectations.breaks(diagnosis, limit=0, own_code=False)
+def test_a_gap_is_judged_by_its_kind(code, kind, is_lost, is_empty):
+    broken = expectations.breaks(with_gap(code, kind), limit=0, own_code=False)
     found = "a recording with missing records" if is_lost else "that nothing was compiled" if is_empty else None
     assert (broken and broken.found) == found
 

@@ -48,7 +48,7 @@ def compare(
     sides = (_side(before, names[0], kept=len(gone)), _side(after, names[1], kept=len(new)))
     order = {id(finding): place for place, finding in enumerate(new)}
     same = [_same(*pair, by="fingerprint") for pair in _take_pairs(gone, new, lambda finding: finding.fingerprint)]
-    if is_foreign(before) != is_foreign(after):
+    if before.recording.is_foreign != after.recording.is_foreign:
         same += [_same(*pair, by="place") for pair in _take_pairs(gone, new, _place)]
     return DiagnosisComparison(
         before=sides[0],
@@ -68,7 +68,7 @@ def _side(diagnosis: Diagnosis, name: str | None, *, kept: int) -> Side:
         target=diagnosis.recording.target,
         is_partial=diagnosis.recording.is_partial,
         summary=diagnosis.summary,
-        has_calls=not (diagnosis.recording.target.runs_itself or is_foreign(diagnosis)),
+        has_calls=not (diagnosis.recording.target.runs_itself or diagnosis.recording.is_foreign),
         hidden_findings=len(diagnosis.findings) - kept,
     )
 
@@ -112,13 +112,7 @@ def _changes(before: Finding, after: Finding) -> Iterator[Change]:
         yield "count"
 
 
-_FOREIGN = "GD904"
 _MAX_CALLS = 2
-
-
-def is_foreign(diagnosis: Diagnosis) -> bool:
-    """Whether the diagnosis is of a log that graphdoctor didn't record."""
-    return any(gap.code == _FOREIGN for gap in diagnosis.recording.gaps)
 
 
 def mismatches(
@@ -141,7 +135,7 @@ def mismatches(
 
 
 def _recording(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
-    match is_foreign(before), is_foreign(after):
+    match before.recording.is_foreign, after.recording.is_foreign:
         case True, True:
             yield Mismatch(
                 aspect="recording",
@@ -190,7 +184,7 @@ def _differing(aspect: Aspect, pair: tuple[str, str], what: str, meaning: str = 
 
 def _arguments(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
     """How torch.compile and the target were called, as far as both sides know."""
-    if is_foreign(before) or is_foreign(after):
+    if before.recording.is_foreign or after.recording.is_foreign:
         return
     old, new = before.recording.target, after.recording.target
     if not (old.runs_itself or new.runs_itself):
@@ -226,7 +220,7 @@ def _compile_call(call: CompileCall) -> str:
 
 
 def _calls(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
-    if is_foreign(before) or is_foreign(after):
+    if before.recording.is_foreign or after.recording.is_foreign:
         return
     old, new = before.recording.calls, after.recording.calls
     if len(old) != len(new):
@@ -313,7 +307,7 @@ def _machine(diagnosis: Diagnosis) -> str:
 
 def _gaps(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
     """What only one side lacks."""
-    old, new = ([gap.message for gap in side.recording.gaps if gap.code != _FOREIGN] for side in (before, after))
+    old, new = ([gap.message for gap in side.recording.gaps if gap.kind != "foreign_log"] for side in (before, after))
     for message in dict.fromkeys(old):
         if message not in new:
             yield Mismatch(aspect="gap", before=message, message=f"Before only: {message}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.wording import counted, switch_text
-from graphdoctor.rules.gate.regressions import compile_switch, missing_records, nothing_compiled
+from graphdoctor.rules.gate.regressions import compile_switch, missing_records
 
 
 @dataclass(frozen=True)
@@ -123,9 +123,9 @@ def _unknown(diagnosis: Diagnosis, expected: str, *, is_empty_allowed: bool) -> 
         return Broken(expected, "a recording with missing records", hint=missing)
     if (off := compile_switch(diagnosis)) is not None:
         return Broken(expected, "that torch.compile was off", hint=f"{switch_text(off)}.")
-    empty = nothing_compiled(diagnosis)
+    empty = diagnosis.recording.gap("nothing_compiled")
     if not is_empty_allowed and (empty is not None or not diagnosis.frames):
-        return Broken(expected, "that nothing was compiled", hint=empty)
+        return Broken(expected, "that nothing was compiled", hint=empty.message if empty is not None else None)
     return None
 
 

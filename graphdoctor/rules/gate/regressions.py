@@ -9,35 +9,24 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from graphdoctor.facts.check import BaselineEntry, BaselineRun, WorseFinding
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
-from graphdoctor.facts.recording import CaptureGap, CompileSwitch, GapKind
+from graphdoctor.facts.recording import CompileSwitch, GapKind
 from graphdoctor.rules.gate.baseline import EFFECTS, run_of
 
-_INCOMPLETE: frozenset[GapKind] = frozenset(
-    {
-        *("unrecorded_compile", "log_damage", "log_cut", "log_beginning", "log_removed"),
-        *("unreadable_record", "unfinished_compile"),
-    }
+_INCOMPLETE: tuple[GapKind, ...] = (
+    "unrecorded_compile",
+    "log_damage",
+    "log_cut",
+    "log_beginning",
+    "log_removed",
+    "unreadable_record",
+    "unfinished_compile",
 )
-_INCOMPLETE_CODE = "GD902"
-_EMPTY_CODE = "GD905"
 
 
 def missing_records(diagnosis: Diagnosis) -> str | None:
     """The message of the first gap that means records are missing, so every count may be too low; None if none does."""
-    return next((gap.message for gap in diagnosis.recording.gaps if _is_incomplete(gap)), None)
-
-
-def nothing_compiled(diagnosis: Diagnosis) -> str | None:
-    """The message of the gap that says why nothing was compiled, or None."""
-    return next((gap.message for gap in diagnosis.recording.gaps if _is_empty(gap)), None)
-
-
-def _is_incomplete(gap: CaptureGap) -> bool:
-    return gap.code == _INCOMPLETE_CODE if gap.kind is None else gap.kind in _INCOMPLETE
-
-
-def _is_empty(gap: CaptureGap) -> bool:
-    return gap.code == _EMPTY_CODE if gap.kind is None else gap.kind == "nothing_compiled"
+    gap = diagnosis.recording.gap(*_INCOMPLETE)
+    return gap.message if gap is not None else None
 
 
 _NOISE = 0.01

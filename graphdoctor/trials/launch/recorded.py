@@ -49,7 +49,8 @@ class Recorded:
     @staticmethod
     def lost(diagnosis: Diagnosis) -> str | None:
         """What the program took from the recording, in words; None where it took nothing."""
-        return next((gap.message for gap in diagnosis.recording.gaps if gap.kind == "log_removed"), None)
+        gap = diagnosis.recording.gap("log_removed")
+        return gap.message if gap is not None else None
 
 
 def record_target(request: Request, store: Store, setup: Setup, pool: Pool = "") -> Recorded:
