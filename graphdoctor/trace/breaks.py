@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile, zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 from graphdoctor.facts.recording import (
     BreakEffect,
@@ -56,8 +56,7 @@ _AFTER_MESSAGE = re.compile(r"^(?:[^\S\n]*from user code:[^\S\n]*$|Set TORCHDYNA
 MAX_MESSAGE = 20_000
 
 
-@dataclass(frozen=True)
-class PrintedEntry:
+class PrintedEntry(NamedTuple):
     """One entry of a printed stack; ``text`` has no indentation and is None if torch printed no source line."""
 
     file: str

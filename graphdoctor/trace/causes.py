@@ -114,6 +114,8 @@ _ARGUMENT = re.compile(r"[LG]\['.*\]")
 """An argument, a global, or an item of one; a member of something else, such as an enum, can't alias an argument."""
 
 _CONSTANT_GUARDS = frozenset({"EQUALS_MATCH", "TRUE_MATCH", "FALSE_MATCH", "NONE_MATCH", "NOT_NONE", "FLOAT_IS_NAN"})
+_TOLD = frozenset({"GLOBAL_STATE", "TENSOR_MATCH", "TYPE_MATCH", "ID_MATCH", "WEAKREF_ALIVE"})
+"""Guards whose change says all that the guard does."""
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _MAX_TEXT = 400
 _NO_VALUE: ValueRecord = {}
@@ -254,52 +256,46 @@ def _tensor_of(text: str) -> str:
 
 
 def _changes(item: FailedGuardRecord) -> Iterator[GuardChange]:
-    leaf, texts = item["leaf"], [str(text) for text in item.get("text") or ()]
-    source = item.get("source") or ""
-    now = item.get("now") or _NO_VALUE
+    texts, source = [str(text) for text in item.get("text") or ()], item.get("source") or ""
     words = take_apart(texts[0]) if texts else None
-    then = item.get("then") or _NO_VALUE
-    common: dict[str, Any] = {"guard": words.expression if words else None, "hint": words.hint if words else None}
-    if source:
-        common["source"] = source
-    found: Iterable[GuardChange]
-    if leaf == "GLOBAL_STATE" and words is not None:
-        state = read_form(words.expression).parts
-        old = state if isinstance(state, Mapping) else None
-        found = state_changes(old, item["now"]) if old and item.get("now") else changes_of(words)
-        common["guard"] = None
-    elif leaf == "RELATION" and words is not None:
-        found = [_relation(words, item)]
-    elif leaf == "TENSOR_MATCH" and words is not None:
-        expected = read_form(words.expression).parts
-        if isinstance(expected, TensorMatch):
-            if None in (expected.size or ()):
+    update: dict[str, Any] = {"source": source or None}
+    if words is not None:
+        update |= {"hint": words.hint, "guard": None if item["leaf"] in _TOLD else words.expression}
+    for change in _found(item, source, words):
+        known = vars(change)
+        yield change.model_copy(update={key: value for key, value in update.items() if known[key] is None})
+
+
+def _found(item: FailedGuardRecord, source: str, words: GuardText | None) -> Iterable[GuardChange]:
+    then, now = item.get("then") or _NO_VALUE, item.get("now") or _NO_VALUE
+    match item["leaf"]:
+        case "DICT_KEYS":
+            return [_keys_change(source, then, now)]
+        case "MISSING":
+            return [GuardChange(kind="attribute", expression=expression(source), old="present", new="missing")]
+        case "NO_TENSOR_ALIASING":
+            both = f"{expression(item.get('other') or '')} and {expression(source)}"
+            return [GuardChange(kind="aliasing", expression=both, old="two tensors", new="the same tensor")]
+        case leaf if words is None:
+            return [GuardChange(kind="unknown", expression=expression(source) or leaf)]
+        case "RELATION":
+            return [_relation(words, item)]
+        case "TYPE_MATCH" | "ID_MATCH" | "WEAKREF_ALIVE":
+            return [_object_change(item["leaf"], source, words, then, now)]
+        case leaf if leaf in _CONSTANT_GUARDS:
+            return [_constant(source, words, now)]
+    parts = read_form(words.expression).parts
+    match item["leaf"], parts:
+        case "GLOBAL_STATE", {} if parts and item.get("now"):
+            return state_changes(parts, item["now"])
+        case "TENSOR_MATCH", TensorMatch():
+            if None in (parts.size or ()):
                 # The sizes while compiling aren't those of each call.
                 then = {**then, "text": meaning_of(words).expected or "a tensor"}
-            found = _tensor_changes(source, expected, then, now)
-            common["guard"] = None
-        else:
-            found = changes_of(words)
-    elif leaf in ("TYPE_MATCH", "ID_MATCH", "WEAKREF_ALIVE") and words is not None:
-        found = [_object_change(leaf, source, words, then, now)]
-        common["guard"] = None
-    elif leaf == "DICT_KEYS":
-        found = [_keys_change(source, then, now)]
-    elif leaf == "MISSING":
-        found = [GuardChange(kind="attribute", expression=expression(source), old="present", new="missing")]
-    elif leaf == "NO_TENSOR_ALIASING":
-        both = f"{expression(item.get('other') or '')} and {expression(source)}"
-        found = [GuardChange(kind="aliasing", expression=both, old="two tensors", new="the same tensor")]
-    elif leaf in _CONSTANT_GUARDS and words is not None:
-        found = [_constant(source, words, now)]
-    elif words is not None:
-        found = [_with_new(change, now) for change in changes_of(words)]
-    else:
-        found = [GuardChange(kind="unknown", expression=expression(source) or leaf)]
-    for change in found:
-        yield change.model_copy(
-            update={key: value for key, value in common.items() if value is not None and getattr(change, key) is None}
-        )
+            return _tensor_changes(source, parts, then, now)
+        case "GLOBAL_STATE" | "TENSOR_MATCH", _:
+            return changes_of(words)
+    return [_with_new(change, now) for change in changes_of(words)]
 
 
 def _tensor_changes(source: str, expected: TensorMatch, then: ValueRecord, now: ValueRecord) -> Iterator[GuardChange]:
@@ -339,7 +335,8 @@ def _hidden_change(name: str, expected: TensorMatch, then: ValueRecord, now: Val
     if expected.requires_grad and ("ADInplaceOrView" in before) == ("ADInplaceOrView" in after):
         # torch treats a tensor as requiring a gradient only while grad mode is on.
         return GuardChange(kind="requires_grad", expression=f"{name}.requires_grad", old="True", new="False")
-    return dispatch_change(name, before, after)
+    kind, old, new = dispatch_change(before, after)
+    return GuardChange(kind=kind, expression=name, old=old, new=new)
 
 
 def _object_change(leaf: str, source: str, guard: GuardText, then: ValueRecord, now: ValueRecord) -> GuardChange:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os.path
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.guards import GuardNode, Guards, GuardSet, SubtreeCost
@@ -78,11 +80,9 @@ def guards_of(part: Part, section: Section, cost: GuardCostEvent | None) -> Guar
 
 def _total(sets: Iterable[GuardSet]) -> float | None:
     # None if one that runs was not measured, and if none runs: a call over its recompile limit checks all in vain.
-    run = [found for found in sets if found.runs_per_call]
-    costs = [
-        found.runs_per_call * found.check_us for found in run if found.runs_per_call and found.check_us is not None
-    ]
-    return sum(costs) if costs and len(costs) == len(run) else None
+    costs = [_times(found.check_us, found.runs_per_call) for found in sets if found.runs_per_call]
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if known and len(known) == len(costs) else None
 
 
 def _times(us: float | None, runs: int | None) -> float | None:
@@ -212,7 +212,7 @@ class _Places:
     def __init__(self, files: Iterable[str], origins: Origins) -> None:
         self._origins = origins
         self._known = sorted(set(files), key=len)
-        self._found: dict[str, str] = {}
+        self._resolve = cache(self._search)
 
     def entry(self, printed: PrintedEntry | None) -> StackEntry | None:
         """A stack entry for a guard's line."""
@@ -222,44 +222,24 @@ class _Places:
         origin, package = self._origins.of(file)
         if file == printed.file and file.partition("/")[0] in _TORCH_PARTS:
             origin, package = "torch", "torch"
-        return StackEntry(
-            file=file,
-            line=printed.line,
-            function=printed.function,
-            text=printed.text,
-            origin=origin,
-            package=package,
-        )
-
-    def _resolve(self, short: str) -> str:
-        if short not in self._found:
-            self._found[short] = self._search(short)
-        return self._found[short]
+        return StackEntry(**printed._asdict() | {"file": file, "origin": origin, "package": package})
 
     def _search(self, short: str) -> str:
         root = self._origins.torch_root
         ending = [file for file in self._known if file.endswith(short)]
-        exact = [file for file in ending if root is not None and shortened(file, root) == short]
-        if exact:
-            return exact[0]
-        if root is None:
-            return ending[0] if ending else short
-        first = short.partition("/")[0]
-        if first in _TORCH_PARTS:
-            return f"{root}/{short}"
-        site = root.rpartition("/")[0]
-        if any(file.startswith(f"{site}/{first}/") for file in self._known):
-            return f"{site}/{short}"
+        if root is not None:
+            if exact := [file for file in ending if shortened(file, root) == short]:
+                return exact[0]
+            first, site = short.partition("/")[0], root.rpartition("/")[0]
+            if first in _TORCH_PARTS:
+                return f"{root}/{short}"
+            if any(file.startswith(f"{site}/{first}/") for file in self._known):
+                return f"{site}/{short}"
         return ending[0] if ending else short
 
 
 def shortened(file: str, torch_root: str) -> str:
     """A path as torch shortens it in guards."""
-    if not file.startswith("/"):
+    if not (file.startswith("/") and torch_root.startswith("/")):
         return file
-    parts, base = file.split("/"), torch_root.split("/")
-    common = 0
-    while common < min(len(parts), len(base)) and parts[common] == base[common]:
-        common += 1
-    prefix = "/".join(parts[:common]) or "/"
-    return file[len(prefix) + 1 :]
+    return file[len(os.path.commonpath((file, torch_root))) + 1 :]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from graphdoctor.trace.grammar import Record
-from graphdoctor.trace.guards.forms import Meaning, meaning_of
+from graphdoctor.trace.guards.forms import Form, meaning_of
 from graphdoctor.trace.guards.text import GuardText, take_apart
 
 _LINE = re.compile(r"^(?P<bars>(?:\| )*)\+- ?(?P<text>.*)$", re.DOTALL)
@@ -31,7 +31,7 @@ class TreeGuard:
     depth: int
     manager_source: str | None
     text: GuardText
-    meaning: Meaning
+    meaning: Form
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,6 @@ class GuardTree:
     """A parsed tree."""
 
     guards: tuple[TreeGuard, ...]
-    manager_count: int
     latency_us: float | None
     unread: tuple[str, ...]
 
@@ -73,7 +72,6 @@ def parse_tree(payload: str) -> GuardTree:
     guards: list[TreeGuard] = []
     unread: list[str] = []
     latency_us: float | None = None
-    manager_count = 0
     path: list[tuple[int, str | None]] = []
     for line in _joined(payload.splitlines()):
         if latency := _LATENCY.match(line):
@@ -90,27 +88,23 @@ def parse_tree(payload: str) -> GuardTree:
         above = path[-1][1] if path else None
         if manager := _MANAGER.match(text):
             path.append((depth, manager["source"]))
-            manager_count += 1
         elif _PAIR.match(text):
             path.append((depth, above))
         else:
             guards.append(_guard(depth, above, text))
-    return GuardTree(tuple(guards), manager_count, latency_us, tuple(unread))
+    return GuardTree(tuple(guards), latency_us, tuple(unread))
 
 
 def _joined(lines: list[str]) -> Iterator[str]:
     """The lines of the tree, each joined with its continuation lines: a guard's text can contain line breaks."""
     held: str | None = None
     for line in lines:
-        if line.startswith(("| ", "+-", _HEADING)) or _LATENCY.match(line):
-            if held is not None:
-                yield held
-            held = line
-        elif held is not None and held.startswith(("| ", "+-")) and line.strip():
+        is_new = line.startswith(("| ", "+-", _HEADING)) or _LATENCY.match(line) or not line.strip()
+        if held is not None and held.startswith(("| ", "+-")) and not is_new:
             held += "\n" + line
-        else:
-            if held is not None:
-                yield held
-            held = line
+            continue
+        if held is not None:
+            yield held
+        held = line
     if held is not None:
         yield held

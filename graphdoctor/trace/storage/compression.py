@@ -6,7 +6,7 @@ Which compression it is, the first bytes decide, whatever the file is called.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from graphdoctor.errors import GraphDoctorError
@@ -39,25 +39,22 @@ def compression_of(start: bytes) -> Compression | None:
     return next((name for magic, name in _MAGIC.items() if start.startswith(magic)), None)
 
 
-class ChunkedReader(io.RawIOBase):
-    """A stream over another that has its bytes chunk by chunk; the other is closed with it."""
+def stream_of(chunks: Iterator[bytes], close: Callable[[], object]) -> BinaryIO:
+    """A stream that has its bytes chunk by chunk."""
+    return io.BufferedReader(_Chunked(chunks, close), _BUFFER_BYTES)
 
-    def __init__(self, stored: BinaryIO | None = None) -> None:
-        self._stored = stored or io.BytesIO()
+
+class _Chunked(io.RawIOBase):
+    def __init__(self, chunks: Iterator[bytes], close: Callable[[], object]) -> None:
+        self._chunks = filter(None, chunks)
+        self._close = close
         self._ready = memoryview(b"")
 
-    def next_chunk(self) -> bytes:
-        """The next bytes; empty at the end."""
-        raise NotImplementedError
-
     def readable(self) -> bool:
-        """It is."""
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        """Fill a buffer, as far as one chunk goes."""
-        if not self._ready:
-            self._ready = memoryview(self.next_chunk())
+        self._ready = self._ready or memoryview(next(self._chunks, b""))
         target = memoryview(buffer).cast("B")
         count = min(len(target), len(self._ready))
         target[:count] = self._ready[:count]
@@ -65,61 +62,44 @@ class ChunkedReader(io.RawIOBase):
         return count
 
     def close(self) -> None:
-        """Close both."""
-        self._stored.close()
+        self._close()
         super().close()
 
 
 def decompressed(stored: BinaryIO, compression: Compression, name: str) -> BinaryIO:
     """What a compressed stream holds; reading it raises ``CutStreamError`` where it is damaged or cut off."""
-    return io.BufferedReader(_Decompressed(stored, compression, name), _BUFFER_BYTES)
+    new, error_kind = _decompressor(compression)
 
-
-class _Decompressed(ChunkedReader):
-    def __init__(self, stored: BinaryIO, compression: Compression, name: str) -> None:
-        super().__init__(stored)
-        self._name = name
-        self._compression = compression
-        self._new, self._error = _decompressor(compression)
-        self._current: Any = None
-        self._rest = b""
-
-    def next_chunk(self) -> bytes:
-        while chunk := self._rest or self._stored.read(_CHUNK_BYTES):
-            if self._current is None:
-                # Files can be joined, and are padded with zeros.
-                chunk = chunk.lstrip(b"\0")
-                self._current = self._new() if chunk else None
-            self._rest = b""
+    def chunks() -> Iterator[bytes]:
+        current: Any = None
+        rest = b""
+        while chunk := rest or stored.read(_CHUNK_BYTES):
+            rest = b""
+            # Files can be joined, and are padded with zeros.
+            if current is None and (chunk := chunk.lstrip(b"\0")):
+                current = new()
+            if current is None:
+                continue
             try:
-                found = b"" if self._current is None else self._current.decompress(chunk)
-            except self._error as error:
-                raise CutStreamError(self._name, f"its {self._compression} stream is damaged") from error
-            if self._current is not None and self._current.eof:
-                self._rest, self._current = self._current.unused_data, None
-            if found:
-                return found
-        if self._current is not None:
-            raise CutStreamError(self._name, f"its {self._compression} stream is cut off")
-        return b""
+                yield current.decompress(chunk)
+            except error_kind as error:
+                raise CutStreamError(name, f"its {compression} stream is damaged") from error
+            if current.eof:
+                current, rest = None, current.unused_data
+        if current is not None:
+            raise CutStreamError(name, f"its {compression} stream is cut off")
+
+    return stream_of(chunks(), stored.close)
 
 
 def without_prefix(stream: BinaryIO, prefix: bytes) -> BinaryIO:
     """The lines that begin with a prefix, without it."""
-    return io.BufferedReader(_Unprefixed(stream, prefix), _BUFFER_BYTES)
 
+    def chunks() -> Iterator[bytes]:
+        while lines := stream.readlines(_BUFFER_BYTES):
+            yield b"".join(line[len(prefix) :] for line in lines if line.startswith(prefix))
 
-class _Unprefixed(ChunkedReader):
-    def __init__(self, stream: BinaryIO, prefix: bytes) -> None:
-        super().__init__(stream)
-        self._prefix = prefix
-
-    def next_chunk(self) -> bytes:
-        cut = len(self._prefix)
-        while lines := self._stored.readlines(_BUFFER_BYTES):
-            if found := b"".join(line[cut:] for line in lines if line.startswith(self._prefix)):
-                return found
-        return b""
+    return stream_of(chunks(), stream.close)
 
 
 def _decompressor(compression: Compression) -> tuple[Callable[[], Any], type[Exception]]:

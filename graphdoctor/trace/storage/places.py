@@ -66,16 +66,29 @@ class Folder(ABC):
         """A small file in it; empty if there is none, or if it's a link."""
 
     @abstractmethod
+    def _entries(self) -> list[tuple[str, bool, int | None]]:
+        """The name of each thing in it, whether it's a folder, and its size."""
+
+    @abstractmethod
+    def _below(self, name: str) -> Location:
+        """Where something in it lies."""
+
+    @abstractmethod
+    def _log(self, name: str, size: int | None) -> LogFile | None:
+        """A file in it; None if it is gone by now."""
+
     def files(self) -> list[LogFile]:
         """The files in it, by name."""
+        found = (self._log(name, size) for name, is_folder, size in sorted(self._entries()) if not is_folder)
+        return [log for log in found if log is not None]
 
-    @abstractmethod
     def folder(self, name: str) -> Folder:
         """A folder in it; one without anything if there is none, or if it's a link."""
+        return type(self)(self._below(name), self.path_below(name))
 
-    @abstractmethod
     def folder_names(self) -> list[str]:
         """The names of the folders in it, in order."""
+        return sorted(name for name, is_folder, _ in self._entries() if is_folder)
 
     def folders(self) -> list[Folder]:
         """The folders in it, by name, without hidden ones, which are of other programs."""
@@ -99,34 +112,32 @@ class LocalFolder(Folder):
     location: Path
 
     def read(self, name: str) -> bytes:
-        """A small file in it; empty if there is none, or if it's a link."""
-        path = self.location / name
+        """See ``Folder``."""
+        path = self._below(name)
         try:
             return path.read_bytes() if is_own_file(path) else b""
         except OSError:
             return b""
 
-    def files(self) -> list[LogFile]:
-        """The files in it, by name."""
-        names = sorted(entry.name for entry in self._entries() if entry.is_file(follow_symlinks=False))
-        # One that is gone by now was a passing one.
-        there = (name for name in names if (self.location / name).exists())
-        return [local_log(self.location / name, self.path_below(name)) for name in there]
+    def _below(self, name: str) -> Path:
+        return self.location / name
 
-    def folder(self, name: str) -> LocalFolder:
-        """A folder in it; one without anything if there is none, or if it's a link."""
-        return LocalFolder(self.location / name, self.path_below(name))
+    def _log(self, name: str, size: int | None) -> LogFile | None:
+        del size
+        path = self._below(name)
+        return local_log(path, self.path_below(name)) if path.exists() else None
 
-    def folder_names(self) -> list[str]:
-        """The names of the folders in it, in order."""
-        return sorted(entry.name for entry in self._entries() if entry.is_dir(follow_symlinks=False))
-
-    def _entries(self) -> list[os.DirEntry[str]]:
+    def _entries(self) -> list[tuple[str, bool, int | None]]:
         if self.name and self.location.is_symlink():
             return []
         try:
             with os.scandir(self.location) as entries:
-                return list(entries)
+                kinds = [(each.name, each.is_dir(follow_symlinks=False), each) for each in entries]
+                return [
+                    (name, is_dir, None)
+                    for name, is_dir, each in kinds
+                    if is_dir or each.is_file(follow_symlinks=False)
+                ]
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:

@@ -6,15 +6,16 @@ again a few times; then the log ends there with ``CutStreamError``, and so does 
 
 from __future__ import annotations
 
-import io
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, BinaryIO, TypeVar
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.trace.storage.compression import ChunkedReader, CutStreamError
+from graphdoctor.trace.storage.compression import CutStreamError, stream_of
 from graphdoctor.trace.storage.log_file import LogFile
 from graphdoctor.trace.storage.places import Folder, Url, without_secrets
 
@@ -32,6 +33,8 @@ _UNREACHABLE = frozenset(
     | {"ClientConnectorError", "NoValidConnectionsError"}
 )
 """Names of exceptions, since each store has its own; so are those for a connection that ends in an answer."""
+_NO_CREDENTIALS = "no credentials were found"
+_CREDENTIALS = "Credentials are found as the store's own tools find them, or in fsspec's configuration."
 _CUT = frozenset(
     {"ClientPayloadError", "ConnectionClosedError", "ConnectionResetError", "ContentLengthError", "IncompleteRead"}
     | {"ServerDisconnectedError"}
@@ -57,115 +60,66 @@ def remote_place(url: Url) -> LogFile | Folder | None:
 
 def open_remote(log: LogFile, start: int) -> BinaryIO:
     """The bytes of a log as they are stored; nothing is asked for before they are read."""
-    return io.BufferedReader(_RemoteBytes(log, start), 2**17)
+    ranges = _ranges(log, start)
+    return stream_of(ranges, ranges.close)
 
 
-class _RemoteFolder(Folder):
-    location: Url
-
-    def read(self, name: str) -> bytes:
-        with _explained(self.location):
-            system, path = _in_time(lambda: _opened(_below(self.location, name)))
+def _ranges(log: LogFile, position: int) -> Generator[bytes]:
+    size, count, failures, is_streamed = log.size_bytes, _FIRST_BYTES, 0, False
+    # An archive is closed when nobody knows its file system any more.
+    opened: tuple[Any, BinaryIO] | None = None
+    try:
+        while size is None or position < size:
             try:
-                content: bytes = _in_time(lambda: system.cat_file(path))
-            except (FileNotFoundError, IsADirectoryError):
-                return b""
-        return content
-
-    def files(self) -> list[LogFile]:
-        found = ((name, entry.get("size")) for name, entry in self._entries() if entry["type"] == "file")
-        return [LogFile(_below(self.location, name), self.path_below(name), size) for name, size in found]
-
-    def folder(self, name: str) -> _RemoteFolder:
-        return _RemoteFolder(_below(self.location, name), self.path_below(name))
-
-    def folder_names(self) -> list[str]:
-        return [name for name, entry in self._entries() if entry["type"] == "directory"]
-
-    def _entries(self) -> list[tuple[str, dict[str, Any]]]:
-        with _explained(self.location):
-            system, path = _in_time(lambda: _opened(self.location))
-            try:
-                entries: list[dict[str, Any]] = _in_time(lambda: system.ls(path, detail=True))
-            except (FileNotFoundError, NotADirectoryError):
-                return []
-        paths = {str(entry["name"]).rstrip("/"): entry for entry in entries}
-        # The placeholder that some tools put into an empty folder has the folder's own name.
-        paths.pop(path.rstrip("/"), None)
-        return sorted(((_last(whole), entry) for whole, entry in paths.items()), key=lambda found: found[0])
-
-
-class _RemoteBytes(ChunkedReader):
-    def __init__(self, log: LogFile, start: int) -> None:
-        super().__init__()
-        self._log = log
-        self._position = start
-        self._next_bytes = _FIRST_BYTES
-        self._system: Any = None
-        self._is_streamed = False
-        self._file: BinaryIO | None = None
-
-    def next_chunk(self) -> bytes:
-        size = self._log.size_bytes
-        content = b"" if size is not None and self._position >= size else self._tried()
-        self._position += len(content)
-        if size is not None and not content and self._position < size:
-            raise CutStreamError(self._log.name, f"it ends after {self._position:,} of {size:,} bytes")
-        self._next_bytes = min(self._next_bytes * _GROWTH, _MOST_BYTES)
-        return content
-
-    def _tried(self) -> bytes:
-        for number in range(1, _TRIES + 1):
-            try:
-                content = _in_time(self._read)
+                opened = opened or _in_time(partial(_file_at, log.location, position, is_streamed=is_streamed))
+                content = _in_time(partial(_read, opened[1], count, is_streamed=is_streamed))
             except Exception as error:
-                self._forget()
-                if number == _TRIES or isinstance(error, PermissionError | FileNotFoundError | _TooLateError):
-                    raise CutStreamError(self._log.name, _reason(error)) from error
-                time.sleep(_PAUSE_S * number)
-            else:
-                return content
-        raise AssertionError
-
-    def _read(self) -> bytes:
-        if self._file is None:
-            # An archive is closed when nobody knows it any more.
-            self._system, path = _opened(self._log.location)
-            open_at = _streamed_at if self._is_streamed else _file_at
-            self._file = open_at(self._system, path, self._position)
-        try:
-            return self._file.read(self._next_bytes)
-        except ValueError:
-            if self._is_streamed:
-                raise
-        # So fsspec says that a web server knows no ranges (``fsspec/implementations/http.py``, 2026.9).
-        self._is_streamed = True
-        self._forget()
-        return self._read()
-
-    def _forget(self) -> None:
-        if self._file is not None:
-            with suppress(Exception):
-                self._file.close()
-        self._file = None
-
-    def close(self) -> None:
-        self._forget()
-        super().close()
+                _close(opened)
+                opened = None
+                if isinstance(error, _NoRangesError):
+                    is_streamed = True
+                    continue
+                failures += 1
+                if failures == _TRIES or isinstance(error, PermissionError | FileNotFoundError | _TooLateError):
+                    raise CutStreamError(log.name, _reason(error)) from error
+                time.sleep(_PAUSE_S * failures)
+                continue
+            if not content:
+                break
+            failures, position, count = 0, position + len(content), min(count * _GROWTH, _MOST_BYTES)
+            yield content
+        if size is not None and position < size:
+            raise CutStreamError(log.name, f"it ends after {position:,} of {size:,} bytes")
+    finally:
+        _close(opened)
 
 
-def _file_at(system: Any, path: str, start: int) -> BinaryIO:  # noqa: ANN401 - a file system of fsspec
-    file: BinaryIO = system.open(path, "rb", cache_type="none")
-    if start:
+class _NoRangesError(Exception):
+    """A web server knows no ranges."""
+
+
+def _read(file: BinaryIO, count: int, *, is_streamed: bool) -> bytes:
+    try:
+        return file.read(count)
+    except ValueError as error:
+        # So fsspec says it (``fsspec/implementations/http.py``, 2026.9).
+        raise error if is_streamed else _NoRangesError from error
+
+
+def _file_at(url: str, start: int, *, is_streamed: bool) -> tuple[Any, BinaryIO]:
+    system, path = _opened(url)
+    file: BinaryIO = system.open(path, "rb", **{"block_size": 0} if is_streamed else {"cache_type": "none"})
+    if start and not is_streamed:
         file.seek(start)
-    return file
-
-
-def _streamed_at(system: Any, path: str, start: int) -> BinaryIO:  # noqa: ANN401 - a file system of fsspec
-    file: BinaryIO = system.open(path, "rb", block_size=0)
-    while start > 0 and (skipped := file.read(min(start, _MOST_BYTES))):
+    while is_streamed and start > 0 and (skipped := file.read(min(start, _MOST_BYTES))):
         start -= len(skipped)
-    return file
+    return system, file
+
+
+def _close(opened: tuple[Any, BinaryIO] | None) -> None:
+    with suppress(Exception):
+        if opened is not None:
+            opened[1].close()
 
 
 class _TooLateError(Exception):
@@ -173,23 +127,49 @@ class _TooLateError(Exception):
 
 
 def _in_time(function: Callable[[], _Answer]) -> _Answer:
-    answers: list[_Answer] = []
-    errors: list[BaseException] = []
+    future: Future[_Answer] = Future()
 
     def answer() -> None:
         try:
-            answers.append(function())
+            future.set_result(function())
         except BaseException as error:  # noqa: BLE001 - raised where it was asked for
-            errors.append(error)
+            future.set_exception(error)
 
-    thread = threading.Thread(target=answer, daemon=True)
-    thread.start()
-    thread.join(_LIMIT_S)
-    for error in errors:
-        raise error
-    if not answers:
+    threading.Thread(target=answer, daemon=True).start()
+    if not wait([future], _LIMIT_S).done:
         raise _TooLateError
-    return answers[0]
+    return future.result()
+
+
+class _RemoteFolder(Folder):
+    location: Url
+
+    def read(self, name: str) -> bytes:
+        with _explained(self.location):
+            system, path = _in_time(lambda: _opened(self._below(name)))
+            try:
+                content: bytes = _in_time(lambda: system.cat_file(path))
+            except (FileNotFoundError, IsADirectoryError):
+                return b""
+        return content
+
+    def _below(self, name: str) -> Url:
+        return _below(self.location, name)
+
+    def _log(self, name: str, size: int | None) -> LogFile:
+        return LogFile(self._below(name), self.path_below(name), size)
+
+    def _entries(self) -> list[tuple[str, bool, int | None]]:
+        with _explained(self.location):
+            system, path = _in_time(lambda: _opened(self.location))
+            try:
+                entries: list[dict[str, Any]] = _in_time(lambda: system.ls(path, detail=True))
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+        found = {str(entry["name"]).rstrip("/"): entry for entry in entries if entry["type"] in ("file", "directory")}
+        # The placeholder that some tools put into an empty folder has the folder's own name.
+        found.pop(path.rstrip("/"), None)
+        return [(_last(whole), each["type"] == "directory", each.get("size")) for whole, each in found.items()]
 
 
 def _below(url: Url, name: str) -> Url:
@@ -216,10 +196,10 @@ def _opened(url: str) -> tuple[Any, str]:
             hint=f"Name it after two colons: {kind}://::{url[6:] or 'logs.' + kind}",
         )
     try:
-        system, path = url_to_fs(url.whole if isinstance(url, Url) else url)
+        found: tuple[Any, str] = url_to_fs(url.whole if isinstance(url, Url) else url)
     except ImportError as error:
         raise _missing_package(url, error) from error
-    return system, path
+    return found
 
 
 def _missing_package(url: str, error: ImportError) -> GraphDoctorError:
@@ -239,7 +219,9 @@ def _explained(url: str) -> Iterator[None]:
     except GraphDoctorError:
         raise
     except Exception as error:
-        raise GraphDoctorError(f"{url} can't be read: {_reason(error)}.", hint=_hint(error)) from error
+        reason = _reason(error)
+        is_denied = reason == _NO_CREDENTIALS or isinstance(error, PermissionError)
+        raise GraphDoctorError(f"{url} can't be read: {reason}.", hint=_CREDENTIALS if is_denied else None) from error
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -254,28 +236,19 @@ def _names(error: BaseException) -> set[str]:
     return {kind.__name__ for cause in _chain(error) for kind in type(cause).__mro__}
 
 
-def _has_no_credentials(error: BaseException) -> bool:
-    return any("Credential" in name for name in _names(error))
-
-
 def _reason(error: BaseException) -> str:
+    names = _names(error)
     if isinstance(error, _TooLateError):
         return f"there was no answer for {_LIMIT_S:g} s"
-    if _has_no_credentials(error):
-        return "no credentials were found"
-    if isinstance(error, PermissionError) or "AuthenticationException" in _names(error):
+    if any("Credential" in name for name in names):
+        return _NO_CREDENTIALS
+    if isinstance(error, PermissionError) or "AuthenticationException" in names:
         return "access denied"
     if isinstance(error, FileNotFoundError):
         return "there is nothing there"
-    if _names(error) & _CUT:
+    if names & _CUT:
         return "the connection was cut"
-    if _names(error) & _UNREACHABLE:
+    if names & _UNREACHABLE:
         return "the address can't be reached"
     text = without_secrets(str(error).strip().partition("\n")[0].rstrip("."))
     return text or type(error).__name__
-
-
-def _hint(error: BaseException) -> str | None:
-    if _has_no_credentials(error) or isinstance(error, PermissionError):
-        return "Credentials are found as the store's own tools find them, or in fsspec's configuration."
-    return None

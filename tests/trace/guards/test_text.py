@@ -19,7 +19,9 @@ def test_each_guard_that_torch_prints_reads_as_it_should(snapshot: SnapshotAsser
     for text in texts:
         guard = take_apart(text)
         changes = ({name: value for name, value in vars(each).items() if value} for each in changes_of(guard))
-        found += [text, str(guard), str(meaning_of(guard)), *map(str, changes), ""]
+        form = meaning_of(guard)
+        meaning = f"Meaning(kind={form.kind!r}, source={form.source!r}, expected={form.expected!r})"
+        found += [text, str(guard), meaning, *map(str, changes), ""]
     assert "\n".join(found) == snapshot
 
 
