@@ -143,50 +143,6 @@ class ReadsRecord(TypedDict):
     unseen: list[UnseenReads]
 
 
-# Events: lines of ``probe.jsonl``, each written at once.
-
-
-class BillRecord(TypedDict):
-    """What a check saves without one part of the guard tree; None for less than can be measured."""
-
-    source: str
-    check_us: float | None
-
-
-class GuardCostRecord(TypedDict):
-    """What the guard checks of one compile cost; only its id and its runs where they couldn't be measured."""
-
-    compile_id: str
-    runs: int
-    search_us: NotRequired[float]
-    """One search that found it, in the call."""
-    search_low_us: NotRequired[float]
-    search_high_us: NotRequired[float]
-    check_us: NotRequired[float]
-    check_low_us: NotRequired[float]
-    check_high_us: NotRequired[float]
-    bill: NotRequired[list[BillRecord]]
-    unbilled_count: NotRequired[int]
-
-
-class GuardCostEvent(TypedDict):
-    """What guard checks cost in a steady call: median and quartiles."""
-
-    event: Literal["guard_cost"]
-    call_us: float
-    call_low_us: float
-    call_high_us: float
-    call_count: int
-    searches_us: NotRequired[float]
-    """All searches for compiled code in one call; without these four if they couldn't be measured."""
-    searches_low_us: NotRequired[float]
-    searches_high_us: NotRequired[float]
-    profiler_us: NotRequired[float]
-    """What was taken off each search for the profiler."""
-    entries: list[GuardCostRecord]
-    is_complete: bool
-
-
 # Artifacts.
 
 

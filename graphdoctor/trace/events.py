@@ -6,7 +6,7 @@ The file can be missing or end in the middle of a line.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import orjson
 
@@ -15,7 +15,6 @@ from graphdoctor.facts.picture import Lane
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import Graph, Recording
 from graphdoctor.facts.variations import TriedValue, Variation, Verdict
-from graphdoctor.probe.wire import GuardCostEvent
 
 _Fact = TypeVar("_Fact", bound=Fact)
 Event = Mapping[str, Any]
@@ -45,9 +44,9 @@ class Events:
         return read_fact(fact, self.fields(kind)) if kind in self else None
 
     @property
-    def guard_cost(self) -> GuardCostEvent | None:
+    def guard_cost(self) -> Mapping[str, Any] | None:
         """What guard checks cost; None if that was not measured."""
-        return cast("GuardCostEvent | None", self._last.get("guard_cost"))
+        return self._last.get("guard_cost")
 
 
 def read_events(content: bytes) -> Events:

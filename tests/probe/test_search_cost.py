@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from graphdoctor.probe.measure.guard_cost import CheckTimer, CompiledCode, searches_in, time_searches  # noqa: E402
+from graphdoctor.probe.measure.guard_cost import CheckTimer, CompiledCode, Searches, searches_in, time_searches  # noqa: E402
 from graphdoctor.probe.torch_private.torch_kernels import ProfiledEvent, profiled_events, quick_range  # noqa: E402
 
 CALL, EMPTY = "graphdoctor_searched_call", "graphdoctor_empty"
@@ -37,30 +37,35 @@ def profile(*calls: list[tuple[str, int]], empty_ns: int = 500) -> list[Profiled
     return found
 
 
+def added(found: Searches) -> dict[str, Any]:
+    """What is added to the costs of two compiles."""
+    cost: dict[str, Any] = {"entries": [{"compile_id": "0/0"}, {"compile_id": "1/0"}]}
+    found.add_to(cost)
+    return cost
+
+
 def test_the_profilers_own_time_is_taken_off_each_search() -> None:
     call = [(LOOKUP, 10_500), (REGION + "0/0", 4_000), (LOOKUP, 20_500), (REGION + "1/0", 4_000)]
-    found = searches_in(profile(*[call] * 5))
-    assert found.profiler_us == 0.5
-    assert found.quartiles() == pytest.approx((30.0, 30.0, 30.0))
-    assert found.quartiles("0/0") == pytest.approx((10.0, 10.0, 10.0))
-    assert found.quartiles("1/0") == pytest.approx((20.0, 20.0, 20.0))
+    cost = added(searches_in(profile(*[call] * 5)))
+    one, other = cost.pop("entries")
+    assert cost == pytest.approx({"searches_us": 30, "searches_low_us": 30, "searches_high_us": 30, "profiler_us": 0.5})
+    assert one == {"compile_id": "0/0", "search_us": 10, "search_low_us": 10, "search_high_us": 10}
+    assert other["search_us"] == 20
 
 
 def test_a_search_that_finds_nothing_is_part_of_the_call_alone() -> None:
-    found = searches_in(profile(*[[(LOOKUP, 8_500)]] * 5))
-    assert found.quartiles() == pytest.approx((8.0, 8.0, 8.0))
-    assert found.quartiles("0/0") is None
+    cost = added(searches_in(profile(*[[(LOOKUP, 8_500)]] * 5)))
+    assert (cost["searches_us"], cost["entries"][0]) == (8, {"compile_id": "0/0"})
 
 
 def test_the_first_calls_under_a_profiler_and_other_threads_are_left_out() -> None:
     ranges = profile([(LOOKUP, 900_000)], *[[(LOOKUP, 10_500), (REGION + "0/0", 1_000)]] * 5)
     other = ProfiledEvent(LOOKUP, 2, ranges[-1].start_ns, 70_000)
-    found = searches_in([*ranges, other], skipped=1)
-    assert found.quartiles() == pytest.approx((10.0, 10.0, 10.0))
+    assert added(searches_in([*ranges, other], skipped=1))["searches_high_us"] == 10
 
 
 def test_too_few_calls_are_no_measurement() -> None:
-    assert searches_in(profile([(LOOKUP, 10_500)])).quartiles() is None
+    assert added(searches_in(profile([(LOOKUP, 10_500)]))).keys() == {"entries"}
 
 
 class Layers(torch.nn.Module):
@@ -103,8 +108,9 @@ def test_the_searches_are_those_that_torchs_own_reading_of_the_profile_has() -> 
     found = searches_in(profiled_events(profiler))
     times = [event.time_range.end - event.time_range.start for event in events if event.name == LOOKUP]
     assert len(times) == 6
-    assert [search.us + found.profiler_us for call in found.calls for search in call] == pytest.approx(times, abs=0.01)
-    assert {search.compile_id for call in found.calls for search in call} == {"0/0"}
+    ids, searches = zip(*(search for call in found.calls for search in call), strict=True)
+    assert [us + found.profiler_us for us in searches] == pytest.approx(times, abs=0.01)
+    assert set(ids) == {"0/0"}
 
 
 def test_a_search_of_the_call_stands_beside_the_repeated_check() -> None:
@@ -113,10 +119,10 @@ def test_a_search_of_the_call_stands_beside_the_repeated_check() -> None:
     searches = time_searches(call)
     assert searches is not None
     assert {len(each) for each in searches.calls} == {1}
-    (entry,) = CheckTimer(compiled_code).run(call)
-    one, whole = searches.quartiles(entry["compile_id"]), searches.quartiles()
-    assert one == whole
-    assert one is not None
-    assert 0 < one[0] <= one[1] <= one[2]
-    assert entry["check_us"] > 0
+    cost = {"entries": CheckTimer(compiled_code).run(call)}
     compiled_code.close()
+    searches.add_to(cost)
+    (entry,) = cost["entries"]
+    assert entry["search_us"] == cost["searches_us"]
+    assert 0 < entry["search_low_us"] <= entry["search_us"] <= entry["search_high_us"]
+    assert entry["check_us"] > 0

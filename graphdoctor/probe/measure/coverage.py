@@ -15,10 +15,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
+from ...facts.counts import Coverage
 from ...facts.recording import GraphRun, SteadyCall
 from ..record.backend import GraphRuns
 from ..torch_private import torch_api
@@ -42,22 +43,22 @@ _NOT_EAGER = (
     "autograd::engine::evaluate_function",
     *torch_api.PROFILED_OVERHEAD,
 )
+MAX_NAMES = 20
 _TIMED_CALLS = 15
 _TIMED_S = 0.3
 
 
-class CountedOps(NamedTuple):
-    """Tensor operations of a call that ran in compiled graphs, and outermost ones outside any graph, by name."""
-
-    graph_ops: int
-    eager_ops: Counter[str]
-
-
-def measure(call: Callable[[], Any], runs: GraphRuns) -> CountedOps:
+def measure(call: Callable[[], Any], runs: GraphRuns) -> Coverage:
     """Run one call under the profiler."""
     runs.runs.clear()
     eager = Counter(event.name for event in profiled(call, runs) if is_eager(event))
-    return CountedOps(sum(runs.tensor_ops[name] * count for name, count in runs.runs.items()), eager)
+    return Coverage(
+        graph_ops=sum(runs.tensor_ops[name] * count for name, count in runs.runs.items()),
+        eager_ops=eager.total(),
+        extra_calls=0,
+        extra_compiles=0,
+        eager_op_names=dict(eager.most_common(MAX_NAMES)),
+    )
 
 
 def profiled(call: Callable[[], Any], runs: GraphRuns) -> list[Any]:
@@ -208,7 +209,7 @@ def _of_thread(events: Iterable[Any]) -> Iterator[Segment]:
         start, end = event.time_range.start, event.time_range.end
         # Only what comes right after a search is what it found.
         if lookup is not None and start >= lookup.end_us:
-            yield replace(lookup, compile_id=_region_name(event))
+            yield replace(lookup, compile_id=torch_api.region_of(event.name))
             lookup = None
         if event.name == torch_api.CACHE_LOOKUP:
             lookup = Segment("guards", start, end)
@@ -240,12 +241,7 @@ def graph_number(range_name: str) -> int:
 
 def _compile_id(event: Any) -> str | None:  # noqa: ANN401
     region = _around(event, torch_api.REGION_PREFIX)
-    return None if region is None else _region_name(region)
-
-
-def _region_name(event: Any) -> str | None:  # noqa: ANN401
-    name = str(event.name)
-    return name.removeprefix(torch_api.REGION_PREFIX) if name.startswith(torch_api.REGION_PREFIX) else None
+    return None if region is None else torch_api.region_of(region.name)
 
 
 def _in_turns(segments: Iterable[Segment]) -> Iterator[Segment]:

@@ -21,7 +21,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -30,8 +29,6 @@ import torch
 
 from ..torch_private import torch_api, torch_guards
 from ..torch_private.torch_kernels import ProfiledEvent, profiled_events, quick_range
-from ..wire import BillRecord, GuardCostEvent, GuardCostRecord
-from .timing import time_calls
 
 _MAX_PARTS = 60
 """Parts of one tree that are measured on their own."""
@@ -39,8 +36,6 @@ _MAX_PARTS = 60
 _BILL_BUDGET_S = 15.0
 """Seconds for the parts of all trees together; what one tree leaves goes to the next."""
 
-_CALL_BUDGET_S = 2.0
-_MIN_CALLS, _MAX_CALLS = 5, 200
 _ROUNDS = 31
 _BATCH_NS = 100_000
 """The least that a round lasts, so that the clock's own cost doesn't show."""
@@ -55,21 +50,10 @@ class CompiledCode:
         self.close = torch_guards.on_compiled_code(lambda original, made: self.original.update({made: original}))
 
 
-@dataclass(frozen=True)
-class CallTime:
-    """How long a call takes: quartiles, and of how many calls."""
-
-    low_us: float
-    median_us: float
-    high_us: float
-    count: int
-
-
-def time_call(call: Callable[[], Any]) -> CallTime:
-    """Time a call that compiles nothing."""
-    times = time_calls(call, seconds=_CALL_BUDGET_S, most=_MAX_CALLS, least=_MIN_CALLS)
-    low, middle, high = statistics.quantiles((1e6 * seconds for seconds in times), n=4)
-    return CallTime(low, middle, high, len(times))
+def spread(name: str, times_us: Iterable[float]) -> dict[str, float]:
+    """Median and quartiles of times, as ``call_us``, ``call_low_us`` and ``call_high_us``."""
+    low, middle, high = statistics.quantiles(times_us, n=4)
+    return {f"{name}_us": middle, f"{name}_low_us": low, f"{name}_high_us": high}
 
 
 class CheckTimer:
@@ -77,13 +61,17 @@ class CheckTimer:
 
     def __init__(self, compiled: CompiledCode) -> None:
         self._compiled = compiled
+        self._measured: dict[CodeType, dict[str, Any]] = {}
         self._runs: Counter[CodeType] = Counter()
-        self._measured: dict[CodeType, GuardCostRecord] = {}
         self._bill_left_s = _BILL_BUDGET_S
         self.troubles: list[str] = []
 
-    def run(self, call: Callable[[], Any]) -> list[GuardCostRecord]:
-        """Make the call and measure each compiled frame the first time it is entered."""
+    def run(self, call: Callable[[], Any]) -> list[dict[str, Any]]:
+        """Make the call and measure each compiled frame the first time it is entered.
+
+        Returns:
+            Compile id, runs, and costs where they could be measured; a part's is None for less than can be measured.
+        """
         before = sys.getprofile()
         # Dynamo is active while the call runs: without this it would compile our own functions.
         sys.setprofile(torch.compiler.disable(self._on_event))
@@ -91,9 +79,7 @@ class CheckTimer:
             call()
         finally:
             sys.setprofile(before)
-        for code, entry in self._measured.items():
-            entry["runs"] = self._runs[code]
-        return list(self._measured.values())
+        return [entry | {"runs": self._runs[code]} for code, entry in self._measured.items()]
 
     def _on_event(self, frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
@@ -112,22 +98,21 @@ class CheckTimer:
             self.troubles.append(f"{original.co_name}: torch has dropped its cache entry")
             return
         compile_id, tree = found
-        entry = self._measured[code] = GuardCostRecord(compile_id=compile_id, runs=0)
+        entry = self._measured[code] = {"compile_id": compile_id}
         if not tree.check(values):
             self.troubles.append(f"{compile_id}: the check of its own arguments does not hold when it is repeated")
             return
-        quartiles = statistics.quantiles(_saved_us(tree, torch_guards.empty_guard_tree(), values), n=4)
+        check = spread("check", _saved_us(tree, torch_guards.empty_guard_tree(), values))
         start = time.perf_counter()
         bill, unbilled = _bill(tree, values, self._bill_left_s)
         self._bill_left_s -= time.perf_counter() - start
         if not tree.check(values):
             self.troubles.append(f"{compile_id}: the check no longer held after it was measured")
             return
-        entry["check_low_us"], entry["check_us"], entry["check_high_us"] = (max(each, 0.0) for each in quartiles)
-        entry["bill"], entry["unbilled_count"] = bill, unbilled
+        entry |= {name: max(us, 0.0) for name, us in check.items()} | {"bill": bill, "unbilled_count": unbilled}
 
 
-def _bill(tree: Any, values: Mapping[str, Any], budget_s: float) -> tuple[list[BillRecord], int]:  # noqa: ANN401
+def _bill(tree: Any, values: Mapping[str, Any], budget_s: float) -> tuple[list[dict[str, Any]], int]:  # noqa: ANN401
     """What each part of the tree costs, and how many parts were left unmeasured."""
     parts = torch_guards.guard_parts(tree)
     stop = time.perf_counter() + budget_s
@@ -135,13 +120,13 @@ def _bill(tree: Any, values: Mapping[str, Any], budget_s: float) -> tuple[list[B
     if budget_s <= 0 or (same := _savings(tree, (), values)) is None:
         return [], len(parts)
     floor = max(map(abs, same))
-    bill: list[BillRecord] = []
+    bill: list[dict[str, Any]] = []
     for part, left_out in parts[:_MAX_PARTS]:
         if time.perf_counter() > stop:
             break
         if (saved := _savings(tree, left_out, values)) is not None:
             low, middle, _high = saved
-            bill.append(BillRecord(source=part, check_us=middle if low > floor else None))
+            bill.append({"source": part, "check_us": middle if low > floor else None})
     return bill, len(parts) - len(bill)
 
 
@@ -150,10 +135,10 @@ def _savings(tree: Any, left_out: Collection[str], values: Mapping[str, Any]) ->
 
     Two pairs of clones, made in either order: the one made later lies elsewhere in memory.
     """
-    whole, rest, later_rest, later_whole = (
+    whole, rest, later_rest, later_whole = clones = [
         torch_guards.clone_guard_tree(tree, sources) for sources in ((), left_out, left_out, ())
-    )
-    if not all(clone.check(values) for clone in (whole, rest, later_rest, later_whole)):
+    ]
+    if not all(clone.check(values) for clone in clones):
         return None
     return statistics.quantiles([*_saved_us(whole, rest, values), *_saved_us(later_whole, later_rest, values)], n=4)
 
@@ -161,7 +146,7 @@ def _savings(tree: Any, left_out: Collection[str], values: Mapping[str, Any]) ->
 def _saved_us(tree: Any, other: Any, values: Mapping[str, Any]) -> Iterator[float]:  # noqa: ANN401
     count = max(1, _BATCH_NS // max(_batch_ns(tree, values, 1), 1))
     for _ in range(_ROUNDS):
-        yield _batch_ns(tree, values, count) / count / 1e3 - _batch_ns(other, values, count) / count / 1e3
+        yield (_batch_ns(tree, values, count) - _batch_ns(other, values, count)) / count / 1e3
 
 
 def _batch_ns(tree: Any, values: Mapping[str, Any], count: int) -> int:  # noqa: ANN401
@@ -180,44 +165,31 @@ _MAX_EVENTS = 50_000
 _FIRST_CALLS = 3
 """Calls under a new profiler that don't count: its buffers are new, and everything is cold."""
 
-_MAX_SEARCHED_CALLS = 100
+_MIN_CALLS, _MAX_CALLS = 5, 100
 _BUDGET_S = 3.0
 
 
-class Search(NamedTuple):
-    """One search for compiled code, and the compile whose code it found; None if it found none."""
-
-    us: float
-    compile_id: str | None
-
-
 class Searches(NamedTuple):
-    """The searches of several equal calls, and what was taken off each for the profiler."""
+    """The searches of several equal calls, and what was taken off each for the profiler.
 
-    calls: tuple[tuple[Search, ...], ...]
+    ``calls``: of each search the compile whose code it found, None if it found none, and microseconds.
+    """
+
+    calls: list[list[tuple[str | None, float]]]
     profiler_us: float
 
-    def quartiles(self, compile_id: str | None = None) -> tuple[float, float, float] | None:
-        """Quartiles of a call's time for all searches, or of one search that found this compile's code, in µs."""
-        if compile_id is None:
-            times = [sum(search.us for search in call) for call in self.calls]
-        else:
-            found = ([search.us for search in call if search.compile_id == compile_id] for call in self.calls)
-            times = [statistics.fmean(each) for each in found if each]
-        if len(times) < _MIN_CALLS:
-            return None
-        low, middle, high = statistics.quantiles(times, n=4)
-        return low, middle, high
+    def add_to(self, cost: dict[str, Any]) -> None:
+        """Add the times of all searches in a call, and of those that found each compile; none of too few calls."""
+        if whole := _spread("searches", [[sum(us for _, us in call)] for call in self.calls]):
+            cost |= whole | {"profiler_us": self.profiler_us}
+            for entry in cost["entries"]:
+                own = [[us for found, us in call if found == entry["compile_id"]] for call in self.calls]
+                entry.update(_spread("search", own))
 
-    def add_to(self, cost: GuardCostEvent) -> None:
-        """Write the times into the event of what guard checks cost."""
-        if (whole := self.quartiles()) is None:
-            return
-        cost["searches_low_us"], cost["searches_us"], cost["searches_high_us"] = whole
-        cost["profiler_us"] = self.profiler_us
-        for entry in cost["entries"]:
-            if (one := self.quartiles(entry["compile_id"])) is not None:
-                entry["search_low_us"], entry["search_us"], entry["search_high_us"] = one
+
+def _spread(name: str, calls: list[list[float]]) -> dict[str, float]:
+    times = [statistics.fmean(each) for each in calls if each]
+    return spread(name, times) if len(times) >= _MIN_CALLS else {}
 
 
 def time_searches(call: Callable[[], Any]) -> Searches | None:
@@ -225,7 +197,7 @@ def time_searches(call: Callable[[], Any]) -> Searches | None:
     started = time.perf_counter()
     if not (first := _profiled(call, 1)):
         return None
-    possible = min(_MAX_EVENTS // len(first), int(_BUDGET_S / (time.perf_counter() - started)), _MAX_SEARCHED_CALLS)
+    possible = min(_MAX_EVENTS // len(first), int(_BUDGET_S / (time.perf_counter() - started)), _MAX_CALLS)
     return searches_in(_profiled(call, _FIRST_CALLS + max(possible, _MIN_CALLS)), skipped=_FIRST_CALLS)
 
 
@@ -246,14 +218,15 @@ def searches_in(events: Iterable[ProfiledEvent], *, skipped: int = 0) -> Searche
     empty = [item.duration_ns for item in ordered if item.name == _EMPTY_RANGE][skipped:]
     profiler_us = statistics.median(empty) / 1e3 if empty else 0.0
     torchs = [item for item in ordered if item.name.startswith((torch_api.CACHE_LOOKUP, torch_api.REGION_PREFIX))]
-    return Searches(tuple(tuple(_searches_of(call, torchs, profiler_us)) for call in calls), profiler_us)
+    return Searches([list(_searches_of(call, torchs, profiler_us)) for call in calls], profiler_us)
 
 
-def _searches_of(call: ProfiledEvent, torchs: list[ProfiledEvent], profiler_us: float) -> Iterator[Search]:
+def _searches_of(
+    call: ProfiledEvent, torchs: list[ProfiledEvent], profiler_us: float
+) -> Iterator[tuple[str | None, float]]:
     own = [each for each in torchs if each.thread == call.thread and call.start_ns <= each.start_ns < call.end_ns]
     for item, following in pairwise([*own, None]):
         if item is not None and item.name == torch_api.CACHE_LOOKUP:
             # What a search found begins right after it.
-            found = following.name if following is not None else ""
-            compile_id = found.removeprefix(torch_api.REGION_PREFIX)
-            yield Search(max(item.duration_ns / 1e3 - profiler_us, 0.0), compile_id if compile_id != found else None)
+            compile_id = None if following is None else torch_api.region_of(following.name)
+            yield compile_id, max(item.duration_ns / 1e3 - profiler_us, 0.0)

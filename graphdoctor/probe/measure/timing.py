@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ...facts.recording import Settling
 from ..torch_private import torch_api
 
 _STEADY_S = 0.5
@@ -167,19 +168,6 @@ class Activity(NamedTuple):
     limits: int
 
 
-@dataclass(frozen=True)
-class Settling:
-    """What torch did in the repetitions of a call."""
-
-    compiles: tuple[int, ...]
-    is_over_limit: bool
-
-    @property
-    def is_settled(self) -> bool:
-        """The last repetition was steady."""
-        return not self.compiles[-1] and not self.is_over_limit
-
-
 def settle(call: Callable[[], Any], activity: Callable[[], Activity]) -> Settling:
     """Repeat a call until it is steady, or never will be."""
     compiles: list[int] = []
@@ -193,4 +181,4 @@ def settle(call: Callable[[], Any], activity: Callable[[], Activity]) -> Settlin
         is_over_limit = after.limits > before.limits
         if is_over_limit or not compiles[-1]:
             break
-    return Settling(tuple(compiles), is_over_limit)
+    return Settling(compiles=tuple(compiles), is_over_limit=is_over_limit)

@@ -40,7 +40,7 @@ from ..torch_private.torch_hooks import (
 )
 from ..torch_private.torch_kernels import RangeProfiler
 from ..wire import CalledArtifact, WatchedCallArtifact
-from .coverage import CONVERSION_RANGE, RANGE_PREFIX, eager_operations
+from .coverage import CONVERSION_RANGE, MAX_NAMES, RANGE_PREFIX, eager_operations
 
 _FIRST_CALLS = 7
 """After each compile, as many calls one after the other; then each after a quarter more calls than there have been."""
@@ -54,7 +54,6 @@ _FREE_S, _COST_SHARE = 1.0, 0.01
 
 _MAX_STRETCH = 100_000
 _NEVER = 1 << 60
-_MAX_NAMES = 20
 
 
 class CompiledAt(NamedTuple):
@@ -409,7 +408,7 @@ class CallWatcher:
                 eager = Counter(name for thread in ranges for name in eager_operations(thread))
                 artifact["graph_runs"], artifact["graph_ops"] = len(call.runs), sum(call.runs)
                 artifact["eager_ops"] = eager.total()
-                artifact["eager_op_names"] = dict(eager.most_common(_MAX_NAMES))
+                artifact["eager_op_names"] = dict(eager.most_common(MAX_NAMES))
                 call.function.profiled_call = call.number
             self._write_counts(call.function.counted(is_end=False))
         cost_s = time.perf_counter() - ended + call.started - call.began

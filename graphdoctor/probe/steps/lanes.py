@@ -23,7 +23,7 @@ from itertools import islice
 import torch
 
 from ..events import EventFile
-from ..measure.compile_watch import CompileTimes, TimedCompile
+from ..measure.compile_watch import CompileWatch, TimedCompile
 from ..measure.coverage import BACKWARD_RANGE, CALL_RANGE, CutCall, cut_profile, cut_timeline, graph_number, profiled
 from ..record.describe import arguments_text
 from ..target.snapshot import FreshCopies, RandomState, State
@@ -63,7 +63,7 @@ class Lanes:
     def __init__(self, workload: Workload, events: EventFile) -> None:
         self._workload = workload
         self._events = events
-        self._compiles = CompileTimes()
+        self._compiles = CompileWatch()
         torch_trace.listen(self._compiles)
         events.phase("keeping the state of the target")
         self._state = State(workload.function)
@@ -120,7 +120,7 @@ class Lanes:
     def write(self) -> None:
         """Write down the call that was watched last, if it can be among those that are shown."""
         began, ended, known = self._watched
-        compiles = self._compiles.taken()
+        compiles = self._compiles.taken().spans
         made = _Made(
             inputs=self._inputs,
             has_compiled=bool(compiles),
@@ -159,20 +159,20 @@ class Lanes:
 
     def _profile_steady_call(self, call: Call) -> None:
         # Also the compiles of repetitions that other measurements made.
-        compiles = self._compiles.taken()
+        is_over_limit = self._compiles.taken().is_over_limit
         for _ in range(_MAX_WARM_UPS):
             self._workload.make_again(call, backward_range=BACKWARD_RANGE)
             again = self._compiles.taken()
-            compiles += again
-            if not again:
+            is_over_limit |= again.is_over_limit
+            if not again.spans:
                 break
-        if any(made.is_over_limit for made in compiles):
+        if is_over_limit:
             raise _NotRepeatedError("the last call recompiled each time it was repeated, up to the recompile limit")
         cuts: list[CutCall] = []
         ends = time.perf_counter() + _STEADY_S
         while not cuts or (len(cuts) < _STEADY_CALLS and time.perf_counter() < ends):
             cuts.append(self._profile(call))
-            if self._compiles.taken():
+            if self._compiles.taken().spans:
                 raise _NotRepeatedError("the last call keeps compiling when it is repeated")
         self._write(None, sorted(cuts, key=lambda cut: cut.duration_us)[len(cuts) // 2])
 
@@ -217,7 +217,7 @@ class Lanes:
             cut = self._profile(call)
         else:
             self._workload.make_again(call, backward_range=BACKWARD_RANGE)
-        compiles = self._compiles.taken()
+        compiles = self._compiles.taken().spans
         compile_ids, graphs = _frames(compiles), self._graphs_from(known)
         if len(compile_ids) != len(made.compile_ids):
             counts = f"{len(compile_ids)} instead of {len(made.compile_ids)}"

@@ -11,21 +11,21 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 
 from ...facts.counts import Coverage
 from ...facts.profiled import Calibration, EagerCall, MeasuredMemory, ProfiledCall
-from ...facts.recording import GapKind
+from ...facts.recording import GapKind, Settling
 from ...facts.run import Phase
 from ..events import EventFile
 from ..measure import coverage
 from ..measure.calibration import calibrate
-from ..measure.guard_cost import CheckTimer, time_call, time_searches
+from ..measure.guard_cost import CheckTimer, spread, time_searches
 from ..measure.kernels import MeasuredKernels, Repeated, is_disturbed, measure_kernels, seen_call
 from ..measure.memory import PeakMemory, kept_bytes
-from ..measure.timing import Settling, settle
+from ..measure.timing import settle, time_calls
 from ..record.errors import type_name
 from ..record.reports import hook_gap
 from ..record.streams import silence
@@ -34,7 +34,7 @@ from ..target.targets import Call
 from ..torch_private import torch_api
 from ..torch_private.torch_codegen import graph_runs_marked
 from ..torch_private.torch_cuda_graphs import launch_one_by_one
-from ..wire import GuardCostEvent, ProbeRequest
+from ..wire import ProbeRequest
 from .lanes import Lanes
 from .workload import Workload
 
@@ -42,7 +42,6 @@ _Found = TypeVar("_Found")
 
 _UNSETTLED = "the last call compiles something each time it is repeated."
 _PROFILED = "the program runs a torch.profiler, and only one can run at a time"
-_MAX_NAMES = 20
 
 
 class _UnmeasuredError(Exception):
@@ -111,7 +110,7 @@ class _Measuring:
         return not found or found[0].is_settled
 
     def _covered(self, call: Call) -> Settling:
-        workload, counted = self._workload, list[coverage.CountedOps]()
+        workload, counted = self._workload, list[Coverage]()
         if torch_api.is_profiling():
             raise _UnmeasuredError(f"{_PROFILED}.")
 
@@ -124,8 +123,7 @@ class _Measuring:
         # Nobody asks what a trial's breaks cost.
         if settling.is_settled and workload.trial is None:
             timed = coverage.time_runs(partial(workload.forward, call), workload.runs)
-        compiles = settling.compiles
-        self._events.write("settling", compiles=compiles, is_over_limit=settling.is_over_limit)
+        self._events.write("settling", settling)
         if not settling.is_settled:
             why = "the last call compiled something each time it was repeated"
             if settling.is_over_limit:
@@ -134,16 +132,8 @@ class _Measuring:
             message = f"There is no steady call, so coverage and the cost of breaks are unknown: {why}."
             self._events.gap("unsettled", message)
             return settling
-        self._events.write(
-            "coverage",
-            Coverage(
-                graph_ops=counted[-1].graph_ops,
-                eager_ops=counted[-1].eager_ops.total(),
-                extra_calls=len(compiles),
-                extra_compiles=sum(compiles),
-                eager_op_names=dict(counted[-1].eager_ops.most_common(_MAX_NAMES)),
-            ),
-        )
+        extra = {"extra_calls": len(settling.compiles), "extra_compiles": sum(settling.compiles)}
+        self._events.write("coverage", counted[-1].model_copy(update=extra))
         if timed is not None and workload.activity == before:
             self._events.write("steady_call", timed)
         return settling
@@ -155,7 +145,7 @@ class _Measuring:
         if sys.getprofile() is not None:
             raise _UnmeasuredError("the program runs a profiler, and only one can run at a time.")
         with RandomState(), self._steady(make):
-            timed = time_call(make)
+            times_us = [1e6 * seconds for seconds in time_calls(make, seconds=2.0, most=200, least=5)]
             reason, searches = _PROFILED, None
             if not torch_api.is_profiling():
                 reason, searches = "this torch doesn't tell the profiler's ranges", time_searches(make)
@@ -163,15 +153,12 @@ class _Measuring:
                 self._events.gap("guard_cost", f"Guard checks were timed only by repeating them: {reason}.")
             timer = CheckTimer(workload.compiled_code)
             entries = timer.run(make)
-        cost = GuardCostEvent(
-            event="guard_cost",
-            call_us=timed.median_us,
-            call_low_us=timed.low_us,
-            call_high_us=timed.high_us,
-            call_count=timed.count,
-            entries=entries,
-            is_complete=not timer.troubles,
-        )
+        cost: dict[str, Any] = {
+            **spread("call", times_us),
+            "call_count": len(times_us),
+            "entries": entries,
+            "is_complete": not timer.troubles,
+        }
         if searches is not None:
             searches.add_to(cost)
         self._events.write("guard_cost", **cost)

@@ -265,6 +265,12 @@ REGION_PREFIX = "Torch-Compiled Region: "
 """Profiler range of a run of Dynamo's code for a frame, followed by its compile id; it begins right after the search
 that found it (``annotation_str``, ``torch/_dynamo/convert_frame.py``, 2.13 and 2.15)."""
 
+
+def region_of(range_name: str) -> str | None:
+    """The compile id of such a range; None for another one."""
+    return range_name.removeprefix(REGION_PREFIX) if range_name.startswith(REGION_PREFIX) else None
+
+
 COMPILED_FORWARD, COMPILED_BACKWARD = "CompiledFunction", "CompiledFunctionBackward"
 """Profiler ranges of AOTAutograd's two graphs, which have one sequence number
 (``torch/_functorch/_aot_autograd/runtime_wrappers.py``, 2.13 and 2.15)."""

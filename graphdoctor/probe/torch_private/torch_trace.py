@@ -159,6 +159,12 @@ def compile_key(metadata: Mapping[str, Any]) -> tuple[object, object]:
     return metadata.get("frame_id"), metadata.get("frame_compile_id")
 
 
+def compile_id(metadata: Mapping[str, Any]) -> str | None:
+    """Such as ``0/1``; None outside any compile."""
+    frame, count = compile_key(metadata)
+    return None if frame is None or count is None else f"{frame}/{count}"
+
+
 def _refuse(_record: logging.LogRecord) -> bool:
     return False
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os.path
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from typing import Any
 
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.guards import GuardNode, Guards, GuardSet, SubtreeCost
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import Frame
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.probe.wire import BillRecord, GuardCostEvent, GuardCostRecord
 from graphdoctor.trace.breaks import PrintedEntry
 from graphdoctor.trace.guards.tree import GuardTree, GuardTrees, TreeGuard
 from graphdoctor.trace.merge import Part
@@ -43,7 +43,7 @@ _TORCH_PARTS = frozenset(
 )
 
 
-def guards_of_parts(parts: Sequence[tuple[Part, Section]], *, cost: GuardCostEvent | None) -> Guards:
+def guards_of_parts(parts: Sequence[tuple[Part, Section]], *, cost: Mapping[str, Any] | None) -> Guards:
     """The guards of a recording with several parts: processes, and stretches between resets of Dynamo."""
     measured = max((index for index, (part, _) in enumerate(parts) if part.process is None), default=None)
     found = [guards_of(*each, cost if index == measured else None) for index, each in enumerate(parts)]
@@ -51,7 +51,7 @@ def guards_of_parts(parts: Sequence[tuple[Part, Section]], *, cost: GuardCostEve
     return whole.model_copy(update={"sets": tuple(each for guards in found for each in guards.sets)})
 
 
-def guards_of(part: Part, section: Section, cost: GuardCostEvent | None) -> Guards:
+def guards_of(part: Part, section: Section, cost: Mapping[str, Any] | None) -> Guards:
     """Put a part's guards into words."""
     intake, trees = section.intake, section.collector(GuardTrees).trees
     places = _Places(intake.files(), intake.origins)
@@ -94,7 +94,7 @@ def _share(us: float | None, call_us: float | None) -> float | None:
 
 
 def _guard_set(
-    compile_id: str, tree: GuardTree, words: _Words, entry: GuardCostRecord | None, call_us: float | None
+    compile_id: str, tree: GuardTree, words: _Words, entry: Mapping[str, Any] | None, call_us: float | None
 ) -> GuardSet:
     nodes = words.nodes()
     known: dict[str, object] = {
@@ -161,7 +161,7 @@ class _Words:
             guard=text.expression,
         )
 
-    def cost(self, part: BillRecord, nodes: Iterable[GuardNode]) -> SubtreeCost:
+    def cost(self, part: Mapping[str, Any], nodes: Iterable[GuardNode]) -> SubtreeCost:
         """What the probe measured for one part."""
         path = _GLOBALS if part["source"] == "G" else self._value(part["source"])
         inner = (f"{path}.", f"{path}[")
