@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import sys
 from functools import cached_property
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,9 +13,8 @@ if TYPE_CHECKING:
     from graphdoctor.facts.diagnosis import Diagnosis
     from graphdoctor.facts.recording import Recording
     from graphdoctor.facts.result import Result
-    from graphdoctor.views.formats import ConsoleFormat, Format
+    from graphdoctor.views.formats import Format
 
-_TEXT_WIDTH = 120
 _FRAME = (
     '<iframe title="graphdoctor report" sandbox="allow-scripts" srcdoc="{page}" '
     'style="display: block; box-sizing: border-box; width: 100%; height: min(720px, 85vh); min-height: 360px; '
@@ -139,20 +137,12 @@ class Report:
         recording = self._read(guards=True, picture=True)
         return Result(self._diagnose(recording), recording.picture)
 
-    def _rendered(self, format: Format[Result] | ConsoleFormat[Result]) -> str | bytes:
-        from rich.console import Console
-
+    def _rendered(self, format: Format[Result]) -> str | bytes:
         from graphdoctor.facts.result import Result
-        from graphdoctor.views.formats import ConsoleFormat, RenderOptions
+        from graphdoctor.views.formats import RenderOptions
 
-        options = RenderOptions(root=self._root)
         result = self._with_picture if format.needs_picture else Result(self._diagnosis)
-        if not isinstance(format, ConsoleFormat):
-            return format.render(result, options)
-        buffer = StringIO()
-        console = Console(file=buffer, width=_TEXT_WIDTH, force_terminal=False, force_jupyter=False, color_system=None)
-        format.show(result, console, options)
-        return buffer.getvalue()
+        return format.render(result, RenderOptions(root=self._root))
 
     def _read(self, *, guards: bool, picture: bool = False) -> Recording:
         from graphdoctor.trace.reader import read_recording

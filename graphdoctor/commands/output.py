@@ -16,7 +16,7 @@ from graphdoctor.commands.terminal import console_of, say
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.rules.diagnosed import Needs
 from graphdoctor.views.file import write_file
-from graphdoctor.views.formats import CHECK, ConsoleFormat, Document, Format, RenderOptions
+from graphdoctor.views.formats import CHECK, Document, Format, RenderOptions
 
 if TYPE_CHECKING:
     from graphdoctor.facts.check import CheckReport
@@ -35,7 +35,7 @@ class Output(Generic[C]):
         path: The file; None for standard output.
     """
 
-    format: Format[C] | ConsoleFormat[C]
+    format: Format[C]
     path: Path | None
     options: RenderOptions
     color: Color = Color.auto
@@ -50,12 +50,12 @@ class Output(Generic[C]):
     @property
     def is_text(self) -> bool:
         """People read it as it is."""
-        return isinstance(self.format, ConsoleFormat)
+        return self.format.is_text
 
     def write(self, result: C) -> None:
         """Write a result, to the file or to standard output."""
-        if isinstance(self.format, ConsoleFormat) and self.path is None:
-            self.format.show(result, console_of(self.color), self.options)
+        if self.is_text and self.path is None:
+            self.format.render(result, replace(self.options, console=console_of(self.color)))
         else:
             write_content(self.content(result), self.path, is_quiet=self.is_quiet)
         if self.is_opened and self.path is not None and sys.stdout.isatty():
@@ -75,11 +75,8 @@ class Output(Generic[C]):
 
     def content(self, result: C) -> str | bytes:
         """A result as it is written to a file."""
-        if not isinstance(self.format, ConsoleFormat):
-            return self.format.render(result, self.options)
-        buffer = StringIO()
-        self.format.show(result, console_of(self.color, file=buffer, width=_FILE_WIDTH), self.options)
-        return buffer.getvalue()
+        console = console_of(self.color, file=StringIO(), width=_FILE_WIDTH) if self.is_text else None
+        return self.format.render(result, replace(self.options, console=console))
 
 
 def choose_output(document: Document[C], asked: OutputOptions, given: Given, *, is_on_stdout: bool = True) -> Output[C]:
@@ -97,7 +94,7 @@ def choose_output(document: Document[C], asked: OutputOptions, given: Given, *, 
         check_shown(format)
     if path is None and "output" not in given:
         given.refuse(("force",), without="-o")
-    if not isinstance(format, ConsoleFormat):
+    if not format.is_text:
         given.refuse(("verbose",), without="--format text")
     if format.name != "html" and "html" in document.names:
         given.refuse(("source",), without="--format html")
@@ -135,7 +132,7 @@ def write_content(content: str | bytes, path: Path | None, *, is_quiet: bool) ->
         say(f"Wrote {path}")
 
 
-def check_shown(format: Format[C] | ConsoleFormat[C]) -> None:
+def check_shown(format: Format[C]) -> None:
     """Check before anything runs whether standard output can take a format."""
     if format.is_binary and sys.stdout.isatty():
         raise GraphDoctorError(f"A terminal can't show {format.name}.", hint="Name a file: -o FILE.")

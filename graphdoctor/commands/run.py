@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -151,10 +152,9 @@ def _report(
 
 def _show(found: C, document: Document[C], output: Output[C]) -> None:
     from graphdoctor.commands.terminal import console_of
-    from graphdoctor.views.formats import ConsoleFormat
 
-    text = document.named("text")
-    if not output.is_quiet and isinstance(text, ConsoleFormat):
-        text.show(found, console_of(output.color, is_stderr=True), output.options)
+    if not output.is_quiet:
+        options = replace(output.options, console=console_of(output.color, is_stderr=True))
+        document.named("text").render(found, options)
     if output.path is not None:
         output.write(found)

@@ -9,8 +9,10 @@ then renders it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -18,6 +20,7 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.rebasing import rebased
 from graphdoctor.views.annotations import annotations_of
+from graphdoctor.views.bench import bench_view
 from graphdoctor.views.check import check_view
 from graphdoctor.views.comparison import comparison_view
 from graphdoctor.views.fixes import fixes_view
@@ -29,7 +32,6 @@ from graphdoctor.views.report import report_view
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from graphdoctor.facts.base import Fact
     from graphdoctor.facts.bench import BenchReport
     from graphdoctor.facts.check import CheckReport
     from graphdoctor.facts.comparison import DiagnosisComparison
@@ -43,6 +45,7 @@ C = TypeVar("C")
 """What is rendered."""
 _SVG_WIDTH = 100
 """Columns of a terminal's text as a picture."""
+_FILE_WIDTH = 120
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ class RenderOptions:
 
     Args:
         pages: The folder, relative to the document, under which the pages of a survey's pieces are; None for no links.
+        console: Where text is written, as wide and in the colors that it takes; None for a text of 120 columns.
     """
 
     root: Path
@@ -58,14 +62,17 @@ class RenderOptions:
     is_verbose: bool = False
     is_written: bool = False
     pages: str | None = None
+    console: Console | None = None
 
 
 @dataclass(frozen=True)
 class Format(Generic[C]):
-    """A format whose whole document is one text, or bytes that a terminal can't show.
+    """A format.
 
     Args:
+        render: Makes the document. Of text that goes to a console which is no buffer, nothing is left to return.
         endings: File endings, lowercase with a dot, that choose this format; empty if only its name does.
+        is_binary: A terminal can't show it.
         needs_guards: The recording must be read with its guards.
         is_page: Of a large log, it shows the details of some compiles.
     """
@@ -78,18 +85,10 @@ class Format(Generic[C]):
     needs_picture: bool = False
     is_page: bool = False
 
-
-@dataclass(frozen=True)
-class ConsoleFormat(Generic[C]):
-    """A format that is written to a rich console, which knows the width and the colors; otherwise as ``Format``."""
-
-    name: str
-    show: Callable[[C, Console, RenderOptions], None]
-    endings: tuple[str, ...] = ()
-    is_binary: bool = False
-    needs_guards: bool = False
-    needs_picture: bool = False
-    is_page: bool = False
+    @property
+    def is_text(self) -> bool:
+        """People read it as it is, on a console."""
+        return self.name == "text"
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ class Document(Generic[C]):
     """Something that commands write."""
 
     label: str
-    formats: tuple[Format[C] | ConsoleFormat[C], ...]
+    formats: tuple[Format[C], ...]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -109,7 +108,7 @@ class Document(Generic[C]):
         """The file endings of all of its formats."""
         return tuple(ending for each in self.formats for ending in each.endings)
 
-    def named(self, name: str) -> Format[C] | ConsoleFormat[C]:
+    def named(self, name: str) -> Format[C]:
         """The format with this name.
 
         Raises:
@@ -124,7 +123,7 @@ class Document(Generic[C]):
         hint = f"Did you mean {near[0]}?" if near else f"Choose {_either(self.names)}."
         raise GraphDoctorError(f"{self.label.capitalize()} can't be written as {name!r}.", hint=hint)
 
-    def of_path(self, path: Path) -> Format[C] | ConsoleFormat[C]:
+    def of_path(self, path: Path) -> Format[C]:
         """The format that a file's ending chooses.
 
         Raises:
@@ -143,7 +142,7 @@ def document(
     label: str,
     view: Callable[[C, RenderOptions], View],
     *more: Format[C],
-    facts: Callable[[C], Fact] | None = None,
+    facts: Callable[[C], object] | None = None,
     page: Callable[[C, RenderOptions], View] | None = None,
     needs_guards: bool = False,
 ) -> Document[C]:
@@ -171,39 +170,52 @@ def document(
         return render_view_page((page or view)(shown, options), has_source=options.has_source)
 
     def svg(content: C, options: RenderOptions) -> str:
-        import io
-        import re
-
         from rich.console import Console
         from rich.text import Text
 
-        written = io.StringIO()
         colors: dict[str, Any] = {"force_terminal": True, "color_system": "standard", "force_jupyter": False}
-        show(content, Console(file=written, width=_SVG_WIDTH, **colors), options)
-        recorder = Console(file=io.StringIO(), width=_SVG_WIDTH, record=True, **colors)
-        recorder.print(Text.from_ansi(written.getvalue()), soft_wrap=True)
+        written = Console(file=StringIO(), width=_SVG_WIDTH, **colors)
+        text = _text(show).render(content, replace(options, console=written))
+        recorder = Console(file=StringIO(), width=_SVG_WIDTH, record=True, **colors)
+        recorder.print(Text.from_ansi(str(text)), soft_wrap=True)
         drawn = recorder.export_svg(title="graphdoctor")
         # A picture loads nothing: each text has its length, so any monospace font does.
         return re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL)
-
-    def json(content: C, _: RenderOptions) -> str:
-        from graphdoctor.views.json import json_text
-
-        return json_text(content if facts is None else facts(content))
 
     is_drawn = page is not None
     drawn = {"needs_guards": is_drawn or needs_guards, "needs_picture": is_drawn, "is_page": is_drawn}
     return Document(
         label,
         (
-            ConsoleFormat("text", show, (".txt", ".text"), needs_guards=needs_guards),
-            Format("json", json, (".json",), needs_guards=needs_guards),
+            _text(show, needs_guards=needs_guards),
+            _json(facts, needs_guards=needs_guards),
             Format("html", html, (".html", ".htm"), **drawn),
             Format("markdown", markdown, (".md",), needs_guards=needs_guards),
             Format("svg", svg, (".svg",), needs_guards=needs_guards),
             *more,
         ),
     )
+
+
+def _text(show: Callable[[C, Console, RenderOptions], None], *, needs_guards: bool = False) -> Format[C]:
+    def render(content: C, options: RenderOptions) -> str:
+        from rich.console import Console
+
+        plain: dict[str, Any] = {"force_terminal": False, "color_system": None, "force_jupyter": False}
+        console = options.console or Console(file=StringIO(), width=_FILE_WIDTH, **plain)
+        show(content, console, options)
+        return console.file.getvalue() if isinstance(console.file, StringIO) else ""
+
+    return Format("text", render, (".txt", ".text"), needs_guards=needs_guards)
+
+
+def _json(facts: Callable[[C], object] | None = None, *, needs_guards: bool = False) -> Format[C]:
+    def render(content: C, _: RenderOptions) -> str:
+        from graphdoctor.views.json import json_text
+
+        return json_text(content if facts is None else facts(content))
+
+    return Format("json", render, (".json",), needs_guards=needs_guards)
 
 
 def _either(names: Sequence[str]) -> str:
@@ -292,26 +304,8 @@ CHECK: Document[CheckReport] = document(
 """``check``."""
 
 
-def _json(document: LintReport | BenchReport, _: RenderOptions) -> str:
-    from graphdoctor.views.json import json_text
-
-    return json_text(document)
-
-
-# Each way to run a program beside eager mode.
-
-
-def _bench(report: BenchReport, _: RenderOptions) -> View:
-    from graphdoctor.views.bench import bench_view
-
-    return bench_view(report)
-
-
-BENCH: Document[BenchReport] = document("a bench", _bench)
-"""``bench``."""
-
-
-# Where the time of a call goes.
+BENCH: Document[BenchReport] = document("a bench", lambda report, _: bench_view(report))
+"""``bench``: each way to run a program beside eager mode."""
 
 
 def _profile(result: ProfileResult, options: RenderOptions) -> View:
@@ -321,15 +315,8 @@ def _profile(result: ProfileResult, options: RenderOptions) -> View:
     return profile_view(result.report, result.picture if options.has_source else None, root=options.root)
 
 
-def _profile_report(result: ProfileResult) -> Fact:
-    return result.report
-
-
-PROFILE: Document[ProfileResult] = document("a profile", _profile, facts=_profile_report, page=_profile)
-"""``profile``."""
-
-
-# What lint finds.
+PROFILE: Document[ProfileResult] = document("a profile", _profile, facts=lambda result: result.report, page=_profile)
+"""``profile``: where the time of a call goes."""
 
 
 def _lint(report: LintReport, console: Console, _: RenderOptions) -> None:
@@ -338,14 +325,8 @@ def _lint(report: LintReport, console: Console, _: RenderOptions) -> None:
     render_lint(report, console)
 
 
-LINT: Document[LintReport] = Document(
-    "a lint report",
-    (ConsoleFormat("text", _lint, (".txt", ".text")), Format("json", _json, (".json",))),
-)
+LINT: Document[LintReport] = Document("a lint report", (_text(_lint), _json()))
 """``lint``."""
-
-
-# The rules' documentation.
 
 
 def _rules(rules: Sequence[Page], console: Console, _: RenderOptions) -> None:
@@ -354,14 +335,11 @@ def _rules(rules: Sequence[Page], console: Console, _: RenderOptions) -> None:
     render_rules(rules, console)
 
 
-def _rules_json(rules: Sequence[Page], _: RenderOptions) -> str:
-    from graphdoctor.views.rule_help import render_rules_json
+def _described(rules: Sequence[Page]) -> object:
+    from graphdoctor.views.rule_help import described
 
-    return render_rules_json(rules)
+    return described(rules)
 
 
-RULES: Document[Sequence[Page]] = Document(
-    "a rule",
-    (ConsoleFormat("text", _rules, (".txt", ".text")), Format("json", _rules_json, (".json",))),
-)
-"""``rule``."""
+RULES: Document[Sequence[Page]] = Document("a rule", (_text(_rules), _json(_described)))
+"""``rule``: the rules' documentation."""

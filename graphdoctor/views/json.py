@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 
+from graphdoctor.facts.base import Fact
 from graphdoctor.facts.bench import BenchReport
 from graphdoctor.facts.check import CheckReport
 from graphdoctor.facts.comparison import DiagnosisComparison
@@ -19,22 +20,7 @@ from graphdoctor.facts.survey import SurveyReport
 from graphdoctor.facts.survey_comparison import SurveyComparison
 from graphdoctor.views.printable import escaped
 
-Document = (
-    Diagnosis
-    | Job
-    | DiagnosisComparison
-    | CheckReport
-    | LintReport
-    | BenchReport
-    | CureReport
-    | ProfileReport
-    | ExportReport
-    | SurveyReport
-    | SurveyComparison
-)
-"""The documents that are written as JSON."""
-
-_KINDS: dict[type[Document], str] = {
+_KINDS: dict[type[Fact], str] = {
     Diagnosis: "diagnosis",
     Job: "job",
     DiagnosisComparison: "comparison",
@@ -61,7 +47,7 @@ def schema_text(kind: str) -> str:
     return orjson.dumps(json_schema(document), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
 
 
-def json_schema(document: type[Document] = Diagnosis) -> dict[str, Any]:
+def json_schema(document: type[Fact] = Diagnosis) -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of a document."""
     from graphdoctor.facts.reading import described_schema
 

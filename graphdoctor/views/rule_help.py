@@ -12,7 +12,6 @@ from rich.table import Table
 from rich.text import Text
 
 from graphdoctor.facts.links import rule_url
-from graphdoctor.views.json import json_text
 from graphdoctor.views.terminal_lines import Prose, Trimmed, code
 
 if TYPE_CHECKING:
@@ -69,9 +68,9 @@ class _Page(Markdown):
     }
 
 
-def render_rules_json(rules: Sequence[Page]) -> str:
-    """The rules as JSON, with their documentation by section."""
-    described = [
+def described(rules: Sequence[Page]) -> list[dict[str, object]]:
+    """The rules for JSON, with their documentation by section."""
+    return [
         {
             "code": rule.code,
             "name": rule.name,
@@ -82,4 +81,3 @@ def render_rules_json(rules: Sequence[Page]) -> str:
         }
         for rule in rules
     ]
-    return json_text(described)

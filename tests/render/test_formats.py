@@ -24,7 +24,7 @@ from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.studies import documents
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.views import formats
-from graphdoctor.views.formats import ConsoleFormat, Document, Format, RenderOptions
+from graphdoctor.views.formats import Document, Format, RenderOptions
 from tests.bench_reports import attention
 from tests.cure_reports import cured
 from tests.each import for_each
@@ -74,16 +74,10 @@ def contents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     }
 
 
-def rendered(
-    content: object, each: Format[Any] | ConsoleFormat[Any], *, is_verbose: bool = True, width: int = 100
-) -> str:
+def rendered(content: object, each: Format[Any], *, is_verbose: bool = True, width: int = 100) -> str:
     """What a format makes of its document."""
-    if isinstance(each, Format):
-        return each.render(content, OPTIONS)
     console = Console(file=StringIO(), width=width, color_system=None)
-    each.show(content, console, replace(OPTIONS, is_verbose=is_verbose))
-    assert isinstance(console.file, StringIO)
-    return console.file.getvalue()
+    return str(each.render(content, replace(OPTIONS, is_verbose=is_verbose, console=console)))
 
 
 @pytest.mark.parametrize(("document", "each"), EVERY_FORMAT)

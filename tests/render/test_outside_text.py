@@ -30,7 +30,7 @@ from graphdoctor.facts.survey_comparison import SurveyComparison
 from graphdoctor.facts.wording import without_middle
 from graphdoctor.studies.bundle.reproduce import Script
 from graphdoctor.studies.bundle.texts import issue_text
-from graphdoctor.views.formats import CHECK, ConsoleFormat
+from graphdoctor.views.formats import CHECK
 from graphdoctor.views.printable import printable, printable_lines
 from graphdoctor.views.progress import seen_text
 from tests.each import for_each
@@ -68,7 +68,7 @@ FORMATS = [
     for each in document.formats
     if name != "RULES" and not each.is_binary
 ]
-ON_A_TERMINAL = [(name, each) for name, each in FORMATS if isinstance(each, ConsoleFormat)]
+ON_A_TERMINAL = [(name, each) for name, each in FORMATS if each.is_text]
 LONG = "ab c" * 15_000
 
 
