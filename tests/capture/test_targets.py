@@ -184,7 +184,7 @@ def test_a_wrong_input_is_a_clear_error(texts, message):
 
 
 SHAPED = st.builds(
-    "{}[{}]".format, st.sampled_from(DTYPES) | st.text(max_size=4), st.lists(st.integers()).map(str) | st.text()
+    "{}[{}]".format, st.sampled_from(list(DTYPES)) | st.text(max_size=4), st.lists(st.integers()).map(str) | st.text()
 )
 INPUT_LIKE = SHAPED | st.builds("{}:{}".format, st.sampled_from(["int", "float", "bool", "str"]), st.text()) | st.text()
 

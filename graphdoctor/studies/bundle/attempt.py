@@ -89,10 +89,7 @@ def _sites(before: Recording, after: Recording) -> tuple[str, bool]:
         places = {0: "no graph break, as recorded", 1: "the same graph break"}
         return f"it has {places.get(len(old), f'the same {len(old)} graph breaks')}", True
     parts = [f"it has {len(old) - len(missing)} of the {len(old)} recorded graph breaks"]
-    if missing:
-        parts.append(f"not {_named(missing)}")
-    if other:
-        parts.append(f"and also {_named(other)}")
+    parts += [f"{word} {_named(sites)}" for word, sites in (("not", missing), ("and also", other)) if sites]
     return ", ".join(parts), False
 
 
@@ -106,8 +103,7 @@ def _key(site: BreakSite) -> Hashable:
 
 def _named(sites: Sequence[BreakSite]) -> str:
     shown = [f"{Path(site.entry.file).name}:{site.entry.line}" for site in sites[:3]]
-    more = [f"{len(sites) - 3} more"] if len(sites) > 3 else []
-    return ", ".join([*shown, *more])
+    return ", ".join([*shown, *([f"{len(sites) - 3} more"] if len(sites) > 3 else [])])
 
 
 def _recompiles(before: Recording, after: Recording) -> tuple[str, bool]:
@@ -123,8 +119,8 @@ def _recompiles(before: Recording, after: Recording) -> tuple[str, bool]:
 def _error(before: Recording, after: Recording) -> tuple[str, bool]:
     old, new = _error_name(before), _error_name(after)
     if old is not None:
-        is_same = new == old
-        return f"and fails with {old} as recorded" if is_same else f"and doesn't fail with {old} as recorded", is_same
+        verb = "fails" if new == old else "doesn't fail"
+        return f"and {verb} with {old} as recorded", new == old
     if after.exit.reason == "finished":
         return "", True
     ended = "finished" if before.exit.reason == "finished" else f"ended differently: {before.exit.message}"

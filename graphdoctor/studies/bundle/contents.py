@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,7 +93,7 @@ def _bundle_of(place: Path, recording: Recording, wanted: Wanted, on_phase: Call
         script = write_script(recording, read_object(LocalFolder(place).read(REQUEST_FILE)))
         tried = _try(place, script, recording, wanted, on_phase)
     on_phase("writing the report")
-    found = _recording_files(place, notes, has_trials=wanted.has_trials)
+    found = _within_limit(_recording_files(place, notes, has_trials=wanted.has_trials), notes)
     if wanted.is_redacted:
         from graphdoctor.studies.bundle.redact.recordings import Redaction
 
@@ -113,9 +113,8 @@ def _bundle_of(place: Path, recording: Recording, wanted: Wanted, on_phase: Call
         **script.files,
     }
     readme = readme_text(title_of(diagnosis), [*texts, *kept], notes, is_redacted=wanted.is_redacted)
-    written = {"README.md": readme, **texts}
     # A program can put halves of surrogate pairs anywhere.
-    files = {name: text.encode("utf-8", "replace") for name, text in written.items()} | kept
+    files = {name: text.encode("utf-8", "replace") for name, text in {"README.md": readme, **texts}.items()} | kept
     return Bundle(files, tried, recording.environment.executable, notes)
 
 
@@ -137,50 +136,41 @@ def _try(
 
 def _recording_files(place: Path, notes: list[str], *, has_trials: bool) -> Iterator[tuple[str, Path]]:
     if place.is_file():
-        yield from _within(f"recording/{TRACE_FOLDER}/{_log_name(place)}", place, notes)
+        is_known = place.name.startswith(_LOG) and place.suffix == ".log"
+        yield f"recording/{TRACE_FOLDER}/{place.name if is_known else f'{_LOG}{place.stem}.log'}", place
         return
-    if links := _link_count(place):
+    folders = (place, *(place / name for name in (TRACE_FOLDER, *_TRIALS) if not (place / name).is_symlink()))
+    if links := sum(path.is_symlink() for folder in folders if folder.is_dir() for path in folder.iterdir()):
         notes.append(f"{counted(links, 'symbolic link')} in the recording's folder.")
     for name in _OWN_FILES:
         if is_own_file(place / name) and (place / name).stat().st_size:
-            yield from _within(f"recording/{name}", place / name, notes)
+            yield f"recording/{name}", place / name
     # Several logs can be in one file.
     for path in dict.fromkeys(Path(log.location) for log in find_logs(place)):
         below = path.relative_to(place.absolute()).as_posix().removeprefix(f"{TRACE_FOLDER}/")
-        yield from _within(f"recording/{TRACE_FOLDER}/{below}", path, notes)
+        yield f"recording/{TRACE_FOLDER}/{below}", path
     for folder in _TRIALS:
         trials = sorted(_files_below(place / folder))
         if trials and not has_trials:
             notes.append(f"Recordings of trials (`{folder}/`); `--with-trials` includes them, without tensors.")
-        for path in trials if has_trials else ():
-            yield from _within(f"recording/{path.relative_to(place).as_posix()}", path, notes)
+        elif has_trials:
+            yield from ((f"recording/{path.relative_to(place).as_posix()}", path) for path in trials)
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
-    if folder.is_symlink():
-        return
-    for here, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not Path(here, name).is_symlink()]
+    # os.walk enters no links but the first.
+    for here, _, names in os.walk(folder) if not folder.is_symlink() else ():
         found = (Path(here, name) for name in names)
         yield from (path for path in found if is_own_file(path) and path.suffix != _TENSORS)
 
 
-def _link_count(place: Path) -> int:
-    folders = (place, *(place / name for name in (TRACE_FOLDER, *_TRIALS) if not (place / name).is_symlink()))
-    return sum(path.is_symlink() for folder in folders if folder.is_dir() for path in folder.iterdir())
-
-
-def _within(name: str, path: Path, notes: list[str]) -> Iterator[tuple[str, Path]]:
-    size = path.stat().st_size
-    if size > MAX_FILE_BYTES:
-        notes.append(f"`{name}`: too large ({size / 2**20:.0f} MiB).")
-    else:
-        yield name, path
-
-
-def _log_name(log: Path) -> str:
-    is_known = log.name.startswith(_LOG) and log.suffix == ".log"
-    return log.name if is_known else f"{_LOG}{log.stem}.log"
+def _within_limit(files: Iterable[tuple[str, Path]], notes: list[str]) -> Iterator[tuple[str, Path]]:
+    for name, path in files:
+        size = path.stat().st_size
+        if size > MAX_FILE_BYTES:
+            notes.append(f"`{name}`: too large ({size / 2**20:.0f} MiB).")
+        else:
+            yield name, path
 
 
 def zipped(files: Mapping[str, bytes]) -> bytes:

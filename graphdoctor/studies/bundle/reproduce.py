@@ -16,6 +16,7 @@ from graphdoctor.facts.picture import SourceText
 from graphdoctor.facts.recording import Recording
 from graphdoctor.probe.wire import INPUTS_FROM_OPTIONS, INPUTS_NOT_NEEDED
 from graphdoctor.studies.bundle.texts import rendered
+from graphdoctor.trials.launch.request import DTYPES
 
 SCRIPT = "reproduce.py"
 MODULES = "modules"
@@ -27,11 +28,6 @@ _DEFAULTS: Mapping[str, Any] = {
 }
 _COMPILED: Mapping[str, object] = {"backend": None, "mode": None, "options": {}, "dynamic": None, "fullgraph": False}
 """Arguments of ``torch.compile``, with what needn't be written."""
-_DTYPES = {
-    **{"f32": "float32", "f64": "float64", "f16": "float16", "bf16": "bfloat16", "c64": "complex64"},
-    **{"c128": "complex128", "i64": "int64", "i32": "int32", "i16": "int16", "i8": "int8", "u8": "uint8"},
-    **{"bool": "bool", "b8": "bool"},
-}
 _METHODS = {"float32": "float", "float64": "double", "float16": "half", "bfloat16": "bfloat16"}
 
 
@@ -100,47 +96,44 @@ def _parsed(text: str, name: str) -> ast.Module:
 
 def _modules(file: Path, text: str, texts: Mapping[str, SourceText]) -> Iterator[tuple[str, str]]:
     """The modules next to the target that it imports, and those that they import."""
-    seen: set[str] = set()
+    seen = {file.stem, *sys.stdlib_module_names}
     waiting = [(file.name, text)]
     while waiting:
         name, content = waiting.pop()
         for imported in _imported(_parsed(content, name), name):
-            if imported in seen or imported in sys.stdlib_module_names or imported == file.stem:
+            if imported in seen:
                 continue
             seen.add(imported)
             if (found := _recorded_module(file, imported, texts)) is not None:
-                content = _text_of(found, texts)
-                waiting.append((f"{imported}.py", content))
-                yield f"{imported}.py", content
+                waiting.append((f"{imported}.py", _text_of(found, texts)))
+                yield waiting[-1]
             elif _is_beside(file, imported, texts):
                 raise _ImpossibleError(f"{name} imports the project's {imported}, which isn't in the recording")
 
 
 def _recorded_module(file: Path, name: str, texts: Mapping[str, SourceText]) -> str | None:
     beside = str(file.parent / f"{name}.py")
-    if beside in texts:
-        return beside
     known = [found.file for found in texts.values() if found.origin == "user" and Path(found.file).name == f"{name}.py"]
-    return known[0] if len(known) == 1 else None
+    return beside if beside in texts else known[0] if len(known) == 1 else None
 
 
 def _imported(tree: ast.Module, name: str) -> Iterator[str]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name.split(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            if node.level:
-                raise _ImpossibleError(f"{name} imports from its own package")
+        if isinstance(node, ast.ImportFrom) and node.level:
+            raise _ImpossibleError(f"{name} imports from its own package")
+        if isinstance(node, ast.ImportFrom):
             yield (node.module or "").split(".")[0]
+        elif isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
 
 
 def _is_beside(file: Path, name: str, texts: Mapping[str, SourceText]) -> bool:
     """Whether the name is a file or folder of the project, as far as the disk and the recording show."""
-    folders = [file.parent]
-    while (folders[-1] / "__init__.py").is_file() and folders[-1] != folders[-1].parent:
-        folders.append(folders[-1].parent)
-    if any((folder / f"{name}.py").is_file() or (folder / name / "__init__.py").is_file() for folder in folders):
-        return True
+    for folder in file.parents:
+        if (folder / f"{name}.py").is_file() or (folder / name / "__init__.py").is_file():
+            return True
+        if not (folder / "__init__.py").is_file():
+            break
     # An editable installation can be anywhere.
     return any(known.origin == "user" and name in Path(known.file).parts[:-1] for known in texts.values())
 
@@ -152,8 +145,8 @@ def _put_together(text: str, recording: Recording, request: Mapping[str, Any], *
     tree = _parsed(text, file)
     start = _start(tree)
     # From the end, so that earlier line numbers stay valid.
-    for first, last in reversed(_main_blocks(tree)):
-        del lines[first - 1 : last]
+    for node in filter(_is_main_block, reversed(tree.body)):
+        del lines[node.lineno - 1 : node.end_lineno]
     # The factory returned the arguments with the target.
     is_own = target.kind == "factory" and target.inputs_from == f"{target.name}()"
     spec = {**_DEFAULTS, **{name: value for name, value in request.items() if value is not None}}
@@ -198,15 +191,15 @@ def _rounds(recording: Recording, spec: Mapping[str, Any], *, is_own: bool) -> t
 
 
 def _asked(inputs: Mapping[str, Any]) -> str:
-    args = [_input(spec) for spec in inputs.get("args") or ()]
-    kwargs = [f"{name!r}: {_input(spec)}" for name, spec in (inputs.get("kwargs") or {}).items()]
-    return f"(({''.join(f'{arg}, ' for arg in args).rstrip()}), {{{', '.join(kwargs)}}})"
+    args = "".join(f"{_input(spec)}, " for spec in inputs.get("args") or ())
+    kwargs = ", ".join(f"{name!r}: {_input(spec)}" for name, spec in (inputs.get("kwargs") or {}).items())
+    return f"(({args.rstrip()}), {{{kwargs}}})"
 
 
 def _input(spec: Mapping[str, Any]) -> str:
     if spec["kind"] == "value":
         return repr(spec["value"])
-    dtype, shape = _DTYPES[spec["dtype"]], spec["shape"]
+    dtype, shape = DTYPES[spec["dtype"]], spec["shape"]
     if dtype.startswith(("float", "bfloat", "complex")):
         return f"torch.randn({shape}, dtype=torch.{dtype})"
     return f"torch.randint(0, 2, {shape}).to(torch.{dtype})"
@@ -222,12 +215,7 @@ def _start(tree: ast.Module) -> int:
     return count
 
 
-def _main_blocks(tree: ast.Module) -> list[tuple[int, int]]:
-    """The lines that run only when the file itself is run. The probe imported it."""
-    return [
-        (node.lineno, node.end_lineno or node.lineno)
-        for node in tree.body
-        if isinstance(node, ast.If)
-        and not node.orelse
-        and any(isinstance(part, ast.Name) and part.id == "__name__" for part in ast.walk(node.test))
-    ]
+def _is_main_block(node: ast.stmt) -> bool:
+    """Whether it runs only when the file itself is run. The probe imported it."""
+    names = ast.walk(node.test) if isinstance(node, ast.If) and not node.orelse else ()
+    return any(isinstance(part, ast.Name) and part.id == "__name__" for part in names)

@@ -15,7 +15,11 @@ from graphdoctor.facts.hints import did_you_mean
 from graphdoctor.facts.profiled import Calibration
 from graphdoctor.facts.spec import RunSpec
 
-DTYPES = ("f32", "f64", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "bool", "b8", "c64", "c128")
+DTYPES = {
+    **{"f32": "float32", "f64": "float64", "f16": "float16", "bf16": "bfloat16", "i64": "int64", "i32": "int32"},
+    **{"i16": "int16", "i8": "int8", "u8": "uint8", "bool": "bool", "b8": "bool", "c64": "complex64"},
+    "c128": "complex128",
+}
 """dtypes of ``--input``, torch's own abbreviations."""
 
 _TENSOR = re.compile(r"^([a-z]+\d*)\[([^\]]*)\]$")

@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-import builtins
-import dis
 import importlib.util
 import json
 import re
-from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 
-from graphdoctor.studies.bundle.redact.vocabulary import LEFT_OUT
-
-_FRAMING = """
-Graph break in user code at. Graph Break Reason: Encountered graph break when attempting to trace a function call.
-Encountered graph break that we cannot resume from. Compiling up to the previous resumable state, then skipping the rest
-of the function. Graph break encountered: Failed to handle graph break gracefully. Skipping the function and falling
-back to eager. torch.compile will attempt to trace the function. Graph break (user stack suppressed due to duplicate
-graph break) from user code: User code traceback: Stack variable source attribution which results in a skip of the frame
-in the following user code: *** While handling this graph break, another graph break occurred: *** Explanation: Hint:
-Developer debug context: For more details about this graph break, please visit: Traceback (most recent call last):
-During handling of the above exception, another exception occurred: The above exception was the direct cause of the
-following exception: NoneType: None Unsupported Data-dependent
-"""
-"""The text around torch's graph-break messages (``torch/_dynamo/exc.py``, 2.13)."""
+from graphdoctor.studies.bundle.redact.vocabulary import FRAMING, LEFT_OUT
 
 _LINK = re.compile(r"\bgb(\d{4})\b", re.IGNORECASE)
-_OPCODES = frozenset(dis.opname)
 _LINKED = "https://meta-pytorch.github.io/compile-graph-break-site/gb/"
 _PUNCTUATION = ".,:;()[]{}'\"`-=<>/*&!?"
 _MAX_PUNCTUATION = 6
+
+
+def _core(piece: str) -> str:
+    return piece.strip(_PUNCTUATION)
+
+
+_FRAMING = frozenset(map(_core, FRAMING))
 
 
 class BreakWords:
@@ -42,11 +32,9 @@ class BreakWords:
     @cached_property
     def _entries(self) -> dict[str, list[dict[str, object]]]:
         found = importlib.util.find_spec("torch")
-        here = found.submodule_search_locations[0] if found and found.submodule_search_locations else None
-        for folder in filter(None, (self._torch_root, here)):
+        for folder in filter(None, (self._torch_root, *((found and found.submodule_search_locations) or ()))):
             try:
-                text = (Path(folder) / "_dynamo" / "graph_break_registry.json").read_text(encoding="utf-8")
-                entries = json.loads(text)
+                entries = json.loads(Path(folder, "_dynamo", "graph_break_registry.json").read_text(encoding="utf-8"))
             except (OSError, ValueError):
                 continue
             if isinstance(entries, dict):
@@ -58,30 +46,18 @@ class BreakWords:
         """Every graph-break type that torch has."""
         return frozenset(str(item.get("Gb_type")) for items in self._entries.values() for item in items)
 
-    def kept(self, text: str, ids: Iterable[str] = ()) -> str:
+    def kept(self, text: str, *ids: str | None) -> str:
         """The fixed words of a message of torch; the rest is left out."""
         linked = (f"GB{number}" for number in _LINK.findall(text))
-        known = _FRAMING_PIECES.union(*(self._pieces(id_) for id_ in (*ids, *linked)))
+        known = _FRAMING.union(*(self._pieces(id_) for id_ in (*ids, *linked) if id_))
         return "\n".join(_known_line(line, known) for line in text.splitlines())
 
     def _pieces(self, torch_id: str) -> frozenset[str]:
-        texts = (
-            text
-            for item in self._entries.get(torch_id, [])
-            for value in item.values()
-            for text in (value if isinstance(value, list) else [value])
-        )
-        linked = f"{_LINKED}{torch_id.lower()}.html"
+        values = [value for item in self._entries.get(torch_id, []) for value in item.values()]
+        texts = [str(text) for value in values for text in (value if isinstance(value, list) else [value])]
         # torch fills in what is in braces.
-        pieces = (piece for text in texts for piece in re.sub(r"\{.*?\}", " ", str(text)).split())
-        return frozenset(known for piece in pieces for known in (piece, _core(piece))) | {_core(linked)}
-
-
-def _core(piece: str) -> str:
-    return piece.strip(_PUNCTUATION)
-
-
-_FRAMING_PIECES = frozenset(_core(piece) for piece in _FRAMING.split()) | frozenset(dir(builtins)) | _OPCODES
+        pieces = [piece for text in texts for piece in re.sub(r"\{.*?\}", " ", text).split()]
+        return frozenset((*pieces, *map(_core, pieces), _core(f"{_LINKED}{torch_id.lower()}.html")))
 
 
 def _is_known(piece: str, known: frozenset[str]) -> bool:

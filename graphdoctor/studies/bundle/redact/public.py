@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from graphdoctor.facts.hints import HINT_VALUES, HintValue
 from graphdoctor.facts.recording import Environment
@@ -31,6 +31,8 @@ from graphdoctor.studies.bundle.redact.vocabulary import (
 )
 from graphdoctor.trace.origin import RESUME_NAME, Origins, is_probe
 
+Reader = Callable[[str], str | None]
+
 SITE = "/site-packages"
 STDLIB = "/lib/python3.0"
 
@@ -45,6 +47,7 @@ _TENSOR = re.compile(
 _SYMBOL = re.compile(r"^[su]\d+$")
 _OPERATION = re.compile(r"^(?:torch|aten|prims?|inductor|math|_?operator|builtins|_c10d_functional)(?:\.\w+)*$")
 _OPERATION_SPACES = frozenset({"aten", "prims", "prim", "inductor", "higher_order", "_c10d_functional", "c10d"})
+_STDLIB_FOLDER = re.compile(r"python3\.\d+|Lib")
 _VERSION = re.compile(
     r"^v?(\d+(?:\.(?:\d+|dev\d+|post\d+))*(?:a|b|rc)?\d*(?:\.dev\d+)?)(?:\+(cpu|cu\d+|rocm[\d.]+|xpu|git[0-9a-f]+))?"
 )
@@ -69,9 +72,6 @@ class Public:
 
     def __init__(self, environment: Environment, root: Path) -> None:
         self._origins = Origins(environment)
-        self._site_roots = environment.site_roots
-        self._torch_root = environment.torch_root
-        self._stdlib = environment.stdlib_root
         self._root = root
         self._names: dict[str, str] = {}
         self._files: dict[str, str] = {}
@@ -104,36 +104,21 @@ class Public:
         return self._files[whole]
 
     def _shown_file(self, path: str) -> str:
+        parts, (origin, package) = re.split(r"[/\\]", path), self._origins.of(path)
         if is_probe(path):
-            return "/graphdoctor/probe/" + re.split(r"[/\\]", path)[-1]
-        parts = self._package_parts(path)
-        is_known = parts is not None and parts[0].removesuffix(".py") in PACKAGES
-        if parts is not None and is_known and all(_PART.fullmatch(part) for part in parts):
-            return f"{SITE}/{'/'.join(parts)}"
-        origin, _ = self._origins.of(path)
-        if origin == "stdlib" and (rest := self._stdlib_parts(path)):
-            return f"{STDLIB}/{'/'.join(rest)}"
-        self._file_count += 1
-        count = self._file_count
+            return f"/graphdoctor/probe/{parts[-1]}"
+        names = [part.removesuffix(".py") for part in parts]
+        if origin == "stdlib":
+            start = max((at for at, part in enumerate(parts, start=1) if _STDLIB_FOLDER.fullmatch(part)), default=0)
+            folder, is_public = STDLIB, names[start] in sys.stdlib_module_names
+        else:
+            start = len(names) - 1 - names[::-1].index(package) if package in PACKAGES and package in names else 0
+            folder, is_public = SITE, start > 0
+        if is_public and all(_PART.fullmatch(part) for part in parts[start:]):
+            return f"{folder}/{'/'.join(parts[start:])}"
         ending = ".py" if path.endswith(".py") else ""
-        return f"{SITE}/package/file{count}{ending}" if parts is not None else f"file{count}{ending}"
-
-    def _package_parts(self, path: str) -> list[str] | None:
-        if self._torch_root and (rest := _below(path, self._torch_root)) is not None:
-            return ["torch", *rest]
-        for root in self._site_roots:
-            if (rest := _below(path, root)) is not None:
-                return rest
-        found = re.split(r"[/\\](?:site|dist)-packages[/\\]", path)
-        return re.split(r"[/\\]", found[-1]) if len(found) > 1 else None
-
-    def _stdlib_parts(self, path: str) -> list[str] | None:
-        parts = _below(path, self._stdlib) if self._stdlib else None
-        if parts is None:
-            rest = re.split(r"[/\\]python3\.\d+[/\\]|[/\\]Python3\d+[/\\]Lib[/\\]", path)[-1]
-            parts = re.split(r"[/\\]", rest)
-        is_python = parts[0].removesuffix(".py") in sys.stdlib_module_names
-        return parts if is_python and all(_PART.fullmatch(part) for part in parts) else None
+        self._file_count += 1
+        return f"{f'{SITE}/package/' if package else ''}file{self._file_count}{ending}"
 
     def is_readable_file(self, path: str) -> bool:
         """Whether the file, and so the names in it, belong to torch, Python, graphdoctor or a public package."""
@@ -221,11 +206,7 @@ class Public:
         for line in text.splitlines():
             if entry := _STACK_ENTRY.match(line):
                 shown.append(self._stack_line(entry))
-            elif (
-                not line.startswith(" ")
-                and (raised := _RAISED.match(line))
-                and raised[1].rpartition(".")[2] in EXCEPTIONS
-            ):
+            elif not line.startswith(" ") and (raised := _raised(line)):
                 shown.append(self.exception(raised[1]))
             elif line.startswith(("Traceback (most recent call last):", "During handling of", "The above exception")):
                 shown.append(self.breaks.kept(line))
@@ -240,13 +221,12 @@ class Public:
         shown: list[str] = []
         is_source = False
         for line in text.splitlines():
-            if entry := _STACK_ENTRY.match(line):
+            entry = _STACK_ENTRY.match(line)
+            # The source line and the carets below it are left out.
+            is_source = entry is not None or (is_source and line.startswith("    "))
+            if entry is not None:
                 shown.append(self._stack_line(entry))
-                is_source = True
-            elif is_source and line.startswith("    "):
-                continue  # the source line and the carets below it
-            else:
-                is_source = False
+            elif not is_source:
                 shown.append(self._break_line(line, ids))
         return "\n".join(shown)
 
@@ -255,12 +235,12 @@ class Public:
             return f"WON'T CONVERT {self.function(wont[1], wont[2])} {self.file(wont[2])} line {wont[3]}"
         if line.startswith("Graph break in user code at ") and (at := _HEADER_AT.match(line)):
             return f"{at[1]}{self.file(at[2])}:{at[3]}"
-        if (raised := _RAISED.match(line)) and raised[2] and raised[1].rpartition(".")[2] in EXCEPTIONS:
+        if (raised := _raised(line)) and raised[2]:
             return f"{self.exception(raised[1])}: {self._break_line(raised[2], ids)}"
         if trace := _INSTRUCTION.match(line):
             # After the instruction, torch explains it with an example.
             return f"{trace[1]}{self.breaks.kept(trace[2])}: {LEFT_OUT}"
-        return line if line.strip() in self.breaks.types else self.breaks.kept(line, ids)
+        return line if line.strip() in self.breaks.types else self.breaks.kept(line, *ids)
 
     def gb_type(self, text: str) -> str:
         """A graph-break type of torch; of any other text, torch's own words."""
@@ -271,18 +251,17 @@ class Public:
         return self._fingerprints.setdefault(text, f"{len(self._fingerprints) + 1:016x}")
 
 
-def _below(path: str, root: str) -> list[str] | None:
-    if not path.startswith(root) or path[len(root) : len(root) + 1] not in ("/", "\\"):
-        return None
-    return re.split(r"[/\\]", path[len(root) + 1 :])
+def _raised(line: str) -> re.Match[str] | None:
+    raised = _RAISED.match(line)
+    return raised if raised and raised[1].rpartition(".")[2] in EXCEPTIONS else None
 
 
-def _matching(pattern: re.Pattern[str] | str, otherwise: str | None = LEFT_OUT) -> Callable[[str], str | None]:
+def _matching(pattern: re.Pattern[str] | str, otherwise: str | None = LEFT_OUT) -> Reader:
     found = re.compile(pattern)
     return lambda text: text if found.fullmatch(text) else otherwise
 
 
-def _among(words: Collection[str], otherwise: str | None = LEFT_OUT) -> Callable[[str], str | None]:
+def _among(words: Collection[str], otherwise: str | None = LEFT_OUT) -> Reader:
     return lambda text: text if text in words else otherwise
 
 
@@ -334,20 +313,30 @@ def phase(text: str) -> str:
     return text if is_known and (not step or re.fullmatch(r"\d+/\d+", step)) else LEFT_OUT
 
 
-def hint_values(values: object) -> dict[str, HintValue]:
-    """A hint code's values: numbers, flags, the phase and the dtype; other text is left out, and lists are emptied."""
-    if not isinstance(values, Mapping):
-        return {}
-    return {name: _hint_value(name, value) for name, value in values.items() if name in _HINT_NAMES}
+_OPTIONS: Mapping[str, Reader] = {
+    "backend": backend,
+    "mode": _among(("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")),
+    "device": device,
+    "dtype": dtype,
+    "phase": phase,
+}
 
 
-def _hint_value(name: str, value: object) -> HintValue:
+def option(name: str, value: object) -> Any:  # noqa: ANN401 - of as many types as options
+    """An option of a run, or what the words of a hint need: numbers, flags, and texts that say nothing of a program."""
     if value is None or isinstance(value, (bool, int, float)):
         return value
-    if isinstance(value, list):
+    if isinstance(value, Mapping):
+        return {LEFT_OUT: LEFT_OUT} if value else {}
+    if isinstance(value, (list, tuple)):
         return []
-    shown = {"phase": phase, "dtype": dtype}.get(name)
-    return LEFT_OUT if shown is None else shown(str(value))
+    return _OPTIONS[name](str(value)) if name in _OPTIONS else LEFT_OUT
+
+
+def hint_values(values: object) -> dict[str, HintValue]:
+    """A hint code's values."""
+    given = values if isinstance(values, Mapping) else {}
+    return {name: option(name, value) for name, value in given.items() if name in _HINT_NAMES}
 
 
 def package_name(text: str) -> str | None:
