@@ -183,11 +183,10 @@ def test_instances_share_what_is_compiled_and_compute_the_same(module: nn.Module
     assert backend.graphs == graphs
     assert module.state_dict().keys() == state.keys()
     before = backend.graphs
-    regions.switch_off()
-    torch._dynamo.reset()
-    assert torch.equal(module(x), expected)
-    assert backend.graphs == before
-    regions.switch_on()
+    with regions.off():
+        torch._dynamo.reset()
+        assert torch.equal(module(x), expected)
+        assert backend.graphs == before
     assert torch.equal(module(x), expected)
     assert backend.graphs == 2 * before
 

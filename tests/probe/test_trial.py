@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,9 +13,12 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from graphdoctor.facts.trials import Replay  # noqa: E402
+from graphdoctor.probe.events import EventFile  # noqa: E402
 from graphdoctor.probe.replay.trial import Trial  # noqa: E402
 from graphdoctor.probe.target.targets import Call, TargetError  # noqa: E402
 from tests.each import for_each  # noqa: E402
+
+EVENTS = EventFile(Path(os.devnull))
 
 
 def function(x: Any, scale: float = 1.0, items: Any = None) -> Any:
@@ -184,7 +188,7 @@ def test_in_float64_everything_that_a_target_uses_is() -> None:
 
     net = Net()
     trial = Trial(plan(is_float64=True), net)
-    trial.prepare()
+    trial.prepare(EVENTS)
     with trial.seeded(0):
         assert net(torch.ones(2).double()).dtype == torch.float64
         assert torch.ones(2).dtype == torch.float64
@@ -224,7 +228,7 @@ def test_a_shaken_run_begins_with_other_last_digits() -> None:
     net, x = torch.nn.Linear(2, 2), torch.tensor([0.1, 0.2])
     before = [net.weight.detach().clone(), x.clone()]
     trial = Trial(plan(shaken=1), net)
-    trial.prepare()
+    trial.prepare(EVENTS)
     trial.changed(((x,), {}))
     for value, old in zip((net.weight, x), before, strict=True):
         assert not torch.equal(value, old)

@@ -186,11 +186,3 @@ def report_float32_precision(events: EventFile) -> None:
     found = float32_precision()
     if found is not None:
         events.write("float32_precision", found)
-
-
-def report_failures(
-    listener: TraceListener, recompiles: RecompileRecorder, keeper: TraceKeeper, events: EventFile
-) -> None:
-    """Report what raised in our own handlers and what never reached them, usually nothing."""
-    for gap in failure_gaps(listener, recompiles, keeper):
-        events.gap(*gap)

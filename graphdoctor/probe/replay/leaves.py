@@ -17,6 +17,7 @@ from typing import Any, Literal
 import torch
 
 from ...facts.recording import DifferingDim, ExportCalls
+from ..record.compile_calls import argument_names
 from ..record.describe import value_text
 from ..target.snapshot import attribute_names
 from ..target.targets import Call, signature_of
@@ -47,23 +48,21 @@ class Leaf:
 
 def leaves_of(call: Call, function: Any, *, of_callables: bool = False) -> list[Leaf]:  # noqa: ANN401
     """Every leaf of a call's arguments in the order of the signature, followed by defaults that the call omits."""
-    args, kwargs = call
-    parameters = _parameters(signature_of(function))
-    names = _positional_names(parameters, len(args))
-    given: list[tuple[int, int | str, str, Any]]
-    given = [(0, index, names[index], value) for index, value in enumerate(args)]
-    given += [(1, name, name, value) for name, value in kwargs.items()]
+    signature = signature_of(function)
+    parameters = [] if signature is None else list(signature.parameters.values())
     choices = {parameter.name: _choices(parameter, function) for parameter in parameters}
+    given = list(_given(call, function))
+    names = [name for _, name, _ in given]
     leaves = [
         dataclasses.replace(leaf, choices=choices.get(leaf.expression, ()))
-        for part, key, name, value in given
-        for leaf in _walk(value, (("item", part), ("item", key)), name, 0, of_callables=of_callables)
+        for path, name, value in given
+        for leaf in _walk(value, path, name, 0, of_callables=of_callables)
     ]
     for parameter in parameters:
         name, default = parameter.name, parameter.default
         can_be_named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
         is_plain = default is None or type(default) in (int, float, bool, str)
-        if can_be_named and is_plain and name not in names and name not in kwargs:
+        if can_be_named and is_plain and name not in names:
             leaves.append(Leaf((("item", 1), ("item", name)), name, default, choices[name], is_default=True))
     return leaves
 
@@ -120,19 +119,15 @@ def replaced_in(value: Any, path: Sequence[Step], change: Callable[[Any], Any], 
     return whole
 
 
-def _parameters(signature: inspect.Signature | None) -> list[inspect.Parameter]:
-    return [] if signature is None else list(signature.parameters.values())
-
-
-def _positional_names(parameters: list[inspect.Parameter], count: int) -> list[str]:
-    names: list[str] = []
-    for parameter in parameters:
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            names += [f"{parameter.name}[{index}]" for index in range(count - len(names))]
-        elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
-            names.append(parameter.name)
-    names += [f"args[{index}]" for index in range(len(names), count)]
-    return names[:count]
+def _given(call: Call, function: Any) -> Iterator[tuple[tuple[Step, Step], str, Any]]:  # noqa: ANN401
+    """The path, the name and the value of each argument that a call passes."""
+    args, kwargs = call
+    names = argument_names(function, len(args))
+    names += [f"args[{index}]" for index in range(len(names), len(args))]
+    for index, value in enumerate(args):
+        yield (("item", 0), ("item", index)), names[index], value
+    for name, value in kwargs.items():
+        yield (("item", 1), ("item", name)), name, value
 
 
 def _choices(parameter: inspect.Parameter, function: Any) -> tuple[Any, ...]:  # noqa: ANN401
@@ -156,11 +151,9 @@ Alike = Literal["sizes", "kinds"]
 """``sizes``: tensors of the same sizes; ``kinds``: tensors of the same number of dims."""
 
 
-def named_leaves(call: Call, signature: inspect.Signature | None) -> Iterator[tuple[str, Any]]:
+def named_leaves(call: Call, function: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401
     """The leaves of a call's arguments, in torch's order, by the parameter's name and the path in it."""
-    args, kwargs = call
-    parameters = _parameters(signature)
-    for name, value in (*zip(_positional_names(parameters, len(args)), args, strict=True), *kwargs.items()):
+    for _, name, value in _given(call, function):
         for path, leaf in torch_api.tree_leaves_with_path(value):
             yield f"{name}{path}", leaf
 
@@ -181,9 +174,8 @@ def _kind(leaf: Any, alike: Alike) -> object:  # noqa: ANN401
 class AlikeCalls:
     """Keeps the calls that are like the first one, and notes what differs in the others."""
 
-    def __init__(self, alike: Alike, signature: inspect.Signature | None) -> None:
-        self._alike = alike
-        self._signature = signature
+    def __init__(self, alike: Alike, function: Any) -> None:  # noqa: ANN401
+        self._alike, self._function = alike, function
         self._first: object = None
         self._kinds: object = None
         self._sizes: dict[str, list[tuple[int, ...]]] = {}
@@ -200,7 +192,7 @@ class AlikeCalls:
         if kinds != self._kinds:
             self._other.append(self._total)
         else:
-            for source, leaf in named_leaves(call, self._signature):
+            for source, leaf in named_leaves(call, self._function):
                 if isinstance(leaf, torch.Tensor):
                     self._sizes.setdefault(source, []).append(tuple(leaf.shape))
         self._made += mine == self._first

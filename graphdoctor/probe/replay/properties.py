@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import torch
 
 from ..record.describe import dtype_text, value_text
+from ..target.snapshot import set_for
 from ..target.targets import Call
 from . import arguments
 from .leaves import Leaf, leaves_of, replaced
@@ -242,7 +243,7 @@ def _attributes(function: Any) -> Iterator[Property]:  # noqa: ANN401
             count += 1
             kind = "flag" if isinstance(value, bool) else "module_number"
             values = tuple(
-                _around(value_text(other), partial(_set_for, partial(setattr, module, name), value, other), special)
+                _around(value_text(other), partial(set_for, partial(setattr, module, name), value, other), special)
                 for other, special in _other_numbers(value)
             )
             if count <= _MAX_ATTRIBUTES:
@@ -268,14 +269,14 @@ def _modes(function: Any, *, is_no_grad: bool, device: str) -> Iterator[Property
     yield Property("autocast", "autocast", "off", (Way((autocast,)),), tier=(0,))
     dtype = torch.get_default_dtype()
     other = torch.float64 if dtype is not torch.float64 else torch.float32
-    switch = _around(dtype_text(other), lambda: _set_for(torch.set_default_dtype, dtype, other))
+    switch = _around(dtype_text(other), lambda: set_for(torch.set_default_dtype, dtype, other))
     yield Property("default dtype", "default_dtype", dtype_text(dtype), (Way((switch,)),), tier=(0,))
     threads = torch.get_num_threads()
     counts = (threads + 1, threads + 2)
-    changed = tuple(_around(str(n), partial(_set_for, torch.set_num_threads, threads, n)) for n in counts)
+    changed = tuple(_around(str(n), partial(set_for, torch.set_num_threads, threads, n)) for n in counts)
     yield Property("number of threads", "threads", str(threads), (Way(changed),), tier=(0,))
     is_on = torch.are_deterministic_algorithms_enabled()
-    flip = _around(str(not is_on), lambda: _set_for(torch.use_deterministic_algorithms, is_on, not is_on))
+    flip = _around(str(not is_on), lambda: set_for(torch.use_deterministic_algorithms, is_on, not is_on))
     yield Property("deterministic algorithms", "determinism", str(is_on), (Way((flip,)),), tier=(7,))
 
 
@@ -286,15 +287,6 @@ def _around(text: str, context: Callable[[], AbstractContextManager[Any]], is_sp
             yield call
 
     return Value(text, make, is_special)
-
-
-@contextlib.contextmanager
-def _set_for(setter: Callable[[Any], Any], before: Any, value: Any) -> Iterator[None]:  # noqa: ANN401
-    setter(value)
-    try:
-        yield
-    finally:
-        setter(before)
 
 
 @contextlib.contextmanager

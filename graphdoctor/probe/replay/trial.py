@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -23,12 +24,14 @@ from typing import Any
 import torch
 
 from ...facts.trials import CompilerPartKind, Reference, Replay, ResultKind
+from ..events import EventFile
 from ..record.errors import TargetError
-from ..target.snapshot import RandomState, State, seed_everything
-from ..target.targets import Call, signature_of
+from ..target.snapshot import RandomState, State, seed_everything, set_for
+from ..target.targets import Call, set_up, signature_of
+from ..torch_private import torch_inductor
 from .arguments import resized
 from .comparing import attribute_of, compared, differing_names, is_different
-from .leaves import Alike, Step, replaced_in
+from .leaves import Step, replaced_in
 from .results import AFTER_CALLS, Results, copies_of, gradients_of, modules_of, parameters_of, tensors_in
 from .rounding import Rounding, Shaken
 
@@ -40,24 +43,12 @@ class Trial:
     """One replay."""
 
     def __init__(self, plan: Mapping[str, Any], function: Any) -> None:  # noqa: ANN401
-        self._plan = plan
-        self.is_eager = bool(plan.get("is_eager"))
-        """The replay runs without torch.compile: its outputs are what the others are compared with."""
-        self.has_warm_up = bool(plan.get("warm_up"))
-        self.alike: Alike | None = plan.get("alike")
-        """Which calls to make: those like the first one in this; None for all."""
-        self.export: Mapping[str, Any] | None = plan.get("export")
-        self.is_compiled = not self.is_eager and self.export is None
-        self.setup: str | None = plan.get("setup") or None
-        self.without: Mapping[CompilerPartKind, list[str] | None] | None = plan.get("without")
-        self.minifier: Mapping[str, Any] | None = plan.get("minifier")
-        """Arguments of ``torch_inductor.wait_for_graph``; None to have it do nothing."""
-        self.is_steady_timed = bool(plan.get("steady"))
-        self.timing: int | None = plan.get("timing")
-        """File descriptor of the socket that asks for times of the last call; then nothing is compared."""
-        self.signature = signature_of(function)
+        self.plan = plan
+        self.is_compiled = not plan.get("is_eager") and plan.get("export") is None
+        self.is_timed = plan.get("timing") is not None
+        """A socket asks for times of the last call; then nothing is compared."""
         self._is_float64 = bool(plan.get("is_float64"))
-        self._function = function
+        self._function, self._signature = function, signature_of(function)
         self._modules = modules_of(function)
         self._results = Results()
         self._arguments: dict[str, torch.Tensor] = {}
@@ -67,6 +58,35 @@ class Trial:
         seed = plan.get("shaken")
         self._shaken = None if seed is None else Shaken(int(seed))
 
+    def prepare(self, events: EventFile) -> None:
+        """Before torch.compile: convert or shake what the target uses, and set up torch as asked."""
+        plan = self.plan
+        if self._is_float64:
+            for module in self._modules.values():
+                module.double()
+        self._convert(State(self._function).tensors if self._is_float64 or self._shaken is not None else ())
+        if plan.get("setup"):
+            set_up(plan["setup"])
+
+        def report_part(kind: CompilerPartKind, name: str) -> None:
+            events.write("part", kind=kind, name=name)
+
+        try:
+            if plan.get("without") is not None:
+                torch_inductor.leave_out(plan["without"], report_part)
+            if plan.get("minifier") is not None:
+                torch_inductor.wait_for_graph(**plan["minifier"])
+        except (ImportError, AttributeError) as error:
+            raise TargetError(f"this torch can't be asked where it fails: {error}") from error
+
+    def _convert(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Change tensors in place: what a call writes to one of them is there in the next call."""
+        if self._shaken is not None and not self._is_float64:
+            self._shaken.shake(tensors)
+        for tensor in tensors if self._is_float64 else ():
+            if tensor.is_floating_point() or tensor.is_complex():
+                tensor.data = tensor.data.to(torch.complex128 if tensor.is_complex() else torch.float64)
+
     @property
     def is_decided(self) -> bool:
         """The results of the last call decide what comes of the replay, so that no more calls are made."""
@@ -74,27 +94,25 @@ class Trial:
 
     def changed(self, call: Call) -> Call:
         """A call as the remedy wants it."""
-        if self._is_float64:
-            _make_precise(State(None, call).tensors)
-        elif self._shaken is not None:
-            self._shaken.shake(State(None, call).tensors)
+        if self._is_float64 or self._shaken is not None:
+            self._convert(State(None, call).tensors)
         for kind, change in (
             ("tensors", _as_tensor),
             ("contiguous", torch.Tensor.contiguous),
             ("on_device", _on_device),
         ):
-            for source in self._plan.get(kind, ()):
+            for source in self.plan.get(kind, ()):
                 call = self._replaced(call, source, change)
-        for source in self._plan.get("buffers", ()):
+        for source in self.plan.get("buffers", ()):
             call = self._replaced(call, source, partial(self._buffered, source))
-        for source in self._plan.get("static", ()):
+        for source in self.plan.get("static", ()):
             if isinstance(value := self._value(call, source), torch.Tensor):
                 torch._dynamo.mark_static_address(value)
-        for source, dim, size in self._plan.get("sizes", ()):
+        for source, dim, size in self.plan.get("sizes", ()):
             if _taken_apart(source)[0] not in self._names(call):
                 raise TargetError(f"{source} isn't an argument of the call")
             call = self._replaced(call, source, partial(_resized, dim=dim, size=size))
-        for source, dim in self._plan.get("marks", ()):
+        for source, dim in self.plan.get("marks", ()):
             value = self._value(call, source)
             # A cache that is still empty has no such tensor; a size of 0 or 1 can't be dynamic, and torch refuses it.
             if isinstance(value, torch.Tensor) and dim < value.ndim and value.shape[dim] > 1:
@@ -114,9 +132,9 @@ class Trial:
         return kept
 
     def _names(self, call: Call) -> dict[str, Any]:
-        if self.signature is None:
+        if self._signature is None:
             raise TargetError("the names of the arguments are unknown")
-        bound = self.signature.bind(*call[0], **call[1])
+        bound = self._signature.bind(*call[0], **call[1])
         bound.apply_defaults()
         return bound.arguments
 
@@ -138,15 +156,15 @@ class Trial:
 
     def _replaced(self, call: Call, source: str, change: Callable[[Any], Any]) -> Call:
         name, steps = _taken_apart(source)
-        if self.signature is None or any(kind == "attribute" for kind, _ in steps):
+        if self._signature is None or any(kind == "attribute" for kind, _ in steps):
             raise TargetError(f"{source} can't be replaced in the call")
         args, kwargs = call
         if name in kwargs:
             return args, {**kwargs, name: replaced_in(kwargs[name], steps, change)}
-        bound = self.signature.bind(*args, **kwargs)
+        bound = self._signature.bind(*args, **kwargs)
         if name not in bound.arguments:
             return call  # the default: no other value in this call
-        position = list(self.signature.parameters).index(name)
+        position = list(self._signature.parameters).index(name)
         if not steps and position < len(args) and bound.arguments[name] is args[position]:
             return (*args[:position], change(args[position]), *args[position + 1 :]), kwargs
         bound.arguments[name] = replaced_in(bound.arguments[name], steps, change)
@@ -167,46 +185,40 @@ class Trial:
         with RandomState():
             seed_everything(seed)
             of_call = RandomState()
-            with self.precise():
+            with self._precise():
                 yield
             self._results.draws_random |= not of_call.is_current()
 
-    @contextlib.contextmanager
-    def precise(self) -> Iterator[None]:
+    def _precise(self) -> AbstractContextManager[None]:
         """Make new tensors in float64 if the run is; not those that inputs are made from, which must stay the same."""
         if not self._is_float64:
-            yield
-            return
-        dtype = torch.get_default_dtype()
-        torch.set_default_dtype(torch.float64)
-        try:
-            yield
-        finally:
-            torch.set_default_dtype(dtype)
+            return nullcontext()
+        return set_for(torch.set_default_dtype, torch.get_default_dtype(), torch.float64)
 
     def end_call(self, output: object, *, has_backward: bool) -> None:
         """Keep what a call returned, its gradients, and the arguments that it mutated."""
-        gradients: dict[str, torch.Tensor | None]
         self._results.add_call(output)
         if self._decides("outputs"):
             return
         self._results.add_arguments(self._copies, self._arguments)
-        if has_backward:
-            tensors = {**self._arguments, **parameters_of(self._modules)}
-            # Only leaves get one from backward; asking another tensor for it warns.
-            gradients = {name: tensor.grad for name, tensor in tensors.items() if tensor.is_leaf}
-        else:
-            try:
-                with self.precise():
-                    gradients = gradients_of(output, self._modules, self._arguments)
-            except RuntimeError:
-                self._lost_gradients.append(self._results.call_count)
-                return
+        try:
+            gradients = self._gradients(output, has_backward=has_backward)
+        except RuntimeError:
+            self._lost_gradients.append(self._results.call_count)
+            return
         self._results.add_gradients(gradients)
         self._decides("gradients")
 
+    def _gradients(self, output: object, *, has_backward: bool) -> dict[str, torch.Tensor | None]:
+        if not has_backward:
+            with self._precise():
+                return gradients_of(output, self._modules, self._arguments)
+        tensors = {**self._arguments, **parameters_of(self._modules)}
+        # Only leaves get one from backward; asking another tensor for it warns.
+        return {name: tensor.grad for name, tensor in tensors.items() if tensor.is_leaf}
+
     def _decides(self, kind: ResultKind) -> bool:
-        decisive, eager = self._plan.get("decisive", ()), self._references.get("eager")
+        decisive, eager = self.plan.get("decisive", ()), self._references.get("eager")
         if kind not in decisive or eager is None:
             return False
         if is_different(kind, self._results, eager, self._rounding, call=self._results.call_count):
@@ -218,20 +230,18 @@ class Trial:
         if not self.is_decided:
             self._results.add_state(self._modules)
             self._results.add_written(texts)
-        mine = self._results
-        mine.save(Path(self._plan["outputs"]))
-        rounding, eager = self._rounding, self._references.get("eager")
-        references, lost = self._references, list[str]()
-        if self.export is not None:
+        mine, references = self._results, self._references
+        mine.save(Path(self.plan["outputs"]))
+        rounding, eager = self._rounding, references.get("eager")
+        lost: list[str] = []
+        if self.plan.get("export") is not None:
             lost = self._lost_attributes(mine, eager)
-            mine, references = (
-                self._without_attributes(mine),
-                {name: self._without_attributes(results) for name, results in references.items()},
-            )
+            mine = self._without_attributes(mine)
+            references = {name: self._without_attributes(results) for name, results in references.items()}
         found = {
             name: compared(mine.beside(mine), results.beside(mine), rounding) for name, results in references.items()
         }
-        earlier = _loaded(self._plan.get("earlier"))
+        earlier = _loaded(self.plan.get("earlier"))
         if earlier is not None and eager is not None:
             found["earlier"] = compared(earlier.beside(earlier), eager.beside(earlier), rounding)
         if self._lost_gradients:
@@ -272,36 +282,20 @@ class Trial:
 
     @cached_property
     def _references(self) -> dict[Reference, Results]:
-        named = self._plan["references"].items()
+        named = self.plan["references"].items()
         return {name: results for name, path in named if (results := _loaded(path)) is not None}
 
     @cached_property
     def _rounding(self) -> Rounding | None:
-        precise, eager = _loaded(self._plan.get("float64")), self._references.get("eager")
-        if eager is None or self._plan.get("judged") is None:
+        precise, eager = _loaded(self.plan.get("float64")), self._references.get("eager")
+        if eager is None or self.plan.get("judged") is None:
             return None
-        others = [results for path in self._plan.get("others", ()) if (results := _loaded(path)) is not None]
-        return Rounding(precise, eager, others, judged=self._plan["judged"], is_shaken=self._shaken is not None)
-
-    def prepare(self) -> None:
-        """Convert what the target uses if the run is in float64, all numbers exactly the same, or shake them."""
-        if self._is_float64:
-            for module in self._modules.values():
-                module.double()
-            _make_precise(State(self._function).tensors)
-        elif self._shaken is not None:
-            self._shaken.shake(State(self._function).tensors)
+        others = [results for path in self.plan.get("others", ()) if (results := _loaded(path)) is not None]
+        return Rounding(precise, eager, others, judged=self.plan["judged"], is_shaken=self._shaken is not None)
 
 
 def _loaded(path: str | None) -> Results | None:
     return Results.load(Path(path)) if path is not None and Path(path).exists() else None
-
-
-def _make_precise(tensors: Iterable[torch.Tensor]) -> None:
-    """Convert tensors in place: what a call writes to one of them is there in the next call."""
-    for tensor in tensors:
-        if tensor.is_floating_point() or tensor.is_complex():
-            tensor.data = tensor.data.to(torch.complex128 if tensor.is_complex() else torch.float64)
 
 
 def _taken_apart(source: str) -> tuple[str, list[Step]]:

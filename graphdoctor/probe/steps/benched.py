@@ -21,7 +21,7 @@ from ..replay.trial import Trial
 from ..target.options import check_compile_arguments
 from ..target.regions import compile_regions
 from ..target.snapshot import State, restorer, seed_everything
-from ..target.targets import Call, Calls, Target, backward, forget_gradients, forward, items_in, set_up
+from ..target.targets import Call, Calls, Target, backward, forget_gradients, forward, items_in
 from ..torch_private import torch_api
 from ..wire import BenchStart, BenchTurn, ProbeRequest
 
@@ -43,9 +43,8 @@ class Benched:
         plan = request["trial"] or {}
         self._descriptor = int(plan["bench"])
         self._trial = Trial(plan, target.function)
-        self._trial.prepare()
-        if self._trial.setup is not None:
-            set_up(self._trial.setup)
+        self._is_eager = not self._trial.is_compiled
+        self._trial.prepare(events)
         self._compiles = 0
         self._last_call: Call | None = None
         self._kept: dict[int, State] = {}
@@ -55,7 +54,7 @@ class Benched:
         """Serve the socket until it is closed."""
         with socket.socket(fileno=self._descriptor) as connection:
             started = time.perf_counter()
-            self._compiled = self._function if self._trial.is_eager else self._compile()
+            self._compiled = self._function if self._is_eager else self._compile()
             compile_s = time.perf_counter() - started
             self._events.phase("making the calls")
             passes, is_steady = self._settle()
@@ -72,7 +71,7 @@ class Benched:
                     call_count=len(steady),
                     inputs=None if call is None else arguments_text(*call),
                     items=None if call is None else items_in(call, self._output),
-                    cache=None if self._trial.is_eager else torch_api.cache_counts(),
+                    cache=None if self._is_eager else torch_api.cache_counts(),
                     uses_cuda=torch.cuda.is_initialized(),
                 ),
             )

@@ -15,20 +15,18 @@ from typing import Any
 import torch
 
 from ...facts.recording import ExportInput, NamedClass
-from ..events import EventFile
 from ..record.describe import value_text
 from ..record.errors import message_of, type_name
 from ..record.files import user_file_test
 from ..record.listener import stack_entries
-from ..record.reports import report_failures
+from ..record.streams import kept_texts
 from ..replay.leaves import named_leaves
 from ..replay.results import modules_of
-from ..replay.trial import Trial
 from ..target.snapshot import RandomState, State, seed_everything
-from ..target.targets import Call, plain_function
+from ..target.targets import Call, plain_function, signature_of
 from ..torch_private import torch_api, torch_export
-from ..wire import ProbeRequest, StackEntryRecord
-from .calls import Complain, compare, kept, make_calls
+from ..wire import StackEntryRecord
+from .calls import compare, make_calls
 from .workload import Workload
 
 _CLASS = re.compile(r"<class '(\w+(?:\.\w+)+)'>")
@@ -38,51 +36,53 @@ _MODEL = "model"
 _MAX_CHOICES = 2
 
 
-def export(workload: Workload, request: ProbeRequest, trial: Trial, events: EventFile, complain: Complain) -> bool:
+def export(workload: Workload) -> bool:
     """Export the target, make the calls with the result, and compare what they returned and wrote."""
-    exporting = _Exporting(workload, request, trial.export or {}, events)
-    is_complete = True
-    if exporting.run():
-        with kept(trial) as texts:
-            is_complete = make_calls(workload, events, complain)
+    calls, trial, is_complete = workload.calls(), workload.trial, True
+    assert trial is not None
+    exporting = _Exporting(workload, trial.plan["export"])
+    call = next(calls, None)
+    workload.events.phase("exporting the target")
+    if call is not None and exporting.run(call):
+        with kept_texts() as texts:
+            is_complete = make_calls(workload, itertools.chain((call,), calls))
         exporting.finish()
         if is_complete:
-            compare(workload, trial, events, texts())
-    report_failures(workload.listener, workload.recompiles, workload.keeper, events)
+            compare(workload, trial, texts())
+    workload.hooks.report_failures()
     return is_complete
 
 
 class _Exporting:
     """The export of one target."""
 
-    def __init__(self, workload: Workload, request: ProbeRequest, plan: Mapping[str, Any], events: EventFile) -> None:
-        self._workload, self._request, self._events = workload, request, events
+    def __init__(self, workload: Workload, plan: Mapping[str, Any]) -> None:
+        self._workload = workload
         self._is_strict, self._dims, self._hint = bool(plan["is_strict"]), plan["dims"], str(plan["hint"])
         self._is_user_file = user_file_test()
-        function = workload.function
+        self._function = function = workload.function
         self._is_wrapped = not isinstance(function, torch.nn.Module)
         self._module = _wrapped(function) if self._is_wrapped else function
-        trial = workload.trial
-        self._signature = None if trial is None else trial.signature
+        self._signature = signature_of(function)
 
-    def run(self) -> bool:
-        """Export the target with the arguments of its first call, and have the calls made with the result."""
-        call = self._workload.peek()
-        self._events.phase("exporting the target")
-        if call is None:
-            return False
+    def run(self, call: Call) -> bool:
+        """Export the target with the arguments of a call, and have the calls made with the result; whether it could."""
         args, kwargs = call
         arguments: dict[str, Any] = {"kwargs": kwargs or None, "strict": self._is_strict}
         shapes = self._dynamic_shapes(call)
         if shapes is not None:
             arguments["dynamic_shapes"] = shapes
-        state, random = State(self._workload.function, call), RandomState()
-        seed_everything(self._request["seed"])
+        state, random = State(self._function, call), RandomState()
+        request = self._workload.request
+        seed_everything(request["seed"])
         watch = torch_export.Specializations(self._user_stack)
         program, failure = None, None
         started = time.perf_counter()
         try:
-            with watch.listening(), torch.set_grad_enabled(torch.is_grad_enabled() and not self._request["no_grad"]):
+            with (
+                watch.listening(),
+                torch.set_grad_enabled(torch.is_grad_enabled() and not self._workload.request["no_grad"]),
+            ):
                 program = torch.export.export(self._module, args, **arguments)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - why torch refuses is the answer
             failure = self._failure(error)
@@ -99,7 +99,7 @@ class _Exporting:
         }
         state.restore()
         random.restore()
-        self._events.write("export", **found)
+        self._workload.events.write("export", **found)
         if program is not None:
             self._exported = program.module()
             self._workload.compiled = self._exported
@@ -116,7 +116,7 @@ class _Exporting:
                 if own is not None and own.shape == value.shape and own.data_ptr() != value.data_ptr():
                     own.copy_(value)
         if self._workload.alike is not None:
-            self._events.write("export_calls", self._workload.alike.found())
+            self._workload.events.write("export_calls", self._workload.alike.found())
 
     # Dynamic shapes.
 
@@ -159,7 +159,7 @@ class _Exporting:
         watch: torch_export.Specializations,
     ) -> list[dict[str, object]]:
         """Fields of ``TriedDim``, their stacks as recorded."""
-        leaves = list(named_leaves(call, self._signature))
+        leaves = list(named_leaves(call, self._function))
         shapes = torch_export.input_shapes(program)
         if self._dims is None or len(shapes) != len(leaves):
             return []
@@ -240,7 +240,7 @@ class _Exporting:
 
     def _definition(self) -> list[StackEntryRecord]:
         """The first line of what is exported; none if it isn't Python of the program's."""
-        function = plain_function(self._workload.function)
+        function = plain_function(self._function)
         if function is None:
             return []
         # What a decorator wraps is what people know.
@@ -264,7 +264,7 @@ class _Exporting:
     def _named_classes(self, message: str) -> list[NamedClass]:
         """Classes that a message names; strict export names those of results without their module."""
         found: dict[str, NamedClass] = {}
-        function = plain_function(self._workload.function)
+        function = plain_function(self._function)
         around = {} if function is None else inspect.unwrap(function).__globals__
         named = [path.rpartition(".") for path in _CLASS.findall(message)]
         for module, _, name in (*named, *(("", "", name) for name in _VARIABLE.findall(message))):
@@ -290,7 +290,7 @@ class _Exporting:
         parts.append(f"strict={self._is_strict}")
         before = "" if shapes is None else "from torch.export import Dim\n"
         if self._is_wrapped:
-            before += "\n".join(_wrapping(self._workload.function)) + "\n"
+            before += "\n".join(_wrapping(self._function)) + "\n"
         return f"{before}program = torch.export.export({', '.join(parts)})"
 
 

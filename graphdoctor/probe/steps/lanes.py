@@ -22,7 +22,6 @@ from itertools import islice
 
 import torch
 
-from ..events import EventFile
 from ..measure.compile_watch import CompileWatch, TimedCompile
 from ..measure.coverage import BACKWARD_RANGE, CALL_RANGE, CutCall, cut_profile, cut_timeline, graph_number, profiled
 from ..record.describe import arguments_text
@@ -60,9 +59,9 @@ class _NotRepeatedError(Exception):
 class Lanes:
     """Watches the program's calls, then repeats them under the profiler."""
 
-    def __init__(self, workload: Workload, events: EventFile) -> None:
+    def __init__(self, workload: Workload) -> None:
         self._workload = workload
-        self._events = events
+        self._events = events = workload.events
         self._compiles = CompileWatch()
         torch_trace.listen(self._compiles)
         events.phase("keeping the state of the target")

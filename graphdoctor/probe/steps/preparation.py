@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from types import ModuleType
-from typing import Any
 
 import torch
 
@@ -22,55 +20,28 @@ from ..target.targets import Call, Calls, Target, find_calls, find_target, impor
 from ..torch_private import torch_api, torch_inductor
 from ..torch_private.torch_kernels import show_generated_kernels
 from ..wire import ProbeRequest
-from .benched import Benched
-from .workload import Workload
 
 
-def workload_of(request: ProbeRequest, events: EventFile) -> Workload:
-    """Import the target and compile it with the instrumented backend."""
+def prepared(request: ProbeRequest, events: EventFile) -> tuple[Target, Calls]:
+    """Import the target and find its calls."""
     if request["kernels"] or request["profile"] is not None:
         show_generated_kernels()
     if request["profile"] is not None:
         torch_inductor.compile_into(request["profile"])
-    return Workload(request, events, *_target_and_calls(request, events))
-
-
-def benched_of(request: ProbeRequest, events: EventFile) -> Benched:
-    """Import the target, to be run as its user would."""
-    return Benched(request, events, *_target_and_calls(request, events))
-
-
-def _target_and_calls(request: ProbeRequest, events: EventFile) -> tuple[Target, Calls]:
     seed_everything(request["seed"])
     device = device_named(request["device"])
     dtype = dtype_named(request["dtype"], device)
     for name, value in request["config"].items():
         set_config(name, value)
-    plan = request["trial"]
-    if plan and plan.get("patches"):
+    plan = request["trial"] or {}
+    if plan.get("patches"):
         lay_over(plan["patches"])
-    if plan and plan.get("compiled"):
+    if plan.get("compiled"):
         # A bench times the first start with an empty folder, and all that belongs to it.
         torch_inductor.compile_into(plan["compiled"], shares_checks="bench" not in plan)
     events.phase("importing the target")
     module = import_target(request["file"], request["module"])
     events.phase("making the target")
-    target = _find_target(module, request, device, dtype)
-    seed_everything(request["seed"])
-    calls = _find_calls(target, request["inputs"])
-    changes: list[Callable[[Call], Call]] = []
-    if dtype is not None:
-        changes.append(InDtype(dtype, target.function))
-    if request["batch"] is not None:
-        changes.append(WithBatch(request["batch"], target.function, partial(_report_batch, events)))
-    if device is not None:
-        changes.append(partial(_moved, device))
-    return target, replace(calls, rounds=partial(_changed, calls.rounds, changes)) if changes else calls
-
-
-def _find_target(
-    module: ModuleType, request: ProbeRequest, device: torch.device | None, dtype: torch.dtype | None
-) -> Target:
     target = find_target(module, request["name"], is_call=request["is_call"])
     if isinstance(target.function, torch.nn.Module):
         if device is not None:
@@ -80,17 +51,20 @@ def _find_target(
     if dtype is not None:
         for used in modules_of(target.function).values():
             cast_module(used, dtype)
-    return target
-
-
-def _find_calls(target: Target, inputs: dict[str, Any] | None) -> Calls:
-    asked: Call | None = None
+    seed_everything(request["seed"])
+    inputs = request["inputs"]
     if inputs is not None:
-        asked = (
-            tuple(make_input(spec) for spec in inputs["args"]),
-            {name: make_input(spec) for name, spec in inputs["kwargs"].items()},
-        )
-    return find_calls(target, asked)
+        named = {name: make_input(spec) for name, spec in inputs["kwargs"].items()}
+        inputs = tuple(map(make_input, inputs["args"])), named
+    calls = find_calls(target, inputs)
+    changes: list[Callable[[Call], Call]] = []
+    if dtype is not None:
+        changes.append(InDtype(dtype, target.function))
+    if request["batch"] is not None:
+        changes.append(WithBatch(request["batch"], target.function, partial(_report_batch, events)))
+    if device is not None:
+        changes.append(partial(_moved, device))
+    return target, replace(calls, rounds=partial(_changed, calls.rounds, changes)) if changes else calls
 
 
 def _changed(rounds: Callable[[], Iterator[Call]], changes: Sequence[Callable[[Call], Call]]) -> Iterator[Call]:
@@ -102,11 +76,8 @@ def _changed(rounds: Callable[[], Iterator[Call]], changes: Sequence[Callable[[C
 
 
 def _moved(device: torch.device, call: Call) -> Call:
-    def moved(value: Any) -> Any:  # noqa: ANN401
-        return torch_api.tree_map(lambda leaf: leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf, value)
-
-    args, kwargs = call
-    return moved(args), moved(kwargs)
+    moved: Call = torch_api.tree_map(lambda leaf: leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf, call)
+    return moved
 
 
 def _report_batch(events: EventFile, found: list[Leaf]) -> None:

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from ...facts.variations import TriedOutcome, TriedValue
 from ...facts.wording import shortened
-from ..events import EventFile
 from ..measure.compile_watch import Compiled, watched_compiles
 from ..record.errors import text_of
 from ..replay.leaves import leaves_of
 from ..replay.properties import Property, Value, Way, properties_of
 from ..target.snapshot import FreshCopies, State, seed_everything
 from ..target.targets import Call
-from ..wire import ProbeRequest
 from .workload import Workload
 
 _MAX_WARM_UPS = 4
@@ -37,34 +36,29 @@ class _Tried:
 class Varying:
     """The variations of one call."""
 
-    def __init__(self, workload: Workload, request: ProbeRequest, events: EventFile) -> None:
+    def __init__(self, workload: Workload) -> None:
         self._workload = workload
-        self._request = request
-        self._events = events
+        self._request, self._events = workload.request, workload.events
         self._base: Call = ((), {})
         self._state = State(None)
         self._settled: set[str] = set()
-        self._kept_count = 0
-        self._tensors: set[str] = set()
 
-    @property
-    def is_enough(self) -> bool:
-        """No further call could be the one to vary."""
-        return self._kept_count == _MAX_KEPT
+    def kept(self, calls: Iterator[Call]) -> Iterator[Call]:
+        """The calls to make, each remembered before that: it may change its arguments. The last is the one to vary.
 
-    def keep(self, call: Call) -> bool:
-        """Remember a call before it is made for the first time: it may change its arguments."""
-        tensors = {
-            leaf.expression for leaf in leaves_of(call, self._workload.function) if isinstance(leaf.value, torch.Tensor)
-        }
-        self._kept_count += 1
-        if self._kept_count > 1 and not self._tensors < tensors:
-            return False
-        self._tensors = tensors
-        self._events.phase("keeping the state of the target")
-        self._base = FreshCopies().call(call)
-        self._state = State(self._workload.function)
-        return True
+        That is the first one, or the second if it has all tensors of the first and more.
+        """
+        known: set[str] | None = None
+        for call in itertools.islice(calls, _MAX_KEPT):
+            leaves = leaves_of(call, self._workload.function)
+            tensors = {leaf.expression for leaf in leaves if isinstance(leaf.value, torch.Tensor)}
+            if known is not None and not known < tensors:
+                return
+            known = tensors
+            self._events.phase("keeping the state of the target")
+            self._base = FreshCopies().call(call)
+            self._state = State(self._workload.function)
+            yield call
 
     def run(self) -> None:
         """Vary everything, as long as there is time."""
@@ -108,9 +102,7 @@ class Varying:
             self._check_repetition()
         if not self._state.is_complete:
             self._events.gap("not_put_back", "The target holds too much to restore all of it between calls.")
-        if self._state.used_up:
-            kinds = ", ".join(sorted(set(self._state.used_up)))
-            self._events.gap("not_put_back", f"The target holds objects that can't be restored between calls: {kinds}.")
+        self._state.report_used_up(self._events, "between calls")
         return True
 
     def _check_repetition(self) -> None:

@@ -7,6 +7,7 @@ off which instance it is).
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -47,15 +48,20 @@ class CompiledRegions:
         modules = {id(block.module): block.module for found in blocks.values() for block in found}
         self._compiled = [(module, *torch_api.compiled_entry(module, compile_one)) for module in modules.values()]
         self._before = [(module, name, vars(module).get(name, _MISSING)) for module, name, _ in self._compiled]
-        self.switch_on()
-
-    def switch_on(self) -> None:
-        """Have the blocks run what torch compiles."""
         _set(self._compiled)
 
     def switch_off(self) -> None:
         """Have the blocks run as they did before."""
         _set(self._before)
+
+    @contextlib.contextmanager
+    def off(self) -> Iterator[None]:
+        """Have them do so for a while."""
+        self.switch_off()
+        try:
+            yield
+        finally:
+            _set(self._compiled)
 
 
 _MISSING = object()
@@ -72,7 +78,7 @@ def _set(entries: Iterable[tuple[torch.nn.Module, str, Any]]) -> None:
 def compile_regions(function: Any, **arguments: Any) -> CompiledRegions:  # noqa: ANN401
     """Compile each block of a module in place; ``RequestError`` if it isn't a module, or nothing repeats in it."""
     is_module = isinstance(function, torch.nn.Module)
-    blocks = repeated_blocks(function) if is_module else {}
+    blocks = repeated_blocks(function)
     if not blocks:
         named = type(function) if is_module else function
         name = str(getattr(named, "__qualname__", type(named).__qualname__))
@@ -102,13 +108,15 @@ def _container(blocks: list[Block]) -> str | None:
     return path if all(block.holder is holder for block in blocks) else None
 
 
-def repeated_blocks(module: torch.nn.Module) -> Blocks:
-    """The outermost modules in a module whose class repeats.
+def repeated_blocks(module: Any) -> Blocks:  # noqa: ANN401
+    """The outermost modules in a module whose class repeats; none in what isn't a module.
 
     A class repeats if at least ``FEWEST`` of its instances have the same parameters and submodules; the others then are
     blocks too, since they run the same code. A module of torch's own without submodules is none, nor is one without
     parameters.
     """
+    if not isinstance(module, torch.nn.Module):
+        return {}
     structures: dict[int, _Structure] = {}
     everywhere = [block for block in _inner("", module) if _can_be_block(block.module)]
     classes = _repeating(everywhere, structures)

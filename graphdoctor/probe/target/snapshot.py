@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from ..events import EventFile
 from .targets import Call, plain_function
 
 _MAX_OBJECTS = 200_000
@@ -182,7 +183,7 @@ class State:
         self._bytes = 0
         self.is_complete = True
         """False when there was too much to keep."""
-        self.used_up: list[str] = []
+        self._used_up: set[str] = set()
         """Iterators, which can't be restored, by type name."""
         self.refusals = 0
         """Tensors that changed and couldn't be restored."""
@@ -227,7 +228,7 @@ class State:
         if isinstance(value, partial):
             return [value.func, *value.args, *value.keywords.values()]
         if isinstance(value, Iterator):
-            self.used_up.append(type(value).__qualname__)
+            self._used_up.add(type(value).__qualname__)
             return []
         is_without = isinstance(value, _WITHOUT_STATE) or type(value).__module__.startswith(_LEFT_ALONE)
         return [] if is_without else [own]
@@ -256,6 +257,12 @@ class State:
         """All tensors that were found."""
         return [kept.tensor for kept in self._tensors]
 
+    def report_used_up(self, events: EventFile, when: str) -> None:
+        """Report what can't be restored."""
+        if self._used_up:
+            kinds = ", ".join(sorted(self._used_up))
+            events.gap("not_put_back", f"The target holds objects that can't be restored {when}: {kinds}.")
+
     def is_changed(self) -> bool:
         """Whether a container or a tensor is other than it was."""
         return any(_differs(container, kept) for container, kept in self._containers) or any(
@@ -271,6 +278,16 @@ class State:
             restore()
         with torch.no_grad():
             self.refusals = sum(not kept.restore() for kept in self._tensors)
+
+
+@contextlib.contextmanager
+def set_for(setter: Callable[[Any], object], before: Any, value: Any) -> Iterator[None]:  # noqa: ANN401
+    """Have a setting of torch's another value for a while."""
+    setter(value)
+    try:
+        yield
+    finally:
+        setter(before)
 
 
 def restorer(call: object, make: Callable[[], object]) -> Callable[[], None] | None:

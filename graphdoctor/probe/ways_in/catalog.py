@@ -15,7 +15,7 @@ from .session import reported
 
 if TYPE_CHECKING:
     from ..catalog.library import Library
-    from ..steps.calls import Complain
+    from ..steps.workload import Complain
 
 
 def main(request_path: Path) -> int:

@@ -27,18 +27,15 @@ from ..record import reports
 from ..record.backend import GraphDescriber
 from ..record.compile_calls import compile_call, compiled_root
 from ..record.errors import TargetError, described_error
-from ..record.files import ProgramFiles, user_file_test
-from ..record.guards import RecompileRecorder
-from ..record.listener import TraceListener
+from ..record.files import ProgramFiles
+from ..record.hooks import Hooks
 from ..record.reports import CompileSwitches, hooking, unrecorded_gap
-from ..steps.calls import Complain, run
-from ..steps.lanes import Lanes
-from ..steps.workload import Workload
+from ..steps.calls import run
+from ..steps.workload import Complain, Workload
 from ..target.snapshot import RandomState, State
 from ..target.targets import Call, Calls, Target, plain_function, refuse_unfinished
-from ..torch_private import torch_api, torch_hooks, torch_trace
+from ..torch_private import torch_api, torch_hooks
 from ..torch_private.torch_loan import borrowed, fresh_dynamo
-from ..torch_private.torch_trace import TraceKeeper
 from ..wire import EVENTS_FILE, TRACE_FOLDER, ProbeRequest
 
 
@@ -63,25 +60,26 @@ def live_target(function: Any) -> Target:  # noqa: ANN401
 def explain(request: ProbeRequest, target: Target, call: Call, recording: Path, *, complain: Complain) -> None:
     """Compile a target and make its call; the recording is complete when this returns."""
     with contextlib.ExitStack() as left_behind:
-        left_behind.enter_context(borrowed(recording / TRACE_FOLDER))
-        events = left_behind.enter_context(contextlib.closing(EventFile(recording / EVENTS_FILE)))
-        events.write("process", pid=os.getpid())
-        # Files may have been edited and imported again since they were read.
-        linecache.checkcache()
+        events = _begun(recording, left_behind)
         state = State(target.function, call)
         left_behind.callback(_put_back, state, RandomState(), events)
         if isinstance(target.function, torch.nn.Module):
             torch_api.as_not_compiled_in_place(target.function)
         left_behind.enter_context(fresh_dynamo())
         reports.report_environment(events, reports.device_name())
-        workload = Workload(request, events, target, Calls(lambda: iter((call,)), "the caller"))
+        workload = Workload(request, events, complain, target, Calls(lambda: iter((call,)), "the caller"))
         left_behind.callback(workload.close)
         events.write("target", **workload.description)
-        lanes = Lanes(workload, events) if request["lanes"] else None
-        if lanes is not None:
-            left_behind.callback(lanes.close)
-        is_complete = run(workload, request, events, complain, lanes)
-        events.write("finished", is_complete=is_complete)
+        events.write("finished", is_complete=run(workload))
+
+
+def _begun(recording: Path, left_behind: contextlib.ExitStack) -> EventFile:
+    left_behind.enter_context(borrowed(recording / TRACE_FOLDER))
+    events = left_behind.enter_context(contextlib.closing(EventFile(recording / EVENTS_FILE)))
+    events.write("process", pid=os.getpid())
+    # Files may have been edited and imported again since they were read.
+    linecache.checkcache()
+    return events
 
 
 def _put_back(state: State, random: RandomState, events: EventFile) -> None:
@@ -92,19 +90,14 @@ def _put_back(state: State, random: RandomState, events: EventFile) -> None:
     if state.is_cut:
         message = "The target holds too many objects to restore everything that the calls changed in them."
         events.gap("not_put_back", message)
-    if state.used_up:
-        kinds = ", ".join(sorted(set(state.used_up)))
-        events.gap("not_put_back", f"The target holds objects that can't be restored after the calls: {kinds}.")
+    state.report_used_up(events, "after the calls")
 
 
 @contextlib.contextmanager
 def recorded(recording: Path, *, outside: Collection[FrameType], is_reset: bool) -> Iterator[None]:
     """Record while the context lasts."""
     with contextlib.ExitStack() as left_behind:
-        left_behind.enter_context(borrowed(recording / TRACE_FOLDER))
-        events = left_behind.enter_context(contextlib.closing(EventFile(recording / EVENTS_FILE)))
-        events.write("process", pid=os.getpid())
-        linecache.checkcache()
+        events = _begun(recording, left_behind)
         if is_reset:
             torch.compiler.reset()
         recorder = _BlockRecorder(events, outside, left_behind)
@@ -120,19 +113,9 @@ def recorded(recording: Path, *, outside: Collection[FrameType], is_reset: bool)
 class _BlockRecorder:
     def __init__(self, events: EventFile, outside: Collection[FrameType], left_behind: contextlib.ExitStack) -> None:
         self._events = events
-        self._listener = TraceListener(self._on_compile, ProgramFiles(next(iter(sys.argv), None)), outside)
-        torch_trace.listen(self._listener)
-        left_behind.callback(torch_api.trace_logger().removeHandler, self._listener)
-        self._keeper = TraceKeeper(self._listener)
-        with hooking(events, "compiles after a change of torch's trace logger"):
-            self._keeper.install()
-        left_behind.callback(self._keeper.uninstall)
-        self._recompiles = RecompileRecorder(
-            user_file_test(), self._listener.want_source, self._listener.want_file, outside
-        )
-        if (lost := self._recompiles.install()) is not None:
-            events.gap("recompile_causes", lost)
-        left_behind.callback(self._recompiles.uninstall)
+        self._hooks = Hooks(events, self._on_compile, ProgramFiles(next(iter(sys.argv), None)), outside)
+        left_behind.callback(self._hooks.close)
+        self._listener = self._hooks.listener
         with hooking(events, "the operations and inputs of graphs"):
             left_behind.callback(
                 torch_hooks.watch_graphs(
@@ -153,7 +136,7 @@ class _BlockRecorder:
     def _write_compile_call(self, frame: FrameType) -> None:
         call = compile_call(frame)
         self._listener.roots.add(compiled_root(frame, call))
-        self._keeper.restore()
+        self._hooks.keeper.restore()
         torch_api.write_artifact("graphdoctor_compile_call", call)
         self._listener.want_file(call.file)
 
@@ -163,6 +146,6 @@ class _BlockRecorder:
         reports.report_environment(self._events, reports.device_name())
         reports.report_config(self._events)
         reports.report_float32_precision(self._events)
-        reports.report_failures(self._listener, self._recompiles, self._keeper, self._events)
+        self._hooks.report_failures()
         if reasons := torch_api.unrecorded_breaks(self._counted):
             self._events.gap(*unrecorded_gap(reasons))

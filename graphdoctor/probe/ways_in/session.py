@@ -34,9 +34,8 @@ from ..wire import CRASH_FILE, EVENTS_FILE, EXIT_UNWRITABLE, READS_FILE, ProbeRe
 from .process import hold
 
 if TYPE_CHECKING:
-    from ..steps.calls import Complain
+    from ..steps.workload import Complain
 
-_EXIT_FINISHED = 0
 _EXIT_TARGET_FAILED = 3
 """The target failed; the events report how. Not 1 or 2, which a program's own ``sys.exit`` may use."""
 
@@ -80,9 +79,10 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile, complain: Compl
     import torch  # noqa: F401
 
     from ..record import reports
+    from ..steps.benched import Benched
     from ..steps.calls import run
-    from ..steps.lanes import Lanes
-    from ..steps.preparation import benched_of, workload_of
+    from ..steps.preparation import prepared
+    from ..steps.workload import Workload
 
     reads = None
     if request["reads"]:
@@ -90,25 +90,24 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile, complain: Compl
 
         reads = Reads()
     reports.report_environment(events, reports.device_name(may_start=True))
-    if request["trial"] and "bench" in request["trial"]:
+    plan = request["trial"] or {}
+    if "bench" in plan:
         with silence():
-            benched_of(request, events).run()
-        events.write("finished", is_complete=True)
-        return _EXIT_FINISHED
-    workload = workload_of(request, events)
-    events.write("target", **workload.description)
-    if workload.trial is not None and workload.trial.export is not None:
-        from ..steps.exporting import export
-
-        is_complete = export(workload, request, workload.trial, events, complain)
+            Benched(request, events, *prepared(request, events)).run()
+        is_complete = True
     else:
-        workload.warm_up()
-        lanes = Lanes(workload, events) if request["lanes"] else None
-        is_complete = run(workload, request, events, complain, lanes)
+        workload = Workload(request, events, complain, *prepared(request, events))
+        events.write("target", **workload.description)
+        if plan.get("export") is not None:
+            from ..steps.exporting import export
+
+            is_complete = export(workload)
+        else:
+            is_complete = run(workload)
     if reads is not None:
         reads.write(folder / READS_FILE)
     events.write("finished", is_complete=is_complete, peak_memory_bytes=_peak_memory_bytes())
-    return _EXIT_FINISHED if is_complete else _EXIT_TARGET_FAILED
+    return 0 if is_complete else _EXIT_TARGET_FAILED
 
 
 def _peak_memory_bytes() -> int:

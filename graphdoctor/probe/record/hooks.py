@@ -1,0 +1,50 @@
+"""What listens to torch in every recording: a handler of its trace, what keeps that there, and causes of recompiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from types import FrameType
+
+from ..events import EventFile
+from ..torch_private import torch_api, torch_trace
+from ..torch_private.torch_trace import TraceKeeper
+from .files import ProgramFiles, user_file_test
+from .guards import RecompileRecorder
+from .listener import TraceListener
+from .reports import failure_gaps, hooking
+
+
+class Hooks:
+    """All three; the parameters are those of ``TraceListener``."""
+
+    def __init__(
+        self,
+        events: EventFile,
+        on_compile: Callable[[str | None], None],
+        files: ProgramFiles,
+        outside: Collection[FrameType] = (),
+        *,
+        on_limit: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._events = events
+        self.listener = TraceListener(on_compile, files, outside, on_limit=on_limit)
+        torch_trace.listen(self.listener)
+        self.keeper = TraceKeeper(self.listener)
+        with hooking(events, "compiles after a change of torch's trace logger"):
+            self.keeper.install()
+        self._recompiles = RecompileRecorder(
+            user_file_test(), self.listener.want_source, self.listener.want_file, outside
+        )
+        if (lost := self._recompiles.install()) is not None:
+            events.gap("recompile_causes", lost)
+
+    def report_failures(self) -> None:
+        """Report what raised in our own handlers and what never reached them, usually nothing."""
+        for gap in failure_gaps(self.listener, self._recompiles, self.keeper):
+            self._events.gap(*gap)
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._recompiles.uninstall()
+        self.keeper.uninstall()
+        torch_api.trace_logger().removeHandler(self.listener)
