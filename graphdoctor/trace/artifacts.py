@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterator
 
 from graphdoctor.facts.picture import Artifact, CompileArtifacts
 from graphdoctor.facts.record_kinds import UNSHOWN_KINDS
-from graphdoctor.trace.details import Details
+from graphdoctor.trace.details import Collector, Details
 from graphdoctor.trace.grammar import Record
 
 NO_COMPILE = "no_compile"
@@ -59,8 +59,8 @@ def stem_and_suffix(record: Record) -> tuple[str, str]:
 class FileNames:
     """The names that are taken in one folder."""
 
-    def __init__(self, taken: Iterable[str] = ()) -> None:
-        self._taken = {name.casefold() for name in taken}
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
         self._counts: dict[str, int] = {}
 
     def take(self, stem: str, suffix: str) -> str:
@@ -80,23 +80,25 @@ _MAX_COMPILES = 100
 _MAX_FILES = 100
 
 
-class Artifacts:
+class Artifacts(Collector):
     """Collects the records of one process until a reset of Dynamo."""
 
-    def __init__(self, details: Details | None = None, reset: int = 0) -> None:
-        self._details = details
-        self._reset = reset
+    KINDS = UNSHOWN_KINDS
+
+    def __init__(self, details: Details | None = None) -> None:
+        super().__init__(details)
+        self._reset = 0
         self._names: dict[str | None, FileNames] = {}
         self._files: dict[str | None, list[Artifact]] = {}
         self._without_text: dict[str | None, Counter[str]] = {}
         self._unlisted: Counter[str | None] = Counter()
         self._hidden: set[str | None] = set()
 
-    KINDS: frozenset[str] = UNSHOWN_KINDS
-
     def after_reset(self) -> Artifacts:
         """See ``Collector``."""
-        return Artifacts(self._details, self._reset + 1)
+        later = super().after_reset()
+        later._reset = self._reset + 1
+        return later
 
     def add(self, record: Record) -> None:
         """See ``Collector``."""
@@ -104,8 +106,7 @@ class Artifacts:
             return
         compile_id = record.compile_id
         if compile_id not in self._names:
-            is_kept = self._details is None or compile_id is None or self._details.keeps(compile_id)
-            if len(self._names) >= _MAX_COMPILES or not is_kept:
+            if len(self._names) >= _MAX_COMPILES or not (compile_id is None or self._keeps(compile_id)):
                 self._hidden.add(compile_id)
                 return
             self._names[compile_id] = FileNames()
@@ -125,14 +126,12 @@ class Artifacts:
         """How many compiles were left out."""
         return len(self._hidden)
 
-    def finish(self, prefix: str) -> tuple[CompileArtifacts, ...]:
+    def finish(self) -> Iterator[CompileArtifacts]:
         """What was collected."""
-        return tuple(
-            CompileArtifacts(
-                compile_id=None if compile_id is None else prefix + compile_id,
+        for compile_id in self._names:
+            yield CompileArtifacts(
+                compile_id=compile_id,
                 artifacts=tuple(self._files.get(compile_id, ())),
                 hidden_files=self._unlisted[compile_id],
                 without_text=dict(self._without_text.get(compile_id, {})),
             )
-            for compile_id in self._names
-        )

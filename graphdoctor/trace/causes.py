@@ -37,8 +37,8 @@ _WHOLE = frozenset({"type", "none", "identity", "attribute", "keys", "length", "
 _COUNTS = frozenset({"size", "relation", "number", "module_number"})
 """A size or a number can be guarded on as such, and in a condition."""
 
-_RANGES = frozenset({"relation"})
-"""Guards that several values pass, so that the last call's isn't known."""
+_FOLLOWING = frozenset({("stride", "size"), ("stride", "rank"), ("size", "rank")})
+"""Strides follow from sizes, and sizes from the number of dims."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,13 @@ class ComparedEntry:
 def nearest_entry(entries: Sequence[ComparedEntry]) -> ComparedEntry:
     """The entry with the fewest differences, of those that differ only in values that changed since the last call."""
     last = entries[0]
-    possible = [entry for entry in entries[1:] if not entry.hidden_count and _is_of_the_last_call(entry, last)]
+    # The last call had what these were compiled for, but for values that changed since.
+    possible = [
+        entry
+        for entry in entries[1:]
+        if not entry.hidden_count
+        and all(any(_is_part(change, other) for other in last.differing) for change in entry.differing)
+    ]
     return min((last, *possible), key=_distance)
 
 
@@ -62,39 +68,25 @@ def _distance(entry: ComparedEntry) -> int:
     return len({change.source or change.expression for change in entry.changes}) + entry.hidden_count
 
 
-def _is_of_the_last_call(entry: ComparedEntry, last: ComparedEntry) -> bool:
-    """Whether the last call had what this entry was compiled for, but for values that changed since."""
-    return all(_has_changed(change, last.differing) for change in entry.differing)
-
-
-def _has_changed(change: GuardChange, since: Iterable[GuardChange]) -> bool:
-    return any(
-        _is_same_value(change, other)
-        or (other.kind in _WHOLE and _is_within(change.source, other.source))
-        # Strides follow from sizes, and sizes from the number of dims.
-        or (change.source == other.source and change.kind == "stride" and other.kind in ("size", "rank"))
-        or (change.source == other.source and change.kind == "size" and other.kind == "rank")
-        for other in since
-    )
-
-
-def _is_same_value(one: GuardChange, other: GuardChange) -> bool:
-    return _name(one) == _name(other) and (one.kind == other.kind or {one.kind, other.kind} <= _COUNTS)
+def _is_part(change: GuardChange, other: GuardChange) -> bool:
+    """Whether a value has changed if another one has."""
+    kinds, source, whole = {change.kind, other.kind}, change.source, other.source
+    if _name(change) == _name(other) and (len(kinds) == 1 or kinds <= _COUNTS):
+        return True
+    if source == whole and (change.kind, other.kind) in _FOLLOWING:
+        return True
+    is_within = source is not None and (source == whole or source.startswith((f"{whole}.", f"{whole}[")))
+    return other.kind in _WHOLE and is_within
 
 
 def _name(change: GuardChange) -> str:
     return expression(change.source) if change.kind == "relation" and change.source else change.expression
 
 
-def _is_within(source: str | None, whole: str | None) -> bool:
-    if source is None or whole is None:
-        return False
-    return source == whole or (source.startswith(whole) and source[len(whole)] in ".[")
-
-
 def with_previous(changes: Iterable[GuardChange], last: ComparedEntry | None) -> tuple[GuardChange, ...]:
     """The changes with the value that each had in the function's last call, as far as its entry shows it."""
-    shown = [change for change in (last.differing if last else ()) if change.kind not in _RANGES]
+    # Several values pass a relation, so that the last call's isn't known.
+    shown = [change for change in (last.differing if last else ()) if change.kind != "relation"]
     known = {(change.kind, change.expression): change.old for change in reversed(shown)}
     return tuple(
         change.model_copy(update={"previous": known.get((change.kind, change.expression))}) for change in changes
@@ -340,10 +332,9 @@ def _hidden_change(name: str, expected: TensorMatch, then: ValueRecord, now: Val
 
 
 def _object_change(leaf: str, source: str, guard: GuardText, then: ValueRecord, now: ValueRecord) -> GuardChange:
-    change = next(changes_of(guard))
-    source = source.removesuffix(".__code__")
-    name = expression(source)
+    name = expression(source.removesuffix(".__code__"))
     if leaf == "TYPE_MATCH":
+        change = next(changes_of(guard))
         is_none = change.old == "None" or now.get("text") == "None"
         return GuardChange(
             kind="none" if is_none else "type",
@@ -354,19 +345,10 @@ def _object_change(leaf: str, source: str, guard: GuardText, then: ValueRecord, 
     old, new = _described(then), _described(now)
     if old == new and old is not None:
         new = f"another {new}"
-    return GuardChange(
-        kind="identity",
-        expression=name,
-        old=old or _type_in(guard),
-        new=new,
-        old_place=then.get("place"),
-        new_place=now.get("place"),
-    )
-
-
-def _type_in(guard: GuardText) -> str | None:
-    name = read_form(guard.expression).parts
-    return f"one `{name.rpartition('.')[2]}`" if isinstance(name, str) else None
+    if not old and isinstance(kind := read_form(guard.expression).parts, str):
+        old = f"one `{kind.rpartition('.')[2]}`"
+    places: dict[str, Any] = {"old_place": then.get("place"), "new_place": now.get("place")}
+    return GuardChange(kind="identity", expression=name, old=old, new=new, **places)
 
 
 def _described(value: ValueRecord) -> str | None:
@@ -412,23 +394,15 @@ def _constant(source: str, guard: GuardText, now: ValueRecord) -> GuardChange:
 
 
 def _relation(guard: GuardText, item: FailedGuardRecord) -> GuardChange:
-    code = guard.expression
-    then = item.get("then") or {}
-    sizes = item.get("sizes") or {}
-    form = read_form(code).parts
-    if (
-        isinstance(form, Comparison)
-        and form.operator == "=="
-        and form.left in sizes
-        and _NUMBER.fullmatch(form.right)
-        and not is_relation(code)
-    ):
-        # A dynamic number that the code needed the value of: only this one fits.
-        new = _text(sizes[form.left])
-        kind = value_kind(form.left, form.right, new)
-        return GuardChange(kind=kind, source=form.left, expression=expression(form.left), old=form.right, new=new)
-    if isinstance(form, Comparison) and form.operator == "is" and (not sizes or _ARGUMENT.fullmatch(form.right)):
-        return next(changes_of(guard))
+    code, then, sizes = guard.expression, item.get("then") or {}, item.get("sizes") or {}
+    match read_form(code).parts:
+        case Comparison(left, "==", right) if left in sizes and _NUMBER.fullmatch(right) and not is_relation(code):
+            # A dynamic number that the code needed the value of: only this one fits.
+            new = _text(sizes[left])
+            kind = value_kind(left, right, new)
+            return GuardChange(kind=kind, source=left, expression=expression(left), old=right, new=new)
+        case Comparison(_, "is", right) if not sizes or _ARGUMENT.fullmatch(right):
+            return next(changes_of(guard))
     return GuardChange(
         kind="relation",
         source=next(iter(sizes), None),

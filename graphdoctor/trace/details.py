@@ -1,9 +1,12 @@
-"""Which compiles' graphs and code are kept of a log that has more of them than a page can hold."""
+"""What collects records beside the ``Intake``, and which compiles it keeps of a log that a page can't hold."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from graphdoctor.trace.grammar import Record
 
 
 @dataclass
@@ -38,6 +41,26 @@ class Details:
             for held in self._held.pop(last):
                 held.text = None
             del self._sizes[last], self._places[last]
+
+
+class Collector:
+    """Takes the records of one process until a reset of Dynamo, in the order of the log."""
+
+    KINDS: ClassVar[frozenset[str]]
+
+    def __init__(self, details: Details | None = None) -> None:
+        self._details = details
+
+    def add(self, record: Record) -> None:
+        """Take the next record, one of ``KINDS``."""
+        raise NotImplementedError
+
+    def after_reset(self) -> Self:
+        """What takes the records of the same process from here on, when compile ids count from 0 again."""
+        return type(self)(self._details)
+
+    def _keeps(self, compile_id: str | None) -> bool:
+        return self._details is None or self._details.keeps(compile_id)
 
 
 def unprefixed(compile_id: str) -> str:

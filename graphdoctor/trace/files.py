@@ -7,6 +7,7 @@ from pathlib import Path
 from graphdoctor.facts.picture import SourceText
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import Environment
+from graphdoctor.trace.details import Collector, Details
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
 from graphdoctor.trace.logs import find_logs
 from graphdoctor.trace.origin import Origins
@@ -25,17 +26,14 @@ def read_files(recording: Path, environment: Environment) -> tuple[SourceText, .
     return files.finish(Origins(environment))
 
 
-class Files:
+class Files(Collector):
     """Collects files in the order of the log."""
 
-    KINDS: frozenset[str] = frozenset({"graphdoctor_file"})
+    KINDS = frozenset({"graphdoctor_file"})
 
-    def __init__(self) -> None:
+    def __init__(self, details: Details | None = None) -> None:
+        super().__init__(details)
         self._texts: dict[str, str | None] = {}
-
-    def after_reset(self) -> Files:
-        """See ``Collector``."""
-        return Files()
 
     def add(self, record: Record) -> None:
         """See ``Collector``."""

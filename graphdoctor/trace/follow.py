@@ -7,6 +7,7 @@ records is read once.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -25,8 +26,8 @@ from graphdoctor.facts.following import (
     Writer,
 )
 from graphdoctor.trace.breaks import parse_break
-from graphdoctor.trace.grammar import LogDamage, Record, read_records
-from graphdoctor.trace.logs import held_logs, possible_logs
+from graphdoctor.trace.grammar import LogDamage, Record, is_header, read_records
+from graphdoctor.trace.logs import PREFIX, held_logs, possible_logs
 from graphdoctor.trace.metrics import printed_reasons
 from graphdoctor.trace.origin import RESUME_NAME
 from graphdoctor.trace.processes import named_rank
@@ -34,14 +35,10 @@ from graphdoctor.trace.storage.compression import CutStreamError
 from graphdoctor.trace.storage.log_file import LogFile
 from graphdoctor.trace.storage.places import Location, place_at
 
-_PREFIX = re.compile(rb"\[[^\[\]\s]{1,64}\]: ?")
-_HEADER = re.compile(rb"[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ \d+ [^\]]*\] \{")
+_PREFIX = re.compile(PREFIX)
 _KINDS = frozenset(
     {"dynamo_start", "dynamo_graph_break_reason", "dynamo_output_graph", "recompile_reasons", "compilation_metrics"}
 )
-_IN_HEADER = re.compile(rb'"(?:%b)"' % b"|".join(sorted(kind.encode() for kind in _KINDS)))
-_WITHOUT_PAYLOAD = frozenset({"dynamo_output_graph"})
-_SUM = re.compile(rb', "has_payload": "[0-9a-f]{32}"')
 _HEAD_BYTES = 256
 _MOST_BYTES = 2**24
 """What is read of a log in one look, so that the others have their turn."""
@@ -140,7 +137,7 @@ class _Tail:
     def __init__(self, log: LogFile) -> None:
         self.log = log
         self._processes: dict[tuple[bytes, str], _Process] = {}
-        self._pending: dict[bytes, list[bytes]] = {}
+        self._lines: defaultdict[bytes, list[bytes]] = defaultdict(list)
         self._position = 0
         self._head = b""
         self._file: tuple[int, int] | None = None
@@ -177,7 +174,8 @@ class _Tail:
         return None if self.log.part(0, len(self._head)) == self._head else "replaced"
 
     def _begin_anew(self) -> None:
-        self._processes, self._pending, self._position, self._head, self._file = {}, {}, 0, b"", None
+        self._lines.clear()
+        self._processes, self._position, self._head, self._file = {}, 0, b"", None
 
     def _remember(self) -> None:
         self._file = self._file or _identity(self.log)
@@ -185,56 +183,40 @@ class _Tail:
             self._head = self.log.part(0, _HEAD_BYTES)
 
     def _read(self) -> Iterator[Seen]:
-        if self.log.is_seekable and self._position >= (self.log.size_bytes or 0):
+        begin, is_seekable = self._position, self.log.is_seekable
+        if begin >= (self.log.size_bytes or 0) if is_seekable else begin:
             return
-        if not self.log.is_seekable and self._position:
-            return
-        begin = self._position
-        try:
-            with self.log.open(begin) as stream:
-                for line in stream:
-                    if not line.endswith(b"\n"):
+        # The report says so if it can't be read further; what was read stays read.
+        with suppress(CutStreamError), self.log.open(begin) as stream:
+            for line in stream:
+                if not line.endswith(b"\n"):
+                    break
+                self._position += len(line)
+                match = _PREFIX.match(line)
+                prefix = match[0] if match else b""
+                self._lines[prefix].append(line[len(prefix) :])
+                if self._position - begin > _MOST_BYTES:
+                    if is_seekable:
                         break
-                    self._position += len(line)
-                    yield from self._take(line)
-                    if self.log.is_seekable and self._position - begin > _MOST_BYTES:
-                        break
-        except CutStreamError:
-            pass  # the report says so; what was read stays read
-        for prefix in list(self._pending):
-            yield from self._finish(prefix, is_last=True)
+                    begin = self._position
+                    yield from self._take()
+        yield from self._take()
 
-    def _take(self, line: bytes) -> Iterator[Seen]:
-        prefix = b""
-        if line.startswith(b"[") and (match := _PREFIX.match(line)):
-            prefix = match[0]
-        rest = line[len(prefix) :]
-        if rest.startswith(b"\t"):
-            if (lines := self._pending.get(prefix)) is not None and lines:
-                lines.append(rest)
-        elif _HEADER.match(rest):
-            yield from self._finish(prefix)
-            if kind := _IN_HEADER.search(rest):
-                is_bare = kind[0].strip(b'"').decode() in _WITHOUT_PAYLOAD
-                self._pending[prefix] = [_SUM.sub(b"", rest) if is_bare else rest]
-
-    def _finish(self, prefix: bytes, *, is_last: bool = False) -> Iterator[Seen]:
-        """Count the record before, which is kept if it's the last one and not yet whole."""
-        lines = self._pending.get(prefix)
-        if not lines:
-            return
-        record = next(read_records(lines, _KINDS.__contains__, LogDamage()), None)
-        if record is None and is_last:
-            return
-        self._pending[prefix] = []
-        if record is not None:
-            pid = record.stamp.rpartition(" ")[2]
-            if (prefix, pid) not in self._processes:
-                rank = named_rank(replace(self.log, line_prefix=prefix.decode("utf-8", "replace")))
-                self._processes[prefix, pid] = _Process(Writer(self.log.name, rank))
-            with suppress(ValueError, TypeError, LookupError, AttributeError):
-                # One that is damaged; the report says so.
-                yield from self._processes[prefix, pid].take(record)
+    def _take(self) -> Iterator[Seen]:
+        """Count the records in the lines; the last one of each process is kept if it isn't whole yet."""
+        for prefix, lines in self._lines.items():
+            last = next((at for at in reversed(range(len(lines))) if is_header(lines[at])), len(lines))
+            before, end = lines[:last], lines[last:]
+            records = [*read_records(end, _KINDS.__contains__, LogDamage())]
+            lines[:] = [] if records else end
+            for record in (*read_records(before, _KINDS.__contains__, LogDamage(), has_more=True), *records):
+                pid = record.stamp.rpartition(" ")[2]
+                if (prefix, pid) not in self._processes:
+                    rank = named_rank(replace(self.log, line_prefix=prefix.decode("utf-8", "replace")))
+                    self._processes[prefix, pid] = _Process(Writer(self.log.name, rank))
+                with suppress(ValueError, TypeError, LookupError, AttributeError):
+                    # One that is damaged; the report says so.
+                    yield from self._processes[prefix, pid].take(record)
 
 
 class Follower:

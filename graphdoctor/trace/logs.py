@@ -21,9 +21,9 @@ from graphdoctor.trace.storage.places import Folder, LocalFolder, for_each
 
 _LOG_PATTERN = "dedicated_log_torch_trace_*.log"
 _RECORD = rb"[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ \d+ [^\]\n]*\] \{"
-_PREFIX = rb"\[[^\[\]\s]{1,64}\]: ?"
-_FIRST_RECORD = re.compile(rb"^(%b)?%b" % (_PREFIX, _RECORD), re.MULTILINE)
-_PREFIXED_RECORD = re.compile(rb"^(%b|)%b" % (_PREFIX, _RECORD), re.MULTILINE)
+PREFIX = rb"\[[^\[\]\s]{1,64}\]: ?"
+_FIRST_RECORD = re.compile(rb"^(%b)?%b" % (PREFIX, _RECORD), re.MULTILINE)
+_PREFIXED_RECORD = re.compile(rb"^(%b|)%b" % (PREFIX, _RECORD), re.MULTILINE)
 _INSIDE_A_LINE = re.compile(rb"^([^\n]+?)%b" % _RECORD, re.MULTILINE)
 _LOOK_BYTES = 2**12
 _HEAD_BYTES = 2**18

@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 
 from graphdoctor.facts.marks import CacheAnswer, CompileMark, LogSpan
+from graphdoctor.trace.details import Collector
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.inductor_runtime import CACHE_RECORDS
 
@@ -79,10 +80,10 @@ class _Seen:
     known: dict[str, Any] = field(default_factory=dict)
 
 
-class Marks:
+class Marks(Collector):
     """Collects records in the order of the log."""
 
-    KINDS: frozenset[str] = frozenset(
+    KINDS = frozenset(
         {
             "dynamo_start",
             "dynamo_output_graph",
@@ -97,6 +98,7 @@ class Marks:
     )
 
     def __init__(self, texts_of: frozenset[str] = frozenset()) -> None:
+        super().__init__()
         self._texts_of = texts_of
         self._seen: dict[str, _Seen] = {}
         self._executed: list[str] | None = None

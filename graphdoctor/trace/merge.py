@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from graphdoctor.facts.base import Fact, field_types
 from graphdoctor.facts.recording import CaptureGap, Recording
 from graphdoctor.trace.evidence import joined as joined_evidence
 
+_Fact = TypeVar("_Fact", bound=Fact)
 _JOINED = ("compile_calls", "frames", "compiles", "ddp_splits", "breaks", "cache_bypasses")
 
 
@@ -36,6 +37,10 @@ class Part:
         """The prefix of its compile ids."""
         names = [*([self.process] if self.process else []), *([f"reset{self.reset}"] if self.reset else [])]
         return "".join(f"{name}:" for name in names)
+
+    def named(self, fact: _Fact) -> _Fact:
+        """A fact of this part as it is among those of all parts."""
+        return _renamed(fact, self, 0) if self.prefix else fact
 
 
 def merge(parts: Sequence[Part]) -> Recording:
@@ -74,7 +79,7 @@ def _rename(part: Part, frame_base: int) -> Recording:
     return part.recording.model_copy(update=update)
 
 
-def _renamed(fact: Fact, part: Part, frame_base: int) -> Fact:
+def _renamed(fact: _Fact, part: Part, frame_base: int) -> _Fact:
     """One fact with its ids renamed, and those of the facts in it; lines of code and graph nodes have none."""
     update: dict[str, object] = {}
     for name in field_types(type(fact)):

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from graphdoctor.facts.picture import Autotuned, Phase
-from graphdoctor.trace.details import Details
+from graphdoctor.trace.details import Collector, Details
 from graphdoctor.trace.grammar import Record
 
 _MAX_NOTE = 200
@@ -61,13 +61,13 @@ class _Begun:
         return math.inf if known is None else max(self.start_us, known)
 
 
-class Phases:
+class Phases(Collector):
     """Collects events in the order of the log."""
 
-    KINDS: frozenset[str] = frozenset({"chromium_event"})
+    KINDS = frozenset({"chromium_event"})
 
     def __init__(self, details: Details | None = None) -> None:
-        self._details = details
+        super().__init__(details)
         self._begun: list[_Begun] = []
         self._open: list[_Begun] = []
         self._first_us: float | None = None
@@ -77,7 +77,7 @@ class Phases:
 
         The outermost phases of the compile that shows it have already begun and move along.
         """
-        later = Phases(self._details)
+        later = super().after_reset()
         later._first_us, later._open = self._first_us, self._open
         compile_id = self._open[-1].compile_id if self._open else None
         later._begun = [phase for phase in self._open if phase.compile_id == compile_id and phase in self._begun]
@@ -91,7 +91,7 @@ class Phases:
         # The event's own compile id, ``None`` as text outside any compile, or its record's.
         own = args.get("compile_id")
         compile_id = record.compile_id if own is None else None if own == "None" else str(own)
-        is_kept = self._details is None or self._details.keeps(compile_id)
+        is_kept = self._keeps(compile_id)
         if self._first_us is None:
             self._first_us = time_us
         match event["ph"]:
@@ -108,31 +108,28 @@ class Phases:
             case "i" if is_kept:
                 self._note(name, compile_id, time_us, args)
 
-    def finish(self, prefix: str, process: str | None) -> tuple[Phase, ...]:
-        """The phases, with a prefix on their compile ids."""
+    def finish(self) -> list[Phase]:
+        """The phases."""
         first_us = self._first_us or 0.0
         phases = sorted((phase for phase in self._begun if not phase.is_extra), key=lambda phase: phase.start_us)
-        return tuple(
+        return [
             Phase(
                 name=phase.name,
-                compile_id=None if phase.compile_id is None else f"{prefix}{phase.compile_id}",
+                compile_id=phase.compile_id,
                 call_index=phase.call_index,
                 start_us=phase.start_us - first_us,
                 duration_us=phase.duration_us,
                 depth=depth,
-                process=process,
+                process=None,
                 thread=thread,
                 notes=phase.notes | _overlap(phase),
             )
             for phase, thread, depth in _laid_out(phases)
-        )
+        ]
 
-    def autotuned(self, prefix: str) -> tuple[Autotuned, ...]:
-        """What Inductor timed, with a prefix on compile ids."""
-        found = [phase.timed for phase in self._begun if phase.timed is not None and not phase.is_extra]
-        return tuple(
-            each.model_copy(update={"compile_id": each.compile_id and f"{prefix}{each.compile_id}"}) for each in found
-        )
+    def autotuned(self) -> list[Autotuned]:
+        """What Inductor timed."""
+        return [phase.timed for phase in self._begun if phase.timed is not None and not phase.is_extra]
 
     def _begin(self, begun: _Begun) -> None:
         if begun.compile_id is None:

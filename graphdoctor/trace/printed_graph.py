@@ -14,6 +14,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from graphdoctor.facts.picture import StageNode
 
@@ -112,22 +113,17 @@ class _Reader:
     def read(self, lines: Sequence[str]) -> None:
         """Parse the graph that begins in the first line."""
         at = self._read_head(lines)
-        inner = None
-        while at < len(lines):
-            line = lines[at]
-            if (match := _CLASS.match(line)) is not None:
-                # The body of a higher-order operator, whose names are its own.
-                inner = inner or match
-            if inner is not None or not line or line.isspace():
-                at += 1
-            elif line.lstrip().startswith("#"):
+        while at < len(lines) and not _CLASS.match(line := lines[at]):
+            if line.lstrip().startswith("#"):
                 self._read_comment(line)
-                at += 1
             elif line.strip() == '"""':
                 # FX_GRAPH_SHOW_META prints a node's metadata.
-                at = next((n + 1 for n in range(at + 1, len(lines)) if lines[n].strip() == '"""'), len(lines))
-            else:
+                at = next((n for n in range(at + 1, len(lines)) if lines[n].strip() == '"""'), len(lines))
+            elif line.strip():
                 at = self._read_statement(lines, at)
+                continue
+            at += 1
+        # What follows is the body of a higher-order operator, whose names are its own.
 
     def _read_head(self, lines: Sequence[str]) -> int:
         is_class = False
@@ -146,13 +142,13 @@ class _Reader:
             while end < len(lines) and not _SIGNATURE_END.match(lines[end]):
                 end += 1
             end = min(end + 1, len(lines))
-        parsed = _parsed("\n".join(lines[at:end]).strip() + "\n  pass")
-        if parsed is None or not isinstance(function := parsed[0], ast.FunctionDef):
-            self.unread_lines += end - at
-            return end
-        given = function.args
-        found = (*given.posonlyargs, *given.args, given.vararg, *given.kwonlyargs, given.kwarg)
-        self._take_arguments({each.arg: _value(each.annotation) for each in found if each and each.arg != "self"})
+        match _parsed("\n".join(lines[at:end]).strip() + "\n  pass"):
+            case [ast.FunctionDef(args=given), *_]:
+                found = (*given.posonlyargs, *given.args, given.vararg, *given.kwonlyargs, given.kwarg)
+                known = {each.arg: _value(each.annotation) for each in found if each and each.arg != "self"}
+                self._take_arguments(known)
+            case _:
+                self.unread_lines += end - at
         return end
 
     def _take_arguments(self, arguments: dict[str, str | None]) -> None:
@@ -161,13 +157,9 @@ class _Reader:
 
     def _read_comment(self, line: str) -> None:
         match = _PLACE.search(line)
-        if match is None:
-            self._place = None, None
-            self.unread_lines += _NO_PLACE not in line
-        elif self._names_file(match["file"]):
-            self._place = match["file"], int(match["line"][:9])
-        else:
-            self._place = None, None
+        is_named = match is not None and self._names_file(match["file"])
+        self._place = (match["file"], int(match["line"][:9])) if match and is_named else (None, None)
+        self.unread_lines += match is None and _NO_PLACE not in line
 
     def _read_statement(self, lines: Sequence[str], at: int) -> int:
         end = at + 1
@@ -197,60 +189,51 @@ class _Reader:
         names = dict.fromkeys(_INPUT.findall(found["arguments"]))
         if not _KEYWORDS.isdisjoint((*names, found["name"], *found["target"].split("."))):
             return False
-        self._text = text
-        self._append(
-            found["name"],
-            "call_function",
-            short_target(found["target"]),
-            inputs=self._known_among(names),
-            value=None if found["value"] is None else _value_of(found["value"]),
-            text=short_target(found["call"]),
-        )
+        value = None if found["value"] is None else _value_of(found["value"])
+        target, text = short_target(found["target"]), short_target(found["call"])
+        self._add(found["name"], "call_function", target, self._known_among(names), value=value, text=text)
         return True
 
     def _take(self, body: list[ast.stmt]) -> bool:
         """Take the statements of one node; returns False for an unknown form."""
-        first, *rest = [each for each in body if not _is_deletion(each)] or [ast.Pass()]
-        if isinstance(first, ast.Return):
-            self._add("output", "output", "", parts=(first.value,))
-            return not rest
-        if isinstance(first, ast.AnnAssign) and first.value is None:
-            return self._take_announced([first, *rest])
-        if isinstance(first, ast.AugAssign):
-            name = f"i{_operator(first.op).removesuffix('_')}"
-            return self._take_in_place(name, (first.target, first.value), rest)
-        if isinstance(first, ast.Assign) and len(first.targets) == 1:
-            target = first.targets[0]
-            if isinstance(target, ast.Subscript):
-                return self._take_in_place("setitem", (target.value, target.slice, first.value), rest)
-            if isinstance(target, ast.Tuple):
-                return self._take_flattened(target, first.value)
-        if rest:
-            return False
-        named = _named(first)
-        return isinstance(first, ast.Pass) if named is None else self._take_named(*named)
+        match [each for each in body if not _is_deletion(each)]:
+            case [] | [ast.Pass()]:
+                return True
+            case [ast.Return(value=value), *rest]:
+                # Its name isn't printed.
+                names = (f"output_{number}" if number else "output" for number in itertools.count())
+                name = next(each for each in names if each not in self._known)
+                self._add(name, "output", "", self._inputs(value))
+                return not rest
+            case [ast.AnnAssign(value=None), *_] as announced:
+                return all(map(self._take_announced, announced))
+            case [ast.AugAssign(target=target, op=op, value=value), statement]:
+                return self._take_in_place(f"i{_operator(op).removesuffix('_')}", (target, value), statement)
+            case [ast.Assign(targets=[ast.Subscript(value=held, slice=key)], value=value), statement]:
+                return self._take_in_place("setitem", (held, key, value), statement)
+            case [ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Call(func=function)), *_]:
+                if dotted_path(function) != ["fx_pytree", "tree_flatten_spec"]:
+                    return False
+                known = [each.id for each in names if isinstance(each, ast.Name)]
+                self._take_arguments({name: self._announced.get(name) for name in known})
+                return True
+            case [statement] if named := _named(statement):
+                return self._take_named(*named)
+        return False
 
-    def _take_announced(self, body: Sequence[ast.stmt]) -> bool:
-        """Values of placeholders that aren't in the signature, which has the arguments before they are flattened."""
-        for each in body:
-            if not (isinstance(each, ast.AnnAssign) and each.value is None and isinstance(each.target, ast.Name)):
-                return False
-            self._announced[each.target.id] = _value(each.annotation)
-        return True
+    def _take_announced(self, statement: ast.stmt) -> bool:
+        """The value of a placeholder that isn't in the signature, which has the arguments before they are flattened."""
+        match statement:
+            case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=None):
+                self._announced[name] = _value(annotation)
+                return True
+        return False
 
-    def _take_flattened(self, target: ast.Tuple, value: ast.expr) -> bool:
-        names = [each.id for each in target.elts if isinstance(each, ast.Name)]
-        is_known = isinstance(value, ast.Call) and dotted_path(value.func) == ["fx_pytree", "tree_flatten_spec"]
-        if is_known:
-            self._take_arguments({name: self._announced.get(name) for name in names})
-        return is_known
-
-    def _take_in_place(self, name: str, parts: tuple[ast.expr, ...], rest: list[ast.stmt]) -> bool:
-        named = _named(rest[0]) if len(rest) == 1 else None
-        if named is None:
-            return False
-        self._add(named[0], "call_function", f"operator.{name}", parts=parts, value=_value(named[1]))
-        return True
+    def _take_in_place(self, name: str, parts: tuple[ast.expr, ...], statement: ast.stmt) -> bool:
+        named = _named(statement)
+        if named is not None:
+            self._add(named[0], "call_function", f"operator.{name}", self._inputs(*parts), value=_value(named[1]))
+        return named is not None
 
     def _take_named(self, name: str, annotation: ast.expr | None, value: ast.expr) -> bool:
         if isinstance(value, ast.Name):
@@ -263,86 +246,67 @@ class _Reader:
             return is_argument
         if _BOXED_ARGUMENT.search(name) and isinstance(value, (ast.List, ast.Tuple)):
             # From 2.15 on: a list that the operator on the next line empties.
-            self._boxed[name] = self._inputs((value,))
+            self._boxed[name] = self._inputs(value)
             return True
         operation = self._operation(value)
         if operation is None:
             return False
         text = _text_of(value, self._text) if operation[0].startswith("call_") else None
-        self._add(name, *operation, parts=(value,), value=_value(annotation), text=text)
+        self._add(name, *operation, self._inputs(value), value=_value(annotation), text=text)
         return True
 
     def _operation(self, value: ast.expr) -> tuple[str, str] | None:
-        path = dotted_path(value)
-        if path is not None:
-            if path[0] == "self":
-                return ("get_attr", ".".join(path[1:])) if len(path) > 1 else None
-            return ("call_function", "builtins.getattr") if path[0] in self._known and len(path) == 2 else None
-        if isinstance(value, ast.Call):
-            return self._called(value.func)
-        if isinstance(value, ast.Subscript):
-            return "call_function", "operator.getitem"
-        if isinstance(value, ast.UnaryOp):
-            return _unary(value)
-        if isinstance(value, ast.BinOp):
-            return "call_function", f"operator.{_operator(value.op)}"
-        if isinstance(value, ast.Compare) and len(value.ops) == 1 and not isinstance(value.ops[0], _NO_NODES):
-            return "call_function", f"operator.{_operator(value.ops[0])}"
+        match dotted_path(value), value:
+            case ["self", _, *_] as path, _:
+                return "get_attr", ".".join(path[1:])
+            case [name, _], _ if name in self._known:
+                return "call_function", "builtins.getattr"
+            case [_, *_], _:
+                return None
+            case _, ast.Call(func=function):
+                return self._called(function)
+            case _, ast.Subscript():
+                return "call_function", "operator.getitem"
+            case _, ast.UnaryOp(op=ast.USub(), operand=ast.BinOp(op=ast.Pow(), left=ast.Constant())):
+                # Python parses -1 ** x as -(1 ** x); a negation's own operand is never a power.
+                return "call_function", "operator.pow"
+            case _, ast.UnaryOp(operand=ast.BinOp()):
+                return None
+            case _, ast.UnaryOp(op=op) | ast.BinOp(op=op) | ast.Compare(ops=[op]) if not isinstance(op, _NO_NODES):
+                return "call_function", f"operator.{_operator(op)}"
         return None
 
     def _called(self, function: ast.expr) -> tuple[str, str] | None:
         path = dotted_path(function)
         if path is None:
             return ("call_method", function.attr) if isinstance(function, ast.Attribute) else None
-        name = ".".join(path)
-        if path[0] == "self":
-            return ("call_module", ".".join(path[1:])) if len(path) > 1 else None
-        if path[0] in self._known:
-            return ("call_method", ".".join(path[1:])) if len(path) > 1 else None
+        name, rest = ".".join(path), ".".join(path[1:])
+        if path[0] == "self" or path[0] in self._known:
+            return ("call_module" if path[0] == "self" else "call_method", rest) if rest else None
         if path[0] == "torch":
             return "call_function", short_target(name)
         # The name of a function that isn't torch's is printed without dots.
-        if len(path) > 1:
+        if rest:
             return None
-        if hasattr(builtins, name):
-            return "call_function", f"builtins.{name}"
-        return "call_function", _OPERATOR_FUNCTION.sub("operator.", name)
+        is_builtin = hasattr(builtins, name)
+        return "call_function", f"builtins.{name}" if is_builtin else _OPERATOR_FUNCTION.sub("operator.", name)
 
     def _add(
         self,
         name: str,
         opcode: str,
         target: str,
+        inputs: Sequence[str],
         *,
-        parts: Sequence[ast.expr | None],
         value: str | None = None,
         text: str | None = None,
     ) -> None:
-        if opcode == "output":
-            # Its name isn't printed.
-            names = (f"{name}_{number}" if number else name for number in itertools.count())
-            name = next(each for each in names if each not in self._known)
-        self._append(name, opcode, target, inputs=self._inputs(parts), value=value, text=text)
-
-    def _append(
-        self, name: str, opcode: str, target: str, *, inputs: Sequence[str], value: str | None, text: str | None
-    ) -> None:
         file, line = (None, None) if opcode == "output" else self._place
-        self._nodes.append(
-            StageNode(
-                name=name,
-                opcode=opcode,
-                target=target,
-                inputs=tuple(inputs),
-                value=value,
-                file=file,
-                line=line,
-                text=text,
-            )
-        )
+        known: dict[str, Any] = {"name": name, "opcode": opcode, "target": target, "inputs": tuple(inputs)}
+        self._nodes.append(StageNode(**known, value=value, file=file, line=line, text=text))
         self._known.add(name)
 
-    def _inputs(self, parts: Sequence[ast.expr | None]) -> list[str]:
+    def _inputs(self, *parts: ast.expr | None) -> list[str]:
         found = [node for part in parts if part is not None for node in _names_in(part)]
         found.sort(key=lambda node: (node.lineno, node.col_offset))
         return self._known_among(node.id for node in found)
@@ -365,28 +329,16 @@ def _text_of(value: ast.expr, text: str) -> str:
     return short_target(line[value.col_offset : value.end_col_offset])
 
 
-def _unary(value: ast.UnaryOp) -> tuple[str, str] | None:
-    match value:
-        case ast.UnaryOp(op=ast.USub(), operand=ast.BinOp(op=ast.Pow(), left=ast.Constant())):
-            # Python parses -1 ** x as -(1 ** x); a negation's own operand is never a power.
-            return "call_function", "operator.pow"
-        case ast.UnaryOp(operand=ast.BinOp()):
-            return None
-    return None if isinstance(value.op, _NO_NODES) else ("call_function", f"operator.{_operator(value.op)}")
-
-
 def _operator(kind: ast.operator | ast.unaryop | ast.cmpop) -> str:
     name = type(kind).__name__
     return _OPERATORS.get(name, name.lower())
 
 
 def _is_deletion(statement: ast.stmt) -> bool:
-    return (
-        isinstance(statement, ast.Assign)
-        and isinstance(statement.value, ast.Constant)
-        and statement.value.value is None
-        and all(isinstance(target, ast.Name) for target in statement.targets)
-    )
+    match statement:
+        case ast.Assign(targets=targets, value=ast.Constant(value=None)):
+            return all(isinstance(target, ast.Name) for target in targets)
+    return False
 
 
 def _named(statement: ast.stmt) -> tuple[str, ast.expr | None, ast.expr] | None:
@@ -402,16 +354,15 @@ def dotted_path(expression: ast.expr) -> list[str] | None:
     """The names in ``self.a.b``, also as ``getattr(self.a, "0")``; None for another expression."""
     names: list[str] = []
     while not isinstance(expression, ast.Name):
-        if isinstance(expression, ast.Attribute):
-            names.append(expression.attr)
-            expression = expression.value
-            continue
         match expression:
+            case ast.Attribute(value=owner, attr=name):
+                pass
             case ast.Call(func=ast.Name(id="getattr"), args=[owner, ast.Constant(value=str(name))], keywords=[]):
-                names.append(name)
-                expression = owner
+                pass
             case _:
                 return None
+        names.append(name)
+        expression = owner
     return [expression.id, *reversed(names)]
 
 
@@ -432,18 +383,7 @@ def _value_of(text: str) -> str:
 
 
 def _names_in(expression: ast.expr) -> Iterator[ast.Name]:
-    waiting: list[ast.AST] = [expression]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.Name):
-            yield node
-        elif not isinstance(node, ast.Constant):
-            for field in node._fields:
-                value = getattr(node, field)
-                if isinstance(value, list):
-                    waiting += [each for each in value if isinstance(each, ast.AST)]
-                elif isinstance(value, ast.AST):
-                    waiting.append(value)
+    return (node for node in ast.walk(expression) if isinstance(node, ast.Name))
 
 
 def _indent(line: str) -> int:

@@ -231,11 +231,7 @@ def _span(parts: Sequence[tuple[Part, Section]], contents: LogContents, events: 
     reports = [event for event in events.all if event.get("pid") == pid is not None]
     has_begun = any(event["event"] == "rank" for event in reports)
     return LogSpan(
-        marks=tuple(
-            mark.model_copy(update={"compile_id": part.prefix + mark.compile_id})
-            for part, span in found
-            for mark in span.marks
-        ),
+        marks=tuple(part.named(mark) for part, span in found for mark in span.marks),
         first_s=clock_seconds(main.first),
         last_s=clock_seconds(main.last),
         executed=next((span.executed for _, span in found if span.executed is not None), None),

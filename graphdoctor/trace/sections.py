@@ -8,33 +8,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol, Self, TypeVar
+from typing import TypeVar
 
 from graphdoctor.executors.executor import Executor
 from graphdoctor.facts.recording import Environment
 from graphdoctor.probe.wire import ARTIFACT_PREFIX
 from graphdoctor.trace.beginning import Beginning, has_lost_event
 from graphdoctor.trace.chunks import records_of
+from graphdoctor.trace.details import Collector, Details
 from graphdoctor.trace.grammar import LogDamage, Record
 from graphdoctor.trace.intake import Intake
 from graphdoctor.trace.processes import Lane, Lanes, ProcessLogs, is_first_string, name_processes
 from graphdoctor.trace.storage.log_file import LogFile
-
-if TYPE_CHECKING:
-    from graphdoctor.trace.details import Details
-
-
-class Collector(Protocol):
-    """Takes the records of one process until a reset of Dynamo, in the order of the log."""
-
-    KINDS: frozenset[str]
-
-    def add(self, record: Record) -> None:
-        """Take the next record, one of ``KINDS``."""
-
-    def after_reset(self) -> Self:
-        """What takes the records of the same process from here on, when compile ids count from 0 again."""
-
 
 _Collector = TypeVar("_Collector", bound=Collector)
 

@@ -16,7 +16,7 @@ from typing import Literal, get_args
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.picture import FusedKernel, GeneratedCode, Stage, StageGraph, StageNode
 from graphdoctor.facts.recording import Frame, Graph, GraphNode, Recording
-from graphdoctor.trace.details import Details, Text
+from graphdoctor.trace.details import Collector, Details, Text
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.origin import Origins, is_probe
 from graphdoctor.trace.printed_graph import dotted_path, parse_graph, short_target
@@ -54,15 +54,15 @@ class _Seen(Text):
     lowered_from: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-class Stages:
+class Stages(Collector):
     """Collects the records of graphs in the order of the log."""
 
-    KINDS: frozenset[str] = frozenset(
+    KINDS = frozenset(
         {"dynamo_output_graph", "graphdoctor_graph", _CODE, *_STAGES, _PROVENANCE, "graphdoctor_inductor_graph"}
     )
 
     def __init__(self, details: Details | None = None) -> None:
-        self._details = details
+        super().__init__(details)
         # Dynamo's graphs as their numbers in the order of the log, as in Recording.graphs; the others as they are.
         self._seen: list[int | _Seen] = []
         self._graph_count = 0
@@ -73,15 +73,11 @@ class Stages:
         self._last_code: dict[str | None, _Seen] = {}
         self._fused: dict[str | None, tuple[FusedKernel, ...]] = {}
 
-    def after_reset(self) -> Stages:
-        """See ``Collector``."""
-        return Stages(self._details)
-
     def add(self, record: Record) -> None:
         """See ``Collector``."""
         if record.is_extra:
             return
-        is_kept = self._details is None or self._details.keeps(record.compile_id)
+        is_kept = self._keeps(record.compile_id)
         if record.kind in ("dynamo_output_graph", "graphdoctor_graph"):
             self._add_dynamo(record, is_kept=is_kept)
         elif not is_kept:
@@ -147,74 +143,49 @@ class Stages:
             if lowered is not None and seen.of is not None:
                 lowered.of = seen.of
 
-    def graphs(self, prefix: str, recording: Recording) -> tuple[StageGraph, ...]:
-        """The graphs in the order of the log."""
+    def graphs(self, recording: Recording, first_index: int) -> Iterator[StageGraph]:
+        """The graphs in the order of the log, numbered from the recording's first on."""
         origins = Origins(recording.environment)
         frames = {frame.frame_id: frame for frame in recording.frames}
         frame_of = {each.compile_id: frames.get(each.frame_id) for each in recording.compiles}
-        own = _graphs_of(prefix, recording)
-        found = []
+        own = recording.graphs
         for seen in self._seen:
-            if isinstance(seen, _Seen):
-                if seen.stage is not None and seen.text is not None:
-                    found.append(
-                        _lowered_graph(seen, seen.text, seen.stage, _prefixed(prefix, seen.compile_id), own, origins)
-                    )
-            elif seen < len(own) and (self._details is None or self._details.keeps(own[seen].compile_id)):
-                found.append(_dynamo_graph(own[seen], frame_of.get(own[seen].compile_id), origins))
-        return tuple(found)
+            if isinstance(seen, int):
+                if seen < len(own) and self._keeps(own[seen].compile_id):
+                    yield _dynamo_graph(own[seen], first_index + seen, frame_of.get(own[seen].compile_id), origins)
+            elif seen.stage is not None and seen.text is not None:
+                printed = parse_graph(seen.text, _named_by(origins))
+                yield StageGraph(
+                    compile_id=seen.compile_id,
+                    stage=seen.stage,
+                    graph_index=_index(recording, first_index, seen.graph),
+                    of=seen.of,
+                    nodes=printed.nodes,
+                    unread_lines=printed.unread_lines,
+                    code=seen.text,
+                )
 
-    def generated(self, prefix: str, recording: Recording) -> tuple[GeneratedCode, ...]:
+    def generated(self, recording: Recording, first_index: int) -> Iterator[GeneratedCode]:
         """The generated code in the order of the log."""
-        own = _graphs_of(prefix, recording)
-        return tuple(
-            GeneratedCode(
-                compile_id=_prefixed(prefix, seen.compile_id),
-                stage=seen.of,
-                graph_index=_index(own, seen.graph),
-                file=seen.file,
-                kernels=kernels_of(seen.text),
-                fused=seen.fused,
-                lowered_from=seen.lowered_from,
-                code=seen.text,
-            )
-            for seen in self._seen
-            if isinstance(seen, _Seen) and seen.stage is None and seen.text is not None
-        )
+        for seen in self._seen:
+            if isinstance(seen, _Seen) and seen.stage is None and seen.text is not None:
+                yield GeneratedCode(
+                    compile_id=seen.compile_id,
+                    stage=seen.of,
+                    graph_index=_index(recording, first_index, seen.graph),
+                    file=seen.file,
+                    kernels=kernels_of(seen.text),
+                    fused=seen.fused,
+                    lowered_from=seen.lowered_from,
+                    code=seen.text,
+                )
 
 
-def _graphs_of(prefix: str, recording: Recording) -> list[Graph]:
-    return [
-        graph
-        for graph in recording.graphs
-        if graph.compile_id.startswith(prefix) and ":" not in graph.compile_id[len(prefix) :]
-    ]
+def _index(recording: Recording, first_index: int, number: int | None) -> int | None:
+    return first_index + number if number is not None and number < len(recording.graphs) else None
 
 
-def _prefixed(prefix: str, compile_id: str | None) -> str | None:
-    return None if compile_id is None else prefix + compile_id
-
-
-def _index(own: list[Graph], number: int | None) -> int | None:
-    return own[number].index if number is not None and number < len(own) else None
-
-
-def _lowered_graph(
-    seen: _Seen, text: str, stage: Stage, compile_id: str | None, own: list[Graph], origins: Origins
-) -> StageGraph:
-    printed = parse_graph(text, _named_by(origins))
-    return StageGraph(
-        compile_id=compile_id,
-        stage=stage,
-        graph_index=_index(own, seen.graph),
-        of=seen.of,
-        nodes=printed.nodes,
-        unread_lines=printed.unread_lines,
-        code=text,
-    )
-
-
-def _dynamo_graph(graph: Graph, frame: Frame | None, origins: Origins) -> StageGraph:
+def _dynamo_graph(graph: Graph, index: int, frame: Frame | None, origins: Origins) -> StageGraph:
     nodes: tuple[StageNode, ...] = ()
     unread_lines = 0
     if graph.nodes is not None and all(node.inputs is not None for node in graph.nodes):
@@ -226,7 +197,7 @@ def _dynamo_graph(graph: Graph, frame: Frame | None, origins: Origins) -> StageG
     return StageGraph(
         compile_id=None if graph.compile_id == "?" else graph.compile_id,
         stage="dynamo",
-        graph_index=graph.index,
+        graph_index=index,
         nodes=nodes,
         unread_lines=unread_lines,
         code=graph.code,

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO
 
 import orjson
@@ -30,17 +31,18 @@ _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
 def _new_file(path: Path) -> BinaryIO:
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK, 0o666), "wb")
+    return path.open("xb")
 
 
 class Folder:
-    """Files in a folder; used in a ``with`` block."""
+    """Files in a folder, none of which is written through a link."""
 
     def __init__(self, root: Path, *, is_replacing: bool) -> None:
         self._root = root
         self._is_replacing = is_replacing
-        self._names: dict[str, FileNames] = {}
-        self._made: set[str] = set()
+        self._names: defaultdict[str, FileNames] = defaultdict(FileNames)
+        self._names[""].take(INDEX, "")
+        self._made = {""}
         self._gathered: dict[str, int] = {}
         self._open: tuple[str, BinaryIO] | None = None
         self.files = 0
@@ -57,20 +59,9 @@ class Folder:
                 f"{root} isn't empty.", hint="Name another folder, or add --force to replace files in it."
             )
 
-    def __enter__(self) -> Folder:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._close()
-        if isinstance(error, OSError):
-            raise GraphDoctorError(
-                f"Can't write to {self._root}: {error.strerror or error}.",
-                hint=f"{self.files} files were written before; without {INDEX}, the folder is incomplete.",
-            ) from error
-
     def write(self, folder: str, stem: str, suffix: str, content: bytes) -> str:
         """Write a file under a name that is free."""
-        name = self._names_in(folder).take(stem, suffix)
+        name = self._names[folder].take(stem, suffix)
         path = f"{folder}/{name}" if folder else name
         with self.create(path) as file:
             file.write(content)
@@ -80,15 +71,14 @@ class Folder:
     def gather(self, path: str, item: bytes) -> int:
         """Add an item to a JSON list that is a file of its own."""
         if self._open is None or self._open[0] != path:
-            self._close()
-            if path not in self._gathered:
+            self.close()
+            if path in self._gathered:
+                self._open = path, self._again(path)
+            else:
                 folder, _, name = path.rpartition("/")
-                stem, dot, ending = name.rpartition(".")
-                self._names_in(folder).take(stem, dot + ending)
+                self._names[folder].take(name.removesuffix(".json"), ".json")
                 self._gathered[path] = 0
                 self._open = path, self.create(path)
-            else:
-                self._open = path, self._again(path)
         number = self._gathered[path]
         self._gathered[path] += 1
         self._open[1].write((b",\n" if number else b"[\n") + item)
@@ -97,7 +87,7 @@ class Folder:
 
     def end_lists(self) -> None:
         """End the lists that ``gather`` began."""
-        self._close()
+        self.close()
         for path in self._gathered:
             with self._again(path) as file:
                 file.write(b"\n]\n")
@@ -106,13 +96,9 @@ class Folder:
         """A new file."""
         whole = self._root / path
         self._make(path.rpartition("/")[0])
-        try:
-            found = _new_file(whole)
-        except FileExistsError:
-            if not self._is_replacing:
-                raise
-            whole.unlink()
-            found = _new_file(whole)
+        if self._is_replacing:
+            whole.unlink(missing_ok=True)
+        found = _new_file(whole)
         self.files += 1
         return found
 
@@ -120,17 +106,18 @@ class Folder:
         """Give a file that is whole now its name."""
         (self._root / path).replace(self._root / name)
 
-    def _again(self, path: str) -> BinaryIO:
-        return os.fdopen(os.open(self._root / path, os.O_WRONLY | os.O_APPEND | _NO_LINK), "ab")
-
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Close the list that is open."""
         if self._open is not None:
             self._open[1].close()
             self._open = None
 
+    def _again(self, path: str) -> BinaryIO:
+        return os.fdopen(os.open(self._root / path, os.O_WRONLY | os.O_APPEND | _NO_LINK), "ab")
+
     def _make(self, folder: str) -> None:
         """Make a folder and those above it; one that is a link isn't written to."""
-        if not folder or folder in self._made:
+        if folder in self._made:
             return
         self._make(folder.rpartition("/")[0])
         whole = self._root / folder
@@ -138,11 +125,6 @@ class Folder:
             raise GraphDoctorError(f"{whole} is a symbolic link, and nothing is written through links.")
         whole.mkdir(exist_ok=True)
         self._made.add(folder)
-
-    def _names_in(self, folder: str) -> FileNames:
-        if folder not in self._names:
-            self._names[folder] = FileNames(() if folder else (INDEX,))
-        return self._names[folder]
 
 
 FORMAT = 1
@@ -195,8 +177,9 @@ def unpack(source: Location, into: Path, *, version: str, is_replacing: bool = F
     """Write each artifact of the logs to a file."""
     processes = find_processes(open_folder(source).logs, main_pid=None)
     done = Unpacked()
-    with Folder(into, is_replacing=is_replacing) as folder:
-        with folder.create(_UNFINISHED) as index:
+    folder = Folder(into, is_replacing=is_replacing)
+    try:
+        with closing(folder), folder.create(_UNFINISHED) as index:
             index.write(f'{{"format":{FORMAT},"graphdoctor_version":{json.dumps(version)},"records":[\n'.encode())
             for row in _rows(processes, folder, done):
                 index.write(b"" if done.records == 1 else b",\n")
@@ -204,7 +187,12 @@ def unpack(source: Location, into: Path, *, version: str, is_replacing: bool = F
             folder.end_lists()
             _end(index, processes, done)
         folder.finish(_UNFINISHED, INDEX)
-        done.files, done.bytes = folder.files - 1, folder.bytes
+    except OSError as error:
+        raise GraphDoctorError(
+            f"Can't write to {into}: {error.strerror or error}.",
+            hint=f"{folder.files} files were written before; without {INDEX}, the folder is incomplete.",
+        ) from error
+    done.files, done.bytes = folder.files - 1, folder.bytes
     return done
 
 

@@ -58,7 +58,7 @@ def test_what_begins_inside_lies_deeper() -> None:
         event("B", "b", 40),
         event("E", "b", 50),
         event("E", "dynamo", 60),
-    ).finish("p2:", "p2")
+    ).finish()
 
     assert shape(phases) == [
         ("dynamo", 0, 60, 0, 0),
@@ -67,7 +67,7 @@ def test_what_begins_inside_lies_deeper() -> None:
         ("b", 40, 10, 0, 1),
     ]
     assert [phase.notes for phase in phases[1:3]] == [{"key": "outer"}, {"key": "inner"}]
-    assert {(phase.compile_id, phase.process, phase.call_index) for phase in phases} == {("p2:0/0", "p2", 1)}
+    assert {(phase.compile_id, phase.process, phase.call_index) for phase in phases} == {("0/0", None, 1)}
 
 
 def test_a_phase_without_an_end_has_no_duration_and_ends_with_what_is_around_it() -> None:
@@ -79,7 +79,7 @@ def test_a_phase_without_an_end_has_no_duration_and_ends_with_what_is_around_it(
         event("B", "killed", 40, "1/0"),
     )
 
-    assert shape(phases.finish("", None)) == [
+    assert shape(phases.finish()) == [
         ("dynamo", 0, 20, 0, 0),
         ("lost", 10, None, 0, 1),
         ("dynamo", 30, None, 0, 0),
@@ -94,11 +94,11 @@ def test_an_end_without_a_begin_is_refused_and_the_rest_stays() -> None:
         phases.add(event("E", "other", 5))
     phases.add(event("E", "dynamo", 9))
 
-    assert shape(phases.finish("", None)) == [("dynamo", 0, 9, 0, 0)]
+    assert shape(phases.finish()) == [("dynamo", 0, 9, 0, 0)]
 
 
 def test_a_clock_that_is_set_back_gives_no_negative_duration() -> None:
-    assert shape(taken(event("B", "a", 10), event("E", "a", 5)).finish("", None)) == [("a", 0, None, 0, 0)]
+    assert shape(taken(event("B", "a", 10), event("E", "a", 5)).finish()) == [("a", 0, None, 0, 0)]
 
 
 def test_overlapping_work_of_other_threads_is_one_phase_beside_the_compile() -> None:
@@ -116,7 +116,7 @@ def test_overlapping_work_of_other_threads_is_one_phase_beside_the_compile() -> 
         event("E", "wait", 26),
         event("B", "compile_file", 30, None),
         event("E", "compile_file", 31, None),
-    ).finish("", None)
+    ).finish()
 
     assert shape(phases) == [
         ("codegen", 0, 10, 0, 0),
@@ -134,7 +134,7 @@ def test_two_compiles_that_overlap_are_in_two_threads() -> None:
         event("B", "a", 0, "0/0"), event("B", "b", 5, "1/0"), event("E", "a", 10, "0/0"), event("E", "b", 15, "1/0")
     )
 
-    assert shape(phases.finish("", None)) == [("a", 0, 10, 0, 0), ("b", 5, 10, 1, 0)]
+    assert shape(phases.finish()) == [("a", 0, 10, 0, 0), ("b", 5, 10, 1, 0)]
 
 
 def test_what_is_told_of_a_moment_is_a_note_of_the_phase_that_it_was_in() -> None:
@@ -149,7 +149,7 @@ def test_what_is_told_of_a_moment_is_a_note_of_the_phase_that_it_was_in() -> Non
         event("i", "cache_miss", 13, cache_state="bypass"),
         event("E", "inner", 20, requires=True, parts=["a", "b"], empty=[]),
         event("E", "outer", 30),
-    ).finish("", None)
+    ).finish()
 
     outer, inner = (phase.notes for phase in phases)
     assert outer == {"cache_miss": f"cache_state=miss, key={'k' * 177}…"}
@@ -166,7 +166,7 @@ def test_what_belongs_to_a_repetition_of_ours_is_left_out() -> None:
     for record, is_extra in [(event("B", "b", 2), True), (event("B", "c", 3), False), (event("E", "c", 4), True)]:
         phases.add(replace(record, is_extra=is_extra))
 
-    assert [phase.name for phase in phases.finish("", None)] == ["a"]
+    assert [phase.name for phase in phases.finish()] == ["a"]
 
 
 KINDS = st.tuples(st.sampled_from("BBEEi"), st.sampled_from("ab"), st.sampled_from(["0/0", "1/0", None]), st.booleans())
@@ -183,7 +183,7 @@ def test_any_events_give_nested_phases(kinds: list[tuple[str, str, str | None, b
         except ValueError:
             assert ph == "E"
 
-    found = phases.finish("", None)
+    found = phases.finish()
     assert len(found) <= begun
     threads = defaultdict(list)
     for phase in found:
@@ -351,8 +351,8 @@ def test_what_inductor_timed_is_kept_in_whole() -> None:
     phases = taken(event("B", "mm_template_autotuning", 0))
     phases.add(event("E", "mm_template_autotuning", 50, autotune_choices_stats=json.dumps(stats)))
 
-    (found,) = phases.autotuned("p2:")
-    assert (found.operation, found.compile_id, found.choices, found.triton_choices) == ("mm", "p2:0/0", 20, 19)
+    (found,) = phases.autotuned()
+    assert (found.operation, found.compile_id, found.choices, found.triton_choices) == ("mm", "0/0", 20, 19)
     assert (found.best, found.best_us, found.best_settings) == ("mm", pytest.approx(12.3), None)
     assert (found.triton, found.triton_us) == ("triton_mm_12", pytest.approx(14.5))
-    assert taken(event("B", "a", 0), event("E", "a", 5)).autotuned("") == ()
+    assert taken(event("B", "a", 0), event("E", "a", 5)).autotuned() == []

@@ -62,10 +62,8 @@ def merged(*graphs: Graph) -> Recording:
     return recording().model_copy(update={"graphs": graphs})
 
 
-def found(
-    stages: Stages, recorded: Recording, prefix: str = ""
-) -> list[tuple[str | None, str, int | None, str | None]]:
-    return [(each.compile_id, each.stage, each.graph_index, each.of) for each in stages.graphs(prefix, recorded)]
+def found(stages: Stages, recorded: Recording) -> list[tuple[str | None, str, int | None, str | None]]:
+    return [(each.compile_id, each.stage, each.graph_index, each.of) for each in stages.graphs(recorded, 0)]
 
 
 def test_graphs_come_in_the_order_of_the_log_with_the_graph_that_they_are_made_of() -> None:
@@ -96,7 +94,7 @@ def test_graphs_come_in_the_order_of_the_log_with_the_graph_that_they_are_made_o
         ("1/0", "inference", 1, None),
         ("0/0", "post_grad", 0, "backward"),
     ]
-    assert [(each.compile_id, each.stage, each.graph_index, each.file) for each in stages.generated("", recorded)] == [
+    assert [(each.compile_id, each.stage, each.graph_index, each.file) for each in stages.generated(recorded, 0)] == [
         ("0/0", "forward", 0, "/cache/code.py"),
         ("0/0", "backward", 0, "/cache/code.py"),
     ]
@@ -139,22 +137,11 @@ def test_what_our_own_repetitions_make_is_left_out() -> None:
     )
 
     assert found(stages, merged(graph(0, "1/0"))) == [("1/0", "dynamo", 0, None)]
-    assert stages.generated("", merged(graph(0, "1/0"))) == ()
-
-
-@for_each("prefix, index", [("", 0), ("rank1:", 1), ("rank1:reset1:", 2), ("reset1:", 3)])
-def test_a_part_has_the_graphs_whose_ids_are_its_own(prefix: str, index: int) -> None:
-    stages = taken(("dynamo_output_graph", "0/0"), ("aot_joint_graph", "0/0"))
-    prefixes = ("", "rank1:", "rank1:reset1:", "reset1:")
-
-    assert found(stages, merged(*(graph(number, f"{each}0/0") for number, each in enumerate(prefixes))), prefix) == [
-        (f"{prefix}0/0", "dynamo", index, None),
-        (f"{prefix}0/0", "joint", index, None),
-    ]
+    assert not list(stages.generated(merged(graph(0, "1/0")), 0))
 
 
 def test_recorded_nodes_are_taken_and_modules_are_spelled_as_in_guards() -> None:
-    (stage,) = taken(("dynamo_output_graph", "0/0")).graphs("", merged(graph(0, "0/0")))
+    (stage,) = taken(("dynamo_output_graph", "0/0")).graphs(merged(graph(0, "0/0")), 0)
 
     assert [(node.name, node.target, node.inputs, node.module) for node in stage.nodes] == [
         ("x", "L_x_", (), None),
@@ -165,7 +152,7 @@ def test_recorded_nodes_are_taken_and_modules_are_spelled_as_in_guards() -> None
 
 def test_nodes_without_inputs_are_read_from_the_print() -> None:
     older = tuple(node.model_copy(update={"inputs": None}) for node in NODES)
-    (stage,) = taken(("dynamo_output_graph", "0/0")).graphs("", merged(graph(0, "0/0", older, PRINTED)))
+    (stage,) = taken(("dynamo_output_graph", "0/0")).graphs(merged(graph(0, "0/0", older, PRINTED)), 0)
 
     assert [(node.name, node.inputs) for node in stage.nodes] == [("x", ()), ("a", ("x",)), ("output", ("a",))]
 
@@ -297,7 +284,7 @@ def test_a_line_of_the_probe_is_no_line_of_the_program() -> None:
     stages = taken(("dynamo_output_graph", "0/0"))
     line = "# File: /site-packages/graphdoctor/probe/target/calling.py:27 in forward, code: return function()"
     code = PRINTED.replace("        a = ", f"        {line}\n        a = ")
-    (found,) = stages.graphs("", merged(graph(0, "0/0", None, code)))
+    (found,) = stages.graphs(merged(graph(0, "0/0", None, code)), 0)
     assert [(node.name, node.file) for node in found.nodes] == [("x", None), ("a", None), ("output", None)]
 
 
@@ -324,7 +311,7 @@ def test_what_was_fused_belongs_to_the_code_after_it() -> None:
     stages.add(record("inductor_output_code", "0/0", "0_backward"))
     # Of a backward, torch's record has the version alone (2.13).
     stages.add(provenance("inductor_provenance_tracking_node_mappings", {"version": 2.0}))
-    forward, backward = stages.generated("", merged(graph(0, "0/0")))
+    forward, backward = stages.generated(merged(graph(0, "0/0")), 0)
     assert forward.fused == (
         FusedKernel(name="cpp_0", nodes=("a", "b")),
         FusedKernel(name="extern_kernels.mm", nodes=("c",)),
@@ -336,7 +323,7 @@ def test_what_was_fused_belongs_to_the_code_after_it() -> None:
 def test_code_from_a_cache_that_noted_nothing_has_no_kernels() -> None:
     stages = taken(("dynamo_output_graph", "0/0"), ("inductor_output_code", "0/0", "0_inference"))
     stages.add(provenance("inductor_provenance_tracking_node_mappings", None))
-    (code,) = stages.generated("", merged(graph(0, "0/0")))
+    (code,) = stages.generated(merged(graph(0, "0/0")), 0)
     assert (code.fused, code.lowered_from) == (None, {})
 
 

@@ -18,12 +18,13 @@ from typing import Literal, NamedTuple
 
 from graphdoctor.trace.breaks import PrintedEntry, parse_stack
 
-TokenKind = Literal["string", "word", "space", "open", "close", "operator", "comment", "sign"]
+TokenKind = Literal["string", "word", "comparison", "space", "open", "close", "operator", "comment", "sign"]
 
 _TOKEN = re.compile(
     r"""
       (?P<string>'[^'\\\n]*(?:\\.[^'\\\n]*)*'|"[^"\\\n]*(?:\\.[^"\\\n]*)*")
     | (?P<word>[^\s'"()\[\]{}=!<>\#\\,]+)
+    | (?P<comparison>\s++(?:[=!<>]=|[<>]|is(?:\s+not)?)(?=\s))
     | (?P<space>\s+)
     | (?P<open>[(\[{])
     | (?P<close>[)\]}])
@@ -116,22 +117,10 @@ def read_call(text: str) -> Call | None:
 
 def read_comparison(text: str) -> Comparison | None:
     """The first comparison outside brackets and strings, or None; its right side can contain more."""
-    tokens = list(tokenize(text))
-    for index, token in enumerate(tokens):
-        if token.kind == "space" and token.depth == 0 and (last := _operator_end(tokens, index)) is not None:
-            start, end = token.end, tokens[last].start
-            return Comparison(text[: token.start].strip(), " ".join(text[start:end].split()), text[end:].strip())
+    for token in tokenize(text):
+        if token.kind == "comparison" and token.depth == 0:
+            return Comparison(text[: token.start].strip(), " ".join(token.text.split()), text[token.end :].strip())
     return None
-
-
-def _operator_end(tokens: Sequence[Token], space: int) -> int | None:
-    after = [*tokens[space + 1 : space + 5], *[None] * 4][:4]
-    first, gap, second, last = after
-    if first is None or gap is None or gap.kind != "space":
-        return None
-    if first.text == "is" and second is not None and second.text == "not" and last is not None and last.kind == "space":
-        return space + 4
-    return space + 2 if first.kind == "operator" or first.text == "is" else None
 
 
 def is_source(text: str) -> bool:
@@ -139,7 +128,7 @@ def is_source(text: str) -> bool:
     if _SOURCE_START.match(text) is None:
         return False
     return not any(
-        token.kind in ("space", "operator", "comment", "sign") or not _ARITHMETIC.isdisjoint(token.text)
+        token.kind in ("comparison", "space", "operator", "comment", "sign") or not _ARITHMETIC.isdisjoint(token.text)
         for token in tokenize(text)
         if token.depth == 0 and token.kind != "string"
     )

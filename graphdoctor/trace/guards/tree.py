@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from graphdoctor.trace.details import Collector, Details
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.guards.forms import Form, meaning_of
 from graphdoctor.trace.guards.text import GuardText, take_apart
@@ -43,17 +44,14 @@ class GuardTree:
     unread: tuple[str, ...]
 
 
-class GuardTrees:
+class GuardTrees(Collector):
     """Collects the guard trees of a log, the last one of each compile."""
 
-    KINDS: frozenset[str] = frozenset({"dynamo_cpp_guards_str"})
+    KINDS = frozenset({"dynamo_cpp_guards_str"})
 
-    def __init__(self) -> None:
+    def __init__(self, details: Details | None = None) -> None:
+        super().__init__(details)
         self.trees: dict[str, GuardTree] = {}
-
-    def after_reset(self) -> GuardTrees:
-        """See ``Collector``."""
-        return GuardTrees()
 
     def add(self, record: Record) -> None:
         """See ``Collector``."""
