@@ -5,23 +5,21 @@ Comes in: a ``SurveyReport``. Goes out: a view.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from graphdoctor.facts.wording import counted, shortened
+from graphdoctor.facts.wording import counted
 from graphdoctor.views import survey_words as words
 from graphdoctor.views.parts import (
     NOTHING,
     Block,
     Cell,
-    Column,
     Inline,
     Note,
     Row,
     Rows,
     Section,
     Span,
-    Table,
     Verdict,
     View,
     joined,
@@ -29,7 +27,7 @@ from graphdoctor.views.parts import (
 from graphdoctor.views.survey_failures import Failure, failures
 
 if TYPE_CHECKING:
-    from graphdoctor.facts.survey import SharedCause, SurveyReport, SurveyRow
+    from graphdoctor.facts.survey import SharedCause, SurveyReport
 
 _FAMILIES_FROM = 2
 _MAX_FAMILIES = 6
@@ -42,8 +40,6 @@ _MAX_NAMES = 8
 _MOST_NAMES = 300
 _MAX_NOTED = 2
 _MAX_NOTES = 8
-_MAX_ROWS = 20
-"""Rows that a terminal shows; of more than these it shows none."""
 _LONGEST_ERROR = 400
 
 Ids = Mapping[str, str]
@@ -61,8 +57,7 @@ def survey_view(report: SurveyReport, *, pages: str | None = None) -> View:
 
 
 def _parts(report: SurveyReport, pages: str | None) -> Iterator[Block]:
-    from graphdoctor.views.html.survey_plots import pareto_drawing, spread_drawing
-    from graphdoctor.views.html.survey_rows import row_ids, rows_drawing
+    from graphdoctor.views.html.survey import pareto_drawing, row_ids, rows_drawing, spread_drawing
 
     ids = {row.name: id for row, id in reversed(list(zip(report.rows, row_ids(report.rows), strict=True)))}
     said, tone = words.verdict(report)
@@ -87,7 +82,7 @@ def _parts(report: SurveyReport, pages: str | None) -> Iterator[Block]:
     yield Section("Flaky and noisy", (Rows(tuple(_noted(report)), "row", _MAX_NOTED),))
     yield Section("Speed-up by compile time", pareto_drawing(report), "Pareto")
     yield Section("Speed-ups in order", spread_drawing(report), "Spread")
-    yield Section("All rows", (rows_drawing(report, pages, _rows(report)),), "Rows", len(report.rows))
+    yield Section("All rows", (rows_drawing(report, pages),), "Rows", len(report.rows))
     yield Section("How it was measured", tuple(_measured(report)), "Made")
 
 
@@ -133,32 +128,13 @@ def _names(names: Sequence[str], ids: Ids, most: int) -> Inline:
 
 
 def _failures(found: Sequence[Failure], report: SurveyReport, ids: Ids) -> Section:
-    columns = (Column("outcome"), Column("targets"), Column("error", is_number=False), Column("which", is_number=False))
-    rows = tuple(
-        (
-            Cell(words.outcome_text(one.status, one.stage), tone=words.status_cell(one.rows[0]).tone),
-            Cell(f"{len(one.targets):,}"),
-            Cell(Span(shortened(one.error or NOTHING, _LONGEST_ERROR))),
-            Cell(
-                _names(one.targets, ids, _MAX_NAMES),
-                f"under {words.some_names(one.variants)}" if len(report.variants) > 1 else "",
-            ),
-        )
-        for one in found
-    )
-    return Section(
-        "What failed",
-        (
-            Table(columns, rows, "error", _MAX_FAILURES),
-            *(
-                [Note("Rows with the same error are together; … stands where their errors differ.", "dim")]
-                if rows
-                else []
-            ),
-        ),
-        "Failures",
-        len(found),
-    )
+    def which(one: Failure) -> Cell:
+        under = f"under {words.some_names(one.variants)}" if len(report.variants) > 1 else ""
+        return Cell(_names(one.targets, ids, _MAX_NAMES), under)
+
+    table = words.failure_table(found, which, unknown=NOTHING, longest=_LONGEST_ERROR, most=_MAX_FAILURES)
+    note = Note("Rows with the same error are together; … stands where their errors differ.", "dim")
+    return Section("What failed", (table, note) if found else (), "Failures", len(found))
 
 
 def _noted(report: SurveyReport) -> Iterator[Row]:
@@ -171,25 +147,7 @@ def _noted(report: SurveyReport) -> Iterator[Row]:
         yield Row("noisy", (Note(f"{words.NOISY}:", "warning"), Span(words.some_names(noisy, 4 * _MAX_NAMES))))
 
 
-# Rows, and the end.
-
-
-def _rows(report: SurveyReport) -> Table:
-    columns = words.row_columns(report)
-    return Table(
-        tuple(Column(each.heading, is_number=not each.is_text, rank=each.rank) for each in columns),
-        tuple(tuple(_row_cells(row, columns)) for row in report.rows),
-        "row",
-        0 if len(report.rows) > _MAX_ROWS else None,
-        "All rows",
-    )
-
-
-def _row_cells(row: SurveyRow, columns: Iterable[words.RowColumn]) -> Iterator[Cell]:
-    for column in columns:
-        cell = column.cell(row)
-        is_name = column.heading in ("name", "variant")
-        yield Cell(Span(str(cell.text), "code"), tone=cell.tone) if is_name else cell
+# The end.
 
 
 def _measured(report: SurveyReport) -> Iterator[Block]:

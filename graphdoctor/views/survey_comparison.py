@@ -6,22 +6,19 @@ Comes in: a ``SurveyComparison``. Goes out: a view.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, get_args
 
+from graphdoctor.facts.survey_comparison import SurveyMeasure
 from graphdoctor.facts.wording import (
-    bytes_text,
     counted,
-    duration,
     factor_text,
-    percent,
     percents,
     shortened,
     without_middle,
 )
 from graphdoctor.views.bench_words import interval_text, seconds_text
-from graphdoctor.views.html import plots
-from graphdoctor.views.html.plots import Axis
+from graphdoctor.views.html.plots import STYLES, Axis
 from graphdoctor.views.parts import (
     NOTHING,
     Block,
@@ -42,9 +39,12 @@ from graphdoctor.views.parts import (
     View,
     cell_line,
 )
-from graphdoctor.views.survey_failures import error_text, failures
+from graphdoctor.views.survey_failures import Failure, failure_text, failures
 from graphdoctor.views.survey_words import (
+    FIELDS,
     cause_card,
+    failure_table,
+    field_cell,
     flaky_text,
     outcome_text,
     row_name,
@@ -89,24 +89,6 @@ _TONES: dict[SurveyVerdict, Tone] = {
     "fixed": "good",
     "better": "good",
 }
-
-_COUNT = "{:,.0f}".format
-_MEASURES: dict[SurveyChangeKind, tuple[str, Callable[[float], str]]] = {
-    "break_sites": ("break sites", _COUNT),
-    "skipped_frames": ("skipped frames", _COUNT),
-    "recompiles": ("recompiles", _COUNT),
-    "frames_over_limit": ("functions over the recompile limit", _COUNT),
-    "coverage": ("coverage", percent),
-    "speedup": ("speed-up", factor_text),
-    "call_us": ("call", duration),
-    "compile_cold_s": ("cold compile", seconds_text),
-    "compile_s": ("compile of the recorded run", seconds_text),
-    "peak_memory_bytes": ("peak memory", lambda size: bytes_text(int(size))),
-    "correct": ("correct results", _COUNT),
-    "exports": ("torch.export", _COUNT),
-    "is_steady": ("an end of compiling when calls repeat", _COUNT),
-}
-"""What is compared, as it is named and written."""
 
 _FLAGS: dict[SurveyChangeKind, tuple[str, str]] = {
     "correct": ("wrong results, which were right", "right results, which were wrong"),
@@ -250,20 +232,21 @@ def _bars(comparison: SurveyComparison) -> tuple[Drawing, ...]:
     if not found:
         return ()
     ends = [end for _, before, after, _ in found for end in (*before, *after)]
-    axis = Axis(min(ends) / 1.05, max(1.0, *ends) * 1.05, is_log=True)
     found.sort(key=lambda each: -max(each[1][1] / each[2][1], each[2][1] / each[1][1]))
     bars = [
         {
             "name": _name(piece.after, comparison),
             "anchor": _anchor(piece.after),
-            "drawn": plots.moved(axis, before, after),
+            "before": before,
+            "after": after,
             "text": f"{factor_text(before[1])} → {factor_text(after[1])}",
             "note": f"{side}, {interval_text(before[0], before[2])} → {interval_text(after[0], after[2])}",
         }
         for piece, before, after, side in found[:_MAX_BARS]
     ]
-    facts = {"bars": bars, "more_bars": max(len(found) - _MAX_BARS, 0)}
-    return (Drawing("survey_moves.html.j2", facts, styles=("bench.css", "survey_comparison.css")),)
+    axis = Axis(min(ends) / 1.05, max(1.0, *ends) * 1.05, is_log=True)
+    facts = {"axis": axis, "bars": bars, "more_bars": max(len(found) - _MAX_BARS, 0)}
+    return (Drawing("survey_moves.html.j2", facts, styles=(*STYLES, "survey_comparison.css")),)
 
 
 def _ratio(row: SurveyRow) -> tuple[float, float, float] | None:
@@ -283,7 +266,7 @@ def _listed(rows: tuple[Row, ...], said: str | None) -> tuple[Block, ...]:
 def _only(row: SurveyRow, comparison: SurveyComparison) -> Row:
     """A row that one of the surveys has."""
     said = [_outcome(row), *([cell_line(speedup_cell(row))] if row.speedup is not None else [])]
-    why = _why(row)
+    why = failure_text(row)
     return Row(
         Span(_name(row, comparison)),
         (Span(", ".join(said)), *([Note(Span(shortened(why, _LONGEST_SHORT)), "dim")] if why is not None else [])),
@@ -309,24 +292,19 @@ def _pieces(kind: SurveyVerdict, pieces: Sequence[ComparedPiece], comparison: Su
 def _errors(pieces: Sequence[ComparedPiece]) -> Table:
     """New failures by error, if several pieces fail alike."""
     found = failures(piece.after for piece in pieces)
-    columns = (Column("outcome"), Column("targets"), Column("error", is_number=False), Column("which", is_number=False))
-    rows = [
-        (
-            Cell(outcome_text(one.status, one.stage)),
-            Cell(f"{len(one.targets):,}"),
-            Cell(Span(shortened(one.error or "no message", _LONGEST_SHORT))),
-            Cell(Span(some_names(one.targets, _MAX_PIECES))),
-        )
-        for one in found[:_MAX_ERRORS]
-    ]
-    return Table(columns, tuple(rows) if any(len(one.rows) > 1 for one in found) else (), "error", label="By error")
+    shown = found[:_MAX_ERRORS] if any(len(one.rows) > 1 for one in found) else []
+
+    def which(one: Failure) -> Cell:
+        return Cell(Span(some_names(one.targets, _MAX_PIECES)))
+
+    return failure_table(shown, which, unknown="no message", longest=_LONGEST_SHORT)
 
 
 def _piece(piece: ComparedPiece, comparison: SurveyComparison, *, is_whole: bool) -> Row:
     texts = [shortened(text, _LONGEST) for text in _texts(piece)]
     parts: list[Block] = [Note(text, show="always" if at < _MAX_CHANGES else "long") for at, text in enumerate(texts)]
     parts += _more(len(texts) - _MAX_CHANGES, "change")
-    if (why := _why(piece.after)) is not None:
+    if (why := failure_text(piece.after)) is not None:
         parts.append(Note(Span(shortened(why, _LONGEST if is_whole else _LONGEST_SHORT)), "dim"))
     if is_whole:
         parts.append(Rows(tuple(Row(label, text, show="long") for label, text in _numbers(piece))))
@@ -351,23 +329,18 @@ def _numbers(piece: ComparedPiece) -> Iterator[tuple[str, str]]:
     judged |= dict.fromkeys((*piece.unknown, *(("status",) if piece.is_unjudged else ())), "unknown now")
     if piece.is_noisy and "speedup" not in judged:
         judged["speedup"] = "not compared: the machine was too busy"
-    for kind, label in (("status", "outcome"), *((kind, label) for kind, (label, _) in _MEASURES.items())):
+    kinds: tuple[SurveyChangeKind, ...] = ("status", *get_args(SurveyMeasure))
+    for kind in kinds:
         before, after = _number(kind, piece.before), _number(kind, piece.after)
         if kind == "coverage" and piece.before.coverage is not None and piece.after.coverage is not None:
             before, after = percents(piece.before.coverage, piece.after.coverage)
         if (before, after) != (NOTHING, NOTHING):
+            label = "outcome" if kind == "status" else FIELDS[kind].label
             yield label, f"{before} → {after}" + (f", {judged[kind]}" if kind in judged else "")
 
 
 def _number(kind: SurveyChangeKind, row: SurveyRow) -> str:
-    if kind == "status":
-        return _outcome(row)
-    if kind == "speedup":
-        return cell_line(speedup_cell(row))
-    value = getattr(row, kind)
-    if value is None or isinstance(value, bool):
-        return {True: "yes", False: "no", None: NOTHING}[value]
-    return _MEASURES[kind][1](value)
+    return _outcome(row) if kind == "status" else cell_line(field_cell(row, kind))
 
 
 def _noted(comparison: SurveyComparison) -> Section:
@@ -447,7 +420,8 @@ def _mismatch(mismatch: SurveyMismatch) -> str:
     """One way in which the surveys differ, a sentence."""
     before, after = mismatch.before or "none", mismatch.after or "none"
     if mismatch.aspect == "measured":
-        measure = next((text for name, (text, _) in _MEASURES.items() if name == mismatch.name), mismatch.name)
+        known = FIELDS.get(mismatch.name or "")
+        measure = mismatch.name if known is None else known.label
         return f"Only the {'second' if mismatch.before is None else 'first'} survey measured {measure}."
     if mismatch.aspect in ("options", "variant"):
         return f"The {mismatch.aspect.removesuffix('s')} {mismatch.name} was {before}, now {after}."
@@ -470,7 +444,7 @@ def _texts(piece: ComparedPiece) -> Iterator[str]:
     if piece.is_unjudged:
         yield _outcomes(piece)
     if piece.unknown:
-        yield f"no longer known: {', '.join(_MEASURES[name][0] for name in piece.unknown)}"
+        yield f"no longer known: {', '.join(FIELDS[name].label for name in piece.unknown)}"
     noted = () if piece.is_unjudged else (change for change in piece.noted if change.kind == "status")
     yield from (_change(change, piece) for change in (*piece.worse, *noted))
     mark = "" if piece.verdict in ("fixed", "better") else "better: "
@@ -492,17 +466,14 @@ def _change(change: SurveyChange, piece: ComparedPiece) -> str:
     if change.kind == "speedup":
         return f"speed-up {cell_line(speedup_cell(piece.before))} → {cell_line(speedup_cell(piece.after))}"
     old, new = (float(value) if isinstance(value, int | float) else 0.0 for value in (change.before, change.after))
-    name, text = _MEASURES.get(change.kind, (change.kind, "{:,.0f}".format))
-    return f"{name} {' → '.join(percents(old, new) if change.kind == 'coverage' else map(text, (old, new)))}"
+    field = FIELDS[change.kind]
+    return (
+        f"{field.label} {' → '.join(percents(old, new) if change.kind == 'coverage' else map(field.text, (old, new)))}"
+    )
 
 
 def _outcomes(piece: ComparedPiece) -> str:
     return f"{outcome_text(piece.after.status, piece.after.stage)}, was {_outcome(piece.before)}"
-
-
-def _why(row: SurveyRow) -> str | None:
-    """Why a piece doesn't pass; None if it does or says nothing."""
-    return None if row.is_passed else error_text(row)
 
 
 def _outcome(row: SurveyRow) -> str:

@@ -55,18 +55,18 @@ def failures(rows: Iterable[SurveyRow]) -> list[Failure]:
     for row in rows:
         if row.is_passed:
             continue
-        parts = _parts(error_text(row) or "", _own_name(row))
+        parts = _parts(failure_text(row) or "", _own_name(row))
         key = row.status, row.stage, row.error_type, tuple(_pattern(parts, _own_name(row)))
         groups.setdefault(key, []).append((row, parts))
     found = [_failure(together) for together in groups.values()]
     return sorted(found, key=lambda failure: (not failure.rows[0].is_judged, -len(failure.targets)))
 
 
-def error_text(row: SurveyRow) -> str | None:
-    """Why it failed, in one line, with the name of the exception's type; None if that is unknown."""
+def failure_text(row: SurveyRow) -> str | None:
+    """Why a row doesn't pass, in one line with the name of the exception's type; None if it does, or says nothing."""
     kind = None if row.error_type is None else row.error_type.rpartition(".")[2]
-    if row.error is None or not row.error.strip():
-        return kind
+    if row.is_passed or row.error is None or not row.error.strip():
+        return None if row.is_passed else kind
     text = shortened(row.error, _MOST_CHARACTERS)
     return text if kind is None or kind in text else f"{kind}: {text}"
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from graphdoctor.facts.survey import SURVEY_STATUSES
 from graphdoctor.facts.wording import about_time, bytes_text, counted, duration, factor_text, percent, shortened
@@ -19,6 +20,7 @@ from graphdoctor.views.parts import (
     Cell,
     Column,
     Heading,
+    Mark,
     Note,
     Place,
     Row,
@@ -30,7 +32,7 @@ from graphdoctor.views.parts import (
     Tone,
     cell_line,
 )
-from graphdoctor.views.survey_failures import error_text
+from graphdoctor.views.survey_failures import Failure, failure_text
 from graphdoctor.views.words import base_name
 
 if TYPE_CHECKING:
@@ -44,8 +46,6 @@ if TYPE_CHECKING:
         SurveyStage,
         SurveyStatus,
     )
-
-_Number = TypeVar("_Number", int, float)
 
 STATUS_TEXTS: dict[SurveyStatus, str] = {
     "ok": "ok",
@@ -104,6 +104,9 @@ _MAX_TITLES = 3
 """Versions or devices that a title names."""
 _SHORT_ERROR = 120
 """Characters of an error in the line of a row."""
+_CELL_ERROR = 90
+_MAX_ROWS = 20
+"""Rows that a terminal shows; of more than these it shows none."""
 
 
 # The head.
@@ -289,10 +292,10 @@ def _table(
             Cell(Span(name)),
             _passed_cell(one, "" if one.pass_rate is None else percent(one.pass_rate)),
             _whole_cell(one, rows),
-            _mean_cell(one.speedup),
-            _mean_cell(one.speedup_shared if is_compared else None),
+            mean_cell(one.speedup),
+            mean_cell(one.speedup_shared if is_compared else None),
             Cell(NOTHING if one.speedup is None else f"{one.faster:,} / {one.slower:,}"),
-            Cell(NOTHING if one.compile_cold_s is None else seconds_text(one.compile_cold_s)),
+            Cell(seconds_cell(one.compile_cold_s)),
             _exports_cell(one, rows if heading == "variant" else ()),
         )
         for name, one in named
@@ -312,12 +315,17 @@ def _is_same(groups: Sequence[SurveyGroup]) -> bool:
     return all(group.speedup == group.speedup_shared for group in groups)
 
 
-def _mean_cell(mean: GeometricMean | None) -> Cell:
+def mean_cell(mean: GeometricMean | None) -> Cell:
     """The mean; as its detail, its interval."""
     if mean is None:
         return Cell(NOTHING)
     tone: Tone | None = "good" if mean.low > 1 else "bad" if mean.high < 1 else None
     return Cell(factor_text(mean.ratio), interval_text(mean.low, mean.high), tone)
+
+
+def seconds_cell(seconds: float | None) -> str:
+    """A time; a dash if it is unknown."""
+    return NOTHING if seconds is None else seconds_text(seconds)
 
 
 def _exports_cell(group: SurveyGroup, rows: Iterable[SurveyRow]) -> Cell:
@@ -426,6 +434,23 @@ def _stage_text(status: SurveyStatus, stage: SurveyStage | None) -> str | None:
     return None if stage is None or stage in _IMPLIED.get(status, ()) else STAGE_TEXTS[stage]
 
 
+def failure_table(
+    found: Sequence[Failure], which: Callable[[Failure], Cell], *, unknown: str, longest: int, most: int | None = None
+) -> Table:
+    """A row for each distinct error; ``which`` says whose it is."""
+    columns = (Column("outcome"), Column("targets"), Column("error", is_number=False), Column("which", is_number=False))
+    rows = tuple(
+        (
+            Cell(outcome_text(one.status, one.stage), tone=status_cell(one.rows[0]).tone),
+            Cell(f"{len(one.targets):,}"),
+            Cell(Span(shortened(one.error or unknown, longest))),
+            which(one),
+        )
+        for one in found
+    )
+    return Table(columns, rows, "error", most, "By error")
+
+
 def some_names(names: Sequence[str], most: int = _MAX_NAMES) -> str:
     """The first of a list of names, and how many more."""
     more = len(names) - most
@@ -457,47 +482,109 @@ def took_text(report: SurveyReport) -> str | None:
 # Rows.
 
 
+_COUNT = "{:,.0f}".format
+
+
 @dataclass(frozen=True)
-class RowColumn:
-    """A column of the table of all rows."""
+class RowField:
+    """Something that is known of a row.
 
-    heading: str
-    rank: int
-    cell: Callable[[SurveyRow], Cell]
-    is_text: bool = False
+    Args:
+        heading: Of its column in the table of all rows; empty for none.
+    """
+
+    label: str
+    text: Callable[[Any], str] = str
+    heading: str = ""
+    rank: int = 0
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether every run that came to its end has it."""
+        return self.text in (_COUNT, percent)
 
 
-def row_columns(report: SurveyReport) -> list[RowColumn]:
-    """The columns of the table of all rows."""
-    is_cold = any(row.compile_cold_s is not None for row in report.rows)
-    return [
-        RowColumn("name", 0, lambda row: Cell(row.name), is_text=True),
-        *([RowColumn("variant", 0, lambda row: Cell(row.variant), is_text=True)] if len(report.variants) > 1 else []),
-        RowColumn("status", 0, outcome_cell, is_text=True),
-        RowColumn("breaks", 3, lambda row: _figure(row.break_sites)),
-        RowColumn("skipped", 11, lambda row: _figure(row.skipped_frames)),
-        RowColumn("recompiles", 8, lambda row: _figure(row.recompiles)),
-        RowColumn("coverage", 5, lambda row: _figure(row.coverage, percent)),
-        RowColumn("graphs", 10, lambda row: _figure(row.graphs)),
-        RowColumn(
-            "cold compile" if is_cold else "compile",
-            6,
-            lambda row: _figure(row.compile_cold_s if is_cold else row.compile_s, seconds_text),
-        ),
-        RowColumn("speed-up", 4, speedup_cell),
-        RowColumn("memory", 9, lambda row: _figure(row.peak_memory_bytes, bytes_text)),
-        RowColumn("correct", 12, lambda row: _yes_or_no(row.correct)),
-        RowColumn("exports", 7, lambda row: _yes_or_no(row.exports)),
-        RowColumn(FINDING, 6, lambda row: Cell(finding_text(row)), is_text=True),
+def seconds_of(seconds: float) -> str:
+    """How long a piece takes: ``3.2 s``, ``21 s``, ``4 min``."""
+    return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+
+
+FIELDS = {
+    "calls": RowField("calls", _COUNT),
+    "break_sites": RowField("break sites", _COUNT, "breaks", 3),
+    "skipped_frames": RowField("skipped frames", _COUNT, "skipped", 11),
+    "recompiles": RowField("recompiles", _COUNT, "recompiles", 8),
+    "frames_over_limit": RowField("functions over the recompile limit", _COUNT),
+    "coverage": RowField("coverage", percent, "coverage", 5),
+    "graphs": RowField("graphs", _COUNT, "graphs", 10),
+    "is_steady": RowField("stops compiling when calls repeat"),
+    "compile_cold_s": RowField("cold compile", seconds_text, "cold compile", 6),
+    "compile_s": RowField("compile of the recorded run", seconds_text, "compile", 6),
+    "compile_warm_s": RowField("warm compile", seconds_text),
+    "call_us": RowField("call", duration),
+    "eager_us": RowField("eager call", duration),
+    "speedup": RowField("speed-up", factor_text, "speed-up", 4),
+    "noise": RowField("eager beside eager", factor_text),
+    "peak_memory_bytes": RowField("peak memory", lambda size: bytes_text(int(size)), "memory", 9),
+    "correct": RowField("correct results", heading="correct", rank=12),
+    "exports": RowField("torch.export", heading="exports", rank=7),
+    "export_error": RowField("torch.export stops at"),
+    "target": RowField("target"),
+    "variant": RowField("variant"),
+    "family": RowField("family"),
+    "torch": RowField("torch"),
+    "library": RowField("library"),
+    "python": RowField("Python"),
+    "device": RowField("device"),
+    "host": RowField("machine"),
+    "dtype": RowField("dtype"),
+    "batch": RowField("batch size", "{:,}".format),
+    "started": RowField("started"),
+    "seconds": RowField("took", seconds_of),
+}
+"""Fields of a row, as they are named and written everywhere, in the order of a table's columns."""
+
+
+def row_table(report: SurveyReport, *, is_page: bool = False) -> Table:
+    """All rows; a page's have their families, and why they failed."""
+    mark: Mark | None = None if is_page else "code"
+    columns: list[tuple[Column, Callable[[SurveyRow], Cell]]] = [
+        (Column("name", is_number=False), lambda row: Cell(Span(row.name, mark)))
     ]
+    if is_page and any(row.family is not None for row in report.rows):
+        columns.append((Column("family", is_number=False), lambda row: Cell(Span(row.family or NOTHING))))
+    if len(report.variants) > 1:
+        columns.append((Column("variant", is_number=False), lambda row: Cell(Span(row.variant, mark))))
+    columns.append((Column("status", is_number=False), outcome_cell))
+    has_cold = any(row.compile_cold_s is not None for row in report.rows)
+    columns += [
+        (Column(field.heading, rank=field.rank), partial(field_cell, name=name))
+        for name, field in FIELDS.items()
+        if field.heading and name != ("compile_s" if has_cold else "compile_cold_s")
+    ]
+    columns.append((Column(FINDING, is_number=False, rank=6), partial(_finding_cell, has_error=is_page)))
+    rows = tuple(tuple(cell(row) for _, cell in columns) for row in report.rows)
+    most = 0 if len(report.rows) > _MAX_ROWS else None
+    return Table(tuple(column for column, _ in columns), rows, "row", most, "All rows")
 
 
-def _figure(number: _Number | None, text: Callable[[_Number], str] = "{:,}".format) -> Cell:
-    return Cell(NOTHING) if number is None else Cell(text(number), value=number)
+def field_cell(row: SurveyRow, name: str) -> Cell:
+    """What is known of a row there."""
+    value = getattr(row, name)
+    if name == "speedup":
+        return speedup_cell(row)
+    if value is None or isinstance(value, bool):
+        return {True: Cell("yes"), False: Cell("no", tone="bad"), None: Cell(NOTHING)}[value]
+    text = FIELDS[name].text(value)
+    return Cell(text) if isinstance(value, str) else Cell(text, value=value)
 
 
-def _yes_or_no(is_so: bool | None) -> Cell:
-    return {True: Cell("yes"), False: Cell("no", tone="bad"), None: Cell(NOTHING)}[is_so]
+def _finding_cell(row: SurveyRow, *, has_error: bool) -> Cell:
+    """The first finding and where it is: ``GD101 masking.py:41``."""
+    found = NOTHING if row.top is None else f"{row.top.code} {base_name(row.top.file)}:{row.top.line}"
+    if not has_error or (error := failure_text(row)) is None:
+        return Cell(found)
+    return Cell("" if row.top is None else found, shortened(error, _CELL_ERROR))
 
 
 def status_cell(row: SurveyRow) -> Cell:
@@ -524,16 +611,10 @@ def speedup_cell(row: SurveyRow) -> Cell:
     return Cell(factor_text(row.speedup), interval_text(row.speedup_low, row.speedup_high), tone, row.speedup)
 
 
-def finding_text(row: SurveyRow) -> str:
-    """The first finding and where it is: ``GD101 masking.py:41``."""
-    return NOTHING if row.top is None else f"{row.top.code} {base_name(row.top.file)}:{row.top.line}"
-
-
 def short_text(row: SurveyRow) -> str:
     """A row in one line: ``bert default: ok, 2 breaks, 1.43x (1.40 to 1.46), 21 s``, and why it failed."""
     text = f"{row.name} {row.variant}: {', '.join(_parts(row))}"
-    why = None if row.is_passed else error_text(row)
-    return text if why is None else f"{text}: {shortened(why, _SHORT_ERROR)}"
+    return text if (why := failure_text(row)) is None else f"{text}: {shortened(why, _SHORT_ERROR)}"
 
 
 def _parts(row: SurveyRow) -> Iterator[str]:
@@ -546,8 +627,3 @@ def _parts(row: SurveyRow) -> Iterator[str]:
     if row.attempts > 1:
         yield counted(row.attempts, "attempt")
     yield seconds_of(row.seconds)
-
-
-def seconds_of(seconds: float) -> str:
-    """How long a piece takes: ``3.2 s``, ``21 s``, ``4 min``."""
-    return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

@@ -1,27 +1,20 @@
-"""Drawings of a bench: speed-ups as bars, by size, and when compiling pays.
-
-Comes in: a ``BenchReport``. Goes out: drawings that need no script, hidden from screen readers.
-"""
+"""Drawings of a bench: speed-ups as bars, by size, and when compiling pays."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from markupsafe import Markup
 
 from graphdoctor.facts.bench import EAGER
 from graphdoctor.facts.wording import about_count, factor_text
 from graphdoctor.views import bench_words as words
-from graphdoctor.views.html import plots
-from graphdoctor.views.html.plots import Axis, Line, Tick
+from graphdoctor.views.html.plots import HUES, STYLES, Axis, Line, Plot, axis_of
 from graphdoctor.views.parts import Drawing
 
 if TYPE_CHECKING:
     from graphdoctor.facts.bench import Sweep, Variant
 
-_HUES = 8
 _FAR_APART = 8.0
 """Crossings this many times as far from each other, or sizes, share a logarithmic axis."""
 _WIDEST = 1.5
@@ -29,40 +22,33 @@ _WIDEST = 1.5
 _MAX_DASHED = 3
 """With more variants than this, only the best has a line for a restart."""
 _POINTS = 60
-_STYLES = ("bench.css",)
 _JUDGED = {"faster": "", "slower": "slower", "same": "no measurable difference"}
 
 
 def _style(number: int) -> str:
     """The class of a variant, which gives its color."""
-    return "of-eager" if number == 0 else f"hue{(number - 1) % _HUES}"
-
-
-# Bars.
+    return "of-eager" if number == 0 else f"hue{(number - 1) % HUES}"
 
 
 def speed_drawing(variants: Sequence[Variant]) -> tuple[Drawing, ...]:
     """Each variant's speed-up with its interval; empty if nothing was timed."""
-    bars = list(_bars(variants))
-    return (Drawing("bench_bars.html.j2", {"bars": bars}, styles=_STYLES),) if bars else ()
-
-
-def _bars(variants: Sequence[Variant]) -> Iterator[dict[str, str]]:
     timed = [(variant, variant.speedup) for variant in variants if variant.speedup is not None]
-    most = max([1.0, *(speedup.ratio for _, speedup in timed)])
-    axis = Axis(0.0, min(max([most, *(speedup.high for _, speedup in timed)]) * 1.04, most * _WIDEST))
+    if not timed:
+        return ()
+    most = max(1.0, *(speedup.ratio for _, speedup in timed))
+    axis = Axis(0.0, min(max(most, *(speedup.high for _, speedup in timed)) * 1.04, most * _WIDEST))
+    bars = []
     for variant, speedup in timed:
-        is_eager = variant.name == EAGER
-        kind = "wrong" if variant.status == "wrong" else "reference" if is_eager else variant.judgement
-        ratio = 1.0 if is_eager else speedup.ratio
+        bar: dict[str, object] = {"name": variant.name, "ends": (speedup.low, speedup.high), "kind": variant.judgement}
         figures = f"{factor_text(speedup.ratio)} ({words.interval_text(speedup.low, speedup.high)})"
-        note = "wrong results" if variant.status == "wrong" else _JUDGED.get(variant.judgement, "")
-        yield {
-            "name": variant.name,
-            "drawn": plots.bar(axis, ratio, (speedup.low, speedup.high), kind=kind),
-            "text": factor_text(1.0) if is_eager else figures,
-            "note": f"beside itself {figures}" if is_eager else note,
-        }
+        if variant.name == EAGER:
+            bar |= {"ratio": 1.0, "text": factor_text(1.0), "note": f"beside itself {figures}", "kind": "reference"}
+        else:
+            bar |= {"ratio": speedup.ratio, "text": figures, "note": _JUDGED.get(variant.judgement, "")}
+        if variant.status == "wrong":
+            bar |= {"kind": "wrong", "note": "wrong results"}
+        bars.append(bar)
+    return (Drawing("bench_bars.html.j2", {"axis": axis, "bars": bars}, styles=STYLES),)
 
 
 # When compiling pays.
@@ -70,82 +56,75 @@ def _bars(variants: Sequence[Variant]) -> Iterator[dict[str, str]]:
 
 @dataclass(frozen=True)
 class _Start:
-    """Time of calls from a start on."""
+    """Time of calls from a start on.
 
-    name: str
+    Args:
+        calls: Calls until it is won back; None if it never is, or that is unknown.
+    """
+
+    number: int
     compile_s: float
     call_s: float
-    style: str
-    label: str
-    is_warm: bool
-    calls: int | None
-    """Calls until it is won back; None if it never is, or that is unknown."""
+    is_warm: bool = False
+    calls: int | None = None
 
     def after(self, calls: float) -> float:
         """Seconds."""
         return self.compile_s + calls * self.call_s
 
+    def line(self, x: Axis) -> Line:
+        """Where it is drawn."""
+        ends = [x.low, x.high]
+        if x.is_log:
+            ends = [x.low * (x.high / x.low) ** (number / _POINTS) for number in range(_POINTS + 1)]
+        label = "" if self.is_warm else str(self.number or "E")
+        return Line(tuple((at, self.after(at)) for at in ends), _style(self.number), label, is_dashed=self.is_warm)
+
 
 def payoff_drawing(variants: Sequence[Variant], best: str | None) -> tuple[Drawing, ...]:
     """The time that calls take in all, compiling included; empty if that is unknown of all variants."""
-    styles = {variant.name: _style(number) for number, variant in enumerate(variants)}
     eager = variants[0]
     if eager.call_us is None or eager.call_us.median <= 0:
         return ()
     call_s = eager.call_us.median / 1e6
-    right = [one for one in variants[1:] if one.status == "ok" and one.speedup is not None and one.speedup.ratio > 0]
-    starts = [start for one in right for start in _starts(one, call_s, styles)]
-    if not starts:
-        return ()
-    drawn_starts = [one for one in starts if len(right) <= _MAX_DASHED or not one.is_warm or one.name == best]
-    first = _Start(EAGER, 0.0, call_s, styles[EAGER], "E", is_warm=False, calls=None)
-    x = _calls_axis(drawn_starts, call_s)
-    shown = [first, *drawn_starts]
-    y = _time_axis(shown, x)
-    lines = [
-        Line(
-            tuple((at, one.after(at)) for at in _spread(x)),
-            one.style,
-            label="" if one.is_warm else one.label,
-            is_dashed=one.is_warm,
-        )
-        for one in shown
-    ]
-    drawn = plots.plot(
-        x,
-        y,
-        lines,
-        x_ticks=[Tick(value, about_count(round(value))) for value in x.ticks()],
-        y_ticks=[Tick(value, words.round_time_text(value)) for value in y.ticks()],
-        x_name="calls",
-        y_name="time in all",
-        dots=[(one.calls, one.calls * call_s, one.style) for one in drawn_starts if one.calls is not None],
-    )
-    legend = [("E", styles[EAGER], EAGER, [f"{words.time_text(call_s * 1e6)} per call"])]
-    for one in right:
-        own = [start for start in starts if start.name == one.name]
-        if own:
-            texts = [_start_text(start, one, eager) for start in own]
-            legend.append((own[0].label, own[0].style, one.name, texts))
-    facts = {
-        "drawn": drawn,
-        "legend": legend,
-        "is_log": x.is_log,
-        "has_dashed": any(one.is_warm for one in drawn_starts),
+    starts = {
+        number: found
+        for number, one in enumerate(variants)
+        if number and one.status == "ok" and (found := list(_starts(one, number, call_s)))
     }
-    return (Drawing("bench_payoff.html.j2", facts, styles=_STYLES),)
+    timed = sum(one.status == "ok" and one.speedup is not None and one.speedup.ratio > 0 for one in variants[1:])
+    drawn = [
+        start
+        for number, found in starts.items()
+        for start in found
+        if timed <= _MAX_DASHED or not start.is_warm or variants[number].name == best
+    ]
+    if not drawn:
+        return ()
+    shown = [_Start(0, 0.0, call_s), *drawn]
+    x = _calls_axis(drawn, call_s)
+    dots = [(one.calls, one.calls * call_s, _style(one.number)) for one in drawn if one.calls is not None]
+    legend = [("E", _style(0), EAGER, [f"{words.time_text(call_s * 1e6)} per call"])]
+    for number, found in starts.items():
+        one = variants[number]
+        legend.append((str(number), _style(number), one.name, [_start_text(start, one, eager) for start in found]))
+    facts = {
+        "plot": Plot(x, _time_axis(shown, x), [one.line(x) for one in shown], dots),
+        "legend": legend,
+        "has_dashed": any(one.is_warm for one in drawn),
+    }
+    return (Drawing("bench_payoff.html.j2", facts, styles=STYLES),)
 
 
-def _starts(variant: Variant, call_s: float, styles: dict[str, str]) -> Iterator[_Start]:
-    ratio = 1.0 if variant.speedup is None else variant.speedup.ratio
-    label = str(list(styles).index(variant.name))
+def _starts(variant: Variant, number: int, call_s: float) -> Iterator[_Start]:
+    if variant.speedup is None or variant.speedup.ratio <= 0:
+        return
     won = dict(words.break_evens(variant)) if variant.judgement == "faster" else {}
     for name, seconds in (("cold", variant.compile_cold_s), ("warm", variant.compile_warm_s)):
         if seconds is not None:
             calls = won[name].calls if name in won else None
-            is_warm = name == "warm"
             # The ratio of paired times, from which the break-even was worked out too.
-            yield _Start(variant.name, seconds, call_s / ratio, styles[variant.name], label, is_warm, calls)
+            yield _Start(number, seconds, call_s / variant.speedup.ratio, is_warm=name == "warm", calls=calls)
 
 
 def _start_text(start: _Start, variant: Variant, eager: Variant) -> str:
@@ -159,30 +138,22 @@ def _start_text(start: _Start, variant: Variant, eager: Variant) -> str:
 def _calls_axis(starts: Sequence[_Start], call_s: float) -> Axis:
     """An axis on which every crossing can be seen."""
     crossings = [float(max(start.calls, 1)) for start in starts if start.calls is not None]
-    if not crossings:
-        most = max(start.compile_s for start in starts)
-        return Axis(0.0, max(2.5 * most / call_s, 10.0))
-    least, most = min(crossings), max(crossings)
-    if most / least > _FAR_APART:
-        return Axis(max(least / 10, 1.0), most * 4, is_log=True)
-    return Axis(0.0, most * 1.6)
+    low, high = 0.0, max(2.5 * max(start.compile_s for start in starts) / call_s, 10.0)
+    is_log = bool(crossings) and max(crossings) / min(crossings) > _FAR_APART
+    if is_log:
+        low, high = max(min(crossings) / 10, 1.0), max(crossings) * 4
+    elif crossings:
+        high = max(crossings) * 1.6
+    return Axis(low, high, is_log=is_log, name="calls", text=lambda calls: about_count(round(calls)))
 
 
 def _time_axis(shown: Sequence[_Start], x: Axis) -> Axis:
-    most = max(one.after(x.high) for one in shown)
-    if not x.is_log:
-        return Axis(0.0, most * 1.04 or 1.0)
-    least = min(one.after(x.low) for one in shown)
-    return (
-        Axis(least, most * 1.2, is_log=True) if least > 0 else Axis(most / 1e6 or 1e-9, most * 1.2 or 1.0, is_log=True)
-    )
-
-
-def _spread(x: Axis) -> list[float]:
-    """Numbers along an axis: a straight line needs its ends alone."""
-    if not x.is_log:
-        return [x.low, x.high]
-    return [x.low * (x.high / x.low) ** (number / _POINTS) for number in range(_POINTS + 1)]
+    least, most = min(one.after(x.low) for one in shown), max(one.after(x.high) for one in shown)
+    if x.is_log:
+        low, high = least if least > 0 else most / 1e6 or 1e-9, most * 1.2 or 1.0
+    else:
+        low, high = 0.0, most * 1.04 or 1.0
+    return Axis(low, high, is_log=x.is_log, name="time in all", text=words.round_time_text)
 
 
 # Several sizes.
@@ -191,50 +162,41 @@ def _spread(x: Axis) -> list[float]:
 def sweep_drawing(sweep: Sweep, name: str) -> tuple[Drawing, ...]:
     """Each variant's speed-up by size; empty if nothing was timed."""
     names = list(dict.fromkeys(variant.name for point in sweep.points for variant in point.variants))
-    found: dict[str, list[tuple[int, Variant]]] = {each: [] for each in names}
     points = sorted(sweep.points, key=lambda one: one.size)
+    found: Mapping[str, list[tuple[int, float, float, float]]] = {each: [] for each in names}
     for point in points:
-        for variant in point.variants:
-            if variant.speedup is not None and variant.status == "ok" and variant.name != EAGER:
-                found[variant.name].append((point.size, variant))
-    failed = {point.size for point in sweep.points if all(one.status == "failed" for one in point.variants)}
+        for one in point.variants:
+            if one.speedup is not None and one.status == "ok" and one.name != EAGER:
+                found[one.name].append((point.size, one.speedup.ratio, one.speedup.low, one.speedup.high))
+    drawn = {number: own for number, own in enumerate(found.values()) if own}
+    if not drawn:
+        return ()
+    failed = {point.size for point in points if all(one.status == "failed" for one in point.variants)}
+    sizes = tuple(point.size for point in points)
+    x = axis_of(
+        sizes,
+        name,
+        lambda size: f"{size:,} failed" if size in failed else f"{size:,}",
+        far_apart=_FAR_APART,
+        named=sizes,
+    )
+    # The ends of intervals, as far as there is room for them.
+    ends = [
+        end
+        for own in drawn.values()
+        for _, ratio, low, high in own
+        for end in (max(low, ratio / _WIDEST), min(high, ratio * _WIDEST))
+    ]
     lines = [
         Line(
-            tuple((float(size), one.speedup.ratio) for size, one in own if one.speedup is not None),
+            tuple((float(size), ratio) for size, ratio, *_ in own),
             _style(number),
-            label=str(number),
-            intervals=tuple((one.speedup.low, one.speedup.high) for _, one in own if one.speedup is not None),
+            str(number),
+            intervals=tuple((size, low, high) for size, _, low, high in own),
             has_dots=True,
         )
-        for number, (_, own) in enumerate(found.items())
-        if own
+        for number, own in drawn.items()
     ]
-    if not lines:
-        return ()
-    legend = [(str(number), _style(number), each) for number, each in enumerate(names) if found[each]]
-    drawn = _sweep_plot(lines, [point.size for point in points], failed, name)
-    return (Drawing("bench_sweep.html.j2", {"drawn": drawn, "legend": legend}, styles=_STYLES),)
-
-
-def _sweep_plot(lines: Sequence[Line], sizes: Sequence[int], failed: set[int], name: str) -> Markup:
-    low, high = min(sizes), max(sizes)
-    is_log = low > 0 and high / low > _FAR_APART
-    room = 1.15 if is_log else (high - low) * 0.06 or 1.0
-    x = Axis(low / room, high * room, is_log=True) if is_log else Axis(low - room, high + room)
-    y = plots.span([1.0, *(end for line in lines for end in _ends(line))])
-    return plots.plot(
-        x,
-        y,
-        lines,
-        x_ticks=[Tick(size, f"{size:,} failed" if size in failed else f"{size:,}") for size in sizes],
-        y_ticks=[Tick(value, factor_text(value)) for value in y.ticks()],
-        x_name=name,
-        y_name="speed-up",
-        level=1.0,
-    )
-
-
-def _ends(line: Line) -> Iterator[float]:
-    """The ends of its intervals, as far as there is room for them."""
-    for (_, ratio), (low, high) in zip(line.points, line.intervals, strict=True):
-        yield from (max(low, ratio / _WIDEST), min(high, ratio * _WIDEST))
+    plot = Plot(x, axis_of([1.0, *ends], "speed-up", factor_text), lines, level=1.0)
+    legend = [(str(number), _style(number), names[number]) for number in drawn]
+    return (Drawing("bench_sweep.html.j2", {"plot": plot, "legend": legend}, styles=STYLES),)

@@ -78,7 +78,7 @@ def write_document(
     # 'unsafe-inline' is for styles only: the length of a bar is an inline style.
     policy = f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
     return (
-        _environment()
+        environment()
         .get_template(template)
         .render(
             context,
@@ -92,7 +92,8 @@ def write_document(
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Templates, and what they call."""
     environment = Environment(
         loader=PackageLoader("graphdoctor.views.html"),
         autoescape=True,
@@ -113,6 +114,7 @@ def _environment() -> Environment:
         "ticks": _ticks,
         "explained": explained,
         "spans": spans,
+        "plain": plain_text,
         "blocks": blocks,
         "kind": lambda part: type(part).__name__,
         "anchor": _anchor,
@@ -122,7 +124,7 @@ def _environment() -> Environment:
 
 
 def _drawn(drawing: Drawing) -> Markup:
-    return Markup(_environment().get_template(drawing.template).render(drawing.facts))
+    return Markup(environment().get_template(drawing.template).render(drawing.facts))
 
 
 def _anchor(section: Section) -> str:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphdoctor.views.html.plots import Axis, Line, Tick, bar, plot, span
+from graphdoctor.views.html.document import environment
+from graphdoctor.views.html.plots import Axis, Line, Plot, axis_of
 
 NUMBERS = st.floats(1e-3, 1e9)
 
@@ -39,28 +40,27 @@ def test_ticks_are_round():
 
 
 def test_an_axis_of_one_number_has_room():
-    axis = span([1.0, 1.0])
+    axis = axis_of([1.0, 1.0])
     assert axis.low < 1 < axis.high
 
 
-def test_a_bar_ends_at_its_number_between_the_ends_of_its_interval():
-    drawn = bar(Axis(0.0, 4.0), 2.0, (1.0, 3.0), kind="faster")
+PLOTS = environment().get_template("plots.html.j2").module
+
+
+def test_a_bar_ends_at_its_number_and_an_interval_that_goes_on_has_no_cap():
+    drawn = PLOTS.bar(Axis(0.0, 4.0), "faster", 2.0, (1.0, 3.0))
     assert 'class="faster" x="0" y="5" width="50.00%"' in drawn
     assert 'class="at-one" x1="25.00%" x2="25.00%"' in drawn
     assert 'x1="25.00%" x2="75.00%" y1="12" y2="12"' in drawn
     assert 'aria-hidden="true"' in drawn
-
-
-def test_an_interval_that_goes_on_has_no_cap_where_the_drawing_ends():
-    drawn = bar(Axis(0.0, 4.0), 2.0, (1.0, 9.0), kind="same")
+    drawn = PLOTS.bar(Axis(0.0, 4.0), "same", 2.0, (1.0, 9.0))
     assert 'x1="25.00%" x2="100.00%" y1="12" y2="12"' in drawn
     assert drawn.count('y1="8" y2="16"') == 1
 
 
 def drawing(*lines: Line) -> str:
-    unit = Axis(0.0, 10.0)
-    ticks = [Tick(5, "<five>")]
-    return plot(unit, unit, lines, x_ticks=ticks, y_ticks=ticks, x_name="x & y", y_name="y", dots=[(5, 5, "hue1")])
+    x, y = (Axis(0.0, 10.0, name=name, text=lambda _: "<five>", named=(5,)) for name in ("x & y", "y"))
+    return str(PLOTS.lines(Plot(x, y, lines, dots=[(5, 5, "hue1")])))
 
 
 def test_what_is_written_in_a_drawing_is_escaped():

@@ -19,8 +19,7 @@ from graphdoctor.studies.survey.summary import summarize
 from graphdoctor.views import survey_words as words
 from graphdoctor.views.bench_words import interval_text
 from graphdoctor.views.formats import RenderOptions
-from graphdoctor.views.html.survey_plots import front
-from graphdoctor.views.html.survey_rows import page_address, row_ids
+from graphdoctor.views.html.survey import front, page_address, row_ids
 from tests.each import for_each
 from tests.render.html.conftest import NARROW, SCREENS, assert_accessible
 from tests.render.html.made import HOSTILE
@@ -118,7 +117,7 @@ def test_each_row_holds_all_that_is_known_of_it():
     (of_t5,) = t5["causes"]
     assert of_t5["place"] == "transformers/masking.py:44"
     assert of_t5["text"] == "size = lengths.max().item()"
-    assert of_t5["verdict"] == "verified"
+    assert of_t5["fix_verdict"] == "verified"
     assert of_t5["costs"] == "costs 1 function left to eager mode, 120 µs of calls"
     facts = dict(t5["facts"])
     assert facts["speed-up"] == "1.10× (1.05 to 1.20)"
@@ -161,7 +160,7 @@ def test_what_isn_t_measured_has_neither_drawing():
 
 def test_the_front_is_what_nothing_else_beats_in_both():
     points = {"a": (1.0, 1.0), "b": (2.0, 3.0), "c": (2.0, 2.0), "d": (3.0, 2.5), "e": (4.0, 3.5), "f": (0.5, 0.9)}
-    assert front(list(points.items())) == ["f", "a", "b", "e"]
+    assert front(points) == ["f", "a", "b", "e"]
 
 
 def test_variants_are_compared_on_the_same_targets():

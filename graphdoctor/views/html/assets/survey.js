@@ -311,9 +311,10 @@
     return element;
   };
   const caused = (cause, text, name) => {
-    const title = make("h4", {}, make("span", { text: cause.severity, className: "severity" }), " ");
+    const severity = text(cause.severity);
+    const title = make("h4", {}, make("span", { text: severity, className: "severity" }), " ");
     title.append(make("span", { text: text(cause.code), className: "code", attributes: { title: text(cause.rule) } }), " ");
-    const card = make("div", { className: `card sev-${cause.severity}` }, ticked(title, text(cause.message)));
+    const card = make("div", { className: `card sev-${severity}` }, ticked(title, text(cause.message)));
     const where = make("p", {}, make("span", { text: text(cause.place), className: "place" }), " in ");
     where.append(make("code", { text: text(cause.function) }));
     if (cause.package !== undefined) where.append(" ", make("span", { text: text(cause.package), className: "package" }));
@@ -325,7 +326,7 @@
       card.append(line);
     }
     if (cause.fix !== undefined) {
-      const verdict = cause.verdict ?? "not tried";
+      const verdict = cause.fix_verdict === undefined ? "not tried" : text(cause.fix_verdict);
       const badge = make("span", {
         text: verdict === "not tried" ? "suggested, not tried" : verdict,
         className: `verdict v-${verdict.replaceAll(" ", "-")}`,
