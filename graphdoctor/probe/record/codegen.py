@@ -63,29 +63,21 @@ class CodegenRecorder:
         nodes = [node for node in graph.nodes if node.op == "call_function"]
         index = {node: number for number, node in enumerate(nodes)}
         kernels_of: dict[torch.fx.Node, set[int]] = {node: set() for node in nodes}
-        records: list[InductorKernel] = []
-        for number, kernel in enumerate(graph.kernels):
-            for node in kernel.nodes:
+        kernels: list[InductorKernel] = []
+        for number, (kernel, own) in enumerate(graph.kernels):
+            for node in own:
                 kernels_of.setdefault(node, set()).add(number)
-            known = sorted(index[node] for node in kernel.nodes if node in index)
-            records.append(
-                InductorKernel(
-                    name=kernel.name,
-                    kind=kernel.kind,
-                    operations=tuple([each for each in known if not is_view(nodes[each])] or known),
-                    bytes=kernel.bytes,
-                    flops=kernel.flops,
-                    dtype=kernel.dtype,
-                )
-            )
-        self.factor_dtypes |= {kernel.dtype for kernel in graph.kernels if kernel.dtype is not None}
+            known = sorted(index[node] for node in own if node in index)
+            computed = tuple(each for each in known if not is_view(nodes[each]))
+            kernels.append(kernel.model_copy(update={"operations": computed or tuple(known)}))
+        self.factor_dtypes |= {kernel.dtype for kernel in kernels if kernel.dtype is not None}
         operations = [self._operation(node, kernels_of, stacks) for node in nodes]
         found = self._partitions.take() if self._partitions is not None and graph.phase == "forward" else None
         return {
             "graph": graph.number,
             "phase": graph.phase,
             "operations": operations,
-            "kernels": records,
+            "kernels": kernels,
             "partition": None if found is None else self._partition(found, stacks),
             "stacks": [list(stack) for stack in stacks],
         }

@@ -29,8 +29,7 @@ def put_in_place(owner: Any, name: str, value: object) -> Undo:  # noqa: ANN401
 def wrap(owner: Any, name: str, around: Callable[..., Any], *, is_traced: bool = False) -> Undo:  # noqa: ANN401
     """Have ``around(original, *arguments)`` called in the place of a function or a class method.
 
-    A traceback through it has no line of ours. ``is_traced``: Dynamo may compile what calls it, and is to leave our
-    part alone.
+    ``is_traced``: Dynamo may compile what calls it, and is to leave our part alone.
     """
     found = vars(owner)[name]
     is_of_class = isinstance(found, classmethod)

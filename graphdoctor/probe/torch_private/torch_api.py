@@ -1,16 +1,15 @@
 """Private names of torch that graphdoctor uses, and differences between its versions; this folder has the others.
 
-Each access survives a missing name: ``missing()`` lists what this torch lacks, and the session reports each as a
-gap. Seen on 2.11.0, 2.13.0 and 2.15.0.
+Each survives a missing name, which ``missing()`` lists as a gap. Seen on 2.11.0, 2.13.0 and 2.15.0.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import inspect
 import logging
 import os
+import pkgutil
 import sys
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -53,17 +52,9 @@ _REQUIRED = {
 
 def lookup(dotted: str) -> Any:  # noqa: ANN401
     """The object at a dotted path below torch; None when this torch lacks it."""
-    parts = dotted.split(".")
-    value: Any = torch
-    for depth, part in enumerate(parts[1:], start=2):
-        try:
-            value = getattr(value, part)
-        except AttributeError:
-            try:
-                value = importlib.import_module(".".join(parts[:depth]))
-            except ImportError:
-                return None
-    return value
+    with contextlib.suppress(ImportError, AttributeError):
+        return pkgutil.resolve_name(dotted)
+    return None
 
 
 def missing() -> dict[str, str]:
@@ -91,7 +82,7 @@ def keep_trace_enabled() -> None:
     """Undo what a program does to all loggers: ``logging.config.dictConfig`` and ``logging.disable``.
 
     Since 2.13 torch itself keeps its trace logger out of ``logging.disable`` (``torch/_logging/_internal.py``,
-    ``_init_logs``); 2.11 doesn't. The override can go when 2.13 is the oldest torch.
+    ``_init_logs``): the override can go when that is the oldest torch.
     """
     for logger in switched_loggers():
         logger.disabled = False
@@ -140,8 +131,7 @@ def frames_outwards() -> Iterator[FrameType]:
 def exception_being_logged() -> BaseException | None:
     """The exception that a graph-break or error record is about, seen from inside a logging handler.
 
-    torch logs most breaks while handling the exception; a data-dependent jump is logged after its handler has ended
-    (``InstructionTranslatorBase.jump_graph_break``, 2.13), so there the caller's local is the only way to it.
+    A data-dependent jump is logged after its handler has ended (``jump_graph_break``, 2.13): it is the caller's local.
     """
     for _, frame in zip(range(16), frames_outwards(), strict=False):
         if frame.f_code.co_name == "log_graph_break" and isinstance(found := frame.f_locals.get("exc"), BaseException):
@@ -152,8 +142,7 @@ def exception_being_logged() -> BaseException | None:
 def frames_above_compile(outside: Collection[FrameType] = ()) -> Iterator[FrameType]:
     """The Python frames that led to the frame being compiled, innermost first, seen from inside a compile.
 
-    Between us and the caller are logging and Dynamo's frame conversion (``torch/_dynamo/convert_frame.py``, 2.13,
-    its ``__call__`` methods); the frame to be compiled hasn't begun, so it isn't on the stack.
+    They are above Dynamo's frame conversion (``torch/_dynamo/convert_frame.py``, 2.13); that frame hasn't begun.
     """
     is_in_dynamo = is_above = False
     for frame in frames_outwards():
@@ -188,10 +177,7 @@ def stack_of(frames: Iterable[FrameType]) -> list[traceback.FrameSummary]:
 
 
 def is_compiler_error(error: BaseException) -> bool:
-    """torch.compile raised it of its own accord: the same call could work in eager.
-
-    ``TorchRuntimeError`` is left out: it wraps what the program's own operation raised.
-    """
+    """torch.compile raised it of its own accord; ``TorchRuntimeError`` wraps what the program's operation raised."""
     exceptions = lookup("torch._dynamo.exc")
     if exceptions is None or isinstance(error, exceptions.TorchRuntimeError):
         return False
@@ -201,9 +187,8 @@ def is_compiler_error(error: BaseException) -> bool:
 def backend_function(name: str, *, mode: str | None, options: dict[str, Any] | None, dynamic: bool | None) -> Any:  # noqa: ANN401
     """The callable that ``torch.compile(backend=name, mode=…, options=…)`` would hand graphs to.
 
-    Mirrors the choice at the end of ``torch.compile`` (``torch/__init__.py``, 2.13): inductor has a wrapper of its own
-    that applies mode and options; every other backend receives them as keyword arguments. In a torch without the
-    wrappers the backend is found by its name; mode and options are lost then, and ``missing()`` reports it.
+    Mirrors the choice at the end of ``torch.compile`` (``torch/__init__.py``, 2.13). A torch without the wrappers loses
+    mode and options, as ``missing()`` reports.
 
     Raises:
         torch._dynamo.exc.InvalidBackend: No backend has that name.
@@ -225,12 +210,7 @@ def names_of(argument: Literal["backend", "mode", "option"]) -> list[str]:
 
 
 def compile_switches() -> Iterator[tuple[SwitchKind, str]]:
-    """What can keep torch.compile from compiling now, each with its value.
-
-    ``disable`` of Dynamo's config, which ``TORCH_COMPILE_DISABLE`` sets when torch is imported
-    (``torch/_dynamo/config.py``, 2.13), ``TORCHDYNAMO_DISABLE`` (``_optimize``, ``torch/_dynamo/eval_frame.py``, 2.13)
-    and the stance, which only ``_stance`` in the same file shows.
-    """
+    """What keeps torch.compile from compiling (``_optimize``, ``_stance``: ``torch/_dynamo/eval_frame.py``, 2.13)."""
     if os.environ.get(_NO_DYNAMO) == "1":
         yield "environment", _NO_DYNAMO
     if torch._dynamo.config.disable:
@@ -292,8 +272,8 @@ _GENERATED_CODES = "torch._dynamo.convert_frame.output_codes"
 def marked_conversions(range_name: str) -> Iterator[None]:
     """Put what Dynamo's code converts after a graph into a profiler range, while the context lasts.
 
-    A graph returns tensors; where the program has a number or a NumPy array, the code that Dynamo generates calls
-    ``Tensor.item`` or ``to_numpy_helper`` on them (``PyCodegen.__call__``, ``torch/_dynamo/codegen.py``, 2.13).
+    Where the program has a number or a NumPy array, generated code calls ``Tensor.item`` or ``to_numpy_helper``
+    (``PyCodegen.__call__``, ``torch/_dynamo/codegen.py``, 2.13).
     """
     utils, generated = lookup("torch._dynamo.utils"), lookup(_GENERATED_CODES)
     to_numpy = getattr(utils, "to_numpy_helper", None)
@@ -330,7 +310,7 @@ def has_conversions() -> bool:
 def _is_called_by_generated_code(generated: Any) -> bool:  # noqa: ANN401
     """The caller of our caller is an instruction that Dynamo generated, not one that it copied from the program.
 
-    Copied instructions keep their columns (the call at which a graph broke); generated ones have only a line.
+    Copied instructions keep their columns; generated ones have only a line.
     """
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename.endswith(_EVAL_FRAME):
@@ -344,10 +324,7 @@ def _is_called_by_generated_code(generated: Any) -> bool:  # noqa: ANN401
 
 
 def original_callable(function: Any) -> Any:  # noqa: ANN401
-    """What ``torch.compile`` compiled, when ``function`` is its result; otherwise ``function`` itself.
-
-    ``_orig_mod`` and ``_torchdynamo_orig_callable``: ``torch/_dynamo/eval_frame.py``, 2.13.
-    """
+    """What ``torch.compile`` compiled, if ``function`` is its result (``torch/_dynamo/eval_frame.py``, 2.13)."""
     module = getattr(function, "_orig_mod", None)
     if isinstance(module, torch.nn.Module) and type(function).__name__ == "OptimizedModule":
         return module
@@ -358,7 +335,7 @@ def original_callable(function: Any) -> Any:  # noqa: ANN401
 
 
 def as_not_compiled_in_place(module: torch.nn.Module) -> None:
-    """Have a module and its submodules run their own code even where ``Module.compile()`` was called on them.
+    """Undo ``Module.compile()`` of a module and its submodules.
 
     ``_compiled_call_impl``: ``torch/nn/modules/module.py``, 2.13.
     """
@@ -368,10 +345,7 @@ def as_not_compiled_in_place(module: torch.nn.Module) -> None:
 
 
 def keep_from_compiling(function: Callable[..., Any]) -> bool:
-    """Have Dynamo leave a function alone, whoever calls it; False if this torch can't.
-
-    ``skip_code``: ``torch/_dynamo/eval_frame.py``, 2.13.
-    """
+    """Have Dynamo leave a function alone; False if it can't (``skip_code``, ``_dynamo/eval_frame.py``, 2.13)."""
     if (skip := lookup("torch._dynamo.eval_frame.skip_code")) is not None:
         skip(function.__code__)
     return skip is not None
@@ -396,10 +370,7 @@ def submodules(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]
 def compiled_entry(
     module: torch.nn.Module, compile_one: Callable[[Any], Callable[..., Any]]
 ) -> tuple[str, Callable[..., Any]]:
-    """The attribute of a module through which its calls run compiled code, and that code.
-
-    It is what ``Module.compile()`` sets (``torch/nn/modules/module.py``, 2.13), unless that would do nothing.
-    """
+    """The attribute through which a module runs compiled code, as ``Module.compile()`` sets it, and that code."""
     if is_compiled_by_its_forward(module):
         return "forward", compile_one(module.forward)
     return "_compiled_call_impl", compile_one(module._call_impl)
@@ -408,8 +379,7 @@ def compiled_entry(
 def is_compiled_by_its_forward(module: torch.nn.Module) -> bool:
     """Up to 2.13, ``Module.compile()`` does nothing to it: Dynamo skips frames of torch's own ``forward``.
 
-    torch.compile makes a frame of its own around such a function, if it is given the function itself.
-    ``check``: ``torch/_dynamo/trace_rules.py``, 2.13.
+    Given the function itself, torch.compile makes a frame around it. ``check``: ``torch/_dynamo/trace_rules.py``, 2.13.
     """
     # An instance's own ``forward`` and a property can be anything, and aren't torch's.
     function = None if "forward" in vars(module) else inspect.getattr_static(type(module), "forward", None)
@@ -420,7 +390,7 @@ def is_compiled_by_its_forward(module: torch.nn.Module) -> bool:
 def container_inside(called: object) -> str | None:
     """The class of torch's own that a module has its ``forward`` from, or the one that it wraps; None if there is none.
 
-    ``DistributedDataParallel`` has the module that it wraps as ``module``; FSDP makes a subclass of the module's class.
+    DDP has the module that it wraps as ``module``; FSDP makes a subclass of the module's class.
     """
     inner = getattr(called, "module", called) if type(called).__name__ == "DistributedDataParallel" else called
     if not isinstance(inner, torch.nn.Module) or not is_compiled_by_its_forward(inner):
@@ -436,18 +406,17 @@ def is_profiling() -> bool:
 # Trees of values.
 
 
-def tree_leaves(value: object) -> list[Any]:
-    """Every leaf of nested containers, transformers' outputs included."""
-    return list(torch.utils._pytree.tree_leaves(value))
+tree_leaves: Callable[[object], list[Any]] = torch.utils._pytree.tree_leaves
+tree_map: Callable[[Callable[[Any], Any], Any], Any] = torch.utils._pytree.tree_map
 
 
 def tensors_in(value: object) -> list[torch.Tensor]:
-    """The tensors among these."""
+    """The tensors among the leaves of nested containers, transformers' outputs included."""
     return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
 def tree_leaves_with_path(value: object) -> Iterator[tuple[str, Any]]:
-    """Every leaf of nested containers with its path, such as ``['logits'][0]``."""
+    """Every leaf with its path, such as ``['logits'][0]``."""
     for path, leaf in torch.utils._pytree.tree_leaves_with_path(value):
         yield torch.utils._pytree.keystr(path), leaf
 
@@ -455,11 +424,6 @@ def tree_leaves_with_path(value: object) -> Iterator[tuple[str, Any]]:
 def tree_structure(value: object) -> str:
     """Kinds of the nested containers, keys included, as text."""
     return str(torch.utils._pytree.tree_structure(value))
-
-
-def tree_map(function: Callable[[Any], Any], value: object) -> Any:  # noqa: ANN401
-    """``value`` with ``function`` applied to every leaf."""
-    return torch.utils._pytree.tree_map(function, value)
 
 
 # Nodes of Dynamo's graphs.
@@ -481,18 +445,16 @@ def node_value(node: Any) -> Any:  # noqa: ANN401
 def node_module(node: Any) -> str | None:  # noqa: ANN401
     """Path of the innermost module that a node was traced in, such as ``L['self'].blocks.0.lin``, or None.
 
-    ``record_nn_module_stack`` (``torch/_dynamo/variables/nn_module.py``, 2.13) keeps path and class, innermost last;
-    a backward node has the stack of its forward node.
+    ``record_nn_module_stack``: ``torch/_dynamo/variables/nn_module.py``, 2.13; a backward node has its forward node's.
     """
     stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
     return next((str(path) for path, _ in reversed([*stack.values()])), None) or None
 
 
 def is_number_made_tensor(node: Any) -> bool:  # noqa: ANN401
-    """The node turns a number into a tensor for Dynamo's own use.
+    """The node turns a number into a tensor for Dynamo's own use, not for the program.
 
-    ``SymNodeVariable.as_tensor`` (``torch/_dynamo/variables/tensor.py``, 2.13) adds it, at the line that ends the
-    graph; a call of the program itself is in that line's text.
+    ``SymNodeVariable.as_tensor`` (``torch/_dynamo/variables/tensor.py``, 2.13) adds it at the line that ends the graph.
     """
     if getattr(node.target, "__name__", None) != "scalar_tensor":
         return False
@@ -529,9 +491,8 @@ def on_compile(call: Callable[[], None]) -> None:
 def cache_counts() -> CacheCounts:
     """What the caches on disk did in this process so far, in graphs.
 
-    AOTAutograd's cache is asked first, and holds what Inductor made of its graphs; Inductor's own is asked where that
-    one misses or is off (``torch/_functorch/_aot_autograd/autograd_cache.py`` and ``torch/_inductor/codecache.py``,
-    2.13).
+    AOTAutograd's is asked first, Inductor's where that one misses or is off (``_aot_autograd/autograd_cache.py`` and
+    ``_inductor/codecache.py``, 2.13).
     """
     inductor, autograd = counters().get("inductor", {}), counters().get("aot_autograd", {})
     return CacheCounts(
@@ -542,15 +503,10 @@ def cache_counts() -> CacheCounts:
 
 
 def unrecorded_breaks(before: Mapping[str, int] | None = None) -> list[str]:
-    """What torch skipped before a compile had an id: it counts these and writes no record.
+    """Torch's words for what it skipped before a compile had an id: it counts these and writes no record.
 
     A generator function is the only case (``ConvertFrameAssert.__call__``, ``torch/_dynamo/convert_frame.py``, 2.13).
-
-    Args:
-        before: What had been counted (``unimplemented`` of ``counters``) at the beginning; None for nothing.
-
-    Returns:
-        The first two lines of torch's words for each, such as ``Attempt to trace generator: Generators cannot …``.
+    ``before``: what had been counted (``unimplemented`` of ``counters``) at the beginning; None for nothing.
     """
     found = []
     for text, count in counters().get("unimplemented", {}).items():

@@ -1,8 +1,8 @@
 """Looks on while AOTAutograd cuts a graph in two and Inductor generates code: what each kernel computes, moves, keeps.
 
-``torch/_inductor/debug.py`` (``set_kernel_post_grad_provenance_tracing``), ``graph.py``, ``scheduler.py``,
-``output_code.py``, ``fx_utils.py`` (``count_flops_fx``), ``compile_fx.py`` (``partition_fn``) and ``lowering.py``,
-``torch/_functorch/partitioners.py``, ``torch/utils/flop_counter.py``, 2.11 to 2.15.
+``torch/_inductor``: ``debug.py``, ``graph.py``, ``scheduler.py``, ``output_code.py``, ``fx_utils.py``,
+``compile_fx.py`` and ``lowering.py``; ``torch/_functorch/partitioners.py``, ``torch/utils/flop_counter.py``, 2.11 to
+2.15.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ...facts.kernels import ProfilePhase
-from ...facts.profiled import InductorKernelKind
+from ...facts.profiled import InductorKernel, InductorKernelKind
 from .replacing import wrap
 from .torch_cuda_graphs import current_compile_id
 from .torch_kernels import quick_range
@@ -33,15 +33,8 @@ RUN_RANGE = "graphdoctor_inductor "
 """What the profiler ranges of runs of Inductor's graphs begin with; then the graph's number and the phase."""
 
 
-class GeneratedKernel(NamedTuple):
-    """One call of a kernel in generated code: its nodes, and the rest as in ``InductorKernelRecord``."""
-
-    name: str
-    kind: InductorKernelKind = "other"
-    nodes: Sequence[torch.fx.Node] = ()
-    bytes: int | None = None
-    flops: int | None = None
-    dtype: str | None = None
+GeneratedKernel = tuple[InductorKernel, Sequence[torch.fx.Node]]
+"""One call of a kernel in generated code, without the indices of its operations, and its nodes."""
 
 
 @dataclass
@@ -55,9 +48,7 @@ class GeneratedGraph:
 
 
 class CodegenWatch:
-    """Hands on each graph for which code was generated, until it is closed.
-
-    Code that Inductor finds in its cache isn't generated.
+    """Hands on each graph for which code was generated, not found in Inductor's cache, until it is closed.
 
     Raises:
         ImportError, AttributeError, KeyError: This torch generates code by other names.
@@ -106,11 +97,22 @@ class CodegenWatch:
 
     def _seen(self, original: Callable[..., Any], scheduled: Any, name: str, is_extern: bool = False) -> Any:  # noqa: ANN401 - as torch declares it
         if self._current is not None:
-            kernel = GeneratedKernel(name)
+            kernel = _kernel(name)
             with self._survived():
                 kernel = _library(scheduled, name) if is_extern else _fused(scheduled, name)
             self._current.kernels.append(kernel)
         return original(scheduled, name, is_extern)
+
+
+def _kernel(
+    name: str,
+    kind: InductorKernelKind = "other",
+    nodes: Sequence[torch.fx.Node] = (),
+    size: int | None = None,
+    flops: int | None = None,
+    dtype: str | None = None,
+) -> GeneratedKernel:
+    return InductorKernel(name=name, kind=kind, operations=(), bytes=size, flops=flops, dtype=dtype), nodes
 
 
 def _library(node: Any, name: str) -> GeneratedKernel:  # noqa: ANN401
@@ -127,7 +129,7 @@ def _library(node: Any, name: str) -> GeneratedKernel:  # noqa: ANN401
     flops, dtype = products_of(nodes)
     if flops is None and own is not None:
         flops, dtype = packed_flops(name, node, own)
-    return GeneratedKernel(name, kind, nodes, _bytes([] if scheduled is None else [scheduled]), flops, dtype)
+    return _kernel(name, kind, nodes, _bytes([] if scheduled is None else [scheduled]), flops, dtype)
 
 
 def _fused(scheduled: Sequence[Any], name: str) -> GeneratedKernel:
@@ -146,7 +148,7 @@ def _fused(scheduled: Sequence[Any], name: str) -> GeneratedKernel:
         kind = "template"
     elif any(each.is_reduction() for each in single):
         kind = "reduction"
-    return GeneratedKernel(name, kind, nodes, _bytes(whole), *products_of([each for each in products if each]))
+    return _kernel(name, kind, nodes, _bytes(whole), *products_of([each for each in products if each]))
 
 
 def _readers(scheduled: Sequence[Any]) -> list[torch.fx.Node]:
@@ -162,11 +164,7 @@ def _bytes(scheduled: Sequence[Any]) -> int | None:
 
 @contextmanager
 def graph_runs_marked() -> Iterator[None]:
-    """Meanwhile, each run of a graph of Inductor's shows itself to the profiler as a range, and takes a little longer.
-
-    Raises:
-        ImportError, AttributeError, KeyError: This torch runs them otherwise.
-    """
+    """Meanwhile each run of a graph of Inductor's is a profiler range; raises as ``CodegenWatch`` does."""
     from torch._inductor.output_code import CompiledFxGraph
 
     def call(original: Callable[..., Any], graph: Any, inputs: Sequence[Any]) -> Any:  # noqa: ANN401
@@ -256,10 +254,7 @@ _STANDS_FOR = {
 
 
 def products_of(nodes: Sequence[torch.fx.Node]) -> tuple[int | None, str | None]:
-    """The floating-point operations of nodes, with the sizes of the call that is compiled, and what they multiply.
-
-    Both are None if none of them is a matrix product or a convolution that torch can count.
-    """
+    """Floating-point operations of nodes, and what they multiply; both None without a product that torch can count."""
     known = {node: count for node in nodes if (count := _flops(node))}
     dtypes = (dtype for node in known for dtype in input_dtypes(node))
     return (sum(known.values()), next(dtypes, None)) if known else (None, None)
@@ -305,14 +300,9 @@ def _by_formula(node: torch.fx.Node) -> Any:  # noqa: ANN401
 
 
 def packed_flops(name: str, node: Any, made: torch.fx.Node) -> tuple[int | None, str | None]:  # noqa: ANN401
-    """The floating-point operations of oneDNN's and MKL's operations on packed weights, and the dtype of their factors.
-
-    Freezing puts them in the place of nodes, and torch has no formulas for them.
+    """The same for oneDNN's and MKL's operations on packed weights, which freezing puts in the place of nodes.
 
     ``node``: the call, as ``torch/_inductor/mkldnn_ir.py`` has it, 2.13.
-
-    Returns:
-        None for other operations, and for sizes that aren't numbers.
     """
     from torch.utils.flop_counter import conv_flop_count
 
@@ -342,11 +332,7 @@ _FAR_SMALLER, _SMALL_BYTES = 1000, 1024
 
 
 class KeptTensor(NamedTuple):
-    """A tensor that the forward part hands to the backward part.
-
-    ``is_cheap``: it can be computed again from what else is kept by code that Inductor writes itself, without matrix
-    products, convolutions and random numbers; None for an argument, and if that is unknown.
-    """
+    """A tensor that the forward part hands to the backward part; ``is_cheap`` as in ``facts.profiled.KeptTensor``."""
 
     name: str
     node: torch.fx.Node
@@ -368,11 +354,7 @@ class Partition(NamedTuple):
 
 
 class PartitionWatch:
-    """Keeps the last partition for the graph whose code is generated next, until it is closed.
-
-    Raises:
-        ImportError, AttributeError, KeyError: This torch cuts graphs otherwise.
-    """
+    """Keeps the last partition for the graph whose code is generated next; raises as ``CodegenWatch`` does."""
 
     def __init__(self) -> None:
         from torch._inductor import compile_fx

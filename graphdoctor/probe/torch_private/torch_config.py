@@ -1,8 +1,7 @@
 """The private names of torch's config modules, and of its float32 precision on CUDA (TensorFloat32).
 
-``torch/utils/_config_module.py``, seen on 2.11.0, 2.13.0 and 2.15.0; what ``changed_config`` needs on the last two.
-``fp32_precision``: ``torch/backends/__init__.py``, 2.13. The older names (``allow_tf32``) raise an error once a program
-has used the newer ones.
+``torch/utils/_config_module.py``, 2.11 to 2.15; ``changed_config`` from 2.13 on. ``fp32_precision``
+(``torch/backends/__init__.py``, 2.13), since older names raise an error once a program has used the newer ones.
 """
 
 from __future__ import annotations
@@ -43,10 +42,7 @@ def config_value(dotted: str) -> object:
 
 
 def config_type(dotted: str) -> type | None:
-    """The plain type that a torch config value is declared with; None for a union or no declaration.
-
-    ``get_type``: ``torch/utils/_config_module.py``, 2.13.
-    """
+    """The plain type that a torch config value is declared with (``get_type``, 2.13); None for a union or none."""
     module_name, _, name = dotted.rpartition(".")
     with contextlib.suppress(AttributeError, KeyError):
         declared: type = importlib.import_module(module_name).get_type(name)
@@ -78,9 +74,8 @@ def config_kept() -> Iterator[None]:
 def changed_config() -> dict[str, str]:
     """The config values that differ from their defaults, by dotted name, as Python prints them.
 
-    Covers the loaded modules, as this thread sees them: values are context variables (``_ConfigEntry``, 2.13). A value
-    that torch takes from an environment variable at import, like most of inductor's, counts as the default.
-    ``AttributeError`` if this torch keeps its config differently.
+    Of the loaded modules, as this thread sees them (``_ConfigEntry``, 2.13). What torch takes from an environment
+    variable at import counts as a default. ``AttributeError`` if this torch keeps its config differently.
     """
     found: dict[str, str] = {}
     for module in (sys.modules[name] for name in _CONFIG_MODULES if name in sys.modules):
@@ -112,10 +107,7 @@ def _printed(value: object) -> str:
 
 
 def float32_precision() -> Float32Precision | None:
-    """What a program's float32 matmuls and convolutions compute with on CUDA, as it is set now.
-
-    None if the program hasn't used CUDA, on ROCm, whose devices have other names, and if this torch doesn't say.
-    """
+    """What float32 computes with on CUDA now; None if CUDA isn't used, on ROCm, and if this torch doesn't say."""
     if torch.version.cuda is None or not torch.cuda.is_initialized():
         return None
     matmul = getattr(torch.backends.cuda.matmul, "fp32_precision", None)

@@ -1,7 +1,4 @@
-"""CUDA graphs, by torch's private names: whether they are asked for, why some are skipped, which were recorded.
-
-Seen on 2.11.0, 2.13.0 and 2.15.0.
-"""
+"""CUDA graphs, by torch's private names, 2.11 to 2.15: whether they are asked for, skipped, recorded."""
 
 from __future__ import annotations
 
@@ -132,13 +129,10 @@ def _counted_skips() -> int:
 
 
 def recorded_functions() -> tuple[list[dict[str, Any]], int] | None:
-    """The functions that torch is to record as CUDA graphs, and for how many sizes it has; it does in a second call.
+    """The functions that torch is to record as CUDA graphs in a second call, and for how many sizes it has.
 
     ``CUDAGraphTreeManager`` (``torch/_inductor/cudagraph_trees.py``, 2.11 to 2.15) has a function for each graph, or
-    partition of one, and each size of its inputs, and a tree of recordings.
-
-    Returns:
-        None if this torch keeps them elsewhere.
+    partition of one, and size of its inputs, and a tree of recordings. None if this torch keeps them elsewhere.
     """
     if (trees := sys.modules.get(_TREES)) is None:
         return [], 0
@@ -153,11 +147,9 @@ def recorded_functions() -> tuple[list[dict[str, Any]], int] | None:
 def launch_one_by_one() -> Undo:
     """Have what is recorded as CUDA graphs launch each kernel by itself, so that the profiler sees its operation.
 
-    ``is_cudagraph_capture_sizes`` (``torch/_inductor/cudagraph_trees.py``, 2.11 to 2.15): torch uses CUDA graphs for
-    the sizes that this setting names, or for all; an empty tuple names none.
-
-    Raises:
-        AttributeError: This torch has no such setting.
+    torch uses CUDA graphs for the sizes that a setting names (``is_cudagraph_capture_sizes``,
+    ``torch/_inductor/cudagraph_trees.py``, 2.11 to 2.15), here for none. ``AttributeError`` if there is no such
+    setting.
     """
     from torch._inductor import config
 

@@ -1,6 +1,6 @@
 """What torch.export knows and has no public name for.
 
-Seen in ``torch/export/exported_program.py``, ``torch/_export/non_strict_utils.py`` and
+``torch/export/exported_program.py``, ``torch/_export/non_strict_utils.py``,
 ``torch/fx/experimental/symbolic_shapes.py``, 2.13 and 2.15.
 """
 
@@ -112,18 +112,14 @@ def _number(bound: Any) -> int | None:  # noqa: ANN401
 
 
 def guards_of(program: Any) -> list[str]:  # noqa: ANN401
-    """Conditions on sizes that an exported program checks, in Python; empty where this torch doesn't keep them.
-
-    ``_guards_code``: ``torch/export/exported_program.py``, 2.13.
-    """
+    """Conditions on sizes that an exported program checks, in Python (``_guards_code``, 2.13); else none."""
     return [str(guard) for guard in getattr(program, "_guards_code", None) or ()]
 
 
 def asks_for_truth(raised: TracebackType, is_user_file: Callable[[str], bool]) -> bool:
     """Whether an exception was raised because the program asked whether a tensor is true.
 
-    Non-strict export sees ``if tensor:`` as a call of ``Tensor.__bool__``
-    (``__torch_function__``, ``torch/_export/non_strict_utils.py``, 2.13).
+    Non-strict export sees ``if tensor:`` as ``Tensor.__bool__`` (``torch/_export/non_strict_utils.py``, 2.13).
     """
     after: FrameType | None = None
     is_user = False

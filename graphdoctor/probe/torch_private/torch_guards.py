@@ -1,7 +1,6 @@
-"""The private names of torch that guards need: ``torch_api`` for Dynamo's guard managers.
+"""The private names of torch that guards need, 2.11 to 2.15.
 
-Seen on 2.11.0, 2.13.0 and 2.15.0. Nothing here changes a guard, or checks one that keeps state (the relational ones,
-which aren't callable).
+Nothing here changes a guard, or checks one that keeps state (the relational ones, which aren't callable).
 """
 
 from __future__ import annotations
@@ -34,10 +33,8 @@ def watch_guards(
 ) -> tuple[Undo, Undo]:
     """Call back for every set of guards that torch builds, and for every recompile before it begins.
 
-    Args:
-        on_built: Called with a guard manager and the output graph that it was built from.
-        on_recompile: Called with the cache entries that the call could have used, the one that was used last first, and
-            the frame that fits none of them, after torch has written its own ``recompile_reasons``.
+    ``on_built`` gets a guard manager and its output graph. ``on_recompile`` gets the cache entries that the call could
+    have used, the last used first, and the frame, after torch has written its own ``recompile_reasons``.
 
     Raises:
         ImportError, AttributeError, KeyError: This torch lacks what is hooked.
@@ -57,8 +54,7 @@ def watch_guards(
 def _entries(value: Any) -> list[Any]:  # noqa: ANN401
     """Cache entries: a list since 2.12, the first of a chain up to 2.11.
 
-    torch moves an entry to the front when a call uses it (``move_to_front``, ``torch/csrc/dynamo/extra_state.cpp``,
-    2.11 to 2.15).
+    The last used one is first (``move_to_front``, ``torch/csrc/dynamo/extra_state.cpp``, 2.11 to 2.15).
     """
     if isinstance(value, (list, tuple)):
         return list(value)
@@ -127,10 +123,7 @@ def sources_in(text: str) -> list[str]:
 
 
 def global_state() -> dict[str, Any] | None:
-    """The process-wide state that torch guards on, as it is now; None when this torch doesn't expose it.
-
-    ``GlobalStateGuard.__getstate__``: JSON (``torch/csrc/dynamo/guards.cpp``, 2.13).
-    """
+    """The process-wide state that torch guards on, as it is now (``torch/csrc/dynamo/guards.cpp``, 2.13), or None."""
     with contextlib.suppress(AttributeError, ImportError, TypeError, ValueError):
         guard = torch._C._dynamo.guards.GlobalStateGuard()
         state = json.loads(str(guard.__getstate__()))
@@ -146,10 +139,7 @@ def dispatch_keys(tensor: torch.Tensor) -> str | None:
 
 
 def on_compiled_code(take: Callable[[CodeType, CodeType], None]) -> Undo:
-    """Call ``take`` with the code of each function that Dynamo compiles and the code that it generated.
-
-    A hook that returns None leaves the generated code as it is.
-    """
+    """Call ``take`` with the code of each function that Dynamo compiles and the code that it generated."""
     register = getattr(importlib.import_module(_MODULE), "register_bytecode_hook", None)
     undo: Undo = (lambda: None) if register is None else register(take).remove
     return undo
@@ -183,7 +173,7 @@ def guarded_sources(tree: Any) -> Iterator[str]:  # noqa: ANN401
 def guard_parts(tree: Any) -> list[tuple[str, frozenset[str]]]:  # noqa: ANN401
     """The parts of a guard tree: arguments, global modules, all other globals as one (``G``), and modules inside these.
 
-    Each part's source comes with the sources to leave out for a tree without it; outer parts first.
+    With each, the sources to leave out for a tree without it; outer parts first.
     """
     found = {match[0]: match for source in guarded_sources(tree) if (match := _MODULE_SOURCE.fullmatch(source))}
     modules = {match["root"] for match in found.values() if match["modules"]}

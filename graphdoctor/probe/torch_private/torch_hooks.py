@@ -1,11 +1,10 @@
-"""Hooks on torch's own path, for a program that is run as it is: private names of torch, as in ``torch_api``.
+"""Hooks on torch's own path, for a program that is run as it is, 2.13 and 2.15.
 
-A hook changes nothing that torch returns or raises, and installing one returns what removes it. Where this torch lacks
-the name, installing the hook raises ``AttributeError``, ``ImportError`` or ``KeyError``. Seen on 2.13.0 and 2.15.0.
+A hook changes nothing that torch returns or raises; installing one returns what removes it, or raises
+``AttributeError``, ``ImportError`` or ``KeyError`` where this torch lacks the name.
 
-torch calls each of ``_TorchDynamoContext.enter_exit_hooks`` before a compiled call, and what that returns after it,
-also if an exception leaves the call (``torch/_dynamo/eval_frame.py``, 2.11 to 2.15). So nothing of ours is between the
-program and its function.
+torch calls each of ``_TorchDynamoContext.enter_exit_hooks`` before a compiled call, and what that returns after it
+(``torch/_dynamo/eval_frame.py``, 2.11 to 2.15), so nothing of ours is between the program and its function.
 """
 
 from __future__ import annotations
@@ -31,8 +30,7 @@ _EVAL_FRAME = "torch._dynamo.eval_frame"
 def watch_compile_calls(callback: Callable[[FrameType], None]) -> Undo:
     """Call back at each ``torch.compile(…)`` with its Python frame, whose locals are the arguments.
 
-    ``torch.compile`` itself stays as it is: on its way it asks ``CompilerBisector.get_backend`` for a backend
-    (``torch/__init__.py``, 2.13 and 2.15), at a place where its arguments are its locals.
+    On its way it asks ``CompilerBisector.get_backend`` for a backend (``torch/__init__.py``, 2.13 and 2.15).
     """
 
     def get_backend(ask: Callable[..., Any], *args: Any) -> Any:  # noqa: ANN401
@@ -51,13 +49,10 @@ def compile_frame() -> FrameType | None:
 
 
 def watch_graphs(*, before: Callable[[Any], dict[str, Any]], after: Callable[[dict[str, Any]], None]) -> Undo:
-    """Watch each graph on its way to the backend, whichever it is.
+    """Watch each graph on its way to the backend (``torch/_dynamo/output_graph.py``, 2.13 and 2.15).
 
-    ``OutputGraph.call_user_compiler``: ``torch/_dynamo/output_graph.py``, 2.13 and 2.15.
-
-    Args:
-        before: Called with the graph before the backend gets it; describes it.
-        after: Called with that and ``backend``, ``backend_s`` and, when the backend raised, ``backend_error``.
+    ``before`` gets the graph and describes it; ``after`` gets that with ``backend``, ``backend_s`` and, when the
+    backend raised, ``backend_error``.
     """
 
     def call(original: Callable[..., Any], self: Any, gm: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
@@ -87,7 +82,7 @@ def timed_backend(artifact: dict[str, Any], write: Callable[[dict[str, Any]], No
 
 
 def _backend_name(compiler: Any) -> str:  # noqa: ANN401
-    """``__name__`` of Dynamo's wrapper is the backend's (``WrapBackendDebug``, ``repro/after_dynamo.py``, 2.13)."""
+    """Dynamo's wrapper has the backend's ``__name__`` (``WrapBackendDebug``, ``repro/after_dynamo.py``, 2.13)."""
     return str(getattr(compiler, "compiler_name", None) or getattr(compiler, "__name__", type(compiler).__qualname__))
 
 
@@ -98,10 +93,9 @@ Enter = Callable[[], Callable[[], object]]
 
 
 def _around_compile(around: Callable[..., Any]) -> Undo:
-    """Wrap what compiles a function or a module.
+    """Wrap what compiles a function or a module, ``OptimizeContext.__call__`` (inherited in 2.11).
 
-    ``OptimizeContext.__call__``: ``torch/_dynamo/eval_frame.py``, 2.13; inherited in 2.11. Compiled autograd calls
-    torch.compile while Dynamo compiles every function that is called.
+    Compiled autograd calls torch.compile while Dynamo compiles every function that is called.
     """
     kind = import_module(_EVAL_FRAME).OptimizeContext
     owner = next(base for base in kind.__mro__ if "__call__" in vars(base))
@@ -142,8 +136,7 @@ class CompiledCalls:
 def compile_inside_ddp() -> Undo:
     """Have torch.compile of a DDP compile ``ddp.module``, and return the DDP.
 
-    ``OptimizeContext.__call__`` gets what torch.compile gets; ``Module.compile()`` compiles ``_call_impl``
-    (``torch/nn/modules/module.py``, 2.11 to 2.15).
+    ``Module.compile()`` compiles ``_call_impl`` (``torch/nn/modules/module.py``, 2.11 to 2.15).
     """
     from torch.nn.parallel import DistributedDataParallel
 
@@ -182,10 +175,7 @@ class GraphGlobals:
         import_module(_EVAL_FRAME).skip_code(_marked(lambda: None, "", [], 0, 0).__code__)
 
     def install(self) -> Undo:
-        """See each graph's global as Dynamo makes it.
-
-        ``OutputGraph.install_global_unsafe``: ``torch/_dynamo/output_graph.py``, 2.11 to 2.15.
-        """
+        """See each graph's global as Dynamo makes it (``torch/_dynamo/output_graph.py``, 2.11 to 2.15)."""
         owner = import_module("torch._dynamo.output_graph").OutputGraph
         return look_on(owner, "install_global_unsafe", after=self._note)
 
@@ -237,8 +227,7 @@ def _marked(graph: Callable[..., Any], range_name: str, runs: list[int], tensor_
 def watch_profilers(callback: Callable[[], None]) -> None:
     """Call back before a ``torch.profiler`` of any kind begins, ours too.
 
-    ``profile._prepare_trace``, and ``_run_on_profiler_start`` for ``emit_nvtx`` and ``emit_itt``:
-    ``torch/autograd/profiler.py``, 2.11 to 2.15.
+    The second is of ``emit_nvtx`` and ``emit_itt``: ``torch/autograd/profiler.py``, 2.11 to 2.15.
     """
     module: Any = import_module("torch.autograd.profiler")
     for owner, name in ((module.profile, "_prepare_trace"), (module, "_run_on_profiler_start")):

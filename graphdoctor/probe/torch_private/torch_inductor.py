@@ -1,6 +1,6 @@
 """What is changed in the compiler for a trial: its cache folder, parts that are left out, its minifier.
 
-``torch/_inductor/runtime/cache_dir_utils.py``, ``cpu_vec_isa.py`` and ``compiler_bisector.py``,
+``torch/_inductor/runtime/cache_dir_utils.py``, ``cpu_vec_isa.py``, ``compiler_bisector.py``,
 ``torch/_dynamo/repro/after_dynamo.py`` and ``after_aot.py``, 2.11 to 2.15.
 """
 
@@ -32,9 +32,8 @@ _tags = itertools.count()
 def compile_into(folder: str, *, shares_checks: bool = True) -> None:
     """Have Inductor look for what it compiled in a folder of its own from now on, and leave it there.
 
-    Which vector instructions a compiler and a processor know is the same for every program: Inductor compiles a few
-    small files to find out, and with ``shares_checks`` goes on looking for those where it did before; otherwise they
-    are part of what a first start costs.
+    It compiles small files to find out which vector instructions there are: with ``shares_checks`` it goes on looking
+    for those where it did before; otherwise they are part of what a first start costs.
     """
     before = os.environ.get(_FOLDER)
     os.environ[_FOLDER] = folder
@@ -89,12 +88,8 @@ def leave_out(
 ) -> None:
     """Leave parts of the compiler out, and turn its caches of graphs off: those return what was compiled with them.
 
-    Args:
-        parts: Names by kind; None for all of a kind.
-        on_use: Called with each part at its first use, or when it would have been used.
-
-    Raises:
-        AttributeError, ImportError: This torch has no bisector.
+    ``parts``: names by kind; None for all of a kind. ``on_use`` gets each part at its first use, or when it would have
+    been used. ``AttributeError`` or ``ImportError`` if this torch has no bisector.
     """
     bisector = importlib.import_module("torch._inductor.compiler_bisector").CompilerBisector
     seen: set[tuple[CompilerPartKind, str]] = set()
@@ -128,7 +123,7 @@ def _name(debug_info: Callable[[], str] | None) -> str | None:
 
 
 def wait_for_graph(after: Literal["dynamo", "aot"], folder: str, *, is_wrong: bool) -> None:
-    """Look at each graph, and write a script into a folder for the first that raises, or whose results are wrong.
+    """Write a script into a folder for the first graph that raises, or whose results are wrong.
 
     Raises:
         AttributeError, ImportError: This torch lacks one of the names.

@@ -1,7 +1,4 @@
-"""What the profiler's events stand for (kernels, copies, CUDA graphs), and the private names by which they are read.
-
-Seen on 2.13.0; names of events on CUDA on 2.11.0.
-"""
+"""What the profiler's events stand for (kernels, copies, CUDA graphs), by private names of 2.13 (CUDA's: 2.11)."""
 
 from __future__ import annotations
 
@@ -112,10 +109,7 @@ def _only_looks(overload: Any) -> bool:  # noqa: ANN401
 
 
 def quick_range(name: str) -> AbstractContextManager[Any]:
-    """A profiler range that costs about as little as torch's own, unlike ``record_function``.
-
-    ``_RecordFunctionFast``: ``torch/csrc/autograd/init.cpp``, 2.13.
-    """
+    """A profiler range about as cheap as torch's own (``_RecordFunctionFast``, ``csrc/autograd/init.cpp``, 2.13)."""
     fast = getattr(torch._C._profiler, "_RecordFunctionFast", torch.profiler.record_function)
     context: AbstractContextManager[Any] = fast(name)
     return context
@@ -153,8 +147,8 @@ def profile_activities() -> list[torch.profiler.ProfilerActivity]:
 def profiled_events(profiler: Any) -> list[ProfiledEvent]:  # noqa: ANN401
     """The events of a profiler that has ended, but for those that begin in one thread and end in another.
 
-    ``profiler.events()`` builds a tree of them, which takes a hundred times as long; this reads what it is built from
-    (``kineto_results``, ``torch/autograd/profiler.py``, 2.13). Empty if this torch keeps them elsewhere.
+    ``profiler.events()`` takes a hundred times as long to build a tree of ``kineto_results``
+    (``torch/autograd/profiler.py``, 2.13). Empty if this torch keeps them elsewhere.
     """
     host = torch._C._autograd.DeviceType.CPU
     try:
@@ -179,8 +173,8 @@ def profiled_events(profiler: Any) -> list[ProfiledEvent]:  # noqa: ANN401
 class RangeProfiler:
     """Torch's older profiler, which notes the ranges of this thread, and of those that work for it, until its end.
 
-    ``_enable_profiler_legacy``: ``torch/autograd/profiler_legacy.py``, 2.13. Kineto's, that of ``torch.profiler``,
-    writes to standard error (``USDT: ... profiler_start``), and only one can be prepared in a process.
+    ``torch/autograd/profiler_legacy.py``, 2.13. Kineto's writes to standard error (``USDT: ... profiler_start``), and
+    only one can be prepared in a process.
 
     Raises:
         AttributeError: This torch lacks it.

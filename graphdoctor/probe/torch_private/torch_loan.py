@@ -1,9 +1,7 @@
-"""torch in a process that isn't ours: borrowed for a while, and returned as it was.
+"""torch in a process that isn't ours: borrowed for a while, and returned as it was, 2.13 and 2.15.
 
-What is changed meanwhile and restored afterwards: the handlers, levels and switches of two loggers, a trace file of our
-own, the strings that the trace has defined, and Dynamo's marks and counts. A trace that the process writes anyway
-(``TORCH_TRACE``) continues and gets all of torch's own records, and none of ours. Private names of torch, as in
-``torch_api``; seen on 2.13.0 and 2.15.0.
+What is changed and restored: two loggers, a trace file of our own, the strings that the trace has defined, and Dynamo's
+marks and counts. A trace that the process writes anyway (``TORCH_TRACE``) continues and gets none of our records.
 """
 
 from __future__ import annotations
@@ -30,10 +28,7 @@ class BusyError(Exception):
 
 
 class TraceFile(logging.FileHandler):
-    """Writes torch's structured trace to one file, as ``LazyTraceHandler`` does.
-
-    Without torch's own ``torch_version`` record, which would go to every other handler too.
-    """
+    """Writes torch's trace to one file, as ``LazyTraceHandler`` does, without its ``torch_version`` record for all."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder / f"dedicated_log_torch_trace_{os.getpid()}.log", encoding="utf-8", errors="replace")
@@ -122,10 +117,9 @@ class _Loggers:
 def fresh_dynamo() -> Iterator[None]:
     """A Dynamo that has compiled nothing, while the context lasts and after it; its statistics are restored.
 
-    ``torch.compiler.reset`` leaves three things behind: the counts, the marks of functions that are compiled whatever
-    file they are in (``always_optimize_code_objects``, ``torch/_dynamo/eval_frame.py``, 2.13), and, where a graph
-    broke, what Dynamo put into the globals of the functions that it compiled (``CleanupManager``,
-    ``torch/_dynamo/utils.py``, 2.13).
+    ``torch.compiler.reset`` leaves counts behind, marks of functions (``always_optimize_code_objects``,
+    ``torch/_dynamo/eval_frame.py``, 2.13), and what Dynamo put into globals (``CleanupManager``, ``_dynamo/utils.py``,
+    2.13).
     """
     torch.compiler.reset()
     counters = torch_api.counters()
@@ -163,8 +157,7 @@ def _added(table: Any, before: dict[int, Any]) -> list[int]:  # noqa: ANN401
 def _globals_of_dynamo() -> dict[tuple[int, str], dict[str, Any]]:
     """What Dynamo put into the globals of modules and never removes, by the globals' identity and name.
 
-    Left by restarted compiles (``OutputGraph.install_global``, ``torch/_dynamo/output_graph.py``, 2.13) and by imports
-    of its own modules (``import_source``, ``torch/_dynamo/symbolic_convert.py``, 2.13).
+    ``OutputGraph.install_global`` of restarted compiles, and ``import_source`` (``symbolic_convert.py``), 2.13.
     """
     scopes = [vars(module) for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
     return {

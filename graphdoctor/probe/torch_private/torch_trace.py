@@ -1,10 +1,8 @@
 """Handlers of torch's structured trace, and what keeps it going in a program that changes its logger.
 
 A handler that writes the trace to a file, torch's ``LazyTraceHandler`` or ours, is known by its ``root_dir``
-(``torch/_logging/_internal.py``, 2.11 to 2.15). ``logging.getLogger("torch.__trace").handlers.clear()``, a level,
-``logging.config.dictConfig`` and ``torch._logging.set_logs`` all end or change the trace, and torch then says nothing:
-``TraceKeeper`` puts the handlers back before each compile writes its first record, and counts the compiles that were
-lost all the same.
+(``torch/_logging/_internal.py``, 2.11 to 2.15). Clearing handlers, a level, ``dictConfig`` and ``set_logs`` all end or
+change the trace, and torch says nothing: ``TraceKeeper`` restores it before each compile, and counts those lost.
 """
 
 from __future__ import annotations
@@ -28,8 +26,7 @@ _INTERNAL = "torch._logging._internal"
 def listen(handler: logging.Handler) -> None:
     """Insert a handler after those that write the trace, and before one that will remove itself.
 
-    ``LazyTraceHandler.emit`` removes itself at the first record when there is no folder
-    (``torch/_logging/_internal.py``, 2.13); ``logging`` then skips the handler after it for that record.
+    ``LazyTraceHandler.emit`` without a folder does at the first record, for which ``logging`` skips the next (2.13).
     """
     handlers = torch_api.trace_logger().handlers
     place = next((n for n, found in enumerate(handlers) if getattr(found, "root_dir", "") is None), len(handlers))
@@ -63,8 +60,7 @@ class TraceLooker(logging.Handler):
     def is_over_limit(self, metadata: Mapping[str, Any]) -> bool:
         """Whether a ``compilation_metrics`` record is about a frame that hit its recompile limit.
 
-        torch begins no compile then, so the frame has no ``dynamo_start`` record, and its metrics have neither a name
-        nor guarded code (``torch/_dynamo/convert_frame.py``, 2.13).
+        It has no ``dynamo_start`` record, a name or guarded code (``torch/_dynamo/convert_frame.py``, 2.13).
         """
         metrics = metadata["compilation_metrics"]
         is_compiled = metrics.get("has_guarded_code") or metrics.get("co_name") is not None
@@ -85,19 +81,13 @@ def _trace_files() -> list[logging.Handler]:
 
 
 def write_trace_to(folder: str) -> None:
-    """Write the trace log to another folder than ``TORCH_TRACE`` named when torch was imported.
-
-    The file is opened for the first record (``LazyTraceHandler.emit``, ``torch/_logging/_internal.py``, 2.11 to 2.15).
-    """
+    """Write the trace log to another folder than ``TORCH_TRACE`` named; the file is opened for the first record."""
     for handler in _trace_files():
         vars(handler)["root_dir"] = folder
 
 
 def add_trace_to(folder: str) -> None:
-    """Have the trace go to a folder too, whatever the program did to ``TORCH_TRACE``.
-
-    ``LazyTraceHandler`` and ``TorchLogsFormatter``: ``torch/_logging/_internal.py``, 2.13.
-    """
+    """Have the trace go to a folder too, whatever the program did to ``TORCH_TRACE``."""
     if all(vars(handler)["root_dir"] != folder for handler in _trace_files()):
         handler = import_module(_INTERNAL).LazyTraceHandler(folder)
         handler.setFormatter(import_module(_INTERNAL).TorchLogsFormatter(trace=True))
@@ -105,18 +95,14 @@ def add_trace_to(folder: str) -> None:
 
 
 def after_log_setup(callback: Callable[[], None]) -> Undo:
-    """Call back whenever torch has set up its loggers again: ``torch._logging.set_logs`` puts new handlers last.
-
-    ``_init_logs``: ``torch/_logging/_internal.py``, 2.13.
-    """
+    """Call back whenever torch has set up its loggers again, as ``torch._logging.set_logs`` does (2.13)."""
     return look_on(import_module(_INTERNAL), "_init_logs", after=lambda *_: callback())
 
 
 def begin_log_anew() -> None:
     """In a forked process: let go of the parent's open log, and of the strings that only the parent's log defines.
 
-    torch's handler of 2.13 sees the new process id by itself and closes what it inherited; that of 2.11 has no
-    ``_pid`` and would write on into the parent's log. The loop can go when 2.13 is the oldest torch.
+    torch's handler of 2.13 does by itself; that of 2.11 has no ``_pid``. The loop can go when 2.13 is the oldest torch.
     """
     interned().clear()
     for handler in _trace_files():
@@ -125,10 +111,9 @@ def begin_log_anew() -> None:
 
 
 def _writer_to(folder: str | None = None) -> logging.Handler | None:
-    """The handler that writes the trace, also where the program has taken it off the logger; None without one.
+    """The handler that writes the trace to a folder, or first; also where the program has taken it off the logger.
 
-    ``LOG_TRACE_HANDLER``: ``torch/_logging/_internal.py``, 2.11 to 2.15. ``folder``: where it writes; None for the
-    first, wherever that writes.
+    ``LOG_TRACE_HANDLER``: ``torch/_logging/_internal.py``, 2.11 to 2.15.
     """
     for handler in (*torch_api.trace_logger().handlers, getattr(import_module(_INTERNAL), "LOG_TRACE_HANDLER", None)):
         found = getattr(handler, "root_dir", None)
@@ -170,10 +155,7 @@ def _refuse(_record: logging.LogRecord) -> bool:
 
 
 def interned() -> dict[str, int]:
-    """The strings that ``str`` records of this process have defined, with their numbers: torch's own table.
-
-    ``INTERN_TABLE``: ``torch/_logging/structured.py``, 2.11 to 2.15.
-    """
+    """Strings that ``str`` records defined, with their numbers (``torch/_logging/structured.py``, 2.11 to 2.15)."""
     table: dict[str, int] = getattr(import_module("torch._logging.structured"), "INTERN_TABLE", {})
     return table
 
@@ -203,10 +185,7 @@ def interned_forgotten() -> Iterator[None]:
 
 
 class TraceKeeper:
-    """Knows the two handlers that a recording needs: torch's, which writes the log, and ours, which follows it.
-
-    ``folder``: where torch's writes; None for the first that writes anywhere.
-    """
+    """Knows the two handlers that a recording needs: torch's, which writes to ``folder`` or first, and then ours."""
 
     def __init__(self, listener: logging.Handler, folder: str | None = None) -> None:
         writer = _writer_to(folder)
