@@ -21,12 +21,9 @@ import torch
 
 from ...facts.counts import Coverage
 from ...facts.recording import GraphRun, SteadyCall
-from ..record.backend import GraphRuns
+from ..record.backend import RANGE_PREFIX, GraphRuns
 from ..torch_private import torch_api
 from .compile_watch import TimedCompile
-
-RANGE_PREFIX = "graphdoctor_graph "
-"""Profiler ranges of compiled graphs, each followed by the graph's index."""
 
 BACKWARD_RANGE = "graphdoctor_backward"
 """Profiler range of what backward adds to a call."""
@@ -50,10 +47,10 @@ _TIMED_S = 0.3
 
 def measure(call: Callable[[], Any], runs: GraphRuns) -> Coverage:
     """Run one call under the profiler."""
-    runs.runs.clear()
-    eager = Counter(event.name for event in profiled(call, runs) if is_eager(event))
+    events = profiled(call, runs)
+    eager = Counter(event.name for event in events if is_eager(event))
     return Coverage(
-        graph_ops=sum(runs.tensor_ops[name] * count for name, count in runs.runs.items()),
+        graph_ops=sum(runs.tensor_ops[graph] for event in events if (graph := _graph(event)) is not None),
         eager_ops=eager.total(),
         extra_calls=0,
         extra_compiles=0,
@@ -77,23 +74,25 @@ def profiled(call: Callable[[], Any], runs: GraphRuns) -> list[Any]:
 
 def time_runs(call: Callable[[], Any], runs: GraphRuns) -> SteadyCall:
     """When each graph runs in a call, in the call of median length among several."""
-    timelines: list[tuple[float, list[tuple[int, float, float]]]] = []
+    timed: list[SteadyCall] = []
     ends = time.perf_counter() + _TIMED_S
     runs.watched = "time"
     try:
-        while not timelines or (time.perf_counter() < ends and len(timelines) < _TIMED_CALLS):
+        while not timed or (time.perf_counter() < ends and len(timed) < _TIMED_CALLS):
             runs.timeline = []
             # The previous call may have left work on the device, which this one would wait for.
             torch_api.synchronize()
             began = time.perf_counter()
             call()
             took = time.perf_counter() - began
-            timelines.append((took, [(index, start - began, end - began) for index, start, end in runs.timeline]))
+            ran = (
+                GraphRun(graph=index, start_us=(start - began) * 1e6, end_us=(end - began) * 1e6)
+                for index, start, end in runs.timeline
+            )
+            timed.append(SteadyCall(call_us=took * 1e6, runs=tuple(ran)))
     finally:
         runs.watched = None
-    took, timeline = sorted(timelines, key=lambda item: item[0])[len(timelines) // 2]
-    ran = (GraphRun(graph=index, start_us=start * 1e6, end_us=end * 1e6) for index, start, end in timeline)
-    return SteadyCall(call_us=took * 1e6, runs=tuple(ran))
+    return sorted(timed, key=lambda each: each.call_us)[len(timed) // 2]
 
 
 def is_eager(event: Any) -> bool:  # noqa: ANN401
@@ -213,8 +212,8 @@ def _of_thread(events: Iterable[Any]) -> Iterator[Segment]:
             lookup = None
         if event.name == torch_api.CACHE_LOOKUP:
             lookup = Segment("guards", start, end)
-        elif event.name.startswith(RANGE_PREFIX):
-            yield Segment("graph", start, end, _compile_id(event), graph_number(event.name))
+        elif (graph := _graph(event)) is not None:
+            yield Segment("graph", start, end, _compile_id(event), graph)
         elif is_eager(event):
             yield Segment("eager", start, end, ops=Counter([event.name]))
     if lookup is not None:
@@ -226,17 +225,16 @@ def _backward_runs(events: Iterable[Any], own: Iterable[Any]) -> Iterator[Segmen
     forward = {event.sequence_nr: event for event in own if event.name == torch_api.COMPILED_FORWARD}
     for event in events:
         if event.name == torch_api.COMPILED_BACKWARD:
-            of, compile_id, graph = forward.get(event.sequence_nr), None, None
-            if of is not None:
+            compile_id = graph = None
+            if (of := forward.get(event.sequence_nr)) is not None:
                 compile_id, within = _compile_id(of), _around(of, RANGE_PREFIX)
-                graph = None if within is None else graph_number(within.name)
+                graph = None if within is None else _graph(within)
             time_range = event.time_range
             yield Segment("graph", time_range.start, time_range.end, compile_id, graph, is_backward=True)
 
 
-def graph_number(range_name: str) -> int:
-    """The graph of a range."""
-    return int(range_name.removeprefix(RANGE_PREFIX))
+def _graph(event: Any) -> int | None:  # noqa: ANN401
+    return int(event.name.removeprefix(RANGE_PREFIX)) if event.name.startswith(RANGE_PREFIX) else None
 
 
 def _compile_id(event: Any) -> str | None:  # noqa: ANN401

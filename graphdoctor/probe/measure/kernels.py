@@ -17,11 +17,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, get_args
+from operator import attrgetter
+from typing import Literal, NamedTuple, TypeVar
 
 import torch
 
-from ...facts.kernels import KernelKind, KernelShare, KernelTime, ProfilePhase
+from ...facts.kernels import KernelKind, KernelShare, KernelTime
 from ...facts.profiled import InductorRun, KernelRun
 from ..torch_private import torch_api
 from ..torch_private.torch_codegen import RUN_RANGE
@@ -92,6 +93,7 @@ class Kernel(NamedTuple):
 
 
 _Runs = tuple[list[InductorRun], list[KernelRun]]
+_Run = TypeVar("_Run", InductorRun, KernelRun)
 
 
 @dataclass(frozen=True)
@@ -132,13 +134,15 @@ class SeenCall:
 
     def share(self) -> KernelShare:
         """Where its time goes, added up."""
-        times: dict[str, float] = dict.fromkeys((*get_args(KernelKind), "graph_input"), 0.0)
         by_name: dict[tuple[str, KernelKind], list[float]] = defaultdict(list)
+        copied_us = 0.0
         for kernel, counted_ns in self._counted_once():
-            times[kernel.kind] += counted_ns / 1e3
-            times["graph_input"] += counted_ns / 1e3 if kernel.is_graph_input else 0
             by_name[short_name(kernel.name), kernel.kind].append(counted_ns / 1e3)
-        known: dict[str, float | None] = {**times} if self.launches is not None else dict.fromkeys(times)
+            copied_us += counted_ns / 1e3 if kernel.is_graph_input else 0.0
+
+        def us(kind: KernelKind) -> float | None:
+            return None if self.launches is None else sum(sum(each) for key, each in by_name.items() if key[1] == kind)
+
         largest = sorted(by_name.items(), key=lambda item: -sum(item[1]))[:_MAX_NAMES]
         inside = [node.event for node in self.nodes]
         regions = [(event.start_ns, event.end_ns) for event in inside if _is_region(event.name)]
@@ -148,11 +152,11 @@ class SeenCall:
         return KernelShare(
             device=self.device,
             call_us=self.us,
-            library_us=known["library"],
-            generated_us=known["generated"],
-            copy_us=known["copy"],
-            communication_us=known["communication"],
-            graph_input_copy_us=known["graph_input"] if self.is_on_device else None,
+            library_us=us("library"),
+            generated_us=us("generated"),
+            copy_us=us("copy"),
+            communication_us=us("communication"),
+            graph_input_copy_us=copied_us if self.is_on_device and self.launches is not None else None,
             launches=self.launches,
             graph_launches=self.graph_launches,
             region_runs=sum(_is_region(event.name) and event.name != torch_api.CACHE_LOOKUP for event in inside),
@@ -166,11 +170,10 @@ class SeenCall:
     def runs(self) -> _Runs:
         """Each run of a graph of Inductor's, and each run of a kernel with the graph's run that it belongs to."""
         marked = [node for node in self.nodes if node.event.name.startswith(RUN_RANGE)]
-        records: list[InductorRun] = []
+        records = []
         for node in marked:
-            graph, _, name = node.event.name.removeprefix(RUN_RANGE).partition(" ")
-            phase: ProfilePhase = "backward" if name == "backward" else "forward"
-            records.append(InductorRun(graph=int(graph), phase=phase, us=node.event.duration_ns / 1e3))
+            graph, phase = node.event.name.removeprefix(RUN_RANGE).split(" ")
+            records.append(InductorRun(graph=int(graph), phase=phase, us=node.event.duration_ns / 1e3))  # type: ignore[arg-type]
         index = {node: number for number, node in enumerate(marked)}
         return records, [_run(kernel, counted_ns, index, records) for kernel, counted_ns in self._counted_once()]
 
@@ -215,7 +218,7 @@ class MeasuredKernels:
     @property
     def best(self) -> SeenCall:
         """The shortest of the profiled calls, which the machine disturbed least."""
-        return min(self.calls, key=_us)
+        return min(self.calls, key=attrgetter("us"))
 
     def runs(self) -> _Runs:
         """Runs of graphs and of kernels; each one's time is the median over the calls that ran the same ones.
@@ -226,19 +229,17 @@ class MeasuredKernels:
         own = [call for call in self.calls if not call.was_held_up]
         all_runs = [call.runs() for call in (own if len(own) >= _MIN_CALLS else self.calls)]
         same = [found for found in all_runs if _names(found) == _names((runs, kernels))] or [self.best.runs()]
-        runs = [
-            run.model_copy(update={"us": statistics.median(each[number].us for each, _ in same)})
-            for number, run in enumerate(runs)
-        ]
-        kernels = [
-            kernel.model_copy(update={"us": statistics.median(each[number].us for _, each in same)})
-            for number, kernel in enumerate(kernels)
-        ]
+        runs, kernels = _median(runs, [each for each, _ in same]), _median(kernels, [each for _, each in same])
         return runs, kernels if self.one_by_one is None else _with_operations(kernels, self.one_by_one.runs()[1])
 
     def share(self) -> KernelShare:
         """Where the call's time goes, added up."""
         return self.best.share().model_copy(update={"unprofiled_us": min(self.times_us)})
+
+
+def _median(first: list[_Run], same: Sequence[list[_Run]]) -> list[_Run]:
+    times = (statistics.median(each.us for each in alike) for alike in zip(*same, strict=True))
+    return [run.model_copy(update={"us": us}) for run, us in zip(first, times, strict=True)]
 
 
 def _with_operations(kernels: Sequence[KernelRun], one_by_one: Sequence[KernelRun]) -> list[KernelRun]:
@@ -249,18 +250,13 @@ def _with_operations(kernels: Sequence[KernelRun], one_by_one: Sequence[KernelRu
         known = [kernel for kernel in one_by_one if kernel.run == run]
         if [kernels[at].name for at in own] == [kernel.name for kernel in known]:
             for at, same in zip(own, known, strict=True):
-                told = {"operation": same.operation, "launch": same.launch, "kind": same.kind}
-                found[at] = kernels[at].model_copy(update=told)
+                found[at] = same.model_copy(update={"us": kernels[at].us, "run": run, "phase": kernels[at].phase})
     return found
 
 
 def _names(found: _Runs) -> list[object]:
     runs, kernels = found
     return [*((run.graph, run.phase) for run in runs), *((each.name, each.run) for each in kernels)]
-
-
-def _us(call: SeenCall) -> float:
-    return call.us
 
 
 def is_disturbed(measured: KernelShare) -> bool:
@@ -305,7 +301,7 @@ def measure_kernels(call: Repeated, around: Around = nullcontext) -> MeasuredKer
     if count:
         calls, _ = _profiled(call, count, around)
     ends = time.perf_counter() + _BUDGET_S
-    while count and min(map(_us, calls)) > _SLOWED * least * 1e6 and time.perf_counter() < ends:
+    while count and min(call.us for call in calls) > _SLOWED * least * 1e6 and time.perf_counter() < ends:
         calls += _profiled(call, count, around)[0]
     return MeasuredKernels(calls, [each * 1e6 for each in times])
 

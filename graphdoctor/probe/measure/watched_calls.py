@@ -22,11 +22,12 @@ from functools import partial
 from itertools import repeat
 from operator import length_hint
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from ...facts.watch import Steps, UnwatchedReason, WatchOutcome
+from ..record.backend import RANGE_PREFIX
 from ..torch_private import torch_api
 from ..torch_private.replacing import look_on
 from ..torch_private.torch_hooks import (
@@ -40,7 +41,7 @@ from ..torch_private.torch_hooks import (
 )
 from ..torch_private.torch_kernels import RangeProfiler
 from ..wire import CalledArtifact, WatchedCallArtifact
-from .coverage import CONVERSION_RANGE, MAX_NAMES, RANGE_PREFIX, eager_operations
+from .coverage import CONVERSION_RANGE, MAX_NAMES, eager_operations
 
 _FIRST_CALLS = 7
 """After each compile, as many calls one after the other; then each after a quarter more calls than there have been."""
@@ -56,12 +57,8 @@ _MAX_STRETCH = 100_000
 _NEVER = 1 << 60
 
 
-class CompiledAt(NamedTuple):
-    """What a program compiles, and where it calls torch.compile; no file if it wasn't such a call."""
-
-    compiled: str
-    file: str | None = None
-    line: int | None = None
+CompiledAt = tuple[str, str | None, int | None]
+"""What a program compiles, and file and line of its call of torch.compile; None if it wasn't such a call."""
 
 
 class _Watched:

@@ -23,27 +23,24 @@ _CALLS = frozenset({"call_function", "call_method", "call_module"})
 _STACK_LINE = re.compile(r'^\s*File "(.*?)", line (\d+)', re.MULTILINE)
 _MAX_ARGUMENT = 500
 
+RANGE_PREFIX = "graphdoctor_graph "
+"""Profiler ranges of compiled graphs, each followed by the graph's index."""
+
 
 class GraphRuns:
     """Watches runs of compiled graphs when asked to; otherwise costs one attribute test per run."""
 
     def __init__(self) -> None:
         self.watched: Literal["count", "time"] | None = None
-        """``count`` them under ranges of their own, or note the ``time`` of each."""
+        """Put them in profiler ranges of their own to ``count`` them, or note the ``time`` of each."""
         self.timeline: list[tuple[int, float, float]] = []
         """Index of the graph, start and end by ``time.perf_counter``, while timing."""
-        self.tensor_ops: dict[str, int] = {}
-        """Tensor operations of each graph, by its range name."""
-        self.runs: dict[str, int] = {}
-        """How often each graph ran while counting, by its range name."""
+        self.tensor_ops: dict[int, int] = {}
+        """Tensor operations of each graph, by its index."""
 
 
 class InstrumentedBackend:
-    """Wraps any registered backend.
-
-    ``runs`` counts runs of the compiled graphs; None to return the compiled graphs as they are, so that nothing of ours
-    runs in a call.
-    """
+    """Wraps any registered backend. Without ``runs``, compiled graphs stay as they are, with nothing of ours around."""
 
     def __init__(
         self, name: str, inner: Callable[..., Any], runs: GraphRuns | None, want_file: Callable[[str], None]
@@ -60,27 +57,25 @@ class InstrumentedBackend:
             compiled: Callable[..., Any] = self._inner(gm, example_inputs)
         if self._runs is None:
             return compiled
-        range_name = f"graphdoctor_graph {artifact['index']}"
-        self._runs.tensor_ops[range_name] = artifact["tensor_op_count"]
-        return self._watched(compiled, artifact["index"], range_name, self._runs)
+        self._runs.tensor_ops[artifact["index"]] = artifact["tensor_op_count"]
+        return _watched(compiled, artifact["index"], self._runs)
 
-    @staticmethod
-    def _watched(compiled: Callable[..., Any], index: int, range_name: str, runs: GraphRuns) -> Callable[..., Any]:
-        def run(*args: Any) -> Any:  # noqa: ANN401
-            if runs.watched is None:
-                return compiled(*args)
-            if runs.watched == "time":
-                started = time.perf_counter()
-                output = compiled(*args)
-                runs.timeline.append((index, started, time.perf_counter()))
-                return output
-            runs.runs[range_name] = runs.runs.get(range_name, 0) + 1
-            with torch.profiler.record_function(range_name):
-                return compiled(*args)
 
-        # Attributes such as _boxed_call tell Dynamo how to call it.
-        run.__dict__.update(getattr(compiled, "__dict__", {}) if not isinstance(compiled, torch.nn.Module) else {})
-        return run
+def _watched(compiled: Callable[..., Any], index: int, runs: GraphRuns) -> Callable[..., Any]:
+    def run(*args: Any) -> Any:  # noqa: ANN401
+        if runs.watched is None:
+            return compiled(*args)
+        if runs.watched == "count":
+            with torch.profiler.record_function(f"{RANGE_PREFIX}{index}"):
+                return compiled(*args)
+        started = time.perf_counter()
+        output = compiled(*args)
+        runs.timeline.append((index, started, time.perf_counter()))
+        return output
+
+    # Attributes such as _boxed_call tell Dynamo how to call it.
+    run.__dict__.update(getattr(compiled, "__dict__", {}) if not isinstance(compiled, torch.nn.Module) else {})
+    return run
 
 
 class GraphDescriber:
@@ -96,9 +91,9 @@ class GraphDescriber:
         """Describe a graph; the files in its stacks are wanted."""
         # Torch's files too, and those of the bodies of higher-order operators.
         graphs = (module.graph for module in gm.modules() if isinstance(module, torch.fx.GraphModule))
-        stacks = dict.fromkeys(node.stack_trace for graph in graphs for node in graph.nodes if node.stack_trace)
-        for file in dict.fromkeys(file for stack in stacks for file, _ in _STACK_LINE.findall(stack)):
-            self._want_file(file)
+        for stack in dict.fromkeys(node.stack_trace or "" for graph in graphs for node in graph.nodes):
+            for file, _ in _STACK_LINE.findall(stack):
+                self._want_file(file)
         nodes = list(gm.graph.nodes)
         self.count += 1
         return {

@@ -23,7 +23,7 @@ from itertools import islice
 import torch
 
 from ..measure.compile_watch import CompileWatch, TimedCompile
-from ..measure.coverage import BACKWARD_RANGE, CALL_RANGE, CutCall, cut_profile, cut_timeline, graph_number, profiled
+from ..measure.coverage import BACKWARD_RANGE, CALL_RANGE, CutCall, cut_profile, cut_timeline, profiled
 from ..record.describe import arguments_text
 from ..target.snapshot import FreshCopies, RandomState, State
 from ..target.targets import Call
@@ -240,7 +240,7 @@ class Lanes:
         return cut_profile(profiled(make, self._workload.runs))
 
     def _graphs_from(self, known: int) -> tuple[int, ...]:
-        return tuple(graph_number(name) for name in islice(self._workload.runs.tensor_ops, known, None))
+        return tuple(islice(self._workload.runs.tensor_ops, known, None))
 
     def _write(self, index: int | None, cut: CutCall) -> None:
         self._events.write("lane", **cut.fields(index))

@@ -264,6 +264,6 @@ class Recorder:
 
 def _compiled_at(function: object) -> CompiledAt:
     if (frame := torch_hooks.compile_frame()) is None:
-        return CompiledAt(compiled_name(function))
+        return compiled_name(function), None, None
     call = compile_call(frame)
-    return CompiledAt(call.compiled, call.file, call.line)
+    return call.compiled, call.file, call.line
