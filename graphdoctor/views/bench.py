@@ -5,14 +5,15 @@ Comes in: a ``BenchReport``. Goes out: a view.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from graphdoctor.facts.bench import EAGER
-from graphdoctor.facts.wording import kind_text
-from graphdoctor.views import bench_words as words
+from graphdoctor.facts.wording import about_count, counted, factor_text, kind_text, shortened
+from graphdoctor.views import measures
 from graphdoctor.views.finding_cards import finding_rows
 from graphdoctor.views.html.bench import payoff_drawing, speed_drawing, sweep_drawing
+from graphdoctor.views.measures import EMPTY, bytes_text, call_cell, interval_text, rate_text, seconds_text, time_text
 from graphdoctor.views.parts import (
     Block,
     Cell,
@@ -30,14 +31,35 @@ from graphdoctor.views.parts import (
     Tone,
     Verdict,
     View,
+    columns,
     plain_text,
 )
-from graphdoctor.views.words import run_title, setting_rows, unknown_section
+from graphdoctor.views.words import SAME_SPEED, UNKNOWN, run_title, setting_rows, unknown_section
 
 if TYPE_CHECKING:
-    from graphdoctor.facts.bench import BenchReport, Sweep, Variant, VariantStatus
+    from graphdoctor.facts.bench import BenchReport, Correctness, Stages, Sweep, Variant, VariantStatus
+    from graphdoctor.facts.diagnosis import Finding
+    from graphdoctor.facts.kernels import KernelShare
+    from graphdoctor.facts.trials import ResultError
 
+_REASON = 300
+"""Characters of a reason that is shortened."""
 _ENDED: dict[VariantStatus, Tone] = {"wrong": "bad", "failed": "bad", "skipped": "warning"}
+_GAINS = {
+    "results": "Outputs, gradients and state beside eager mode's: identical, correct but for rounding, or wrong.",
+    "compile": "What compiling adds to the first calls: with an empty cache on disk, and warm, after a restart.",
+    "call": "The median of steady calls, with their quartiles; on a GPU until the device is done.",
+    "speed-up": "How many times as fast as eager mode, with the 95% interval.",
+    "pays off after": "Calls until the time spent compiling is won back: after a cold start, and warm.",
+}
+_RUNS = {
+    "graphs": "Graphs that torch compiled.",
+    "breaks": "Lines that break the graph.",
+    "recompiles": "How often torch compiled a function again.",
+    "launches": "Kernels that one call launches, those inside CUDA graphs included.",
+    "CUDA graphs": "Graphs that torch recorded as CUDA graphs, and those that it skipped.",
+    "peak memory": "The most during steady calls: of torch's allocator on a GPU, of the whole process on a CPU.",
+}
 _HOW = (
     "Each variant has a process of its own. Eager mode has two: what these differ by is the noise.",
     "Calls are timed in rounds: in each, every process has its turn, so that drift of the machine hits all. A speed-up "
@@ -53,27 +75,67 @@ def bench_view(report: BenchReport) -> View:
 
 
 def _parts(report: BenchReport) -> Iterator[Block]:
-    variants = words.shown_variants(report)
-    yield Verdict(report.verdict.text, words.tone(report))
-    if measured := words.measured_text(report):
-        yield Note(Span(measured), "dim")
+    best, variants = report.verdict.best, report.variants
+    yield Verdict(report.verdict.text, "bad" if best is None else "warning" if best == EAGER else "good")
+    sizes: list[Block] = []
     if report.sweep is not None:
-        sizes = _sizes(report.sweep, words.sweep_name(report))
-        yield Section("Sizes", (*sweep_drawing(report.sweep, words.sweep_name(report)), sizes))
-    if (size := words.shown_size(report)) is not None:
-        yield Note(("With ", Span(words.sweep_name(report), "code"), f" = {size:,}"))
-    if figures := tuple(_figures(report, variants)):
+        name = " and ".join(report.sweep.sources)
+        sizes.append(Section("Sizes", (*sweep_drawing(report.sweep, name), _sizes(report.sweep, name))))
+        # Of a sweep, the largest size that eager mode ran with is shown in full.
+        ran = [one for one in report.sweep.points if one.variants and one.variants[0].status == "ok"]
+        if ran:
+            shown = max(ran, key=lambda one: one.size)
+            variants = shown.variants
+            sizes.append(Note(("With ", Span(name, "code"), f" = {shown.size:,}")))
+    if measured := _measured_text(report, variants):
+        yield Note(Span(measured), "dim")
+    yield from sizes
+    if figures := tuple(_figures(variants, best)):
         yield Figures(figures, show="long")
-    yield Section("Variants", (words.speed_table(report), words.run_table(report), *speed_drawing(variants)))
-    yield Section("When compiling pays", payoff_drawing(variants, report.verdict.best), "Payoff")
-    held = tuple(row for finding, names in words.finding_groups(variants) for row in finding_rows(finding, names))
+    tables = (_gains_table(variants, best), _runs_table(report, variants))
+    yield Section("Variants", (*tables, *speed_drawing(variants)))
+    yield Section("When compiling pays", payoff_drawing(variants, best), "Payoff")
+    held = tuple(row for finding, names in _findings(variants) for row in finding_rows(finding, names))
     yield Section("What holds variants back", (Rows(held, "finding"),), "Reasons")
-    yield Section("Failed, wrong or skipped", (Rows(tuple(_ended(report, variants)), "variant"),), "Ended")
+    ended = (*(row for one in variants for row in _ended(one)), *_ended_sizes(report, variants))
+    yield Section("Failed, wrong or skipped", (Rows(ended, "variant"),), "Ended")
     yield Section("Results", (Rows(tuple(_notes(variants)), "note"),))
     yield unknown_section(report.gaps)
-    kernels = tuple(part for variant in variants for part in _kernels(variant))
+    kernels = tuple(part for one in variants if one.kernels is not None for part in _kernels(one.name, one.kernels))
     yield Section("Where the time goes", kernels, "Kernels", show="long")
-    yield Section("How it was measured", tuple(_measured(report, variants)), "Measured", show="long")
+    details = Rows(tuple(_details(report, variants)), "figure")
+    yield Section("How it was measured", (*_HOW, details), "Measured", show="long")
+
+
+def _measured_text(report: BenchReport, variants: Sequence[Variant]) -> str:
+    """Which call was timed, how often, and how steady the machine was."""
+    parts = [f"call: {report.call}"] if report.call else []
+    if report.throughput is not None:
+        parts.append(counted(report.throughput.items, report.throughput.unit.removesuffix("s")))
+    if rounds := max((one.speedup.rounds for one in variants if one.speedup is not None), default=0):
+        parts.append(counted(rounds, "round"))
+    parts += [measures.noise_text(report.noise)] if report.noise is not None else []
+    return " · ".join(parts)
+
+
+def _figures(variants: Sequence[Variant], name: str | None) -> Iterator[Figure]:
+    """The figures of the best variant; nothing if it is eager mode."""
+    best = next((one for one in variants[1:] if one.name == name), None)
+    eager = variants[0]
+    if best is None:
+        return
+    speedup, compiled, pays = _speedup(best), _compile(best), _pays_off(best)
+    yield Figure("speed-up", plain_text(speedup.text), plain_text(speedup.detail))
+    if eager.call_us is not None and best.call_us is not None:
+        before, after = time_text(eager.call_us.median), time_text(best.call_us.median)
+        yield Figure("call", f"{before} → {after}", "eager → compiled")
+    warm = f"{plain_text(compiled.detail)} start" if compiled.detail else ""
+    yield Figure("compile", plain_text(compiled.text), warm)
+    calls = best.break_even_calls
+    yield Figure("pays off after", plain_text(pays.text), "" if calls is None else measures.calling_text(calls, eager))
+
+
+# The tables.
 
 
 def _sizes(sweep: Sweep, name: str) -> Table:
@@ -81,102 +143,278 @@ def _sizes(sweep: Sweep, name: str) -> Table:
     named = list(dict.fromkeys(variant.name for point in sweep.points for variant in point.variants))
     rows = []
     for point in sweep.points:
-        found = {variant.name: variant for variant in point.variants}
-        rows.append((Cell(f"{point.size:,}"), *(words.size_cell(found.get(one)) for one in named)))
-    columns = (Column(Span(name)), *(Column(Span(one)) for one in named))
-    return Table(columns, tuple(rows), "size", label="Speed-up and call of each size")
+        found = {variant.name: _size(variant) for variant in point.variants}
+        rows.append((Cell(f"{point.size:,}"), *(found.get(one, EMPTY) for one in named)))
+    headings = tuple(Column(Span(one)) for one in (name, *named))
+    return Table(headings, tuple(rows), "size", label="Speed-up and call of each size")
 
 
-def _figures(report: BenchReport, variants: Sequence[Variant]) -> Iterator[Figure]:
-    """The figures of the best variant; nothing if it is eager mode."""
-    best = next((one for one in variants if one.name == report.verdict.best), None)
-    eager = variants[0]
-    if best is None or best.name == EAGER:
-        return
-    speedup, compiled, pays = words.speedup_cell(best), words.compile_cell(best), words.pays_off_cell(best)
-    yield Figure("speed-up", plain_text(speedup.text), plain_text(speedup.detail))
-    if eager.call_us is not None and best.call_us is not None:
-        before, after = words.time_text(eager.call_us.median), words.time_text(best.call_us.median)
-        yield Figure("call", f"{before} → {after}", "eager → compiled")
-    yield Figure(
-        "compile", plain_text(compiled.text), f"{plain_text(compiled.detail)} start" if compiled.detail else ""
+def _size(variant: Variant) -> Cell:
+    """A variant with one size: its speed-up, and as its detail, its call; of eager mode, the call alone."""
+    if variant.status != "ok" and variant.call_us is None:
+        return _result(variant)
+    call = plain_text(call_cell(variant.call_us).text)
+    if variant.name == EAGER:
+        return Cell(call)
+    found = _speedup(variant)
+    text = factor_text(variant.speedup.ratio) if variant.speedup is not None else plain_text(found.text)
+    return Cell(f"{text} wrong", call, "bad") if variant.status == "wrong" else Cell(text, call, found.tone)
+
+
+def _table(
+    variants: Sequence[Variant], best: str | None, headings: Mapping[str, str], cells: list[list[Cell]], label: str
+) -> Table:
+    """A row for each variant: its name with the blocks that it compiles, and its cells."""
+    regions = (Span(", ".join(one.regions)) if one.regions else "" for one in variants)
+    names = (
+        Cell(Span(one.name, "code"), detail, "good" if one.name == best != EAGER else None)
+        for one, detail in zip(variants, regions, strict=True)
     )
-    calls = best.break_even_calls
-    yield Figure("pays off after", plain_text(pays.text), "" if calls is None else words.calling_text(calls, eager))
+    rows = tuple((name, *own) for name, own in zip(names, cells, strict=True) if any(cell.text for cell in own))
+    found = (Column(heading, meaning=meaning) for heading, meaning in headings.items())
+    return Table((Column("variant"), *found), rows, "variant", label=label)
 
 
-def _ended(report: BenchReport, variants: Sequence[Variant]) -> Iterator[Row]:
+def _gains_table(variants: Sequence[Variant], best: str | None) -> Table:
+    """What compiling costs and what it gains."""
+    cells = []
+    for one in variants:
+        has_run, is_eager = one.status in ("ok", "wrong"), one.name == EAGER
+        compiled = _compile(one) if has_run and not is_eager else EMPTY
+        won = [_speedup(one), _pays_off(one)] if has_run else [EMPTY, EMPTY]
+        cells.append([_result(one), compiled, call_cell(one.call_us), *won])
+    return _table(variants, best, _GAINS, cells, "What compiling gains and costs")
+
+
+def _runs_table(report: BenchReport, variants: Sequence[Variant]) -> Table:
+    """What torch made of each variant, and what a call needs."""
+    ran = [one for one in variants if one.status in ("ok", "wrong")]
+    per_second = "items/s" if report.throughput is None else f"{report.throughput.unit}/s"
+    cells = [
+        [
+            *(
+                EMPTY if number is None else Cell(f"{number:,}")
+                for number in (one.graphs, one.break_sites, one.recompiles, one.launches)
+            ),
+            _cuda_graphs(one),
+            Cell(bytes_text(one.peak_memory_bytes) or ""),
+            Cell(rate_text(one.throughput) or ""),
+        ]
+        for one in ran
+    ]
+    return _table(ran, report.verdict.best, {**_RUNS, per_second: ""}, cells, "What torch made of each variant")
+
+
+def _result(variant: Variant) -> Cell:
+    """Whether the results are right."""
+    if variant.status != "ok":
+        return Cell(variant.status, tone=_ENDED[variant.status])
+    if variant.name == EAGER:
+        return Cell("reference")
+    if variant.correct is None:
+        return Cell("not compared" if variant.correctness is None else UNKNOWN, tone="warning")
+    is_same = variant.correctness is not None and variant.correctness.is_bitwise_equal
+    return Cell("identical" if is_same else "correct", tone="good")
+
+
+def _compile(variant: Variant) -> Cell:
+    """Compiling with an empty cache on disk; as its detail, after a restart."""
+    warm = variant.compile_warm_s
+    return Cell(seconds_text(variant.compile_cold_s), "" if warm is None else f"{seconds_text(warm)} warm")
+
+
+def _speedup(variant: Variant) -> Cell:
+    """The ratio; as its detail, its interval."""
+    speedup = variant.speedup
+    if variant.name == EAGER:
+        return EMPTY if speedup is None else Cell("1×")
+    if speedup is None:
+        return Cell("not timed")
+    interval = interval_text(speedup.low, speedup.high)
+    if variant.judgement == "same":
+        return Cell(SAME_SPEED, interval)
+    is_good = variant.judgement == "faster" and variant.status == "ok"
+    tone: Tone | None = "good" if is_good else "bad" if variant.judgement == "slower" else None
+    return Cell(factor_text(speedup.ratio), interval, tone)
+
+
+def _pays_off(variant: Variant) -> Cell:
+    """Calls until a cold start is won back; as its detail, a restart."""
+    calls, warm = variant.break_even_calls, variant.break_even_warm
+    if variant.name != EAGER and variant.judgement == "slower":
+        return Cell("never", tone="bad")
+    if variant.name == EAGER or variant.status == "wrong":
+        return EMPTY
+    if calls is None:
+        return Cell(UNKNOWN)
+    return Cell(measures.calls_text(calls), "" if warm is None else f"{about_count(warm.calls)} warm")
+
+
+def _cuda_graphs(variant: Variant) -> Cell:
+    """How many were captured, and how many graphs weren't."""
+    found = variant.cuda_graphs
+    if found is None:
+        return EMPTY
+    captured = UNKNOWN if found.captured is None else f"{found.captured:,}"
+    return Cell(captured, f"{len(found.skipped)} skipped", "bad") if found.skipped else Cell(captured)
+
+
+# Below the tables.
+
+
+def _findings(variants: Sequence[Variant]) -> list[tuple[Finding, list[str]]]:
+    """Each finding once, with the variants that have it, in the order of what it costs one of them."""
+    groups: dict[tuple[str, str], tuple[Finding, list[str]]] = {}
+    places: dict[tuple[str, str], int] = {}
     for variant in variants:
-        if variant.status == "ok":
-            continue
-        short, whole = (words.ended_text(variant, is_short=is_short) for is_short in (True, False))
-        yield from _cut(variant.status, short, whole, _ENDED[variant.status])
-        if variant.stages is not None:
-            lines = (
-                words.stages_texts(variant.stages, variant.reason, is_short=is_short) for is_short in (True, False)
-            )
-            yield from (row for short, whole in zip(*lines, strict=True) for row in _cut("", short, whole))
-    yield from (Row(status, Span(text)) for status, text in words.ended_sizes(report, is_short=True))
+        for place, finding in enumerate(variant.findings):
+            key = (finding.code, finding.message)
+            groups.setdefault(key, (finding, []))[1].append(variant.name)
+            places[key] = min(place, places.get(key, place))
+    return [groups[key] for key in sorted(groups, key=places.__getitem__)]
 
 
-def _cut(label: str, short: str, whole: str, tone: Tone | None = None) -> Iterator[Row]:
-    """A text of which a terminal shows the first paragraph."""
-    if short == whole:
-        yield Row(label, Note(Span(whole), tone))
-    else:
-        yield Row(label, Note(Span(short), tone), show="short")
+def _ended(variant: Variant) -> Iterator[Row]:
+    """How a variant ended that isn't right, and where it goes wrong."""
+    if variant.status == "ok":
+        return
+    yield from _reason(variant.status, variant.name, variant.reason, _ENDED[variant.status])
+    if variant.stages is not None:
+        yield from _stages(variant.stages, variant.reason)
+
+
+def _reason(label: str, name: str, reason: str | None, tone: Tone | None = None) -> Iterator[Row]:
+    """What something ended with, of which a terminal shows the first paragraph."""
+    short, whole = (f"{name}: {text}" if text else name for text in (shortened(reason or "", _REASON), reason))
+    yield Row(label, Note(Span(short), tone), show="always" if short == whole else "short")
+    if short != whole:
         yield Row(label, Code(whole, "text"), show="long")
+
+
+def _stages(stages: Stages, reason: str | None) -> Iterator[Row]:
+    """Where a variant goes wrong; ``reason``, why it isn't ``ok``, isn't said again."""
+    plain = [one for one in stages.results if not one.without]
+    if plain:
+        yield Row("", Span(" → ".join(f"{one.name} {one.outcome}" for one in plain)))
+    for one in plain:
+        if one.reason and one.outcome != "ok" and one.reason != reason:
+            yield from _reason("", one.name, one.reason)
+    if stages.results and stages.first is None:
+        yield Row("", "No stage fails on its own.")
+    if stages.part:
+        ways = []
+        if (found := stages.workaround) is not None:
+            ways = [f"pass `{name}={value!r}` to torch.compile" for name, value in found.arguments.items()]
+            ways += [f"write `{'; '.join(found.lines)}` before torch.compile"] if found.lines else []
+        how = f": {' and '.join(ways)}" if stages.workaround is not None else ""
+        yield Row("", Span(f"It is right without {stages.part}{how}."))
+    if stages.reproducer:
+        yield Row("", Span(f"The smallest program that fails: {stages.reproducer}"))
+    if stages.note:
+        yield Row("", Span(stages.note))
+
+
+def _ended_sizes(report: BenchReport, shown: Sequence[Variant]) -> Iterator[Row]:
+    """What became of the variants that failed, are wrong or were skipped with other sizes of a sweep."""
+    for point in report.sweep.points if report.sweep is not None else ():
+        groups: dict[tuple[VariantStatus, str | None], list[str]] = {}
+        for one in point.variants if point.variants is not shown else ():
+            if one.status != "ok":
+                groups.setdefault((one.status, one.reason), []).append(one.name)
+        for (status, reason), names in groups.items():
+            which = "all" if len(names) == len(point.variants) > 1 else ", ".join(names)
+            sizes = " and ".join(report.sweep.sources) if report.sweep is not None else ""
+            why = f": {shortened(reason, _REASON)}" if reason else ""
+            yield Row(status, Span(f"{which} with {sizes} = {point.size:,}{why}"))
 
 
 def _notes(variants: Sequence[Variant]) -> Iterator[Row]:
     for variant in variants:
         for skip in () if variant.cuda_graphs is None else variant.cuda_graphs.skipped:
-            yield Row("CUDA graphs", Span(f"{variant.name}: {words.skip_text(skip)}"))
-    for names, text in words.correctness_groups(variants):
-        yield Row("results", Span(f"{', '.join(names)}: {text}"))
+            yield Row("CUDA graphs", Span(f"{variant.name}: {measures.skip_text(skip)}"))
+    groups: dict[str, list[str]] = {}
+    for one in variants[1:]:
+        is_unknown = one.status == "ok" and one.correct is None and one.reason
+        texts = [f"unknown whether they are right: {one.reason}"] if is_unknown else []
+        texts += [] if one.correctness is None else [_correctness_text(one.correctness)]
+        if texts:
+            groups.setdefault("; ".join(texts), []).append(one.name)
+    yield from (Row("results", Span(f"{', '.join(names)}: {text}")) for text, names in groups.items())
     for variant in variants:
-        cached = None if variant.cache is None else words.cache_text(variant.cache)
-        if cached is not None:
-            yield Row("cache", Span(f"{variant.name}: {cached}"))
+        if (cache := variant.cache) is not None and (cache.misses or cache.bypasses):
+            total = counted(cache.hits + cache.misses + cache.bypasses, "graph")
+            kept = f"; {cache.bypasses} can't be kept there" if cache.bypasses else ""
+            why = f" ({'; '.join(cache.bypass_reasons)})" if cache.bypass_reasons else ""
+            yield Row("cache", Span(f"{variant.name}: a restart finds {cache.hits} of {total} on disk{kept}{why}"))
 
 
-def _kernels(variant: Variant) -> Iterator[Block]:
+def _correctness_text(found: Correctness) -> str:
+    """How results were compared, and how far they are from those in float64, beside eager mode's own distance."""
+    parts = []
+    if found.is_bitwise_equal:
+        parts.append("identical to eager mode, bit by bit")
+    elif found.where is not None:
+        by = "" if found.largest is None else f" by up to {found.largest:.3g}"
+        parts.append(f"{found.where} differs from eager mode's{by}")
+    if not found.is_eager_repeatable:
+        parts.append("eager mode itself gives other bits each time")
+    if found.note:
+        parts.append(found.note)
+    if not found.is_bitwise_equal:
+        parts += [
+            f"{kind_text(one.kind)} {_distance(one.variant)} off float64 (eager {_distance(one.eager)})"
+            for one in _distances(found)
+        ]
+    return "; ".join(parts) or "not compared"
+
+
+def _distances(found: Correctness) -> list[ResultError]:
+    """Distances from float64, without those of results that are exact in every run."""
+    return [one for one in found.errors if one.variant or one.eager] or list(found.errors)
+
+
+def _distance(relative: float) -> str:
+    return "0" if relative == 0 else f"{relative:.1e}"
+
+
+def _kernels(name: str, kernels: KernelShare) -> Iterator[Block]:
     """Where the time of one variant's call goes."""
-    if variant.kernels is None:
-        return
-    yield Note(Span(f"{variant.name}: {words.kernels_text(variant.kernels)}"))
-    if parts := words.kernel_parts(variant.kernels):
-        yield Drawing("bench_shares.html.j2", {"parts": parts}, styles=("bench.css",))
-    columns = (Column("kernel"), Column("of", is_number=False), Column("time"), Column("runs"))
-    rows = (
-        (
-            Cell(Span(one.name, "code")),
-            Cell(one.kind),
-            Cell(words.time_text(one.us), value=one.us),
-            Cell(f"{one.count:,}"),
-        )
-        for one in variant.kernels.largest
+    rest_us, copied_us = kernels.rest_us, kernels.graph_input_copy_us
+    inputs = f", {time_text(copied_us)} of that into CUDA graphs," if copied_us else ""
+    named = (
+        ("library kernels", "library", kernels.library_us),
+        ("generated kernels", "generated", kernels.generated_us),
+        (f"copies{inputs}", "copies", kernels.copy_us),
+        ("communication", "communication", kernels.communication_us),
+        ("outside of kernels", "outside", max(rest_us or 0.0, 0.0)),
     )
-    yield Table(columns, tuple(rows), "kernel", label=f"Largest kernels of {variant.name}")
-
-
-def _measured(report: BenchReport, variants: Sequence[Variant]) -> Iterator[Block]:
-    yield from _HOW
-    yield Rows(tuple(_details(report, variants)), "figure")
+    parts = [] if rest_us is None else measures.parts_of_call(kernels.call_us, named)
+    texts = [part.text for part in parts] or [UNKNOWN]
+    if kernels.graph_launches:
+        texts.append(f"{kernels.graph_launches} launch{'es' * (kernels.graph_launches != 1)} of CUDA graphs")
+    yield Note(Span(f"{name}: {', '.join(texts)}; {time_text(kernels.call_us)} in all under the profiler"))
+    if parts:
+        yield Drawing("bench_shares.html.j2", {"parts": parts}, styles=("bench.css",))
+    rows = (
+        (Cell(Span(one.name, "code")), Cell(one.kind), Cell(time_text(one.us), value=one.us), Cell(f"{one.count:,}"))
+        for one in kernels.largest
+    )
+    yield Table(columns("#kernel", "of", "#time", "#runs"), tuple(rows), "kernel", label=f"Largest kernels of {name}")
 
 
 def _details(report: BenchReport, variants: Sequence[Variant]) -> Iterator[Row]:
-    for variant in variants:
-        if variant.call_us is not None:
-            yield Row("calls", Span(f"{variant.name}: {words.times_text(variant.call_us)}"))
-    for variant in variants:
-        for start, found in words.break_evens(variant):
-            yield Row("pays off", Span(f"{variant.name}, {start}: after {words.break_even_text(found)}"))
-    for variant in variants[1:]:
-        if variant.correctness is not None and not variant.correctness.is_bitwise_equal:
-            far = (
-                f"{kind_text(one.kind)} {words.error_text(one.variant)}" for one in words.distances(variant.correctness)
-            )
-            yield Row("off float64", Span(f"{variant.name}: {', '.join(far) or 'not compared'}"))
+    for one in variants:
+        if (times := one.call_us) is not None:
+            least, mean, most = map(time_text, (times.min, times.mean, times.max))
+            yield Row("calls", Span(f"{one.name}: {times.count:,} calls, {least} to {most}, mean {mean}"))
+    for one in variants:
+        for start, found in measures.break_evens(one):
+            low, high = about_count(found.low), "never" if found.high is None else about_count(found.high)
+            interval = "" if low == high else f" ({low} to {high})"
+            yield Row("pays off", Span(f"{one.name}, {start}: after {measures.calls_text(found.calls)}{interval}"))
+    for one in variants[1:]:
+        if one.correctness is not None and not one.correctness.is_bitwise_equal:
+            far = (f"{kind_text(each.kind)} {_distance(each.variant)}" for each in _distances(one.correctness))
+            yield Row("off float64", Span(f"{one.name}: {', '.join(far) or 'not compared'}"))
     yield from setting_rows(report.target, report.environment)
     yield from (Row("recording", Note(Span(f"{name}: {folder}"), "dim")) for name, folder in report.recordings.items())

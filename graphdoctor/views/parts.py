@@ -136,6 +136,11 @@ class Column:
     rank: int = 0
 
 
+def columns(*headings: str) -> tuple[Column, ...]:
+    """Columns of text, or of numbers where a heading begins with ``#``."""
+    return tuple(Column(each.removeprefix("#"), is_number=each.startswith("#")) for each in headings)
+
+
 @dataclass(frozen=True)
 class Cell:
     """A cell of a table.

@@ -6,16 +6,17 @@ Comes in: a ``ProfileReport``, and the picture of its run. Goes out: a view.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphdoctor.facts.wording import percent
-from graphdoctor.views import bench_words
+from graphdoctor.facts.expressions import expression
+from graphdoctor.facts.wording import counted, factor_text, percent
 from graphdoctor.views import profile_words as words
-from graphdoctor.views.bench_words import time_text
 from graphdoctor.views.finding_cards import finding_rows
 from graphdoctor.views.html.profile import ProfileDrawings
+from graphdoctor.views.measures import TimePart, bytes_text, call_cell, parts_of_call, rate_text, skip_text, time_text
 from graphdoctor.views.parts import (
     Block,
     Blocks,
@@ -28,17 +29,51 @@ from graphdoctor.views.parts import (
     Row,
     Rows,
     Section,
+    Show,
     Span,
     Table,
     Verdict,
     View,
+    cell_line,
 )
-from graphdoctor.views.words import run_title, setting_rows, unknown_section
+from graphdoctor.views.words import base_name, run_title, setting_rows, unknown_section
 
 if TYPE_CHECKING:
+    from graphdoctor.facts.kernels import CudaGraphs
     from graphdoctor.facts.picture import Picture
-    from graphdoctor.facts.profile import ProfiledKernel, ProfiledLine, ProfiledModule, ProfileReport
+    from graphdoctor.facts.profile import (
+        Fusion,
+        MemoryOutcome,
+        MemoryTrial,
+        MemoryUse,
+        ProfiledKernel,
+        ProfiledLine,
+        ProfiledModule,
+        ProfileReport,
+        SavedTensor,
+    )
+    from graphdoctor.facts.profiled import Calibration
 
+_FEW = 10
+"""Rows of a table, unless all are wanted."""
+_FEW_SAVED = 3
+_FEW_OPERATIONS = 4
+_FEW_KERNELS = 4
+_NUMBER = re.compile(r"_\d+$")
+_KINDS = {
+    "library": ("library kernels", "library"),
+    "copy": ("copies", "copies"),
+    "communication": ("communication", "communication"),
+    "other": ("other kernels", "library"),
+}
+_OUTCOMES: dict[MemoryOutcome, str] = {
+    "saves": "pays",
+    "costly": "costs more time than it saves memory",
+    "unclear": "saves memory, but it's unclear how much time it costs",
+    "nothing": "keeps no less",
+    "differs": "changes the results",
+    "failed": "couldn't be measured",
+}
 _TEXT = 60
 """Characters of a line of code."""
 _NAME = 36
@@ -65,42 +100,74 @@ _HOW = (
 
 
 def profile_view(report: ProfileReport, picture: Picture | None, *, root: Path) -> View:
-    """The profile as a tree.
-
-    Args:
-        report: The profile.
-        picture: Source files and generated code; None if there is none.
-        root: Paths below it are shown relative to it.
-    """
+    """The profile as a tree; ``picture`` is None without source and generated code, and paths are below ``root``."""
     parts = tuple(_parts(report, picture, words.Files(report, root)))
     return View(run_title(report), "profile", parts, report.graphdoctor_version)
 
 
 def _parts(report: ProfileReport, picture: Picture | None, files: words.Files) -> Iterator[Block]:
-    yield Verdict(words.answer_text(report))
-    if measured := words.measured_text(report):
+    yield Verdict(_answer(report))
+    if measured := " · ".join(_measured(report)):
         yield Note(Span(measured), "dim")
     if report.regime is not None:
         yield Rows(tuple(Row("try", Note(each, "good")) for each in report.regime.advice))
     yield Figures(tuple(_figures(report)), show="long")
-    if kinds := words.kind_parts(report):
+    if kinds := _kinds(report):
         yield Drawing("bench_shares.html.j2", {"parts": kinds}, styles=("bench.css",))
     drawings = ProfileDrawings(report, picture, files)
     lines: Blocks = (_lines(report, files),) if report.lines else ()
     rest = Rows(tuple(_rest(report)))
     yield Section("By line", (*(drawings.lines(lines) or lines), rest) if lines else (), "Lines")
-    modules = _modules(report)
+    modules = tuple(_modules(report))
     yield Section("By module, each with what is in it", drawings.modules(modules) or modules, "Modules")
     kernels: Blocks = (_kernels(report),) if report.kernels else ()
     yield Section("By kernel", drawings.kernels(kernels) or kernels, "Kernels", len(report.kernels))
-    if note := words.sum_note(report):
-        yield Note(note, "dim")
+    yield from _sum_note(report)
     found = tuple(row for finding in report.findings for row in finding_rows(finding))
     yield Section("What to do", (Rows(found, "finding"),), "Actions", len(report.findings))
     yield Section("Generated code", drawings.code(), "Code")
     yield Section("Fusion, memory, CUDA graphs and caches", (Rows(tuple(_facts(report, files)), "fact"),), "Facts")
     yield unknown_section(report.gaps)
-    yield Section("How it was measured", tuple(_measured(report)), "Measured", show="long")
+    known = {} if report.regime is None else report.regime.evidence
+    settings = setting_rows(report.target, report.environment)
+    recording = () if report.recording is None else (Row("recording", Span(report.recording)),)
+    how = Rows((*(_evidence(*each) for each in known.items()), *settings, *recording), "figure")
+    yield Section("How it was measured", (*_HOW, how), "Measured", show="long")
+
+
+def _answer(report: ProfileReport) -> str:
+    """What the call is bound by, or what is known of its time."""
+    if report.call_us is None:
+        return "There is no steady call, so it is unknown where its time goes."
+    if report.regime is not None:
+        return report.regime.text
+    call = time_text(report.call_us.median)
+    if report.kernels_us is None:
+        return f"A call takes {call}. Its kernels weren't measured."
+    if not report.kernels:
+        return f"A call takes {call} and runs no kernel."
+    runs = counted(sum(kernel.calls for kernel in report.kernels), "kernel run")
+    rest_us = report.rest_us
+    rest = "an unknown time" if rest_us is None else time_text(rest_us) if rest_us else "nothing"
+    return f"A call takes {call}: {time_text(report.kernels_us)} in {runs}, {rest} outside of kernels."
+
+
+def _measured(report: ProfileReport) -> Iterator[str]:
+    """Which call was profiled, and how long it takes with and without torch.compile."""
+    if report.call:
+        yield f"call: {report.call}"
+    if report.call_us is not None:
+        yield f"{cell_line(call_cell(report.call_us))} per call"
+    if report.eager_us is not None:
+        yield f"{time_text(report.eager_us.median)} without torch.compile"
+
+
+def _evidence(name: str, value: float) -> Row:
+    """A number that the answer rests on."""
+    for ending, text in (("_share", words.small_percent), ("_us", time_text)):
+        if name.endswith(ending):
+            return Row(name.removesuffix(ending).replace("_", " "), text(value) if value else "0")
+    return Row(name.replace("_", " "), f"{value:,.0f}")
 
 
 def _figures(report: ProfileReport) -> Iterator[Figure]:
@@ -119,21 +186,45 @@ def _figures(report: ProfileReport) -> Iterator[Figure]:
         before = report.fusion.eager_launches
         yield Figure("kernels", f"{report.fusion.launches:,}", "" if before is None else f"{before:,} in eager mode")
     if report.memory is not None and report.memory.peak_bytes is not None:
-        saved = bench_words.bytes_text(report.memory.saved_bytes)
-        peak = bench_words.bytes_text(report.memory.peak_bytes) or ""
+        saved = bytes_text(report.memory.saved_bytes)
+        peak = bytes_text(report.memory.peak_bytes) or ""
         yield Figure("peak memory", peak, f"{saved} saved for backward" if saved else "")
+
+
+def _kinds(report: ProfileReport) -> list[TimePart]:
+    """Where the time of the call goes, by what its kernels are."""
+    times: dict[tuple[str, str], float] = {}
+    for kernel in report.kernels:
+        name = _KINDS.get(kernel.kind, ("generated kernels", "generated"))
+        times[name] = times.get(name, 0.0) + kernel.time_us
+    named = [(*name, us) for name, us in sorted(times.items(), key=lambda item: -item[1])]
+    call_us = 0.0 if report.call_us is None else report.call_us.median
+    return parts_of_call(call_us, (*named, (words.OUTSIDE, "outside", report.rest_us)))
+
+
+def _sum_note(report: ProfileReport) -> Iterator[Note]:
+    """Why the rows of a table add up to more than the call, if they do and the answer doesn't say it."""
+    is_said = report.regime is not None and not report.regime.evidence
+    if is_said or report.call_us is None or report.kernels_us is None or report.kernels_us <= report.call_us.median:
+        return
+    kernels, call = time_text(report.kernels_us), time_text(report.call_us.median)
+    text = (
+        f"Kernels take {kernels} under the profiler, more than the call without it ({call}): several ran at once, or "
+        "the machine was busy."
+    )
+    yield Note(text, "dim")
 
 
 # Lines and modules.
 
 
-def _phases(report: ProfileReport, *, rank: int = 0) -> list[Column]:
+def _phases(report: ProfileReport) -> list[Column]:
     names = ("forward", "backward") if words.has_backward(report) else ("time",)
-    return [Column(name, rank=rank) for name in names]
+    return [Column(name, rank=2) for name in names]
 
 
-def _times(report: ProfileReport, forward_us: float, backward_us: float) -> list[Cell]:
-    both = [Cell(time_text(us) if us else "", value=us) for us in (forward_us, backward_us)]
+def _times(report: ProfileReport, found: ProfiledLine | ProfiledModule) -> list[Cell]:
+    both = [Cell(time_text(us) if us else "", value=us) for us in (found.forward_us, found.backward_us)]
     return both if words.has_backward(report) else both[:1]
 
 
@@ -142,31 +233,24 @@ def _share(share: float) -> Cell:
 
 
 def _lines(report: ProfileReport, files: words.Files) -> Table:
-    columns = [
+    headings = (
         Column("share"),
-        *_phases(report, rank=2),
+        *_phases(report),
         Column("waits for", is_number=False, rank=3),
         Column("kernels", is_number=False, rank=4),
         Column("line", is_number=False),
-    ]
-    rows = (
-        (
-            _share(line.share),
-            *_times(report, line.forward_us, line.backward_us),
-            Cell(line.bound_by or ""),
-            Cell(words.kernel_numbers(line)),
-            _line(line, files),
-        )
-        for line in report.lines
     )
-    return Table(tuple(columns), tuple(rows), "line", words.FEW, "Lines")
-
-
-def _line(line: ProfiledLine, files: words.Files) -> Cell:
-    text = line.text or ""
-    shown = text if len(text) <= _TEXT else f"{text[: _TEXT - 1]}…"
-    place = files.place(line.file, line.line)
-    return Cell(Span(shown, "code"), Span(place)) if shown else Cell(Span(place))
+    rows = []
+    for line in report.lines:
+        more = len(line.kernels) - _FEW_KERNELS
+        numbers = ", ".join(str(number + 1) for number in line.kernels[:_FEW_KERNELS])
+        kernels = Cell(f"{numbers} +{more}" if more > 0 else numbers)
+        text = line.text or ""
+        code = Span(text if len(text) <= _TEXT else f"{text[: _TEXT - 1]}…", "code")
+        place = Span(files.place(line.file, line.line))
+        shown = Cell(code, place) if text else Cell(place)
+        rows.append((_share(line.share), *_times(report, line), Cell(line.bound_by or ""), kernels, shown))
+    return Table(headings, tuple(rows), "line", _FEW, "Lines")
 
 
 def _rest(report: ProfileReport) -> Iterator[Row]:
@@ -177,30 +261,29 @@ def _rest(report: ProfileReport) -> Iterator[Row]:
         yield Row("100%", Note(f"{time_text(report.call_us.median)} in all", "dim"))
 
 
-def _modules(report: ProfileReport) -> Blocks:
-    shown = words.shown_modules(report, None)
-    few = words.shown_modules(report, words.FEW)
-    if len(few) < 2:
-        return ()
-    columns = (Column("share"), *_phases(report, rank=2), Column("module", is_number=False))
+def _modules(report: ProfileReport) -> Iterator[Table]:
+    """The modules that take the most time, in the order of their paths; not those whose time is an inner one's."""
+    inner: dict[str, float] = {}
+    for module in report.modules:
+        outer = module.path.rpartition(".")[0]
+        inner[outer] = max(inner.get(outer, 0.0), _module_us(module))
+    own = [each for each in report.modules if each.path and _module_us(each) > inner.get(each.path, 0.0)]
+    few = [module for module in own if module in sorted(own, key=lambda module: -_module_us(module))[:_FEW]]
+    headings = (Column("share"), *_phases(report), Column("module", is_number=False))
     call_us = report.call_us.median if report.call_us is not None else math.inf
-
-    def table(modules: list[ProfiledModule]) -> tuple[tuple[Cell, ...], ...]:
-        return tuple(
-            (
-                _share((each.forward_us + each.backward_us) / call_us),
-                *_times(report, each.forward_us, each.backward_us),
-                Cell(Span(each.path, "code")),
-            )
+    forms: list[tuple[Show, list[ProfiledModule]]] = [("short", few), ("long", own)]
+    if len(few) == len(own):
+        forms = [("always", own)]
+    for show, modules in forms if len(few) > 1 else ():
+        rows = (
+            (_share(_module_us(each) / call_us), *_times(report, each), Cell(Span(each.path, "code")))
             for each in modules
         )
+        yield Table(headings, tuple(rows), "module", label="Modules", show=show)
 
-    if len(few) == len(shown):
-        return (Table(columns, table(shown), "module", label="Modules"),)
-    return (
-        Table(columns, table(few), "module", label="Modules", show="short"),
-        Table(columns, table(shown), "module", label="Modules", show="long"),
-    )
+
+def _module_us(module: ProfiledModule) -> float:
+    return module.forward_us + module.backward_us
 
 
 # Kernels.
@@ -221,13 +304,14 @@ def _kernels(report: ProfileReport) -> Table:
         Column("line", is_number=False, rank=2),
     ]
     rows = tuple(_kernel(number, kernel) for number, kernel in enumerate(report.kernels, start=1))
-    return Table(tuple(columns), rows, "kernel", words.FEW, "Kernels")
+    return Table(tuple(columns), rows, "kernel", _FEW, "Kernels")
 
 
 def _kernel(number: int, kernel: ProfiledKernel) -> tuple[Cell, ...]:
-    name = words.short_name(words.kernel_name(kernel), _NAME)
+    first, *others = kernel.lines or (None,)
+    line = "" if first is None else f"{base_name(first.file)}:{first.line}{f' +{len(others)}' if others else ''}"
     return (
-        Cell((f"{number} ", Span(name, "code")), value=number),
+        Cell((f"{number} ", Span(_short_name(words.kernel_name(kernel), _NAME), "code")), value=number),
         _share(kernel.share),
         Cell(time_text(kernel.time_us), value=kernel.time_us),
         Cell(f"{kernel.calls:,}", value=kernel.calls),
@@ -235,27 +319,163 @@ def _kernel(number: int, kernel: ProfiledKernel) -> tuple[Cell, ...]:
         words.bandwidth_cell(kernel),
         words.compute_cell(kernel),
         Cell(kernel.bound_by or ""),
-        Cell(Span(words.operations_text(kernel))),
-        Cell(Span(words.lines_text(kernel), "code")),
+        Cell(Span(words.operations_text(kernel, _FEW_OPERATIONS))),
+        Cell(Span(line, "code")),
     )
+
+
+def _short_name(name: str, width: int) -> str:
+    """A kernel's name that fits: a long one keeps its beginning and its number."""
+    if len(name) <= width:
+        return name
+    number = _NUMBER.search(name)
+    end = number[0] if number is not None else ""
+    return f"{name[: max(width - 1 - len(end), 1)]}…{end}"
 
 
 # Below.
 
 
 def _facts(report: ProfileReport, files: words.Files) -> Iterator[Row]:
-    short = dict(words.fact_texts(report, files, is_short=True))
-    for label, whole in words.fact_texts(report, files, is_short=False):
-        if short[label] == whole:
-            yield Row(label, tuple(Span(text) for text in whole))
-        else:
-            yield Row(label, tuple(Span(text) for text in short[label]), show="short")
-            yield Row(label, tuple(Span(text) for text in whole), show="long")
+    """What there is to say of fusion, memory, CUDA graphs, caches and the device."""
+    if report.fusion is not None:
+        yield Row("fusion", (Span(_fusion_text(report.fusion)),))
+    if report.memory is not None:
+        yield from _memory(report.memory, files)
+    if graphs := tuple(map(Span, _cuda_graphs(report))):
+        yield Row("CUDA graphs", graphs)
+    if report.caches is not None and report.caches.bypasses:
+        reasons = f" ({'; '.join(report.caches.bypass_reasons)})" if report.caches.bypass_reasons else ""
+        yield Row("caches", (Span(f"{counted(report.caches.bypasses, 'graph')} can't be kept on disk{reasons}"),))
+    if report.calibration is not None:
+        yield Row("device", (Span(_calibration_text(report.calibration)),))
 
 
-def _measured(report: ProfileReport) -> Iterator[Block]:
-    yield from _HOW
-    known = {} if report.regime is None else report.regime.evidence
-    evidence = (Row(*words.evidence_text(name, value)) for name, value in known.items())
-    recording = () if report.recording is None else (Row("recording", Span(report.recording)),)
-    yield Rows((*evidence, *setting_rows(report.target, report.environment), *recording), "figure")
+def _fusion_text(fusion: Fusion) -> str:
+    """What fusion did."""
+    after = "" if fusion.decomposed == fusion.operations else f" ({fusion.decomposed} decomposed)"
+    parts = [f"{counted(fusion.operations, 'operation')}{after} → {counted(fusion.kernels, 'kernel')}"]
+    if fusion.vanished:
+        size = bytes_text(fusion.vanished_bytes)
+        which = f"{counted(fusion.vanished, 'intermediate tensor')}{f' ({size})' if size else ''}"
+        parts.append(f"{which} never {'reaches' if fusion.vanished == 1 else 'reach'} memory")
+    eager, compiled = fusion.eager_launches, fusion.launches
+    if eager is not None and compiled is not None:
+        parts.append(f"eager mode launches {counted(eager, 'kernel')}, the compiled call {compiled}")
+    elif compiled is not None:
+        parts.append(f"the call launches {counted(compiled, 'kernel')}")
+    return "; ".join(parts)
+
+
+def _memory(memory: MemoryUse, files: words.Files) -> Iterator[Row]:
+    """What is kept for the backward pass, what is computed again, and the peak."""
+    own = [saved for saved in memory.saved if not saved.is_argument]
+    saved = [_saved_text(each, files) for each in own]
+    head, rest = list(_saved_total(memory, own)), list(_memory_rest(memory, own))
+    forms: list[tuple[Show, list[str]]] = [("always", saved)]
+    if hidden := own[_FEW_SAVED:]:
+        more = counted(sum(each.count for each in hidden), "smaller tensor")
+        forms = [("short", [*saved[:_FEW_SAVED], f"and {more}"]), ("long", saved)]
+    for show, listed in forms:
+        if texts := (*head, *listed, *rest):
+            yield Row("memory", tuple(map(Span, texts)), show=show)
+
+
+def _saved_total(memory: MemoryUse, own: Sequence[SavedTensor]) -> Iterator[str]:
+    saved, by_eager = memory.saved_bytes, memory.eager_saved_bytes
+    eager = f" ({bytes_text(by_eager)} in eager mode)" if by_eager is not None and (by_eager or saved) else ""
+    if own or saved:
+        count = sum(each.count for each in own)
+        listed = f", in {counted(count, 'tensor')}" if count else ""
+        kept = "" if memory.has_backward else "; the call runs none, so it lives as long as the result"
+        yield f"{bytes_text(saved) or 'an unknown size'} saved for the backward pass{eager}{listed}{kept}"
+    elif saved == 0:
+        yield f"nothing saved for the backward pass{eager}"
+
+
+def _saved_text(saved: SavedTensor, files: words.Files) -> str:
+    """A tensor that is kept for the backward pass, or equal ones of one line."""
+    what = (saved.operation or saved.name).removeprefix("aten.")
+    which = f"{f'{saved.count} × ' if saved.count > 1 else ''}{f'{saved.tensor} ' if saved.tensor else ''}{what}"
+    place = "" if saved.file is None else f" at {files.place(saved.file, saved.line)}"
+    module = f" in {saved.module}" if saved.module else ""
+    cheap = ", cheap to compute again" if saved.is_cheap else ""
+    return f"{bytes_text(saved.bytes) or 'unknown size'}  {which}{place}{module}{cheap}"
+
+
+def _memory_rest(memory: MemoryUse, own: Sequence[SavedTensor]) -> Iterator[str]:
+    if memory.unlisted_bytes:
+        yield f"{bytes_text(memory.unlisted_bytes)}  kept by no known graph, or passed between graphs"
+    if memory.recomputed_count:
+        names = [f"{name.removeprefix('aten.')}{f' ×{n}' if n > 1 else ''}" for name, n in memory.recomputed.items()]
+        yield f"{counted(memory.recomputed_count, 'operation')} computed again in the backward pass: {', '.join(names)}"
+    if memory.peak_bytes is not None:
+        of = {"allocator": " of torch's allocator", "process": " of the whole process", None: ""}[memory.peak_of]
+        before = "" if memory.before_bytes is None else f", {bytes_text(memory.before_bytes)} before the call"
+        yield f"peak {bytes_text(memory.peak_bytes)}{of}{before}"
+    if memory.trial is not None:
+        yield _trial_text(memory.trial, memory)
+    elif memory.has_backward and any(saved.is_cheap for saved in own):
+        yield "--try tries to keep less"
+
+
+def _trial_text(trial: MemoryTrial, memory: MemoryUse) -> str:
+    """What keeping less did."""
+    changes = [
+        f"{name} {bytes_text(before)} → {bytes_text(after)}"
+        for name, before, after in (
+            ("saved", memory.saved_bytes, trial.saved_bytes),
+            ("peak", memory.peak_bytes, trial.peak_bytes),
+        )
+        if before is not None and after is not None
+    ]
+    if trial.ratio is not None:
+        ends = (trial.ratio_low, trial.ratio_high)
+        between = "" if None in ends else f" ({trial.ratio_low:.2f} to {trial.ratio_high:.2f})"
+        changes.append(f"a call takes {factor_text(trial.ratio)}{between} the time")
+    if trial.is_same is not None:
+        changes.append("the results are the same" if trial.is_same else "the results differ")
+    reason = f" ({trial.reason})" if trial.reason else ""
+    found = f": {', '.join(changes)}" if changes else ""
+    return f"tried {trial.what}, which {_OUTCOMES[trial.outcome]}{reason}{found}"
+
+
+def _cuda_graphs(report: ProfileReport) -> Iterator[str]:
+    """What became CUDA graphs, what didn't and why, and what copying into their inputs takes."""
+    found = report.cuda_graphs
+    if found is not None:
+        captured = "an unknown number" if found.captured is None else str(found.captured)
+        again = f", {found.rerecordings} recorded again" if found.rerecordings else ""
+        launches = f", {report.graph_launches} launched in the call" if report.graph_launches else ""
+        yield f"{captured} captured, {len(found.skipped)} skipped{again}{launches}"
+        yield from (f"skipped: {skip_text(skip)}" for skip in found.skipped)
+        yield from (f"left out: {skip_text(skip)}" for skip in found.left_out)
+        yield from _functions(found)
+    if report.graph_input_copy_us and report.call_us is not None:
+        share = percent(report.graph_input_copy_us / report.call_us.median)
+        yield f"copies into their static inputs take {time_text(report.graph_input_copy_us)} ({share} of the call)"
+
+
+def _functions(found: CudaGraphs) -> Iterator[str]:
+    """Graphs that Inductor split, and inputs that are copied for each launch."""
+    for each in found.partitions:
+        if each.count > 1:
+            yield f"split: {each.recordable} of {each.count} parts of graph {each.compile_id} can be CUDA graphs"
+    copied = [item for each in found.functions or () for item in each.copied]
+    if copied:
+        largest = max(copied, key=lambda item: item.bytes)
+        size = bytes_text(sum(item.bytes for item in copied))
+        name = largest.placeholder if largest.source is None else expression(largest.source)
+        yield f"each launch copies {counted(len(copied), 'input')} ({size}), the largest of them {name}"
+
+
+def _calibration_text(found: Calibration) -> str:
+    """What the device reaches."""
+    threads = "" if found.threads is None else f", {counted(found.threads, 'thread')}"
+    parts = [f"copying reaches {rate_text(found.copy_gb_per_s)} GB/s"]
+    parts += [f"{dtype} products {words.flops_text(rate)}" for dtype, rate in found.matmul_tflops_per_s.items()]
+    if found.launch_us is not None:
+        parts.append(f"a launch takes {time_text(found.launch_us)}")
+    notes = ["measured earlier"] * found.is_kept + ["unsteady"] * (not found.is_steady)
+    note = f" ({', '.join(notes)})" if notes else ""
+    return f"{found.device_name}{threads}: {', '.join(parts)}{note}"

@@ -17,8 +17,8 @@ from graphdoctor.facts.wording import (
     shortened,
     without_middle,
 )
-from graphdoctor.views.bench_words import interval_text, seconds_text
 from graphdoctor.views.html.plots import STYLES, Axis
+from graphdoctor.views.measures import interval_text, seconds_text
 from graphdoctor.views.parts import (
     NOTHING,
     Block,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphdoctor.facts.survey import SURVEY_STATUSES
 from graphdoctor.facts.wording import about_time, bytes_text, counted, duration, factor_text, percent, shortened
-from graphdoctor.views.bench_words import interval_text, seconds_text
+from graphdoctor.views.measures import interval_text, seconds_text
 from graphdoctor.views.parts import (
     NOTHING,
     Card,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from io import StringIO
+from typing import Any
 
 import jsonschema
 import pytest
@@ -11,22 +12,15 @@ from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.bench import EAGER, BenchReport, CallTimes, Correctness, StageResult, Stages
+from graphdoctor.facts.kernels import KernelShare
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.trials import ResultError
 from graphdoctor.views.bench import bench_view
-from graphdoctor.views.bench_words import (
-    bytes_text,
-    call_cell,
-    correctness_text,
-    kernel_parts,
-    kernels_text,
-    rate_text,
-    time_text,
-)
 from graphdoctor.views.html.document import render_view_page
 from graphdoctor.views.json import json_schema, json_text
 from graphdoctor.views.markdown_text import MAX_CHARACTERS, render_view_markdown
-from graphdoctor.views.parts import cell_line
+from graphdoctor.views.measures import bytes_text, call_cell, rate_text, time_text
+from graphdoctor.views.parts import Drawing, Section, cell_line, statements
 from graphdoctor.views.terminal import write_view
 from tests.bench_reports import (
     EXACT,
@@ -224,28 +218,36 @@ def test_items_a_second(rate: float | None, shown: str | None) -> None:
     assert rate_text(rate) == shown
 
 
+def kernel_view(kernels: KernelShare) -> list[Any]:
+    """The parts of a bench whose variant's call goes into these kernels."""
+    shown = bench_view(report(eager(), variant(kernels=kernels)))
+    return next(part.parts for part in shown.parts if isinstance(part, Section) and part.short == "Kernels")
+
+
 def test_the_parts_of_a_call_add_up_to_it() -> None:
-    parts = kernel_parts(KERNELS)
+    (drawing,) = (part for part in kernel_view(KERNELS) if isinstance(part, Drawing))
+    parts = drawing.facts["parts"]
     assert [part.kind for part in parts] == ["library", "generated", "copies", "outside"]
     assert sum(part.us for part in parts) == KERNELS.call_us
     assert sum(part.share for part in parts) == pytest.approx(1)
-    unknown = KERNELS.model_copy(update={"library_us": None})
-    assert kernel_parts(unknown) == []
-    assert kernels_text(unknown) == "unknown; 3.61 ms in all under the profiler"
-
-
-def test_kernels_that_run_at_the_same_time_leave_nothing_outside() -> None:
-    parts = kernel_parts(KERNELS.model_copy(update={"call_us": 3000.0}))
-    assert [part.kind for part in parts] == ["library", "generated", "copies"]
+    at_once = KERNELS.model_copy(update={"call_us": 3000.0})
+    (drawing,) = (part for part in kernel_view(at_once) if isinstance(part, Drawing))
+    assert [part.kind for part in drawing.facts["parts"]] == ["library", "generated", "copies"]
+    unknown = kernel_view(KERNELS.model_copy(update={"library_us": None}))
+    assert "default: unknown; 3.61 ms in all under the profiler" in [*statements(tuple(unknown))]
 
 
 def test_results_stand_beside_eager_modes_own_error() -> None:
-    assert correctness_text(EXACT) == "identical to eager mode, bit by bit"
+    random = Correctness(is_bitwise_equal=False, is_eager_repeatable=False, note="dropout differs by design")
     exact = ResultError(kind="state", variant=0.0, eager=0.0)
     with_state = ROUNDED.model_copy(update={"errors": (*ROUNDED.errors, exact)})
-    assert correctness_text(with_state) == correctness_text(ROUNDED)
-    random = Correctness(is_bitwise_equal=False, is_eager_repeatable=False, note="dropout differs by design")
-    assert correctness_text(random) == "eager mode itself gives other bits each time; dropout differs by design"
+    variants = [
+        variant(name, correctness=each) for name, each in zip("abcd", (EXACT, ROUNDED, with_state, random), strict=True)
+    ]
+    text = rendered(report(eager(), *variants), width=300)
+    assert "a: identical to eager mode, bit by bit" in text
+    assert "b, c: " in text
+    assert "d: eager mode itself gives other bits each time; dropout differs by design" in text
 
 
 @for_each("name", REPORTS)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from graphdoctor.facts.command import command_line
 from graphdoctor.facts.cure import AS_IT_WAS, CURED
 from graphdoctor.facts.wording import factor_text
-from graphdoctor.views.bench_words import interval_text, noise_text, seconds_text
+from graphdoctor.views.measures import interval_text, noise_text, seconds_text
 from graphdoctor.views.parts import Block, Blocks, Code, Diff, Note, Row, Rows, Section, Span, Tone, Verdict, View
 from graphdoctor.views.words import applied_snippets, first_sentence, run_title
 

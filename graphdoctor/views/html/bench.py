@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from graphdoctor.facts.bench import EAGER
 from graphdoctor.facts.wording import about_count, factor_text
-from graphdoctor.views import bench_words as words
+from graphdoctor.views import measures as words
 from graphdoctor.views.html.plots import HUES, STYLES, Axis, Line, Plot, axis_of
 from graphdoctor.views.parts import Drawing
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from graphdoctor.views import profile_words as words
-from graphdoctor.views.bench_words import time_text
 from graphdoctor.views.html.flame import Node, flame
 from graphdoctor.views.html.highlight import highlighted
 from graphdoctor.views.html.kernel_code import codes_of
 from graphdoctor.views.html.timed_source import timed_files
+from graphdoctor.views.measures import time_text
 from graphdoctor.views.parts import Blocks, Cell, Drawing
 from graphdoctor.views.words import base_name
 

@@ -14,8 +14,8 @@ from urllib.parse import quote
 from graphdoctor.facts.survey import SURVEY_STATUSES
 from graphdoctor.facts.wording import counted, factor_text, shortened, without_middle
 from graphdoctor.views import survey_words as words
-from graphdoctor.views.bench_words import seconds_text
 from graphdoctor.views.html.plots import HUES, STYLES, Axis, Line, Plot, axis_of
+from graphdoctor.views.measures import seconds_text
 from graphdoctor.views.parts import Drawing, cell_line
 from graphdoctor.views.printable import printable_lines
 

@@ -17,9 +17,9 @@ from graphdoctor.facts.survey import SurveyReport
 from graphdoctor.studies.documents import SURVEY
 from graphdoctor.studies.survey.summary import summarize
 from graphdoctor.views import survey_words as words
-from graphdoctor.views.bench_words import interval_text
 from graphdoctor.views.formats import RenderOptions
 from graphdoctor.views.html.survey import front, page_address, row_ids
+from graphdoctor.views.measures import interval_text
 from tests.each import for_each
 from tests.render.html.conftest import NARROW, SCREENS, assert_accessible
 from tests.render.html.made import HOSTILE

@@ -1,0 +1,128 @@
+"""Measurements as text, for benches, profiles, cures and surveys: times, sizes, ratios, the parts of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from graphdoctor.facts.wording import about_count, about_time, counted, factor_text, percent, spread_text
+from graphdoctor.views.parts import Cell
+from graphdoctor.views.words import UNKNOWN
+
+if TYPE_CHECKING:
+    from graphdoctor.facts.bench import BreakEven, CallTimes, Noise, Variant
+    from graphdoctor.facts.kernels import CudaGraphSkip
+
+_UNITS = ((1e6, "s"), (1e3, "ms"), (1.0, "µs"))
+_BYTES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+EMPTY = Cell("")
+
+
+@dataclass(frozen=True)
+class TimePart:
+    """A part of the time of a call.
+
+    Args:
+        us: Microseconds.
+        share: Of the call, from 0 to 1.
+    """
+
+    name: str
+    kind: str
+    us: float
+    share: float
+
+    @property
+    def text(self) -> str:
+        """It in words."""
+        return f"{self.name} {time_text(self.us)} ({percent(self.share)})"
+
+
+def parts_of_call(call_us: float, named: Iterable[tuple[str, str, float | None]]) -> list[TimePart]:
+    """Parts by name, kind and time; kernels of several streams or threads can take longer than the call."""
+    return [TimePart(name, kind, us, min(us / call_us, 1.0)) for name, kind, us in named if us and call_us > 0]
+
+
+def noise_text(noise: Noise) -> str:
+    """How steady the machine was."""
+    beside = f"eager beside itself {factor_text(noise.ratio)}, quartiles {spread_text(noise.spread)}"
+    return f"noisy machine: {beside}" if noise.is_noisy else beside
+
+
+def call_cell(times: CallTimes | None) -> Cell:
+    """The median; as its detail, the quartiles in the same unit."""
+    if times is None:
+        return EMPTY
+    size, unit = _unit(times.median)
+    median, q1, q3 = (_digits(us / size, times.median / size) for us in (times.median, times.q1, times.q3))
+    return Cell(f"{median} {unit}", f"{q1} to {q3}")
+
+
+def interval_text(low: float, high: float) -> str:
+    """An interval of ratios."""
+    return f"{factor_text(low)[:-1]} to {factor_text(high)[:-1]}"
+
+
+def calls_text(calls: int) -> str:
+    """About how many calls."""
+    return "1 call" if calls == 1 else f"{about_count(calls)} calls"
+
+
+def calling_text(calls: int, eager: Variant) -> str:
+    """How long calling takes until compiling is won back; empty if unknown."""
+    return "" if eager.call_us is None else f"{about_time(calls * eager.call_us.median / 1e6)} of calling"
+
+
+def break_evens(variant: Variant) -> list[tuple[str, BreakEven]]:
+    """After how many calls a cold start and a restart are won back, as far as that is known; of a wrong one, none."""
+    found = (("cold", variant.break_even_cold), ("warm", variant.break_even_warm))
+    return [(start, one) for start, one in found if one is not None and variant.status == "ok"]
+
+
+def skip_text(skip: CudaGraphSkip) -> str:
+    """Why a graph isn't a CUDA graph, in torch's words, with the line that it points to."""
+    place = "" if skip.file is None else f", at {PurePath(skip.file).name}:{skip.line}"
+    return f"{skip.reason}{place}"
+
+
+def time_text(us: float) -> str:
+    """A time with three digits that count, in a unit that fits it."""
+    size, unit = _unit(us)
+    return f"{_digits(us / size)} {unit}"
+
+
+def round_time_text(seconds: float) -> str:
+    """A round time in as few digits as it has."""
+    size, unit = _unit(seconds * 1e6)
+    return f"{float(f'{seconds * 1e6 / size:.3g}'):,g} {unit}" if seconds else "0"
+
+
+def seconds_text(seconds: float | None) -> str:
+    """Seconds of compiling."""
+    return UNKNOWN if seconds is None else time_text(seconds * 1e6)
+
+
+def _unit(us: float) -> tuple[float, str]:
+    return next((pair for pair in _UNITS if us >= pair[0]), _UNITS[-1])
+
+
+def _digits(value: float, like: float | None = None) -> str:
+    """A number in as many digits as three that count need in another, by default in itself."""
+    size = value if like is None else like
+    return f"{value:,.{0 if size >= 100 else 1 if size >= 10 else 2}f}"
+
+
+def bytes_text(size: int | None) -> str | None:
+    """Memory, in a unit that fits it."""
+    if size is None:
+        return None
+    return next((f"{_digits(size / unit)} {name}" for unit, name in _BYTES if size >= unit), counted(size, "byte"))
+
+
+def rate_text(per_second: float | None) -> str | None:
+    """Items a second."""
+    if per_second is None:
+        return None
+    return f"{float(f'{per_second:.3g}'):,.0f}" if per_second >= 100 else f"{per_second:.3g}"
