@@ -476,6 +476,19 @@ class Frame(Fact):
         """That name; for a resume function, with the line that it continues from."""
         return self.name if self.resumes_at is None else f"{self.name} from line {self.resumes_at}"
 
+    @property
+    def entry(self) -> StackEntry:
+        """The line of its definition."""
+        return StackEntry(
+            file=self.file,
+            line=self.line,
+            function=self.function,
+            qualname=self.qualname,
+            text=self.text,
+            origin=self.origin,
+            package=self.package,
+        )
+
 
 class GraphInput(Fact):
     """One input of a graph."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.lines import shortened
 from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 
 _EMPTY_HINTS = re.compile(
@@ -58,13 +57,10 @@ class GraphBreak(BreakRule, code="GD100", name="graph-break", severity="warning"
     torch's own messages. PyTorch's graph break website explains each id.
     """
 
-    def matches(self, site: BreakSite) -> bool:
-        return True
+    gb_type = ""
 
     def message(self, site: BreakSite) -> str:
-        if not site.expression.strip():
-            return site.cause.gb_type
-        return f"`{shortened(site.expression)}`: {site.cause.gb_type}"
+        return f"`{site.shown}`: {site.gb_type}" if site.expression.strip() else site.gb_type
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
         useful = [hint for hint in site.cause.hints if not _EMPTY_HINTS.search(hint)]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.run import Setting
-from graphdoctor.rules.diagnosis.lines import called_name, in_context
 from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.rules.diagnosis.suggestions import from_setting, guard_while_compiling
+from graphdoctor.rules.diagnosis.suggestions import GUIDE, from_setting, guard_while_compiling
 
-_GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
 _LOGGER = re.compile(r"method: <(?:RootLogger root|\w+ (?P<name>[\w.]+)) \(\w+\)>\.(?P<method>\w+)")
 _QUERY = re.compile(r"is|has|get|set|add|remove")
 """Logger methods that query or configure: dropping such a call would change what the program does."""
@@ -72,59 +71,59 @@ class PrintOrLog(BreakRule, code="GD101", name="print-or-log", severity="warning
         return _output_call(site) is not None
 
     def message(self, site: BreakSite) -> str:
-        logger = _LOGGER.match(site.cause.context or "")
+        logger = _LOGGER.match(site.torch_context)
         # `log.info` calls `isEnabledFor`: what matters is the call on the line.
-        name = called_name(site)
+        name = site.called
         is_query = name is None or _QUERY.match(name.rpartition(".")[2]) is not None
         if logger and _QUERY.match(logger["method"]) and is_query:
             return f"{_output_call(site)} queries or configures a logger, which torch doesn't trace"
         return f"{_output_call(site)} has a side effect, so torch can't put it in a graph"
 
-    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        guard = guard_while_compiling(site, is_safe=True)
+    def suggested(self, site: BreakSite) -> Iterator[Fix]:
+        yield from guard_while_compiling(site, is_safe=True)
         if _is_print(site):
-            return (*guard, _reorder("print") if _is_reorderable(site) else _ignore("print"))
-        if _is_warning(site):
-            return (*guard, _reorder("warnings.warn", "warnings"))
-        logger = _logger_method(site)
-        return (*guard, _ignore(logger, "logging")) if logger else guard
+            yield _reorder("print") if _is_reorderable(site) else _ignore("print")
+        elif _is_warning(site):
+            yield _reorder("warnings.warn", "warnings")
+        elif logger := _logger_method(site):
+            yield _ignore(logger, "logging")
 
 
 def _reorder(function: str, *imports: str) -> Fix:
     chosen = Setting(name="torch._dynamo.config.reorderable_logging_functions", member=function, imports=imports)
-    return from_setting(chosen, f"Let torch call `{function}` after the graph has run", is_safe=True, source=_GUIDE)
+    return from_setting(chosen, f"Let torch call `{function}` after the graph has run", GUIDE, is_safe=True)
 
 
 def _ignore(function: str, *imports: str) -> Fix:
     chosen = Setting(name="torch._dynamo.config.ignore_logging_functions", member=function, imports=imports)
-    return from_setting(chosen, f"Let torch drop `{function}` while compiling", is_safe=True, source=_GUIDE)
+    return from_setting(chosen, f"Let torch drop `{function}` while compiling", GUIDE, is_safe=True)
 
 
 def _logger_method(site: BreakSite) -> str | None:
     """The logger's method as an expression that is valid anywhere, from torch's ``<Logger name (LEVEL)>.method``."""
-    match = _LOGGER.match(site.cause.context or "")
+    match = _LOGGER.match(site.torch_context)
     if match and _QUERY.match(match["method"]):
         return None
     if match:
         logger = f'"{match["name"]}"' if match["name"] else ""
         return f"logging.getLogger({logger}).{match['method']}"
-    name = called_name(site)
+    name = site.called
     # torch can ignore a function of the logging module; a method needs its logger.
     return name if name and name.startswith("logging.") and name.count(".") == 1 else None
 
 
 def _is_print(site: BreakSite) -> bool:
-    return (site.cause.context or "").startswith("builtin print ")
+    return site.torch_context.startswith("builtin print ")
 
 
 def _is_reorderable(site: BreakSite) -> bool:
-    types = re.findall(r"\.(\w+)'>", site.cause.context or "")
+    types = re.findall(r"\.(\w+)'>", site.torch_context)
     # torch 2.13 reorders a print with keywords, 2.15 doesn't.
-    return set(types) <= _REORDERABLE and (site.cause.context or "").endswith(" False")
+    return set(types) <= _REORDERABLE and site.torch_context.endswith(" False")
 
 
 def _is_warning(site: BreakSite) -> bool:
-    return in_context(site, r"module: (_?warnings), qualname: warn\b") is not None
+    return site.in_context(r"module: (_?warnings), qualname: warn\b") is not None
 
 
 def _output_call(site: BreakSite) -> str | None:
@@ -132,12 +131,12 @@ def _output_call(site: BreakSite) -> str | None:
         return "`print`"
     if _is_warning(site):
         return "`warnings.warn`"
-    name = called_name(site)
+    name = site.called
     # A module-level logging.info() and a wrapped logger break inside the standard library's logging package.
     is_inside_logging = any(
         entry.origin == "stdlib" and entry.file.replace("\\", "/").endswith("/logging/__init__.py")
-        for entry in site.records[0].stack
+        for entry in site.stack
     )
-    if site.cause.torch_id == "GB0291" or "logging.Logger" in site.cause.gb_type or is_inside_logging:
+    if site.cause.torch_id == "GB0291" or "logging.Logger" in site.gb_type or is_inside_logging:
         return f"the logger call `{name}`" if name else "a logger call"
     return f"`{name}`" if name in _WRITERS else None

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import ClassVar, Literal
+from typing import Literal
 
 from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.lines import called_name, expression_node, is_pointed, shortened, statement_node
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.rules.diagnosis.suggestions import rewritten, spliced
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, shortened
+from graphdoctor.rules.diagnosis.suggestions import call_fix, code_fix, rewritten, spliced
 
-_GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
 _PYTHON_CALLS = frozenset({"all", "any", "callable", "getattr", "hasattr", "isinstance", "issubclass", "len"})
 """Calls that answer without a tensor, so that they may protect what comes after them from being computed."""
 _PYTHON_COMPARISONS = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
 
 Kind = Literal["if", "ternary", "while", "raise", "assert", "filter", "boolean", "inside"]
+_WHAT: dict[Kind, str] = {
+    "while": "the `while` condition",
+    "raise": "raising an exception",
+    "assert": "the assertion",
+    "filter": "which elements are kept",
+}
 
 
 @dataclass(frozen=True)
@@ -77,78 +82,53 @@ class DataDependentBranch(BreakRule, code="GD102", name="data-dependent-branch",
     PyTorch user guide, "Common graph breaks" (data-dependent operations); torch's own hints for GB0170.
     """
 
-    torch_ids: ClassVar = frozenset({"GB0170"})
+    torch_ids = ("GB0170",)
+    gb_type = "(?i)data-dependent (?:branch|assert)"
+    topic = "tensor_truth"
 
     def matches(self, site: BreakSite) -> bool:
-        gb_type = site.cause.gb_type.lower()
-        is_branch = super().matches(site) or gb_type.startswith(("data-dependent branch", "data-dependent assert"))
-        is_branch = is_branch or site.records[0].topic == "tensor_truth"
-        return is_branch and "SymNodeVariable" not in (site.cause.context or "")
+        return super().matches(site) and "SymNodeVariable" not in site.torch_context
 
     def message(self, site: BreakSite) -> str:
         branch = _branch(site)
         condition = f"`{_condition(site, branch)}`"
         match branch.kind:
-            case "while":
-                return f"the `while` condition depends on a tensor's value: {condition}"
-            case "raise":
-                return f"raising an exception depends on a tensor's value: {condition}"
-            case "assert":
-                return f"the assertion depends on a tensor's value: {condition}"
-            case "filter":
-                return f"which elements are kept depends on a tensor's value: {condition}"
             case "boolean":
                 return f"{condition} reads a tensor's truth value in Python"
             case "inside":
-                return f"`{called_name(site) or shortened(site.expression)}` branches on a tensor's value internally"
-            case _:
-                return f"the branch depends on a tensor's value: {condition}"
+                return f"`{site.named}` branches on a tensor's value internally"
+            case kind:
+                return f"{_WHAT.get(kind, 'the branch')} depends on a tensor's value: {condition}"
 
-    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
+    def suggested(self, site: BreakSite) -> Iterator[Fix]:
         if not site.is_own_code:
-            return (_fix("Call this part of the package outside the compiled function", kind="call"),)
+            yield call_fix("Call this part of the package outside the compiled function")
+            return
         branch = _branch(site)
         condition = _condition(site, branch)
         match branch.kind:
             case "while":
-                return (
-                    _fix(
-                        "Write the loop with `torch.while_loop`, or give it a fixed number of steps",
-                        source="torch/_higher_order_ops/while_loop.py, 2.13",
-                    ),
-                )
-            case "raise":
-                return (_check(site, f"Replace `if {condition}: raise`", branch),)
-            case "assert":
-                return (_check(site, f"Replace `assert {condition}`", branch),)
+                title = "Write the loop with `torch.while_loop`, or give it a fixed number of steps"
+                yield code_fix(title, "torch/_higher_order_ops/while_loop.py, 2.13")
+            case "raise" | "assert" as kind:
+                what = f"assert {condition}" if kind == "assert" else f"if {condition}: raise"
+                title = f"Replace `{what}` with a check in the graph, `torch._assert_async`"
+                yield rewritten(site, branch.rewrite, title)
             case "filter":
-                return (_fix(f"Keep every element and weight it by `{condition}`, so that their number is fixed"),)
+                yield code_fix(f"Keep every element and weight it by `{condition}`, so that their number is fixed")
             case "boolean":
-                return (rewritten(site, branch.rewrite, "Use `&`, `|` and `~` on the tensors"),)
+                yield rewritten(site, branch.rewrite, "Use `&`, `|` and `~` on the tensors")
+            case "inside" if (name := site.called) in ("any", "all"):
+                yield code_fix(f"Stack the tensors with `torch.stack`, and use the tensor's own `{name}` on them")
             case "inside":
-                return _fixes_inside(site)
+                yield call_fix("Call it outside the compiled function")
             case kind:
                 what = f"`if {condition}`" if kind == "if" else f"the choice by `{condition}`"
                 title = f"Replace {what} with `torch.where` on the values of both branches"
                 if branch.condition is not None and (protecting := _split(branch.condition)[0]):
                     title = f"Keep `{shortened(protecting)}` in Python, and choose by the rest with `torch.where`"
-                where = rewritten(site, branch.rewrite, title)
-                return (where, _fix("Keep both branches in the graph with `torch.cond`"))
-
-
-def _fix(title: str, *, kind: Literal["code", "call"] = "code", source: str = _GUIDE) -> Fix:
-    return Fix(title=title, kind=kind, source=source)
-
-
-def _check(site: BreakSite, what: str, branch: _Branch) -> Fix:
-    return rewritten(site, branch.rewrite, f"{what} with a check in the graph, `torch._assert_async`")
-
-
-def _fixes_inside(site: BreakSite) -> tuple[Fix, ...]:
-    name = called_name(site)
-    if name in ("any", "all"):
-        return (_fix(f"Stack the tensors with `torch.stack`, and use the tensor's own `{name}` on them"),)
-    return (_fix("Call it outside the compiled function", kind="call"),)
+                yield rewritten(site, branch.rewrite, title)
+                yield code_fix("Keep both branches in the graph with `torch.cond`")
 
 
 def _condition(site: BreakSite, branch: _Branch) -> str:
@@ -157,11 +137,10 @@ def _condition(site: BreakSite, branch: _Branch) -> str:
 
 def _branch(site: BreakSite) -> _Branch:
     """The branch, read from the statement if it can be parsed."""
-    stack = site.records[0].stack
-    if stack and (stack[-1].file, stack[-1].line) != (site.entry.file, site.entry.line):
+    if site.is_deeper:
         return _Branch("inside", None)
-    value, statement = expression_node(site), statement_node(site)
-    pointed = value if is_pointed(site) else None
+    value, statement = site.node, site.statement_node
+    pointed = value if site.is_pointed else None
     match statement:
         case ast.While(test=test):
             return _Branch("while", test)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ast
-from typing import ClassVar
+from collections.abc import Iterator
 
 from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.lines import called_name, expression_node, shortened
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.rules.diagnosis.suggestions import setting
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, shortened
+from graphdoctor.rules.diagnosis.suggestions import code_fix, setting
 
-_GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
 _CASTS = ("int", "float", "bool")
 _COMPARISONS = {"torch.equal": "(a == b).all()", "torch.allclose": "torch.isclose(a, b).all()"}
 """Functions that return a Python bool, and tensor operations that compute the same."""
@@ -62,52 +60,47 @@ class ScalarRead(BreakRule, code="GD103", name="scalar-read", severity="warning"
     PyTorch user guide, "Common graph breaks"; torch's own hints for GB0124, GB0109 and GB0033.
     """
 
-    torch_ids: ClassVar = frozenset({"GB0124", "GB0109", "GB0033"})
+    torch_ids = ("GB0124", "GB0109", "GB0033")
+    gb_type = r"Unsupported Tensor\.item\(\)|Tensor\.tolist\(\)|Data dependent operator"
+    says = "`{site.shown}` reads a tensor's value into Python"
 
     def matches(self, site: BreakSite) -> bool:
-        gb_type, context = site.cause.gb_type, site.cause.context or ""
-        is_range = context.startswith("builtin range ") and "TensorVariable" in context
-        is_read = gb_type.startswith(("Unsupported Tensor.item()", "Tensor.tolist()", "Data dependent operator"))
-        return super().matches(site) or is_read or is_range
+        is_range = site.torch_context.startswith("builtin range ") and "TensorVariable" in site.torch_context
+        return is_range or super().matches(site)
 
-    def message(self, site: BreakSite) -> str:
-        return f"`{shortened(site.expression)}` reads a tensor's value into Python"
-
-    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        if "tolist()" in site.cause.gb_type:
+    def suggested(self, site: BreakSite) -> Iterator[Fix]:
+        if "tolist()" in site.gb_type:
             title = "Keep the tensor and index it; only a list of integers can be captured"
-            return (Fix(title=title, kind="code", source="torch's hint for GB0109"),) if site.is_own_code else ()
-        keep = Fix(title=_keep(site), kind="code", source=_GUIDE)
+            yield code_fix(title, "torch's hint for GB0109")
+            return
+        yield code_fix(_keep(site))
         # torch can capture item() and tolist() as dynamic numbers; `math.sqrt(t)` needs the value itself.
-        if not _is_captured(site):
-            return (keep,) if site.is_own_code else ()
-        capture = setting(
-            "capture_scalar_outputs", "Let torch capture the read as a dynamic number", source="torch's hint for GB0124"
-        )
-        return (keep, capture) if site.is_own_code else (capture,)
+        if _is_captured(site):
+            title = "Let torch capture the read as a dynamic number"
+            yield setting("capture_scalar_outputs", title, "torch's hint for GB0124")
 
 
 def _is_captured(site: BreakSite) -> bool:
-    if "Tensor.item()" in site.cause.gb_type:
-        return not isinstance(expression_node(site), ast.Subscript)
-    name = called_name(site)
-    return name is not None and name.rpartition(".")[2] == "tolist"
+    if "Tensor.item()" in site.gb_type:
+        return not isinstance(site.node, ast.Subscript)
+    return (site.called or "").rpartition(".")[2] == "tolist"
 
 
 def _keep(site: BreakSite) -> str:
-    tree, name = expression_node(site), called_name(site)
+    tree, name = site.node, site.called
     if name in _COMPARISONS:
         return f"Compare in the graph: `{_COMPARISONS[name]}`"
     if name in _CASTS:
         return f"Keep the tensor: drop the call of `{name}` and compute with it"
-    if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Attribute) and tree.func.attr in ("item", "tolist"):
-        return f"Keep the tensor: drop `.{tree.func.attr}()` and compute with it"
+    match tree:
+        case ast.Call(func=ast.Attribute(attr="item" | "tolist" as method)):
+            return f"Keep the tensor: drop `.{method}()` and compute with it"
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return f"Use `torch.logical_not({shortened(ast.unparse(operand))})` instead of `not`"
+        case ast.Subscript():
+            return "Index a tensor instead of the Python sequence"
     if name is not None and name.startswith("math."):
         return f"Use `torch.{name.removeprefix('math.')}` instead of `{name}`"
     if name == "range":
         return "Give the loop a fixed number of steps that doesn't depend on a tensor"
-    if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not):
-        return f"Use `torch.logical_not({shortened(ast.unparse(tree.operand))})` instead of `not`"
-    if isinstance(tree, ast.Subscript):
-        return "Index a tensor instead of the Python sequence"
     return "Keep the value in a tensor and use torch operations on it"

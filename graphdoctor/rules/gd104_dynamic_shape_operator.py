@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterator
 
 from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.lines import in_context, shortened
 from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.rules.diagnosis.suggestions import setting
+from graphdoctor.rules.diagnosis.suggestions import code_fix, setting
 
 
 class DynamicShapeOperator(BreakRule, code="GD104", name="dynamic-shape-operator", severity="warning"):
@@ -54,34 +53,19 @@ class DynamicShapeOperator(BreakRule, code="GD104", name="dynamic-shape-operator
     PyTorch user guide, "Common graph breaks" (data-dependent operations); torch's own hints for GB0036 and GB0246.
     """
 
-    torch_ids: ClassVar = frozenset({"GB0036", "GB0246"})
-
-    def matches(self, site: BreakSite) -> bool:
-        return super().matches(site) or site.cause.gb_type.startswith("Dynamic shape operator")
+    torch_ids = ("GB0036", "GB0246")
+    gb_type = "Dynamic shape operator"
 
     def message(self, site: BreakSite) -> str:
-        operator = in_context(site, r"^aten\._?([a-z_]+)") or ("one_hot" if "one_hot" in site.cause.gb_type else None)
+        operator = site.in_context(r"^aten\._?([a-z_]+)") or ("one_hot" if "one_hot" in site.gb_type else None)
         by = f" (`{operator}`)" if operator else ""
-        return f"the shape of `{shortened(site.expression)}` depends on a tensor's values{by}"
+        return f"the shape of `{site.shown}` depends on a tensor's values{by}"
 
-    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        if "one_hot" in site.cause.gb_type:
-            classes = Fix(
-                title="Pass `num_classes` to `one_hot`", kind="code", is_safe=True, source="torch's hint for GB0246"
-            )
-            return (classes,) if site.is_own_code else ()
-        capture = setting(
-            "capture_dynamic_output_shape_ops",
-            "Let torch capture the operator with a symbolic size",
-            source="torch's hint for GB0036",
-        )
-        if not site.is_own_code:
-            return (capture,)
-        if in_context(site, r"^aten\.(nonzero|masked_select|index)\b") is None:
-            return (capture,)
-        where = Fix(
-            title="Keep the shape: choose values by a mask with `torch.where` instead of selecting elements",
-            kind="code",
-            source="PyTorch user guide: torch.compile, common graph breaks",
-        )
-        return (where, capture)
+    def suggested(self, site: BreakSite) -> Iterator[Fix]:
+        if "one_hot" in site.gb_type:
+            yield code_fix("Pass `num_classes` to `one_hot`", "torch's hint for GB0246", is_safe=True)
+            return
+        if site.in_context(r"^aten\.(nonzero|masked_select|index)\b") is not None:
+            yield code_fix("Keep the shape: choose values by a mask with `torch.where` instead of selecting elements")
+        title = "Let torch capture the operator with a symbolic size"
+        yield setting("capture_dynamic_output_shape_ops", title, "torch's hint for GB0036")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterator
 
 from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.lines import called_name, shortened
 from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 
 class DisabledFunction(BreakRule, code="GD106", name="disabled-function", severity="warning"):
@@ -55,23 +55,10 @@ class DisabledFunction(BreakRule, code="GD106", name="disabled-function", severi
     PyTorch user guide, "Common graph breaks"; torch's own hints for GB0098.
     """
 
-    torch_ids: ClassVar = frozenset({"GB0098"})
+    torch_ids = ("GB0098",)
+    gb_type = r".*torch\.compiler\.disable\(\)`d function"
+    says = "`{site.named}` is under `torch.compiler.disable`, so it runs eagerly"
 
-    def matches(self, site: BreakSite) -> bool:
-        return super().matches(site) or "torch.compiler.disable()`d function" in site.cause.gb_type
-
-    def message(self, site: BreakSite) -> str:
-        name = called_name(site) or shortened(site.expression)
-        return f"`{name}` is under `torch.compiler.disable`, so it runs eagerly"
-
-    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        if not site.is_own_code:
-            return ()
-        name = called_name(site) or "the function"
-        return (
-            Fix(
-                title=f"Remove `torch.compiler.disable` from `{name}` if torch can trace it now",
-                kind="code",
-                source="torch's hint for GB0098",
-            ),
-        )
+    def suggested(self, site: BreakSite) -> Iterator[Fix]:
+        title = f"Remove `torch.compiler.disable` from `{site.called or 'the function'}` if torch can trace it now"
+        yield code_fix(title, "torch's hint for GB0098")

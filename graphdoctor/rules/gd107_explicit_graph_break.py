@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterator
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.rules.diagnosis.lines import called_name
 from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 _CALLS = ("graph_break", "skip_frame", "step_unsupported")
 
@@ -56,38 +56,27 @@ class ExplicitGraphBreak(BreakRule, code="GD107", name="explicit-graph-break", s
     `torch/_dynamo/decorators.py`, 2.13; torch's own hints for GB0025 and GB4297.
     """
 
-    torch_ids: ClassVar = frozenset({"GB0025", "GB4297", "GB0275"})
-
-    def matches(self, site: BreakSite) -> bool:
-        return super().matches(site) or site.cause.gb_type.startswith("Call to `torch._dynamo.")
+    torch_ids = ("GB0025", "GB4297", "GB0275")
+    gb_type = r"Call to `torch\._dynamo\."
 
     def message(self, site: BreakSite) -> str:
-        name = called_name(site)
+        name = site.called
         effect = "breaks the graph" if site.cause.torch_id == "GB0025" else "skips the function"
         if not _is_in_line(site):
-            owner = _owner(site)
+            owner = _named(site.stack[-1])
             return f"`{name}()` {effect} on purpose, in {owner}" if name else f"{owner} {effect} on purpose here"
         if site.entry.origin != "user":
             return f"{_named(site.entry)} {effect} on purpose" + (f", by `{name}()`" if name else "")
         return f"{f'`{name}()`' if name else 'a call here'} {effect} on purpose"
 
-    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        if not site.is_own_code or not _is_in_line(site):
-            return ()
-        return (Fix(title=f"Remove the call to `{called_name(site)}`", kind="code", source="torch's hint for GB0025"),)
+    def suggested(self, site: BreakSite) -> Iterator[Fix]:
+        if _is_in_line(site):
+            yield code_fix(f"Remove the call to `{site.called}`", "torch's hint for GB0025")
 
 
 def _is_in_line(site: BreakSite) -> bool:
     """The line itself makes the call, perhaps under a name of its own; torch traces no function of its decorators."""
-    if (called_name(site) or "").endswith(_CALLS):
-        return True
-    stack = site.records[0].stack
-    return not stack or (stack[-1].file, stack[-1].line) == (site.entry.file, site.entry.line)
-
-
-def _owner(site: BreakSite) -> str:
-    """Who makes the call that isn't on the line."""
-    return _named(site.records[0].stack[-1])
+    return (site.called or "").endswith(_CALLS) or not site.is_deeper
 
 
 def _named(entry: StackEntry) -> str:

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.lines import called_name
 from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
-
-_GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
+from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 
 class Deepcopy(BreakRule, code="GD108", name="deepcopy", severity="warning"):
@@ -58,24 +53,19 @@ class Deepcopy(BreakRule, code="GD108", name="deepcopy", severity="warning"):
     PyTorch user guide, "Common graph breaks"; torch's own messages for GB4198 and GB0179.
     """
 
-    torch_ids: ClassVar = frozenset({"GB4198", "GB0179"})
+    torch_ids = ("GB4198", "GB0179")
+    gb_type = ".*deepcopy"
+    remedies = (
+        code_fix("Clone the tensors that you need, with `.detach().clone()`"),
+        code_fix("Copy modules and configurations once, outside the compiled function"),
+    )
 
     def matches(self, site: BreakSite) -> bool:
         is_inside = any(
             entry.function in ("copy", "deepcopy") and entry.file.replace("\\", "/").endswith("/copy.py")
-            for entry in site.records[0].stack
+            for entry in site.stack
         )
-        return super().matches(site) or "deepcopy" in site.cause.gb_type or is_inside
+        return is_inside or super().matches(site)
 
     def message(self, site: BreakSite) -> str:
-        return f"`{called_name(site) or 'copy.deepcopy'}` copies a tensor in Python"
-
-    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        if not site.is_own_code:
-            return ()
-        return (
-            Fix(title="Clone the tensors that you need, with `.detach().clone()`", kind="code", source=_GUIDE),
-            Fix(
-                title="Copy modules and configurations once, outside the compiled function", kind="code", source=_GUIDE
-            ),
-        )
+        return f"`{site.called or 'copy.deepcopy'}` copies a tensor in Python"

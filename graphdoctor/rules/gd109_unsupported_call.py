@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterator
 
 from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.lines import bare_call, called_name, shortened
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.rules.diagnosis.suggestions import own_function
-
-_GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
-_TYPES = (
-    "Failed to trace builtin operator",
-    "Unsupported method call",
-    "Unsupported function call",
-    "attempted to trace numpy function unsupported by PyTorch",
-    "C-implemented special method",
-    "call to a callable object with no traceable __call__",
-    "repr() on tensor",
-    "invalid call to builtin op handler",
-    "Unhandled args for method",
-    "Attempted to a str() method implemented in C/C++",
-)
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, shortened
+from graphdoctor.rules.diagnosis.suggestions import OWN_FUNCTION, code_fix
 
 
 class UnsupportedCall(BreakRule, code="GD109", name="unsupported-call", severity="warning"):
@@ -68,36 +53,33 @@ class UnsupportedCall(BreakRule, code="GD109", name="unsupported-call", severity
     PyTorch user guide, "Common graph breaks"; torch's own hints for GB0059, GB0156, GB0147 and GB0294.
     """
 
-    torch_ids: ClassVar = frozenset(
-        {"GB0059", "GB0156", "GB0294", "GB0147", "GB0148", "GB9493", "GB4818", "GB0569", "GB0193"}
+    torch_ids = ("GB0059", "GB0156", "GB0294", "GB0147", "GB0148", "GB9493", "GB4818", "GB0569", "GB0193")
+    gb_type = (
+        r"Failed to trace builtin operator|Unsupported (?:method|function) call|attempted to trace numpy function "
+        r"unsupported by PyTorch|C-implemented special method|call to a callable object with no traceable __call__"
+        r"|repr\(\) on tensor|invalid call to builtin op handler|Unhandled args for method"
+        r"|Attempted to a str\(\) method implemented in C/C\+\+"
     )
 
-    def matches(self, site: BreakSite) -> bool:
-        return super().matches(site) or site.cause.gb_type.startswith(_TYPES)
-
     def message(self, site: BreakSite) -> str:
-        what = f"`{called_name(site) or shortened(site.expression)}`"
-        if "numpy function" in site.cause.gb_type:
-            return f"{what} is a NumPy function that torch can't trace"
+        if "numpy function" in site.gb_type:
+            return f"`{site.named}` is a NumPy function that torch can't trace"
         if _is_text(site):
-            return f"{what} turns a tensor's values into text, so torch can't put it in a graph"
-        return f"torch doesn't support the call {what}"
+            return f"`{site.named}` turns a tensor's values into text, so torch can't put it in a graph"
+        return f"torch doesn't support the call `{site.named}`"
 
-    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        if not site.is_own_code:
-            return ()
-        name = called_name(site) or shortened(site.expression)
-        if "numpy function" in site.cause.gb_type:
-            title = f"Replace `{name}` with torch operations"
-        elif bare_call(site) is not None:
-            title = f"Move `{shortened(site.statement)}` out of the compiled function"
+    def suggested(self, site: BreakSite) -> Iterator[Fix]:
+        if "numpy function" in site.gb_type:
+            yield code_fix(f"Replace `{site.named}` with torch operations")
+        elif site.bare_call is not None:
+            yield code_fix(f"Move `{shortened(site.statement)}` out of the compiled function")
         elif _is_text(site):
-            title = "Return the tensor and make the text outside the compiled function"
+            yield code_fix("Return the tensor and make the text outside the compiled function")
         else:
-            title = f"Call `{name}` before the compiled function and pass its result in"
-        return (Fix(title=title, kind="code", source=_GUIDE), own_function("the call"))
+            yield code_fix(f"Call `{site.named}` before the compiled function and pass its result in")
+        yield OWN_FUNCTION
 
 
 def _is_text(site: BreakSite) -> bool:
-    is_str = (site.cause.context or "").startswith(("builtin str ", "builtin repr ", "builtin format "))
-    return site.cause.gb_type == "repr() on tensor" or (is_str and "TensorVariable" in (site.cause.context or ""))
+    is_str = site.torch_context.startswith(("builtin str ", "builtin repr ", "builtin format "))
+    return site.gb_type == "repr() on tensor" or (is_str and "TensorVariable" in site.torch_context)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+import ast
+import re
+from collections.abc import Iterator
 
 from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.lines import in_context, in_with_header, managers
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.rules.diagnosis.suggestions import setting
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, shortened
+from graphdoctor.rules.diagnosis.suggestions import call_fix, setting
 
-_GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
-_TYPES = ("Unsupported context manager", "unsupported contextlib.* API", "attempted to trace contextlib.contextmanager")
+_OF_GENERATOR = "attempted to trace contextlib.contextmanager"
 _MAKING = (
     "Attempted to call function marked as skipped",
     "Attempted to inline function marked as skipped",
@@ -68,21 +68,27 @@ class UnsupportedContextManager(BreakRule, code="GD110", name="unsupported-conte
     PyTorch user guide, "Common graph breaks"; torch's own hints for GB0142 and GB0263.
     """
 
-    torch_ids: ClassVar = frozenset({"GB0142", "GB0262", "GB0263"})
+    torch_ids = ("GB0142", "GB0262", "GB0263")
+    gb_type = rf"Unsupported context manager|unsupported contextlib\.\* API|{re.escape(_OF_GENERATOR)}"
 
     def matches(self, site: BreakSite) -> bool:
-        is_making = in_with_header(site) and site.cause.gb_type.startswith(_MAKING)
-        return super().matches(site) or site.cause.gb_type.startswith(_TYPES) or is_making
+        is_with = isinstance(site.statement_node, ast.With | ast.AsyncWith)
+        return super().matches(site) or (is_with and site.gb_type.startswith(_MAKING))
 
     def message(self, site: BreakSite) -> str:
-        kind = in_context(site, r"UserDefinedObjectVariable\((\w+)\)")
-        named = f", a `{kind}`" if kind and kind not in managers(site) else ""
-        return f"torch can't enter the context manager `{managers(site)}`{named}"
+        kind, entered = site.in_context(r"UserDefinedObjectVariable\((\w+)\)"), _managers(site)
+        named = f", a `{kind}`" if kind and kind not in entered else ""
+        return f"torch can't enter the context manager `{entered}`{named}"
 
-    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        around = Fix(
-            title=f"Enter `{managers(site)}` around the call to the compiled function", kind="call", source=_GUIDE
-        )
-        if site.cause.torch_id == "GB0263" or site.cause.gb_type.startswith("attempted to trace contextlib"):
-            return (setting("enable_trace_contextlib", "Let torch trace `@contextmanager` functions"), around)
-        return (around,)
+    def suggested(self, site: BreakSite) -> Iterator[Fix]:
+        if site.cause.torch_id == "GB0263" or site.gb_type.startswith("attempted to trace contextlib"):
+            yield setting("enable_trace_contextlib", "Let torch trace `@contextmanager` functions")
+        yield call_fix(f"Enter `{_managers(site)}` around the call to the compiled function")
+
+
+def _managers(site: BreakSite) -> str:
+    """What the ``with`` at the line enters, or the expression if there is no ``with``."""
+    statement = site.statement_node
+    if isinstance(statement, ast.With | ast.AsyncWith):
+        return shortened(", ".join(ast.unparse(item.context_expr) for item in statement.items))
+    return site.shown

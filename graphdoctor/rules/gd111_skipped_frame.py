@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.facts.recording import Enclosing, Recording, SourceContext
+from graphdoctor.facts.recording import Enclosing
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.diagnosis.rule import BreakSite, RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.suggestions import call_fix, code_fix
 
-_GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
 _LOOPS: tuple[str, ...] = ("for", "while")
-_IN_LOOP = "graph break in loop"
-_UNDER_WITH = "Graph break under GenericContextWrappingVariable"
+_Where = tuple[StackEntry, Enclosing]
 
 
 class SkippedFrame(RecordingRule, code="GD111", name="skipped-frame", severity="error"):
@@ -62,30 +63,29 @@ class SkippedFrame(RecordingRule, code="GD111", name="skipped-frame", severity="
     falling back to eager").
     """
 
-    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        return tuple(_match(site, view.recording) for site in view.sites if site.effects.skipped_frames)
+    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+        return (_match(site, view) for site in view.sites if site.effects.skipped_frames)
 
 
-def _match(site: BreakSite, recording: Recording) -> RuleMatch:
-    contexts = {(context.file, context.line): context for context in recording.sources}
+def _match(site: BreakSite, view: RecordingView) -> RuleMatch:
     skipped = [record for record in site.records if record.effect == "frame_skipped"]
     stack = skipped[0].stack
-    where = _enclosing(site, stack, contexts)
+    where = _enclosing(site, stack, view)
     verb = "is" if len(site.effects.skipped_frames) == 1 else "are"
     names = " and ".join(f"`{name}`" for name in site.effects.skipped_frames)
-    inside = f" inside a `{where[1].kind}`" if where else ""
-    related = []
+    inside, related = "", []
     if where is not None:
         entry, block = where
+        inside = f" inside a `{block.kind}`"
         related.append((_entry_at(entry, block.line, block.text), f"the break is inside this `{block.kind}`"))
-    frame = next((entry for entry in stack if contexts.get((entry.file, entry.line))), None)
-    if frame is not None and (line := contexts[frame.file, frame.line].function_line) is not None:
+    frame = next((entry for entry in stack if (entry.file, entry.line) in view.contexts), None)
+    if frame is not None and (line := view.contexts[frame.file, frame.line].function_line) is not None:
         related.append((_entry_at(frame, line, None), f"{names} {verb} skipped"))
     return RuleMatch(
         entry=site.entry,
         message=f"{names} {verb} not compiled: torch can't resume after a break{inside}; later breaks may be hidden",
         count=len(skipped),
-        compile_ids=tuple(dict.fromkeys(record.compile_id for record in skipped if record.compile_id)),
+        compile_ids=(record.compile_id for record in skipped),
         related=tuple(related),
         reasons=skipped[0].chain,
         effects=site.effects,
@@ -95,24 +95,20 @@ def _match(site: BreakSite, recording: Recording) -> RuleMatch:
     )
 
 
-def _enclosing(
-    site: BreakSite, stack: tuple[StackEntry, ...], contexts: dict[tuple[str, int], SourceContext]
-) -> tuple[StackEntry, Enclosing] | None:
+def _enclosing(site: BreakSite, stack: tuple[StackEntry, ...], view: RecordingView) -> _Where | None:
     """The innermost block that kept torch from resuming, in any function of the call path."""
     # torch chains a reason for a loop and for a with, but not for a try. It does resume inside no_grad() and the like.
-    if _IN_LOOP in site.chained_types:
+    kinds: tuple[str, ...] = ("try",)
+    if "graph break in loop" in site.chained_types:
         kinds = _LOOPS
-    elif _UNDER_WITH in site.chained_types:
+    elif "Graph break under GenericContextWrappingVariable" in site.chained_types:
         kinds = ("with",)
-    else:
-        kinds = ("try",)
     for entry in reversed(stack):
-        if entry.origin == "torch":  # nn.Module calls hooks in a loop of its own
+        context = view.contexts.get((entry.file, entry.line))
+        if entry.origin == "torch" or context is None:  # nn.Module calls hooks in a loop of its own
             continue
-        context = contexts.get((entry.file, entry.line))
-        for block in context.enclosing if context else ():
-            if block.kind in kinds:
-                return entry, block
+        if block := next((block for block in context.enclosing if block.kind in kinds), None):
+            return entry, block
     return None
 
 
@@ -120,30 +116,23 @@ def _entry_at(entry: StackEntry, line: int, text: str | None) -> StackEntry:
     return entry.model_copy(update={"line": line, "text": text, "column": None, "end_column": None, "indent": None})
 
 
-def _fixes(site: BreakSite, where: tuple[StackEntry, Enclosing] | None) -> tuple[Fix, ...]:
-    if site.mechanism is not None:
-        return ()  # the finding about torch's own code has the remedy
-    if not site.is_own_code:
-        return _around_package(site, where)
-    if where is None:
-        # No block around the line caused it, so only the fix of the break helps, which has its own finding.
-        return ()
-    _, block = where
-    if block.kind in _LOOPS:
-        title = f"Move the body of the `{block.kind}` on line {block.line} into a function"
-    else:
-        title = f"Move this line out of the `{block.kind}` on line {block.line}"
-    return (Fix(title=title, kind="code", is_safe=block.kind in _LOOPS, source=_GUIDE),)
-
-
-def _around_package(site: BreakSite, where: tuple[StackEntry, Enclosing] | None) -> tuple[Fix, ...]:
-    """What helps against a break in a package's function, which isn't edited."""
-    name = f"`{site.entry.qualname or site.entry.function}`"
+def _fixes(site: BreakSite, where: _Where | None) -> Iterator[Fix]:
+    """What helps, unless only the fix of the break does, which has its own finding, as torch's own code has."""
+    if site.mechanism is not None or (site.is_own_code and where is None):
+        return
+    if where is not None and site.is_own_code:
+        _, block = where
+        is_loop = block.kind in _LOOPS
+        what = f"Move the body of the `{block.kind}` on line {block.line} into a function"
+        yield code_fix(
+            what if is_loop else f"Move this line out of the `{block.kind}` on line {block.line}", is_safe=is_loop
+        )
+        return
+    # A package's function isn't edited.
+    if where is not None and where[0].origin == "user":
+        _, block = where
+        title = f"Move the `{block.kind}` on line {block.line} into a function, so that torch skips only that"
+        yield code_fix(title, is_safe=True)
     owner = f" of {site.entry.package}" if site.entry.package else ""
-    title = f"Call {name}{owner} outside the compiled function, or under torch.compiler.disable"
-    call = Fix(title=title, kind="call", source=_GUIDE)
-    if where is None or where[0].origin != "user":
-        return (call,)
-    _, block = where
-    title = f"Move the `{block.kind}` on line {block.line} into a function, so that torch skips only that"
-    return (Fix(title=title, kind="code", is_safe=True, source=_GUIDE), call)
+    name = site.entry.qualname or site.entry.function
+    yield call_fix(f"Call `{name}`{owner} outside the compiled function, or under torch.compiler.disable")

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterator
 
 from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.lines import called_name, in_context
 from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.rules.diagnosis.suggestions import setting
-
-_GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
-_OPTIMIZER = "/torch/optim/"
+from graphdoctor.rules.diagnosis.suggestions import code_fix, setting
 
 
 class BackwardOrOptimizer(BreakRule, code="GD112", name="backward-or-optimizer", severity="warning"):
@@ -61,33 +57,22 @@ class BackwardOrOptimizer(BreakRule, code="GD112", name="backward-or-optimizer",
     PyTorch user guide, "Common graph breaks"; torch's own hints for GB0123; `torch/optim/optimizer.py`, 2.13.
     """
 
-    torch_ids: ClassVar = frozenset({"GB0123", "GB9186"})
+    torch_ids = ("GB0123", "GB9186")
 
     def matches(self, site: BreakSite) -> bool:
-        is_optimizer = (in_context(site, r"qualname: (Optimizer|LRScheduler)\.") is not None) or any(
-            entry.origin == "torch" and _OPTIMIZER in entry.file.replace("\\", "/") for entry in site.records[0].stack
+        is_optimizer = site.in_context(r"qualname: (Optimizer|LRScheduler)\.") is not None or any(
+            entry.origin == "torch" and "/torch/optim/" in entry.file.replace("\\", "/") for entry in site.stack
         )
-        return super().matches(site) or is_optimizer
+        return is_optimizer or super().matches(site)
 
     def message(self, site: BreakSite) -> str:
-        name = called_name(site)
-        what = f"`{name}`" if name else f"`{site.text}`"
-        return f"{what} belongs outside the compiled function, in the training step"
+        return f"`{site.called or site.text}` belongs outside the compiled function, in the training step"
 
-    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        outside = _fix("Compile only the forward pass and the loss, and call this outside", source=_GUIDE)
-        own = (outside,) if site.is_own_code else ()
+    def suggested(self, site: BreakSite) -> Iterator[Fix]:
+        yield code_fix("Compile only the forward pass and the loss, and call this outside")
+        name = site.called or ""
         if super().matches(site):
-            return (*own, setting("trace_autograd_ops", "Let torch trace the backward pass", source="torch's hint"))
-        name = called_name(site) or ""
-        if not site.is_own_code or in_context(site, r"qualname: (LRScheduler)\.") or not name.endswith("step"):
-            return own
-        compiled_step = _fix(
-            f"Compile the optimizer's step on its own: give `{name}` to `torch.compile`",
-            source="PyTorch tutorial: compiling the optimizer",
-        )
-        return (*own, compiled_step)
-
-
-def _fix(title: str, *, source: str) -> Fix:
-    return Fix(title=title, kind="code", source=source)
+            yield setting("trace_autograd_ops", "Let torch trace the backward pass", "torch's hint")
+        elif name.endswith("step") and not site.in_context(r"qualname: (LRScheduler)\."):
+            title = f"Compile the optimizer's step on its own: give `{name}` to `torch.compile`"
+            yield code_fix(title, "PyTorch tutorial: compiling the optimizer")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterator
 
 from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.lines import in_context, shortened
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, shortened
+from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 
 class RaisedException(BreakRule, code="GD113", name="raised-exception", severity="error"):
@@ -51,21 +51,16 @@ class RaisedException(BreakRule, code="GD113", name="raised-exception", severity
     torch's own hints for GB0088; `torch/_dynamo/exc.py`, 2.13 (`ObservedException`).
     """
 
-    torch_ids: ClassVar = frozenset({"GB0088"})
-
-    def matches(self, site: BreakSite) -> bool:
-        return super().matches(site) or site.cause.gb_type == "Observed exception"
+    torch_ids = ("GB0088",)
+    gb_type = "Observed exception$"
 
     def message(self, site: BreakSite) -> str:
-        raised = in_context(site, r"raised exception (.+)")
+        raised = site.in_context(r"raised exception (.+)")
         what = f"`{shortened(raised)}`" if raised else "an exception"
-        return f"while tracing, `{shortened(site.expression)}` raises {what}"
+        return f"while tracing, `{site.shown}` raises {what}"
 
-    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        if not site.is_own_code:
-            return ()
+    def suggested(self, site: BreakSite) -> Iterator[Fix]:
+        title = "Check whether it works without torch.compile; if it does, move it out of the compiled function"
         if "raise" in site.statement:
             title = "Check before calling the compiled function, or in the graph with `torch._check`"
-        else:
-            title = "Check whether it works without torch.compile; if it does, move it out of the compiled function"
-        return (Fix(title=title, kind="code", source="torch's hints for GB0088"),)
+        yield code_fix(title, "torch's hints for GB0088")

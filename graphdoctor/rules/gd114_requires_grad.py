@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterator
 
 from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.lines import shortened
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, shortened
+from graphdoctor.rules.diagnosis.suggestions import call_fix
 
 
 class RequiresGradChange(BreakRule, code="GD114", name="requires-grad-change", severity="warning"):
@@ -52,15 +52,12 @@ class RequiresGradChange(BreakRule, code="GD114", name="requires-grad-change", s
     torch's own hints for GB0206 and GB8985.
     """
 
-    torch_ids: ClassVar = frozenset({"GB0206", "GB8985"})
-
-    def matches(self, site: BreakSite) -> bool:
-        return super().matches(site) or "requires_grad" in site.cause.gb_type
+    torch_ids = ("GB0206", "GB8985")
+    gb_type = ".*requires_grad"
 
     def message(self, site: BreakSite) -> str:
         return f"`{shortened(site.text)}` changes whether a tensor requires a gradient"
 
-    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        if not site.is_own_code:
-            return ()
-        return (Fix(title="Set it before calling the compiled function", kind="call", source="torch's hint"),)
+    def suggested(self, site: BreakSite) -> Iterator[Fix]:
+        if site.is_own_code:
+            yield call_fix("Set it before calling the compiled function", "torch's hint")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.rules.diagnosis.suggestions import setting
+from graphdoctor.rules.diagnosis.rule import BreakRule
+from graphdoctor.rules.diagnosis.suggestions import code_fix, setting
 
 
 class ParameterConstructor(BreakRule, code="GD115", name="parameter-constructor", severity="warning"):
@@ -50,20 +47,12 @@ class ParameterConstructor(BreakRule, code="GD115", name="parameter-constructor"
     torch's own hints for GB0264.
     """
 
-    torch_ids: ClassVar = frozenset({"GB0264"})
-
-    def matches(self, site: BreakSite) -> bool:
-        return super().matches(site) or "torch.nn.Parameter()` constructor" in site.cause.gb_type
-
-    def message(self, site: BreakSite) -> str:
-        return "a parameter is constructed inside the compiled function"
-
-    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        outside = Fix(title="Construct it once, outside the compiled function", kind="code", source="torch's hint")
-        trace = setting(
-            "graph_break_on_nn_param_ctor",
-            "Let torch trace the constructor",
-            value=False,
-            source="torch's hint for GB0264",
-        )
-        return (outside, trace) if site.is_own_code else (trace,)
+    torch_ids = ("GB0264",)
+    gb_type = r".*torch\.nn\.Parameter\(\)` constructor"
+    says = "a parameter is constructed inside the compiled function"
+    remedies = (
+        code_fix("Construct it once, outside the compiled function", "torch's hint"),
+        setting(
+            "graph_break_on_nn_param_ctor", "Let torch trace the constructor", "torch's hint for GB0264", value=False
+        ),
+    )

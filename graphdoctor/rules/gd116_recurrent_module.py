@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.lines import called_name, in_context
 from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 from graphdoctor.rules.diagnosis.suggestions import setting
 
@@ -57,15 +53,10 @@ class RecurrentModule(BreakRule, code="GD116", name="recurrent-module", severity
     torch's own hints for GB0014; `torch/_dynamo/config.py`, 2.13 (`allow_rnn`).
     """
 
-    torch_ids: ClassVar = frozenset({"GB0014"})
-
-    def matches(self, site: BreakSite) -> bool:
-        return super().matches(site) or site.records[0].topic == "recurrent_module"
+    torch_ids = ("GB0014",)
+    topic = "recurrent_module"
+    remedies = (setting("allow_rnn", "Let torch trace recurrent modules", "torch's hint for GB0014"),)
 
     def message(self, site: BreakSite) -> str:
-        module = in_context(site, r"^(\w+)\(")
-        name = module or called_name(site) or site.text
+        name = site.in_context(r"^(\w+)\(") or site.called or site.text
         return f"`{name}` is a recurrent module, which torch doesn't trace by default"
-
-    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        return (setting("allow_rnn", "Let torch trace recurrent modules", source="torch's hint for GB0014"),)

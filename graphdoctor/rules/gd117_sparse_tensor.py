@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.lines import in_context, shortened
 from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.rules.diagnosis.suggestions import call_fix
 
 
 class SparseTensor(BreakRule, code="GD117", name="sparse-tensor", severity="warning"):
@@ -51,17 +48,10 @@ class SparseTensor(BreakRule, code="GD117", name="sparse-tensor", severity="warn
     torch's own hints for GB0015 and GB0277.
     """
 
-    torch_ids: ClassVar = frozenset({"GB0015", "GB0277"})
+    torch_ids = ("GB0015", "GB0277")
+    gb_type = ".*sparse Tensor"
+    says = "`{site.shown}` is a sparse tensor, which torch can't trace"
+    remedies = (call_fix("Keep sparse tensors outside the compiled function", "torch's hint"),)
 
     def matches(self, site: BreakSite) -> bool:
-        return super().matches(site) or "sparse Tensor" in site.cause.gb_type or _is_constructor(site)
-
-    def message(self, site: BreakSite) -> str:
-        return f"`{shortened(site.expression)}` is a sparse tensor, which torch can't trace"
-
-    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        return (Fix(title="Keep sparse tensors outside the compiled function", kind="call", source="torch's hint"),)
-
-
-def _is_constructor(site: BreakSite) -> bool:
-    return in_context(site, r"qualname: [\w.]*\b(sparse_\w+_tensor)\b") is not None
+        return super().matches(site) or site.in_context(r"qualname: [\w.]*\b(sparse_\w+_tensor)\b") is not None

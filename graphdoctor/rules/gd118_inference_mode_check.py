@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.lines import shortened
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.rules.diagnosis.rule import BreakRule
+from graphdoctor.rules.diagnosis.suggestions import call_fix
 
 
 class InferenceModeCheck(BreakRule, code="GD118", name="inference-mode-check", severity="warning"):
@@ -52,19 +49,12 @@ class InferenceModeCheck(BreakRule, code="GD118", name="inference-mode-check", s
     torch's own hints for GB0045 and GB0046.
     """
 
-    torch_ids: ClassVar = frozenset({"GB0045", "GB0046"})
-
-    def matches(self, site: BreakSite) -> bool:
-        return super().matches(site) or "is_inference" in site.cause.gb_type
-
-    def message(self, site: BreakSite) -> str:
-        return f"`{shortened(site.expression)}` checks for inference mode, which torch can't trace"
-
-    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        return (
-            Fix(
-                title="Use `torch.no_grad()` around the call instead of `inference_mode`, and remove the check",
-                kind="call",
-                source="torch's hint for GB0045",
-            ),
-        )
+    torch_ids = ("GB0045", "GB0046")
+    gb_type = ".*is_inference"
+    says = "`{site.shown}` checks for inference mode, which torch can't trace"
+    remedies = (
+        call_fix(
+            "Use `torch.no_grad()` around the call instead of `inference_mode`, and remove the check",
+            "torch's hint for GB0045",
+        ),
+    )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.lines import expression_node, shortened, statement_node
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.rules.diagnosis.suggestions import rewritten
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, shortened
+from graphdoctor.rules.diagnosis.suggestions import code_fix, rewritten
 
 _GUIDE = "PyTorch user guide: torch.compile, dynamic shapes"
 _OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -74,41 +74,40 @@ class DynamicValueGuard(BreakRule, code="GD119", name="dynamic-value-guard", sev
     (`guard_or_false`).
     """
 
+    topic = "symbolic_number"
+
     def matches(self, site: BreakSite) -> bool:
-        is_branch = site.cause.gb_type.lower().startswith("data-dependent branch")
-        is_symbolic = "SymNodeVariable" in (site.cause.context or "")
-        return (is_branch and is_symbolic) or site.records[0].topic == "symbolic_number"
+        is_branch = site.gb_type.lower().startswith("data-dependent branch")
+        return (is_branch and "SymNodeVariable" in site.torch_context) or super().matches(site)
 
     def message(self, site: BreakSite) -> str:
         return f"`{_shown(site)}` needs the value of a number that is symbolic here"
 
-    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        if not site.is_own_code:
-            return ()
-        statement, condition = statement_node(site), _condition(site)
+    def suggested(self, site: BreakSite) -> Iterator[Fix]:
+        statement, condition = site.statement_node, _condition(site)
         if isinstance(statement, ast.If) and isinstance(statement.body[-1], ast.Raise):
             opposite = _opposite(statement.test)
             title = f"Replace `if {_shown(site)}: raise` with a check in the graph, `torch._check`"
             is_only = opposite is not None and len(statement.body) == 1 and not statement.orelse
-            return (rewritten(site, f"torch._check({opposite})" if is_only else None, title),)
+            yield rewritten(site, f"torch._check({opposite})" if is_only else None, title)
+            return
         if condition is None:
             title = "Compute the number before calling the compiled function, or use a tensor instead"
-            return (Fix(title=title, kind="code", source=_GUIDE),)
+            yield code_fix(title, _GUIDE)
+            return
         test = ast.unparse(condition)
         title = f"If `{shortened(test)}` always holds, tell torch first, with `torch._check`"
-        check = rewritten(site, f"torch._check({test})", title, where="before")
-        general = Fix(
-            title="If one branch is right for every value, choose it with `guard_or_false` of "
+        yield rewritten(site, f"torch._check({test})", title, where="before")
+        yield code_fix(
+            "If one branch is right for every value, choose it with `guard_or_false` of "
             "`torch.fx.experimental.symbolic_shapes`",
-            kind="code",
-            source=_GUIDE,
+            _GUIDE,
         )
-        return (check, general)
 
 
 def _condition(site: BreakSite) -> ast.expr | None:
     """The condition on the number, or None if the line doesn't branch."""
-    statement, pointed = statement_node(site), expression_node(site)
+    statement, pointed = site.statement_node, site.node
     if isinstance(statement, ast.If | ast.Assert):
         return statement.test
     return pointed if isinstance(pointed, ast.Compare) and not isinstance(statement, ast.While) else None

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterator
 
 from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.lines import called_name, shortened
 from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
-from graphdoctor.rules.diagnosis.suggestions import setting
-
-_TYPES = (
-    "Module-level backwards hooks",
-    "Compilation of intermediate hooks",
-    "Storing Tensor hook handle",
-    "register_hook with stride-dependent code",
-)
+from graphdoctor.rules.diagnosis.suggestions import code_fix, setting
 
 
 class GradientHook(BreakRule, code="GD120", name="gradient-hook", severity="warning"):
@@ -69,30 +61,18 @@ class GradientHook(BreakRule, code="GD120", name="gradient-hook", severity="warn
     torch's own hints for GB0083 and GB0029; `torch/_dynamo/config.py`, 2.13 (`compiled_autograd`).
     """
 
-    torch_ids: ClassVar = frozenset({"GB0083", "GB0029", "GB0013", "GB0100", "GB0101", "GB7444"})
-
-    def matches(self, site: BreakSite) -> bool:
-        return super().matches(site) or site.cause.gb_type.startswith(_TYPES)
+    torch_ids = ("GB0083", "GB0029", "GB0013", "GB0100", "GB0101", "GB7444")
+    gb_type = (
+        "Module-level backwards hooks|Compilation of intermediate hooks|Storing Tensor hook handle"
+        "|register_hook with stride-dependent code"
+    )
 
     def message(self, site: BreakSite) -> str:
-        what = called_name(site) or shortened(site.expression)
-        if "Module-level" in site.cause.gb_type:
-            return f"`{what}` is a module with a backward hook"
-        return f"`{what}` uses a hook on a gradient"
+        is_module = "Module-level" in site.gb_type
+        return f"`{site.named}` {'is a module with a backward hook' if is_module else 'uses a hook on a gradient'}"
 
-    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        if "compiled autograd" in site.cause.gb_type:
-            return (
-                setting(
-                    "compiled_autograd", "Compile the backward pass with its hooks", source="torch's hint for GB0083"
-                ),
-            )
-        if not site.is_own_code:
-            return ()
-        return (
-            Fix(
-                title="Write the change of the gradient as a `torch.autograd.Function`",
-                kind="code",
-                source="PyTorch user guide: torch.compile, common graph breaks",
-            ),
-        )
+    def suggested(self, site: BreakSite) -> Iterator[Fix]:
+        if "compiled autograd" in site.gb_type:
+            yield setting("compiled_autograd", "Compile the backward pass with its hooks", "torch's hint for GB0083")
+        else:
+            yield code_fix("Write the change of the gradient as a `torch.autograd.Function`")

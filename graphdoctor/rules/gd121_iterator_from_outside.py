@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import ClassVar
 
-from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.lines import looped_over
 from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.rules.diagnosis.suggestions import code_fix
 
-_TYPES = ("missing tp_iter", "Missing tp_iternext", "Unsupported next() call", "Unimplemented next() call")
 _ITERATOR = re.compile(r"iterator|generator|enumerate|zip|map|filter", re.IGNORECASE)
 
 
@@ -59,26 +56,13 @@ class IteratorFromOutside(BreakRule, code="GD121", name="iterator-from-outside",
     PyTorch user guide, "Common graph breaks"; torch's own messages for GB0811 and GB4347.
     """
 
-    torch_ids: ClassVar = frozenset({"GB0811", "GB4347", "GB0118", "GB0160"})
+    torch_ids = ("GB0811", "GB4347", "GB0118", "GB0160")
+    gb_type = r"missing tp_iter|Missing tp_iternext|Unsupported next\(\) call|Unimplemented next\(\) call"
+    says = "`{site.looped_over}` iterates over an iterator that was created outside the compiled function"
+    remedies = (code_fix("Pass a list or a tuple, or create the iterator inside the compiled function"),)
 
     def matches(self, site: BreakSite) -> bool:
-        context = site.cause.context or ""
-        is_special = "name=__iter__" in context or "name=__next__" in context
-        is_iterator = site.cause.gb_type.startswith("Unexpected type in sourceless builder") and _ITERATOR.search(
-            context
-        )
-        return super().matches(site) or site.cause.gb_type.startswith(_TYPES) or is_special or bool(is_iterator)
-
-    def message(self, site: BreakSite) -> str:
-        return f"`{looped_over(site)}` iterates over an iterator that was created outside the compiled function"
-
-    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        if not site.is_own_code:
-            return ()
-        return (
-            Fix(
-                title="Pass a list or a tuple, or create the iterator inside the compiled function",
-                kind="code",
-                source="PyTorch user guide: torch.compile, common graph breaks",
-            ),
-        )
+        is_special = "name=__iter__" in site.torch_context or "name=__next__" in site.torch_context
+        is_sourceless = site.gb_type.startswith("Unexpected type in sourceless builder")
+        is_iterator = is_sourceless and _ITERATOR.search(site.torch_context) is not None
+        return is_special or is_iterator or super().matches(site)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.lines import looped_over
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.rules.diagnosis.rule import BreakRule
+from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 
 class SetOfTensors(BreakRule, code="GD122", name="set-of-tensors", severity="warning"):
@@ -58,21 +55,7 @@ class SetOfTensors(BreakRule, code="GD122", name="set-of-tensors", severity="war
     torch's own hints for GB0222.
     """
 
-    torch_ids: ClassVar = frozenset({"GB0222"})
-
-    def matches(self, site: BreakSite) -> bool:
-        return super().matches(site) or site.cause.gb_type.startswith("Attempted to wrap a set with tensors")
-
-    def message(self, site: BreakSite) -> str:
-        return f"`{looped_over(site)}` uses a set of tensors, which has no fixed order"
-
-    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        if not site.is_own_code:
-            return ()
-        return (
-            Fix(
-                title="Keep the tensors in a list, or as the keys of a dictionary",
-                kind="code",
-                source="torch's hint for GB0222",
-            ),
-        )
+    torch_ids = ("GB0222",)
+    gb_type = "Attempted to wrap a set with tensors"
+    says = "`{site.looped_over}` uses a set of tensors, which has no fixed order"
+    remedies = (code_fix("Keep the tensors in a list, or as the keys of a dictionary", "torch's hint for GB0222"),)

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.lines import shortened
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
-
-_TYPES = ("sort with non-constant key", "min/max with non-constant key")
+from graphdoctor.rules.diagnosis.rule import BreakRule
+from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 
 class SortByTensor(BreakRule, code="GD123", name="sort-by-tensor", severity="warning"):
@@ -52,21 +47,12 @@ class SortByTensor(BreakRule, code="GD123", name="sort-by-tensor", severity="war
     torch's own hints for GB0207; `torch.sort` in the API reference.
     """
 
-    torch_ids: ClassVar = frozenset({"GB0207", "GB5687"})
-
-    def matches(self, site: BreakSite) -> bool:
-        return super().matches(site) or site.cause.gb_type.startswith(_TYPES)
-
-    def message(self, site: BreakSite) -> str:
-        return f"`{shortened(site.expression)}` compares tensors' values in Python to sort"
-
-    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        if not site.is_own_code:
-            return ()
-        return (
-            Fix(
-                title="Sort in the graph: `torch.stack` the tensors, then `sort` them, or `argsort` for the order",
-                kind="code",
-                source="torch's hint for GB0207",
-            ),
-        )
+    torch_ids = ("GB0207", "GB5687")
+    gb_type = "(?:sort|min/max) with non-constant key"
+    says = "`{site.shown}` compares tensors' values in Python to sort"
+    remedies = (
+        code_fix(
+            "Sort in the graph: `torch.stack` the tensors, then `sort` them, or `argsort` for the order",
+            "torch's hint for GB0207",
+        ),
+    )

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterator
 
 from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.lines import called_name, shortened
 from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
-
-_TYPES = ("Reconstruction failure", "Generator reconstruction with mutations", "reconstructing @contextmanager object")
+from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 
 class ValueNotRebuilt(BreakRule, code="GD124", name="value-not-rebuilt", severity="warning"):
@@ -64,23 +62,9 @@ class ValueNotRebuilt(BreakRule, code="GD124", name="value-not-rebuilt", severit
     torch's own messages for GB0092, GB8335 and GB2533.
     """
 
-    torch_ids: ClassVar = frozenset({"GB0092", "GB0093", "GB1297", "GB2533", "GB8335"})
+    torch_ids = ("GB0092", "GB0093", "GB1297", "GB2533", "GB8335")
+    gb_type = "Reconstruction failure|Generator reconstruction with mutations|reconstructing @contextmanager object"
+    says = "a break in `{site.named}` leaves a value that torch can't reconstruct"
 
-    def matches(self, site: BreakSite) -> bool:
-        return super().matches(site) or site.cause.gb_type.startswith(_TYPES)
-
-    def message(self, site: BreakSite) -> str:
-        what = called_name(site) or shortened(site.expression)
-        return f"a break in `{what}` leaves a value that torch can't reconstruct"
-
-    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        if not site.is_own_code:
-            return ()
-        what = called_name(site) or shortened(site.expression)
-        return (
-            Fix(
-                title=f"Fix the break inside `{what}` first: it causes this one",
-                kind="code",
-                source="torch's message for GB0092",
-            ),
-        )
+    def suggested(self, site: BreakSite) -> Iterator[Fix]:
+        yield code_fix(f"Fix the break inside `{site.named}` first: it causes this one", "torch's message for GB0092")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
-
-_SOURCE = "torch/nn/parallel/distributed.py, 2.13: `_inside_ddp_forward`"
+from graphdoctor.rules.diagnosis.rule import BreakRule
+from graphdoctor.rules.diagnosis.suggestions import call_fix
 
 
 class DdpForward(BreakRule, code="GD125", name="ddp-forward", severity="info"):
@@ -74,12 +72,12 @@ class DdpForward(BreakRule, code="GD125", name="ddp-forward", severity="info"):
     `torch/nn/parallel/distributed.py` and `torch/_dynamo/backends/distributed.py`, 2.13.
     """
 
-    def matches(self, site: BreakSite) -> bool:
-        return site.mechanism == "ddp_forward"
-
-    def message(self, site: BreakSite) -> str:
-        return "`DistributedDataParallel.forward` breaks the graph by design: torch compiles the module inside it"
-
-    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        title = "Compile the module, and wrap that: `DistributedDataParallel(torch.compile(module))`"
-        return (Fix(title=title, kind="call", is_safe=True, source=_SOURCE),)
+    mechanism = "ddp_forward"
+    says = "`DistributedDataParallel.forward` breaks the graph by design: torch compiles the module inside it"
+    remedies = (
+        call_fix(
+            "Compile the module, and wrap that: `DistributedDataParallel(torch.compile(module))`",
+            "torch/nn/parallel/distributed.py, 2.13: `_inside_ddp_forward`",
+            is_safe=True,
+        ),
+    )

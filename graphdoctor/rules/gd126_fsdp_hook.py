@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.lines import called_name
 from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
-
-_SOURCE = "torch/distributed/fsdp/_fully_shard/_fsdp_common.py, 2.13: `_dynamo_disable`"
+from graphdoctor.rules.diagnosis.suggestions import call_fix
 
 
 class FsdpHook(BreakRule, code="GD126", name="fsdp-hook", severity="warning"):
@@ -100,14 +97,15 @@ class FsdpHook(BreakRule, code="GD126", name="fsdp-hook", severity="warning"):
     `torch/distributed/fsdp/_fully_shard`, 2.13 (`_dynamo_disable`).
     """
 
-    def matches(self, site: BreakSite) -> bool:
-        return site.mechanism == "fsdp_hook"
+    mechanism = "fsdp_hook"
+    remedies = (
+        call_fix(
+            "Compile each block by itself, before it is sharded: `block.compile()`, then `fully_shard(block)`",
+            "torch/distributed/fsdp/_fully_shard/_fsdp_common.py, 2.13: `_dynamo_disable`",
+            is_safe=True,
+        ),
+    )
 
     def message(self, site: BreakSite) -> str:
-        name = called_name(site)
-        whose = f" around `{name}`" if name else ""
+        whose = f" around `{site.called}`" if site.called else ""
         return f"FSDP's hooks{whose} are kept out of graphs by torch, so each sharded module ends the graph"
-
-    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        title = "Compile each block by itself, before it is sharded: `block.compile()`, then `fully_shard(block)`"
-        return (Fix(title=title, kind="call", is_safe=True, source=_SOURCE),)

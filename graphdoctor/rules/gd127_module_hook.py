@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.lines import called_name, in_context
 from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.rules.diagnosis.suggestions import call_fix
 
 _GUIDE = "PyTorch user guide: torch.compile, nn.Module hooks"
 
@@ -69,23 +71,25 @@ class ModuleHook(BreakRule, code="GD127", name="module-hook", severity="warning"
     `torch/nn/modules/module.py`, 2.13 (`_call_impl`); PyTorch user guide, "torch.compile and nn.Module hooks".
     """
 
+    mechanism = "module_hook"
+
     def matches(self, site: BreakSite) -> bool:
-        return site.mechanism == "module_hook" and "backwards hooks" not in site.cause.gb_type
+        return super().matches(site) and "backwards hooks" not in site.gb_type
 
     def message(self, site: BreakSite) -> str:
-        hook, module = _hook(site), called_name(site)
-        what = f"`{hook}`, a hook" if hook else "a hook"
-        whose = f" of `{module}`" if module else ""
-        return f"{what}{whose}, can't be traced by torch" if hook else f"{what}{whose} can't be traced by torch"
-
-    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
         hook = _hook(site)
-        remove = f"Remove `torch.compiler.disable` from `{hook}`, if torch can trace it" if hook else None
-        titles = (remove, "Remove the hook from the model that is compiled, if it only observes")
-        return tuple(Fix(title=title, kind="call", source=_GUIDE) for title in titles if title is not None)
+        whose = f" of `{site.called}`" if site.called else ""
+        return (
+            f"`{hook}`, a hook{whose}, can't be traced by torch" if hook else f"a hook{whose} can't be traced by torch"
+        )
+
+    def suggested(self, site: BreakSite) -> Iterator[Fix]:
+        if hook := _hook(site):
+            yield call_fix(f"Remove `torch.compiler.disable` from `{hook}`, if torch can trace it", _GUIDE)
+        yield call_fix("Remove the hook from the model that is compiled, if it only observes", _GUIDE)
 
 
 def _hook(site: BreakSite) -> str | None:
     """The name of the function that torch wouldn't call, such as ``scaled``."""
-    name = in_context(site, r"<function ([\w.<>]+) at ")
+    name = site.in_context(r"<function ([\w.<>]+) at ")
     return None if name is None else name.rpartition("<locals>.")[2]

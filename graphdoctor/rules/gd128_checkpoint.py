@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.lines import called_name
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from collections.abc import Iterator
 
-_GUIDE = "torch's hint for GB0067"
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.rules.diagnosis.suggestions import call_fix
+
 _SIDE_EFFECT = "Unsafe side effect"
 
 
@@ -67,20 +68,17 @@ class Checkpoint(BreakRule, code="GD128", name="checkpoint", severity="warning")
     torch's hint for GB0067; `torch/_dynamo/variables/higher_order_ops.py`, 2.13.
     """
 
-    def matches(self, site: BreakSite) -> bool:
-        return site.mechanism == "checkpoint"
+    mechanism = "checkpoint"
 
     def message(self, site: BreakSite) -> str:
-        if _SIDE_EFFECT in site.cause.gb_type:
+        if _SIDE_EFFECT in site.gb_type:
             return "this line changes something outside the function that is checkpointed"
-        name = called_name(site) or "checkpoint"
-        return f"torch can't put what `{name}` checkpoints in the graph"
+        return f"torch can't put what `{site.called or 'checkpoint'}` checkpoints in the graph"
 
-    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        if _SIDE_EFFECT in site.cause.gb_type:
+    def suggested(self, site: BreakSite) -> Iterator[Fix]:
+        title = "Keep what breaks the graph out of the function that is checkpointed"
+        if _SIDE_EFFECT in site.gb_type:
             title = "Return the value from the checkpointed function, and keep it outside"
-        elif "checkpoint_sequential" in (site.cause.context or ""):
+        elif "checkpoint_sequential" in site.torch_context:
             title = "Call `torch.utils.checkpoint.checkpoint(segment, x, use_reentrant=False)` for each segment"
-        else:
-            title = "Keep what breaks the graph out of the function that is checkpointed"
-        return (Fix(title=title, kind="call", source=_GUIDE),)
+        yield call_fix(title, "torch's hint for GB0067")

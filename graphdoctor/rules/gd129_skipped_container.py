@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recording import TorchMechanism
-from graphdoctor.rules.diagnosis.rule import BreakSite, RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.suggestions import call_fix, code_fix
 
 _SOURCE = "torch/_dynamo/trace_rules.py, 2.13: files of torch are skipped"
 _AROUND: dict[TorchMechanism, str] = {
@@ -14,6 +14,14 @@ _AROUND: dict[TorchMechanism, str] = {
     "fsdp_hook": "FSDP's hooks",
     "module_hook": "a hook",
 }
+_COMPILED_INSIDE = call_fix(
+    "Compile the module, and wrap that: `DistributedDataParallel(torch.compile(module))`", _SOURCE, is_safe=True
+)
+_OWN_CLASS = code_fix(
+    "Give the module a class of its own, whose `forward` calls the container, and compile that class's modules",
+    _SOURCE,
+    is_safe=True,
+)
 
 
 class SkippedContainer(RecordingRule, code="GD129", name="skipped-container", severity="error"):
@@ -67,35 +75,29 @@ class SkippedContainer(RecordingRule, code="GD129", name="skipped-container", se
     `torch/_dynamo/trace_rules.py` and `torch/_dynamo/eval_frame.py` (`wrap_inline`), 2.13.
     """
 
-    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        return tuple(_matches(view))
+    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+        with_graph = {found.process for each in view.graphs if (found := view.compiles.get(each)) is not None}
+        for site in view.sites:
+            if site.mechanism not in _AROUND:
+                continue
+            own = [found for record in site.records if (found := view.compiles.get(record.compile_id)) is not None]
+            frames = (view.frames.get(found.frame_id) for found in own)
+            name = next((frame.container for frame in frames if frame is not None and frame.container), None)
+            idle = [found for found in own if found.process not in with_graph]
+            if idle or name is not None:
+                yield RuleMatch(
+                    entry=site.entry,
+                    message=_message(_AROUND[site.mechanism], name, is_idle=bool(idle)),
+                    count=len({found.process for found in idle or own}),
+                    compile_ids=(found.compile_id for found in idle or own),
+                    user_stack=site.stack,
+                    fixes=(_COMPILED_INSIDE if site.mechanism == "ddp_forward" else _OWN_CLASS,),
+                    severity="error" if idle else "warning",
+                    subject=name or "",
+                )
 
 
-def _matches(view: RecordingView) -> Iterator[RuleMatch]:
-    compiles = {item.compile_id: item for item in view.recording.compiles}
-    containers = {frame.frame_id: frame.container for frame in view.recording.frames if frame.container}
-    with_graph = {item.process for graph in view.recording.graphs if (item := compiles.get(graph.compile_id))}
-    for site in view.sites:
-        if site.mechanism not in _AROUND:
-            continue
-        own = [item for record in site.records if (item := compiles.get(record.compile_id or "")) is not None]
-        name = next((containers[item.frame_id] for item in own if item.frame_id in containers), None)
-        idle = [item for item in own if item.process not in with_graph]
-        if idle or name is not None:
-            yield RuleMatch(
-                entry=site.entry,
-                message=_message(site, name, is_idle=bool(idle)),
-                count=len({item.process for item in idle or own}),
-                compile_ids=tuple(item.compile_id for item in idle or own),
-                user_stack=site.records[0].stack,
-                fixes=_fixes(site),
-                severity="error" if idle else "warning",
-                subject=name or "",
-            )
-
-
-def _message(site: BreakSite, name: str | None, *, is_idle: bool) -> str:
-    around = _AROUND[site.mechanism] if site.mechanism else ""
+def _message(around: str, name: str | None, *, is_idle: bool) -> str:
     if name is None:
         return (
             f"nothing was compiled: {around} breaks the graph, and torch made no graph of what is inside, "
@@ -103,11 +105,3 @@ def _message(site: BreakSite, name: str | None, *, is_idle: bool) -> str:
         )
     what = "nothing was compiled" if is_idle else "only modules of the program's own were compiled, one by one"
     return f"{what}: {around} breaks the graph, and torch doesn't compile `{name}.forward`, its own code, by itself"
-
-
-def _fixes(site: BreakSite) -> tuple[Fix, ...]:
-    if site.mechanism == "ddp_forward":
-        title = "Compile the module, and wrap that: `DistributedDataParallel(torch.compile(module))`"
-        return (Fix(title=title, kind="call", is_safe=True, source=_SOURCE),)
-    title = "Give the module a class of its own, whose `forward` calls the container, and compile that class's modules"
-    return (Fix(title=title, kind="code", is_safe=True, source=_SOURCE),)

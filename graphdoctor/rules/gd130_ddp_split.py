@@ -6,11 +6,16 @@ from collections.abc import Iterator
 
 from graphdoctor.facts.ddp import DdpSplit
 from graphdoctor.facts.wording import bytes_text, counted
-from graphdoctor.rules.diagnosis.frames import frame_entry
 from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.rules.diagnosis.suggestions import setting
 
-_SOURCE = "torch/_dynamo/config.py, 2.13: `optimize_ddp`"
+_ONE_GRAPH = setting(
+    "optimize_ddp",
+    "Compile it in one graph, if reducing gradients takes little time",
+    "torch/_dynamo/config.py, 2.13: `optimize_ddp`",
+    value=False,
+    is_safe=True,
+)
 
 
 class DdpSplitGraph(RecordingRule, code="GD130", name="ddp-split", severity="info"):
@@ -81,36 +86,22 @@ class DdpSplitGraph(RecordingRule, code="GD130", name="ddp-split", severity="inf
     `torch/_dynamo/backends/distributed.py`, 2.13 ("Note [DDPOptimizer]").
     """
 
-    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        return tuple(_matches(view))
-
-
-def _matches(view: RecordingView) -> Iterator[RuleMatch]:
-    compiles = {item.compile_id: item for item in view.recording.compiles}
-    frames = {frame.frame_id: frame for frame in view.recording.frames}
-    by_frame: dict[int, list[DdpSplit]] = {}
-    for split in view.recording.ddp_splits:
-        if (compile_ := compiles.get(split.compile_id)) is not None and compile_.frame_id in frames:
-            by_frame.setdefault(compile_.frame_id, []).append(split)
-    for frame_id, splits in by_frame.items():
-        frame, last = frames[frame_id], splits[-1]
-        yield RuleMatch(
-            entry=frame_entry(frame),
-            message=f"torch splits the graph of `{frame.described}` into {len(last.buckets)} at DDP's buckets; "
-            f"{_crossing(last)}",
-            count=len(splits),
-            compile_ids=tuple(split.compile_id for split in splits),
-            fixes=(
-                setting(
-                    "optimize_ddp",
-                    "Compile it in one graph, if reducing gradients takes little time",
-                    value=False,
-                    is_safe=True,
-                    source=_SOURCE,
-                ),
-            ),
-            ddp_split=last,
-        )
+    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+        by_frame: dict[int, list[DdpSplit]] = {}
+        for split in view.recording.ddp_splits:
+            if (frame := view.frame(split.compile_id)) is not None:
+                by_frame.setdefault(frame.frame_id, []).append(split)
+        for frame_id, splits in by_frame.items():
+            frame, last = view.frames[frame_id], splits[-1]
+            yield RuleMatch(
+                entry=frame.entry,
+                message=f"torch splits the graph of `{frame.described}` into {len(last.buckets)} at DDP's buckets; "
+                f"{_crossing(last)}",
+                count=len(splits),
+                compile_ids=(split.compile_id for split in splits),
+                fixes=(_ONE_GRAPH,),
+                ddp_split=last,
+            )
 
 
 def _crossing(split: DdpSplit) -> str:

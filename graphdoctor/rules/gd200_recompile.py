@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recompiles import GuardChange
-from graphdoctor.rules.diagnosis.recompile_wording import GUIDE, changed, recompiled
 from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, RecompileGroup
 from graphdoctor.rules.diagnosis.rule import RecompileRule
+from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION, call_fix
 
 
 class Recompile(RecompileRule, code="GD200", name="recompile", severity="warning"):
@@ -56,14 +56,6 @@ class Recompile(RecompileRule, code="GD200", name="recompile", severity="warning
     def matches(self, change: GuardChange, event: RecompileEvent) -> bool:
         return True
 
-    def message(self, group: RecompileGroup) -> str:
-        return recompiled(group, changed(group))
-
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
-        return (
-            Fix(
-                title="Keep the value the same from call to call, or in a tensor if only tensor arithmetic uses it",
-                kind="call",
-                source=GUIDE,
-            ),
-        )
+        title = "Keep the value the same from call to call, or in a tensor if only tensor arithmetic uses it"
+        return (call_fix(title, RECOMPILATION),)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from graphdoctor.facts.command import command_line
-from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recording import Compile
 from graphdoctor.facts.wording import counted
-from graphdoctor.rules.diagnosis.frames import frame_entry
-from graphdoctor.rules.diagnosis.recompile_wording import GUIDE
 from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, distinct_values, hidden_change_count
 from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import setting
+from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION, call_fix, setting
 
 _MAX_CAUSES = 4
 _RAISED = {"recompile_limit": 16, "accumulated_recompile_limit": 512}
@@ -61,27 +58,7 @@ class RecompileLimit(RecordingRule, code="GD201", name="recompile-limit", severi
     PyTorch user guide, "Recompilation"; `torch/_dynamo/convert_frame.py`, 2.13 (`exceeds_recompile_limit`).
     """
 
-    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        first: dict[int, RecompileEvent] = {}
-        reported: set[int] = set()
-        for event in view.events:
-            if event.is_over_limit and event.frame.frame_id not in reported:
-                first[event.frame.frame_id] = event
-                reported |= {frame.frame_id for frame in event.frames}
-        causeless = {
-            compile_.frame_id: compile_
-            for compile_ in reversed(view.recording.compiles)
-            if compile_.outcome == "limit" and compile_.frame_id not in reported
-        }
-        frames = {frame.frame_id: frame for frame in view.recording.frames}
-        events = [
-            *first.values(),
-            *(
-                RecompileEvent(frames[frame_id], (compile_,), (frames[frame_id],))
-                for frame_id, compile_ in causeless.items()
-                if frame_id in frames
-            ),
-        ]
+    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
         versions: dict[int, list[Compile]] = defaultdict(list)
         for compile_ in view.recording.compiles:
             if compile_.outcome == "compiled":
@@ -90,9 +67,25 @@ class RecompileLimit(RecordingRule, code="GD201", name="recompile-limit", severi
         for event in view.events:
             if not event.is_over_limit:
                 earlier[event.frame.frame_id].append(event)
-        return tuple(
-            _match(event, view, versions[event.frame.frame_id], earlier[event.frame.frame_id]) for event in events
-        )
+        for event in _over_limit(view):
+            yield _match(event, view, versions[event.frame.frame_id], earlier[event.frame.frame_id])
+
+
+def _over_limit(view: RecordingView) -> Iterator[RecompileEvent]:
+    """The first call of each function over its limit, then those that no event tells of."""
+    reported: set[int] = set()
+    for event in view.events:
+        if event.is_over_limit and event.frame.frame_id not in reported:
+            yield event
+            reported |= {frame.frame_id for frame in event.frames}
+    causeless = {
+        compile_.frame_id: compile_
+        for compile_ in reversed(view.recording.compiles)
+        if compile_.outcome == "limit" and compile_.frame_id not in reported
+    }
+    for frame_id, compile_ in causeless.items():
+        if (frame := view.frames.get(frame_id)) is not None:
+            yield RecompileEvent(frame, (compile_,), (frame,))
 
 
 def _match(
@@ -108,41 +101,29 @@ def _match(
     """
     frame, limit = event.frame, event.compiles[0]
     since = "" if limit.call_index is None else f" since call {limit.call_index}"
-    others = [item.described for item in event.frames[1:]]
-    with_it = f", together with {', '.join(f'`{name}`' for name in dict.fromkeys(others))}" if others else ""
+    others = dict.fromkeys(item.described for item in event.frames[1:])
+    with_it = f", together with {', '.join(f'`{name}`' for name in others)}" if others else ""
     filled = _filled_by(earlier)
     by = f"; causes: {', '.join(filled)}" if filled else ""
     name = limit.failure.limit if limit.failure and limit.failure.limit else "recompile_limit"
+    command = command_line(view.recording.target, "recompiles", "--what-if")
+    what_if = f"`{command}`" if command is not None else "graphdoctor recompiles --what-if"
+    raised = "Raise the limit if the number of variants is bounded"
     return RuleMatch(
-        entry=frame_entry(frame),
+        entry=frame.entry,
         message=f"`{frame.described}` runs eagerly{since}{with_it}: it hit torch's {name} after "
         f"{counted(len(versions), 'compile')}{by}",
         count=1,
-        compile_ids=tuple(compile_.compile_id for compile_ in event.compiles),
+        compile_ids=(compile_.compile_id for compile_ in event.compiles),
         changes=distinct_values(change for item in earlier for change in item.changes),
         hidden_change_count=hidden_change_count(earlier),
         reasons=limit.failure.chain if limit.failure else (),
         user_stack=versions[0].stack if versions else (),
         fixes=(
-            Fix(
-                title=f"Make the value that changes most often dynamic; {_what_if(view)} tries it",
-                kind="call",
-                source=GUIDE,
-            ),
-            setting(
-                name,
-                "Raise the limit if the number of variants is bounded",
-                value=_RAISED[name],
-                is_safe=True,
-                source=GUIDE,
-            ),
+            call_fix(f"Make the value that changes most often dynamic; {what_if} tries it", RECOMPILATION),
+            setting(name, raised, RECOMPILATION, value=_RAISED[name], is_safe=True),
         ),
     )
-
-
-def _what_if(view: RecordingView) -> str:
-    command = command_line(view.recording.target, "recompiles", "--what-if")
-    return f"`{command}`" if command is not None else "graphdoctor recompiles --what-if"
 
 
 def _filled_by(earlier: Iterable[RecompileEvent]) -> list[str]:

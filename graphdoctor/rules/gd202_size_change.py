@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+import re
+from collections.abc import Iterator
 
 from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.facts.expressions import expression, size_dim
+from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.wording import names
-from graphdoctor.rules.diagnosis.recompile_wording import GUIDE, argument, at_call, changed, dim, passed, recompiled
 from graphdoctor.rules.diagnosis.recompiles import RecompileGroup, can_be_dynamic
 from graphdoctor.rules.diagnosis.rule import RecompileRule
-from graphdoctor.rules.diagnosis.suggestions import compile_argument
+from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION, call_fix, compile_argument
+
+_ARGUMENT = re.compile(r"^L\['(\w+)'\](?:\['[^']*'\]|\[\d+\])*$")
+_ROOTS = frozenset({"self", "fn", "args", "kwargs"})
+_EVERYTHING = compile_argument(
+    "dynamic=True", "Compile with dynamic shapes from the start", RECOMPILATION, is_safe=True
+)
 
 
 class SizeChange(RecompileRule, code="GD202", name="size-change", severity="warning"):
@@ -57,57 +65,62 @@ class SizeChange(RecompileRule, code="GD202", name="size-change", severity="warn
     PyTorch user guide, "Dynamic shapes" and "Recompilation"; `torch/_dynamo/decorators.py`, 2.13 (`mark_dynamic`).
     """
 
-    kinds: ClassVar = frozenset({"size", "rank", "dynamic_marking"})
-
-    def message(self, group: RecompileGroup) -> str:
-        return recompiled(group, changed(group))
+    kinds = ("size", "rank", "dynamic_marking")
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
         if group.first.kind == "rank":
-            return (Fix(title="Give the tensor the same number of dims in each call", kind="call", source=GUIDE),)
+            return (call_fix("Give the tensor the same number of dims in each call", RECOMPILATION),)
         if group.first.kind == "dynamic_marking":
-            return (Fix(title="Mark the same dims in each call, from the first on", kind="call", source=GUIDE),)
-        everything = compile_argument(
-            "dynamic=True", "Compile with dynamic shapes from the start", is_safe=True, source=GUIDE
+            return (call_fix("Mark the same dims in each call, from the first on", RECOMPILATION),)
+        return tuple(_of_sizes(group))
+
+
+def _of_sizes(group: RecompileGroup) -> Iterator[Fix]:
+    changes = [change for found in group.changes for change in found if can_be_dynamic(change)]
+    if not changes:
+        title = "Make a call with each of these sizes during warm-up: torch compiles sizes 0 and 1 on their own"
+        yield call_fix(title, RECOMPILATION, is_safe=True)
+        return
+    marks = dict.fromkeys(
+        (name, at)
+        for change in changes
+        if (name := group.passed(change)) is not None and (at := size_dim(change.expression)) is not None
+    )
+    if any(not name.isidentifier() for name, _ in marks) and not _is_first(group):
+        # What a container holds in later calls needn't be there before the first one.
+        yield call_fix(
+            f"Mark {names(tuple(dict.fromkeys(change.expression for change in changes)))} as dynamic, with "
+            "torch._dynamo.mark_dynamic, before each call in which the tensor exists",
+            RECOMPILATION,
+            is_safe=True,
         )
-        changes = [change for found in group.changes for change in found if can_be_dynamic(change)]
-        if not changes:
-            title = "Make a call with each of these sizes during warm-up: torch compiles sizes 0 and 1 on their own"
-            return (Fix(title=title, kind="call", is_safe=True, source=GUIDE),)
-        marks = dict.fromkeys(
-            (name, at)
-            for change in changes
-            if (name := passed(group, change)) is not None and (at := dim(change)) is not None
+    elif marks:
+        yield Fix(
+            title=f"Mark the {'dim' if len(marks) == 1 else 'dims'} as dynamic before the first call",
+            kind="call",
+            snippet="\n".join(f"torch._dynamo.mark_dynamic({name}, {at})" for name, at in marks),
+            place=group.at_call("first_call", *(name for name, _ in marks)),
+            is_safe=True,
+            source=RECOMPILATION,
         )
-        if any(_is_inside(name) for name, _ in marks) and not _is_first(group):
-            # What a container holds in later calls needn't be there before the first one.
-            title = (
-                f"Mark {names(tuple(dict.fromkeys(change.expression for change in changes)))} as dynamic, with "
-                "torch._dynamo.mark_dynamic, before each call in which the tensor exists"
-            )
-            return (Fix(title=title, kind="call", is_safe=True, source=GUIDE), everything)
-        if marks:
-            many = "dim as" if len(marks) == 1 else "dims as"
-            marked = Fix(
-                title=f"Mark the {many} dynamic before the first call",
-                kind="call",
-                snippet="\n".join(f"torch._dynamo.mark_dynamic({name}, {at})" for name, at in marks),
-                place=at_call(group, "first_call", *(name for name, _ in marks)),
-                is_safe=True,
-                source=GUIDE,
-            )
-            return (marked, everything)
-        tensors = dict.fromkeys(name for change in changes if (name := argument(change)) is not None)
-        if not tensors:
-            return (everything,)
+    yield _EVERYTHING
+    tensors = dict.fromkeys(name for change in changes if (name := _argument(change)) is not None)
+    if tensors and not marks:
         listed = names(tuple(tensors))
         title = f"Name {listed} in `torch.compiler.config.dynamic_sources`, so that torch makes its sizes dynamic"
-        return (everything, Fix(title=title, kind="config", is_safe=True, source="torch/compiler/config.py, 2.13"))
+        yield Fix(title=title, kind="config", is_safe=True, source="torch/compiler/config.py, 2.13")
 
 
-def _is_inside(name: str) -> bool:
-    """Whether a value is an item or an attribute of an argument."""
-    return not name.isidentifier()
+def _argument(change: GuardChange) -> str | None:
+    """The changed tensor's name in the call if it is an argument or an item of one, otherwise None."""
+    match = _ARGUMENT.match(change.source or "")
+    if match is None:
+        return None
+    name = expression(match[0])
+    # torch's wrapper has the argument x as kwargs['x'].
+    if match[1] == "kwargs" and (key := re.fullmatch(r"kwargs\['(\w+)'\]", name)):
+        return key[1]
+    return None if match[1] in _ROOTS else name
 
 
 def _is_first(group: RecompileGroup) -> bool:

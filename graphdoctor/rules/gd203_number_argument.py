@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ast
-from typing import ClassVar
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recompiles import GuardChange
-from graphdoctor.rules.diagnosis.recompile_wording import GUIDE, at_call, changed, passed, recompiled
 from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
 from graphdoctor.rules.diagnosis.rule import RecompileRule
-from graphdoctor.rules.diagnosis.suggestions import setting
+from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION, code_fix, setting
 
 
 class NumberArgument(RecompileRule, code="GD203", name="number-argument", severity="warning"):
@@ -55,30 +53,28 @@ class NumberArgument(RecompileRule, code="GD203", name="number-argument", severi
     PyTorch user guide, "Recompilation"; `torch/_dynamo/config.py`, 2.13 (`specialize_int`, `capture_scalar_outputs`).
     """
 
-    kinds: ClassVar = frozenset({"number"})
-
-    def message(self, group: RecompileGroup) -> str:
-        return recompiled(group, changed(group))
+    kinds = ("number",)
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
         change = group.first
         if "___stack" in (change.source or ""):
+            title = "Let torch keep the number in the graph"
             return (
-                setting("capture_scalar_outputs", "Let torch keep the number in the graph", is_safe=True, source=GUIDE),
-                Fix(title="Keep the tensor: remove `.item()`", kind="code", source=GUIDE),
+                setting("capture_scalar_outputs", title, RECOMPILATION, is_safe=True),
+                code_fix("Keep the tensor: remove `.item()`", RECOMPILATION),
             )
-        name = passed(group, change)
+        name = group.passed(change)
         if name is None or not _is_computed_with(change):
             title = "Keep the value the same from call to call, or in a tensor if only tensor arithmetic uses it"
-            return (Fix(title=title, kind="code", source=GUIDE),)
+            return (code_fix(title, RECOMPILATION),)
         return (
             Fix(
                 title=f"Pass `{name}` as a tensor if only tensor arithmetic uses it: where a branch, a size or a loop "
                 "needs its value, a tensor breaks the graph",
                 kind="call",
                 snippet=f"{name} = torch.tensor({name})",
-                place=at_call(group, "each_call", name),
-                source=GUIDE,
+                place=group.at_call("each_call", name),
+                source=RECOMPILATION,
             ),
         )
 
@@ -88,13 +84,12 @@ def _is_computed_with(change: GuardChange) -> bool:
 
     A branch on a tensor, or a size from one, would break the graph instead.
     """
-    line = change.guard_location
+    if change.guard_location is None:
+        return True
     try:
-        tree = ast.parse((line.text or "").strip()) if line is not None else None
+        tree = ast.parse((change.guard_location.text or "").strip())
     except (SyntaxError, ValueError):
         return False
-    if tree is None:
-        return True
     wanted = change.expression
     computed = {
         ast.unparse(side) for node in ast.walk(tree) if isinstance(node, ast.BinOp) for side in (node.left, node.right)

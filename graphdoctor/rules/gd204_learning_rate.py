@@ -6,9 +6,9 @@ import re
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recompiles import GuardChange
-from graphdoctor.rules.diagnosis.recompile_wording import GUIDE, changed, recompiled
 from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, RecompileGroup
 from graphdoctor.rules.diagnosis.rule import RecompileRule
+from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION, code_fix
 
 
 class LearningRate(RecompileRule, code="GD204", name="learning-rate", severity="warning"):
@@ -64,18 +64,8 @@ class LearningRate(RecompileRule, code="GD204", name="learning-rate", severity="
     def matches(self, change: GuardChange, event: RecompileEvent) -> bool:
         return change.kind in ("number", "module_number") and "param_groups" in change.expression
 
-    def message(self, group: RecompileGroup) -> str:
-        return recompiled(group, changed(group))
-
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
         key = re.search(r"\['(\w+)'\]$", group.first.expression)
         name = key[1] if key else "lr"
         value = f": `{name}=torch.tensor({group.first.old})`" if group.first.old else ""
-        return (
-            Fix(
-                title=f"Create the optimizer with `{name}` as a tensor{value}",
-                kind="code",
-                is_safe=True,
-                source=GUIDE,
-            ),
-        )
+        return (code_fix(f"Create the optimizer with `{name}` as a tensor{value}", RECOMPILATION, is_safe=True),)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.recompile_wording import GUIDE, changed, recompiled
 from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
 from graphdoctor.rules.diagnosis.rule import RecompileRule
-from graphdoctor.rules.diagnosis.suggestions import setting
+from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION, code_fix, setting
 
 
 class ModuleNumber(RecompileRule, code="GD205", name="module-number", severity="warning"):
@@ -69,10 +66,7 @@ class ModuleNumber(RecompileRule, code="GD205", name="module-number", severity="
     torch's hint for this guard; `torch/_dynamo/config.py`, 2.13 (`allow_unspec_int_on_nn_module`).
     """
 
-    kinds: ClassVar = frozenset({"module_number"})
-
-    def message(self, group: RecompileGroup) -> str:
-        return recompiled(group, changed(group))
+    kinds = ("module_number",)
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
         return module_number_fixes(group.first.expression, start=group.first.old or "0")
@@ -85,13 +79,12 @@ def module_number_fixes(expression: str, *, start: str) -> tuple[Fix, ...]:
         expression: The number, such as ``self.step``.
         start: Its first value, as Python prints it.
     """
-    buffer = Fix(
-        title=f"Keep `{expression}` in a buffer: register it with `register_buffer` where it is first set, and update "
-        "it in place",
-        kind="code",
-        source=GUIDE,
+    buffer = code_fix(
+        f"Keep `{expression}` in a buffer: register it with `register_buffer` where it is first set, and update it in "
+        "place",
+        RECOMPILATION,
     )
     if "." in start:
         return (buffer,)
     title = "Let torch make the module's int dynamic"
-    return (setting("allow_unspec_int_on_nn_module", title, is_safe=True, source="torch's hint"), buffer)
+    return (setting("allow_unspec_int_on_nn_module", title, "torch's hint", is_safe=True), buffer)

@@ -6,10 +6,9 @@ import re
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recompiles import GuardChange
-from graphdoctor.rules.diagnosis.recompile_wording import GUIDE, changed, recompiled
 from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, RecompileGroup
 from graphdoctor.rules.diagnosis.rule import RecompileRule
-from graphdoctor.rules.diagnosis.suggestions import setting
+from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION, code_fix, setting
 
 _OF_MODULE = re.compile(r"\._(?:parameters|buffers|modules)\[|^L\['self'\]\.")
 
@@ -58,13 +57,9 @@ class ParameterShape(RecompileRule, code="GD206", name="parameter-shape", severi
     def matches(self, change: GuardChange, event: RecompileEvent) -> bool:
         return change.kind == "size" and (change.is_parameter or _OF_MODULE.search(change.source or "") is not None)
 
-    def message(self, group: RecompileGroup) -> str:
-        return recompiled(group, changed(group))
-
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
         name = "force_parameter_static_shapes" if group.first.is_parameter else "force_nn_module_property_static_shapes"
-        title = "Let torch make these sizes dynamic"
         return (
-            setting(name, title, value=False, is_safe=True, source=GUIDE),
-            Fix(title="Keep the size fixed, and use a part of the tensor", kind="code", source=GUIDE),
+            setting(name, "Let torch make these sizes dynamic", RECOMPILATION, value=False, is_safe=True),
+            code_fix("Keep the size fixed, and use a part of the tensor", RECOMPILATION),
         )

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import ClassVar
 
 from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.recompile_wording import GUIDE, recompiled
 from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
 from graphdoctor.rules.diagnosis.rule import RecompileRule
-from graphdoctor.rules.diagnosis.suggestions import sources_setting
+from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION, call_fix, code_fix, sources_setting
 
 _SMALL = re.compile(r"^2 <= (\S+\.shape\[\d+\])$")
+_CONFIG = "torch/compiler/config.py, 2.13"
 
 
 class SpecializedDim(RecompileRule, code="GD207", name="specialized-dim", severity="warning"):
@@ -62,38 +61,34 @@ class SpecializedDim(RecompileRule, code="GD207", name="specialized-dim", severi
     PyTorch user guide, "Dynamic shapes": 0/1 specialization; `torch/fx/experimental/symbolic_shapes.py`, 2.13.
     """
 
-    kinds: ClassVar = frozenset({"relation"})
+    kinds = ("relation",)
 
-    def message(self, group: RecompileGroup) -> str:
+    def because(self, group: RecompileGroup) -> str:
         change = group.first
         if match := _SMALL.match(change.expression):
             value = (change.new or "").rpartition(" = ")[2] or "0 or 1"
-            return recompiled(group, f"`{match[1]}` is {value}, and torch compiles separate code for 0 and 1")
+            return f"`{match[1]}` is {value}, and torch compiles separate code for 0 and 1"
         before = f": it was compiled for {change.old}" if change.old else ""
         now = f", now {change.new}" if change.new else ""
-        return recompiled(group, f"`{change.expression}` no longer holds{before}{now}")
+        return f"`{change.expression}` no longer holds{before}{now}"
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
         change = group.first
         if match := _SMALL.match(change.expression):
             tensor = match[1].partition(".shape[")[0]
-            title, source = "Tell torch that sizes can be anything, including 0 and 1", "torch/compiler/config.py, 2.13"
-            anything = Fix(
-                title=f"{title}: name the tensor in `torch.compiler.config.unbacked_sources`",
-                kind="config",
-                source=source,
-            )
-            if tensor.isidentifier():
-                anything = sources_setting("unbacked_sources", [f"L['{tensor}']"], title, source=source)
+            title = "Tell torch that sizes can be anything, including 0 and 1"
+            in_words = f"{title}: name the tensor in `torch.compiler.config.unbacked_sources`"
             return (
-                Fix(title="Call it with a size of 1 during warm-up, or pad to 2", kind="call", source=GUIDE),
-                anything,
+                call_fix("Call it with a size of 1 during warm-up, or pad to 2", RECOMPILATION),
+                sources_setting("unbacked_sources", [f"L['{tensor}']"], title, source=_CONFIG)
+                if tensor.isidentifier()
+                else Fix(title=in_words, kind="config", source=_CONFIG),
             )
         where = change.guard_location
         line = f" on line {where.line}" if where is not None else ""
         # torch computes with a dynamic number of a module as with a size.
         what = "sizes" if ".shape[" in change.expression or ".size(" in change.expression else "values"
         return (
-            Fix(title=f"Write the code{line} so that one version holds for all {what}", kind="code", source=GUIDE),
-            Fix(title="If you need both branches, call both during warm-up", kind="call", source=GUIDE),
+            code_fix(f"Write the code{line} so that one version holds for all {what}", RECOMPILATION),
+            call_fix("If you need both branches, call both during warm-up", RECOMPILATION),
         )

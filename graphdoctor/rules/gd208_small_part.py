@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from graphdoctor.facts.diagnosis import Fix
+from collections.abc import Iterator
+
 from graphdoctor.facts.recording import Graph
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.wording import quoted
-from graphdoctor.rules.diagnosis.recompile_wording import GUIDE
 from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, distinct_values
 from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION, code_fix
 
 _LARGE = 50
 """Number of operations from which a graph is worth splitting."""
-
 _SMALL_SHARE = 0.1
 """Largest share of the graph's operations that counts as a small part."""
-
 _CONSTANTS = frozenset({"number", "module_number", "flag", "text", "none", "value"})
 
 
@@ -64,15 +63,26 @@ class SmallPart(RecordingRule, code="GD208", name="small-part-of-large-graph", s
     PyTorch user guide, "Recompilation": an explicit graph break around the part that changes.
     """
 
-    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        graphs = {graph.compile_id: graph for graph in view.recording.graphs}
-        found: dict[tuple[str, int], list[RecompileEvent]] = {}
+    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+        found: dict[tuple[str, int], list[tuple[RecompileEvent, StackEntry, int, int]]] = {}
         for event in view.events:
-            line = _line(event)
-            graph = graphs.get(event.compiles[0].compile_id)
-            if line is not None and graph is not None and _is_small_part(line, graph):
-                found.setdefault((line.file, line.line), []).append(event)
-        return tuple(_match(events, graphs) for events in found.values())
+            line, graph = _line(event), view.graphs.get(event.compiles[0].compile_id)
+            if line is not None and graph is not None:
+                part, whole = _counts(line, graph)
+                if whole >= _LARGE and 0 < part <= _SMALL_SHARE * whole:
+                    found.setdefault((line.file, line.line), []).append((event, line, part, whole))
+        for alike in found.values():
+            first, line, part, whole = alike[0]
+            value = quoted(first.changes[0].expression)
+            yield RuleMatch(
+                entry=line,
+                message=f"`{first.frame.described}` recompiles all of its {whole} operations for {value}, which only "
+                f"{part} of them use, on this line",
+                count=len(alike),
+                changes=distinct_values(change for event, *_ in alike for change in event.changes),
+                compile_ids=(event.compiles[0].compile_id for event, *_ in alike),
+                fixes=(code_fix(f"Compile the part that uses {value} separately", RECOMPILATION, is_safe=True),),
+            )
 
 
 def _line(event: RecompileEvent) -> StackEntry | None:
@@ -84,37 +94,7 @@ def _line(event: RecompileEvent) -> StackEntry | None:
     return line if line is not None and line.origin == "user" else None
 
 
-def _counts(line: StackEntry, graph: Graph) -> tuple[int, int] | None:
-    if graph.nodes is None:
-        return None
-    calls = [node for node in graph.nodes if node.opcode.startswith("call_")]
+def _counts(line: StackEntry, graph: Graph) -> tuple[int, int]:
+    """The graph's operations at the line, and all of them."""
+    calls = [node for node in graph.nodes or () if node.opcode.startswith("call_")]
     return sum((node.file, node.line) == (line.file, line.line) for node in calls), len(calls)
-
-
-def _is_small_part(line: StackEntry, graph: Graph) -> bool:
-    counts = _counts(line, graph)
-    return counts is not None and counts[1] >= _LARGE and 0 < counts[0] <= _SMALL_SHARE * counts[1]
-
-
-def _match(events: list[RecompileEvent], graphs: dict[str, Graph]) -> RuleMatch:
-    first = events[0]
-    line = _line(first)
-    assert line is not None  # events without one are not collected
-    counts = _counts(line, graphs[first.compiles[0].compile_id]) or (0, 0)
-    value = quoted(first.changes[0].expression)
-    return RuleMatch(
-        entry=line,
-        message=f"`{first.frame.described}` recompiles all of its {counts[1]} operations for {value}, which only "
-        f"{counts[0]} of them use, on this line",
-        count=len(events),
-        changes=distinct_values(change for event in events for change in event.changes),
-        compile_ids=tuple(event.compiles[0].compile_id for event in events),
-        fixes=(
-            Fix(
-                title=f"Compile the part that uses {value} separately",
-                kind="code",
-                is_safe=True,
-                source=GUIDE,
-            ),
-        ),
-    )

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Iterator
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.job import Aspect, Job, JobFinding
-from graphdoctor.facts.recording import Compile, Frame
+from graphdoctor.facts.recording import Compile
 from graphdoctor.facts.wording import ranks_text
-from graphdoctor.rules.diagnosis.frames import frame_entry
-from graphdoctor.rules.diagnosis.recompile_wording import GUIDE
 from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import compile_argument, setting
+from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION, call_fix, compile_argument, setting
 
 _MAIN = "rank0"
 _BY_VALUES: frozenset[Aspect] = frozenset({"presence", "sizes", "causes"})
@@ -76,19 +75,31 @@ class RanksDisagree(RecordingRule, code="GD209", name="ranks-disagree", severity
     PyTorch user guide, "Recompilation"; `torch/_dynamo/config.py`, 2.13 (`enable_compiler_collectives`).
     """
 
-    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        compiles = [item for item in view.recording.compiles if item.outcome == "compiled"]
+    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
         has_ranks = any((item.process or "").startswith("rank") for item in view.recording.compiles)
-        ranks = {rank for item in compiles if (rank := _rank(item, has_ranks=has_ranks)) is not None}
-        if len(ranks) < 2:
-            return ()
-        frames = {frame.frame_id: frame for frame in view.recording.frames}
-        by_function: dict[tuple[str, int, str], list[tuple[str, Compile, Frame]]] = {}
-        for item in compiles:
-            frame, rank = frames.get(item.frame_id), _rank(item, has_ranks=has_ranks)
-            if frame is not None and rank is not None:
-                by_function.setdefault((frame.file, frame.line, frame.code_name), []).append((rank, item, frame))
-        return tuple(match for items in by_function.values() if (match := _match(items, ranks)) is not None)
+        ranks: set[str] = set()
+        by_function: dict[tuple[str, int, str], list[tuple[str, Compile]]] = {}
+        for item in view.recording.compiles:
+            rank, frame = _rank(item, has_ranks=has_ranks), view.frames.get(item.frame_id)
+            if item.outcome == "compiled" and rank is not None:
+                ranks.add(rank)
+                if frame is not None:
+                    by_function.setdefault((frame.file, frame.line, frame.code_name), []).append((rank, item))
+        for items in by_function.values() if len(ranks) > 1 else ():
+            counts = Counter(dict.fromkeys(sorted(ranks), 0))
+            counts.update(rank for rank, _ in items)
+            most, least = max(counts.values()), min(counts.values())
+            if most == least:
+                continue
+            frame = view.frames[items[0][1].frame_id]
+            shown = ", ".join(f"{rank} {count}" for rank, count in counts.items())
+            yield RuleMatch(
+                entry=frame.entry,
+                message=f"`{frame.described}` was compiled {most} times on one rank and {least} on another ({shown})",
+                count=most - least,
+                compile_ids=(item.compile_id for rank, item in items if counts[rank] == most),
+                fixes=_fixes(is_together=False),
+            )
 
 
 def _rank(item: Compile, *, has_ranks: bool) -> str | None:
@@ -98,55 +109,35 @@ def _rank(item: Compile, *, has_ranks: bool) -> str | None:
     return _MAIN if has_ranks else None
 
 
-def _match(items: list[tuple[str, Compile, Frame]], ranks: set[str]) -> RuleMatch | None:
-    counts = Counter(dict.fromkeys(sorted(ranks), 0))
-    counts.update(rank for rank, _, _ in items)
-    if len(set(counts.values())) == 1:
-        return None
-    most, least = max(counts.values()), min(counts.values())
-    frame = items[0][2]
-    shown = ", ".join(f"{rank} {count}" for rank, count in counts.items())
-    return RuleMatch(
-        entry=frame_entry(frame),
-        message=f"`{frame.described}` was compiled {most} times on one rank and {least} on another ({shown})",
-        count=most - least,
-        compile_ids=tuple(item.compile_id for rank, item, _ in items if counts[rank] == most),
-        fixes=_fixes(is_together=False),
-    )
-
-
 def _fixes(*, is_together: bool) -> tuple[Fix, ...]:
     """What helps.
 
     Args:
         is_together: All ranks compiled the function, each for its own sizes.
     """
-    same = Fix(title="Give all ranks the same sizes, with padding if needed", kind="call", source=GUIDE)
+    same = call_fix("Give all ranks the same sizes, with padding if needed", RECOMPILATION)
     if not is_together:
         title = "Compile with dynamic sizes from the start, so that no rank recompiles alone"
-        return (compile_argument("dynamic=True", title, is_safe=True, source=GUIDE), same)
+        return (compile_argument("dynamic=True", title, RECOMPILATION, is_safe=True), same)
     agree = "Let the ranks agree on which sizes are dynamic, while all of them compile"
-    return (setting("enable_compiler_collectives", agree, source=GUIDE), same)
+    return (setting("enable_compiler_collectives", agree, RECOMPILATION), same)
 
 
 def finding_of_job(job: Job) -> JobFinding | None:
-    """The first function that ranks of a job compiled for other sizes or values; None if they agree on these.
-
-    Args:
-        job: Its ranks, side by side.
-    """
+    """The first function that ranks of a job compiled for other sizes or values; None if they agree on these."""
     for row in job.agreement:
         causes = tuple(dict.fromkeys(cause for group in row.groups for cause in group.causes))
         if not row.agree and (causes or "sizes" in row.differs_in) and _BY_VALUES & set(row.differs_in):
             largest, *others = row.groups
             ranks = tuple(sorted(rank for group in others for rank in group.ranks)) or largest.ranks
             subject = "\0".join((RanksDisagree.code, row.location.file, row.function))
+            because = f" ({causes[0]})" if causes else ""
             return JobFinding(
                 code=RanksDisagree.code,
                 rule=RanksDisagree.name,
                 severity=RanksDisagree.severity,
                 message=f"`{row.function}` was compiled for other values on {ranks_text(ranks)} than on "
-                f"{ranks_text(largest.ranks)}{_because(causes)}",
+                f"{ranks_text(largest.ranks)}{because}",
                 location=row.location,
                 count=1,
                 most=1,
@@ -155,7 +146,3 @@ def finding_of_job(job: Job) -> JobFinding | None:
                 fingerprint=hashlib.sha256(subject.encode()).hexdigest()[:16],
             )
     return None
-
-
-def _because(causes: tuple[str, ...]) -> str:
-    return f" ({causes[0]})" if causes else ""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.expressions import is_carried
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import Graph
 from graphdoctor.facts.wording import counted, names
-from graphdoctor.rules.diagnosis.frames import frame_entry
 from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, distinct_values, hidden_change_count
 from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 from graphdoctor.rules.diagnosis.suggestions import sources_setting
@@ -63,36 +62,32 @@ class ColdStart(RecordingRule, code="GD210", name="cold-start-recompile", severi
     `torch/compiler/config.py`, 2.13 (`dynamic_sources`, `job_id`).
     """
 
-    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        graphs = {graph.compile_id: graph for graph in view.recording.graphs}
-        learned = [event for event in view.events if _only_generalized(event, graphs)]
+    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+        learned = [event for event in view.events if _only_generalized(event, view.graphs)]
         if not learned:
-            return ()
+            return
         changes = distinct_values(change for event in learned for change in event.changes)
         compile_ids = tuple(item.compile_id for event in learned for item in event.compiles)
         costs = [event.cost_s for event in learned if event.cost_s is not None]
         cost = f" ({sum(costs):.2f} s)" if costs else ""
-        values = names(tuple(change.expression for change in changes))
-        count = counted(len(compile_ids), "recompile")
-        return (
-            RuleMatch(
-                entry=frame_entry(learned[0].frame),
-                message=f"each start of the program costs {count}{cost} to make {values} dynamic",
-                count=len(compile_ids),
-                compile_ids=compile_ids,
-                changes=changes,
-                hidden_change_count=hidden_change_count(learned),
-                fixes=_fixes(changes),
-            ),
+        values, count = names([change.expression for change in changes]), counted(len(compile_ids), "recompile")
+        yield RuleMatch(
+            entry=learned[0].frame.entry,
+            message=f"each start of the program costs {count}{cost} to make {values} dynamic",
+            count=len(compile_ids),
+            compile_ids=compile_ids,
+            changes=changes,
+            hidden_change_count=hidden_change_count(learned),
+            fixes=_fixes(changes),
         )
 
 
-def _only_generalized(event: RecompileEvent, graphs: dict[str, Graph]) -> bool:
+def _only_generalized(event: RecompileEvent, graphs: Mapping[str | None, Graph]) -> bool:
     """Whether only sizes changed, and the new graph has more dynamic dims than that of the nearest entry."""
     cause = event.compiles[0].cause
     if event.is_over_limit or cause is None or any(change.kind != "size" for change in event.changes):
         return False
-    old, new = _dynamic_dims(graphs.get(cause.nearest or "")), _dynamic_dims(graphs.get(event.compiles[0].compile_id))
+    old, new = (_dynamic_dims(graphs.get(id_)) for id_ in (cause.nearest, event.compiles[0].compile_id))
     return old is not None and new is not None and new > old
 
 
@@ -102,18 +97,17 @@ def _dynamic_dims(graph: Graph | None) -> int | None:
     return sum(isinstance(size, str) for item in graph.inputs for size in item.shape or ())
 
 
-def _fixes(changes: Sequence[GuardChange]) -> tuple[Fix, ...]:
+def _fixes(changes: Sequence[GuardChange]) -> Iterator[Fix]:
     # A value that torch carried over a break has no name that stays the same.
     named_ones = (change.source for change in changes if change.source and not is_carried(change.source))
     sources = dict.fromkeys(re.sub(r"\.size\(\)\[\d+\]$", "", source) for source in named_ones)
-    keep = Fix(
+    if sources:
+        title = "Name what is dynamic from the start"
+        yield sources_setting("dynamic_sources", list(sources), title, source=_SOURCE)
+    yield Fix(
         title="Let torch remember dynamic dims from run to run: set the environment variable TORCH_COMPILE_JOB_ID to a "
         "name of the job",
         kind="config",
         is_safe=True,
         source=_SOURCE,
     )
-    if not sources:
-        return (keep,)
-    named = sources_setting("dynamic_sources", list(sources), "Name what is dynamic from the start", source=_SOURCE)
-    return (named, keep)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.wording import names
-from graphdoctor.rules.diagnosis.frames import frame_entry
-from graphdoctor.rules.diagnosis.recompile_wording import GUIDE
 from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, distinct_values, hidden_change_count
 from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION, code_fix
 
 _FEWEST = 2
 """Number of recompiles of one function from one line in one call that make a pattern."""
@@ -87,18 +85,18 @@ class PerInstance(RecordingRule, code="GD211", name="per-instance-recompile", se
     (`nested_compile_region`).
     """
 
-    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        groups: dict[tuple[int, int | None, tuple[str, int] | None], list[RecompileEvent]] = {}
+    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+        groups: dict[tuple[int, int, str, int], list[RecompileEvent]] = {}
         for event in view.events:
             site = event.call_site
             if site is not None and event.call_index is not None and _is_of_instance(event):
-                key = (event.frame.frame_id, event.call_index, (site.file, site.line))
+                key = (event.frame.frame_id, event.call_index, site.file, site.line)
                 groups.setdefault(key, []).append(event)
         found: dict[int, RuleMatch] = {}
-        for (frame_id, _, _), events in groups.items():
+        for (frame_id, *_), events in groups.items():
             if len(events) >= _FEWEST and frame_id not in found:
                 found[frame_id] = _match(events, is_regional=view.recording.target.is_regional)
-        return tuple(found.values())
+        yield from found.values()
 
 
 def _is_of_instance(event: RecompileEvent) -> bool:
@@ -123,15 +121,14 @@ def _match(events: list[RecompileEvent], *, is_regional: bool) -> RuleMatch:
     # Attributes come first: they have names that a person gave them.
     changes = distinct_values(sorted(own, key=lambda change: change.is_parameter))
     values = names(tuple(dict.fromkeys(change.expression for change in changes)))
-    related = ((site, "called here, one instance after another"),) if site is not None else ()
     is_sized = any(change.is_parameter for change in changes)
     return RuleMatch(
-        entry=frame_entry(frame),
+        entry=frame.entry,
         message=f"`{frame.described}` recompiles for each instance, because {values} "
         f"{'differs' if len(changes) == 1 else 'differ'}",
         count=len(events),
-        compile_ids=tuple(event.compiles[0].compile_id for event in events),
-        related=related,
+        compile_ids=(event.compiles[0].compile_id for event in events),
+        related=((site, "called here, one instance after another"),) if site is not None else (),
         changes=changes,
         hidden_change_count=hidden_change_count(events),
         fixes=(
@@ -142,21 +139,17 @@ def _match(events: list[RecompileEvent], *, is_regional: bool) -> RuleMatch:
     )
 
 
-_INLINE = Fix(
-    title="Fix the graph break in the caller: torch then traces all instances into the caller's graph",
-    kind="code",
-    source=GUIDE,
+_INLINE = code_fix(
+    "Fix the graph break in the caller: torch then traces all instances into the caller's graph", RECOMPILATION
 )
-_WHOLE = Fix(
-    title="Compile the whole module, not each of its blocks: torch then traces all instances into one graph",
-    kind="code",
+_WHOLE = code_fix(
+    "Compile the whole module, not each of its blocks: torch then traces all instances into one graph",
+    RECOMPILATION,
     is_safe=True,
-    source=GUIDE,
 )
-_BUFFERS = Fix(title="Keep what differs between the instances in buffers", kind="code", source=GUIDE)
-_REGIONAL = Fix(
-    title="Compile the repeated layers separately, with `layer.compile()` for each",
-    kind="code",
+_BUFFERS = code_fix("Keep what differs between the instances in buffers", RECOMPILATION)
+_REGIONAL = code_fix(
+    "Compile the repeated layers separately, with `layer.compile()` for each",
+    "PyTorch user guide: regional compilation",
     is_safe=True,
-    source="PyTorch user guide: regional compilation",
 )

@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recompiles import ChangeKind
-from graphdoctor.rules.diagnosis.recompile_wording import GUIDE, changed, recompiled
 from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
 from graphdoctor.rules.diagnosis.rule import RecompileRule
+from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION, call_fix
 
-_BOTH: dict[ChangeKind, str] = {
-    "training": "in train and once in eval mode",
-    "grad_mode": "with and once without `torch.no_grad()`",
-    "inference_mode": "with and once without `torch.inference_mode()`",
-    "autocast": "with and once without autocast",
-    "dtype": "with each dtype",
-    "device": "on each device",
-    "requires_grad": "with and once without `requires_grad`",
+_EACH = "in each of these states"
+_HOW: dict[ChangeKind, tuple[str, str]] = {
+    "training": ("in train and once in eval mode", "Compile one function for training and one for evaluation"),
+    "grad_mode": ("with and once without `torch.no_grad()`", "Compile one function for each grad mode"),
+    "inference_mode": (
+        "with and once without `torch.inference_mode()`",
+        "Use `torch.no_grad()` in both places, or `torch.inference_mode()` in both",
+    ),
+    "autocast": (
+        "with and once without autocast",
+        "Use autocast around the same calls each time, or inside the compiled function",
+    ),
+    "dtype": ("with each dtype", "Convert the tensor before the call"),
+    "device": ("on each device", "Move the tensor before the call"),
+    "requires_grad": (
+        "with and once without `requires_grad`",
+        "Detach the tensor in each call, or let it require a gradient in each call",
+    ),
+    "default_dtype": (_EACH, "Set the default dtype once, before the first call"),
+    "default_device": (_EACH, "Set the default device once, before the first call"),
+    "threads": (_EACH, "Set the number of threads once, before the first call"),
+    "determinism": (_EACH, "Choose deterministic algorithms once, before the first call"),
+    "global_state": (_EACH, "Set it once, before the first call"),
+    "function_mode": (_EACH, "Enter the same torch function modes around each call"),
+    "tensor_class": (_EACH, "Pass a tensor of the same class each time"),
+    "dispatch_keys": (_EACH, "Pass a tensor of the same kind each time"),
 }
-_WHO: dict[ChangeKind, str] = {
-    "training": "Compile one function for training and one for evaluation",
-    "grad_mode": "Compile one function for each grad mode",
-    "inference_mode": "Use `torch.no_grad()` in both places, or `torch.inference_mode()` in both",
-    "autocast": "Use autocast around the same calls each time, or inside the compiled function",
-    "dtype": "Convert the tensor before the call",
-    "device": "Move the tensor before the call",
-    "requires_grad": "Detach the tensor in each call, or let it require a gradient in each call",
-    "default_dtype": "Set the default dtype once, before the first call",
-    "default_device": "Set the default device once, before the first call",
-    "threads": "Set the number of threads once, before the first call",
-    "determinism": "Choose deterministic algorithms once, before the first call",
-    "global_state": "Set it once, before the first call",
-    "function_mode": "Enter the same torch function modes around each call",
-    "tensor_class": "Pass a tensor of the same class each time",
-    "dispatch_keys": "Pass a tensor of the same kind each time",
-}
+"""Which calls warm it up, and what keeps it the same."""
 
 
 class ModeFlip(RecompileRule, code="GD212", name="mode-flip", severity="warning"):
@@ -80,19 +80,9 @@ class ModeFlip(RecompileRule, code="GD212", name="mode-flip", severity="warning"
     PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`GLOBAL_STATE`, `TENSOR_MATCH`).
     """
 
-    kinds: ClassVar = frozenset(_WHO)
-
-    def message(self, group: RecompileGroup) -> str:
-        return recompiled(group, changed(group))
+    kinds = tuple(_HOW)
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
-        kind = group.first.kind
-        return (
-            Fix(
-                title=f"Call it once {_BOTH.get(kind, 'in each of these states')} during warm-up",
-                kind="call",
-                is_safe=True,
-                source=GUIDE,
-            ),
-            Fix(title=_WHO[kind], kind="call", source=GUIDE),
-        )
+        both, same = _HOW[group.first.kind]
+        warm_up = call_fix(f"Call it once {both} during warm-up", RECOMPILATION, is_safe=True)
+        return (warm_up, call_fix(same, RECOMPILATION))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.recompile_wording import GUIDE, at_call, changed, passed, recompiled
 from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
 from graphdoctor.rules.diagnosis.rule import RecompileRule
+from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION
 
 
 class StrideChange(RecompileRule, code="GD213", name="stride-change", severity="warning"):
@@ -49,21 +47,18 @@ class StrideChange(RecompileRule, code="GD213", name="stride-change", severity="
     PyTorch user guide, "Recompilation"; `torch/csrc/dynamo/guards.cpp`, 2.13 (`TENSOR_MATCH`).
     """
 
-    kinds: ClassVar = frozenset({"stride"})
-
-    def message(self, group: RecompileGroup) -> str:
-        return recompiled(group, changed(group))
+    kinds = ("stride",)
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
-        name = passed(group, group.first)
+        name = group.passed(group.first)
         shown = name or group.first.expression.partition(".stride(")[0]
         return (
             Fix(
                 title=f"Make `{shown}` contiguous before the call",
                 kind="call",
                 snippet=f"{name} = {name}.contiguous()" if name else None,
-                place=at_call(group, "each_call", name) if name else None,
+                place=group.at_call("each_call", name) if name else None,
                 is_safe=True,
-                source=GUIDE,
+                source=RECOMPILATION,
             ),
         )

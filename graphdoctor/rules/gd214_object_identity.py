@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import ClassVar
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.wording import quoted, without_middle
-from graphdoctor.rules.diagnosis.recompile_wording import GUIDE, recompiled
 from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
 from graphdoctor.rules.diagnosis.rule import RecompileRule
+from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION, code_fix
 
 
 class ObjectIdentity(RecompileRule, code="GD214", name="object-identity", severity="warning"):
@@ -53,27 +52,27 @@ class ObjectIdentity(RecompileRule, code="GD214", name="object-identity", severi
     PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`ID_MATCH`, `CLOSURE_MATCH`).
     """
 
-    kinds: ClassVar = frozenset({"identity", "entry_gone", "backend"})
+    kinds = ("identity", "entry_gone", "backend")
 
-    def message(self, group: RecompileGroup) -> str:
+    def because(self, group: RecompileGroup) -> str:
         change = group.first
         if change.kind == "entry_gone":
-            return recompiled(group, "an object that its compiled code depends on is gone")
+            return "an object that its compiled code depends on is gone"
         if change.kind == "backend":
-            return recompiled(group, "torch.compile got a different backend callable")
+            return "torch.compile got a different backend callable"
         old = f"{without_middle(change.old or 'one object')}{_made(change.old_place)}"
         new = f"{without_middle(change.new or 'a different one')}{_made(change.new_place)}"
-        return recompiled(group, f"{quoted(change.expression)} is a different object: {old} → {new}")
+        return f"{quoted(change.expression)} is a different object: {old} → {new}"
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
         change = group.first
-        if change.kind == "entry_gone":
-            return (Fix(title="Keep the object alive as long as the compiled function", kind="code", source=GUIDE),)
-        if change.kind == "backend":
-            return (Fix(title="Pass the same backend callable to each torch.compile", kind="code", source=GUIDE),)
         where = f" ({_base_name(change.new_place)})" if change.new_place else ""
         title = f"Create {quoted(change.expression)} once, outside the loop that makes the calls{where}"
-        return (Fix(title=title, kind="code", source=GUIDE),)
+        if change.kind == "entry_gone":
+            title = "Keep the object alive as long as the compiled function"
+        elif change.kind == "backend":
+            title = "Pass the same backend callable to each torch.compile"
+        return (code_fix(title, RECOMPILATION),)
 
 
 def _made(place: str | None) -> str:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recompiles import ChangeKind
-from graphdoctor.rules.diagnosis.recompile_wording import GUIDE, changed, recompiled
 from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
 from graphdoctor.rules.diagnosis.rule import RecompileRule
+from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION, call_fix
+
+_TITLES: dict[ChangeKind, str] = {
+    "keys": "Pass the same keys, in the same order, in each call",
+    "length": "Pass the same number of items, or stack them into one tensor",
+    "type": "Pass a value of the same type in each call",
+    "attribute": "Give the object the same attributes in each call",
+    "aliasing": "Pass a copy if the same tensor is passed twice",
+}
 
 
 class StructureChange(RecompileRule, code="GD215", name="structure-change", severity="warning"):
@@ -56,20 +62,12 @@ class StructureChange(RecompileRule, code="GD215", name="structure-change", seve
     PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`DICT_KEYS_MATCH`, `SEQUENCE_LENGTH`).
     """
 
-    kinds: ClassVar = frozenset({"keys", "length", "attribute", "type", "aliasing"})
+    kinds = tuple(_TITLES)
 
-    def message(self, group: RecompileGroup) -> str:
-        if group.first.kind == "aliasing":
-            change = group.first
-            return recompiled(group, f"{change.expression} became {change.new or 'the same tensor'}")
-        return recompiled(group, changed(group))
+    def because(self, group: RecompileGroup) -> str:
+        change = group.first
+        is_alias = change.kind == "aliasing"
+        return f"{change.expression} became {change.new or 'the same tensor'}" if is_alias else group.changed
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
-        titles: dict[ChangeKind, str] = {
-            "keys": "Pass the same keys, in the same order, in each call",
-            "length": "Pass the same number of items, or stack them into one tensor",
-            "type": "Pass a value of the same type in each call",
-            "attribute": "Give the object the same attributes in each call",
-            "aliasing": "Pass a copy if the same tensor is passed twice",
-        }
-        return (Fix(title=titles[group.first.kind], kind="call", source=GUIDE),)
+        return (call_fix(_TITLES[group.first.kind], RECOMPILATION),)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.wording import quoted
-from graphdoctor.rules.diagnosis.recompile_wording import GUIDE, changed, recompiled
 from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
 from graphdoctor.rules.diagnosis.rule import RecompileRule
+from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION, call_fix, code_fix
 
 
 class ConstantArgument(RecompileRule, code="GD216", name="constant-argument", severity="warning"):
@@ -51,16 +49,11 @@ class ConstantArgument(RecompileRule, code="GD216", name="constant-argument", se
     PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`EQUALS_MATCH`).
     """
 
-    kinds: ClassVar = frozenset({"flag", "text", "none", "value"})
-
-    def message(self, group: RecompileGroup) -> str:
-        return recompiled(group, changed(group))
+    kinds = ("flag", "text", "none", "value")
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
         name = quoted(group.first.expression)
         return (
-            Fix(
-                title=f"Call it once with each value of {name} during warm-up", kind="call", is_safe=True, source=GUIDE
-            ),
-            Fix(title=f"Compile one function for each value of {name}", kind="code", source=GUIDE),
+            call_fix(f"Call it once with each value of {name} during warm-up", RECOMPILATION, is_safe=True),
+            code_fix(f"Compile one function for each value of {name}", RECOMPILATION),
         )

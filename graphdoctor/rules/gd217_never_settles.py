@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 
-from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.wording import counted, names
-from graphdoctor.rules.diagnosis.frames import frame_entry
 from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.steadiness import steadiness_of, unsettled_changes, unsettled_frame
+from graphdoctor.rules.diagnosis.steadiness import steadiness_of, unsettled
 from graphdoctor.rules.gd205_module_number import module_number_fixes
 
 
@@ -70,27 +67,21 @@ class NeverSettles(RecordingRule, code="GD217", name="never-settles", severity="
     PyTorch user guide, "Recompilation"; `torch/_dynamo/convert_frame.py`, 2.13 (`exceeds_recompile_limit`).
     """
 
-    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        frame, settling, steadiness = unsettled_frame(view.recording), view.recording.settling, steadiness_of(view)
+    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+        settling, steadiness = view.recording.settling, steadiness_of(view)
+        frame, changes = unsettled(view.recording)
         if frame is None or settling is None or steadiness is None:
-            return ()
-        changes = unsettled_changes(view.recording)
+            return
         why = f", because {names(steadiness.changing)} changed" if steadiness.changing else ""
         end = ""
         if steadiness.compiles_to_limit is not None:
             end = f", and it runs eagerly after {counted(steadiness.compiles_to_limit, 'compile')}"
-        return (
-            RuleMatch(
-                entry=frame_entry(frame),
-                message=f"`{frame.described}` recompiles in every call, even with the same arguments{why}{end}",
-                count=sum(found.frame_id == frame.frame_id for found in settling.recompiles),
-                changes=changes,
-                fixes=_fixes(changes),
-            ),
+        numbers = (change for change in changes if change.kind == "module_number")
+        yield RuleMatch(
+            entry=frame.entry,
+            message=f"`{frame.described}` recompiles in every call, even with the same arguments{why}{end}",
+            count=sum(found.frame_id == frame.frame_id for found in settling.recompiles),
+            changes=changes,
+            # Values that aren't a number on a module have no fix of their own here.
+            fixes=(fix for one in numbers for fix in module_number_fixes(one.expression, start=one.old or "0")),
         )
-
-
-def _fixes(changes: Iterable[GuardChange]) -> tuple[Fix, ...]:
-    """What to do about numbers on a module; other values have no fix of their own here."""
-    numbers = (change for change in changes if change.kind == "module_number")
-    return tuple(fix for change in numbers for fix in module_number_fixes(change.expression, start=change.old or "0"))

@@ -7,9 +7,9 @@ import re
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.wording import quoted
-from graphdoctor.rules.diagnosis.recompile_wording import GUIDE, recompiled, steps_of
 from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, RecompileGroup
 from graphdoctor.rules.diagnosis.rule import RecompileRule
+from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION, code_fix
 
 _GROWS = r"\b{}(?:\.(?:append|appendleft|extend|insert|add|update|setdefault)\(|\s*\+=|\[[^]]*\]\s*=(?!=))"
 
@@ -74,22 +74,16 @@ class GrowingContainer(RecompileRule, code="GD218", name="growing-container", se
         before, now = change.previous or change.old or "", change.new or ""
         return before.isdecimal() and now.isdecimal() and int(before) < int(now)
 
-    def message(self, group: RecompileGroup) -> str:
-        grown = [f"{quoted(_container(name))} ({steps_of(group, name)} items)" for name in group.expressions]
-        return recompiled(group, f"it adds to {' and '.join(grown)} in each call")
+    def because(self, group: RecompileGroup) -> str:
+        grown = [f"{quoted(_container(name))} ({group.steps(name)} items)" for name in group.expressions]
+        return f"it adds to {' and '.join(grown)} in each call"
 
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:
         container = _container(group.first.expression)
+        last_few = "Keep the last few in a `deque(maxlen=…)` that such values fill before the first call"
         return (
-            Fix(
-                title=f"Return the value, and add it to `{container}` where the function is called",
-                kind="code",
-                source=GUIDE,
-            ),
-            Fix(
-                title="Keep the last few in a `deque(maxlen=…)` that such values fill before the first call",
-                kind="code",
-            ),
+            code_fix(f"Return the value, and add it to `{container}` where the function is called", RECOMPILATION),
+            Fix(title=last_few, kind="code"),
         )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.guards import Guards, GuardSet
 from graphdoctor.facts.wording import percent
-from graphdoctor.rules.diagnosis.frames import frame_entry
 from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import guard_filter
+from graphdoctor.rules.diagnosis.suggestions import SKIP_ALL, SKIP_INBUILT, code_fix, guard_filter
 
 _MIN_SHARE = 0.1
 _MIN_PART = 0.2
@@ -58,27 +59,24 @@ class GuardOverhead(RecordingRule, code="GD301", name="guard-overhead", severity
     `torch/compiler/__init__.py`, 2.13 and 2.15 (guard filters); PyTorch user guide, "Reducing guard overhead".
     """
 
-    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
+    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
         guards = view.recording.guards
         share = guards.known_share if guards else None
         run = [found for found in guards.sets if found.known_share] if guards else []
         if guards is None or share is None or share < _MIN_SHARE or not run:
-            return ()
+            return
         costliest = max(run, key=lambda found: found.known_share or 0)
         least = "at least " if guards.share is None else ""
-        frame_id = next(c.frame_id for c in view.recording.compiles if c.compile_id == costliest.compile_id)
-        frame = next((frame for frame in view.recording.frames if frame.frame_id == frame_id), None)
+        frame = view.frame(costliest.compile_id)
         if frame is None:
-            return ()
+            return
         most = f", most of it in `{frame.name}`" if len(run) > 1 else ""
-        return (
-            RuleMatch(
-                entry=frame_entry(frame),
-                message=f"guard checks take {least}{percent(share)} of a steady call{most}{_parts(costliest)}",
-                count=sum(found.runs_per_call or 0 for found in run),
-                compile_ids=tuple(found.compile_id for found in run),
-                fixes=_fixes(guards),
-            ),
+        yield RuleMatch(
+            entry=frame.entry,
+            message=f"guard checks take {least}{percent(share)} of a steady call{most}{_parts(costliest)}",
+            count=sum(found.runs_per_call or 0 for found in run),
+            compile_ids=(found.compile_id for found in run),
+            fixes=_fixes(guards),
         )
 
 
@@ -98,16 +96,10 @@ def _parts(found: GuardSet) -> str:
 
 def _fixes(guards: Guards) -> tuple[Fix, ...]:
     internal = sum(node.is_module_internal for each in guards.sets for node in each.nodes)
-    total = sum(each.guard_count for each in guards.sets)
-    pass_less = Fix(
-        title="Pass only what the function needs: tensors instead of large dicts, lists and objects",
-        kind="code",
-        source="PyTorch user guide: torch.compile, guard overhead",
+    pass_less = code_fix(
+        "Pass only what the function needs: tensors instead of large dicts, lists and objects",
+        "PyTorch user guide: torch.compile, guard overhead",
     )
-    if internal * 2 < total:
+    if internal * 2 < sum(each.guard_count for each in guards.sets):
         return (pass_less, guard_filter("keep_tensor_guards_unsafe", "torch only checks tensors"))
-    return (
-        guard_filter("skip_guard_on_inbuilt_nn_modules_unsafe", "torch doesn't notice changes of its own modules"),
-        guard_filter("skip_guard_on_all_nn_modules_unsafe", "torch doesn't notice changes of any module"),
-        pass_less,
-    )
+    return (SKIP_INBUILT, SKIP_ALL, pass_less)

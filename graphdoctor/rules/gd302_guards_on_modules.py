@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
-from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.guards import GuardSet
-from graphdoctor.facts.recording import Frame
 from graphdoctor.facts.wording import counted
-from graphdoctor.rules.diagnosis.frames import frame_entry
 from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import guard_filter
+from graphdoctor.rules.diagnosis.suggestions import SKIP_ALL, SKIP_INBUILT, call_fix
 
 _MIN_COUNT = 1000
 
@@ -66,37 +64,30 @@ class GuardsOnModules(RecordingRule, code="GD302", name="guards-on-modules", sev
     "Reducing guard overhead" and "Regional compilation".
     """
 
-    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        recording = view.recording
-        if recording.guards is None:
-            return ()
-        frame_of = {compile_.compile_id: compile_.frame_id for compile_ in recording.compiles}
+    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
         most: dict[int, tuple[int, GuardSet]] = {}
-        for found in recording.guards.sets:
+        for found in view.recording.guards.sets if view.recording.guards else ():
             count = sum(node.is_module_internal for node in found.nodes)
-            frame_id = frame_of[found.compile_id]
+            frame_id = view.compiles[found.compile_id].frame_id
             if count >= _MIN_COUNT and count > most.get(frame_id, (0, found))[0]:
                 most[frame_id] = (count, found)
-        return tuple(_match(frame, *most[frame.frame_id]) for frame in recording.frames if frame.frame_id in most)
+        for frame in view.recording.frames:
+            if frame.frame_id in most:
+                count, found = most[frame.frame_id]
+                modules = Counter(node.path for node in found.nodes if node.is_module_internal)
+                yield RuleMatch(
+                    entry=frame.entry,
+                    message=f"`{frame.name}` checks {count:,} guards on the structure of "
+                    f"{counted(len(modules), 'module')} in each run",
+                    count=count,
+                    compile_ids=(found.compile_id,),
+                    fixes=(SKIP_INBUILT, _REGIONAL, SKIP_ALL),
+                )
 
 
-def _match(frame: Frame, count: int, found: GuardSet) -> RuleMatch:
-    modules = Counter(node.path for node in found.nodes if node.is_module_internal)
-    return RuleMatch(
-        entry=frame_entry(frame),
-        message=f"`{frame.name}` checks {count:,} guards on the structure of {counted(len(modules), 'module')} "
-        "in each run",
-        count=count,
-        compile_ids=(found.compile_id,),
-        fixes=(
-            guard_filter("skip_guard_on_inbuilt_nn_modules_unsafe", "torch doesn't notice changes of its own modules"),
-            Fix(
-                title="Compile each repeated block with its own `compile()` instead of the whole model, so that each "
-                "check covers only one block",
-                kind="call",
-                is_safe=True,
-                source="PyTorch user guide: torch.compile, regional compilation",
-            ),
-            guard_filter("skip_guard_on_all_nn_modules_unsafe", "torch doesn't notice changes of any module"),
-        ),
-    )
+_REGIONAL = call_fix(
+    "Compile each repeated block with its own `compile()` instead of the whole model, so that each check covers only "
+    "one block",
+    "PyTorch user guide: torch.compile, regional compilation",
+    is_safe=True,
+)

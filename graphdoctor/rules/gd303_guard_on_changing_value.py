@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import Compile, Frame
 from graphdoctor.facts.wording import without_middle
-from graphdoctor.rules.diagnosis.frames import frame_entry
 from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.suggestions import RECOMPILATION, call_fix, code_fix
 
 _MIN_TIMES = 3
 _MAX_VALUES = 4
-_GUIDE = "PyTorch user guide: torch.compile, recompilation"
 
 
 class GuardOnChangingValue(RecordingRule, code="GD303", name="guard-on-changing-value", severity="warning"):
@@ -55,20 +56,14 @@ class GuardOnChangingValue(RecordingRule, code="GD303", name="guard-on-changing-
     PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13.
     """
 
-    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        recording = view.recording
-        if recording.guards is None:
-            return ()
-        frames = {frame.frame_id: frame for frame in recording.frames}
+    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
         changes: dict[tuple[int, str], list[tuple[Compile, GuardChange]]] = {}
-        for compile_ in recording.compiles:
+        for compile_ in view.recording.compiles if view.recording.guards is not None else ():
             for change in compile_.cause.changes if compile_.cause and compile_.outcome == "compiled" else ():
                 changes.setdefault((compile_.frame_id, change.expression), []).append((compile_, change))
-        return tuple(
-            _match(frames[frame_id], found)
-            for (frame_id, _), found in changes.items()
-            if len(found) >= _MIN_TIMES and frame_id in frames
-        )
+        for (frame_id, _), found in changes.items():
+            if len(found) >= _MIN_TIMES and (frame := view.frames.get(frame_id)) is not None:
+                yield _match(frame, found)
 
 
 def _match(frame: Frame, found: list[tuple[Compile, GuardChange]]) -> RuleMatch:
@@ -78,11 +73,11 @@ def _match(frame: Frame, found: list[tuple[Compile, GuardChange]]) -> RuleMatch:
     )
     shown = ", ".join(map(without_middle, values[:_MAX_VALUES])) + (", …" if len(values) > _MAX_VALUES else "")
     return RuleMatch(
-        entry=first.guard_location or frame_entry(frame),
+        entry=first.guard_location or frame.entry,
         message=f"`{first.expression}` differed in {len(found)} recompiles of `{frame.name}`"
         + (f": {shown}" if values else ""),
         count=len(found),
-        compile_ids=tuple(compile_.compile_id for compile_, _ in found),
+        compile_ids=(compile_.compile_id for compile_, _ in found),
         changes=(first,),
         torch_reason=first.guard,
         user_stack=found[0][0].stack,
@@ -90,23 +85,19 @@ def _match(frame: Frame, found: list[tuple[Compile, GuardChange]]) -> RuleMatch:
     )
 
 
-def _fixes(change: GuardChange) -> tuple[Fix, ...]:
+def _fixes(change: GuardChange) -> Iterator[Fix]:
     """How to avoid a guard on the value, by what changed about it."""
-    outside = Fix(
-        title="Read it outside the compiled function, or keep it the same from call to call", kind="code", source=_GUIDE
-    )
     match change.kind:
         case "size":
             title = (
                 "Make the dim dynamic before the first call: torch._dynamo.mark_dynamic, or compile with dynamic=True"
             )
-            return (Fix(title=title, kind="call", source=_GUIDE),)
+            yield call_fix(title, RECOMPILATION)
+            return
+        case "identity":
+            yield code_fix(f"Create `{change.expression}` once and use it in every call", RECOMPILATION)
+            return
         case "number" | "module_number" | "text" | "value" | "length" | "flag":
             title = f"Pass what you compute from `{change.expression}` as a tensor, so that torch doesn't guard on it"
-            return (Fix(title=title, kind="code", source=_GUIDE), outside)
-        case "identity":
-            return (
-                Fix(title=f"Create `{change.expression}` once and use it in every call", kind="code", source=_GUIDE),
-            )
-        case _:
-            return (outside,)
+            yield code_fix(title, RECOMPILATION)
+    yield code_fix("Read it outside the compiled function, or keep it the same from call to call", RECOMPILATION)

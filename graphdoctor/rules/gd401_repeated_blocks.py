@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from graphdoctor.facts.command import block_lines
@@ -11,18 +11,14 @@ from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.fixes import SnippetPlace
 from graphdoctor.facts.recording import Compile, Graph, GraphNode, RepeatedBlocks, TargetInfo
 from graphdoctor.facts.wording import names
-from graphdoctor.rules.diagnosis.frames import frame_entry
 from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
 
 _FEWEST_OPS = 100
 """Fewest operations of blocks that torch could share. Compiling so many with Inductor takes seconds, whatever ``eager``
 takes."""
-
 _FEWEST_SHARE = 0.5
 """Smallest share of these in the graph's operations."""
-
 _WORD = re.compile(r"[^\W\d]\w*")
-
 _ROOT = re.compile(r"^[LG]\['\w+'\]\.?")
 """What torch's path of a module begins with."""
 
@@ -112,39 +108,32 @@ class RepeatedBlocksInGraph(RecordingRule, code="GD401", name="repeated-blocks-i
     `torch/compiler/__init__.py`, 2.13 (`nested_compile_region`).
     """
 
-    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        recording = view.recording
-        target = recording.target
+    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+        target = view.recording.target
         if target.is_regional or not target.blocks:
-            return ()
-        compiles = {compile_.compile_id: compile_ for compile_ in recording.compiles}
+            return
         found = [
             repeats
-            for graph in recording.graphs
-            if (compile_ := compiles.get(graph.compile_id)) is not None
+            for graph in view.recording.graphs
+            if (compile_ := view.compiles.get(graph.compile_id)) is not None
             if (repeats := _repeats(graph, compile_, target.blocks)) is not None
         ]
-        if not found:
-            return ()
-        largest = max(found, key=lambda repeats: repeats.shared_ops)
-        frame = next((frame for frame in recording.frames if frame.frame_id == largest.compile.frame_id), None)
-        if frame is None:
-            return ()
+        largest = max(found, key=lambda repeats: repeats.shared_ops, default=None)
+        frame = view.frames.get(largest.compile.frame_id) if largest is not None else None
+        if largest is None or frame is None:
+            return
         blocks = " and ".join(f"{count} `{of.name}`" for of, count in largest.blocks.items())
         seconds = largest.compile.duration_s
         took = "" if seconds is None else f", compiled in {seconds:.1f} s"
         each = " of each kind" if sum(of.kinds for of in largest.blocks) > 1 else ""
-        return (
-            RuleMatch(
-                entry=frame_entry(frame),
-                message=f"`{target.class_name or frame.name}` has {blocks} modules in one graph of "
-                f"{largest.ops} operations{took}; "
-                f"torch could compile one{each} and share it",
-                count=len(found),
-                compile_ids=tuple(dict.fromkeys(repeats.compile.compile_id for repeats in found)),
-                fixes=(_regional(target, largest.blocks),),
-                subject=", ".join(of.class_name for of in largest.blocks),
-            ),
+        yield RuleMatch(
+            entry=frame.entry,
+            message=f"`{target.class_name or frame.name}` has {blocks} modules in one graph of "
+            f"{largest.ops} operations{took}; torch could compile one{each} and share it",
+            count=len(found),
+            compile_ids=(repeats.compile.compile_id for repeats in found),
+            fixes=(_regional(target, largest.blocks),),
+            subject=", ".join(of.class_name for of in largest.blocks),
         )
 
 
@@ -200,11 +189,8 @@ def _within(path: str, modules: Mapping[str, list[GraphNode]]) -> list[GraphNode
 
 def _shape(node: GraphNode, named: frozenset[str]) -> tuple[str, ...]:
     """An operation without the names of the values that go in."""
-
-    def unnamed(text: str) -> str:
-        return _WORD.sub(lambda word: "_" if word[0] in named else word[0], text)
-
-    return node.target, unnamed(node.args), unnamed(node.kwargs), node.value or ""
+    texts = (_WORD.sub(lambda word: "_" if word[0] in named else word[0], text) for text in (node.args, node.kwargs))
+    return node.target, *texts, node.value or ""
 
 
 def _regional(target: TargetInfo, blocks: Mapping[RepeatedBlocks, int]) -> Fix:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.facts.kernels import KernelShare
-from graphdoctor.facts.recording import Recording
+from collections.abc import Iterator
+
 from graphdoctor.facts.wording import counted, percent
-from graphdoctor.rules.diagnosis.frames import frame_entry, main_frame
 from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import compile_argument
+from graphdoctor.rules.diagnosis.suggestions import CUDA_GRAPHS, code_fix, compile_argument
 
 _MIN_SHARE = 0.5
-_GUIDE = "PyTorch user guide: torch.compile, CUDA graph trees"
+_LARGER = code_fix(
+    "Do more in one call: use a larger batch, or compile a function that does more",
+    "PyTorch user guide: torch.compile",
+)
+_GRAPHS = compile_argument(
+    'mode="reduce-overhead"',
+    'Compile with mode="reduce-overhead": CUDA graphs launch all kernels of a graph at once',
+    CUDA_GRAPHS,
+    is_safe=True,
+)
 
 
 class TinyGraphs(RecordingRule, code="GD402", name="tiny-graphs", severity="warning"):
@@ -61,47 +68,24 @@ class TinyGraphs(RecordingRule, code="GD402", name="tiny-graphs", severity="warn
     PyTorch user guide, "CUDA Graph Trees"; `torch/profiler`, 2.13.
     """
 
-    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        recording = view.recording
-        kernels, frame = recording.kernels, main_frame(recording)
+    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+        kernels, frame = view.recording.kernels, view.main_frame
         if kernels is None or frame is None or not kernels.unprofiled_us or not kernels.region_runs:
-            return ()
+            return
         overhead_us = kernels.overhead_us
         if overhead_us is None or kernels.kernels_us is None:
-            return ()
+            return
         share = overhead_us / kernels.unprofiled_us
         if share < _MIN_SHARE or overhead_us <= kernels.kernels_us:
-            return ()
-        return (
-            RuleMatch(
-                entry=frame_entry(frame),
-                message=f"{_what(kernels)} takes {percent(share)} of a steady call; the kernels themselves take "
-                f"{percent(kernels.kernels_us / kernels.unprofiled_us)}",
-                count=kernels.region_runs,
-                call_us=overhead_us,
-                share=share,
-                fixes=tuple(_fixes(kernels, recording)),
-            ),
+            return
+        functions = counted(kernels.region_runs, "compiled function")
+        has_no_graphs = kernels.device == "cuda" and view.recording.cuda_graphs is None
+        yield RuleMatch(
+            entry=frame.entry,
+            message=f"running {functions} with {counted(kernels.launches or 0, 'kernel')} takes {percent(share)} of a "
+            f"steady call; the kernels themselves take {percent(kernels.kernels_us / kernels.unprofiled_us)}",
+            count=kernels.region_runs,
+            call_us=overhead_us,
+            share=share,
+            fixes=(_GRAPHS, _LARGER) if has_no_graphs else (_LARGER,),
         )
-
-
-def _what(kernels: KernelShare) -> str:
-    functions = counted(kernels.region_runs, "compiled function")
-    return f"running {functions} with {counted(kernels.launches or 0, 'kernel')}"
-
-
-def _fixes(kernels: KernelShare, recording: Recording) -> list[Fix]:
-    larger = Fix(
-        title="Do more in one call: use a larger batch, or compile a function that does more",
-        kind="code",
-        source="PyTorch user guide: torch.compile",
-    )
-    if kernels.device != "cuda" or recording.cuda_graphs is not None:
-        return [larger]
-    graphs = compile_argument(
-        'mode="reduce-overhead"',
-        'Compile with mode="reduce-overhead": CUDA graphs launch all kernels of a graph at once',
-        is_safe=True,
-        source=_GUIDE,
-    )
-    return [graphs, larger]

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.kernels import CacheBypass, CacheBypassKind
-from graphdoctor.facts.recording import Compile, Graph, GraphNode, Recording
-from graphdoctor.facts.run import Setting
+from graphdoctor.facts.recording import GraphNode
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.wording import counted
-from graphdoctor.rules.diagnosis.frames import frame_entry, frame_of, line_entry
 from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import from_setting
+from graphdoctor.rules.diagnosis.suggestions import code_fix, setting
 
 _SOURCE = "torch/_functorch/_aot_autograd/autograd_cache.py, 2.13"
-_CUSTOM_OP = "PyTorch: Custom Python operators"
 _WHY: Mapping[CacheBypassKind, str] = {
     "function": "keeps no graph with {subject}, which torch can't see into",
     "autograd_function": "keeps no graph with a `torch.autograd.Function`",
@@ -40,6 +37,13 @@ _TARGETS: Mapping[CacheBypassKind, str] = {
     "checkpoint_policy": "tag_activation_checkpoint",
 }
 """What the node that keeps a graph out calls, where torch doesn't name it."""
+_TITLES: Mapping[CacheBypassKind, str] = {
+    "checkpoint_policy": "Give the `context_fn` an attribute `cache_hash` that changes whenever the policy changes",
+    "custom_pass": "Make the pass a `torch._inductor.custom_graph_pass.CustomGraphPass` whose `uuid()` changes "
+    "whenever the pass changes",
+    "memory_budget": "Make it a `CustomRuntimeEstimator` or `CustomKnapsackSolver` whose `uuid()` is its version",
+    "disabled": "Leave `torch._inductor.config.fx_graph_cache` on",
+}
 
 
 class CacheBypassed(RecordingRule, code="GD403", name="cache-bypassed", severity="info"):
@@ -101,55 +105,40 @@ class CacheBypassed(RecordingRule, code="GD403", name="cache-bypassed", severity
     "Compile Time Caching in torch.compile".
     """
 
-    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        recording = view.recording
-        compiles: dict[str | None, Compile] = {compile_.compile_id: compile_ for compile_ in recording.compiles}
-        graphs: dict[str | None, list[Graph]] = defaultdict(list)
-        for graph in recording.graphs:
-            graphs[graph.compile_id].append(graph)
+    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+        nodes: dict[str | None, list[GraphNode]] = defaultdict(list)
+        for graph in view.recording.graphs:
+            nodes[graph.compile_id] += graph.nodes or ()
         groups: dict[tuple[CacheBypassKind, str | None, StackEntry], list[CacheBypass]] = {}
-        for bypass in recording.cache_bypasses:
-            entry = _entry(bypass, recording, graphs[bypass.compile_id])
-            if entry is not None:
+        for bypass in view.recording.cache_bypasses:
+            # torch's reason is about a node; else the finding is about the function.
+            wanted = _TARGETS.get(bypass.kind, bypass.subject)
+            node = next((node for node in nodes[bypass.compile_id] if wanted and _calls(node, wanted)), None)
+            file, line = (node.file, node.line) if node is not None else (None, None)
+            if (entry := view.place(file, line, bypass.compile_id)) is not None:
                 groups.setdefault((bypass.kind, bypass.subject, entry), []).append(bypass)
-        return tuple(_match(found, entry, compiles) for (_, _, entry), found in groups.items())
+        for (_, _, entry), found in groups.items():
+            first = found[0]
+            subject = f"`{first.subject}`" if first.subject is not None else _NAMELESS.get(first.kind, "")
+            yield RuleMatch(
+                entry=entry,
+                message=f"each start {_again(found, view)}: torch's cache {_WHY[first.kind].format(subject=subject)}",
+                count=len(found),
+                compile_ids=(bypass.compile_id for bypass in found),
+                torch_reason=first.reason,
+                subject=f"{first.kind} {first.subject or ''}".strip(),
+                fixes=_fixes(first),
+            )
 
 
-def _match(found: Sequence[CacheBypass], entry: StackEntry, compiles: Mapping[str | None, Compile]) -> RuleMatch:
-    first = found[0]
-    subject = f"`{first.subject}`" if first.subject is not None else _NAMELESS.get(first.kind, "")
-    ids = tuple(dict.fromkeys(bypass.compile_id for bypass in found if bypass.compile_id is not None))
-    return RuleMatch(
-        entry=entry,
-        message=f"each start {_again(found, compiles)}: torch's cache {_WHY[first.kind].format(subject=subject)}",
-        count=len(found),
-        compile_ids=ids,
-        torch_reason=first.reason,
-        subject=f"{first.kind} {first.subject or ''}".strip(),
-        fixes=_fixes(first),
-    )
-
-
-def _again(found: Sequence[CacheBypass], compiles: Mapping[str | None, Compile]) -> str:
+def _again(found: Sequence[CacheBypass], view: RecordingView) -> str:
     graphs = counted(len(found), "graph")
     if all(bypass.is_code_kept for bypass in found):
         return f"traces {graphs} with AOTAutograd again"
-    times = (compiles[bypass.compile_id].backend_s for bypass in found if bypass.compile_id in compiles)
-    known = [seconds for seconds in times if seconds is not None]
+    compiles = [view.compiles.get(bypass.compile_id) for bypass in found]
+    known = [found.backend_s for found in compiles if found is not None and found.backend_s is not None]
     took = f" ({sum(known):.1f} s)" if len(known) == len(found) else ""
     return f"compiles {graphs} again{took}"
-
-
-def _entry(bypass: CacheBypass, recording: Recording, graphs: Sequence[Graph]) -> StackEntry | None:
-    """The line of the node that torch's reason is about; else the function, or that of the largest graph."""
-    wanted = _TARGETS.get(bypass.kind, bypass.subject)
-    nodes = (node for graph in graphs for node in graph.nodes or ())
-    node = next((node for node in nodes if wanted is not None and _calls(node, wanted)), None)
-    entry = None if node is None else line_entry(recording, node.file, node.line)
-    if entry is not None:
-        return entry
-    frame = frame_of(recording, bypass.compile_id)
-    return None if frame is None else frame_entry(frame)
 
 
 def _calls(node: GraphNode, wanted: str) -> bool:
@@ -158,37 +147,18 @@ def _calls(node: GraphNode, wanted: str) -> bool:
     return node.opcode.startswith("call_") and (node.target == wanted or name == wanted.rpartition(".")[2])
 
 
-def _fixes(bypass: CacheBypass) -> tuple[Fix, ...]:
-    match bypass.kind:
-        case "function":
-            name = bypass.subject or "the function"
-            return (
-                _in_words("Let torch trace the function: call it without `allow_in_graph`", _SOURCE),
-                _in_words("Make it a custom operator: `torch.library.custom_op`", _CUSTOM_OP),
-                _in_words(
-                    f"Unsafe: name `{name}` in `torch._inductor.config.unsafe_marked_cacheable_functions`, with a "
-                    "value that you change whenever the function changes",
-                    _SOURCE,
-                ),
-            )
-        case "autograd_function":
-            allowed = Setting(name="torch._functorch.config.autograd_cache_allow_custom_autograd_functions", value=True)
-            return (from_setting(allowed, "Let AOTAutograd's cache keep graphs with such functions", source=_SOURCE),)
-        case "checkpoint_policy":
-            title = "Give the `context_fn` an attribute `cache_hash` that changes whenever the policy changes"
-        case "custom_pass":
-            title = (
-                "Make the pass a `torch._inductor.custom_graph_pass.CustomGraphPass` whose `uuid()` changes whenever "
-                "the pass changes"
-            )
-        case "memory_budget":
-            title = "Make it a `CustomRuntimeEstimator` or `CustomKnapsackSolver` whose `uuid()` is its version"
-        case "disabled":
-            title = "Leave `torch._inductor.config.fx_graph_cache` on"
-        case _:
-            return ()
-    return (_in_words(title, _SOURCE),)
-
-
-def _in_words(title: str, source: str) -> Fix:
-    return Fix(title=title, kind="code", source=source)
+def _fixes(bypass: CacheBypass) -> Iterator[Fix]:
+    if bypass.kind == "function":
+        yield code_fix("Let torch trace the function: call it without `allow_in_graph`", _SOURCE)
+        yield code_fix("Make it a custom operator: `torch.library.custom_op`", "PyTorch: Custom Python operators")
+        yield code_fix(
+            f"Unsafe: name `{bypass.subject or 'the function'}` in "
+            "`torch._inductor.config.unsafe_marked_cacheable_functions`, with a value that you change whenever the "
+            "function changes",
+            _SOURCE,
+        )
+    elif bypass.kind == "autograd_function":
+        name = "torch._functorch.config.autograd_cache_allow_custom_autograd_functions"
+        yield setting(name, "Let AOTAutograd's cache keep graphs with such functions", _SOURCE)
+    elif bypass.kind in _TITLES:
+        yield code_fix(_TITLES[bypass.kind], _SOURCE)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import ClassVar
+from collections.abc import Iterator
 
-from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.facts.recording import Compile, Graph
-from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.wording import without_middle
-from graphdoctor.rules.diagnosis.frames import frame_entry
 from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite, RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.suggestions import call_fix
 
 _OF_TORCH = re.compile(r"\A\s*backend='[^\n]*' raised:\n|^Set TORCHDYNAMO_VERBOSE=1 [^\n]*", re.MULTILINE)
 """What torch puts around the exception (``torch/_dynamo/exc.py``, 2.13)."""
@@ -64,52 +61,38 @@ class BackendException(BreakRule, RecordingRule, code="GD501", name="backend-exc
     `torch/_dynamo/output_graph.py`, 2.13 (`call_user_compiler`); PyTorch troubleshooting guide.
     """
 
-    torch_ids: ClassVar = frozenset({"GB0219"})
-
-    def matches(self, site: BreakSite) -> bool:
-        return super().matches(site) or site.cause.gb_type == "Backend compiler exception"
+    torch_ids = ("GB0219",)
+    gb_type = "Backend compiler exception$"
+    remedies = (
+        call_fix(
+            "Find the stage that fails: try --backend eager, then aot_eager, then inductor",
+            "PyTorch troubleshooting guide",
+            is_safe=True,
+        ),
+    )
 
     def message(self, site: BreakSite) -> str:
         raised = _headline(site.cause.explanation)
         return f"the backend couldn't compile the graph: {raised or 'it raised an exception'}"
 
-    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        return _FIXES
-
-    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        errors = {graph.compile_id: graph for graph in view.recording.graphs if graph.backend_error}
-        return tuple(
-            _match(compile_, errors.get(compile_.compile_id), view)
-            for compile_ in view.recording.compiles
-            if compile_.failure is not None and compile_.failure.type in _FAILED
-        )
-
-
-_FIXES = (
-    Fix(
-        title="Find the stage that fails: try --backend eager, then aot_eager, then inductor",
-        kind="call",
-        is_safe=True,
-        source="PyTorch troubleshooting guide",
-    ),
-)
-
-
-def _match(compile_: Compile, graph: Graph | None, view: RecordingView) -> RuleMatch:
-    error = (
-        graph.backend_error if graph and graph.backend_error else compile_.failure.message if compile_.failure else ""
-    )
-    backend = f"`{graph.backend}` " if graph and graph.backend else ""
-    raised = _headline(error)
-    return RuleMatch(
-        entry=_entry(compile_, view),
-        message=f"the backend {backend}raised on graph {compile_.compile_id}{f': {raised}' if raised else ''}",
-        count=1,
-        compile_ids=(compile_.compile_id,),
-        torch_reason=compile_.failure.message if compile_.failure else None,
-        user_stack=compile_.stack,
-        fixes=_FIXES,
-    )
+    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+        failed = {graph.compile_id: graph for graph in view.recording.graphs if graph.backend_error}
+        for compile_ in view.recording.compiles:
+            if compile_.failure is None or compile_.failure.type not in _FAILED:
+                continue
+            graph, frame = failed.get(compile_.compile_id), view.frames.get(compile_.frame_id)
+            error = graph.backend_error if graph else compile_.failure.message
+            backend = f"`{graph.backend}` " if graph and graph.backend else ""
+            raised = _headline(error)
+            yield RuleMatch(
+                entry=frame.entry if frame is not None else compile_.stack[-1],
+                message=f"the backend {backend}raised on graph {compile_.compile_id}{f': {raised}' if raised else ''}",
+                count=1,
+                compile_ids=(compile_.compile_id,),
+                torch_reason=compile_.failure.message,
+                user_stack=compile_.stack,
+                fixes=self.remedies,
+            )
 
 
 def _headline(error: str | None) -> str:
@@ -118,11 +101,3 @@ def _headline(error: str | None) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     whole = next((number for number, line in enumerate(lines, start=1) if not line.endswith(":")), len(lines))
     return without_middle(" ".join(lines[:whole]).rstrip(":"), _MOST_CHARACTERS)
-
-
-def _entry(compile_: Compile, view: RecordingView) -> StackEntry:
-    """The definition of the frame whose graph failed."""
-    for frame in view.recording.frames:
-        if frame.frame_id == compile_.frame_id:
-            return frame_entry(frame)
-    return compile_.stack[-1]

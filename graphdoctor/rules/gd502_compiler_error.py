@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Iterator
 
-from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.facts.recording import Compile
-from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
-from graphdoctor.rules.diagnosis.frames import frame_entry
+from graphdoctor.facts.stack import PROGRAM_ORIGINS
 from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.suggestions import call_fix, code_fix
 
-_INTERNAL = "InternalTorchDynamoError"
+_FIXES = (
+    code_fix(
+        "Keep the line out of the compiled function, in a function under torch.compiler.disable",
+        "torch/_dynamo/convert_frame.py, 2.13",
+    ),
+    call_fix("Report it to PyTorch with what graphdoctor bundle writes", "PyTorch troubleshooting guide", is_safe=True),
+)
 
 
 class CompilerError(RecordingRule, code="GD502", name="compiler-error", severity="error"):
@@ -74,55 +79,27 @@ class CompilerError(RecordingRule, code="GD502", name="compiler-error", severity
     `InternalTorchDynamoError`).
     """
 
-    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        return tuple(
-            _match(compile_, view)
-            for compile_ in view.recording.compiles
-            if compile_.outcome == "failed" and compile_.failure is not None and _is_internal(compile_.failure.type)
-        )
+    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+        for compile_ in view.recording.compiles:
+            failure = compile_.failure
+            if compile_.outcome != "failed" or failure is None or not _is_internal(failure.type):
+                continue
+            first = next((line.strip() for line in failure.message.splitlines() if line.strip()), "")
+            # The innermost line of the program that Dynamo traced, else the definition of the frame.
+            own = [entry for entry in failure.stack if entry.origin in PROGRAM_ORIGINS]
+            frame = view.frames.get(compile_.frame_id)
+            yield RuleMatch(
+                entry=own[-1] if own else frame.entry if frame is not None else compile_.stack[-1],
+                message=f"torch.compile itself failed here with {failure.type}: {first}".rstrip(": "),
+                count=1,
+                compile_ids=(compile_.compile_id,),
+                torch_reason=failure.message or None,
+                user_stack=failure.stack,
+                fixes=_FIXES,
+            )
 
 
 def _is_internal(kind: str) -> bool:
     """Torch reports the exception before it wraps it; what the program raises reaches it as a kind of torch's."""
     found = getattr(builtins, kind, None)
-    return kind == _INTERNAL or (isinstance(found, type) and issubclass(found, Exception))
-
-
-def _match(compile_: Compile, view: RecordingView) -> RuleMatch:
-    failure = compile_.failure
-    message = failure.message if failure is not None else ""
-    kind = failure.type if failure is not None else _INTERNAL
-    first = next((line.strip() for line in message.splitlines() if line.strip()), "")
-    return RuleMatch(
-        entry=_entry(compile_, view),
-        message=f"torch.compile itself failed here with {kind}: {first}".rstrip(": "),
-        count=1,
-        compile_ids=(compile_.compile_id,),
-        torch_reason=message or None,
-        user_stack=failure.stack if failure is not None else (),
-        fixes=(
-            Fix(
-                title="Keep the line out of the compiled function, in a function under torch.compiler.disable",
-                kind="code",
-                source="torch/_dynamo/convert_frame.py, 2.13",
-            ),
-            Fix(
-                title="Report it to PyTorch with what graphdoctor bundle writes",
-                kind="call",
-                is_safe=True,
-                source="PyTorch troubleshooting guide",
-            ),
-        ),
-    )
-
-
-def _entry(compile_: Compile, view: RecordingView) -> StackEntry:
-    """The innermost line of the program that Dynamo traced, else the definition of the frame."""
-    stack = compile_.failure.stack if compile_.failure is not None else ()
-    for entry in reversed(stack):
-        if entry.origin in PROGRAM_ORIGINS:
-            return entry
-    for frame in view.recording.frames:
-        if frame.frame_id == compile_.frame_id:
-            return frame_entry(frame)
-    return compile_.stack[-1]
+    return kind == "InternalTorchDynamoError" or (isinstance(found, type) and issubclass(found, Exception))

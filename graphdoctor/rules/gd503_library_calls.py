@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.kernels import KernelShare
@@ -10,10 +10,9 @@ from graphdoctor.facts.profiled import Profiled
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.wording import counted, factor_text, percent
-from graphdoctor.rules.diagnosis.frames import frame_entry, main_frame
 from graphdoctor.rules.diagnosis.kernel_times import by_line, call_us, timed_kernels
 from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import compile_argument
+from graphdoctor.rules.diagnosis.suggestions import code_fix, compile_argument
 
 _MIN_SHARE = 0.8
 _MIN_NAMED = 0.2
@@ -66,26 +65,25 @@ class LibraryCalls(RecordingRule, code="GD503", name="library-calls", severity="
     `torch/_inductor/__init__.py`, 2.13 (modes); PyTorch documentation, "Numerical accuracy" (TF32).
     """
 
-    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        recording = view.recording
-        kernels, frame = recording.kernels, main_frame(recording)
+    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+        kernels, frame = view.recording.kernels, view.main_frame
         if kernels is None or frame is None or not kernels.library_us or not kernels.region_runs:
-            return ()
+            return
         share = kernels.library_us / kernels.call_us
         if share < _MIN_SHARE:
-            return ()
-        lines = _lines(recording.profiled)
-        entry, others = next(iter(lines), frame_entry(frame)), [*lines][1:]
-        return (
-            RuleMatch(
-                entry=entry,
-                message=f"library calls take {percent(share)} of a steady call{_mostly(kernels)}{_where(lines)}; "
-                "torch.compile can't fuse them, and without all the rest the call would be only "
-                f"{factor_text(1 / share)} faster",
-                count=sum(each.count for each in kernels.largest if each.kind == "library"),
-                related=tuple((line, f"{percent(lines[line])} of the call") for line in others),
-                fixes=tuple(_fixes(kernels, recording)),
-            ),
+            return
+        lines = _lines(view.recording.profiled)
+        entry, *others = lines or [frame.entry]
+        where = ", at this line" if lines else ""
+        where += f" and {counted(len(others), 'other')}" if others else ""
+        yield RuleMatch(
+            entry=entry,
+            message=f"library calls take {percent(share)} of a steady call{_mostly(kernels)}{where}; "
+            "torch.compile can't fuse them, and without all the rest the call would be only "
+            f"{factor_text(1 / share)} faster",
+            count=sum(each.count for each in kernels.largest if each.kind == "library"),
+            related=tuple((line, f"{percent(lines[line])} of the call") for line in others),
+            fixes=_fixes(kernels, view.recording),
         )
 
 
@@ -107,30 +105,20 @@ def _lines(profiled: Profiled | None) -> dict[StackEntry, float]:
     return {line: us / whole for line, us in by_line(calls, lambda kernel: kernel.operations).items()}
 
 
-def _where(lines: Mapping[StackEntry, float]) -> str:
-    if not lines:
-        return ""
-    return ", at this line" if len(lines) == 1 else f", at this line and {counted(len(lines) - 1, 'other')}"
-
-
 def _fixes(kernels: KernelShare, recording: Recording) -> Iterator[Fix]:
-    inputs = [item for graph in recording.graphs for item in graph.inputs or ()]
-    has_float32 = any(item.dtype == "f32" for item in inputs)
-    if has_float32 and kernels.device == "cuda":
-        yield Fix(
-            title="Let matrix multiplications use TF32: torch.set_float32_matmul_precision('high')",
-            kind="config",
-            source='PyTorch documentation: "Numerical accuracy"',
-        )
-    if has_float32:
-        yield Fix(
-            title="Compute in bfloat16, with torch.autocast", kind="code", source="PyTorch documentation: torch.amp"
-        )
+    inputs = (item for graph in recording.graphs for item in graph.inputs or ())
+    if any(item.dtype == "f32" for item in inputs):
+        if kernels.device == "cuda":
+            yield Fix(
+                title="Let matrix multiplications use TF32: torch.set_float32_matmul_precision('high')",
+                kind="config",
+                source='PyTorch documentation: "Numerical accuracy"',
+            )
+        yield code_fix("Compute in bfloat16, with torch.autocast", "PyTorch documentation: torch.amp")
     if not str(recording.target.compile_arguments.get("mode")).startswith("max-autotune"):
         yield compile_argument(
             'mode="max-autotune"',
             'Compile with mode="max-autotune": Inductor tries kernels of its own for matrix multiplications, which can '
             "fuse with what follows",
             is_safe=False,
-            source="torch/_inductor/__init__.py, 2.13",
         )

@@ -9,14 +9,11 @@ from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.kernels import CudaGraphSkip, CudaGraphSkipKind
 from graphdoctor.facts.recording import Recording
-from graphdoctor.facts.run import Setting
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.wording import names
-from graphdoctor.rules.diagnosis.frames import frame_entry, frame_of, line_entry
 from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import compile_argument, from_setting
+from graphdoctor.rules.diagnosis.suggestions import CUDA_GRAPHS, code_fix, compile_argument, setting
 
-_GUIDE = "PyTorch user guide: torch.compile, CUDA graph trees"
 _WHY: dict[CudaGraphSkipKind, str] = {
     "no_device": "there is no CUDA device",
     "cpu_graph": "all of it runs on the CPU",
@@ -29,10 +26,23 @@ _WHY: dict[CudaGraphSkipKind, str] = {
     "rerecording": "the addresses of its tensors keep changing",
     "disabled": "a setting turns CUDA graphs off for it",
 }
-_DYNAMIC = Setting(name="torch._inductor.config.triton.cudagraph_skip_dynamic_graphs", value=False)
+_INDUCTOR = "torch/_inductor/config.py, 2.13"
+_DYNAMIC = setting(
+    "torch._inductor.config.triton.cudagraph_skip_dynamic_graphs",
+    "Let torch record a CUDA graph for each size",
+    _INDUCTOR,
+    value=False,
+    is_safe=True,
+)
 """Its default; the program turned it on."""
-_PARTITION = Setting(name="torch._inductor.config.graph_partition", value=True)
+_PARTITION = setting(
+    "torch._inductor.config.graph_partition",
+    "Let torch split the graph, and record what is before and after the operation",
+    _INDUCTOR,
+    is_safe=True,
+)
 """Its default; the program turned it off."""
+_DEFAULT = compile_argument('mode="default"', 'Compile with mode="default": it does the same here', is_safe=True)
 _OPERATORS = re.compile(
     r"_?operator\.(setitem|i(add|sub|mul|matmul|truediv|floordiv|mod|pow|and|or|xor|lshift|rshift))"
 )
@@ -112,47 +122,39 @@ class CudaGraphsSkipped(RecordingRule, code="GD504", name="cuda-graphs-skipped",
     PyTorch user guide, "CUDA Graph Trees"; `torch/_inductor/cudagraph_utils.py`, 2.13.
     """
 
-    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        graphs = view.recording.cuda_graphs
-        if graphs is None:
-            return ()
-        found = [
-            *(_match(skips, "torch doesn't record a CUDA graph", view.recording) for skips in _alike(graphs.skipped)),
-            *(_match(skips, _LEFT_OUT, view.recording) for skips in _alike(graphs.left_out)),
-        ]
-        return tuple(match for match in found if match is not None)
+    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+        if (graphs := view.recording.cuda_graphs) is not None:
+            yield from _matches(graphs.skipped, "torch doesn't record a CUDA graph", view)
+            yield from _matches(graphs.left_out, _LEFT_OUT, view)
 
 
-def _alike(skips: Iterable[CudaGraphSkip]) -> Iterable[list[CudaGraphSkip]]:
-    """Those of one kind at one line together."""
+def _matches(every: Iterable[CudaGraphSkip], what: str, view: RecordingView) -> Iterator[RuleMatch]:
+    """Those of one kind at one line are one finding."""
     groups: dict[tuple[str, str | None, int | None], list[CudaGraphSkip]] = {}
-    for skip in skips:
+    for skip in every:
         groups.setdefault((skip.kind, skip.file, skip.line), []).append(skip)
-    return groups.values()
-
-
-def _match(skips: list[CudaGraphSkip], what: str, recording: Recording) -> RuleMatch | None:
-    first = skips[0]
-    frame = frame_of(recording, first.compile_id)
-    if frame is None:
-        return None
-    why = (_OPERATION if what == _LEFT_OUT else _WHY).get(first.kind, "see torch's reason")
-    place = line_entry(recording, first.file, first.line)
-    if first.kind == "mutation" and (written := _written(recording)):
-        why = f"it writes to {names([expression(source) for source in written])}"
-        place = place or next((entry for source in written for entry in _writes(recording, source)), None)
-    is_without = first.kind == "no_device"
-    return RuleMatch(
-        entry=place or frame_entry(frame),
-        message=f"CUDA graphs were asked for, but {why}" if is_without else f"{what}: {why}",
-        count=len(skips),
-        compile_ids=tuple(dict.fromkeys(skip.compile_id for skip in skips if skip.compile_id is not None)),
-        torch_reason=first.reason,
-        severity="info" if not first.is_on_gpu else None,
-        subject=f"{what} {first.kind}",
-        fixes=_fixes(first.kind, is_whole=what != _LEFT_OUT),
-        cuda_graph_skip=first,
-    )
+    for skips in groups.values():
+        first = skips[0]
+        entry = view.place(first.file, first.line, first.compile_id)
+        why = (_OPERATION if what == _LEFT_OUT else _WHY).get(first.kind, "see torch's reason")
+        if first.kind == "mutation" and (written := _written(view.recording)):
+            why = f"it writes to {names([expression(source) for source in written])}"
+            if view.line(first.file, first.line) is None:
+                entry = next((line for source in written for line in _writes(view, source)), entry)
+        if entry is None:
+            continue
+        is_without = first.kind == "no_device"
+        yield RuleMatch(
+            entry=entry,
+            message=f"CUDA graphs were asked for, but {why}" if is_without else f"{what}: {why}",
+            count=len(skips),
+            compile_ids=(skip.compile_id for skip in skips),
+            torch_reason=first.reason,
+            severity="info" if not first.is_on_gpu else None,
+            subject=f"{what} {first.kind}",
+            fixes=_fixes(first.kind, is_whole=what != _LEFT_OUT),
+            cuda_graph_skip=first,
+        )
 
 
 def _written(recording: Recording) -> tuple[str, ...]:
@@ -162,28 +164,24 @@ def _written(recording: Recording) -> tuple[str, ...]:
     return found[0] if len(found) == 1 else ()
 
 
-def _writes(recording: Recording, source: str) -> Iterator[StackEntry]:
+def _writes(view: RecordingView, source: str) -> Iterator[StackEntry]:
     """Lines at which the program writes to an input in place, for a graph of which torch says no line."""
-    for graph in recording.graphs:
+    for graph in view.recording.graphs:
         placeholders = {each.name for each in graph.inputs or () if each.source == source}
         for node in graph.nodes or ():
             # torch's names for operations in place end so; Python's are x[i] = y and x += y.
             is_in_place = node.target.endswith("_") or _OPERATORS.fullmatch(node.target) is not None
             if is_in_place and not node.target.endswith("__") and placeholders.intersection((node.inputs or ())[:1]):
-                entry = line_entry(recording, node.file, node.line)
+                entry = view.line(node.file, node.line)
                 if node.opcode.startswith("call_") and entry is not None:
                     yield entry
 
 
-def _fixes(kind: CudaGraphSkipKind, *, is_whole: bool) -> tuple[Fix, ...]:
+def _fixes(kind: CudaGraphSkipKind, *, is_whole: bool) -> Iterator[Fix]:
     if kind in ("no_device", "cpu_graph"):
-        title = 'Compile with mode="default": it does the same here'
-        return (compile_argument('mode="default"', title, is_safe=True, source="torch/_inductor/__init__.py, 2.13"),)
-    found = [Fix(title=title, kind="code", source=_GUIDE) for title in _HOW.get(kind, ())]
+        yield _DEFAULT
     if kind == "dynamic_shapes":
-        title = "Let torch record a CUDA graph for each size"
-        found.insert(0, from_setting(_DYNAMIC, title, is_safe=True, source="torch/_inductor/config.py, 2.13"))
-    elif kind in ("cpu_device", "incompatible_op") and is_whole:
-        title = "Let torch split the graph, and record what is before and after the operation"
-        found.append(from_setting(_PARTITION, title, is_safe=True, source="torch/_inductor/config.py, 2.13"))
-    return tuple(found)
+        yield _DYNAMIC
+    yield from (code_fix(title, CUDA_GRAPHS) for title in _HOW.get(kind, ()))
+    if kind in ("cpu_device", "incompatible_op") and is_whole:
+        yield _PARTITION

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from graphdoctor.facts.diagnosis import Fix
+from collections.abc import Iterator
+
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.wording import names, percent
-from graphdoctor.rules.diagnosis.frames import frame_entry, main_frame
 from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.suggestions import CUDA_GRAPHS, call_fix, code_fix
 
 _MIN_SHARE = 0.1
 
@@ -60,24 +61,21 @@ class CudaGraphInputs(RecordingRule, code="GD505", name="cuda-graph-inputs", sev
     (`mark_static_address`).
     """
 
-    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        kernels, frame = view.recording.kernels, main_frame(view.recording)
+    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+        kernels, frame = view.recording.kernels, view.main_frame
         if kernels is None or frame is None or not kernels.graph_launches or not kernels.graph_input_copy_us:
-            return ()
+            return
         share = kernels.graph_input_copy_us / kernels.call_us
-        if share < _MIN_SHARE:
-            return ()
-        return (
-            RuleMatch(
-                entry=frame_entry(frame),
+        if share >= _MIN_SHARE:
+            yield RuleMatch(
+                entry=frame.entry,
                 message=f"copying {_copied(view.recording)} into the memory of CUDA graphs takes {percent(share)} of a "
                 "steady call",
                 count=kernels.graph_launches,
                 call_us=kernels.graph_input_copy_us,
                 share=share,
                 fixes=_FIXES,
-            ),
-        )
+            )
 
 
 def _copied(recording: Recording) -> str:
@@ -91,15 +89,13 @@ def _copied(recording: Recording) -> str:
 
 
 _FIXES = (
-    Fix(
-        title="Pass the same tensors in every call, write new values into them, and mark them before the first call: "
+    call_fix(
+        "Pass the same tensors in every call, write new values into them, and mark them before the first call: "
         "torch._dynamo.mark_static_address",
-        kind="call",
-        source="torch/_dynamo/decorators.py, 2.13",
+        "torch/_dynamo/decorators.py, 2.13",
     ),
-    Fix(
-        title="Let what makes the inputs be part of the compiled function, so that they never leave the CUDA graph",
-        kind="code",
-        source="PyTorch user guide: torch.compile, CUDA graph trees",
+    code_fix(
+        "Let what makes the inputs be part of the compiled function, so that they never leave the CUDA graph",
+        CUDA_GRAPHS,
     ),
 )

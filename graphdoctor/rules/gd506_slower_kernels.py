@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from graphdoctor.facts.diagnosis import Fix
+from collections.abc import Iterator
+
 from graphdoctor.facts.kernels import KernelShare
 from graphdoctor.facts.wording import factor_text
-from graphdoctor.rules.diagnosis.frames import frame_entry, main_frame
 from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import compile_argument
+from graphdoctor.rules.diagnosis.suggestions import code_fix, compile_argument
 
 _MIN_RATIO = 1.1
 
@@ -56,23 +56,22 @@ class SlowerKernels(RecordingRule, code="GD506", name="slower-kernels", severity
     `torch/_inductor/__init__.py`, 2.13 (modes).
     """
 
-    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
+    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
         recording = view.recording
-        now, before, frame = recording.kernels, recording.eager_kernels, main_frame(recording)
+        now, before, frame = recording.kernels, recording.eager_kernels, view.main_frame
         if now is None or before is None or frame is None or now.device != before.device or not now.region_runs:
-            return ()
+            return
         if now.kernels_us is None or not before.kernels_us or now.kernels_us < _MIN_RATIO * before.kernels_us:
-            return ()
+            return
         is_tuned = str(recording.target.compile_arguments.get("mode")).startswith("max-autotune")
-        return (
-            RuleMatch(
-                entry=frame_entry(frame),
-                message=_message(now, before, now.kernels_us / before.kernels_us),
-                count=now.launches or 0,
-                call_us=now.kernels_us - before.kernels_us,
-                share=(now.kernels_us - before.kernels_us) / now.call_us,
-                fixes=_FIXES[is_tuned:],
-            ),
+        more_us = now.kernels_us - before.kernels_us
+        yield RuleMatch(
+            entry=frame.entry,
+            message=_message(now, before, now.kernels_us / before.kernels_us),
+            count=now.launches or 0,
+            call_us=more_us,
+            share=more_us / now.call_us,
+            fixes=_FIXES[is_tuned:],
         )
 
 
@@ -93,12 +92,10 @@ _FIXES = (
         'mode="max-autotune"',
         'Compile with mode="max-autotune": Inductor tries more variants of each kernel',
         is_safe=False,
-        source="torch/_inductor/__init__.py, 2.13",
     ),
-    Fix(
-        title="Write the part of the program that the longest kernel computes with a library function, such as "
+    code_fix(
+        "Write the part of the program that the longest kernel computes with a library function, such as "
         "torch.nn.functional.scaled_dot_product_attention",
-        kind="code",
-        source="PyTorch documentation: torch.nn.functional",
+        "PyTorch documentation: torch.nn.functional",
     ),
 )

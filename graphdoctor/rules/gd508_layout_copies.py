@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.profiled import InductorOperation
 from graphdoctor.facts.wording import counted, names, percent
 from graphdoctor.rules.diagnosis.kernel_times import (
     CLEAR,
     TimedKernel,
+    at_lines,
     by_line,
     call_us,
     library_operations,
@@ -17,6 +17,7 @@ from graphdoctor.rules.diagnosis.kernel_times import (
     timed_kernels,
 )
 from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 _COPIES = frozenset({"aten.clone.default", "aten.copy.default"})
 
@@ -68,18 +69,13 @@ class LayoutCopies(RecordingRule, code="GD508", name="layout-copies", severity="
     (`decide_layout_opt`).
     """
 
-    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        profiled = view.recording.profiled
-        if profiled is None:
-            return ()
-        whole = call_us(profiled)
-        for_library: list[TimedKernel] = []
-        own: list[TimedKernel] = []
-        for kernel in timed_kernels(profiled):
-            if _only_copies(kernel):
-                (for_library if _of_library(kernel) else own).append(kernel)
-        found = (_match(for_library, whole, is_for_library=True), _match(own, whole, is_for_library=False))
-        return tuple(match for match in found if match is not None)
+    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+        if (profiled := view.recording.profiled) is None:
+            return
+        copies = [kernel for kernel in timed_kernels(profiled) if _only_copies(kernel)]
+        for is_for_library in (True, False):
+            kernels = [kernel for kernel in copies if bool(_of_library(kernel)) == is_for_library]
+            yield from _matches(kernels, call_us(profiled), is_for_library=is_for_library)
 
 
 def _only_copies(kernel: TimedKernel) -> bool:
@@ -97,49 +93,33 @@ def _of_library(kernel: TimedKernel) -> Sequence[InductorOperation]:
     return [kernel.graph.operations[number] for number in kernel.kernel.operations if number in of_library]
 
 
-def _match(kernels: Sequence[TimedKernel], whole_us: float, *, is_for_library: bool) -> RuleMatch | None:
+def _matches(kernels: Sequence[TimedKernel], whole_us: float, *, is_for_library: bool) -> Iterator[RuleMatch]:
     lines = by_line(kernels, lambda kernel: _of_library(kernel) or kernel.operations)
-    us = sum(kernel.us for kernel in kernels)
+    us, runs = sum(kernel.us for kernel in kernels), sum(kernel.runs for kernel in kernels)
     if not lines or us < CLEAR * whole_us:
-        return None
-    entry, *others = lines
+        return
     about = [operation for kernel in kernels for operation in (_of_library(kernel) or kernel.operations)]
     operations = list(dict.fromkeys(operation.operation.rpartition(".")[0] for operation in about))
-    runs = sum(kernel.runs for kernel in kernels)
-    what = (
-        f"copies into the layouts that {names(operations)} and what reads {'its' if len(operations) == 1 else 'their'} "
-        "results need"
-        if is_for_library
-        else f"copies by {names(operations)}"
-    )
-    return RuleMatch(
-        entry=entry,
+    what = f"copies by {names(operations)}"
+    if is_for_library:
+        whose = "its" if len(operations) == 1 else "their"
+        what = f"copies into the layouts that {names(operations)} and what reads {whose} results need"
+    yield at_lines(
+        lines,
+        kernels,
+        whole_us,
         message=f"{what} take {percent(us / whole_us)} of a steady call ({counted(runs, 'kernel')})",
-        count=runs,
-        compile_ids=tuple(dict.fromkeys(each.graph.compile_id for each in kernels if each.graph.compile_id)),
-        related=tuple((line, f"{percent(lines[line] / whole_us)} of the call") for line in others),
         subject="library" if is_for_library else "copy",
-        call_us=us,
-        share=us / whole_us,
-        fixes=_FIXES[is_for_library],
+        fix=_IN_LAYOUT if is_for_library else _LEAVE_OUT,
     )
 
 
-_TUTORIAL = 'PyTorch tutorials: "Channels Last Memory Format in PyTorch"'
-_FIXES = {
-    True: (
-        Fix(
-            title="Keep the model and its inputs in the layout that the library uses: for convolutions "
-            "model.to(memory_format=torch.channels_last), and the same for the inputs",
-            kind="code",
-            source=_TUTORIAL,
-        ),
-    ),
-    False: (
-        Fix(
-            title="Leave out the copy if nothing needs it, or make the tensor in the order in which it is read",
-            kind="code",
-            source="PyTorch documentation: Tensor Views",
-        ),
-    ),
-}
+_IN_LAYOUT = code_fix(
+    "Keep the model and its inputs in the layout that the library uses: for convolutions "
+    "model.to(memory_format=torch.channels_last), and the same for the inputs",
+    'PyTorch tutorials: "Channels Last Memory Format in PyTorch"',
+)
+_LEAVE_OUT = code_fix(
+    "Leave out the copy if nothing needs it, or make the tensor in the order in which it is read",
+    "PyTorch documentation: Tensor Views",
+)

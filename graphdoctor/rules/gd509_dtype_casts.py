@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.profiled import InductorOperation, Profiled
 from graphdoctor.facts.wording import counted, percent
-from graphdoctor.rules.diagnosis.kernel_times import CLEAR, TimedKernel, by_line, call_us, mostly, timed_kernels
+from graphdoctor.rules.diagnosis.kernel_times import (
+    CLEAR,
+    TimedKernel,
+    at_lines,
+    by_line,
+    call_us,
+    mostly,
+    timed_kernels,
+)
 from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 _CASTS = frozenset({"prims.convert_element_type.default", "aten._to_copy.default"})
 _COPIES = frozenset({"aten.clone.default"})
 _WIDE = "float64"
 _NARROWER = frozenset({"float32", "bfloat16", "float16"})
+_CAST_ONCE = code_fix(
+    "Cast once, outside of the call: keep the tensor in the dtype in which it is used, such as weights with "
+    "model.to(torch.bfloat16) in place of autocast for inference",
+    "PyTorch documentation: Automatic Mixed Precision package",
+)
+_IN_FLOAT32 = code_fix(
+    "Compute in float32: leave out the conversion, and make NumPy arrays float32 before they become tensors",
+    "PyTorch documentation: Type Promotion",
+)
 
 
 class DtypeCasts(RecordingRule, code="GD509", name="dtype-casts", severity="warning"):
@@ -64,13 +81,11 @@ class DtypeCasts(RecordingRule, code="GD509", name="dtype-casts", severity="warn
     "Arithmetic Instructions".
     """
 
-    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        profiled = view.recording.profiled
-        if profiled is None:
-            return ()
-        kernels, whole = timed_kernels(profiled), call_us(profiled)
-        found = (_casts([kernel for kernel in kernels if _only_casts(kernel)], whole), _wide(profiled, kernels, whole))
-        return tuple(match for match in found if match is not None)
+    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+        if (profiled := view.recording.profiled) is not None:
+            kernels, whole = timed_kernels(profiled), call_us(profiled)
+            yield from _casts([kernel for kernel in kernels if _only_casts(kernel)], whole)
+            yield from _wide(profiled, kernels, whole)
 
 
 def _only_casts(kernel: TimedKernel) -> bool:
@@ -83,38 +98,23 @@ def _casts_of(kernel: TimedKernel) -> Sequence[InductorOperation]:
     return [operation for operation in kernel.operations if operation.target in _CASTS]
 
 
-def _casts(kernels: Sequence[TimedKernel], whole_us: float) -> RuleMatch | None:
-    us = sum(kernel.us for kernel in kernels)
+def _casts(kernels: Sequence[TimedKernel], whole_us: float) -> Iterator[RuleMatch]:
+    us, runs = sum(kernel.us for kernel in kernels), sum(kernel.runs for kernel in kernels)
     lines = by_line(kernels, _casts_of)
     if not lines or us < CLEAR * whole_us:
-        return None
-    entry, *others = lines
+        return
     casts = [operation for kernel in kernels for operation in _casts_of(kernel)]
-    kinds = dict.fromkeys((each.input_dtypes[0], each.dtype) for each in casts if each.input_dtypes and each.dtype)
-    runs = sum(kernel.runs for kernel in kernels)
-    return RuleMatch(
-        entry=entry,
-        message=f"casts{_kinds_text(list(kinds))} take {percent(us / whole_us)} of a steady call: "
-        f"{counted(runs, 'kernel')} {_moved(kernels, runs)}",
-        count=runs,
-        compile_ids=_compile_ids(kernels),
-        related=tuple((line, f"{percent(lines[line] / whole_us)} of the call") for line in others),
+    kinds = {(each.input_dtypes[0], each.dtype) for each in casts if each.input_dtypes and each.dtype}
+    which = "".join(f" from {old} to {new}" for old, new in kinds) if len(kinds) == 1 else ""
+    yield at_lines(
+        lines,
+        kernels,
+        whole_us,
+        message=f"casts{which} take {percent(us / whole_us)} of a steady call: {counted(runs, 'kernel')} "
+        f"{_moved(kernels, runs)}",
         subject="cast",
-        call_us=us,
-        share=us / whole_us,
-        fixes=(
-            Fix(
-                title="Cast once, outside of the call: keep the tensor in the dtype in which it is used, such as "
-                "weights with model.to(torch.bfloat16) in place of autocast for inference",
-                kind="code",
-                source="PyTorch documentation: Automatic Mixed Precision package",
-            ),
-        ),
+        fix=_CAST_ONCE,
     )
-
-
-def _kinds_text(kinds: Sequence[tuple[str, str]]) -> str:
-    return f" from {kinds[0][0]} to {kinds[0][1]}" if len(kinds) == 1 else ""
 
 
 def _moved(kernels: Sequence[TimedKernel], runs: int) -> str:
@@ -122,18 +122,10 @@ def _moved(kernels: Sequence[TimedKernel], runs: int) -> str:
     known = [kernel.kernel.bytes * kernel.runs for kernel in kernels if kernel.kernel.bytes is not None]
     if len(known) < len(kernels):
         return "only casts" if runs == 1 else "only cast"
-    return f"that only {'casts moves' if runs == 1 else 'cast move'} {_mb(sum(known))}"
+    return f"that only {'casts moves' if runs == 1 else 'cast move'} {sum(known) / 1e6:.3g} MB"
 
 
-def _mb(count: int) -> str:
-    return f"{count / 1e6:.3g} MB"
-
-
-def _compile_ids(kernels: Sequence[TimedKernel]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(each.graph.compile_id for each in kernels if each.graph.compile_id))
-
-
-def _wide(profiled: Profiled, kernels: Sequence[TimedKernel], whole_us: float) -> RuleMatch | None:
+def _wide(profiled: Profiled, kernels: Sequence[TimedKernel], whole_us: float) -> Iterator[RuleMatch]:
     """Values that become float64, where kernels that compute in it take long enough."""
     widened = [
         operation
@@ -145,33 +137,25 @@ def _wide(profiled: Profiled, kernels: Sequence[TimedKernel], whole_us: float) -
         and _NARROWER.intersection(operation.input_dtypes)
     ]
     own = [kernel for kernel in kernels if any(_computes_wide(each) for each in kernel.operations)]
-    us = sum(kernel.us for kernel in own)
+    us, runs = sum(kernel.us for kernel in own), sum(kernel.runs for kernel in own)
     if not widened or us < CLEAR * whole_us:
-        return None
+        return
     first = max(widened, key=lambda operation: operation.bytes or 0)
     entry = first.stack[-1]
     others = dict.fromkeys(each.stack[-1] for each in widened if each.stack[-1] != entry)
-    runs = sum(kernel.runs for kernel in own)
-    return RuleMatch(
+    computes, takes = ("computes", "takes") if runs == 1 else ("compute", "take")
+    yield RuleMatch(
         entry=entry,
-        message=f"{first.input_dtypes[0]} becomes float64 here: {counted(runs, 'kernel')} that "
-        f"{'computes' if runs == 1 else 'compute'} in float64 {'takes' if runs == 1 else 'take'} "
-        f"{percent(us / whole_us)} of a steady call",
+        message=f"{first.input_dtypes[0]} becomes float64 here: {counted(runs, 'kernel')} that {computes} in float64 "
+        f"{takes} {percent(us / whole_us)} of a steady call",
         count=runs,
-        compile_ids=_compile_ids(own),
+        compile_ids=(kernel.graph.compile_id for kernel in own),
         related=tuple((line, "becomes float64 here too") for line in others),
         user_stack=first.stack,
         subject=_WIDE,
         share=us / whole_us,
         call_us=us,
-        fixes=(
-            Fix(
-                title="Compute in float32: leave out the conversion, and make NumPy arrays float32 before they become "
-                "tensors",
-                kind="code",
-                source="PyTorch documentation: Type Promotion",
-            ),
-        ),
+        fixes=(_IN_FLOAT32,),
     )
 
 

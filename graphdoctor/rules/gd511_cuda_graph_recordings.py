@@ -7,17 +7,12 @@ from collections.abc import Iterator
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.kernels import CudaGraphFunction
-from graphdoctor.facts.recording import Recording
-from graphdoctor.facts.run import Setting
 from graphdoctor.facts.wording import counted, names
-from graphdoctor.rules.diagnosis.frames import frame_entry, frame_of
 from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import from_setting
+from graphdoctor.rules.diagnosis.suggestions import CUDA_GRAPHS, call_fix, code_fix, setting
 
 _MAX_SIZES = 8
 """torch warns above that (``cudagraph_dynamic_shape_warn_limit``, ``torch/_inductor/config.py``, 2.13)."""
-
-_GUIDE = "PyTorch user guide: torch.compile, CUDA graph trees"
 _CONFIG = "torch/_inductor/config.py, 2.13"
 
 
@@ -71,58 +66,51 @@ class CudaGraphRecordings(RecordingRule, code="GD511", name="cuda-graph-recordin
     PyTorch user guide, "CUDA Graph Trees"; `torch/_inductor/cudagraph_trees.py`, 2.13.
     """
 
-    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
+    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
         graphs = view.recording.cuda_graphs
-        functions = (graphs.functions or ()) if graphs is not None else ()
-        return tuple(match for function in functions for match in _matches(function, view.recording))
+        for function in (graphs.functions or ()) if graphs is not None else ():
+            if (frame := view.frame(function.compile_id) or view.main_frame) is None:
+                continue
+            for message, count, subject, fixes in _found(function):
+                yield RuleMatch(
+                    entry=frame.entry,
+                    message=message,
+                    count=count,
+                    compile_ids=(function.compile_id,),
+                    subject=f"{subject} {function.phase} {function.name}",
+                    fixes=fixes,
+                )
 
 
-def _matches(function: CudaGraphFunction, recording: Recording) -> Iterator[RuleMatch]:
-    frame = frame_of(recording, function.compile_id)
-    if frame is None:
-        return
-    found: list[tuple[str, int, str, tuple[Fix, ...]]] = []
+def _found(function: CudaGraphFunction) -> Iterator[tuple[str, int, str, tuple[Fix, ...]]]:
+    """What is recorded again and again: message, count, subject and fixes."""
     if function.sizes > _MAX_SIZES:
         message = f"torch records a CUDA graph for each of {function.sizes} sizes"
-        found.append((message, function.sizes, "sizes", _FOR_SIZES))
+        yield message, function.sizes, "sizes", _FOR_SIZES
     if function.rerecordings:
-        moved = [expression(each.source) for each in function.moved if each.source is not None]
+        why, fix = "tensors that an earlier call returned were still in use", _FOR_RESULTS
         if function.moved:
-            why = f"{names(moved) if moved else 'static inputs'} moved to new addresses"
-        else:
-            why = "tensors that an earlier call returned were still in use"
+            moved = [expression(each.source) for each in function.moved if each.source is not None]
+            why, fix = f"{names(moved) if moved else 'static inputs'} moved to new addresses", _FOR_ADDRESSES
         message = f"torch records a CUDA graph again: {counted(function.rerecordings, 'time')}, because {why}"
-        found.append((message, function.rerecordings, "again", _FOR_ADDRESSES if function.moved else _FOR_RESULTS))
-    for message, count, subject, fixes in found:
-        yield RuleMatch(
-            entry=frame_entry(frame),
-            message=message,
-            count=count,
-            compile_ids=() if function.compile_id is None else (function.compile_id,),
-            subject=f"{subject} {function.phase} {function.name}",
-            fixes=fixes,
-        )
+        yield message, function.rerecordings, "again", (fix,)
 
 
 _FOR_SIZES = (
-    Fix(title="Pad inputs to a few fixed sizes", kind="call", source=_GUIDE),
+    call_fix("Pad inputs to a few fixed sizes", CUDA_GRAPHS),
     Fix(
         title="List the sizes that are worth a CUDA graph in torch._inductor.config.triton.cudagraph_capture_sizes",
         kind="config",
         source=_CONFIG,
     ),
-    from_setting(
-        Setting(name="torch._inductor.config.triton.cudagraph_skip_dynamic_graphs", value=True),
+    setting(
+        "torch._inductor.config.triton.cudagraph_skip_dynamic_graphs",
         "Run graphs with dynamic sizes without CUDA graphs",
+        _CONFIG,
         is_safe=True,
-        source=_CONFIG,
     ),
 )
-_FOR_ADDRESSES = (Fix(title="Write new values into the same tensors, such as with copy_", kind="code", source=_GUIDE),)
-_FOR_RESULTS = (
-    Fix(
-        title="Call torch.compiler.cudagraph_mark_step_begin() before each step, and clone results that are kept",
-        kind="call",
-        source=_GUIDE,
-    ),
+_FOR_ADDRESSES = code_fix("Write new values into the same tensors, such as with copy_", CUDA_GRAPHS)
+_FOR_RESULTS = call_fix(
+    "Call torch.compiler.cudagraph_mark_step_begin() before each step, and clone results that are kept", CUDA_GRAPHS
 )

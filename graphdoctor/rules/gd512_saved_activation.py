@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.profiled import KeptBy, MeasuredMemory, Profiled
 from graphdoctor.facts.wording import percent
 from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
-from graphdoctor.rules.diagnosis.suggestions import from_setting
+from graphdoctor.rules.diagnosis.suggestions import code_fix, from_setting
 
 _MIB = 1024**2
 _MIN_BYTES = 32 * _MIB
@@ -72,13 +72,25 @@ class SavedActivation(RecordingRule, code="GD512", name="saved-activation", seve
     Techniques in PyTorch".
     """
 
-    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
-        recording = view.recording
-        profiled, memory = recording.profiled, recording.memory
-        if profiled is None or memory is None or not recording.target.has_backward:
-            return ()
+    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
+        profiled, memory = view.recording.profiled, view.recording.memory
+        if profiled is None or memory is None or not view.recording.target.has_backward:
+            return
         large = (group for group in profiled.kept_alike if _is_worth_saying(group, memory))
-        return tuple(_match(group, profiled, memory) for group in sorted(large, key=_bytes, reverse=True))
+        for group in sorted(large, key=_bytes, reverse=True):
+            first, size = group[0].tensor, _bytes(group)
+            operation = (first.operation or first.name).removeprefix("aten.").partition(".")[0]
+            several = "" if len(group) == 1 else f"{len(group)} × "
+            yield RuleMatch(
+                entry=first.stack[-1],
+                message=f"the result of `{operation}`, {several}{first.tensor}, is kept for the backward pass: "
+                f"{size / _MIB:,.0f} MiB, {percent(size / (memory.saved_bytes or size))} of what is kept; it is cheap "
+                "to compute again",
+                count=len(group),
+                compile_ids=(kept.graph.compile_id for kept in group),
+                subject=f"{operation} {first.tensor}",
+                fixes=_fixes(profiled),
+            )
 
 
 def _bytes(group: Sequence[KeptBy]) -> int:
@@ -94,35 +106,13 @@ def _is_worth_saying(group: Sequence[KeptBy], memory: MeasuredMemory) -> bool:
     return size >= max(_MIN_BYTES, _MIN_SHARE * memory.saved_bytes, _MIN_OF_PEAK * (peak or 0))
 
 
-def _match(group: Sequence[KeptBy], profiled: Profiled, memory: MeasuredMemory) -> RuleMatch:
-    first, size = group[0].tensor, _bytes(group)
-    operation = (first.operation or first.name).removeprefix("aten.").partition(".")[0]
-    times = "" if len(group) == 1 else f"{len(group)} × "
-    ids = tuple(dict.fromkeys(kept.graph.compile_id for kept in group if kept.graph.compile_id is not None))
-    return RuleMatch(
-        entry=first.stack[-1],
-        message=f"the result of `{operation}`, {times}{first.tensor}, is kept for the backward pass: "
-        f"{size / _MIB:,.0f} MiB, {percent(size / (memory.saved_bytes or size))} of what is kept; it is cheap "
-        "to compute again",
-        count=len(group),
-        compile_ids=ids,
-        subject=f"{operation} {first.tensor}",
-        fixes=tuple(_fixes(profiled)),
-    )
-
-
-def _fixes(profiled: Profiled) -> list[Fix]:
-    budget = profiled.smaller_budget
-    smaller = from_setting(
-        budget,
-        f"Keep less, and compute what is cheapest again: {budget.line}",
-        is_safe=True,
-        source="torch/_functorch/config.py, 2.13",
-    )
-    checkpoint = Fix(
-        title="Checkpoint that part: torch.utils.checkpoint.checkpoint(function, x, use_reentrant=False)",
-        kind="code",
-        source="PyTorch documentation: torch.utils.checkpoint",
-    )
+def _fixes(profiled: Profiled) -> Iterator[Fix]:
     # With a budget, torch draws random numbers anew in the backward pass.
-    return [checkpoint] if profiled.draws_random else [smaller, checkpoint]
+    if not profiled.draws_random:
+        budget = profiled.smaller_budget
+        title = f"Keep less, and compute what is cheapest again: {budget.line}"
+        yield from_setting(budget, title, "torch/_functorch/config.py, 2.13", is_safe=True)
+    yield code_fix(
+        "Checkpoint that part: torch.utils.checkpoint.checkpoint(function, x, use_reentrant=False)",
+        "PyTorch documentation: torch.utils.checkpoint",
+    )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from graphdoctor.facts.diagnosis import Fix
-from graphdoctor.rules.diagnosis.lines import shortened
-from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from collections.abc import Iterator
 
-_DOCUMENTATION = "PyTorch documentation: torch.export programming model"
+from graphdoctor.facts.diagnosis import Fix
+from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 
 class ExportError(BreakRule, code="GD600", name="export-error", severity="error"):
@@ -51,21 +51,14 @@ class ExportError(BreakRule, code="GD600", name="export-error", severity="error"
     PyTorch documentation, "torch.export programming model"; torch's own message.
     """
 
-    def matches(self, site: BreakSite) -> bool:
-        return site.records[0].topic == "export_error"
+    topic = "export_error"
 
     def message(self, site: BreakSite) -> str:
         if not site.expression.strip() or not site.records[0].is_stack_exact:
             return "torch.export raises an error"
-        return f"torch.export can't trace `{shortened(site.expression)}`"
+        return f"torch.export can't trace `{site.shown}`"
 
-    def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        if not site.is_own_code or not site.records[0].is_stack_exact:
-            return ()
-        return (
-            Fix(
-                title="Write this line with torch's own operations, or compute it before the exported part",
-                kind="code",
-                source=_DOCUMENTATION,
-            ),
-        )
+    def suggested(self, site: BreakSite) -> Iterator[Fix]:
+        if site.records[0].is_stack_exact:
+            title = "Write this line with torch's own operations, or compute it before the exported part"
+            yield code_fix(title, "PyTorch documentation: torch.export programming model")

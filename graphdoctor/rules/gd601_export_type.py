@@ -5,6 +5,7 @@ from __future__ import annotations
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.fixes import SnippetPlace
 from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
+from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 _SOURCE = "torch/export/__init__.py, 2.13 (register_dataclass)"
 
@@ -65,24 +66,16 @@ class ExportType(BreakRule, code="GD601", name="export-type", severity="error"):
     `torch/export/__init__.py`, 2.13 (`register_dataclass`); torch's own message.
     """
 
-    def matches(self, site: BreakSite) -> bool:
-        return site.records[0].topic == "export_type"
+    topic = "export_type"
 
     def message(self, site: BreakSite) -> str:
         names = [f"`{found.name}`" for found in site.records[0].classes]
-        if not names:
-            return "torch.export can't take an argument or a result apart"
-        return f"torch.export can't take {' or '.join(names)} apart"
+        return f"torch.export can't take {' or '.join(names) or 'an argument or a result'} apart"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        found = [_registration(known.module, known.name) for known in site.records[0].classes if known.is_dataclass]
-        general = Fix(
-            title="Leave it out, put its tensors into a tuple, a list or a dict, or register the class with "
-            "`torch.utils._pytree.register_pytree_node`",
-            kind="code",
-            source=_SOURCE,
-        )
-        return (*found, general)
+        found = (_registration(known.module, known.name) for known in site.records[0].classes if known.is_dataclass)
+        title = "Leave it out, put its tensors into a tuple, a list or a dict, or register the class with "
+        return (*found, code_fix(f"{title}`torch.utils._pytree.register_pytree_node`", _SOURCE))
 
 
 def _registration(module: str, name: str) -> Fix:

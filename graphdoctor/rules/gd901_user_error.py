@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.recording import Call, CallError, Compile, FailedCompile, TargetInfo
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
 from graphdoctor.rules.diagnosis.rule import RecordingRule, RecordingView, RuleMatch
+from graphdoctor.rules.diagnosis.suggestions import code_fix
 
 _TRACE_LINE = re.compile(r'^  File "(.+)", line (\d+), in (.+)\n(?:    (.+)\n)?', re.MULTILINE)
 _RAISED = "TorchRuntimeError"
+_SOURCE = "torch/_dynamo/exc.py, 2.13"
+_COMPARE = code_fix("Call it without torch.compile; if that raises too, fix the program", _SOURCE)
 
 
 class UserError(RecordingRule, code="GD901", name="user-error", severity="error"):
@@ -54,59 +57,51 @@ class UserError(RecordingRule, code="GD901", name="user-error", severity="error"
     whether it fails there too.
     """
 
-    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
+    def findings(self, view: RecordingView) -> Iterator[RuleMatch]:
         recording = view.recording
         if recording.is_foreign and not recording.calls:
-            return tuple(_match_of_compile(found) for found in recording.compiles if _is_raised_while_tracing(found))
-        return tuple(
-            _match(call, call.error, view)
-            for call in recording.calls
-            if call.error is not None and not call.error.from_compiler
+            for found in recording.compiles:
+                if found.outcome == "failed" and found.failure is not None and found.failure.type == _RAISED:
+                    yield from _matches_of_compile(found, found.failure)
+            return
+        failed = next((item for item in reversed(recording.compiles) if item.outcome == "failed"), None)
+        for call in recording.calls:
+            if call.error is not None and not call.error.from_compiler:
+                yield _match(call, call.error, failed, recording.target)
+
+
+def _matches_of_compile(compile_: Compile, failure: FailedCompile) -> Iterator[RuleMatch]:
+    """What was raised while tracing, if that is known to be at a line of the program."""
+    if own := _own(failure):
+        yield RuleMatch(
+            entry=own[-1],
+            message=f"torch.compile raised {_RAISED} here: {failure.chain[0].gb_type}",
+            count=1,
+            compile_ids=(compile_.compile_id,),
+            reasons=failure.chain,
+            user_stack=failure.stack,
+            fixes=(_COMPARE,),
         )
 
 
-def _is_raised_while_tracing(compile_: Compile) -> bool:
-    failure = compile_.failure
-    return compile_.outcome == "failed" and failure is not None and failure.type == _RAISED and bool(_own(failure))
+def _own(failure: FailedCompile | None) -> list[StackEntry]:
+    return [entry for entry in failure.stack if entry.origin in PROGRAM_ORIGINS] if failure is not None else []
 
 
-def _own(failure: FailedCompile) -> list[StackEntry]:
-    return [entry for entry in failure.stack if entry.origin in PROGRAM_ORIGINS]
-
-
-def _match_of_compile(compile_: Compile) -> RuleMatch:
-    failure = compile_.failure
-    assert failure is not None
-    return RuleMatch(
-        entry=_own(failure)[-1],
-        message=f"torch.compile raised {_RAISED} here: {failure.chain[0].gb_type}",
-        count=1,
-        compile_ids=(compile_.compile_id,),
-        reasons=failure.chain,
-        user_stack=failure.stack,
-        fixes=(
-            Fix(
-                title="Call it without torch.compile; if that raises too, fix the program",
-                kind="code",
-                source="torch/_dynamo/exc.py, 2.13",
-            ),
-        ),
-    )
-
-
-def _match(call: Call, error: CallError, view: RecordingView) -> RuleMatch:
-    failed = next((item for item in reversed(view.recording.compiles) if item.outcome == "failed"), None)
-    entry = _entry(failed, error)
+def _match(call: Call, error: CallError, failed: Compile | None, target: TargetInfo) -> RuleMatch:
+    failure = failed.failure if failed is not None else None
+    # The innermost line of the code being traced, or of the program's traceback.
+    own = _own(failure)
     first = next((line for line in error.message.splitlines() if line.strip()), "")
     kind = error.type.rpartition(".")[2]
     return RuleMatch(
-        entry=entry,
+        entry=own[-1] if own else _raising_line(error),
         message=f"call {call.index} raised {kind}: {first}{_in_eager(error)}",
         count=1,
         compile_ids=(failed.compile_id,) if failed else (),
         torch_reason=error.message,
-        user_stack=failed.failure.stack if failed and failed.failure else (),
-        fixes=(Fix(title=_advice(error, view.recording.target), kind="code", source="torch/_dynamo/exc.py, 2.13"),),
+        user_stack=failure.stack if failure is not None else (),
+        fixes=(code_fix(_advice(error, target), _SOURCE),),
     )
 
 
@@ -127,15 +122,8 @@ def _in_eager(error: CallError) -> str:
     return f"; without torch.compile, it raises {error.eager}" + (f": {message}" if message else " too")
 
 
-def _entry(failed: Compile | None, error: CallError) -> StackEntry:
-    """The innermost line of the code being traced, or of the program's traceback."""
-    if failed is not None and failed.failure is not None:
-        for entry in reversed(failed.failure.stack):
-            if entry.origin in PROGRAM_ORIGINS:
-                return entry
+def _raising_line(error: CallError) -> StackEntry:
     lines = _TRACE_LINE.findall(error.traceback)
     own = [line for line in lines if "/site-packages/" not in line[0].replace("\\", "/")] or lines
-    if not own:
-        return StackEntry(file="<unknown>", line=0, function="<unknown>", origin="user")
-    file, number, function, text = own[-1]
+    file, number, function, text = own[-1] if own else ("<unknown>", 0, "<unknown>", "")
     return StackEntry(file=file, line=int(number), function=function, text=text.strip() or None, origin="user")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from graphdoctor.facts.diagnosis import Effects
 from graphdoctor.facts.recording import BreakReason
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.rules.catalog import BREAK_RULES
+from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.rule import BreakSite
 from tests.each import for_each
 from tests.factories import entry, record
@@ -40,7 +40,7 @@ IN_TORCH = {"file": "/lib/site-packages/torch/other.py", "origin": "torch", "pac
 def test_whose_call_it_is(stack: tuple[StackEntry, ...], reason: BreakReason, said: str, is_fixed: bool) -> None:
     own = [one for one in stack if one.origin in ("user", "third_party")]
     site = BreakSite(entry=own[-1], records=(record(*stack, chain=(reason,)),), effects=Effects())
-    rule = next(rule for rule in BREAK_RULES if rule.matches(site))
+    rule = next(rule for rule in RULES.breaks if rule.matches(site))
     assert rule.code == "GD107"
     assert rule.message(site).startswith(said)
     assert "on purpose" in rule.message(site)

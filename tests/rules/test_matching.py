@@ -18,7 +18,7 @@ import pytest
 from graphdoctor.facts.diagnosis import Effects, Fix
 from graphdoctor.facts.recording import BreakReason
 from graphdoctor.facts.stack import Origin
-from graphdoctor.rules.catalog import BREAK_RULES
+from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.rule import BreakRule, BreakSite
 from graphdoctor.trace.breaks import topic_of
 from tests.each import for_each
@@ -57,7 +57,7 @@ def site_of(cause: dict[str, Any], origin: Origin = "user", pointed: str | None 
 
 
 def rule_of(site: BreakSite) -> BreakRule:
-    return next(rule for rule in BREAK_RULES if rule.matches(site))
+    return next(rule for rule in RULES.breaks if rule.matches(site))
 
 
 def named(name: str, pointed: str | None = None) -> BreakSite:

@@ -17,7 +17,7 @@ def found(kind: str = "TorchRuntimeError", *, gaps: tuple[CaptureGap, ...] = (FO
     failure = FailedCompile(type=kind, message="words", chain=chain, stack=stack)
     failed = compiled("0/0").model_copy(update={"outcome": "failed", "failure": failure})
     log = recording(compiles=(failed,), frames=(frame(0),)).model_copy(update={"gaps": gaps, "calls": ()})
-    return UserError().findings(view_of(log))
+    return tuple(UserError().findings(view_of(log)))
 
 
 def test_an_error_while_tracing_is_told_in_a_log_of_others():

@@ -80,7 +80,7 @@ def finding_of(rule: Rule, match: RuleMatch, root: Path) -> Finding:
         effects=match.effects,
         cuda_graph_skip=match.cuda_graph_skip,
         ddp_split=match.ddp_split,
-        compile_ids=match.compile_ids,
+        compile_ids=tuple(dict.fromkeys(id_ for id_ in match.compile_ids if id_ is not None)),
         user_stack=match.user_stack,
         fixes=tuple(_shown_fix(fix, root) for fix in match.fixes),
         cost=None if match.call_us is None else Cost(call_us=match.call_us, call_from="profile", share=match.share),

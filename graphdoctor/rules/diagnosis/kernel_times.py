@@ -7,11 +7,14 @@ with the time of the kernels that are about them.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.profiled import InductorGraph, InductorKernel, InductorOperation, Profiled
 from graphdoctor.facts.stack import StackEntry
+from graphdoctor.facts.wording import percent
+from graphdoctor.rules.diagnosis.rule import RuleMatch
 
 CLEAR = 0.05
 """A share of the call that's worth a finding: less than that can't be told from noise once it is gone."""
@@ -111,3 +114,28 @@ def by_line(
             line = operation.stack[-1]
             times[line] = times.get(line, 0.0) + kernel.us * part
     return dict(sorted(times.items(), key=lambda item: -item[1]))
+
+
+def at_lines(
+    lines: Mapping[StackEntry, float],
+    kernels: Sequence[TimedKernel],
+    whole_us: float,
+    *,
+    message: str,
+    subject: str,
+    fix: Fix,
+) -> RuleMatch:
+    """What kernels take at lines, the most costly of which is the finding's."""
+    entry, *others = lines
+    us = sum(kernel.us for kernel in kernels)
+    return RuleMatch(
+        entry=entry,
+        message=message,
+        count=sum(kernel.runs for kernel in kernels),
+        compile_ids=(kernel.graph.compile_id for kernel in kernels),
+        related=tuple((line, f"{percent(lines[line] / whole_us)} of the call") for line in others),
+        subject=subject,
+        call_us=us,
+        share=us / whole_us,
+        fixes=(fix,),
+    )

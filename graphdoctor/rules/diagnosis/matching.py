@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from graphdoctor.facts.recompiles import GuardChange
-from graphdoctor.facts.recording import Compile, Recording
+from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
-from graphdoctor.rules.diagnosis.frames import frame_entry
 from graphdoctor.rules.diagnosis.recompiles import (
     RecompileEvent,
     RecompileGroup,
@@ -35,38 +34,37 @@ Matched = tuple[Rule, RuleMatch]
 
 def matches(view: RecordingView, rules: RuleBook) -> Iterator[Matched]:
     """What the rules find: break sites first, then recompiles, then the recording as a whole."""
-    compiles = {compile_.compile_id: compile_ for compile_ in view.recording.compiles}
     for site in view.sites:
         rule = next(rule for rule in rules.breaks if rule.matches(site))
-        yield rule, _break_match(rule, site, compiles)
+        yield rule, _break_match(rule, site, view)
     yield from _recompile_matches(view, rules.recompiles)
     for recording_rule in rules.recordings:
         for match in recording_rule.findings(view):
             yield recording_rule, match
 
 
-def _break_match(rule: BreakRule, site: BreakSite, compiles: Mapping[str, Compile]) -> RuleMatch:
+def _break_match(rule: BreakRule, site: BreakSite, view: RecordingView) -> RuleMatch:
     # A break after which code runs eagerly, or that raises, is always an error.
     is_resumed = set(site.break_effects) <= {"resumed"}
     return RuleMatch(
         entry=site.entry,
         message=rule.message(site),
         count=len(site.records),
-        compile_ids=tuple(dict.fromkeys(record.compile_id for record in site.records if record.compile_id)),
+        compile_ids=(record.compile_id for record in site.records),
         reasons=site.records[0].chain,
         effects=site.effects,
         break_effects=site.break_effects,
-        user_stack=_longest_path(site, compiles),
+        user_stack=_longest_path(site, view),
         fixes=rule.fixes(site),
         severity=rule.severity if is_resumed else "error",
     )
 
 
-def _longest_path(site: BreakSite, compiles: Mapping[str, Compile]) -> tuple[StackEntry, ...]:
+def _longest_path(site: BreakSite, view: RecordingView) -> tuple[StackEntry, ...]:
     """The longest call path to the site: how its frame was reached, then how the break was reached from there."""
     paths = []
     for record in site.records:
-        compile_ = compiles.get(record.compile_id or "")
+        compile_ = view.compiles.get(record.compile_id)
         above = compile_.stack[:-1] if compile_ and record.is_stack_exact else ()
         paths.append((*above, *record.stack))
     return max(paths, key=lambda path: sum(entry.origin in PROGRAM_ORIGINS for entry in path))
@@ -122,7 +120,7 @@ def _recompile_match(rule: RecompileRule, group: RecompileGroup) -> RuleMatch:
 def _guarding_line(group: RecompileGroup) -> StackEntry:
     """The line of user or package code that made torch guard on the value; the function itself if there is none."""
     location = group.first.guard_location
-    return location if location is not None and location.origin in PROGRAM_ORIGINS else frame_entry(group.frame)
+    return location if location is not None and location.origin in PROGRAM_ORIGINS else group.frame.entry
 
 
 def _call_sites(group: RecompileGroup) -> Iterator[tuple[StackEntry, str]]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from graphdoctor.facts.expressions import argument_source, expression
+from graphdoctor.facts.fixes import SnippetPlace, Where
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import Compile, Frame, Recording
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
+from graphdoctor.facts.wording import names, quoted, without_middle
 
 _STATE_KINDS = frozenset(
     {
@@ -25,6 +29,8 @@ _STATE_KINDS = frozenset(
 """Changes of process-wide state, which every frame sees alike."""
 
 _COUNTS = frozenset({"size", "number", "module_number"})
+_MAX_VALUES = 5
+_MAX_NAMES = 3
 _UNEXPLAINED = GuardChange(kind="unknown", expression="a guard that torch did not name")
 
 
@@ -117,7 +123,7 @@ class RecompileGroup:
         """How many compiles got code; those over the limit didn't."""
         return sum(compile_.outcome == "compiled" for event in self.events for compile_ in event.compiles)
 
-    def values(self, expression: str) -> tuple[str, ...]:
+    def values(self, name: str) -> tuple[str, ...]:
         """What the calls passed for a value, in order: before and in each event, without repetitions and unknown ones.
 
         What an entry was compiled for can be of a call from long ago, so it only counts before the first event.
@@ -125,10 +131,43 @@ class RecompileGroup:
         found: list[str] = []
         for changes in self.changes:
             for change in changes:
-                if change.expression == expression:
+                if change.expression == name:
                     before = change.old if not found and change.previous is None else change.previous
                     found += [text for text in (before, change.new) if text is not None]
         return tuple(text for index, text in enumerate(found) if index == 0 or text != found[index - 1])
+
+    def steps(self, name: str) -> str:
+        """A value in each event, ``4 → 6 → 7``; an empty string if no value is known."""
+        values = self.values(name)
+        if len(values) == 1:
+            return f"{without_middle(values[0])} before"
+        shown = values if len(values) <= _MAX_VALUES else (*values[: _MAX_VALUES - 1], "…", values[-1])
+        return " → ".join(map(without_middle, shown))
+
+    @property
+    def changed(self) -> str:
+        """What changed, with its values: ``x.shape[0]`` changed: 4 → 6 → 7."""
+        steps = {name: self.steps(name) for name in self.expressions}
+        if len(set(steps.values())) == 1:
+            common = steps[self.expressions[0]]
+            return f"{names(self.expressions)} changed" + (f": {common}" if common else "")
+        shown = [f"{quoted(name)} changed" + (f" ({step})" if step else "") for name, step in steps.items()]
+        more = len(shown) - _MAX_NAMES
+        rest = f" and {more} more value{'' if more == 1 else 's'}" if more > 0 else ""
+        return ", ".join(shown[:_MAX_NAMES]) + rest
+
+    def passed(self, change: GuardChange) -> str | None:
+        """The changed value's name in the target's own call, such as ``batch['ids']``; None if it isn't passed there.
+
+        A value that exists only inside compiled functions isn't passed by any call that can be changed.
+        """
+        source = argument_source(change.source or "", self.parameters or ())
+        return None if source is None else expression(source)
+
+    def at_call(self, where: Where, *values: str) -> SnippetPlace:
+        """The code that calls the target, as the place of a snippet about what ``passed`` returned."""
+        arguments = tuple(dict.fromkeys(re.split(r"[\[.]", value, maxsplit=1)[0] for value in values))
+        return SnippetPlace(where=where, function=self.frame.described, arguments=arguments)
 
 
 def recompile_events(recording: Recording) -> tuple[RecompileEvent, ...]:

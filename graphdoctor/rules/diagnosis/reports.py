@@ -59,7 +59,6 @@ def graph_reports(view: RecordingView, findings: Sequence[Finding], root: Path) 
         findings: All findings, none left out.
         root: Paths below it are shown relative to it.
     """
-    compiles = {compile_.compile_id: compile_ for compile_ in view.recording.compiles}
     # torch generated the code of a compile for its last record.
     ends = {
         record.compile_id: site
@@ -69,7 +68,7 @@ def graph_reports(view: RecordingView, findings: Sequence[Finding], root: Path) 
     }
     fingerprints = _fingerprints_of_breaks(findings)
     for graph in view.recording.graphs:
-        compile_ = compiles.get(graph.compile_id)
+        compile_ = view.compiles.get(graph.compile_id)
         site = ends.get(graph.compile_id)
         yield GraphReport(
             index=graph.index,

@@ -6,10 +6,11 @@ prints, with the sections of ``DOC_SECTIONS``.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
@@ -22,11 +23,15 @@ from graphdoctor.facts.recording import (
     BreakEffect,
     BreakReason,
     BreakRecord,
+    Compile,
+    Frame,
+    Graph,
     Recording,
     SourceContext,
     TorchMechanism,
 )
 from graphdoctor.facts.stack import StackEntry
+from graphdoctor.facts.wording import times
 
 if TYPE_CHECKING:
     from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, RecompileGroup
@@ -35,6 +40,16 @@ DOC_SECTIONS = ("What it finds", "Why it costs", "Example", "Use instead", "Fix 
 """Sections of a rule's page, in order."""
 GAP_SECTIONS = ("What it means", "Why it matters", "What to do")
 """Sections of the page about something that a recording lacks, in order."""
+
+_CALLED = re.compile(r"([A-Za-z_][\w.]*)\s*\(")
+_MAX_LENGTH = 60
+_WITH_VALUE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr)
+
+
+def shortened(text: str) -> str:
+    """An expression on one line of at most 60 characters; ``…`` where the log doesn't have the line's text."""
+    flat = " ".join(text.split()) or "…"
+    return flat if len(flat) <= _MAX_LENGTH else flat[: _MAX_LENGTH - 1] + "…"
 
 
 @dataclass(frozen=True)
@@ -61,6 +76,32 @@ class BreakSite:
         return self.records[0].chain[0]
 
     @property
+    def gb_type(self) -> str:
+        """Torch's kind of that message."""
+        return self.cause.gb_type
+
+    @property
+    def torch_context(self) -> str:
+        """Torch's developer context of the cause, or an empty string."""
+        return self.cause.context or ""
+
+    def in_context(self, pattern: str) -> str | None:
+        """The first group of a pattern in that context, or None."""
+        match = re.search(pattern, self.torch_context)
+        return match[1] if match else None
+
+    @property
+    def stack(self) -> tuple[StackEntry, ...]:
+        """Of the first record."""
+        return self.records[0].stack
+
+    @property
+    def is_deeper(self) -> bool:
+        """Whether torch stopped in something that the line calls."""
+        inner = self.stack[-1:]
+        return any((entry.file, entry.line) != (self.entry.file, self.entry.line) for entry in inner)
+
+    @property
     def mechanism(self) -> TorchMechanism | None:
         """Torch's own code in which it happened; all records of a site have the same."""
         return self.records[0].mechanism
@@ -83,6 +124,75 @@ class BreakSite:
             return self.text
         start = entry.column - 1 - (entry.indent or 0)
         return entry.text[max(start, 0) : entry.end_column - 1 - (entry.indent or 0)] or self.text
+
+    @property
+    def shown(self) -> str:
+        """That expression, shortened."""
+        return shortened(self.expression)
+
+    @property
+    def is_pointed(self) -> bool:
+        """Torch reports the expression within the line, not only the line."""
+        return self.entry.column is not None
+
+    @property
+    def node(self) -> ast.expr | None:
+        """The expression that torch points to, or None if it points to only a part of one.
+
+        If torch reports only the line, this is the value that the statement computes.
+        """
+        try:
+            return ast.parse(self.expression.strip(), mode="eval").body
+        except (SyntaxError, ValueError):
+            statement = None if self.is_pointed else self.statement_node
+            return statement.value if isinstance(statement, _WITH_VALUE) else None
+
+    @property
+    def statement_node(self) -> ast.stmt | None:
+        """The statement that the line belongs to, or None if it is cut off or can't be parsed."""
+        written = re.sub(r"^elif\b", "if", self.statement)
+        # A log that graphdoctor didn't record has only the line: a compound statement then lacks its body.
+        for text in (written, f"{written}\n    ..."):
+            try:
+                body = ast.parse(text).body
+            except (SyntaxError, ValueError):
+                continue
+            return body[0] if body else None
+        return None
+
+    @property
+    def called(self) -> str | None:
+        """The dotted name of the function called where torch points, such as ``log.info`` or ``open(...).read``."""
+        tree = self.node
+        if tree is None:
+            match = _CALLED.search(self.expression)
+            return match[1] if match else None
+        if not isinstance(tree, ast.Call):
+            return None
+        for node in ast.walk(tree.func):
+            # Only the called function matters, not the arguments that made the object before the dot.
+            if isinstance(node, ast.Call):
+                node.args, node.keywords = [ast.Constant(...)], []
+        return ast.unparse(tree.func)
+
+    @property
+    def named(self) -> str:
+        """That name, or the expression if torch doesn't point to a call."""
+        return self.called or self.shown
+
+    @property
+    def bare_call(self) -> ast.Call | None:
+        """The call, if the statement is a call whose result isn't used, so that no other line needs it."""
+        match self.statement_node:
+            case ast.Expr(value=ast.Call() as call):
+                return call
+        return None
+
+    @property
+    def looped_over(self) -> str:
+        """What the ``for`` at the line iterates over, or the expression if there is no ``for``."""
+        statement = self.statement_node
+        return shortened(ast.unparse(statement.iter)) if isinstance(statement, ast.For | ast.AsyncFor) else self.shown
 
     @property
     def chained_types(self) -> tuple[str, ...]:
@@ -140,39 +250,123 @@ class Rule(Page):
 
 
 class BreakRule(Rule):
-    """A rule about a break site. A site belongs to the first rule of the catalog that matches it."""
+    """A rule about a break site. A site belongs to the first rule of the catalog that matches it.
 
-    torch_ids: ClassVar[frozenset[str]] = frozenset()
-    """Registry ids of the causes that always belong to this rule."""
+    What the class has of ``torch_ids``, ``gb_type``, ``topic`` and ``mechanism`` names the breaks that always belong to
+    the rule. Override the methods where words that never change don't do.
+    """
+
+    torch_ids: ClassVar[tuple[str, ...]] = ()
+    """torch's registry ids of the cause."""
+    gb_type: ClassVar[str] = r"(?!)"
+    """A pattern for the start of torch's kind of message, for releases that print no id."""
+    topic: ClassVar[str | None] = None
+    """``BreakRecord.topic``."""
+    mechanism: ClassVar[TorchMechanism | None] = None
+    """Torch's own code in which it happened."""
+    says: ClassVar[str] = ""
+    """The message, with what it shows of ``{site}``."""
+    remedies: ClassVar[tuple[Fix, ...]] = ()
+    """Suggestions, best first."""
 
     def matches(self, site: BreakSite) -> bool:
         """Whether the site belongs to this rule."""
-        return site.cause.torch_id in self.torch_ids
+        if self.mechanism is not None:
+            return site.mechanism == self.mechanism
+        is_of_type = site.cause.torch_id in self.torch_ids or re.match(self.gb_type, site.gb_type) is not None
+        return is_of_type or (self.topic is not None and site.records[0].topic == self.topic)
 
-    @abstractmethod
     def message(self, site: BreakSite) -> str:
         """One sentence: what on this line breaks the graph."""
+        return self.says.format(site=site)
 
-    @abstractmethod
+    def suggested(self, site: BreakSite) -> Iterable[Fix]:  # noqa: ARG002 - most rules look at it
+        """Suggestions for this line, best first, as if it could be edited."""
+        return self.remedies
+
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        """Suggestions for this line, best first."""
+        """Suggestions for this line, best first: edits only of the user's own code."""
+        return tuple(fix for fix in self.suggested(site) if site.is_own_code or fix.kind != "code")
 
 
 class RecordingRule(Rule):
     """A rule about the recording as a whole: recompiles, skipped frames, failed calls."""
 
     @abstractmethod
-    def findings(self, view: RecordingView) -> tuple[RuleMatch, ...]:
+    def findings(self, view: RecordingView) -> Iterable[RuleMatch]:
         """All that the rule finds, in the order of the log."""
 
 
 @dataclass(frozen=True)
 class RecordingView:
-    """A recording with its break sites and recompile events."""
+    """A recording with its break sites and recompile events, and what rules look up in it."""
 
     recording: Recording
     sites: tuple[BreakSite, ...]
     events: tuple[RecompileEvent, ...] = ()
+
+    @cached_property
+    def compiles(self) -> Mapping[str | None, Compile]:
+        """By compile id."""
+        return {compile_.compile_id: compile_ for compile_ in self.recording.compiles}
+
+    @cached_property
+    def frames(self) -> Mapping[int | None, Frame]:
+        """By frame id."""
+        return {frame.frame_id: frame for frame in self.recording.frames}
+
+    @cached_property
+    def graphs(self) -> Mapping[str | None, Graph]:
+        """The last graph of each compile."""
+        return {graph.compile_id: graph for graph in self.recording.graphs}
+
+    @cached_property
+    def contexts(self) -> Mapping[tuple[str, int], SourceContext]:
+        """By file and line."""
+        return {(context.file, context.line): context for context in self.recording.sources}
+
+    def frame(self, compile_id: str | None) -> Frame | None:
+        """The function of a compile."""
+        compile_ = self.compiles.get(compile_id)
+        return self.frames.get(compile_.frame_id) if compile_ else None
+
+    @cached_property
+    def main_frame(self) -> Frame | None:
+        """The frame with the largest graph; None if there is no graph."""
+        largest = max(self.recording.graphs, key=lambda graph: graph.op_count or 0, default=None)
+        return None if largest is None else self.frame(largest.compile_id)
+
+    def line(self, file: str | None, line: int | None) -> StackEntry | None:
+        """A line that torch points to, as a location; None if nothing is known of it."""
+        stacks = (compile_.stack for compile_ in self.recording.compiles)
+        known = next((entry for stack in stacks for entry in stack if (entry.file, entry.line) == (file, line)), None)
+        if known is not None or file is None or line is None:
+            return known
+        context = self.contexts.get((file, line))
+        frame = next((each for each in self.recording.frames if each.file == file), None)
+        if context is None and frame is None:
+            return None
+        return StackEntry(
+            file=file,
+            line=line,
+            function=frame.function if frame is not None else "<unknown>",
+            qualname=context.qualname if context is not None else frame.qualname if frame is not None else None,
+            text=_line_text(context) if context is not None else None,
+            origin=frame.origin if frame is not None else "user",
+            package=frame.package if frame is not None else None,
+        )
+
+    def place(self, file: str | None, line: int | None, compile_id: str | None) -> StackEntry | None:
+        """That line; else the function of a compile, or that of the largest graph."""
+        frame = self.frame(compile_id) or self.main_frame
+        return self.line(file, line) or (frame.entry if frame is not None else None)
+
+
+def _line_text(context: SourceContext) -> str | None:
+    """The line within its statement, which can begin above it."""
+    lines = context.statement.splitlines()
+    number = 0 if context.statement_line is None else context.line - context.statement_line
+    return lines[number].strip() if 0 <= number < len(lines) else None
 
 
 @dataclass(frozen=True)
@@ -183,35 +377,28 @@ class RuleMatch:
         entry: The line.
         message: One sentence.
         count: How often it happened.
-        compile_ids: The compiles in which it happened.
+        compile_ids: The compiles in which it happened; None and repetitions are left out.
         related: Other lines that belong to it, each with a note.
         reasons: torch's chained messages, cause first.
         torch_reason: The cause in torch's words, if it isn't the first of ``reasons``.
-        effects: What it caused.
-        break_effects: What torch did at the break, each kind once.
-        user_stack: The longest call path to it.
-        fixes: Suggestions, best first.
         severity: None for the rule's own.
         subject: What distinguishes it from other findings of the rule on the same line, such as the value that changed.
         changes: The changed values that it is about, each once.
-        hidden_change_count: How many more values changed in one recompile than were recorded.
         call_us: What it takes of a steady call, by the profiler, in microseconds; None if unknown.
         share: That divided by the time of the call.
-        cuda_graph_skip: What torch didn't record as a CUDA graph.
-        ddp_split: The parts of a graph that torch splits at DDP's buckets.
     """
 
     entry: StackEntry
     message: str
     count: int
-    compile_ids: tuple[str, ...] = ()
+    compile_ids: Iterable[str | None] = ()
     related: tuple[tuple[StackEntry, str], ...] = ()
     reasons: tuple[BreakReason, ...] = ()
     torch_reason: str | None = None
     effects: Effects = field(default_factory=Effects)
     break_effects: tuple[BreakEffect, ...] = ()
     user_stack: tuple[StackEntry, ...] = ()
-    fixes: tuple[Fix, ...] = ()
+    fixes: Iterable[Fix] = ()
     severity: Severity | None = None
     subject: str = ""
     changes: tuple[GuardChange, ...] = ()
@@ -225,16 +412,21 @@ class RuleMatch:
 class RecompileRule(Rule):
     """A rule about a value whose change makes torch recompile. A change belongs to the first rule that matches it."""
 
-    kinds: ClassVar[frozenset[ChangeKind]] = frozenset()
+    kinds: ClassVar[tuple[ChangeKind, ...]] = ()
     """Kinds of changes that always belong to this rule."""
 
     def matches(self, change: GuardChange, event: RecompileEvent) -> bool:  # noqa: ARG002 - some rules look at it
         """Whether a change belongs to this rule."""
         return change.kind in self.kinds
 
-    @abstractmethod
     def message(self, group: RecompileGroup) -> str:
-        """One sentence: what changed, with its values."""
+        """The whole sentence: the function, how often it recompiled, and why."""
+        count = sum(not event.is_over_limit for event in group.events)
+        return f"`{group.frame.described}` recompiled {times(count)} because {self.because(group)}"
+
+    def because(self, group: RecompileGroup) -> str:
+        """A clause: what changed, with its values."""
+        return group.changed
 
     @abstractmethod
     def fixes(self, group: RecompileGroup) -> tuple[Fix, ...]:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Set
 from graphdoctor.facts.diagnosis import Effects
 from graphdoctor.facts.recording import BreakRecord, Compile, Frame, Recording
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
-from graphdoctor.rules.diagnosis.frames import frame_entry
 from graphdoctor.rules.diagnosis.recompiles import recompile_events
 from graphdoctor.rules.diagnosis.rule import BreakSite, RecordingView
 
@@ -68,7 +67,7 @@ def site_entry(record: BreakRecord, compiles: Mapping[str, Compile], frames: Map
     if record.stack:
         return record.stack[-1]
     frame = frames.get(compile_.frame_id) if compile_ else None
-    return None if frame is None else frame_entry(frame)
+    return None if frame is None else frame.entry
 
 
 def _at_root(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from graphdoctor.facts.counts import Steadiness, SteadyState
 from graphdoctor.facts.recompiles import GuardChange
-from graphdoctor.facts.recording import Compile, Frame, Recording, Settling
+from graphdoctor.facts.recording import Compile, Frame, Recording
 from graphdoctor.facts.watch import CallWatch
 from graphdoctor.rules.diagnosis.recompiles import distinct_values
 from graphdoctor.rules.diagnosis.rule import RecordingView
@@ -62,18 +62,16 @@ def _of_script(recording: Recording, watch: CallWatch) -> Steadiness:
     return Steadiness(state="settled" if has_settled else None, compiles_per_call=())
 
 
-def unsettled_changes(recording: Recording) -> tuple[GuardChange, ...]:
-    """What differs each time the last call is repeated; empty if the call settles."""
-    return _always_changing(_unsettled(recording)[2]) if _is_unsettled(recording.settling) else ()
+def unsettled(recording: Recording) -> tuple[Frame | None, tuple[GuardChange, ...]]:
+    """The function that never settles, with what differs each time the last call is repeated.
 
-
-def unsettled_frame(recording: Recording) -> Frame | None:
-    """The function that never settles; None if the call settles, or torch didn't name it."""
-    return _unsettled(recording)[1] if _is_unsettled(recording.settling) else None
-
-
-def _is_unsettled(settling: Settling | None) -> bool:
-    return settling is not None and not settling.is_settled
+    None and nothing if the call settles; None alone if torch didn't name the function.
+    """
+    settling = recording.settling
+    if settling is None or settling.is_settled:
+        return None, ()
+    _, frame, again = _unsettled(recording)
+    return frame, _always_changing(again)
 
 
 def _settled(recording: Recording) -> SteadyState | None:

@@ -11,32 +11,33 @@ import ast
 import builtins
 import io
 import tokenize
-from dataclasses import dataclass
 from typing import Literal
 
 from graphdoctor.facts.diagnosis import Fix
 from graphdoctor.facts.fixes import SnippetPlace
 from graphdoctor.facts.run import Setting
-from graphdoctor.rules.diagnosis.lines import bare_call, expression_node, shortened
-from graphdoctor.rules.diagnosis.rule import BreakSite
+from graphdoctor.rules.diagnosis.rule import BreakSite, shortened
 
-_GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
-_START = SnippetPlace(where="start")
+GUIDE = "PyTorch user guide: torch.compile, common graph breaks"
+RECOMPILATION = "PyTorch user guide: torch.compile, recompilation"
+CUDA_GRAPHS = "PyTorch user guide: torch.compile, CUDA graph trees"
 _BUILTINS = frozenset(dir(builtins))
 _TEXT_PARTS = ("FSTRING_MIDDLE", "TSTRING_MIDDLE")
 """Tokens of newer Pythons for the text within an f-string."""
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
+def code_fix(title: str, source: str = GUIDE, *, is_safe: bool = False) -> Fix:
+    """A change of source, in words."""
+    return Fix(title=title, kind="code", is_safe=is_safe, source=source)
+
+
+def call_fix(title: str, source: str = GUIDE, *, is_safe: bool = False) -> Fix:
+    """A change of how the target is compiled and called, in words."""
+    return Fix(title=title, kind="call", is_safe=is_safe, source=source)
+
+
 # Code for a statement.
-
-
-@dataclass(frozen=True)
-class _Pasted:
-    """Code and where it goes; both None if it can't be pasted."""
-
-    snippet: str | None = None
-    place: SnippetPlace | None = None
 
 
 def rewritten(
@@ -47,7 +48,6 @@ def rewritten(
     otherwise: str | None = None,
     where: Literal["instead", "before"] = "instead",
     is_safe: bool = False,
-    source: str = _GUIDE,
 ) -> Fix:
     """A rewrite of the statement at a break, or a line before it, with the code if it can be pasted there.
 
@@ -58,25 +58,10 @@ def rewritten(
         otherwise: The sentence without the code; None if ``title`` says enough.
         where: Whether the code replaces the statement or goes before it.
         is_safe: Whether results stay the same for every input.
-        source: Where the fix is recommended.
     """
-    pasted = _pasted(site, code, where) if code is not None else _Pasted()
-    said = title if pasted.snippet is not None else otherwise or title
-    return Fix(title=said, kind="code", snippet=pasted.snippet, place=pasted.place, is_safe=is_safe, source=source)
-
-
-def _pasted(site: BreakSite, code: str, where: Literal["instead", "before"]) -> _Pasted:
-    context = site.context
-    if not site.is_own_code or context is None or not is_whole(site):
-        return _Pasted()
-    named = _with_torch(code, context.torch)
-    try:
-        free = _free_names(ast.parse(named)) if named is not None else None
-    except (SyntaxError, ValueError):
-        return _Pasted()
-    known = {*context.readable, *_BUILTINS, *([context.torch] if context.torch else [])}
-    if free is None or not free <= known:
-        return _Pasted()
+    context, named = site.context, _pasted(site, code)
+    if context is None or named is None:
+        return code_fix(otherwise or title, is_safe=is_safe)
     place = SnippetPlace(
         where=where,
         function=context.qualname,
@@ -84,10 +69,24 @@ def _pasted(site: BreakSite, code: str, where: Literal["instead", "before"]) -> 
         line=context.statement_line,
         end_line=context.statement_end_line,
     )
-    return _Pasted(named, place)
+    return Fix(title=title, kind="code", snippet=named, place=place, is_safe=is_safe, source=GUIDE)
 
 
-def is_whole(site: BreakSite) -> bool:
+def _pasted(site: BreakSite, code: str | None) -> str | None:
+    """The code with the file's names; None if it can't be pasted."""
+    context = site.context
+    if code is None or context is None or not site.is_own_code or not _is_whole(site):
+        return None
+    named = _with_torch(code, context.torch)
+    try:
+        free = _free_names(ast.parse(named)) if named is not None else None
+    except (SyntaxError, ValueError):
+        return None
+    known = {*context.readable, *_BUILTINS, *([context.torch] if context.torch else [])}
+    return None if free is None or not free <= known else named
+
+
+def _is_whole(site: BreakSite) -> bool:
     """Whether the statement at a break was read in whole and stands on lines of its own, so that it can be replaced."""
     context = site.context
     if context is None or context.statement_line is None or context.statement_end_line is None:
@@ -158,7 +157,7 @@ def spliced(statement: str, part: ast.expr, new: str) -> str:
 
 def guard_while_compiling(site: BreakSite, *, is_safe: bool = False) -> tuple[Fix, ...]:
     """The statement under ``if not torch.compiler.is_compiling()``; nothing if the program needs its value."""
-    call, pointed = bare_call(site), expression_node(site)
+    call, pointed = site.bare_call, site.node
     if not site.is_own_code or call is None:
         return ()
     # The break can be in an argument, such as a hook that is being registered: then the call itself is needed.
@@ -171,43 +170,32 @@ def guard_while_compiling(site: BreakSite, *, is_safe: bool = False) -> tuple[Fi
     return (rewritten(site, guarded, title, otherwise=otherwise, is_safe=is_safe),)
 
 
-def own_function(what: str) -> Fix:
-    """The official way to live with a break: move the code into a small function that stays eager."""
-    return Fix(
-        title=f"If {what} must stay, move it into a small function under `@torch.compiler.disable`, called outside "
-        "loops, `try` and `with`",
-        kind="code",
-        is_safe=True,
-        source=_GUIDE,
-    )
+OWN_FUNCTION = code_fix(
+    "If the call must stay, move it into a small function under `@torch.compiler.disable`, called outside loops, `try` "
+    "and `with`",
+    is_safe=True,
+)
+"""The official way to live with a break."""
 
 
 # Settings, arguments of torch.compile, and changes of the call.
 
 
 def setting(
-    name: str, title: str, *, value: bool | int = True, is_safe: bool = False, source: str | None = None
+    name: str, title: str, source: str | None = None, *, value: bool | int = True, is_safe: bool = False
 ) -> Fix:
-    """A value of ``torch._dynamo.config`` as a fix.
-
-    Args:
-        name: The setting, such as ``capture_scalar_outputs``.
-        title: One imperative sentence.
-        value: What to set it to.
-        is_safe: Whether results stay the same for every input.
-        source: Where the fix is recommended.
-    """
-    chosen = Setting(name=f"torch._dynamo.config.{name}", value=value)
-    return from_setting(chosen, title, is_safe=is_safe, source=source)
+    """A torch setting as a fix; the name alone is of ``torch._dynamo.config``."""
+    full = name if "." in name else f"torch._dynamo.config.{name}"
+    return from_setting(Setting(name=full, value=value), title, source, is_safe=is_safe)
 
 
-def from_setting(chosen: Setting, title: str, *, is_safe: bool = False, source: str | None = None) -> Fix:
+def from_setting(chosen: Setting, title: str, source: str | None = None, *, is_safe: bool = False) -> Fix:
     """A torch setting as a fix."""
     return Fix(
         title=title,
         kind="config",
         snippet=chosen.code,
-        place=_START,
+        place=SnippetPlace(where="start"),
         setting=chosen,
         is_safe=is_safe,
         source=source or "torch/_dynamo/config.py, 2.13",
@@ -224,18 +212,14 @@ def sources_setting(name: str, sources: list[str], title: str, *, source: str) -
         source: Where the fix is recommended.
     """
     line = Setting(name=f"torch.compiler.config.{name}", value=",".join(sources)).line
-    return Fix(title=title, kind="config", snippet=line, place=_START, is_safe=True, source=source)
+    place = SnippetPlace(where="start")
+    return Fix(title=title, kind="config", snippet=line, place=place, is_safe=True, source=source)
 
 
-def compile_argument(argument: str, title: str, *, is_safe: bool, source: str) -> Fix:
-    """An argument of ``torch.compile`` as a fix.
-
-    Args:
-        argument: The argument, such as ``dynamic=True``.
-        title: One imperative sentence.
-        is_safe: Whether results stay the same for every input.
-        source: Where the fix is recommended.
-    """
+def compile_argument(
+    argument: str, title: str, source: str = "torch/_inductor/__init__.py, 2.13", *, is_safe: bool
+) -> Fix:
+    """An argument of ``torch.compile`` as a fix, such as ``dynamic=True``."""
     place = SnippetPlace(where="compile")
     return Fix(title=title, kind="call", snippet=argument, place=place, is_safe=is_safe, source=source)
 
@@ -250,6 +234,12 @@ def guard_filter(name: str, risk: str) -> Fix:
     return compile_argument(
         f'options={{"guard_filter_fn": torch.compiler.{name}}}',
         f"Unsafe: drop guards with torch.compiler.{name}; {risk}",
+        "torch/compiler/__init__.py, 2.13",
         is_safe=False,
-        source="torch/compiler/__init__.py, 2.13",
     )
+
+
+SKIP_INBUILT = guard_filter(
+    "skip_guard_on_inbuilt_nn_modules_unsafe", "torch doesn't notice changes of its own modules"
+)
+SKIP_ALL = guard_filter("skip_guard_on_all_nn_modules_unsafe", "torch doesn't notice changes of any module")
