@@ -34,19 +34,13 @@ class CallTimes(Fact):
     """Times of single steady calls, in microseconds; on a GPU until the device is done."""
 
     median: float
-    """The median."""
     q1: float
-    """The lower quartile."""
     q3: float
-    """The upper quartile."""
     min: float
     """The shortest."""
     max: float
-    """The longest."""
     mean: float
-    """The mean."""
     count: int
-    """How many calls were timed."""
 
     @classmethod
     def of(cls, times_us: Sequence[float], count: int | None = None) -> CallTimes | None:
@@ -82,7 +76,6 @@ class Speedup(Fact):
     high: float
     """Upper end of that interval."""
     rounds: int
-    """Number of rounds."""
 
 
 class BreakEven(Fact):
@@ -121,7 +114,6 @@ class StageResult(Fact):
     without: tuple[str, ...] = ()
     """Parts of that stage that were left out, such as ``fusion``."""
     outcome: Literal["ok", "wrong", "failed"]
-    """What the program did there."""
     reason: str | None = None
     """Why, a clause."""
 
@@ -165,7 +157,6 @@ class Variant(Fact):
     regions: tuple[str, ...] = ()
     """Classes of those blocks, with their number, such as ``12 Block``."""
     status: VariantStatus
-    """How it ended."""
     reason: str | None = None
     """Why it isn't ``ok``, a clause."""
     exit: ProbeExit | None = None
@@ -173,7 +164,6 @@ class Variant(Fact):
     correct: bool | None = None
     """Its results are eager mode's, but for rounding; None if they weren't compared."""
     correctness: Correctness | None = None
-    """How that was found."""
     compile_cold_s: float | None = None
     """Seconds that compiling adds to the calls in a new process with an empty cache on disk."""
     compile_warm_s: float | None = None
@@ -218,7 +208,6 @@ class Throughput(Fact):
     """What one call works on."""
 
     items: int
-    """Number of items in a call."""
     unit: Literal["samples", "tokens"]
     """What they are."""
 
@@ -227,7 +216,6 @@ class BenchVerdict(Fact):
     """The answer."""
 
     text: str
-    """One or two sentences."""
     best: str | None
     """Name of the fastest correct variant; ``eager`` if none is measurably faster. Of those that can't be told apart,
     the one that compiles fastest; of a sweep, that of the largest size that ran. None if eager mode itself failed."""
@@ -248,11 +236,9 @@ class SweepPoint(Fact):
     """The program with one size."""
 
     size: int
-    """The size."""
     variants: tuple[Variant, ...]
     """As of the whole bench, the first named ``eager``."""
     noise: Noise | None = None
-    """How steady the machine was."""
 
 
 class Sweep(Fact):
@@ -268,15 +254,11 @@ class BenchReport(Fact):
     """What ``graphdoctor bench`` found."""
 
     schema_version: str = SCHEMA_VERSION
-    """Version of this document's form."""
     graphdoctor_version: str
-    """The version that wrote it."""
     environment: Environment | None
     """Python, torch and the machine; None if the program never got so far."""
     target: TargetInfo
-    """What was run, and how."""
     verdict: BenchVerdict
-    """The answer."""
     call: str | None = None
     """The call that was timed: the arguments of the last one, in short."""
     throughput: Throughput | None = None
@@ -288,6 +270,5 @@ class BenchReport(Fact):
     sweep: Sweep | None = None
     """Several sizes; None if none were asked for."""
     gaps: tuple[CaptureGap, ...] = ()
-    """What could not be measured."""
     recordings: dict[str, str] = field(default_factory=dict)
     """Folder of each variant's recording, by name."""

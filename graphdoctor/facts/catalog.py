@@ -27,7 +27,6 @@ class Catalog(Fact):
     library: str
     """The name it is installed under."""
     version: str
-    """Its version."""
     architectures: tuple[Architecture, ...]
     """In the library's order."""
 
@@ -36,13 +35,10 @@ class Program(Fact):
     """A target: a file with ``build()`` and ``example_inputs()``, which ran in eager mode when it was written."""
 
     path: str
-    """The file's path."""
     library: str
     """What it was made of."""
     version: str
-    """That library's version."""
     architecture: str
-    """The architecture's name."""
     parameters: int | None
     """How many numbers its model learns; None for a program that was there already."""
 

@@ -28,9 +28,7 @@ class Budget(Fact):
     """One limit and what was measured."""
 
     name: BudgetName
-    """Its name."""
     limit: float
-    """The limit."""
     value: float | None
     """The measured value; None if unknown, which counts as over the limit."""
     is_kept: bool
@@ -41,7 +39,6 @@ class Ignored(Fact):
     """A finding that doesn't count, and why."""
 
     finding: Finding
-    """The finding."""
     by: Literal["comment", "path", "setting"]
     """``comment``: ``# graphdoctor: ignore[GD101] why`` on its line; ``path``: ``per-path-ignores``; ``setting``:
     ``ignore``, ``select`` or ``own-code``."""
@@ -66,19 +63,15 @@ class BaselineEntry(Fact):
     """One known finding in the baseline file."""
 
     fingerprint: str
-    """``Finding.fingerprint``."""
     code: str
-    """Rule code."""
     file: str
     """Path, relative to ``CheckReport.root``; a package's file from the package on."""
     function: str
-    """Qualified name of the function."""
     text: str | None = None
     """The line's text, without indentation."""
     package: str | None = None
     """Owning package; None for the project's own code."""
     count: int = 1
-    """How often it happened."""
     break_effects: tuple[BreakEffect, ...] | None = None
     """What torch did at the break; None for other findings, and in a file written before schema version 1.1."""
     skipped_frames: tuple[str, ...] = ()
@@ -93,7 +86,6 @@ class BaselineRun(Fact):
     """What one run of a target measured, in the baseline file."""
 
     calls: int
-    """Calls of the target."""
     graphs: int
     """Graphs handed to the backend."""
     graph_ops: int | None = None
@@ -129,7 +121,6 @@ class TargetCheck(Fact):
     name: str
     """Its name in the configuration, or the target as given."""
     target: str
-    """The target as given."""
     state: Literal["passed", "failed", "crashed"]
     """``crashed``: it couldn't be run to its end, so the result is unknown and never a pass."""
     error: str | None = None
@@ -141,7 +132,6 @@ class TargetCheck(Fact):
     new: tuple[Finding, ...] = ()
     """Findings that neither the baseline nor an ignore allows, worst first, including those below ``fail_on``."""
     known: tuple[Finding, ...] = ()
-    """Findings that are in the baseline."""
     grown: tuple[Finding, ...] = ()
     """Of these, the ones that happened more often than in the baseline; reported, but never a failure."""
     worse: tuple[WorseFinding, ...] = ()
@@ -156,9 +146,7 @@ class TargetCheck(Fact):
     fixed: tuple[BaselineEntry, ...] = ()
     """Entries of the baseline that are gone; ``graphdoctor baseline --update`` drops them."""
     ignored: tuple[Ignored, ...] = ()
-    """Findings that don't count."""
     budgets: tuple[Budget, ...] = ()
-    """The limits that are set."""
     baseline_torch: str | None = None
     """The torch version of the baseline entries that were compared; None if the target has no baseline."""
     is_other_torch: bool = False
@@ -191,9 +179,7 @@ class CheckReport(Fact):
     """The JSON document of ``graphdoctor check``."""
 
     schema_version: str = SCHEMA_VERSION
-    """Version of this document's shape; the same as a diagnosis's."""
     graphdoctor_version: str
-    """The version of graphdoctor that wrote it."""
     targets: tuple[TargetCheck, ...]
     """Targets in the order of the configuration; empty only if all were skipped."""
     skipped: tuple[str, ...] = ()
@@ -208,7 +194,6 @@ class CheckReport(Fact):
     """Absolute path of the git repository that ``root`` is in; None outside any. SARIF and GitHub's annotations have
     paths relative to it."""
     notes: tuple[str, ...] = ()
-    """What limits the result, in sentences."""
 
     @property
     def exit_code(self) -> Literal[0, 1, 2]:

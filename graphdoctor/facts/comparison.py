@@ -19,15 +19,11 @@ class Side(Fact):
     name: str | None = None
     """What the user named it, such as a path; None if it has no name."""
     graphdoctor_version: str
-    """The program that made the diagnosis."""
     environment: Environment
-    """Where the target ran."""
     target: TargetInfo
-    """What was compiled."""
     is_partial: bool
     """Whether calls are missing because the run or its log ended early."""
     summary: Counts
-    """The counts."""
     has_calls: bool
     """Whether the user's calls are counted; False for a script and for a log that graphdoctor didn't record."""
     hidden_findings: int = 0
@@ -60,11 +56,9 @@ class Mismatch(Fact):
     """One way in which the two runs differ, which can explain other differences."""
 
     aspect: Aspect
-    """What differs."""
     before: str | None = None
     """The value before; None if there is none."""
     after: str | None = None
-    """The value after."""
     message: str
     """One or two sentences: the difference and what it means for the comparison."""
 
@@ -80,22 +74,17 @@ class SameFinding(Fact):
     """A finding that both sides have."""
 
     before: Finding
-    """The finding before."""
     after: Finding
-    """The finding after."""
     changes: tuple[Change, ...] = ()
     """What differs: the line, the severity, the count."""
     matched_by: Match = "fingerprint"
-    """How the two were matched."""
 
 
 class DiagnosisComparison(Fact):
     """The JSON document of ``graphdoctor diff``."""
 
     schema_version: str = SCHEMA_VERSION
-    """Version of this document's shape; the same as a diagnosis's."""
     before: Side
-    """The first diagnosis."""
     after: Side
     """The second."""
     mismatches: tuple[Mismatch, ...]

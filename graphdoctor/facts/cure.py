@@ -29,7 +29,6 @@ class CureStep(Fact):
     name: str
     """Such as ``fixes`` or ``mode=reduce-overhead``."""
     outcome: StepOutcome
-    """What came of it."""
     reason: str | None = None
     """Why, as a clause; None if the numbers say it."""
     is_late: bool = False
@@ -46,15 +45,10 @@ class CureReport(Fact):
     """What ``graphdoctor cure`` found."""
 
     schema_version: str = SCHEMA_VERSION
-    """Version of this document's form."""
     graphdoctor_version: str
-    """The version that wrote it."""
     environment: Environment
-    """Python, torch and the machine."""
     target: TargetInfo
-    """What was run, and how."""
     text: str
-    """The answer, in one or two sentences."""
     best: Best | None
     """The fastest correct way; None if the program fails without torch.compile, so that nothing could be compared."""
     eager: Variant
@@ -78,7 +72,6 @@ class CureReport(Fact):
     treatment: Treatment | None = None
     """Fixes that were tried; None if there were no findings to treat."""
     noise: Noise | None = None
-    """How steady the machine was."""
     verified_calls: int
     """Calls whose results were compared with eager mode's."""
     budget_s: float
@@ -86,4 +79,3 @@ class CureReport(Fact):
     spent_s: float
     """Seconds that it took."""
     gaps: tuple[CaptureGap, ...] = ()
-    """What could not be measured."""

@@ -23,7 +23,6 @@ class DdpSplit(Fact):
     """A graph that ``DDPOptimizer`` split, so that gradients can be reduced while others are still computed."""
 
     compile_id: str
-    """The compile whose graph it is."""
     buckets: tuple[DdpBucket, ...]
     """In the order of the forward pass; the last one's gradients are reduced first."""
     crossing_count: int

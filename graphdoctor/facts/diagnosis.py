@@ -43,7 +43,6 @@ class Location(Fact):
     package: str | None = None
     """Package that owns the file; None for the user's own code."""
     origin: Origin = "user"
-    """Who owns the file."""
     text: str | None = None
     """The source line, without its indentation."""
     indent: int | None = None
@@ -65,7 +64,6 @@ class Fix(Fact):
     """A suggestion."""
 
     title: str
-    """One imperative sentence about this line."""
     kind: Literal["code", "config", "call"]
     """What it changes: the source, a torch setting, or how the target is compiled and called."""
     snippet: str | None = None
@@ -75,7 +73,6 @@ class Fix(Fact):
     is_safe: bool = False
     """Whether results stay the same for every input, according to the rule's page."""
     verdict: Verdict = "not tried"
-    """What a trial showed."""
     reason: str | None = None
     """Why, or why it was not tried; a clause."""
     setting: Setting | None = None
@@ -83,7 +80,6 @@ class Fix(Fact):
     diff: str | None = None
     """The edit as a unified diff; None if there is none."""
     source: str | None = None
-    """Where the fix is recommended."""
 
 
 class Effects(Fact):
@@ -124,13 +120,9 @@ class Finding(Fact):
     rule: str
     """The rule's name, such as ``print-or-log``."""
     severity: Severity
-    """How bad it is."""
     message: str
-    """One sentence."""
     location: Location
-    """The line that it is about."""
     related: tuple[Location, ...] = ()
-    """Other lines that belong to it."""
     count: int
     """How often it happened: graph-break records for a break, compiles for a recompile; 0 for a finding of lint."""
     changes: tuple[GuardChange, ...] = ()
@@ -148,13 +140,11 @@ class Finding(Fact):
     break_effects: tuple[BreakEffect, ...] = ()
     """What torch did at the break, each kind once."""
     effects: Effects = Effects()
-    """What it caused."""
     cuda_graph_skip: CudaGraphSkip | None = None
     """What torch didn't record as a CUDA graph, for a finding about that."""
     ddp_split: DdpSplit | None = None
     """The parts of the graph, for a finding about one that torch splits at DDP's buckets."""
     compile_ids: tuple[CompileId, ...] = ()
-    """The compiles in which it happened."""
     user_stack: tuple[StackEntry, ...] = ()
     """The longest call path to it, outermost first."""
     fixes: tuple[Fix, ...] = ()
@@ -175,11 +165,8 @@ class FrameReport(Fact):
     """How a frame of the recording ended up."""
 
     frame_id: int
-    """``Frame.frame_id``."""
     state: FrameState
-    """How it ended up."""
     compile_ids: tuple[CompileId, ...]
-    """Its compiles."""
     call_path: tuple[StackEntry, ...] = ()
     """The call path of the first compile, outermost first."""
 
@@ -188,7 +175,6 @@ class GraphReport(Fact):
     """What ended a graph of the recording."""
 
     index: int
-    """``Graph.index``."""
     ended_by: Place
     """``return``, or the break site as ``file:line (GB0059)``."""
     ended_by_fingerprint: Fingerprint | None = None
@@ -227,21 +213,17 @@ class RecompileReport(Fact):
     is_exact: bool = True
     """False if the cause was read from torch's log: then only the first failed guard is known."""
     fingerprint: Fingerprint | None = None
-    """Fingerprint of the finding about it."""
 
 
 class Diagnosis(Fact):
     """The JSON document."""
 
     schema_version: Version = SCHEMA_VERSION
-    """Version of this document's shape."""
     graphdoctor_version: Version
-    """The version of graphdoctor that wrote it."""
     recording: Recording
     """The facts, without the picture of the run; the files of compile calls, watched functions and shapes as in
     locations."""
     summary: Counts
-    """The counts."""
     findings: tuple[Finding, ...]
     """Worst first."""
     frames: tuple[FrameReport, ...]

@@ -32,9 +32,7 @@ class RecordCount(Fact):
     kind: RecordKind
     """torch's name for the kind; those of bytecode begin with ``*`` in place of a function's name."""
     count: int
-    """How many there are."""
     size_bytes: int
-    """Their size in the log."""
     is_shown: bool
     """Whether the report, its page or this document has what they say. ``graphdoctor unpack`` writes those with a text
     of their own to files, and the others to its index."""
@@ -46,9 +44,7 @@ class CacheAnswer(Fact):
     compile_id: CompileId | None
     """The compile that asked; its backward graph asks under the same."""
     cache: AskedCache
-    """The cache."""
     state: AnswerState
-    """What it said."""
     reason: str | None = None
     """Why, for a bypass and a failure, in torch's words; None if torch gives none."""
     key: str | None = None
@@ -59,7 +55,6 @@ class ShapeEvent(Fact):
     """Something about a symbolic size, each thing once for each compile."""
 
     kind: ShapeKind
-    """What happened."""
     compile_id: CompileId | None
     """The compile; None outside any, as in ``torch.export``."""
     expression: SizeText
@@ -79,7 +74,6 @@ class ShapeEvent(Fact):
     text: str | None = None
     """That line without indentation; None if unknown."""
     count: int = 1
-    """How often."""
 
 
 class FakeKernel(Fact):
@@ -94,7 +88,6 @@ class FakeKernel(Fact):
     compile_id: CompileId | None = None
     """The compile; None outside any."""
     count: int = 1
-    """How often torch met it."""
 
 
 class ExportedProgram(Fact):
@@ -112,7 +105,6 @@ class CollectiveSchedule(Fact):
     """The collectives of one graph, in the order in which Inductor runs them."""
 
     compile_id: CompileId | None
-    """The compile."""
     operations: tuple[OperationName, ...]
     """Names of torch's operators."""
 
@@ -121,7 +113,6 @@ class RuntimeEstimate(Fact):
     """What Inductor expects one graph to take."""
 
     compile_id: CompileId | None
-    """The compile."""
     operations: int
     """Kernels, library calls and collectives."""
     estimated_us: float | None
@@ -138,7 +129,6 @@ class TritonKernel(Fact):
     compile_id: CompileId | None
     """The compile; None if torch doesn't say."""
     name: str
-    """Its name."""
     compile_us: float | None = None
     """Microseconds that Triton took; None if unknown."""
     notes: dict[str, str] = field(default_factory=dict)

@@ -26,7 +26,6 @@ class ExportBlocker(Fact):
     finding: Finding
     """Where, what, and what can be done."""
     type: str
-    """The exception's type."""
     message: str
     """torch's own words."""
     tried: tuple[TriedFix, ...] = ()
@@ -43,13 +42,11 @@ class ExportWay(Fact):
     is_strict: bool
     """``strict`` of torch.export: whether Dynamo reads the program's bytecode, or Python runs it."""
     status: WayStatus
-    """What came of it."""
     reason: str | None = None
     """Why, as a clause; None if the status says it all."""
     line: str | None = None
     """Python that makes the program; it was run. None if the process ended before."""
     seconds: float | None = None
-    """What exporting took."""
     op_count: int | None = None
     """Operations in the program's graph."""
     inputs: tuple[ExportInput, ...] = ()
@@ -82,7 +79,6 @@ class ExportDim(Fact):
     size: int
     """The size that it was exported with."""
     is_dynamic: bool
-    """Whether it stayed dynamic."""
     expression: str | None = None
     """The size in torch's symbols: dims with the same symbol must be equal. None for a constant."""
     low: int | None = None
@@ -124,15 +120,11 @@ class ExportReport(Fact):
     """What ``graphdoctor export`` found."""
 
     schema_version: str = SCHEMA_VERSION
-    """Version of this document's form."""
     graphdoctor_version: str
-    """The version that wrote it."""
     environment: Environment
-    """Python, torch and the machine."""
     target: TargetInfo
     """What was exported, and how it was called."""
     text: str
-    """The answer, in one or two sentences."""
     best: Literal["strict", "non-strict"] | None
     """The way to take; None if there is none."""
     is_wrapped: bool = False

@@ -50,7 +50,6 @@ class SnippetPlace(Fact):
     """Where a snippet goes."""
 
     where: Where
-    """The kind of place."""
     function: str | None = None
     """Qualified name of the function that the statement is in, or that is called; None for ``start``, ``compile`` and
     ``compile_call``."""
@@ -109,9 +108,7 @@ class TriedFix(Fact):
     """One fix and what its trial showed."""
 
     title: str
-    """One imperative sentence."""
     kind: FixKind
-    """What it changes."""
     snippet: str | None = None
     """Lines to write, for a setting or a call."""
     snippet_place: SnippetPlace | None = None
@@ -133,7 +130,6 @@ class TriedFix(Fact):
     is_on_untouched: bool
     """Whether it was tried on the unmodified program, without other fixes."""
     verdict: Verdict
-    """What the trial showed."""
     reason: str | None = None
     """Why, as a clause: what differs, what failed, what still breaks."""
     untried_cause: UntriedCause | None = None
@@ -165,13 +161,10 @@ class LeftFinding(Fact):
     """A finding that is still there with all verified fixes."""
 
     code: str
-    """Rule code."""
     place: str
     """``file:line``, in the file on disk."""
     message: str
-    """The finding's message."""
     reason: str
-    """Why no fix removed it."""
 
 
 class TrialChoices(Fact):
@@ -195,7 +188,6 @@ class Treatment(Fact):
     tried: tuple[TriedFix, ...]
     """The fixes, in the order in which they were tried."""
     before: Counts
-    """Counts of the unmodified program."""
     after: Counts | None = None
     """Counts with all verified fixes; None if there are none."""
     diff: str = ""
@@ -217,7 +209,6 @@ class Treatment(Fact):
     declined: dict[str, str] = field(default_factory=dict)
     """Findings of the unmodified program that no edit was written for, by fingerprint, each with the reason."""
     left: tuple[LeftFinding, ...] = ()
-    """Findings that are still there."""
     choices: TrialChoices | None = None
     """What was asked for; None in recordings of 0.1."""
     trial_count: int = 0

@@ -43,7 +43,6 @@ class SubtreeCost(Fact):
     path: Expression
     """The argument or module, such as ``x`` or ``self.layers[0]``; a module includes its submodules."""
     guard_count: int
-    """Guards in it."""
     check_us: float | None
     """Microseconds that a check, repeated with warm caches, is faster without it; None if the difference is within the
     noise."""

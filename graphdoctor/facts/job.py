@@ -28,9 +28,7 @@ class CompiledFunction(Fact):
     """What a compile is of."""
 
     function: str
-    """Qualified name of the function."""
     location: Location
-    """Where the function begins."""
     resumes_at: int | None = None
     """For a resume function, the line that it continues from; None for other functions."""
 
@@ -43,7 +41,6 @@ class RankCompile(CompiledFunction):
     occurrence: int = 0
     """How many frames of the same function began before its own frame, as after a reset or for another instance."""
     outcome: CompileOutcome
-    """How it ended."""
     causes: tuple[str, ...] = ()
     """Why it recompiled: each value that changed, with the change; empty for a first compile."""
     changed: tuple[str, ...] = ()
@@ -60,11 +57,9 @@ class OfRank(Fact):
     """What is known of a rank by itself, and is shown."""
 
     rank: int
-    """Its number."""
     process: int | None
     """Its process id; None if no record has it."""
     summary: Counts
-    """Its counts."""
     complete: bool | None
     """Whether it ran to its end and its log is whole. False if the log is cut, a compile in it never ended, or the
     process ended before Python did; None if a log that graphdoctor didn't record doesn't tell."""
@@ -78,13 +73,11 @@ class RankReport(OfRank):
     """One rank, as others can be compared with it."""
 
     environment: Environment
-    """Where it ran."""
     compiles: tuple[RankCompile, ...]
     """In order."""
     findings: tuple[Finding, ...]
     """Its findings, worst first."""
     gaps: tuple[CaptureGap, ...]
-    """What its recording lacks."""
     first_s: float | None = None
     """When it wrote its first record, in seconds on its machine's clock."""
     last_s: float | None = None
@@ -121,7 +114,6 @@ class RankGroup(Fact):
     guards: str | None = None
     """Digest of the guards; None if the log has none."""
     causes: tuple[str, ...] = ()
-    """Why it recompiled."""
     collectives: tuple[str, ...] | None = None
     """The collectives that Inductor scheduled; None if the log doesn't say."""
     differs_in: tuple[Aspect, ...] = ()
@@ -132,7 +124,6 @@ class CacheGroup(Fact):
     """Ranks to which torch's caches gave one answer at one compile."""
 
     ranks: tuple[int, ...]
-    """Their numbers."""
     cache: CacheAnswer | None
     """The answer; None if the caches weren't asked."""
 
@@ -160,7 +151,6 @@ class DivergentValue(Fact):
     """What some ranks have where others have something else."""
 
     ranks: tuple[int, ...]
-    """Their numbers."""
     value: str
     """The value: a line of the graph, a guard, a cause, collectives, an outcome; ``-`` if they lack the compile."""
 
@@ -189,11 +179,9 @@ class HangCandidate(Fact):
     """A place where ranks can wait for others forever."""
 
     kind: HangKind
-    """What the logs show."""
     compile: str
     """The compile, as in ``agreement``."""
     function: str
-    """Qualified name of the function."""
     waiting: tuple[int, ...]
     """The ranks that would wait."""
     missing: tuple[int, ...]
@@ -213,17 +201,14 @@ class Straggler(Fact):
     """The rank that others wait for most, and why."""
 
     rank: int
-    """Its number."""
     extra_s: float
     """Seconds that it took longer than the quickest rank, over the compiles in which it was the slowest."""
     compile: str
     """The compile that is most of it, as in ``agreement``."""
     function: str
-    """Qualified name of its function."""
     compile_extra_s: float
     """Seconds of that one."""
     why: StragglerCause
-    """Why that one takes longer."""
 
 
 class Skew(Fact):
@@ -242,7 +227,6 @@ class JobFinding(Finding):
     """A finding and the ranks that have it; everything else is as on the first of them."""
 
     ranks: tuple[int, ...]
-    """Their numbers."""
     most: int
     """The highest ``count`` of a rank; ``count`` is the least."""
 
@@ -265,17 +249,13 @@ class JobTrial(Fact):
     """One suggestion, tried on the whole job."""
 
     kind: JobRemedyKind
-    """What was changed."""
     title: str
-    """The suggestion."""
     setting: Setting | None = None
     """The torch setting; None for another kind."""
     codes: tuple[str, ...]
     """Codes of the findings that it is for."""
     verdict: JobVerdict
-    """What it showed."""
     status: int
-    """The job's exit status."""
     reason: str | None = None
     """Why it failed; None if it didn't."""
     agree: bool | None = None
@@ -319,15 +299,11 @@ class Job(Fact):
     """The JSON document about a recording of several ranks."""
 
     schema_version: str = SCHEMA_VERSION
-    """Version of this document's shape."""
     graphdoctor_version: str
-    """The version of graphdoctor that wrote it."""
     recording: str | None = None
     """The recording, as a command line names it; None if unknown."""
     target: TargetInfo
-    """What was run."""
     exit: ProbeExit
-    """How the run ended."""
     environment: Environment
     """Where the first rank ran."""
     ranks: tuple[Rank, ...]
@@ -341,9 +317,7 @@ class Job(Fact):
     first_divergence: Divergence | None
     """None if all ranks agree."""
     skew: Skew
-    """How unevenly they compile."""
     hangs: tuple[HangCandidate, ...] = ()
-    """Where ranks can wait forever."""
     findings: tuple[JobFinding, ...]
     """Findings of all ranks, each once, worst first."""
     trials: tuple[JobTrial, ...] | None = None

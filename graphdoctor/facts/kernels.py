@@ -61,9 +61,7 @@ class CacheBypass(Fact):
     """Why torch's caches on disk leave a graph out."""
 
     compile_id: str | None
-    """The compile that asked for it."""
     kind: CacheBypassKind
-    """What keeps it out."""
     subject: str | None = None
     """The function, operator or type, as torch names it; None if it names none."""
     reason: str | None
@@ -84,7 +82,6 @@ class KernelTime(Fact):
     us: float
     """Microseconds of all its runs."""
     count: int
-    """How often it ran."""
 
 
 class KernelShare(Fact):
@@ -109,7 +106,6 @@ class KernelShare(Fact):
     launches: int | None
     """Kernels that were launched, those inside CUDA graphs included."""
     graph_launches: int = 0
-    """CUDA graphs that were launched."""
     region_runs: int = 0
     """Runs of Dynamo's code for a frame; each runs at most one graph."""
     region_us: float = 0.0
@@ -151,7 +147,6 @@ class CudaGraphSkip(Fact):
     """A graph that torch didn't record as a CUDA graph, although it was asked to."""
 
     kind: CudaGraphSkipKind
-    """What kept torch from it."""
     reason: str
     """In torch's words where it has any, without the stack."""
     compile_id: str | None = None
@@ -175,7 +170,6 @@ class GraphPartitions(Fact):
     count: int
     """All parts; 1 if it wasn't split."""
     recordable: int
-    """Parts that can be CUDA graphs."""
 
 
 class CudaGraphInput(Fact):
@@ -196,7 +190,6 @@ class CudaGraphFunction(Fact):
     compile_id: str | None
     """The compile that it belongs to; None if unknown."""
     phase: ProfilePhase
-    """Forward or backward."""
     name: str
     """torch's, such as ``partition_0``."""
     sizes: int
@@ -258,9 +251,7 @@ class CacheUse(Fact):
     """
 
     hits: int
-    """Graphs that were found."""
     misses: int
-    """Graphs that weren't."""
     bypasses: int
     """Graphs that can't be kept on disk."""
     bypass_reasons: tuple[str, ...] = ()

@@ -23,11 +23,8 @@ class LintReport(Fact):
     """The JSON document of ``graphdoctor lint``."""
 
     schema_version: str = SCHEMA_VERSION
-    """Version of this document's shape; the same as a diagnosis's."""
     graphdoctor_version: str
-    """The version of graphdoctor that wrote it."""
     file_count: int
-    """How many files were checked."""
     function_count: int
     """How many functions in them torch compiles."""
     findings: tuple[Finding, ...]

@@ -43,7 +43,6 @@ class SourceText(Fact):
     text: str | None
     """The whole text; None if it couldn't be read or is too large to keep."""
     origin: Origin = "user"
-    """Who owns the file."""
     package: str | None = None
     """Top-level package of the file; None for the user's own code."""
 
@@ -52,7 +51,6 @@ class StageNode(Fact):
     """One node of a graph at one stage."""
 
     name: Name
-    """The node's name."""
     opcode: Opcode
     """``placeholder``, ``call_function``, ``call_method``, ``call_module``, ``get_attr`` or ``output``."""
     target: str
@@ -78,9 +76,7 @@ class StageGraph(Fact):
     """One graph at one stage."""
 
     compile_id: CompileId | None
-    """The compile that made it."""
     stage: Stage
-    """The stage."""
     graph_index: int | None = None
     """Of the graph that Dynamo captured, ``Graph.index``; None if unknown."""
     of: Literal["forward", "backward", "inference"] | None = None
@@ -90,7 +86,6 @@ class StageGraph(Fact):
     unread_lines: int = 0
     """How many lines of the printed graph have an unknown layout."""
     code: str | None = None
-    """The graph as torch printed it."""
 
 
 class FusedKernel(Fact):
@@ -107,13 +102,11 @@ class GeneratedCode(Fact):
     """The code that Inductor generated for one graph."""
 
     compile_id: str | None
-    """The compile that made it."""
     stage: Literal["forward", "backward", "inference"] | None = None
     """The graph of AOTAutograd that it was generated from, according to its first line; None if unknown."""
     graph_index: int | None = None
     """Of the graph that Dynamo captured; None if unknown."""
     file: str | None = None
-    """The file that Inductor wrote."""
     kernels: tuple[str, ...] = ()
     """Names of its kernels in the order of their definitions, then of the library functions that it calls, such as
     ``extern_kernels.addmm``, in the order of the first call; empty for a C++ wrapper, which is not read."""
@@ -182,7 +175,6 @@ class Segment(Fact):
     """A part of a call."""
 
     kind: SegmentKind
-    """What happened."""
     start_us: float
     """From the start of the call."""
     end_us: float
@@ -225,7 +217,6 @@ class Artifact(Fact):
     kind: RecordKind
     """torch's name for it."""
     size_bytes: int
-    """The size of its text."""
     file: str
     """What ``graphdoctor unpack`` calls its file, below the folder of its process."""
 
@@ -238,7 +229,6 @@ class CompileArtifacts(Fact):
     artifacts: tuple[Artifact, ...]
     """Those with a text, in the order of the log, at most 100."""
     hidden_files: int = 0
-    """How many more there are."""
     without_text: dict[str, int] = field(default_factory=dict)
     """How many records without a text there are, by kind."""
 

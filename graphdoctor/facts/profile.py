@@ -29,7 +29,6 @@ class CodeLine(Fact):
     """A line of the program."""
 
     file: str
-    """Path of the file."""
     line: int
     """1-based."""
 
@@ -40,9 +39,7 @@ class ProfiledKernel(Fact):
     name: str
     """As the profiler names it, or for a library's function as the generated code does."""
     kind: ProfiledKind
-    """What it is."""
     phase: ProfilePhase
-    """The part of the call."""
     operations: tuple[str, ...]
     """The operations of the program's graph that it computes, each once, such as ``aten.gelu``; for a kernel outside
     any compiled graph the operation that launched it. Empty if unknown."""
@@ -51,7 +48,6 @@ class ProfiledKernel(Fact):
     lines: tuple[CodeLine, ...]
     """The lines that these come from, the one with the largest part first; empty if unknown."""
     calls: int
-    """How often it ran."""
     time_us: float
     """Microseconds of all runs."""
     share: float
@@ -99,7 +95,6 @@ class ProfiledLine(Fact):
     """What one line of the program costs."""
 
     file: str
-    """Path of the file."""
     line: int
     """1-based."""
     text: str | None
@@ -122,9 +117,7 @@ class ProfiledModule(Fact):
     path: str
     """Such as ``layers.0.attention``; empty for the target itself."""
     forward_us: float
-    """Kernels of the forward pass."""
     backward_us: float
-    """Kernels of the backward pass."""
 
 
 class Regime(Fact):
@@ -179,7 +172,6 @@ class SavedTensor(Fact):
     tensor: str | None = None
     """dtype and shape of one, such as ``f32[8, 128]``; None if unknown."""
     count: int = 1
-    """How many there are."""
     module: str | None = None
     """The innermost module that computes it, such as ``layers.0.mlp``, or ``layers.*.mlp`` of several; None if their
     paths differ in more than numbers, or it is unknown."""
@@ -200,7 +192,6 @@ class MemoryTrial(Fact):
     what: str
     """What was changed, such as a setting with its value."""
     outcome: MemoryOutcome
-    """What came of it."""
     saved_bytes: int | None
     """What was kept then, beyond what was in memory before the call; None if unknown."""
     peak_bytes: int | None
@@ -228,7 +219,6 @@ class MemoryUse(Fact):
     recomputed: dict[str, int]
     """Operations that the backward pass computes again, such as ``aten.gelu``, and how many of each."""
     recomputed_count: int
-    """How many there are."""
     peak_bytes: int | None
     """The most memory during the call; None if unknown."""
     peak_of: PeakOf | None = None
@@ -250,13 +240,10 @@ class ProfileReport(Fact):
     """What ``graphdoctor profile`` found."""
 
     schema_version: str = SCHEMA_VERSION
-    """Version of this document's form."""
     graphdoctor_version: str
-    """The version that wrote it."""
     environment: Environment | None
     """Python, torch and the machine; None if the program never got so far."""
     target: TargetInfo
-    """What was run, and how."""
     call: str | None = None
     """The call that was profiled: the arguments of the last one, in short."""
     device: Device | None
@@ -301,6 +288,5 @@ class ProfileReport(Fact):
     findings: tuple[Finding, ...] = ()
     """What to do about it, the most costly first."""
     gaps: tuple[CaptureGap, ...] = ()
-    """What could not be measured."""
     recording: str | None = None
     """Folder of the recording."""

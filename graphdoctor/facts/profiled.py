@@ -64,7 +64,6 @@ class InductorKernel(Fact):
     name: str
     """As in the code, such as ``triton_poi_fused_add_0`` or ``extern_kernels.mm``."""
     kind: InductorKernelKind
-    """What it is."""
     operations: tuple[int, ...]
     """Indices of the graph's operations that it computes, or that it only brings a tensor into a layout for; views only
     if it has nothing else."""
@@ -116,7 +115,6 @@ class InductorGraph(Fact):
     graph: int
     """Inductor's number; a graph and its backward have the same."""
     phase: ProfilePhase
-    """Forward or backward."""
     compile_id: str | None
     """The compile that it belongs to, such as ``0/0``; None if unknown."""
     operations: tuple[InductorOperation, ...]
@@ -131,9 +129,7 @@ class InductorRun(Fact):
     """One run of such a graph in the profiled call."""
 
     graph: int
-    """Its number."""
     phase: ProfilePhase
-    """Forward or backward."""
     us: float
     """The host's time."""
 
@@ -148,7 +144,6 @@ class KernelRun(Fact):
     us: float
     """Microseconds that no earlier kernel has; the median over all profiled calls that ran the same kernels."""
     phase: ProfilePhase
-    """The part of the call."""
     operation: str | None
     """The outermost operation on the host that it is, or that launched it; None for a generated kernel, and if that is
     unknown, as in a CUDA graph."""
@@ -166,7 +161,6 @@ class EagerCall(Fact):
     kernels_us: float | None
     """All kernels and copies of one; None if the profiler didn't say."""
     launches: int | None
-    """Their number."""
 
 
 class Calibration(Fact):
@@ -197,13 +191,11 @@ class ProfiledCall(Fact):
     """A steady call, kernel by kernel."""
 
     device: Device
-    """Whose kernels they are."""
     times_us: tuple[float, ...]
     """Single calls without the profiler, until the device is done."""
     profiled_us: float
     """The call under the profiler: of several, the shortest."""
     runs: tuple[InductorRun, ...]
-    """Runs of Inductor's graphs."""
     kernels: tuple[KernelRun, ...]
     """In the order of their beginnings."""
     eager: EagerCall | None = None
@@ -252,7 +244,6 @@ class Profiled(Fact):
     """All that a recording has for a profile."""
 
     call: ProfiledCall
-    """The call."""
     graphs: tuple[InductorGraph, ...]
     """Graphs for which Inductor generated code, in order."""
     matched: tuple[MatchedRun, ...]

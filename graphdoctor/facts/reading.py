@@ -67,7 +67,7 @@ def plain(fact: Fact) -> dict[str, Any]:
 
 
 def described_schema(kind: type[Fact]) -> dict[str, Any]:
-    """The JSON Schema of a fact, with the docstring below each field as its description.
+    """The JSON Schema of a fact, in which each field is described: by the docstring below it, or else by its name.
 
     pydantic's ``use_attribute_docstrings`` would parse the source of every class for every reading.
     """
@@ -77,10 +77,9 @@ def described_schema(kind: type[Fact]) -> dict[str, Any]:
         definition = schema if fact is kind else definitions.get(fact.__name__)
         if definition is None:
             continue
-        properties = definition.get("properties", {})
-        for name, text in field_docstrings(fact).items():
-            if name in properties:
-                properties[name].setdefault("description", text)
+        texts = field_docstrings(fact)
+        for name, described in definition.get("properties", {}).items():
+            described.setdefault("description", texts.get(name, f"{name.replace('_', ' ').capitalize()}."))
     return schema
 
 

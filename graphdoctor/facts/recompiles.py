@@ -56,7 +56,6 @@ class GuardChange(Fact):
     """One guarded value that differs from the one that a cache entry was compiled for."""
 
     kind: ChangeKind
-    """What changed about the value."""
     source: Expression | None = None
     """torch's source, such as ``L['self'].scale``; None for process-wide state."""
     expression: Expression

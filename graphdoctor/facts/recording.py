@@ -147,7 +147,6 @@ class Environment(Fact):
     torch_root: str | None = None
     """The folder with torch's own files."""
     stdlib_root: str | None = None
-    """The folder of Python's standard library."""
     site_roots: tuple[str, ...] = ()
     """Folders with installed packages."""
     packages: dict[PackageName, str] | None = None
@@ -159,7 +158,6 @@ class RepeatedBlocks(Fact):
     """Modules of one class that repeat in the target, such as the layers of a transformer."""
 
     class_name: Name
-    """Qualified name of their class."""
     paths: tuple[ModulePath, ...]
     """Where they are, such as ``layers.0``, in order; at least three."""
     kinds: int
@@ -331,11 +329,8 @@ class NamedClass(Fact):
     """A class of the program that torch names."""
 
     name: str
-    """The class."""
     module: str
-    """Its module."""
     is_dataclass: bool = False
-    """Whether it is a dataclass."""
 
 
 class BreakRecord(Fact):
@@ -348,7 +343,6 @@ class BreakRecord(Fact):
     call_index: int | None = None
     """The call during which it was logged; None outside the user's calls."""
     effect: BreakEffect
-    """What torch did at the break."""
     instruction: str | None = None
     """The bytecode instruction that torch couldn't trace, such as ``CALL``."""
     chain: tuple[BreakReason, ...]
@@ -409,7 +403,6 @@ class Compile(Fact):
     call_index: int | None = None
     """The call that caused it; None outside the user's calls."""
     outcome: CompileOutcome
-    """How it ended."""
     is_recompile: bool = False
     """The function already had a cache entry."""
     recompile_reasons: tuple[str, ...] = ()
@@ -452,7 +445,6 @@ class Frame(Fact):
     text: str | None = None
     """That line without indentation; None if the source couldn't be read."""
     origin: Origin
-    """Who owns the file."""
     package: str | None = None
     """Top-level package of the file; None for the user's own code."""
     resumes_at: int | None = None
@@ -494,7 +486,6 @@ class GraphInput(Fact):
     """One input of a graph."""
 
     name: Name
-    """The placeholder's name."""
     source: Expression | None = None
     """Dynamo's source for it, such as ``L['x']``."""
     kind: Literal["tensor", "symbol", "other"]
@@ -513,7 +504,6 @@ class GraphNode(Fact):
     """One node of a graph."""
 
     name: Name
-    """The node's name."""
     opcode: Opcode
     """``placeholder``, ``call_function``, ``call_method``, ``call_module``, ``get_attr`` or ``output``."""
     target: str
@@ -539,7 +529,6 @@ class Graph(Fact):
     """One graph that was handed to the backend."""
 
     compile_id: CompileId
-    """The compile that captured it."""
     index: int
     """Position in the order in which graphs reached the backend, from 0."""
     function: Described = "?"
@@ -556,7 +545,6 @@ class Graph(Fact):
     nodes: tuple[GraphNode, ...] | None = None
     """None if graphdoctor didn't record it."""
     code: str | None = None
-    """The graph as torch prints it."""
     dtensors: dict[str, str] = field(default_factory=dict)
     """Placements of the inputs that are DTensors, as torch prints them, such as ``S(0)``, by the input's name."""
     backend: BackendName | None = None
@@ -613,7 +601,6 @@ class Enclosing(Fact):
     """A compound statement around a line, within the same function."""
 
     kind: EnclosingKind
-    """The kind of statement."""
     line: int
     """1-based line where it starts."""
     text: str
@@ -650,7 +637,6 @@ class ExportInput(Fact):
     """One input of an exported program."""
 
     name: str
-    """Its name in the graph."""
     kind: str
     """torch's name for what it is, such as ``user_input`` or ``parameter``."""
     target: str | None = None
@@ -669,7 +655,6 @@ class TriedDim(Fact):
     size: int
     """The size that it was exported with."""
     is_dynamic: bool
-    """Whether it stayed dynamic."""
     expression: str | None = None
     """The size in torch's symbols; None for a constant."""
     low: int | None = None
@@ -688,7 +673,6 @@ class ExportFailure(Fact):
     """Why torch.export made no program."""
 
     type: str
-    """The exception's type."""
     message: str
     """torch's words, without its general advice."""
 
@@ -697,7 +681,6 @@ class ExportCalls(Fact):
     """How the calls of an exported program differ."""
 
     total: int
-    """Calls that the program has."""
     made: int
     """Those that are like the first, and were made."""
     differing: tuple[DifferingDim, ...] = ()
@@ -725,7 +708,6 @@ class Export(Fact):
     is_wrapped: bool
     """Whether the target was wrapped in a module."""
     seconds: float
-    """What it took."""
     line: str
     """Python that makes the same program."""
     failure: ExportFailure | None = None
@@ -746,11 +728,8 @@ class Recording(Fact):
     """Everything known about one run."""
 
     environment: Environment
-    """Where the target ran."""
     target: TargetInfo
-    """What was compiled."""
     exit: ProbeExit
-    """How the run ended."""
     is_partial: bool
     """The run ended before all calls were made, or the log is cut off."""
     calls: tuple[Call, ...]
@@ -806,7 +785,6 @@ class Recording(Fact):
     caches: CacheUse | None = None
     """What the caches on disk did; None if none was asked."""
     evidence: LogEvidence = field(default_factory=LogEvidence)
-    """What else is in the log."""
     guards: Guards | None = None
     """What the guards check and cost; None if not requested."""
     picture: Picture | None = None
@@ -817,7 +795,6 @@ class Recording(Fact):
     """What changing one property of the first call at a time does; None if not requested, or if the first call can't be
     repeated."""
     gaps: tuple[CaptureGap, ...]
-    """What is missing."""
 
     @property
     def is_foreign(self) -> bool:

@@ -24,7 +24,6 @@ class StackEntry(Fact):
     line: int
     """1-based line."""
     function: str
-    """The code object's name."""
     qualname: str | None = None
     """Qualified name of the enclosing class and function; None if the source couldn't be read."""
     text: str | None = None
@@ -36,7 +35,6 @@ class StackEntry(Fact):
     indent: int | None = None
     """Width of the indentation that was removed from ``text``."""
     origin: Origin
-    """Who owns the file."""
     package: str | None = None
     """Top-level package of a third-party or torch file, such as ``transformers``."""
 

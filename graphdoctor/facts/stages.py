@@ -36,7 +36,6 @@ class StageChange(Fact):
     after: tuple[str, ...]
     """Those in their place, in order; empty for operations that are gone."""
     count: int
-    """How often."""
     places: tuple[LinePlace, ...] = ()
     """The lines of the user that they come from, each once."""
 
@@ -45,7 +44,6 @@ class SavedValue(Fact):
     """A value that the forward keeps for the backward."""
 
     name: str
-    """Its node's name."""
     value: str | None
     """What it is, such as ``f32[8, 64]``."""
     is_input: bool
@@ -56,7 +54,6 @@ class StageKernel(Fact):
     """A kernel that generated code runs."""
 
     name: str
-    """Its name in the code."""
     nodes: tuple[str, ...]
     """Names of the nodes that it computes, in the order of the ``post-grad`` graph."""
     operations: tuple[str, ...]
@@ -69,7 +66,6 @@ class StageReport(Fact):
     """One stage of one graph."""
 
     stage: StageName
-    """Which stage."""
     of: LoweredGraph | None = None
     """For ``post-grad`` and ``fusion``, the graph of AOTAutograd that was lowered; None if unknown, and elsewhere."""
     compared_with: StageName | None = None

@@ -242,7 +242,6 @@ class SurveyVariant(Fact):
     """One way to compile all targets."""
 
     name: str
-    """Its name."""
     settings: dict[str, object] = field(default_factory=dict)
     """What it changes: fields of a run, such as ``mode`` and ``dtype``; empty for torch.compile without arguments."""
     python: str | None = None
@@ -268,7 +267,6 @@ class SurveyGroup(Fact):
     """The rows of one variant, of one family or of all."""
 
     variant: str
-    """The variant."""
     family: str | None = None
     """The family; None for all of them."""
     pieces: int
@@ -291,7 +289,6 @@ class SurveyGroup(Fact):
     faster: int = 0
     """Rows that are measurably faster than eager mode."""
     slower: int = 0
-    """Rows that are measurably slower."""
     compile_cold_s: float | None = None
     """Median over the rows that have it."""
     coverage: float | None = None
@@ -320,7 +317,6 @@ class SharedCause(SurveyCause):
     targets: tuple[str, ...]
     """Names of the targets that have it."""
     rows: int
-    """Rows that have it."""
     fix_verified: tuple[str, ...] = ()
     """Names of the targets on which a trial verified the fix."""
 
@@ -346,9 +342,7 @@ class SurveyReport(Fact):
     """What ``graphdoctor survey`` found."""
 
     schema_version: str = SCHEMA_VERSION
-    """Version of this document's form."""
     graphdoctor_version: str
-    """The version that wrote it."""
     name: str
     """The survey's name: that of its file, pattern or library."""
     started: str
@@ -370,6 +364,4 @@ class SurveyReport(Fact):
     kept: int = 0
     """How many rows an earlier run made."""
     summary: SurveySummary
-    """All rows added up."""
     notes: tuple[str, ...] = ()
-    """What limits the result, in sentences."""

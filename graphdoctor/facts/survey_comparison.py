@@ -73,17 +73,13 @@ class SurveySide(Fact):
     path: str | None = None
     """What the user named; None if it has no name."""
     name: str
-    """The survey's own name."""
     started: str
     """When it began, in UTC."""
     graphdoctor_version: str
-    """The version that made it."""
     torch: tuple[str, ...]
     """The versions of torch of its rows."""
     devices: tuple[str, ...]
-    """What its rows ran on."""
     rows: int
-    """How many it has."""
     planned: int
     """How many it would have if nothing had interrupted it."""
     shard: str | None = None
@@ -99,13 +95,11 @@ class SurveyMismatch(Fact):
     """One way in which the two surveys differ, which can explain other differences."""
 
     aspect: SurveyAspect
-    """What differs."""
     name: str | None = None
     """Which of several: the option, the variant or the measure; None otherwise."""
     before: str | None = None
     """The value before; None if there is none."""
     after: str | None = None
-    """The value after."""
     pieces: int | None = None
     """How many of the pieces that both have differ in this way; None for what is of the whole survey."""
 
@@ -114,13 +108,11 @@ class SurveyChange(Fact):
     """One thing that changed in a piece."""
 
     kind: SurveyChangeKind
-    """What."""
     severity: Severity = "info"
     """How bad it is where it got worse."""
     before: float | bool | str | None = None
     """The value before: a number, whether, or a status; None for a finding."""
     after: float | bool | str | None = None
-    """The value after."""
     cause: SurveyCause | None = None
     """The finding that is new or gone; None for other changes."""
     is_flaky: bool = False
@@ -137,15 +129,11 @@ class ComparedPiece(Fact):
     """One target with one variant, in both surveys."""
 
     before: SurveyRow
-    """Its row before."""
     after: SurveyRow
-    """Its row after."""
     verdict: SurveyVerdict
-    """What it is in one word."""
     worse: tuple[SurveyChange, ...] = ()
     """What got worse, the worst first."""
     better: tuple[SurveyChange, ...] = ()
-    """What got better."""
     noted: tuple[SurveyChange, ...] = ()
     """What differs and is neither: single measurements, and a failure that is another one now."""
     unknown: tuple[SurveyMeasure, ...] = ()
@@ -179,15 +167,11 @@ class ComparedVariant(Fact):
     """The pieces of one variant that both surveys have."""
 
     variant: str
-    """The variant."""
     pieces: int
-    """Pieces that both have."""
     judged: int
     """Of these, the ones that say something about torch.compile in at least one of the two."""
     passed_before: int
-    """Judged pieces that passed before."""
     passed_after: int
-    """Judged pieces that pass now."""
     timed: int
     """Pieces with a speed-up that passed in both."""
     speedup_before: GeometricMean | None = None
@@ -204,11 +188,8 @@ class SurveyComparison(Fact):
     """The JSON document of ``graphdoctor diff`` for two surveys."""
 
     schema_version: str = SCHEMA_VERSION
-    """Version of this document's shape; the same as a diagnosis's."""
     graphdoctor_version: str
-    """The version that compared them."""
     before: SurveySide
-    """The first survey."""
     after: SurveySide
     """The second."""
     folder: str | None = None
@@ -223,9 +204,7 @@ class SurveyComparison(Fact):
     pieces: tuple[ComparedPiece, ...] = ()
     """Pieces that both have and that differ, the worst first."""
     unchanged: int = 0
-    """How many pieces don't differ."""
     still_failing: int = 0
-    """How many pieces pass in neither."""
     noisy: int = 0
     """How many pieces have speed-ups that weren't compared, because the machine was too busy in one of the two."""
     added: tuple[SurveyRow, ...] = ()

@@ -38,7 +38,6 @@ class Difference(Fact):
     """The largest difference of one kind."""
 
     kind: ResultKind
-    """What differs."""
     where: str
     """Which value, such as ``call 2, output['logits']``."""
     largest: float | None = None
@@ -55,7 +54,6 @@ class Comparison(Fact):
     """The results of two replays of the same calls, compared."""
 
     kinds: tuple[ResultKind, ...]
-    """Kinds of results that were compared."""
     differences: tuple[Difference, ...]
     """One for each kind that differs by more than ``torch.testing.assert_close`` allows for the dtype, and by more than
     rounding: a value may be twice as far from a float64 run as runs of the unmodified program are."""
@@ -132,7 +130,6 @@ class Remedy(Fact):
     name: str
     """Stable name, such as ``mark_dynamic x 0``."""
     title: str
-    """One imperative sentence."""
     snippet: str | None
     """Code or configuration to write; None if ``title`` has to do."""
     kind: Literal["config", "call"]
@@ -151,7 +148,6 @@ class TrialResult(Fact):
     compiles: int | None
     """Compiles that got code; None if the replay failed."""
     frames_over_limit: int | None = None
-    """Functions over their recompile limit."""
     compile_s: float | None = None
     """Seconds spent compiling."""
     calls_s: float | None = None
@@ -165,7 +161,6 @@ class TrialResult(Fact):
     where: str | None = None
     """Where they differ most, or why they weren't compared."""
     error: str | None = None
-    """Why the replay failed."""
 
 
 class UntriedChange(Fact):
@@ -174,7 +169,6 @@ class UntriedChange(Fact):
     expression: str
     """The value that changed, in the user's words."""
     reason: str
-    """Why nothing was tried."""
 
 
 class WhatIf(Fact):
@@ -187,6 +181,5 @@ class WhatIf(Fact):
     conclusion: str
     """One or two sentences: which change to fix, with the counts that show it."""
     untried: tuple[UntriedChange, ...] = ()
-    """Causes that no replay can remove."""
     skipped_count: int = 0
     """How many combinations weren't tried because there were too many."""

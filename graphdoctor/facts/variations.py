@@ -26,7 +26,6 @@ class TriedValue(Fact):
     is_special: bool = False
     """Whether torch tends to compile separately for it: sizes 0 and 1, numbers 0, 1 and below 0."""
     outcome: TriedOutcome
-    """What happened."""
     compiles: int | None = None
     """Compiles that got code in this call; None if it wasn't made under torch.compile."""
     compile_s: float | None = None
@@ -34,7 +33,6 @@ class TriedValue(Fact):
     torch_reason: str | None = None
     """The first guard that failed, in torch's words."""
     error: str | None = None
-    """First line of the exception."""
 
 
 class Variation(Fact):
@@ -47,7 +45,6 @@ class Variation(Fact):
     expression: str
     """The property in the user's words, such as ``x.shape[0]``, ``self.scale`` or ``grad mode``."""
     kind: ChangeKind
-    """The kind of change."""
     base: str
     """Its value in the unchanged call."""
     tied: tuple[str, ...] = ()
@@ -55,7 +52,6 @@ class Variation(Fact):
     tried: tuple[TriedValue, ...] = ()
     """The values that were tried, in order."""
     verdict: Verdict
-    """What the tried values show."""
     back_compiles: int | None = None
     """Compiles of the unchanged call after all values; None if it wasn't made."""
     compile_s: float | None = None

@@ -52,15 +52,12 @@ class WatchedFunction(Fact):
     coverage: Coverage | None = None
     """Of the last profiled call that compiled nothing; None if there is none."""
     coverage_call: int | None = None
-    """Number of that call."""
     graph_runs: int | None = None
     """How often a graph ran in it."""
     not_covered: NotCovered | None = None
-    """Why there is no coverage."""
     steady_us: float | None = None
     """Microseconds of a steady call: the median of the last 15 timed calls that compiled nothing."""
     timed_calls: int = 0
-    """How many these are."""
 
     @property
     def is_settled(self) -> bool | None:
