@@ -138,7 +138,7 @@ def _existing(text: str, settings: Settings) -> Location | None:
 def _kind_of(file: LogFile) -> tuple[Kind | None, str]:
     """What a file holds; where it is none of the kinds, a clause that says what it is instead."""
     from graphdoctor.trace.logs import logs_of
-    from graphdoctor.trace.storage.compression import CutStreamError
+    from graphdoctor.trace.storage.log_file import CutStreamError
 
     try:
         # The first record decides: a program's own output can come before it.
@@ -208,8 +208,7 @@ def _selected(diagnosis: Diagnosis, selection: Selection) -> Diagnosis:
 
 def _read_document(location: Location) -> Diagnosis:
     from graphdoctor.rules.gate.documents import read_diagnosis
-    from graphdoctor.trace.storage.compression import CutStreamError
-    from graphdoctor.trace.storage.log_file import LogFile
+    from graphdoctor.trace.storage.log_file import CutStreamError, LogFile
     from graphdoctor.trace.storage.places import place_at
 
     file = place_at(location)

@@ -165,8 +165,7 @@ def _details(
     location: Location, rank: int | None, needs: Needs, shown: tuple[str, ...], executor: Executor
 ) -> Picture | None:
     """The picture of a large log: it is read again for the compiles that are shown."""
-    from graphdoctor.trace.details import Details
-    from graphdoctor.trace.sections import Wanted
+    from graphdoctor.trace.sections import Details, Wanted
 
     details = Details(needs.compile_ids or shown, most_bytes=None if needs.compile_ids else _MOST_BYTES)
     return _read(location, rank, Wanted(picture=True, details=details), executor).picture

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from graphdoctor.facts.picture import Artifact, CompileArtifacts
 from graphdoctor.facts.record_kinds import UNSHOWN_KINDS
-from graphdoctor.trace.details import Collector, Details
 from graphdoctor.trace.grammar import Record
+from graphdoctor.trace.sections import Collector, Details
 
 NO_COMPILE = "no_compile"
 

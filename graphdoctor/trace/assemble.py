@@ -38,8 +38,7 @@ from graphdoctor.trace.gaps import old_log_gaps, run_gaps, unreadable_gaps
 from graphdoctor.trace.inductor_runtime import cache_bypasses
 from graphdoctor.trace.intake import Intake, SeenCompile
 from graphdoctor.trace.metrics import CompileMetrics
-from graphdoctor.trace.origin import RESUME_NAME, innermost, without_probe
-from graphdoctor.trace.roots import Root
+from graphdoctor.trace.origin import RESUME_NAME, Root, innermost, without_probe
 
 _LIMIT_TYPE = "Dynamo recompile limit exceeded"
 _DECLINED = "The backend declined the graph, so torch runs the frame eagerly."

@@ -14,8 +14,7 @@ import orjson
 from graphdoctor.executors.executor import Done, Executor, Outcome
 from graphdoctor.facts.record_kinds import UNSHOWN_KINDS
 from graphdoctor.trace.grammar import LogDamage, Record, is_header, read_records
-from graphdoctor.trace.storage.compression import CutStreamError
-from graphdoctor.trace.storage.log_file import LogFile
+from graphdoctor.trace.storage.log_file import CutStreamError, LogFile
 
 _LEAST_BYTES = 32 * 2**20
 """Below this, starting processes takes what they save."""

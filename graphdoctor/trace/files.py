@@ -7,10 +7,10 @@ from pathlib import Path
 from graphdoctor.facts.picture import SourceText
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import Environment
-from graphdoctor.trace.details import Collector, Details
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
 from graphdoctor.trace.logs import find_logs
 from graphdoctor.trace.origin import Origins
+from graphdoctor.trace.sections import Collector, Details
 
 
 def read_files(recording: Path, environment: Environment) -> tuple[SourceText, ...]:

@@ -24,8 +24,7 @@ from graphdoctor.probe import wire
 from graphdoctor.trace.events import Events, read_events
 from graphdoctor.trace.logs import has_linked_logs, hindrance, logs_in, logs_of
 from graphdoctor.trace.processes import ProcessLogs, find_processes
-from graphdoctor.trace.storage.compression import CutStreamError
-from graphdoctor.trace.storage.log_file import LogFile
+from graphdoctor.trace.storage.log_file import CutStreamError, LogFile
 from graphdoctor.trace.storage.places import Location, place_at
 
 

@@ -31,8 +31,7 @@ from graphdoctor.trace.logs import PREFIX, held_logs, possible_logs
 from graphdoctor.trace.metrics import printed_reasons
 from graphdoctor.trace.origin import RESUME_NAME
 from graphdoctor.trace.processes import named_rank
-from graphdoctor.trace.storage.compression import CutStreamError
-from graphdoctor.trace.storage.log_file import LogFile
+from graphdoctor.trace.storage.log_file import CutStreamError, LogFile
 from graphdoctor.trace.storage.places import Location, place_at
 
 _PREFIX = re.compile(PREFIX)

@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from graphdoctor.trace.storage.compression import CutStreamError
+from graphdoctor.trace.storage.log_file import CutStreamError
 
 _HEADER = re.compile(rb"^([VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ \d+) [^\]]*\] (\{.*)$")
 

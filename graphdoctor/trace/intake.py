@@ -25,9 +25,8 @@ from graphdoctor.trace.ddp_splits import SeenSplit
 from graphdoctor.trace.evidence import Evidence
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.metrics import CompileMetrics, is_before_breaks, printed_reasons, read_metrics
-from graphdoctor.trace.origin import RESUME_NAME, Origins, collapse_resumes, without_probe
+from graphdoctor.trace.origin import RESUME_NAME, Origins, Root, collapse_resumes, without_probe
 from graphdoctor.trace.profiled import inductor_graph
-from graphdoctor.trace.roots import Root
 
 _UNKNOWN = "<unknown>"
 _COLUMNS = frozenset({"indent", "column", "end_column"})

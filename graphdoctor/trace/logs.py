@@ -15,8 +15,7 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.wording import counted
 from graphdoctor.probe.wire import META_FILE, TRACE_FOLDER
 from graphdoctor.trace.processes import named_rank
-from graphdoctor.trace.storage.compression import CutStreamError
-from graphdoctor.trace.storage.log_file import LogFile
+from graphdoctor.trace.storage.log_file import CutStreamError, LogFile
 from graphdoctor.trace.storage.places import Folder, LocalFolder, for_each
 
 _LOG_PATTERN = "dedicated_log_torch_trace_*.log"

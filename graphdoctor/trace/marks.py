@@ -16,9 +16,9 @@ from typing import Any
 import orjson
 
 from graphdoctor.facts.marks import CacheAnswer, CompileMark, LogSpan
-from graphdoctor.trace.details import Collector
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.inductor_runtime import CACHE_RECORDS
+from graphdoctor.trace.sections import Collector
 
 # Each begins with what can be searched for quickly, and looks back from there: guards are much of a log.
 _DEVICE = re.compile(r"(cuda|xpu|hpu|mtia)(?<!\wcuda)(?<!\w[xh]pu)(?<!\wmtia):\d+")

@@ -16,8 +16,8 @@ from typing import Any
 import orjson
 
 from graphdoctor.facts.picture import Autotuned, Phase
-from graphdoctor.trace.details import Collector, Details
 from graphdoctor.trace.grammar import Record
+from graphdoctor.trace.sections import Collector, Details
 
 _MAX_NOTE = 200
 _DUMP = 2000

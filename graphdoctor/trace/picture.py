@@ -8,12 +8,11 @@ from typing import Any
 from graphdoctor.facts.picture import Picture, SourceText
 from graphdoctor.facts.recording import Recording
 from graphdoctor.trace.artifacts import Artifacts
-from graphdoctor.trace.details import Collector, Details
 from graphdoctor.trace.events import Event, read_lanes
 from graphdoctor.trace.files import Files
 from graphdoctor.trace.merge import Part
 from graphdoctor.trace.phases import Phases
-from graphdoctor.trace.sections import Section
+from graphdoctor.trace.sections import Collector, Details, Section
 from graphdoctor.trace.stages import Stages
 
 

@@ -33,11 +33,11 @@ from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.trials import Replay, WhatIf
 from graphdoctor.probe.wire import TRACE_FOLDER
 from graphdoctor.trace.assemble import Assembler
-from graphdoctor.trace.beginning import beginning_gaps
 from graphdoctor.trace.events import Events, read_variations
 from graphdoctor.trace.evidence import record_counts
 from graphdoctor.trace.folder import RecordingFolder, open_folder
 from graphdoctor.trace.gaps import (
+    beginning_gaps,
     guard_gaps,
     log_gaps,
     lost_call_gaps,

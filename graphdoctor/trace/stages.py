@@ -16,10 +16,10 @@ from typing import Literal, get_args
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.picture import FusedKernel, GeneratedCode, Stage, StageGraph, StageNode
 from graphdoctor.facts.recording import Frame, Graph, GraphNode, Recording
-from graphdoctor.trace.details import Collector, Details, Text
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.origin import Origins, is_probe
 from graphdoctor.trace.printed_graph import dotted_path, parse_graph, short_target
+from graphdoctor.trace.sections import Collector, Details, Text
 
 AotGraph = Literal["forward", "backward", "inference"]
 """A graph that AOTAutograd hands to Inductor."""

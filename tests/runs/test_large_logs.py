@@ -11,7 +11,7 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.result import Result
 from graphdoctor.rules import diagnosed
 from graphdoctor.rules.diagnosed import Needs, diagnose_recording, most_telling
-from graphdoctor.trace.details import Details, Text
+from graphdoctor.trace.sections import Details, Text
 from graphdoctor.views.html.page import render_page
 
 RECORDINGS = Path(__file__).resolve().parent.parent / "recordings" / "2.13.0"

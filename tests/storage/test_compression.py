@@ -20,8 +20,7 @@ from graphdoctor.facts.wording import partial_text
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
-from graphdoctor.trace.storage.compression import CutStreamError
-from graphdoctor.trace.storage.log_file import local_log
+from graphdoctor.trace.storage.log_file import CutStreamError, local_log
 from tests.trace.test_merge import log_of
 
 COMPRESS = {"gzip": gzip.compress, "xz": lzma.compress, "zstd": zstandard.ZstdCompressor().compress}

@@ -25,8 +25,7 @@ from graphdoctor.facts.following import BreakSeen, LogBegun, RecompileSeen
 from graphdoctor.trace.folder import find_ranks, open_folder
 from graphdoctor.trace.follow import Follower
 from graphdoctor.trace.reader import read_recording
-from graphdoctor.trace.storage.compression import CutStreamError
-from graphdoctor.trace.storage.log_file import LogFile
+from graphdoctor.trace.storage.log_file import CutStreamError, LogFile
 from graphdoctor.trace.storage.places import Url, location_of, place_at
 from graphdoctor.trace.storage.remote import _below
 from tests.storage.s3 import Store, store

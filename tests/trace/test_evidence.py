@@ -11,7 +11,7 @@ from graphdoctor.facts.record_kinds import TORCH_KINDS, family_of, is_shown
 from graphdoctor.facts.recording import Environment
 from graphdoctor.trace.evidence import Evidence, joined
 from graphdoctor.trace.grammar import Record
-from graphdoctor.trace.guards.tree import GuardTrees
+from graphdoctor.trace.guards.sets import GuardTrees
 from graphdoctor.trace.intake import Intake
 from graphdoctor.trace.marks import Marks
 from graphdoctor.trace.phases import Phases

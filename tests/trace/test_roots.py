@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.trace.roots import Root
+from graphdoctor.trace.origin import Root
 from tests.each import for_each
 
 PLACE = StackEntry(file="/work/train.py", line=7, function="main", origin="user")

@@ -1,12 +1,17 @@
-"""Makes ``Guards`` from a log's guard trees and the costs that the probe measured."""
+"""Parses torch's printed guard trees, and makes ``Guards`` of them and the costs that the probe measured.
+
+A tree (``GuardManagerWrapper.__str__``, ``torch/_dynamo/guards.py``, 2.13) has a guard manager for each guarded value,
+with the guards on it, and the measured latency in its last line. Lines with an unknown layout are kept as they are.
+"""
 
 from __future__ import annotations
 
 import os.path
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import Any
 
 from graphdoctor.facts.expressions import expression
@@ -15,12 +20,20 @@ from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import Frame
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.trace.breaks import PrintedEntry
-from graphdoctor.trace.guards.tree import GuardTree, GuardTrees, TreeGuard
+from graphdoctor.trace.grammar import Record
+from graphdoctor.trace.guards.forms import Form, meaning_of
+from graphdoctor.trace.guards.text import GuardText, take_apart
 from graphdoctor.trace.merge import Part
-from graphdoctor.trace.origin import Origins
-from graphdoctor.trace.roots import Root
-from graphdoctor.trace.sections import Section
+from graphdoctor.trace.origin import Origins, Root
+from graphdoctor.trace.sections import Collector, Details, Section
 
+_LINE = re.compile(r"^(?P<bars>(?:\| )*)\+- ?(?P<text>.*)$", re.DOTALL)
+_MANAGER = re.compile(
+    r"^(?:KeyManager: |ValueManager: )?\w*(?:Manager|Guard): source=(?P<source>.*?), (?:accessed_by=|type=)"
+)
+_PAIR = re.compile(r"^(?:KeyValueManager pair at index=|RootGuardManager\b)")
+_LATENCY = re.compile(r"^Guard latency = (?P<us>\d+(?:\.\d+)?) us$")
+_HEADING = "TREE_GUARD_MANAGER:"
 _VALUE = re.compile(r"[LG]\['\w+'\](?:\._modules\['[^']+'\])*")
 _MODULE_FOLDERS = re.compile(r"\._(?:modules|parameters|buffers|non_persistent_buffers_set|\w*hooks\w*)\b")
 _INTERNAL_TAIL = re.compile(
@@ -43,6 +56,89 @@ _TORCH_PARTS = frozenset(
 )
 
 
+@dataclass(frozen=True, eq=False)
+class TreeGuard:
+    """One guard of the tree; equal ones of different trees are one object."""
+
+    depth: int
+    manager_source: str | None
+    text: GuardText
+    meaning: Form
+
+
+@dataclass(frozen=True)
+class GuardTree:
+    """A parsed tree."""
+
+    guards: tuple[TreeGuard, ...]
+    latency_us: float | None
+    unread: tuple[str, ...]
+
+
+class GuardTrees(Collector):
+    """Collects the guard trees of a log, the last one of each compile."""
+
+    KINDS = frozenset({"dynamo_cpp_guards_str"})
+
+    def __init__(self, details: Details | None = None) -> None:
+        super().__init__(details)
+        self.trees: dict[str, GuardTree] = {}
+
+    def add(self, record: Record) -> None:
+        """See ``Collector``."""
+        if record.compile_id is not None and record.payload is not None:
+            self.trees[record.compile_id] = parse_tree(record.payload)
+
+
+@lru_cache(maxsize=100_000)  # compiles of one function have most of theirs in common
+def _guard(depth: int, manager_source: str | None, text: str) -> TreeGuard:
+    guard = take_apart(text)
+    return TreeGuard(depth, manager_source, guard, meaning_of(guard))
+
+
+def parse_tree(payload: str) -> GuardTree:
+    """Parse a printed tree."""
+    guards: list[TreeGuard] = []
+    unread: list[str] = []
+    latency_us: float | None = None
+    path: list[tuple[int, str | None]] = []
+    for line in _joined(payload.splitlines()):
+        if latency := _LATENCY.match(line):
+            latency_us = float(latency["us"])
+            continue
+        found = _LINE.match(line)
+        if found is None:
+            if line.strip() not in ("", _HEADING):
+                unread.append(line)
+            continue
+        depth, text = len(found["bars"]) // 2, found["text"]
+        while path and path[-1][0] >= depth:
+            path.pop()
+        above = path[-1][1] if path else None
+        if manager := _MANAGER.match(text):
+            path.append((depth, manager["source"]))
+        elif _PAIR.match(text):
+            path.append((depth, above))
+        else:
+            guards.append(_guard(depth, above, text))
+    return GuardTree(tuple(guards), latency_us, tuple(unread))
+
+
+def _joined(lines: list[str]) -> Iterator[str]:
+    """The lines of the tree, each joined with its continuation lines: a guard's text can contain line breaks."""
+    held: str | None = None
+    for line in lines:
+        is_new = line.startswith(("| ", "+-", _HEADING)) or _LATENCY.match(line) or not line.strip()
+        if held is not None and held.startswith(("| ", "+-")) and not is_new:
+            held += "\n" + line
+            continue
+        if held is not None:
+            yield held
+        held = line
+    if held is not None:
+        yield held
+
+
 def guards_of_parts(parts: Sequence[tuple[Part, Section]], *, cost: Mapping[str, Any] | None) -> Guards:
     """The guards of a recording with several parts: processes, and stretches between resets of Dynamo."""
     measured = max((index for index, (part, _) in enumerate(parts) if part.process is None), default=None)
@@ -55,26 +151,22 @@ def guards_of(part: Part, section: Section, cost: Mapping[str, Any] | None) -> G
     """Put a part's guards into words."""
     intake, trees = section.intake, section.collector(GuardTrees).trees
     places = _Places(intake.files(), intake.origins)
-    measured = {} if cost is None else {entry["compile_id"]: entry for entry in cost["entries"]}
-    is_complete = cost is not None and cost["is_complete"]
-    call_us = None if cost is None else cost["call_us"]
+    measured = cost or {}
+    entries = {entry["compile_id"]: entry for entry in measured.get("entries", ())}
+    is_complete, call_us = measured.get("is_complete"), measured.get("call_us")
     frames = {frame.frame_id: frame for frame in part.recording.frames}
     known: _KnownNodes = {}
     sets = []
     for compile_ in part.recording.compiles:
         compile_id, tree = compile_.compile_id, trees.get(compile_.compile_id)
-        if tree is None:
-            continue
-        entry = measured.get(compile_id)
-        if entry is None and is_complete:
+        if tree is not None:
+            words = _Words(tree, places, frames.get(compile_.frame_id), intake.roots.get(compile_.frame_id), known)
             # A complete measurement of the steady call includes every entry that the call reaches.
-            entry = {"compile_id": compile_id, "runs": 0}
-        words = _Words(tree, places, frames.get(compile_.frame_id), intake.roots.get(compile_.frame_id), known)
-        sets.append(_guard_set(part.prefix + compile_id, tree, words, entry, call_us))
+            entry = entries.get(compile_id, {"runs": 0} if is_complete else None)
+            sets.append(_guard_set(part.prefix + compile_id, tree, words, entry, call_us))
     checks_us = _total(sets) if call_us and is_complete else None
-    searches_us = None if cost is None else cost.get("searches_us")
-    shares = {"share": _share(searches_us, call_us), "warm_share": _share(checks_us, call_us)}
-    found = read_fact(Guards, {**(cost or {}), "checks_us": checks_us, **shares}, skips_unknown=True)
+    shares = {"share": _share(measured.get("searches_us"), call_us), "warm_share": _share(checks_us, call_us)}
+    found = read_fact(Guards, {**measured, "checks_us": checks_us, **shares}, skips_unknown=True)
     return found.model_copy(update={"sets": tuple(sets)})
 
 
@@ -98,22 +190,21 @@ def _guard_set(
 ) -> GuardSet:
     nodes = words.nodes()
     known: dict[str, object] = {
-        "compile_id": compile_id,
-        "guard_count": len(nodes),
         "kinds": dict(Counter(node.kind or "other" for node in nodes).most_common()),
         "unread_lines": tree.unread[:_MAX_UNREAD],
         "latency_us": tree.latency_us,
     }
     if entry is not None:
         runs = entry["runs"]
-        known |= {name: value for name, value in entry.items() if name not in ("runs", "compile_id")} | {
+        known |= {name: value for name, value in entry.items() if name != "runs"} | {
             "runs_per_call": runs,
             "share": _share(_times(entry.get("search_us"), runs), call_us),
             "warm_share": _share(_times(entry.get("check_us"), runs), call_us),
             "bill": [words.cost(part, nodes) for part in entry.get("bill", ())],
         }
     # The nodes are facts already, and can be very many.
-    return read_fact(GuardSet, {**known, "nodes": ()}).model_copy(update={"nodes": nodes})
+    known |= {"compile_id": compile_id, "guard_count": len(nodes), "nodes": ()}
+    return read_fact(GuardSet, known).model_copy(update={"nodes": nodes})
 
 
 _KnownNodes = dict[object, dict[TreeGuard, GuardNode]]
@@ -138,11 +229,10 @@ class _Words:
 
     def nodes(self) -> tuple[GuardNode, ...]:
         """All guards."""
-        known = self._known
         for guard in self._tree.guards:
-            if guard not in known:
-                known[guard] = self._node(guard)
-        return tuple(known[guard] for guard in self._tree.guards)
+            if guard not in self._known:
+                self._known[guard] = self._node(guard)
+        return tuple(map(self._known.__getitem__, self._tree.guards))
 
     def _node(self, guard: TreeGuard) -> GuardNode:
         text, meaning = guard.text, guard.meaning
@@ -169,10 +259,9 @@ class _Words:
         return read_fact(SubtreeCost, {"path": path, "guard_count": count, "check_us": part["check_us"]})
 
     def _value(self, source: str) -> str:
-        if self._root is not None:
-            return self._root.named(value_words(source, self._resumes_at))
-        own = source.replace("L['fn']", "L['self']") if self._is_wrapped else source
-        return value_words(own, self._resumes_at)
+        is_own = self._root is None and self._is_wrapped
+        words = value_words(source.replace("L['fn']", "L['self']") if is_own else source, self._resumes_at)
+        return words if self._root is None else self._root.named(words)
 
     def _path(self, owner: str) -> str:
         is_global = owner.startswith("G[") and owner.partition("._modules[")[0] not in self._modules

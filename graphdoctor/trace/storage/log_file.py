@@ -1,24 +1,128 @@
-"""One log: where its bytes lie, and how to read them."""
+"""One log: where its bytes lie, and how to read them, decompressed.
+
+Which compression it is, the first bytes decide, whatever the file is called.
+"""
 
 from __future__ import annotations
 
+import io
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
-from typing import BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.trace.storage.compression import (
-    MAGIC_BYTES,
-    Compression,
-    CutStreamError,
-    compression_of,
-    decompressed,
-    without_prefix,
-)
 
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+Compression = Literal["gzip", "xz", "zstd"]
+
+_MAGIC: dict[bytes, Compression] = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+MAGIC_BYTES = max(map(len, _MAGIC))
+_BUFFER_BYTES = 2**17
+_CHUNK_BYTES = 16 * 2**10
+"""What is decompressed at once: a chunk of equal bytes can become thousands of times as large."""
+_GZIP_WINDOW = 31
+"""zlib's code for a gzip header and its largest window."""
 _SKIPPED_BYTES = 2**20
 _PART_BYTES = 2**12
+
+
+class CutStreamError(Exception):
+    """A log whose bytes end, or make no sense, before the log's own end; what came until then is as it was written."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(name, reason)
+        self.name = name
+        self.reason = reason
+
+
+def compression_of(start: bytes) -> Compression | None:
+    """How a file is compressed."""
+    return next((name for magic, name in _MAGIC.items() if start.startswith(magic)), None)
+
+
+def stream_of(chunks: Iterator[bytes], close: Callable[[], object]) -> BinaryIO:
+    """A stream that has its bytes chunk by chunk."""
+    return io.BufferedReader(_Chunked(chunks, close), _BUFFER_BYTES)
+
+
+class _Chunked(io.RawIOBase):
+    def __init__(self, chunks: Iterator[bytes], close: Callable[[], object]) -> None:
+        self._chunks = filter(None, chunks)
+        self._close = close
+        self._ready = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        self._ready = self._ready or memoryview(next(self._chunks, b""))
+        target = memoryview(buffer).cast("B")
+        count = min(len(target), len(self._ready))
+        target[:count] = self._ready[:count]
+        self._ready = self._ready[count:]
+        return count
+
+    def close(self) -> None:
+        self._close()
+        super().close()
+
+
+def decompressed(stored: BinaryIO, compression: Compression, name: str) -> BinaryIO:
+    """What a compressed stream holds; reading it raises ``CutStreamError`` where it is damaged or cut off."""
+    new, error_kind = _decompressor(compression)
+
+    def chunks() -> Iterator[bytes]:
+        current: Any = None
+        rest = b""
+        while chunk := rest or stored.read(_CHUNK_BYTES):
+            rest = b""
+            # Files can be joined, and are padded with zeros.
+            if current is None and (chunk := chunk.lstrip(b"\0")):
+                current = new()
+            if current is None:
+                continue
+            try:
+                yield current.decompress(chunk)
+            except error_kind as error:
+                raise CutStreamError(name, f"its {compression} stream is damaged") from error
+            if current.eof:
+                current, rest = None, current.unused_data
+        if current is not None:
+            raise CutStreamError(name, f"its {compression} stream is cut off")
+
+    return stream_of(chunks(), stored.close)
+
+
+def without_prefix(stream: BinaryIO, prefix: bytes) -> BinaryIO:
+    """The lines that begin with a prefix, without it."""
+
+    def chunks() -> Iterator[bytes]:
+        while lines := stream.readlines(_BUFFER_BYTES):
+            yield b"".join(line[len(prefix) :] for line in lines if line.startswith(prefix))
+
+    return stream_of(chunks(), stream.close)
+
+
+def _decompressor(compression: Compression) -> tuple[Callable[[], Any], type[Exception]]:
+    if compression == "gzip":
+        import zlib
+
+        return lambda: zlib.decompressobj(_GZIP_WINDOW), zlib.error
+    if compression == "xz":
+        import lzma
+
+        return lzma.LZMADecompressor, lzma.LZMAError
+    try:
+        import zstandard
+    except ImportError as error:
+        raise GraphDoctorError(
+            "This log is compressed with zstd, which needs the package zstandard.", hint="pip install zstandard"
+        ) from error
+    return lambda: zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError
 
 
 @dataclass(frozen=True)

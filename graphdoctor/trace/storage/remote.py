@@ -15,8 +15,7 @@ from functools import partial
 from typing import Any, BinaryIO, TypeVar
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.trace.storage.compression import CutStreamError, stream_of
-from graphdoctor.trace.storage.log_file import LogFile
+from graphdoctor.trace.storage.log_file import CutStreamError, LogFile, stream_of
 from graphdoctor.trace.storage.places import Folder, Url, without_secrets
 
 _Answer = TypeVar("_Answer")

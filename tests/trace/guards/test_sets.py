@@ -6,8 +6,7 @@ from pathlib import Path
 
 from graphdoctor.facts.guards import Guards
 from graphdoctor.facts.recording import Environment, Recording
-from graphdoctor.trace.guards.sets import guards_of, shortened, value_words
-from graphdoctor.trace.guards.tree import GuardTree, GuardTrees, parse_tree
+from graphdoctor.trace.guards.sets import GuardTree, GuardTrees, guards_of, parse_tree, shortened, value_words
 from graphdoctor.trace.intake import Intake
 from graphdoctor.trace.merge import Part
 from graphdoctor.trace.reader import read_recording

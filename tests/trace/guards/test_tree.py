@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphdoctor.trace.guards.tree import parse_tree
+from graphdoctor.trace.guards.sets import parse_tree
 
 TREE = """
 TREE_GUARD_MANAGER:
