@@ -7,6 +7,7 @@ import re
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -34,19 +35,8 @@ def host(name: str, start: int, end: int, **values: int) -> ProfiledEvent:
     return ProfiledEvent(name, values.pop("thread", 1), start * 1000, (end - start) * 1000, **values)
 
 
-def device(
-    name: str, start: int, end: int, launched_by: int = 0, *, is_range: bool = False, number: int = 0
-) -> ProfiledEvent:
-    return ProfiledEvent(
-        name,
-        7,
-        start * 1000,
-        (end - start) * 1000,
-        is_on_device=True,
-        is_range=is_range,
-        number=number,
-        launched_by=launched_by,
-    )
+def device(name: str, start: int, end: int, launched_by: int = 0, **values: int) -> ProfiledEvent:
+    return host(name, start, end, thread=7, is_on_device=True, launched_by=launched_by, **values)
 
 
 def share(*events: ProfiledEvent, has_device: bool = False, ends: int = 100) -> KernelShare:
@@ -58,43 +48,49 @@ def times(found: KernelShare) -> tuple[float | None, float | None, float | None,
     return found.library_us, found.generated_us, found.copy_us, found.launches
 
 
-def test_what_an_operation_calls_counts_once():
-    found = share(
-        host("aten::linear", 10, 50),
-        host("aten::t", 11, 13),
-        host("aten::addmm", 15, 45),
-        host("aten::copy_", 20, 25),
-        host("aten::reshape", 60, 70),
-        host("aten::clone", 61, 69),
-        host("aten::empty_like", 62, 63),
-        host("aten::copy_", 64, 68),
-    )
-    assert times(found) == (30.0, 0.0, 4.0, 2)
+COPY = host("aten::copy_", 20, 25)
+ON_A_CPU: dict[str, tuple[list[ProfiledEvent], tuple[float, float, float, int]]] = {
+    "what an operation calls counts once": (
+        [
+            *(host("aten::linear", 10, 50), host("aten::t", 11, 13), host("aten::addmm", 15, 45), COPY),
+            *(host("aten::reshape", 60, 70), host("aten::clone", 61, 69)),
+            *(host("aten::empty_like", 62, 63), host("aten::copy_", 64, 68)),
+        ],
+        (30.0, 0.0, 4.0, 2),
+    ),
+    "an operation that computes without calling another is a kernel": (
+        [host("aten::convolution", 10, 50), host("aten::mkldnn_convolution", 12, 40)],
+        (28.0, 0.0, 0.0, 1),
+    ),
+    "an operation that calls others only to prepare is a kernel": (
+        [
+            *(host("aten::convolution_backward", 10, 90), host("aten::empty", 11, 12), host("aten::to", 70, 76)),
+            *(host("aten::_to_copy", 71, 75), host("aten::copy_", 72, 74)),
+        ],
+        (80.0, 0.0, 0.0, 1),
+    ),
+    "an operation may take long to call": (
+        [host("aten::clone", 15, 30), COPY],
+        (0.0, 0.0, 5.0, 1),
+    ),
+    "ranges and views are no kernels": (
+        [host("my::range", 10, 50), host("aten::view", 11, 12), host("step", 20, 40), host("aten::relu", 21, 30)],
+        (9.0, 0.0, 0.0, 1),
+    ),
+    "what passes tensors between processes is communication": (
+        [
+            *(host("_c10d_functional::all_reduce_", 10, 40), host("c10d::allreduce_", 12, 30)),
+            *(host("_c10d_functional::wait_tensor", 50, 60), host("aten::mm", 70, 75)),
+        ],
+        (5.0, 0.0, 0.0, 3),
+    ),
+}
 
 
-def test_an_operation_that_computes_without_calling_another_is_a_kernel():
-    found = share(host("aten::convolution", 10, 50), host("aten::mkldnn_convolution", 12, 40))
-    assert times(found) == (28.0, 0.0, 0.0, 1)
-
-
-def test_an_operation_that_calls_others_only_to_prepare_is_a_kernel():
-    convolution = [
-        host("aten::convolution_backward", 10, 90),
-        host("aten::empty", 11, 12),
-        host("aten::to", 70, 76),
-        host("aten::_to_copy", 71, 75),
-        host("aten::copy_", 72, 74),
-    ]
-    assert times(share(*convolution)) == (80.0, 0.0, 0.0, 1)
-    # It may be one that takes long to call.
-    assert times(share(host("aten::clone", 10, 25), host("aten::copy_", 20, 24))) == (0.0, 0.0, 4.0, 1)
-
-
-def test_ranges_and_views_are_no_kernels():
-    found = share(
-        host("my::range", 10, 50), host("aten::view", 11, 12), host("step", 20, 40), host("aten::relu", 21, 30)
-    )
-    assert times(found) == (9.0, 0.0, 0.0, 1)
+def test_on_a_cpu_the_outermost_operations_that_compute_are_kernels():
+    found = {name: share(*events) for name, (events, _) in ON_A_CPU.items()}
+    assert {name: times(each) for name, each in found.items()} == {name: each for name, (_, each) in ON_A_CPU.items()}
+    assert found["what passes tensors between processes is communication"].communication_us == 40.0
 
 
 def test_generated_kernels_and_the_overhead_around_them():
@@ -152,16 +148,6 @@ def test_a_device_whose_kernels_the_profiler_cannot_see_leaves_them_unknown():
     assert times(share(host("aten::mm", 1, 5), has_device=True)) == (None, None, None, None)
 
 
-def test_what_passes_tensors_between_processes_is_communication():
-    found = share(
-        host("_c10d_functional::all_reduce_", 10, 40),
-        host("c10d::allreduce_", 12, 30),
-        host("_c10d_functional::wait_tensor", 50, 60),
-        host("aten::mm", 70, 75),
-    )
-    assert (*times(found), found.communication_us) == (5.0, 0.0, 0.0, 3, 40.0)
-
-
 def test_on_a_gpu_communication_is_known_by_name_and_by_what_launched_it():
     found = share(
         host("_c10d_functional::all_gather_into_tensor", 1, 9, number=1),
@@ -212,7 +198,7 @@ def told(one_by_one: list[ProfiledEvent]) -> list[tuple[str | None, float]]:
     return [(kernel.operation, kernel.us) for kernel in kernels]
 
 
-def test_what_a_cuda_graph_launches_is_known_from_the_call_without_it():
+def test_what_a_cuda_graph_launches_is_known_from_the_call_without_it_if_that_runs_the_same_kernels():
     assert told(launched_one_by_one()) == [
         ("aten::_foreach_copy_", 1.0),
         (None, 10.0),
@@ -220,13 +206,8 @@ def test_what_a_cuda_graph_launches_is_known_from_the_call_without_it():
         ("aten::mm", 1.0),
         ("aten::mm", 19.0),
     ]
-
-
-def test_what_a_cuda_graph_launches_is_unknown_if_the_call_without_it_runs_other_kernels():
-    assert [operation for operation, _ in told(launched_one_by_one("another_gemm"))] == [
-        "aten::_foreach_copy_",
-        *[None] * 4,
-    ]
+    unknown = [operation for operation, _ in told(launched_one_by_one("another_gemm"))]
+    assert unknown == ["aten::_foreach_copy_", *[None] * 4]
 
 
 def seen(ends: int, *, was_held_up: bool = False) -> SeenCall:
@@ -325,13 +306,17 @@ print(json.dumps(collections.Counter(event.name for event in inside)))
 """
 
 
+def record_kernels(folder: Path, program: str, **asked: Any) -> None:
+    (folder / "model.py").write_text(program)
+    (folder / "recording").mkdir()
+    spec = RunSpec(target=f"{folder / 'model.py'}:f", no_grad=True, **asked)
+    record(Request.of(spec, Measured(kernels=True)), folder / "recording", Setup(timeout_s=300))
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("kernels")
-    (folder / "model.py").write_text(PROGRAM)
-    (folder / "recording").mkdir()
-    spec = RunSpec(target=f"{folder / 'model.py'}:f", backend="inductor", mode="reduce-overhead", no_grad=True)
-    record(Request.of(spec, Measured(kernels=True)), folder / "recording", Setup(timeout_s=300))
+    record_kernels(folder, PROGRAM, backend="inductor", mode="reduce-overhead")
     return folder
 
 
@@ -359,11 +344,7 @@ def example_inputs():
 
 @pytest.mark.slow
 def test_a_collective_of_a_compiled_function_is_communication(tmp_path: Path):
-    (tmp_path / "model.py").write_text(DISTRIBUTED)
-    (tmp_path / "recording").mkdir()
-    spec = RunSpec(target=f"{tmp_path / 'model.py'}:f", backend="eager", no_grad=True)
-    request = Request.of(spec, Measured(kernels=True))
-    record(request, tmp_path / "recording", Setup(timeout_s=300))
+    record_kernels(tmp_path, DISTRIBUTED, backend="eager")
     kernels = read_recording(tmp_path / "recording").kernels
     assert kernels is not None
     kinds = {each.name: each.kind for each in kernels.largest}
@@ -381,7 +362,7 @@ def output_code(recording: Path) -> str:
 
 
 @pytest.mark.slow
-def test_kernels_and_the_rest_are_the_call(recorded: Recording):
+def test_kernels_and_the_rest_are_the_call(folder: Path, recorded: Recording):
     share = recorded.kernels
     assert share is not None
     assert share.kernels_us is not None
@@ -394,26 +375,24 @@ def test_kernels_and_the_rest_are_the_call(recorded: Recording):
     assert share.unprofiled_us is not None
     assert share.overhead_us is not None
     assert 0 <= share.overhead_us <= share.region_us < share.call_us
+    # What was measured is no setting of the program, and one graph asks the caches once.
+    assert "enable_kernel_profile" not in (folder / "recording" / "probe.jsonl").read_text()
+    assert recorded.caches is not None
+    assert recorded.caches.hits + recorded.caches.misses + recorded.caches.bypasses == 1
 
 
 @pytest.mark.slow
-def test_launches_are_what_the_generated_code_calls(folder: Path, recorded: Recording):
-    code = output_code(folder / "recording")
-    calls = re.findall(
-        r"^\s+(?:\w+ = )?(cpp_\w+|extern_kernels\.\w+|torch\.ops\.aten\.\w+(?:\.\w+)?)\(", code, re.MULTILINE
-    )
+def test_kernels_are_what_the_generated_code_calls_and_those_of_a_profiler_of_ones_own(
+    folder: Path, recorded: Recording
+):
     assert recorded.kernels is not None
-    assert recorded.kernels.launches == len(calls) == sum(each.count for each in recorded.kernels.largest)
-
-
-@pytest.mark.slow
-def test_kernels_are_those_of_a_profiler_of_ones_own(folder: Path, recorded: Recording):
+    counts = {each.name: each.count for each in recorded.kernels.largest}
+    pattern = r"^\s+(?:\w+ = )?(cpp_\w+|extern_kernels\.\w+|torch\.ops\.aten\.\w+(?:\.\w+)?)\("
+    calls = re.findall(pattern, output_code(folder / "recording"), re.MULTILINE)
+    assert recorded.kernels.launches == len(calls) == sum(counts.values())
     (folder / "independent.py").write_text(INDEPENDENT)
-    done = run_script(folder / "independent.py", cwd=folder, env=clean_environment())
-    found = json.loads(done.stdout)
-    expected = {name: count for name, count in found.items() if operator_role(name) != "none" or "cpp" in name}
-    assert recorded.kernels is not None
-    assert {each.name: each.count for each in recorded.kernels.largest} == expected
+    found = json.loads(run_script(folder / "independent.py", cwd=folder, env=clean_environment()).stdout)
+    assert counts == {name: count for name, count in found.items() if operator_role(name) != "none" or "cpp" in name}
 
 
 @pytest.mark.slow
@@ -422,17 +401,5 @@ def test_cuda_graphs_without_cuda_are_skipped_for_that_reason(recorded: Recordin
         pytest.skip("there is a CUDA device")
     assert recorded.cuda_graphs is not None
     assert recorded.cuda_graphs.captured == 0
-    assert [(skip.kind, skip.reason) for skip in recorded.cuda_graphs.skipped] == [
-        ("no_device", "there is no CUDA device")
-    ]
-
-
-@pytest.mark.slow
-def test_one_graph_asks_the_caches_once(recorded: Recording):
-    assert recorded.caches is not None
-    assert recorded.caches.hits + recorded.caches.misses + recorded.caches.bypasses == 1
-
-
-@pytest.mark.slow
-def test_what_was_measured_is_no_setting_of_the_program(folder: Path):
-    assert "enable_kernel_profile" not in (folder / "recording" / "probe.jsonl").read_text()
+    (skip,) = recorded.cuda_graphs.skipped
+    assert (skip.kind, skip.reason) == ("no_device", "there is no CUDA device")

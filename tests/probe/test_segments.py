@@ -152,32 +152,38 @@ def compiled(start: float, end: float | None, compile_id: str | None = "0/0") ->
     return TimedCompile(compile_id, start, end, is_frame=True)
 
 
-def test_a_compile_and_the_run_after_it_are_two_segments():
-    found = cut_timeline([(0, 3.0, 4.0)], [compiled(1.0, 3.0)], began=0.0, ended=5.0)
-    assert [(part.kind, part.compile_id, part.graph) for part in found.segments] == [
-        ("compile", "0/0", None),
-        ("graph", None, 0),
-    ]
+TIMELINES: dict[str, tuple[list[tuple[int, float, float]], list[TimedCompile], list[tuple[Any, ...]]]] = {
+    "a compile and the run after it are two segments": (
+        [(0, 3.0, 4.0)],
+        [compiled(1.0, 3.0)],
+        [("compile", "0/0", None, 3e6), ("graph", None, 0, 4e6)],
+    ),
+    "a compile that isn't over lasts to the end of the call": (
+        [],
+        [compiled(1.0, None)],
+        [("compile", "0/0", None, 5e6)],
+    ),
+    "what is inside a compile is part of it": (
+        [(0, 2.0, 3.0)],
+        [compiled(1.0, 4.0), compiled(2.0, 3.0, "1/0")],
+        [("compile", "0/0", None, 4e6)],
+    ),
+    "an empty segment at the end of another is kept": (
+        [(0, 1.0, 2.0), (1, 2.0, 2.0)],
+        [],
+        [("graph", None, 0, 2e6), ("graph", None, 1, 2e6)],
+    ),
+}
 
 
-def test_a_compile_that_is_not_over_lasts_to_the_end_of_the_call():
-    (part,) = cut_timeline([], [compiled(1.0, None)], began=0.0, ended=5.0).segments
-    assert part.end_us == pytest.approx(5e6)
-
-
-def test_a_compile_inside_another_is_part_of_it():
-    found = cut_timeline([], [compiled(1.0, 4.0, "0/0"), compiled(2.0, 3.0, "1/0")], began=0.0, ended=5.0)
-    assert [part.compile_id for part in found.segments] == ["0/0"]
-
-
-def test_a_run_inside_a_compile_is_part_of_it():
-    found = cut_timeline([(0, 2.0, 3.0)], [compiled(1.0, 4.0)], began=0.0, ended=5.0)
-    assert [part.kind for part in found.segments] == ["compile"]
-
-
-def test_an_empty_segment_at_the_end_of_another_is_kept():
-    found = cut_timeline([(0, 1.0, 2.0), (1, 2.0, 2.0)], [], began=0.0, ended=5.0)
-    assert [part.graph for part in found.segments] == [0, 1]
+def test_runs_and_compiles_are_segments_in_turn():
+    found = {
+        name: cut_timeline(runs, compiles, began=0.0, ended=5.0).segments
+        for name, (runs, compiles, _) in TIMELINES.items()
+    }
+    assert {
+        name: [(part.kind, part.compile_id, part.graph, part.end_us) for part in parts] for name, parts in found.items()
+    } == {name: expected for name, (_, _, expected) in TIMELINES.items()}
 
 
 # What goes out.
@@ -202,10 +208,8 @@ def test_an_event_is_rounded_to_nanoseconds():
         "segments": [["graph", 0.123, 1.0, "0/0", 2]],
         "hidden": 0,
     }
-
-
-def test_the_steady_call_has_no_number():
-    assert graphs().fields(None)["call"] is None
+    # The steady call has no number.
+    assert made.fields(None)["call"] is None
 
 
 def test_of_too_many_segments_the_shortest_are_hidden(monkeypatch):
