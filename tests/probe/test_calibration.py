@@ -40,24 +40,19 @@ def test_a_call_that_other_programs_held_up_says_nothing(monkeypatch, samples, e
 
 
 @pytest.mark.slow
-def test_it_is_measured_once() -> None:
+def test_only_what_is_missing_is_measured() -> None:
     threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
     first = calibrate(CPU, {"float32", "float8_e4m3fn"}, [])
-    found = first
-    assert (found.threads, found.precision, found.torch) == (threads, precision, torch.__version__)
-    assert (first.is_kept, found.launch_us) == (False, None)
-    assert found.copy_gb_per_s > 0
+    assert (first.threads, first.precision, first.torch) == (threads, precision, torch.__version__)
+    assert (first.is_kept, first.launch_us) == (False, None)
+    assert first.copy_gb_per_s > 0
     # Not every dtype has ordinary products.
-    assert found.matmul_tflops_per_s.keys() == {"float32"}
+    assert first.matmul_tflops_per_s.keys() == {"float32"}
     started = time.process_time()
-    again = calibrate(CPU, {"float32"}, [found])
+    again = calibrate(CPU, {"float32"}, [first])
     assert time.process_time() - started < 0.2
-    assert again == found.model_copy(update={"is_kept": True, "is_steady": True})
-
-
-@pytest.mark.slow
-def test_only_what_is_missing_is_measured() -> None:
-    kept = calibrate(CPU, (), []).model_copy(update={"copy_gb_per_s": 123.0})
+    assert again == first.model_copy(update={"is_kept": True, "is_steady": True})
+    kept = first.model_copy(update={"copy_gb_per_s": 123.0})
     more = calibrate(CPU, {"float64"}, [kept])
     assert (more.is_kept, more.copy_gb_per_s) == (False, 123.0)
     assert more.matmul_tflops_per_s.keys() == {"float32", "float64"}

@@ -17,13 +17,13 @@ from graphdoctor.probe.torch_private.torch_cuda_graphs import CudaGraphWatch, as
 
 
 class Kept(EventFile):
-    """Keeps events in memory."""
+    """Keeps an event in memory."""
 
     def __init__(self) -> None:
-        self.kept: list[dict] = []
+        self.kept: dict = {}
 
     def write(self, _name, **fields) -> None:
-        self.kept.append(json.loads(json_text(fields)))
+        self.kept = json.loads(json_text(fields))
 
 
 def _log_non_cudagraphable_node(logger: logging.Logger) -> None:
@@ -68,10 +68,10 @@ class Trees:
         )
 
 
-def known() -> tuple[list[dict], int]:
+def known() -> list[dict]:
     found = recorded_functions()
     assert found is not None
-    return found
+    return found[0]
 
 
 def copy_of(placeholder: str, *shape: int, size: int) -> dict:
@@ -89,19 +89,13 @@ def test_inputs_that_are_copied_are_known_by_their_placeholders(trees):
     trees.add(0, object(), "arg0_1", "arg1_1", "arg2_1")
     inputs = [torch.empty(8, 4), 7, torch.empty(4, 1).expand(4, 100)]
     trees.manager.roots[0] = [trees.recording(0, None, None, None, inputs=inputs)]
-    found, _ = known()
-    (function,) = found
+    (function,) = known()
     assert (function["compile_id"], function["name"]) == ("0/0", "f0")
     assert (function["recordings"], function["rerecordings"]) == (1, 0)
     assert function["copied"] == [copy_of("arg0_1", 8, 4, size=128), copy_of("arg2_1", 4, 100, size=16)]
-
-
-def test_torch_2_15_says_itself_what_it_copies(trees):
-    trees.add(0, object(), "arg0_1", "arg1_1")
-    recording = trees.recording(0, 1, None, inputs=[torch.empty(2), torch.empty(2)], input_copy_idxs=[0, 1])
-    trees.manager.roots[0] = [recording]
-    found, _ = known()
-    assert [each["placeholder"] for each in found[0]["copied"]] == ["arg0_1", "arg1_1"]
+    # torch 2.15 says itself what it copies.
+    trees.manager.roots[0] = [trees.recording(0, 1, None, 2, inputs=inputs, input_copy_idxs=[0, 1])]
+    assert known()[0]["copied"] == [copy_of("arg0_1", 8, 4, size=128)]
 
 
 def test_one_function_with_several_sizes_is_one(trees):
@@ -112,9 +106,8 @@ def test_one_function_with_several_sizes_is_one(trees):
     forward = trees.recording(0, None, inputs=[torch.empty(2)])
     forward.children[2] = [trees.recording(2, 5, inputs=[torch.empty(2)])]
     trees.manager.roots[0] = [forward]
-    found, captured = known()
-    assert captured == 2
-    assert [(each["phase"], each["sizes"], each["recordings"]) for each in found] == [
+    assert recorded_functions()[1] == 2
+    assert [(each["phase"], each["sizes"], each["recordings"]) for each in known()] == [
         ("forward", 2, 1),
         ("backward", 1, 1),
     ]
@@ -125,20 +118,14 @@ def test_a_new_address_of_a_parameter_makes_torch_record_again(trees):
     inputs = [torch.empty(4), torch.empty(2)]
     recordings = [trees.recording(0, address, None, inputs=inputs) for address in (1, 2, 3)]
     trees.manager.roots[0] = recordings
-    found, _ = known()
+    found = known()
     assert (found[0]["recordings"], found[0]["rerecordings"]) == (3, 2)
     assert found[0]["moved"] == [copy_of("arg0_1", 4, size=16)]
     # The same function after another one is no recording in place of this.
     trees.manager.roots[0] = recordings[:1]
     recordings[0].children[0] = recordings[1:2]
-    found, _ = known()
+    found = known()
     assert (found[0]["recordings"], found[0]["rerecordings"], found[0]["moved"]) == (2, 0, [])
-
-
-def test_a_torch_that_keeps_them_elsewhere_leaves_them_unknown(trees):
-    trees.add(0, object(), "arg0_1")
-    del trees.manager.id_to_mode
-    assert recorded_functions() is None
 
 
 def test_what_is_recorded_is_written(trees):
@@ -150,10 +137,13 @@ def test_what_is_recorded_is_written(trees):
     _log_graph_partitions(logging.getLogger("torch._inductor.scheduler.__cudagraphs"))
     watch.report(events)
     watch.close()
-    (event,) = events.kept
+    event = events.kept
     assert event["captured"] == 1
     assert event["partitions"] == [{"compile_id": None, "count": 3, "recordable": 2}]
-    assert event["functions"][0]["copied"] == [{"placeholder": "arg1_1", "shape": [2], "bytes": 8}]
+    assert event["functions"][0]["copied"] == [copy_of("arg1_1", 2, size=8)]
+    # A torch that keeps them elsewhere leaves them unknown.
+    del trees.manager.id_to_mode
+    assert recorded_functions() is None
 
 
 def test_operations_left_out_and_skipped_graphs_are_heard_and_not_printed():
@@ -167,7 +157,7 @@ def test_operations_left_out_and_skipped_graphs_are_heard_and_not_printed():
     torch._inductor.cudagraph_utils.log_cudagraph_skip_and_bump_counter("skipping cudagraphs due to mutated inputs")
     watch.report(events)
     watch.close()
-    (event,) = events.kept
+    event = events.kept
     assert event["left_out"] == [
         {
             "reason": 'reason=cpu ops, ir=ComputedBuffer\nFile "m.py", line 5, in f\ny = x.cpu()',
@@ -183,10 +173,13 @@ def test_operations_left_out_and_skipped_graphs_are_heard_and_not_printed():
 
 
 def test_who_asks_for_cuda_graphs():
-    assert asks_for_cuda_graphs("inductor", "reduce-overhead", {})
-    assert asks_for_cuda_graphs("inductor", "max-autotune", {})
+    asked = {
+        ("inductor", "reduce-overhead"): True,
+        ("inductor", "max-autotune"): True,
+        ("cudagraphs", None): True,
+        ("inductor", None): False,
+        ("inductor", "max-autotune-no-cudagraphs"): False,
+        ("eager", "reduce-overhead"): False,
+    }
+    assert {each: asks_for_cuda_graphs(*each, {}) for each in asked} == asked
     assert asks_for_cuda_graphs("inductor", None, {"triton.cudagraphs": True})
-    assert asks_for_cuda_graphs("cudagraphs", None, {})
-    assert not asks_for_cuda_graphs("inductor", None, {})
-    assert not asks_for_cuda_graphs("inductor", "max-autotune-no-cudagraphs", {})
-    assert not asks_for_cuda_graphs("eager", "reduce-overhead", {})

@@ -7,7 +7,6 @@ import os
 from importlib.util import find_spec
 from pathlib import Path
 
-import pytest
 import torch
 
 from graphdoctor.probe.record import files
@@ -54,13 +53,14 @@ def test_encodings_line_ends_and_form_feeds_are_read_as_python_reads_them(tmp_pa
     assert taken(path) == {str(path): "# coding: latin-1\ngröße = 'é'\n\f\nlast = 1\n"}
 
 
-@pytest.mark.parametrize("content", [b"# coding: utf-8\n'\xff'\n", b"# coding: nothing\n", b""])
-def test_what_cannot_be_read_has_no_text(tmp_path, content):
-    path = tmp_path / "broken.py"
-    path.write_bytes(content)
-    assert taken(path, tmp_path / "gone.py", tmp_path) == dict.fromkeys(
-        (str(path), str(tmp_path / "gone.py"), str(tmp_path))
-    )
+def test_what_cannot_be_read_has_no_text(tmp_path):
+    for content in (b"# coding: utf-8\n'\xff'\n", b"# coding: nothing\n", b""):
+        path = tmp_path / "broken.py"
+        path.write_bytes(content)
+        linecache.checkcache()
+        assert taken(path, tmp_path / "gone.py", tmp_path) == dict.fromkeys(
+            (str(path), str(tmp_path / "gone.py"), str(tmp_path))
+        )
 
 
 def test_a_loader_that_raises_costs_its_file_alone(tmp_path, monkeypatch):
@@ -75,38 +75,22 @@ def test_a_loader_that_raises_costs_its_file_alone(tmp_path, monkeypatch):
     assert taken("archive.py", "fine.py") == {"archive.py": None, "fine.py": "x = 1\n"}
 
 
-def test_a_file_over_its_bound_has_no_text_and_leaves_room_for_others(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "_MAX_FILE_BYTES", 10)
-    for name, text in {"large": "#" * 10, "umlauts": "#üüüüü", "fits": "#" * 9}.items():
-        (tmp_path / f"{name}.py").write_text(text + "\n", encoding="utf-8")
-    found = {Path(file).stem: text for file, text in taken(*sorted(tmp_path.iterdir())).items()}
-    assert found == {"fits": "#########\n", "large": None, "umlauts": None}
+def test_a_file_and_all_files_together_have_a_bound(tmp_path, monkeypatch):
+    for bound in ("_MAX_FILE_BYTES", "_MAX_BYTES"):
+        monkeypatch.setattr(files, bound, 10)
+        texts = {"large": "#" * 10, "umlauts": "#üüüüü", "fits": "#" * 6}
+        for name, text in texts.items():
+            (tmp_path / f"{name}.py").write_text(text + "\n", encoding="utf-8")
+        found = {Path(file).stem: text for file, text in taken(*(tmp_path / f"{name}.py" for name in texts)).items()}
+        assert found == {"large": None, "umlauts": None, "fits": "######\n"}
+    for number in range(2):
+        (tmp_path / f"{number}.py").write_text("######\n")
+    assert [*taken(tmp_path / "0.py", tmp_path / "1.py").values()] == ["######\n", None]
 
 
-def test_all_files_together_have_a_bound(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "_MAX_BYTES", 10)
-    texts, found = ProgramFiles(str(tmp_path / "0.py")), []
-    for number, length in enumerate((6, 6, 2)):
-        path = tmp_path / f"{number}.py"
-        path.write_text("#" * (length - 1) + "\n")
-        texts.want(str(path))
-        found += [record["text"] is not None for _, record in texts.take()]
-    assert found == [True, False, True]
-
-
-def test_files_of_torch_and_python_and_the_probe_are_not_kept():
-    foreign = [
-        torch.nn.functional.__file__,
-        os.__file__,
-        "<frozen os>",
-        "<string>",
-        "<eval_with_key>.3",
-        files.__file__,
-    ]
-    assert taken(*foreign) == {}
-
-
-def test_a_package_beside_torch_is_not_torch():
+def test_files_of_torch_and_python_and_the_probe_are_not_kept_and_those_beside_torch_are():
+    own = [torch.nn.functional.__file__, os.__file__, "<frozen os>", "<string>", "<eval_with_key>.3", files.__file__]
+    assert taken(*own) == {}
     is_user_file = user_file_test()
     assert is_user_file(str(SITE / "torchvision" / "models" / "resnet.py"))
     assert is_user_file(str(find_spec("pytest").origin))

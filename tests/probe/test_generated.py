@@ -106,24 +106,12 @@ def test_a_file_in_the_temporary_folder_is_generated_even_if_it_is_gone_or_impor
     assert set(taken(path)) == {str(path)}
 
 
-def test_a_path_that_is_nowhere_is_left_alone() -> None:
-    assert taken("/build/of/another/machine/model.py", "relative.py") == {}
-
-
-@pytest.mark.parametrize(
-    ("name", "is_generated"),
-    [
-        ("<generated-1f>", True),
-        ("<attrs generated init m.Cfg>", True),
-        ("<string>", False),
-        ("<frozen os>", False),
-        ("<eval_with_key>.1", False),
-        ("<stdin>", False),
-        ("<torch_package_0>.model.py", False),
-    ],
-)
-def test_code_without_a_file_is_generated_unless_python_made_it(name: str, *, is_generated: bool) -> None:
-    assert set(taken(name)) == ({name} if is_generated else set())
+def test_code_without_a_file_is_generated_unless_python_made_it() -> None:
+    made = ["<generated-1f>", "<attrs generated init m.Cfg>"]
+    pythons = ["<string>", "<frozen os>", "<eval_with_key>.1", "<stdin>", "<torch_package_0>.model.py"]
+    # Nor what is nowhere, and torch's and Python's own files.
+    nowhere = ["/build/of/another/machine/model.py", "relative.py"]
+    assert [*taken(*made, *pythons, *nowhere, torch.__file__, linecache.__file__)] == made
 
 
 def test_a_cell_of_a_notebook_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,45 +121,26 @@ def test_a_cell_of_a_notebook_is_the_users(monkeypatch: pytest.MonkeyPatch) -> N
     assert taken("<cell-1>") == {}
 
 
-def test_torchs_and_pythons_own_files_are_theirs() -> None:
-    assert taken(torch.__file__, linecache.__file__) == {}
-
-
 def test_it_is_named_by_the_class_that_has_its_function(elsewhere: Path, holder: Any) -> None:
     module = loaded(elsewhere / "a.py")
     holder.also = module
-    conv = type("Conv", (), {"__module__": "net", "_hidden": module.step, "propagate": staticmethod(module.step)})
+    kept = type("Conv", (), {"__module__": "net", "_hidden": module.step, "propagate": staticmethod(module.step)})
     assert taken(elsewhere / "a.py") == {str(elsewhere / "a.py"): "net.Conv"}
-    assert conv.__name__ == "Conv"
+    # Two of one class are named by its attributes too, and an object's by its class.
+    held = {"__module__": "net", "edges": loaded(elsewhere / "c.py").step, "nodes": loaded(elsewhere / "b.py").step}
+    net = type("Net", (torch.nn.Module,), {"__module__": "net"})()
+    net.step = loaded(elsewhere / "d.py").step
+    kept = kept, type("Two", (), held)
+    names = taken(*(elsewhere / f"{name}.py" for name in "bcd")).values()
+    assert list(names) == ["net.Two.nodes", "net.Two.edges", "net.Net"]
+    assert kept
 
 
-def test_two_of_one_class_are_named_by_its_attributes_too(elsewhere: Path) -> None:
-    held = {"__module__": "net", "edges": loaded(elsewhere / "b.py").step, "nodes": loaded(elsewhere / "a.py").step}
-    conv = type("Two", (), held)
-    assert list(taken(elsewhere / "a.py", elsewhere / "b.py").values()) == ["net.Two.nodes", "net.Two.edges"]
-    assert conv.__name__ == "Two"
-
-
-def test_it_is_named_by_the_module_that_holds_it(elsewhere: Path, holder: Any) -> None:
-    paths = [elsewhere / f"{name}.py" for name in "abcd"]
+def test_it_is_named_by_the_module_that_holds_it_if_any_does(elsewhere: Path, holder: Any) -> None:
+    paths = [elsewhere / f"{name}.py" for name in "abcde"]
     modules = [loaded(path) for path in paths]
     holder.whole, holder.function, holder.kind = modules[0], modules[1].step, modules[2].Block
-    holder.listed = [modules[3].step]
+    holder.listed, holder.names = [modules[3].step], executed("<made-7>")
     vars(holder)["__compiled_fn_1"] = modules[3].step
-    assert list(taken(*paths).values()) == ["maker.whole", "maker.function", "maker.kind", "maker.listed"]
-
-
-def test_executed_code_is_named_by_what_holds_its_names(holder: Any) -> None:
-    holder.names = executed("<made-7>")
-    assert taken("<made-7>") == {"<made-7>": "maker.names"}
-
-
-def test_it_is_named_by_the_class_of_the_object_that_has_it(elsewhere: Path) -> None:
-    net = type("Net", (torch.nn.Module,), {"__module__": "net"})()
-    net.step = loaded(elsewhere / "a.py").step
-    assert taken(elsewhere / "a.py") == {str(elsewhere / "a.py"): "net.Net"}
-
-
-def test_without_a_holder_it_has_no_name(elsewhere: Path) -> None:
-    loaded(elsewhere / "a.py")
-    assert taken(elsewhere / "a.py") == {str(elsewhere / "a.py"): None}
+    found = list(taken(*paths, "<made-7>").values())
+    assert found == ["maker.whole", "maker.function", "maker.kind", "maker.listed", None, "maker.names"]

@@ -1,4 +1,4 @@
-"""What a guard check costs is measured where it happens, and leaves no trace."""
+"""What guard checks cost, repeated where they happen and as they happen in a call; measuring leaves no trace."""
 
 from __future__ import annotations
 
@@ -9,12 +9,21 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from graphdoctor.probe.measure.guard_cost import CheckTimer, CompiledCode  # noqa: E402
+from graphdoctor.probe.measure.guard_cost import (  # noqa: E402
+    CheckTimer,
+    CompiledCode,
+    Searches,
+    searches_in,
+    time_searches,
+)
 from graphdoctor.probe.target.snapshot import RandomState  # noqa: E402
 from graphdoctor.probe.torch_private import torch_guards  # noqa: E402
+from graphdoctor.probe.torch_private.torch_kernels import ProfiledEvent, profiled_events, quick_range  # noqa: E402
+
+CALL, EMPTY = "graphdoctor_searched_call", "graphdoctor_empty"
+LOOKUP, REGION = "TorchDynamo Cache Lookup", "Torch-Compiled Region: "
 
 pytestmark = pytest.mark.slow
-
 
 _OPEN: list[CompiledCode] = []
 
@@ -122,15 +131,12 @@ def test_a_call_is_as_it_was_after_it_was_measured() -> None:
 
 
 def test_random_numbers_are_put_back() -> None:
-    torch.manual_seed(1)
-    random.seed(1)
+    before = torch.get_rng_state(), random.getstate()
     with RandomState():
         torch.rand(3)
         random.random()
-    after = torch.rand(1), random.random()
-    torch.manual_seed(1)
-    random.seed(1)
-    assert (torch.rand(1), random.random()) == after
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert random.getstate() == before[1]
 
 
 def test_parts_of_a_tree_are_arguments_modules_and_globals() -> None:
@@ -144,3 +150,95 @@ def test_parts_of_a_tree_are_arguments_modules_and_globals() -> None:
     parts = dict(torch_guards.guard_parts(entry[1]))
     assert all(source in left_out for source, left_out in parts.items() if source != "G")
     assert all(source.startswith("G[") and "._modules[" not in source for source in parts.get("G", ()))
+
+
+# Searches, as they happen in a call.
+
+
+def profile(*calls: list[tuple[str, int]], empty_ns: int = 500) -> list[ProfiledEvent]:
+    """Calls with what runs in them: name and nanoseconds."""
+    found, now = [], 0
+    for inside in calls:
+        found.append(ProfiledEvent(EMPTY, 1, now, empty_ns))
+        began = now = now + empty_ns
+        for name, duration in inside:
+            found.append(ProfiledEvent(name, 1, now, duration))
+            now += duration
+        found.append(ProfiledEvent(CALL, 1, began, now - began))
+    return found
+
+
+def added(found: Searches) -> dict[str, Any]:
+    """What is added to the costs of two compiles."""
+    cost: dict[str, Any] = {"entries": [{"compile_id": "0/0"}, {"compile_id": "1/0"}]}
+    found.add_to(cost)
+    return cost
+
+
+def test_the_profilers_own_time_is_taken_off_each_search() -> None:
+    call = [(LOOKUP, 10_500), (REGION + "0/0", 4_000), (LOOKUP, 20_500), (REGION + "1/0", 4_000)]
+    cost = added(searches_in(profile(*[call] * 5)))
+    one, other = cost.pop("entries")
+    assert cost == pytest.approx({"searches_us": 30, "searches_low_us": 30, "searches_high_us": 30, "profiler_us": 0.5})
+    assert one == {"compile_id": "0/0", "search_us": 10, "search_low_us": 10, "search_high_us": 10}
+    assert other["search_us"] == 20
+
+
+def test_a_search_that_finds_nothing_is_part_of_the_call_alone() -> None:
+    cost = added(searches_in(profile(*[[(LOOKUP, 8_500)]] * 5)))
+    assert (cost["searches_us"], cost["entries"][0]) == (8, {"compile_id": "0/0"})
+
+
+def test_the_first_calls_under_a_profiler_and_other_threads_are_left_out() -> None:
+    ranges = profile([(LOOKUP, 900_000)], *[[(LOOKUP, 10_500), (REGION + "0/0", 1_000)]] * 5)
+    other = ProfiledEvent(LOOKUP, 2, ranges[-1].start_ns, 70_000)
+    assert added(searches_in([*ranges, other], skipped=1))["searches_high_us"] == 10
+
+
+def test_too_few_calls_are_no_measurement() -> None:
+    assert added(searches_in(profile([(LOOKUP, 10_500)]))).keys() == {"entries"}
+
+
+def steady_call() -> Any:
+    """A steady call of 40 layers, about 940 guards, without gradients."""
+    layers = (torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4), torch.nn.ReLU()) for _ in range(40))
+    compiled, x = torch.compile(torch.nn.Sequential(*layers), backend="eager"), torch.ones(2, 4)
+
+    def call() -> None:
+        with torch.no_grad():
+            compiled(x)
+
+    for _ in range(3):
+        call()
+    return call
+
+
+def test_the_searches_are_those_that_torchs_own_reading_of_the_profile_has() -> None:
+    steady = steady_call()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        for _ in range(6):
+            with quick_range(EMPTY):
+                pass
+            with torch.profiler.record_function(CALL):
+                steady()
+    events = list(profiler.events())
+    found = searches_in(profiled_events(profiler))
+    times = [event.time_range.end - event.time_range.start for event in events if event.name == LOOKUP]
+    assert len(times) == 6
+    ids, searches = zip(*(search for call in found.calls for search in call), strict=True)
+    assert [us + found.profiler_us for us in searches] == pytest.approx(times, abs=0.01)
+    assert set(ids) == {"0/0"}
+
+
+def test_a_search_of_the_call_stands_beside_the_repeated_check() -> None:
+    code = known_code()
+    call = steady_call()
+    searches = time_searches(call)
+    assert searches is not None
+    assert {len(each) for each in searches.calls} == {1}
+    cost = {"entries": CheckTimer(code).run(call)}
+    searches.add_to(cost)
+    (entry,) = cost["entries"]
+    assert entry["search_us"] == cost["searches_us"]
+    assert 0 < entry["search_low_us"] <= entry["search_us"] <= entry["search_high_us"]
+    assert entry["check_us"] > 0

@@ -1,4 +1,4 @@
-"""What surrounds a line of source."""
+"""What surrounds a line of source, and which names can certainly be read there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from graphdoctor.facts.recording import SourceContext
 from graphdoctor.probe.record.sources import SourceReader
+from tests.each import for_each
 
 SOURCE = """\
 import functools
@@ -70,8 +72,8 @@ def line_of(text: str) -> int:
     return SOURCE[: SOURCE.index(text)].count("\n") + 1
 
 
-@pytest.mark.parametrize(
-    ("text", "qualname", "function", "enclosing"),
+@for_each(
+    "text, qualname, function, enclosing",
     [
         ("TOP", "<module>", None, []),
         ("return first", "decorated", "def decorated", []),
@@ -108,52 +110,29 @@ def test_the_name_of_the_code_tells_which_of_a_lines_functions_is_meant(context)
     assert context(line_of("limit = 3"), "<genexpr>").qualname == "Net"
 
 
-def test_a_statement_over_several_lines_is_whole_and_dedented(context) -> None:
+def test_a_statement_is_whole_and_dedented_and_alone_in_its_case(context, tmp_path: Path) -> None:
     assert context(line_of('"größe"')).statement == 'file.write(\n    "größe"\n)'
-
-
-def test_a_statement_in_a_case_is_the_statement_alone(context) -> None:
     assert context(line_of("x = 2")).statement == "x = 2"
-
-
-def test_a_block_says_where_it_starts(context) -> None:
     innermost = context(line_of('"größe"')).enclosing[0]
-
     assert vars(innermost) == {"kind": "if", "line": line_of("if index:"), "text": "if index:"}
-
-
-def test_a_long_statement_is_cut(tmp_path: Path) -> None:
+    # A long one is cut, and after the last line there is none.
     file = tmp_path / "long.py"
     file.write_text("x = [\n" + "    1,\n" * 40 + "]\n")
-
-    statement = SourceReader().context(str(file), 5).statement
-
-    assert statement.count("\n") == 11
-
-
-@pytest.mark.parametrize("content", ["def broken(:\n", "", "\x00", "x = 1\n" * 3])
-def test_what_cannot_be_read_is_none(tmp_path: Path, content: str) -> None:
-    file = tmp_path / "odd.py"
-    file.write_text(content)
-
-    assert SourceReader().context(str(file), 0) is None
-    assert SourceReader().context(str(tmp_path / "absent.py"), 1) is None
-    if "x" not in content:
-        assert SourceReader().context(str(file), 1) is None
-
-
-def test_a_place_is_read_once(tmp_path: Path) -> None:
-    path = tmp_path / "module.py"
-    path.write_text("x = 1\n")
-    reader = SourceReader()
-    assert reader.context(str(path), 1) is reader.context(str(path), 1)
-
-
-def test_a_line_behind_the_end_has_no_statement(tmp_path: Path) -> None:
-    file = tmp_path / "short.py"
-    file.write_text("x = 1\n")
-
+    assert SourceReader().context(str(file), 5).statement.count("\n") == 11
     assert SourceReader().context(str(file), 99).statement == ""
+
+
+def test_what_cannot_be_read_is_none(tmp_path: Path) -> None:
+    assert SourceReader().context(str(tmp_path / "absent.py"), 1) is None
+    file = tmp_path / "odd.py"
+    for content in ("def broken(:\n", "", "\x00", "x = 1\n"):
+        file.write_text(content)
+        linecache.checkcache()
+        reader = SourceReader()
+        assert reader.context(str(file), 0) is None
+        assert (reader.context(str(file), 1) is None) is ("x" not in content)
+        # A place is read once.
+        assert reader.context(str(file), 1) is reader.context(str(file), 1)
 
 
 def test_a_notebook_cell_is_read_from_the_line_cache() -> None:
@@ -178,3 +157,91 @@ def test_every_line_has_a_context_that_parses(line: int) -> None:
         assert block.line <= line
     if found.statement.startswith("x ="):
         ast.parse(textwrap.dedent(found.statement))
+
+
+# Which names can certainly be read just before a statement.
+
+
+def around(tmp_path: Path, code: str) -> SourceContext:
+    """The source around the line that ends in ``# here``."""
+    file = tmp_path / "module.py"
+    file.write_text(textwrap.dedent(code))
+    linecache.checkcache(str(file))
+    line = next(number for number, text in enumerate(file.read_text().splitlines(), 1) if text.endswith("# here"))
+    found = SourceReader().context(str(file), line)
+    assert found is not None
+    return found
+
+
+def readable(tmp_path: Path, body: str, *, parameters: str = "x, c") -> set[str]:
+    code = f"import torch\nLIMIT = 3\ndef f({parameters}):\n{textwrap.indent(textwrap.dedent(body), '    ')}"
+    return set(around(tmp_path, code).readable)
+
+
+@for_each(
+    "body, expected",
+    [
+        ("y = x + LIMIT  # here", {"x", "LIMIT"}),
+        ("y = x\nz = y + w  # here", {"y"}),
+        ("if c:\n    y = x\nz = y + x  # here", {"x"}),
+        ("if c:\n    y = x\nelse:\n    y = c\nz = y + x  # here", {"x", "y"}),
+        ("if c:\n    y = x\nelse:\n    raise ValueError\nz = y  # here", {"y"}),
+        ("for y in x:\n    z = y  # here", {"y"}),
+        ("for y in x:\n    pass\nz = y  # here", set()),
+        ("while c:\n    y = x\nz = y  # here", set()),
+        ("with c as y:\n    z = y  # here", {"y"}),
+        ("with torch.no_grad():\n    y = x\nz = y  # here", {"y"}),
+        ("with suppress(ValueError):\n    y = x\nz = y  # here", set()),
+        ("try:\n    y = x\nexcept ValueError as e:\n    z = (y, e)  # here", {"e"}),
+        ("try:\n    y = x\nexcept ValueError:\n    y = c\nz = y  # here", {"y"}),
+        ("try:\n    y = x\nexcept ValueError:\n    return c\nz = y  # here", {"y"}),
+        ("try:\n    pass\nfinally:\n    y = x\nz = y  # here", {"y"}),
+        ("y = x\ndel y\nz = y  # here", set()),
+        ("y = x\nfor i in x:\n    z = y  # here\n    del y", set()),
+        ("if c:\n    y = x  # here", {"x"}),
+        ("y += x  # here", {"x"}),
+        ("match c:\n    case [y, *z]:\n        w = y + z  # here", {"y", "z"}),
+        ("print(x, LIMIT, len(x))  # here", {"x", "LIMIT"}),
+    ],
+)
+def test_a_name_is_readable_if_it_certainly_has_a_value(tmp_path: Path, body: str, expected: set[str]) -> None:
+    assert readable(tmp_path, body) == expected
+
+
+def test_names_of_the_functions_around_are_readable_and_those_of_classes_arent(tmp_path: Path) -> None:
+    code = """
+        def outer(a):
+            b = 1
+            class Inner:
+                c = 2
+                def method(self, d):
+                    return a + b + c + d  # here
+        """
+    assert set(around(tmp_path, code).readable) == {"a", "b", "d"}
+
+
+@for_each(
+    "code, expected",
+    [
+        ("import torch\ndef f(x):\n    print(x)  # here", "torch"),
+        ("import torch as th\ndef f(x):\n    print(x)  # here", "th"),
+        ("import torch.nn\ndef f(x):\n    print(x)  # here", "torch"),
+        ("import torch.nn as nn\ndef f(x):\n    print(x)  # here", None),
+        ("from torch import nn\ndef f(x):\n    print(x)  # here", None),
+        ("def f(x):\n    import torch\n    print(x)  # here", "torch"),
+        ("def f(x):\n    print(x)  # here\n    import torch", None),
+        ("import torch\ndef f(torch):\n    print(torch)  # here", None),
+        ("import torch\ndef f(x):\n    torch = x\n    print(torch)  # here", None),
+        ("try:\n    import torch\nexcept ImportError:\n    torch = None\ndef f(x):\n    print(x)  # here", None),
+    ],
+)
+def test_the_name_of_the_torch_package_is_found(tmp_path: Path, code: str, expected: str | None) -> None:
+    assert around(tmp_path, code).torch == expected
+
+
+def test_a_statement_has_its_lines_and_a_lambda_has_none(tmp_path: Path) -> None:
+    found = around(tmp_path, "def f(x):\n    print(\n        x,  # here\n    )\n")
+    assert (found.statement_line, found.statement_end_line) == (2, 4)
+    found = around(tmp_path, "f = (\n    lambda x:\n    x + 1  # here\n)\n")
+    assert found.statement_line is None
+    assert found.readable == ()

@@ -11,7 +11,10 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("torch._dynamo")
 pytest.importorskip("torch._inductor.config")
 
-from graphdoctor.probe.torch_private.torch_config import changed_config  # noqa: E402
+from graphdoctor.facts.kernels import Float32Precision  # noqa: E402
+from graphdoctor.facts.reading import plain  # noqa: E402
+from graphdoctor.probe.torch_private.torch_config import changed_config, float32_precision  # noqa: E402
+from graphdoctor.trace.events import Events  # noqa: E402
 
 DYNAMO, INDUCTOR = torch._dynamo.config, torch._inductor.config
 
@@ -51,21 +54,16 @@ def test_what_was_set_is_listed_by_its_dotted_name_as_python_prints_it() -> None
     }
 
 
-def test_a_value_changed_in_place_is_listed() -> None:
+def test_a_value_changed_in_place_is_listed_and_another_name_of_a_value_is_not() -> None:
     DYNAMO.reorderable_logging_functions.add(print)
     try:
         assert changed_config() == {"torch._dynamo.config.reorderable_logging_functions": repr({print})}
     finally:
         DYNAMO.reorderable_logging_functions.clear()
-
-
-def test_another_name_of_a_value_is_not_listed_too() -> None:
-    alias = next(
-        name for name, entry in DYNAMO._config.items() if entry.alias == "torch._dynamo.config.recompile_limit"
-    )
-
+    limit = "torch._dynamo.config.recompile_limit"
+    alias = next(name for name, entry in DYNAMO._config.items() if entry.alias == limit)
     with DYNAMO.patch({alias: 6}):
-        assert changed_config() == {"torch._dynamo.config.recompile_limit": "6"}
+        assert changed_config() == {limit: "6"}
 
 
 def test_the_warning_of_a_deprecated_value_stays_the_programs() -> None:
@@ -82,3 +80,37 @@ def test_the_warning_of_a_deprecated_value_stays_the_programs() -> None:
         changed_config()
     with pytest.warns(FutureWarning):
         getattr(DYNAMO, deprecated[0])
+
+
+# What float32 computes with on CUDA, as it is read from a torch with and without a device.
+
+
+def with_devices(monkeypatch, *capabilities: tuple[int, int]) -> None:
+    monkeypatch.setattr(torch.version, "cuda", "12.8")
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: bool(capabilities))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: len(capabilities))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capabilities[device])
+
+
+def test_the_setting_is_read_as_the_program_leaves_it(monkeypatch):
+    with_devices(monkeypatch, (9, 0), (7, 5))
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("highest")
+        off = float32_precision()
+        torch.set_float32_matmul_precision("high")
+        on = float32_precision()
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert off == Float32Precision(matmul_tf32=False, convolution_tf32=True, capabilities=((9, 0), (7, 5)))
+    assert on is not None
+    assert on.matmul_tf32
+    assert Events([{"event": "float32_precision", **plain(off)}]).fact("float32_precision", Float32Precision) == off
+
+
+def test_without_cuda_nothing_is_said(monkeypatch):
+    with_devices(monkeypatch)
+    assert float32_precision() is None
+    with_devices(monkeypatch, (9, 4))
+    monkeypatch.setattr(torch.version, "cuda", None)
+    assert float32_precision() is None
