@@ -6,7 +6,7 @@ Counts and findings are always those of the whole run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
@@ -305,22 +305,31 @@ class CompileShare:
 def compile_shares(phases: Iterable[Phase]) -> list[CompileShare]:
     """Divide the compile time among the parts of torch, in their order; parts that took no time are left out."""
     totals: dict[TorchPart, float] = dict.fromkeys(_LABELS, 0.0)
-    open_phases: dict[str | None, list[tuple[int, TorchPart]]] = {}
-    for phase in phases:
-        # Other threads work while the compiling one does, or waits.
-        if phase.duration_us is None or phase.thread > 0:
-            continue
-        around = open_phases.setdefault(phase.process, [])
-        while around and around[-1][0] >= phase.depth:
-            around.pop()
-        outer: TorchPart | None = around[-1][1] if around else None
-        part = _PARTS.get(phase.name, outer or "tracing")
-        totals[part] += phase.duration_us
-        if outer is not None:
-            totals[outer] -= phase.duration_us
-        around.append((phase.depth, part))
+    # Other threads work while the compiling one does, or waits.
+    for phase, us, around in _nested(phase for phase in phases if not phase.thread):
+        totals[_part_of((*around, phase))] += us
+        if around:
+            totals[_part_of(around)] -= us
     whole = sum(totals.values())
     return [CompileShare(part, us, us / whole) for part, us in totals.items() if us > 0] if whole else []
+
+
+def _part_of(phases: Sequence[Phase]) -> TorchPart:
+    """What the last of these is of: that which the innermost begins that begins one."""
+    return next((_PARTS[phase.name] for phase in reversed(phases) if phase.name in _PARTS), "tracing")
+
+
+def _nested(phases: Iterable[Phase]) -> Iterator[tuple[Phase, float, Sequence[Phase]]]:
+    """Each phase with its microseconds and those around it, the outermost first."""
+    # Phases of other threads begin in between, and contain none of this one's.
+    open_phases: dict[tuple[str | None, int], list[Phase]] = {}
+    for phase in phases:
+        if phase.duration_us is not None:
+            around = open_phases.setdefault((phase.process, phase.thread), [])
+            while around and around[-1].depth >= phase.depth:
+                around.pop()
+            yield phase, phase.duration_us, around
+            around.append(phase)
 
 
 def phase_rows(phases: Iterable[Phase]) -> list[PhaseRow]:
@@ -329,21 +338,13 @@ def phase_rows(phases: Iterable[Phase]) -> list[PhaseRow]:
     Own times of the compiling thread add up to the time that it compiled.
     """
     rows: dict[tuple[str, bool], PhaseRow] = {}
-    open_phases: dict[tuple[str | None, int], list[Phase]] = {}
-    for phase in phases:
-        if phase.duration_us is None:
-            continue
-        # Phases of other threads begin in between, and contain none of this one's.
-        around = open_phases.setdefault((phase.process, phase.thread), [])
-        while around and around[-1].depth >= phase.depth:
-            around.pop()
+    for phase, us, around in _nested(phases):
         is_parallel = phase.thread > 0
         row = rows.setdefault((phase.name, is_parallel), PhaseRow(phase.name, is_parallel))
         row.count += 1
-        row.own_us += phase.duration_us
+        row.own_us += us
         if not any(outer.name == phase.name for outer in around):
-            row.total_us += phase.duration_us
+            row.total_us += us
         if around:
-            rows[around[-1].name, is_parallel].own_us -= phase.duration_us
-        around.append(phase)
+            rows[around[-1].name, is_parallel].own_us -= us
     return sorted(rows.values(), key=lambda row: (row.is_parallel, -row.own_us))

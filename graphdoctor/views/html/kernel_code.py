@@ -63,7 +63,9 @@ def codes_of(kernels: Sequence[ProfiledKernel], generated: Sequence[GeneratedCod
     room, left_out = _MAX_CHARACTERS, 0
     for kernel in kernels:
         own = []
-        for code in dict.fromkeys(code for file in files if file.is_of(kernel) for code in file.codes(kernel)):
+        for code in dict.fromkeys(file.code(kernel) for file in files if file.is_of(kernel)):
+            if code is None:
+                continue
             if code not in numbers:
                 if len(code.text) > room:
                     left_out += 1
@@ -90,23 +92,23 @@ class _File:
         is_phase = stage is None or (stage == "backward") == is_backward
         return kernel.compile_id is not None and self._generated.compile_id == kernel.compile_id and is_phase
 
-    def codes(self, kernel: ProfiledKernel) -> Iterator[KernelCode]:
-        """The kernel's own code, or the calls of a library's function."""
+    def code(self, kernel: ProfiledKernel) -> KernelCode | None:
+        """The kernel's own code, or the calls of a library's function; None if there is neither."""
         name, found = kernel_name(kernel), self._generated
-        graph = f"the {found.stage or ''} graph of compile {found.compile_id}".replace("the  graph", "the graph")
+        graph = f"the {found.stage} graph" if found.stage else "the graph"
+        calls = list(dict.fromkeys(line for line in self._lines if f"{name}(" in line))
         if (source := self._sources.get(name)) is not None:
             language, text = source
-            lines = text.strip("\n").split("\n")
-            more = len(lines) - _MAX_LINES
-            note = f"{counted(more, 'more line')} cut" if more > 0 else ""
-            yield KernelCode(name, language, "\n".join(lines[:_MAX_LINES]), f"{language} in {graph}", note)
-            return
-        calls = list(dict.fromkeys(line for line in self._lines if f"{name}(" in line))
-        if kernel.kind in ("library", "communication", "copy") and calls:
-            more = len(calls) - _MAX_CALLS
-            note = f"{counted(more, 'more call')} cut" if more > 0 else ""
-            where = f"Calls of it in {graph}"
-            yield KernelCode(name, "Python", "\n".join(calls[:_MAX_CALLS]), where, note)
+            lines, most, noun, where = text.strip("\n").split("\n"), _MAX_LINES, "more line", f"{language}"
+        elif kernel.kind in ("library", "communication", "copy") and calls:
+            language, lines, most, noun, where = "Python", calls, _MAX_CALLS, "more call", "Calls of it"
+        else:
+            return None
+        more = len(lines) - most
+        note = f"{counted(more, noun)} cut" if more > 0 else ""
+        return KernelCode(
+            name, language, "\n".join(lines[:most]), f"{where} in {graph} of compile {found.compile_id}", note
+        )
 
 
 def _sources(code: str) -> Iterator[tuple[str, tuple[Language, str]]]:

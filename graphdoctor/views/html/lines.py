@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, Origin, relative
-from graphdoctor.views.html.statements import SourceFile
+from graphdoctor.views.html.statements import SourceFile, parsed
 
 if TYPE_CHECKING:
     from graphdoctor.facts.diagnosis import Diagnosis, Finding, FrameReport, FrameState, Location
@@ -157,23 +157,14 @@ def annotate(diagnosis: Diagnosis, picture: Picture, root: Path) -> tuple[Annota
         paths last.
     """
     texts = {relative(text.file, root): text for text in picture.files}
-    parsed = {file: source for file, text in texts.items() if (source := _parsed(text)) is not None}
-    marked = _mark(diagnosis, picture, parsed, lambda file: relative(file, root))
+    sources = {file: source for file, text in texts.items() if text.text and (source := parsed(text.text)) is not None}
+    marked = _mark(diagnosis, picture, sources, lambda file: relative(file, root))
     files = [
-        _annotated(file, marks, texts.get(file), parsed.get(file))
+        _annotated(file, marks, texts.get(file), sources.get(file))
         for file, marks in marked.items()
         if marks.origin in PROGRAM_ORIGINS or any(line.findings for line in marks.lines.values())
     ]
     return tuple(sorted(files, key=_rank))
-
-
-def _parsed(source: SourceText) -> SourceFile | None:
-    if source.text is None:
-        return None
-    try:
-        return SourceFile(source.text)
-    except SyntaxError:  # from a newer Python, or with a notebook's commands
-        return None
 
 
 def _rank(file: AnnotatedFile) -> tuple[int, int, bool, int, str]:

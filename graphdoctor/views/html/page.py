@@ -31,7 +31,7 @@ from graphdoctor.views.report import report_view
 
 if TYPE_CHECKING:
     from graphdoctor.facts.picture import Picture
-    from graphdoctor.facts.recording import Graph
+    from graphdoctor.facts.recording import Call, Compile, Graph
 
 _HUES = 8
 
@@ -167,32 +167,23 @@ class Page:
 
     def _calls_section(self) -> Section:
         calls, lanes = self._calls(), self._picture.lanes
-        rows = shown_calls(calls, (bool(row["compiled"] or row["fell_back"]) for row in calls))
+        rows = shown_calls(calls, (bool(compiled or fell_back) for _, compiled, fell_back in calls))
         blobs = {"lanes": data.lanes_data(self._diagnosis, self._picture)}
         drawn = self._drawing(
             "calls", blobs, calls=calls, call_rows=rows, lanes=lanes, height=height_of([1] * len(lanes))
         )
         return Section("Calls", (drawn,), count=len(calls) or None)
 
-    def _calls(self) -> list[dict[str, Any]]:
-        """Each call with the compiles it caused."""
-        compiles: dict[int | None, list[Any]] = {}
+    def _calls(self) -> list[tuple[Call, list[Compile], list[Compile]]]:
+        """Each call with what it compiled, and what fell back to eager mode."""
+        compiles: dict[int | None, list[Compile]] = {}
         for compile_ in self._diagnosis.recording.compiles:
             compiles.setdefault(compile_.call_index, []).append(compile_)
+        fell_back = ("skipped", "limit", "failed")
         return [
-            {
-                "call": call,
-                "compiled": [found for found in compiles.get(call.index, []) if found.outcome == "compiled"],
-                "recompiled": [
-                    found
-                    for found in compiles.get(call.index, [])
-                    if found.outcome == "compiled" and found.is_recompile
-                ],
-                "fell_back": [
-                    found for found in compiles.get(call.index, []) if found.outcome in ("skipped", "limit", "failed")
-                ],
-            }
+            (call, [one for one in own if one.outcome == "compiled"], [one for one in own if one.outcome in fell_back])
             for call in self._diagnosis.recording.calls
+            for own in (compiles.get(call.index, []),)
         ]
 
     def _frames(self) -> list[dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from graphdoctor.views import profile_words as words
@@ -12,7 +11,7 @@ from graphdoctor.views.html.highlight import highlighted
 from graphdoctor.views.html.kernel_code import codes_of
 from graphdoctor.views.html.timed_source import timed_files
 from graphdoctor.views.measures import time_text
-from graphdoctor.views.parts import Blocks, Cell, Drawing
+from graphdoctor.views.parts import Blocks, Drawing
 from graphdoctor.views.words import base_name
 
 if TYPE_CHECKING:
@@ -22,21 +21,6 @@ if TYPE_CHECKING:
 _MAX_KERNELS = 300
 _MAX_OPERATIONS = 12
 _MAX_PLACES = 3
-
-
-@dataclass(frozen=True)
-class _Kernel:
-    """A row of the table of kernels."""
-
-    number: int
-    found: ProfiledKernel
-    name: str
-    operations: str
-    places: tuple[tuple[str, str | None], ...]
-    more_places: int
-    codes: tuple[int, ...]
-    bandwidth: Cell
-    compute: Cell
 
 
 class ProfileDrawings:
@@ -50,7 +34,12 @@ class ProfileDrawings:
         self._report = report
         self._has_picture = picture is not None
         self._sources, self._files_left_out = timed_files(report, picture.files if picture else (), files)
-        self._anchors = {file.file: file.number for file in self._sources}
+        self._anchors = {
+            (file.file, line.number): f"f{file.number}-L{line.number}"
+            for file in self._sources
+            for run in file.runs
+            for line in run.lines
+        }
         self._autotuned = picture.autotuned[:_MAX_KERNELS] if picture else ()
         found = report.kernels[:_MAX_KERNELS]
         self._codes = codes_of(found, picture.generated if picture else ())
@@ -62,6 +51,7 @@ class ProfileDrawings:
             return ()
         facts = {
             "files": self._sources,
+            "most_us": max((line.forward_us + line.backward_us for line in self._report.lines), default=0.0) or 1.0,
             "files_left_out": self._files_left_out,
             "has_backward": words.has_backward(self._report),
             "kernels": self._kernels,
@@ -79,7 +69,7 @@ class ProfileDrawings:
         """A table that sorts and filters."""
         if not self._kernels:
             return ()
-        found = [kernel.found for kernel in self._kernels]
+        found = self._report.kernels[:_MAX_KERNELS]
         facts = {
             "kernels": self._kernels,
             "kernels_left_out": len(self._report.kernels) - len(found),
@@ -109,27 +99,20 @@ class ProfileDrawings:
         }
         return (_drawing("profile_code.html.j2", facts),)
 
-    def _anchor(self, file: str | None, line: int | None) -> str | None:
-        """The anchor of a line in the page; None if the page doesn't have it."""
-        if file is None or line is None or file not in self._anchors:
-            return None
-        source = self._sources[self._anchors[file]]
-        has_line = any(run.lines[0].number <= line <= run.lines[-1].number for run in source.runs)
-        return f"f{source.number}-L{line}" if has_line else None
-
-    def _kernel(self, number: int, kernel: ProfiledKernel) -> _Kernel:
+    def _kernel(self, number: int, kernel: ProfiledKernel) -> dict[str, object]:
+        """A row of the table of kernels."""
         places = [self._linked(each.file, each.line) for each in kernel.lines]
-        return _Kernel(
-            number=number,
-            found=kernel,
-            name=words.kernel_name(kernel),
-            operations=words.operations_text(kernel, _MAX_OPERATIONS),
-            places=tuple(places[:_MAX_PLACES]),
-            more_places=len(places) - len(places[:_MAX_PLACES]),
-            codes=self._codes.of[number],
-            bandwidth=words.bandwidth_cell(kernel),
-            compute=words.compute_cell(kernel),
-        )
+        return {
+            "number": number,
+            "found": kernel,
+            "name": words.kernel_name(kernel),
+            "operations": words.operations_text(kernel, _MAX_OPERATIONS),
+            "places": places[:_MAX_PLACES],
+            "more_places": len(places[_MAX_PLACES:]),
+            "codes": self._codes.of[number],
+            "bandwidth": words.bandwidth_cell(kernel),
+            "compute": words.compute_cell(kernel),
+        }
 
     def _kernel_kinds(self, found: Sequence[ProfiledKernel]) -> Iterator[tuple[str, int, float]]:
         """Each kind of kernel with their number and share."""
@@ -150,7 +133,7 @@ class ProfileDrawings:
 
     def _linked(self, file: str, line: int) -> tuple[str, str | None]:
         """A line, by the name of its file, and its anchor."""
-        return f"{base_name(file)}:{line}", self._anchor(file, line)
+        return f"{base_name(file)}:{line}", self._anchors.get((file, line))
 
 
 def _drawing(template: str, facts: dict[str, object], elsewhere: Blocks = ()) -> Drawing:

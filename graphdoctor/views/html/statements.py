@@ -36,6 +36,14 @@ class Function:
     """Its statements; empty for a lambda."""
 
 
+def parsed(text: str) -> SourceFile | None:
+    """A parsed text; None if this Python can't parse it: it is from a newer one, or has a notebook's commands."""
+    try:
+        return SourceFile(text)
+    except SyntaxError:
+        return None
+
+
 class SourceFile:
     """One parsed text.
 

@@ -1,7 +1,6 @@
-"""The source with the time of each line.
+"""The source with the time of each line: files as they were while the program ran, in the order of their time.
 
-Comes in: the lines of a profile, and files as they were while the program ran. Goes out: files in the order of their
-time. A line without time is folded away unless it is near one that has some; of a package's file, and where there is no
+A line without time is folded away unless it is near one that has some; of a package's file, and where there is no
 room, it is left out.
 """
 
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup, escape
 
 from graphdoctor.views.html.highlight import highlighted
-from graphdoctor.views.html.statements import SourceFile
+from graphdoctor.views.html.statements import parsed
 from graphdoctor.views.printable import printable_lines
 
 if TYPE_CHECKING:
@@ -36,31 +35,18 @@ _MAX_FILES = 40
 
 @dataclass(frozen=True)
 class SourceLine:
-    """One line.
-
-    Args:
-        number: 1-based.
-        code: It, colored; None if it is unknown.
-        found: What it costs; None if it costs nothing that is known.
-        forward: The length of its bar for the forward pass, in percent of the longest.
-    """
+    """One line: its 1-based number, its colored code if that is known, and what it costs if anything."""
 
     number: int
     code: Markup | None
     found: ProfiledLine | None
-    forward: float
-    backward: float
 
 
 @dataclass(frozen=True)
 class Run:
-    """Neighboring lines.
+    """Neighboring lines after ``hidden`` others; ``is_folded``: none has time, or is near one that has."""
 
-    Args:
-        is_folded: None has time, and none is near one that has.
-    """
-
-    lines: tuple[SourceLine, ...]
+    lines: Sequence[SourceLine]
     is_folded: bool
     hidden: int
 
@@ -71,15 +57,15 @@ class TimedFile:
 
     Args:
         package: The package that it belongs to; None for the program's own.
+        hidden: Lines after the last run.
     """
 
     number: int
     file: str
     name: str
     package: str | None
-    forward_us: float
-    backward_us: float
-    runs: tuple[Run, ...]
+    own: Sequence[ProfiledLine]
+    runs: Sequence[Run]
     hidden: int
     has_text: bool
 
@@ -90,64 +76,36 @@ def timed_files(report: ProfileReport, texts: Sequence[SourceText], files: Files
     by_file: dict[str, list[ProfiledLine]] = {}
     for line in report.lines:
         by_file.setdefault(line.file, []).append(line)
-    most = max((line.forward_us + line.backward_us for line in report.lines), default=0.0) or 1.0
     costly = sorted(by_file.items(), key=lambda item: -sum(line.share for line in item[1]))
     found: list[TimedFile] = []
     room, colors = _MAX_LINES, _MAX_COLORED
     for number, (file, own) in enumerate(costly[:_MAX_FILES]):
-        text = known.get(file)
+        text, package = known.get(file), files.package(file)
         count = 0 if text is None else text.count("\n")
-        is_whole = files.package(file) is None and count <= room
+        is_whole = package is None and count <= room
         room -= count if is_whole else 0
         colors -= len(text or "")
-        shown = _codes(own, text, is_colored=colors >= 0)
-        found.append(_file(number, file, own, shown, files, most, is_whole=is_whole, has_text=text is not None))
+        codes, shown = _codes(own, text, is_colored=colors >= 0)
+        runs = list(_runs(own, codes, shown, codes if is_whole else shown, has_text=text is not None))
+        hidden = 0 if text is None else max(0, len(codes) - (runs[-1].lines[-1].number if runs else 0))
+        found.append(TimedFile(number, file, files.shown(file), package, own, runs, hidden, text is not None))
     return found, len(costly) - len(found)
 
 
-def _file(
-    number: int,
-    file: str,
+def _runs(
     own: Sequence[ProfiledLine],
-    found: tuple[dict[int, Markup | None], set[int]],
-    files: Files,
-    most: float,
+    codes: dict[int, Markup | None],
+    shown: set[int],
+    kept: dict[int, Markup | None] | set[int],
     *,
-    is_whole: bool,
     has_text: bool,
-) -> TimedFile:
+) -> Iterator[Run]:
     by_number = {line.line: line for line in own}
-    codes, shown = found
-    kept = sorted(codes if is_whole else shown)
-    lines = [_line(each, codes.get(each), by_number.get(each), most) for each in kept]
-    runs, last = [], 0
-    for is_folded, group in groupby(lines, lambda line: line.number not in shown):
-        for run in _unbroken(list(group)):
-            hides = is_folded and len(run) >= _LEAST_FOLDED
-            runs.append(Run(tuple(run), hides, run[0].number - last - 1 if has_text else 0))
-            last = run[-1].number
-    return TimedFile(
-        number=number,
-        file=file,
-        name=files.shown(file),
-        package=files.package(file),
-        forward_us=sum(line.forward_us for line in own),
-        backward_us=sum(line.backward_us for line in own),
-        runs=tuple(runs),
-        hidden=max(0, len(codes) - last) if has_text else 0,
-        has_text=has_text,
-    )
-
-
-def _unbroken(lines: Sequence[SourceLine]) -> Iterator[list[SourceLine]]:
-    """Lines in runs of neighbors."""
-    run: list[SourceLine] = []
-    for line in lines:
-        if run and line.number != run[-1].number + 1:
-            yield run
-            run = []
-        run.append(line)
-    yield run
+    last = 0
+    for (is_shown, _), group in groupby(enumerate(sorted(kept)), lambda each: (each[1] in shown, each[1] - each[0])):
+        lines = [SourceLine(number, codes.get(number), by_number.get(number)) for _, number in group]
+        yield Run(lines, not is_shown and len(lines) >= _LEAST_FOLDED, lines[0].number - last - 1 if has_text else 0)
+        last = lines[-1].number
 
 
 def _codes(
@@ -156,36 +114,21 @@ def _codes(
     """The lines of a file, and the numbers of those to show."""
     timed = {line.line for line in own}
     if text is None:
-        return {line.line: _alone(line.text) for line in own}, timed
+        alone = {line.line: None if line.text is None else printable_lines(line.text) for line in own}
+        return {number: None if line is None else highlighted(line)[0] for number, line in alone.items()}, timed
     whole = text.removesuffix("\n")
     lines = highlighted(whole) if is_colored else [escape(line) for line in printable_lines(whole).split("\n")]
     codes: dict[int, Markup | None] = dict(enumerate(lines, start=1))
     codes.update(dict.fromkeys(timed - codes.keys()))
     near = {number + by for number in timed for by in range(-_CONTEXT, _CONTEXT + 1)}
-    return codes, _without_small_gaps((near | _definitions(text, timed)) & codes.keys())
-
-
-def _without_small_gaps(numbers: set[int]) -> set[int]:
-    ordered = sorted(numbers)
-    gaps = [range(first + 1, second) for first, second in pairwise(ordered) if second - first <= _LEAST_FOLDED]
-    return numbers.union(*gaps)
-
-
-def _alone(text: str | None) -> Markup | None:
-    return None if text is None else Markup("").join(highlighted(printable_lines(text))[:1])
+    shown = (near | _definitions(text, timed)) & codes.keys()
+    gaps = [range(one + 1, next_) for one, next_ in pairwise(sorted(shown)) if next_ - one <= _LEAST_FOLDED]
+    return codes, shown.union(*gaps)
 
 
 def _definitions(text: str, timed: set[int]) -> set[int]:
     """The lines at which the functions and classes around begin."""
-    try:
-        source = SourceFile(text)
-    except SyntaxError:  # from a newer Python, or with a notebook's commands
+    if (source := parsed(text)) is None:
         return set()
     around = [function for number in timed if (function := source.around(number)) is not None]
     return {line for function in around for line in (function.line, *function.class_lines)}
-
-
-def _line(number: int, code: Markup | None, found: ProfiledLine | None, most: float) -> SourceLine:
-    if found is None:
-        return SourceLine(number, code, None, 0.0, 0.0)
-    return SourceLine(number, code, found, 100 * found.forward_us / most, 100 * found.backward_us / most)
