@@ -90,7 +90,7 @@ class Explainer(CallSpec):
         events = read_events(folder.path)
         failed: Any = next((event for event in events if event["event"] == "call_failed"), None)
         if failed is not None:
-            ended = end_of_failed_call(failed, status=None, duration_s=duration_s)
+            ended = end_of_failed_call(failed, duration_s=duration_s)
             # Dynamo's traceback comes first, then the program's own without torch.compile, if there is one.
             print(complaints[-1], end="", file=sys.stderr)
         write_meta(folder.path, request.described(), ended)

@@ -118,4 +118,4 @@ def test_a_block_or_a_call_of_our_own_process_ends(snapshot):
     interrupt = ERROR | {"type": "KeyboardInterrupt", "message": ""}
     blocks = [[PROCESS], [ENDED | {"error": ERROR}], [ENDED | {"error": interrupt}]]
     assert [text_of(end_of_block(events, duration_s=1.5)) for events in blocks] == snapshot
-    assert text_of(end_of_failed_call(FAILED, status=None, duration_s=0.5)) == snapshot
+    assert text_of(end_of_failed_call(FAILED, duration_s=0.5)) == snapshot

@@ -8,17 +8,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from graphdoctor.facts.base import InvalidFactError
 from graphdoctor.facts.profiled import Calibration
 from graphdoctor.facts.reading import plain, read_fact
 from graphdoctor.trials.launch.store import state_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _FILE = "calibrations.json"
 _MOST = 20
@@ -27,12 +22,13 @@ _MOST = 20
 
 def kept_calibrations() -> tuple[Calibration, ...]:
     """What earlier profiles measured, the latest last; empty if there is nothing, or it can't be read."""
-    file = _file()
-    try:
-        found = json.loads(file.read_bytes()) if file is not None else []
-    except (OSError, ValueError):
-        return ()
-    return tuple(_valid(found if isinstance(found, list) else []))
+    kept: list[Calibration] = []
+    with contextlib.suppress(OSError, ValueError):
+        found = json.loads(file.read_bytes()) if (file := _file()) is not None else []
+        for each in found if isinstance(found, list) else ():
+            with contextlib.suppress(InvalidFactError):
+                kept.append(read_fact(Calibration, each))
+    return tuple(kept)
 
 
 def keep_calibration(found: Calibration) -> None:
@@ -55,9 +51,3 @@ def _file() -> Path | None:
 
 def _is_for(found: Calibration) -> tuple[object, ...]:
     return found.device_name, found.torch, found.threads, found.precision
-
-
-def _valid(found: Iterable[object]) -> Iterator[Calibration]:
-    for each in found:
-        with contextlib.suppress(InvalidFactError):
-            yield read_fact(Calibration, each)

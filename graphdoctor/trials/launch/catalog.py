@@ -23,65 +23,34 @@ from graphdoctor.trials.launch.ends import end_of_probe
 
 def architectures(library: str, setup: Setup) -> Catalog:
     """Which architectures a library has; builds none of them."""
-    _check(library)
-    request = CatalogRequest(
-        library=library, architecture=None, program=None, graphdoctor=graphdoctor.__version__, memory_bytes=None
-    )
-    events, refusal = _asked(request, setup)
+    events, refusal = _asked(library, setup)
     if refusal is not None:
         raise GraphDoctorError(f"{library} didn't list its architectures: {refusal.message}")
-    found = events["architectures"]["architectures"]
-    return Catalog(
-        library=library,
-        version=events["library"]["version"],
-        architectures=tuple(Architecture(**item) for item in found),
-    )
+    found = tuple(Architecture(**item) for item in events["architectures"]["architectures"])
+    return Catalog(library=library, version=events["library"]["version"], architectures=found)
 
 
 def write_program(
-    library: str,
-    architecture: str,
-    folder: Path,
-    setup: Setup,
-    *,
-    version: str | None = None,
+    library: str, architecture: str, folder: Path, setup: Setup, *, version: str | None = None
 ) -> Program | Refusal:
-    """Write a program with an architecture's smallest configuration that runs in eager mode.
-
-    Returns:
-        The program; or why there is none.
+    """Write a program with an architecture's smallest configuration that runs in eager mode, or say why there is none.
 
     Raises:
         GraphDoctorError: There is no such catalog, the library or torch isn't installed there, or the file can't be
             written.
         KeyboardInterrupt: The process was interrupted.
     """
-    _check(library)
     path = folder / file_name(architecture)
-    if version is not None and _is_written(path, library=library, version=version, architecture=architecture):
-        return Program(path=str(path), library=library, version=version, architecture=architecture, parameters=None)
-    request = CatalogRequest(
-        library=library,
-        architecture=architecture,
-        program=str(path.absolute()),
-        graphdoctor=graphdoctor.__version__,
-        memory_bytes=setup.memory_bytes,
-    )
-    with written(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    events, refusal = _asked(request, setup)
+    made: dict[str, Any] = {"path": str(path), "library": library, "architecture": architecture}
+    if library in LIBRARIES and version is not None and _is_written(path, library, version, architecture):
+        return Program(**made, version=version, parameters=None)
+    events, refusal = _asked(library, setup, architecture, path)
+    if refusal is None and "refused" in events:
+        refused = events["refused"]
+        refusal = Refusal(kind=refused["kind"], message=refused["message"], traceback=refused["traceback"])
     if refusal is not None:
         return refusal
-    if "refused" in events:
-        refused = events["refused"]
-        return Refusal(kind=refused["kind"], message=refused["message"], traceback=refused["traceback"])
-    return Program(
-        path=str(path),
-        library=library,
-        version=events["library"]["version"],
-        architecture=architecture,
-        parameters=events["program"]["parameters"],
-    )
+    return Program(**made, version=events["library"]["version"], parameters=events["program"]["parameters"])
 
 
 def file_name(architecture: str) -> str:
@@ -89,15 +58,7 @@ def file_name(architecture: str) -> str:
     return "".join(letter if letter.isalnum() else "_" for letter in architecture) + ".py"
 
 
-def _check(library: str) -> None:
-    if library in LIBRARIES:
-        return
-    near = difflib.get_close_matches(library.lower(), LIBRARIES, n=1)
-    hint = did_you_mean(near, f"There are catalogs of {', '.join(LIBRARIES)}.")
-    raise GraphDoctorError(f"There is no catalog of {library!r}.", hint=hint)
-
-
-def _is_written(path: Path, *, library: str, version: str, architecture: str) -> bool:
+def _is_written(path: Path, library: str, version: str, architecture: str) -> bool:
     header = program_header(
         library=library, version=version, architecture=architecture, graphdoctor=graphdoctor.__version__
     )
@@ -107,19 +68,34 @@ def _is_written(path: Path, *, library: str, version: str, architecture: str) ->
         return False
 
 
-def _asked(request: CatalogRequest, setup: Setup) -> tuple[dict[str, Any], Refusal | None]:
+def _asked(
+    library: str, setup: Setup, architecture: str | None = None, program: Path | None = None
+) -> tuple[dict[str, Any], Refusal | None]:
     """The events of the process by kind; with a refusal if it ended before it was done with an architecture."""
+    if library not in LIBRARIES:
+        near = difflib.get_close_matches(library.lower(), LIBRARIES, n=1)
+        hint = did_you_mean(near, f"There are catalogs of {', '.join(LIBRARIES)}.")
+        raise GraphDoctorError(f"There is no catalog of {library!r}.", hint=hint)
+    request = CatalogRequest(
+        library=library,
+        architecture=architecture,
+        program=None if program is None else str(program.absolute()),
+        graphdoctor=graphdoctor.__version__,
+        memory_bytes=None if program is None else setup.memory_bytes,
+    )
+    if program is not None:
+        with written(program.parent):
+            program.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="graphdoctor-catalog-") as name:
         folder = Path(name)
         request_path = folder / CATALOG_REQUEST_FILE
         with written(folder):
             request_path.write_text(json.dumps(request), encoding="utf-8")
-        child = watch(request_path, setup, library=request["library"])
+        child = watch(request_path, setup, library=library)
         events = read_events(folder)
     last = {event["event"]: event for event in events}
-    if last.get("finished", {}).get("is_complete"):
-        return last, None
-    return last, _refusal(child, events, setup)
+    is_complete = last.get("finished", {}).get("is_complete")
+    return last, None if is_complete else _refusal(child, events, setup)
 
 
 def _refusal(child: ChildExit, events: list[dict[str, Any]], setup: Setup) -> Refusal:

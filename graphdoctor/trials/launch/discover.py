@@ -8,8 +8,8 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 _INPUT_FUNCTIONS = ("example_inputs", "get_inputs")
 _INPUT_ATTRIBUTES = ("example_input_array", "dummy_inputs")
@@ -20,16 +20,14 @@ _MAX_FILES = 5000
 _MAX_BYTES = 1 << 20
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A possible target."""
 
     target: str
     why: str
 
 
-@dataclass(frozen=True)
-class Discovered:
+class Discovered(NamedTuple):
     """What was found."""
 
     ready: tuple[Candidate, ...]
@@ -94,47 +92,33 @@ def _parsed(path: Path) -> ast.Module | None:
 def _why_ready(tree: ast.Module) -> str | None:
     """What makes a file a target as it is; None if it isn't one. The order is the probe's."""
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-    inputs = next(
-        (name for name in _INPUT_FUNCTIONS if name in functions and not _needs_arguments(functions[name])), None
-    )
+    callable_ = [name for name, node in functions.items() if not _needs_arguments(node)]
+    inputs = next((name for name in _INPUT_FUNCTIONS if name in callable_), None)
     build = functions.get("build")
+    if build is not None and inputs and "build" in callable_:
+        return f"build() and {inputs}()"
     if build is not None:
-        if _needs_arguments(build):
-            return None
-        if inputs:
-            return f"build() and {inputs}()"
-        return "build() returns the inputs too" if _returns_pair(build) else None
-    what = _only_target(tree, functions)
-    if what is None:
-        return None
-    name, node = what
-    if inputs:
+        return "build() returns the inputs too" if "build" in callable_ and _returns_pair(build) else None
+    name, node = _only_target(tree, functions)
+    if name is not None and inputs:
         return f"{name} and {inputs}()"
     own = _own_inputs(node)
     return f"{name}.{own}" if own else None
 
 
-def _only_target(tree: ast.Module, functions: dict[str, ast.FunctionDef]) -> tuple[str, ast.ClassDef | None] | None:
-    """The one thing in a file that the probe would choose."""
+def _only_target(tree: ast.Module, functions: dict[str, ast.FunctionDef]) -> tuple[str | None, ast.ClassDef | None]:
+    """The one thing in a file that the probe would choose, and its class; None for each that there isn't."""
     classes = _module_classes(tree)
-    made = _constructed_model(tree)
-    if made is not None:
-        return ("model", classes.get(made)) if made in classes else None
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id="model")], value=ast.Call(func=ast.Name(id=made))):
+                return ("model", classes[made]) if made in classes else (None, None)
     public = {name: node for name, node in classes.items() if not name.startswith("_")}
     ready = [node for node in public.values() if not _constructor_needs_arguments(node, classes)]
     if len(ready) == 1:
         return ready[0].name, ready[0]
     own = [name for name in functions if name not in (*_INPUT_FUNCTIONS, "main") and not name.startswith("_")]
-    return (f"{own[0]}()", None) if not ready and len(own) == 1 else None
-
-
-def _constructed_model(tree: ast.Module) -> str | None:
-    """The class that the file's ``model = …`` is an instance of."""
-    for node in tree.body:
-        match node:
-            case ast.Assign(targets=[ast.Name(id="model")], value=ast.Call(func=ast.Name(id=name))):
-                return name
-    return None
+    return f"{own[0]}()" if not ready and len(own) == 1 else None, None
 
 
 def _module_classes(tree: ast.Module) -> dict[str, ast.ClassDef]:
@@ -184,12 +168,5 @@ def _own_inputs(node: ast.ClassDef | None) -> str | None:
 
 def _compile_line(tree: ast.Module) -> int | None:
     """The first line that names ``torch.compile``."""
-    lines = [
-        node.lineno
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute)
-        and node.attr == "compile"
-        and isinstance(node.value, ast.Name)
-        and node.value.id == "torch"
-    ]
-    return min(lines, default=None)
+    named = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    return min((node.lineno for node in named if ast.unparse(node) == "torch.compile"), default=None)

@@ -15,7 +15,6 @@ import os
 import platform
 import stat
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,45 +30,34 @@ _MACHINE_ID = Path("/etc/machine-id")
 def sign(recording: Path) -> None:
     """Sign a recording that has just been made; without a state folder or on a full disk it stays unsigned."""
     with contextlib.suppress(OSError):
-        key = _key() or _new_key()
-        if key is not None:
-            (recording / SIGNATURE_FILE).write_text(_signature(recording, key) + "\n", encoding="ascii")
+        if _key() is None:
+            _make_key()
+        signature = _signed([*_where(recording), _files(recording)])
+        if signature is not None:
+            (recording / SIGNATURE_FILE).write_text(signature + "\n", encoding="ascii")
 
 
 def is_own(recording: Path) -> bool:
     """Whether the signature of a recording is right."""
-    try:
-        key = _key()
-        if key is None:
-            return False
+    with contextlib.suppress(OSError):
         written = (recording / SIGNATURE_FILE).read_bytes().strip()
-        return hmac.compare_digest(written, _signature(recording, key).encode())
-    except OSError:
-        return False
+        signature = _signed([*_where(recording), _files(recording)])
+        return signature is not None and hmac.compare_digest(written, signature.encode())
+    return False
 
 
 def signature_of(recording: Path, content: str) -> str | None:
     """The signature of a text that belongs to a recording; None without a key."""
-    try:
-        key = _key()
-        return None if key is None else _signed(key, [*_where(recording), "text", content])
-    except OSError:
-        return None
+    with contextlib.suppress(OSError):
+        return _signed([*_where(recording), "text", content])
+    return None
 
 
 def keyed_digest(text: str) -> str | None:
     """A digest from which nobody can guess the text; None without a key."""
-    try:
-        key = _key()
-        return None if key is None else _signed(key, ["digest", text])
-    except OSError:
-        return None
-
-
-def _signature(recording: Path, key: bytes) -> str:
-    """What only someone with the key can write: of the machine, the folder and what a script can be made from."""
-    files = [[str(path.relative_to(recording)), _digest(path)] for path in _signed_files(recording)]
-    return _signed(key, [*_where(recording), files])
+    with contextlib.suppress(OSError):
+        return _signed(["digest", text])
+    return None
 
 
 def _where(recording: Path) -> list[str]:
@@ -77,17 +65,19 @@ def _where(recording: Path) -> list[str]:
     return [machine.strip(), platform.node(), str(recording.resolve())]
 
 
-def _signed(key: bytes, content: list[Any]) -> str:
+def _signed(content: list[Any]) -> str | None:
+    """What only someone with the key can write; None without one."""
+    if (key := _key()) is None:
+        return None
     return hmac.new(key, json.dumps(content).encode("utf-8", "surrogateescape"), hashlib.sha256).hexdigest()
 
 
-def _signed_files(recording: Path) -> Iterator[Path]:
-    """Everything that a reader could take for a part of the run: the request, how it went, and any log."""
-    for name in (REQUEST_FILE, META_FILE, EVENTS_FILE):
-        if (recording / name).exists():
-            yield recording / name
+def _files(recording: Path) -> list[list[str]]:
+    """Name and digest of what a reader could take for a part of the run: the request, how it went, and any log."""
+    files = [recording / name for name in (REQUEST_FILE, META_FILE, EVENTS_FILE) if (recording / name).exists()]
     for folder in (recording, recording / TRACE_FOLDER):
-        yield from sorted(folder.glob("*.log"))
+        files += sorted(folder.glob("*.log"))
+    return [[str(path.relative_to(recording)), _digest(path)] for path in files]
 
 
 def _digest(path: Path) -> str:
@@ -111,11 +101,10 @@ def _key() -> bytes | None:
     return key if len(key) == _KEY_BYTES else None
 
 
-def _new_key() -> bytes | None:
+def _make_key() -> None:
     """Make the key, unless another process does so first, or something else has its name."""
-    folder = state_folder()
-    if folder is None:
-        return None
+    if (folder := state_folder()) is None:
+        return
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=folder)  # which only the user may read
     try:
@@ -126,4 +115,3 @@ def _new_key() -> bytes | None:
             os.link(temporary, folder / _KEY_FILE)
     finally:
         Path(temporary).unlink()
-    return _key()
