@@ -15,7 +15,7 @@ from graphdoctor.commands.survey_piece import PieceResult, SurveyPiece, work_on
 from graphdoctor.commands.survey_plan import Plan, SurveyAsked, plan_survey
 from graphdoctor.commands.survey_store import SURVEY_FILE, KeptRow, SurveyStore, described, kept_rows
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.executors.executor import Done, Failure, Outcome, Share
+from graphdoctor.executors.executor import Failure, Outcome, Share
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.survey import SurveyReport, SurveyRow, SurveyStatus, SurveyVariant
 from graphdoctor.studies.survey.outcome import cut
@@ -186,10 +186,9 @@ class _Run:
         outcomes = self._working.executor.run(work_on, pieces, share=share, attempts=1, on_begin=begin)
         # Closed at once if a row can't be kept: the workers end then.
         with contextlib.closing(cast("Generator[Outcome[PieceResult]]", outcomes)):
-            for outcome in outcomes:
-                piece = pieces[outcome.index]
-                result = outcome.result if isinstance(outcome, Done) else _lost(piece, outcome.failure)
-                result = self._after_attempts(result)
+            for index, found in outcomes:
+                piece = pieces[index]
+                result = self._after_attempts(_lost(piece, found) if isinstance(found, Failure) else found)
                 self._keep_program(piece, result)
                 self.store.add(result, self._limits)
                 row = result.row

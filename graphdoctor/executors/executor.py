@@ -7,10 +7,10 @@ import pickle
 import signal
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from graphdoctor.errors import GraphDoctorError
 
@@ -31,23 +31,8 @@ class Failure:
     status: int | None = None
 
 
-@dataclass(frozen=True)
-class Done(Generic[Result]):
-    """What the work returned for a piece; ``index`` is the piece's place among all, from 0."""
-
-    index: int
-    result: Result
-
-
-@dataclass(frozen=True)
-class Failed:
-    """A piece that failed for good."""
-
-    index: int
-    failure: Failure
-
-
-Outcome: TypeAlias = Done[Result] | Failed
+Outcome: TypeAlias = tuple[int, Result | Failure]
+"""A piece's place among all, from 0, and what the work returned for it, or why it failed for good."""
 
 OnBegin: TypeAlias = Callable[[int, str | None], None]
 """Takes the index of a piece that begins, and where it does, such as ``cores 0-1``; None if that has no name."""
@@ -73,7 +58,11 @@ class Job:
     attempts: int
     on_begin: OnBegin | None
 
-    def begin(self, index: int, place: str | None) -> None:
+    def may_begin(self, waiting: Sequence[int], at_work: Collection[int]) -> bool:
+        """Whether there is a piece that isn't too far ahead."""
+        return bool(waiting) and waiting[0] <= min(at_work, default=waiting[0]) + self.ahead
+
+    def begin(self, index: int, place: str | None = None) -> None:
         """Tell whoever wants to know that a piece begins."""
         if self.on_begin is not None:
             self.on_begin(index, place)
@@ -100,7 +89,7 @@ class Executor(ABC):
         attempts: int = ATTEMPTS,
         on_begin: OnBegin | None = None,
     ) -> Iterator[Outcome[Result]]:
-        """Work on pieces.
+        """One outcome for each piece, as they come. Work stops when the iterator is closed.
 
         Args:
             work: A function of module level that depends on its piece alone.
@@ -111,9 +100,6 @@ class Executor(ABC):
                 and whatever it leaves running is ended before its outcome comes. None for pieces that disturb nobody.
             attempts: How many processes of a share may end over a piece, from 1. It says nothing of nodes that end.
             on_begin: Called here when a piece begins, each time that it does, and before its outcome comes.
-
-        Yields:
-            One outcome for each piece, as they come. Work stops when the iterator is closed.
         """
         distance = len(pieces) if ahead is None else ahead
         return self.outcomes(Job(work, pieces, distance, share, attempts, on_begin))
@@ -140,13 +126,13 @@ def failure_of_end(status: int | None, count: int) -> Failure:
     """The failure of a piece over which ``count`` processes ended; ``status`` is the last one's, None if unknown."""
     times = {1: "", 2: " twice"}.get(count, f" {count} times")
     if status == -signal.SIGKILL:
-        words = f"its process was killed{times} (SIGKILL), as the system does when memory runs out"
+        how = f"was killed{times} (SIGKILL), as the system does when memory runs out"
     elif status is not None and status < 0:
         known = {each.value: each.name for each in signal.Signals}
-        words = f"its process ended{times} ({known.get(-status, f'signal {-status}')})"
+        how = f"ended{times} ({known.get(-status, f'signal {-status}')})"
     else:
-        words = f"its process ended{times} (exit status {'unknown' if status is None else status})"
-    return Failure("ended", words, status=status)
+        how = f"ended{times} (exit status {'unknown' if status is None else status})"
+    return Failure("ended", f"its process {how}", status=status)
 
 
 def packed_attempt(work: Callable[[Any], object], piece: object) -> bytes:
@@ -155,14 +141,9 @@ def packed_attempt(work: Callable[[Any], object], piece: object) -> bytes:
     return packed if isinstance(packed, bytes) else pickle.dumps(packed, pickle.HIGHEST_PROTOCOL)
 
 
-def outcome_of(index: int, found: Result | Failure) -> Outcome[Result]:
-    """What an attempt came to, for the piece with this index."""
-    return Failed(index, found) if isinstance(found, Failure) else Done(index, found)
-
-
-def unpacked(index: int, packed: bytes) -> Outcome[Any]:
-    """The outcome that ``packed_attempt`` made elsewhere."""
-    return outcome_of(index, attempt(pickle.loads, packed))
+def unpacked(packed: bytes) -> Any:  # noqa: ANN401
+    """The result or the failure that ``packed_attempt`` came to elsewhere."""
+    return attempt(pickle.loads, packed)
 
 
 @dataclass(frozen=True)

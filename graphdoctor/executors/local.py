@@ -17,17 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from graphdoctor.executors.executor import (
-    Executor,
-    Failed,
-    Job,
-    Outcome,
-    attempt,
-    failure_of_end,
-    outcome_of,
-    packed_attempt,
-    unpacked,
-)
+from graphdoctor.executors.executor import Executor, Job, Outcome, attempt, failure_of_end, packed_attempt, unpacked
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ProcessPoolExecutor
@@ -54,8 +44,8 @@ class Local(Executor):
             yield from _in_pool(job, self.jobs)
         else:
             for index, piece in enumerate(job.pieces):
-                job.begin(index, None)
-                yield outcome_of(index, attempt(job.work, piece))
+                job.begin(index)
+                yield index, attempt(job.work, piece)
 
 
 ALONE = Local(1)
@@ -70,12 +60,10 @@ def _in_pool(job: Job, jobs: int) -> Iterator[Outcome[Any]]:
         pending: dict[Future[bytes], int] = {}
 
         def begin(pool: ProcessPoolExecutor, pending: dict[Future[bytes], int] = pending) -> None:
-            while (
-                waiting and len(pending) < jobs and waiting[0] <= min(pending.values(), default=waiting[0]) + job.ahead
-            ):
-                future = pool.submit(packed_attempt, job.work, job.pieces[waiting[0]])
-                job.begin(waiting[0], None)
-                pending[future] = waiting.popleft()
+            while len(pending) < jobs and job.may_begin(waiting, pending.values()):
+                index = waiting.popleft()
+                pending[pool.submit(packed_attempt, job.work, job.pieces[index])] = index
+                job.begin(index)
 
         with _pool(min(jobs, len(waiting))) as pool, contextlib.suppress(BrokenProcessPool):
             begin(pool)
@@ -85,19 +73,19 @@ def _in_pool(job: Job, jobs: int) -> Iterator[Outcome[Any]]:
                     index = pending.pop(future)
                     # Its worker works on while the caller takes this outcome.
                     begin(pool)
-                    yield unpacked(index, packed)
+                    yield index, unpacked(packed)
         # A process ended over one of these: each is tried once more, alone, when less memory is in use.
         for index in pending.values():
-            job.begin(index, None)
+            job.begin(index)
             with _pool(1) as pool:
                 future = pool.submit(packed_attempt, job.work, job.pieces[index])
                 (process,) = pool._processes.values()
                 try:
-                    outcome = unpacked(index, future.result())
+                    found = unpacked(future.result())
                 except BrokenProcessPool:
                     process.join()
-                    outcome = Failed(index, failure_of_end(process.exitcode, 2))
-            yield outcome
+                    found = failure_of_end(process.exitcode, 2)
+            yield index, found
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ import ctypes
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, groupby, pairwise
 from pathlib import Path
 
 from graphdoctor.errors import GraphDoctorError
@@ -135,11 +135,8 @@ def _limits(proc: Path, cgroups: Path) -> Iterator[tuple[int, int]]:
 
 
 def _inactive(path: Path, name: str) -> int:
-    with contextlib.suppress(OSError, ValueError):
-        for line in path.read_text().splitlines():
-            key, _, value = line.partition(" ")
-            if key == name:
-                return int(value)
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        return int(dict(line.split(" ", 1) for line in path.read_text().splitlines())[name])
     return 0
 
 
@@ -198,25 +195,16 @@ def core_groups(siblings: Sequence[Sequence[int]], size: int) -> list[tuple[int,
     cores = list(chain.from_iterable(siblings))
     physical = {core: number for number, together in enumerate(siblings) for core in together}
     groups = [tuple(cores[start : start + size]) for start in range(0, len(cores) - size + 1, size)]
-    apart: list[tuple[int, ...]] = []
-    beside: list[tuple[int, ...]] = []
-    used: set[int] = set()
-    for group in groups:
-        numbers = {physical[core] for core in group}
-        (beside if numbers & used else apart).append(group)
-        used |= numbers
-    return [tuple(sorted(group)) for group in (*apart, *beside)]
+    # Siblings are next to each other: a group can share a core with the group before it only.
+    shares = {group: physical[before[-1]] == physical[group[0]] for before, group in pairwise(groups)}
+    return [tuple(sorted(group)) for group in sorted(groups, key=lambda group: shares.get(group, False))]
 
 
 def in_ranges(numbers: Sequence[int]) -> str:
     """Numbers in short, such as ``0-2,5``, which is how Linux writes them."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+    runs = (list(run) for _, run in groupby(enumerate(sorted(numbers)), lambda at: at[1] - at[0]))
+    ends = ((run[0][1], run[-1][1]) for run in runs)
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ends)
 
 
 def _check(share: Share, machine: Machine) -> None:

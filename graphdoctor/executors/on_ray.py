@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,10 +27,8 @@ from urllib.parse import urlsplit
 from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import (
-    Done,
     Environment,
     Executor,
-    Failed,
     Failure,
     Job,
     Outcome,
@@ -195,12 +194,10 @@ class _Pending:
         self._hopeless_since: float | None = None
 
     def outcomes(self, at_once: int | None) -> Iterator[Outcome[Any]]:
-        waiting = list(reversed(range(len(self._job.pieces))))
+        waiting, at_work = deque(range(len(self._job.pieces))), self._indices.values()
         while waiting or self._indices:
-            while waiting and (at_once is None or len(self._indices) < at_once):
-                if waiting[-1] > min(self._indices.values(), default=waiting[-1]) + self._job.ahead:
-                    break
-                index = waiting.pop()
+            while (at_once is None or len(at_work) < at_once) and self._job.may_begin(waiting, at_work):
+                index = waiting.popleft()
                 # Nodes get one piece each, and what is to be told here stays here.
                 sent = replace(self._job, pieces=[self._job.pieces[index]], on_begin=None)
                 packed = pickle.dumps(sent, pickle.HIGHEST_PROTOCOL)
@@ -229,16 +226,16 @@ class _Pending:
             yield from self._hopeless()
             return
         index = self._indices[ready[0]]
-        outcome = self._outcome(index, ready[0])
+        found = self._found(ready[0])
         if index not in self._begun:
             self._report_beginnings()
         # What is lost may never have begun.
-        if index not in self._begun and (isinstance(outcome, Done) or outcome.failure.kind != "lost"):
-            self._job.begin(index, None)
+        if index not in self._begun and not (isinstance(found, Failure) and found.kind == "lost"):
+            self._job.begin(index)
         del self._indices[ready[0]]
-        yield outcome
+        yield index, found
 
-    def _outcome(self, index: int, reference: Any) -> Outcome[Any]:  # noqa: ANN401
+    def _found(self, reference: Any) -> Any:  # noqa: ANN401
         errors = self._ray.exceptions
         try:
             version, answer = self._ray.get(reference)
@@ -249,9 +246,9 @@ class _Pending:
                 raise GraphDoctorError(reason, hint=_ENVIRONMENT_HINT) from error
             if isinstance(error, errors.RayTaskError):
                 # Outside the work: what it needs can't be imported there.
-                return Failed(index, Failure("lost", f"its node can't work on it: {summary}"))
+                return Failure("lost", f"its node can't work on it: {summary}")
             is_memory = isinstance(error, errors.OutOfMemoryError)
-            return Failed(index, Failure("memory" if is_memory else "lost", f"Ray gave it up: {summary}"))
+            return Failure("memory" if is_memory else "lost", f"Ray gave it up: {summary}")
         if version != __version__:
             found = "isn't installed" if version is None else f"is {version}, not {__version__}"
             raise GraphDoctorError(
@@ -259,7 +256,7 @@ class _Pending:
                 hint=f"Install graphdoctor {__version__} in the environment of each node.",
             )
         self._has_succeeded = True
-        return unpacked(index, answer)
+        return unpacked(answer)
 
     def _report_beginnings(self) -> None:
         """Tell what nodes say has begun; an actor that a node took along doesn't answer for a while."""
@@ -286,7 +283,7 @@ class _Pending:
             for reference, index in list(self._indices.items()):
                 del self._indices[reference]
                 self._ray.cancel(reference, force=True)
-                yield Failed(index, Failure("lost", f"no node of the Ray cluster has {_words(share)} any more"))
+                yield index, Failure("lost", f"no node of the Ray cluster has {_words(share)} any more")
 
 
 def _can_give(ray: Any, share: Share) -> bool:  # noqa: ANN401
@@ -383,8 +380,8 @@ def packed_outcome(job: Job, on_begin: Callable[[int, str | None], None]) -> byt
         return packed_attempt(job.work, piece)
 
     def work_apart(slot: Slot) -> object:
-        (outcome,) = Supervisors(replace(job, on_begin=on_begin), lambda: True).outcomes([slot])
-        return outcome.failure if isinstance(outcome, Failed) else outcome.result
+        ((_, found),) = Supervisors(replace(job, on_begin=on_begin), lambda: True).outcomes([slot])
+        return found
 
     named = os.environ.get(GPU_VARIABLE)
     given = None if named is None else tuple(filter(None, named.split(",")))

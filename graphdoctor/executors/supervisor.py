@@ -26,16 +26,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from graphdoctor.executors.executor import (
-    Failed,
-    Failure,
-    Job,
-    Outcome,
-    attempt,
-    failure_of_end,
-    packed_attempt,
-    unpacked,
-)
+from graphdoctor.executors.executor import Failure, Job, Outcome, attempt, failure_of_end, packed_attempt, unpacked
 from graphdoctor.executors.machine import GPU_VARIABLE, Slot
 
 _PR_SET_PDEATHSIG = 1
@@ -130,26 +121,26 @@ class Supervisors:
         index = one.index
         assert index is not None
         try:
-            outcome: Outcome[Any] | None = unpacked(index, one.pipe.recv_bytes())
+            found = unpacked(one.pipe.recv_bytes())
         except (EOFError, OSError):
             del self._at_work[one.pipe]
             outcome = self._after_end(index, one.end())
             self._start(one.slot)
             return outcome
-        if isinstance(outcome, Failed) and outcome.failure.kind == "ended":
-            outcome = self._after_end(index, outcome.failure.status)
+        has_ended = isinstance(found, Failure) and found.kind == "ended"
+        outcome = self._after_end(index, found.status) if has_ended else (index, found)
         # It works on while the caller takes this outcome.
         one.index = None
         self._give(one)
         return outcome
 
-    def _after_end(self, index: int, status: int | None) -> Failed | None:
+    def _after_end(self, index: int, status: int | None) -> tuple[int, Failure] | None:
         self._ends[index] += 1
         if self._ends[index] < self._job.attempts:
             # Behind the others: by then less memory may be in use.
             self._waiting.append(index)
             return None
-        return Failed(index, failure_of_end(status, self._ends[index]))
+        return index, failure_of_end(status, self._ends[index])
 
 
 # What a supervisor does.

@@ -122,7 +122,7 @@ def _described(asked: dict[str, Any], recording: Path, result: SearchResult, fou
             "format": _FORMAT,
             "asked": asked,
             "time_s": time.time(),
-            "surroundings": found.as_json() if isinstance(found, Surroundings) else None,
+            "surroundings": vars(found) if isinstance(found, Surroundings) else None,
             "hindrance": [found.kind, found.name] if isinstance(found, Change) else None,
             "changes": [
                 [str(one.path), *(text.decode("latin-1") for text in (one.before, one.after))] for one in result.changes

@@ -55,7 +55,7 @@ class WarmRequest(TypedDict):
 
 ProbeRequest = Mapping[str, Any]
 """``request.json``: what the probe is asked to do. The fields of ``RunSpec`` but the target, of ``TargetText`` and of
-``Measured``; ``inputs``, the ``vary``… of ``Variation`` and how the calls are replayed (``replay/trial.py``)."""
+``Measured``; ``inputs``, ``vary`` (a ``Variation``) and how the calls are replayed (``replay/trial.py``)."""
 
 
 LIBRARIES: dict[str, str] = {

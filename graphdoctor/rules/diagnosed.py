@@ -226,20 +226,20 @@ def diagnose_on(executor: Executor, pieces: Sequence[RecordingPiece]) -> list[Re
     Raises:
         GraphDoctorError: One can't be read.
     """
-    from graphdoctor.executors.executor import Done
+    from graphdoctor.executors.executor import Failure
 
     if executor.elsewhere is None and len(pieces) == 1:
         return [diagnose_piece(pieces[0], executor)]
     found: dict[int, Result] = {}
-    for outcome in executor.run(diagnose_piece, pieces):
-        if isinstance(outcome, Done):
-            found[outcome.index] = outcome.result
+    for index, result in executor.run(diagnose_piece, pieces):
+        if not isinstance(result, Failure):
+            found[index] = result
         elif executor.elsewhere is None:
             # As if there had been one process: it may succeed, and raises what is wrong.
-            found[outcome.index] = diagnose_piece(pieces[outcome.index])
+            found[index] = diagnose_piece(pieces[index])
         else:
-            where = f"{pieces[outcome.index].location} couldn't be read on {executor.elsewhere}"
-            raise GraphDoctorError(f"{where}: {outcome.failure.reason.rstrip('.')}.")
+            where = f"{pieces[index].location} couldn't be read on {executor.elsewhere}"
+            raise GraphDoctorError(f"{where}: {result.reason.rstrip('.')}.")
     return [found[index] for index in range(len(pieces))]
 
 

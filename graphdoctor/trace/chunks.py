@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from graphdoctor.executors.executor import Done, Executor, Outcome
+from graphdoctor.executors.executor import Executor, Failure, Outcome
 from graphdoctor.facts.record_kinds import UNSHOWN_KINDS
 from graphdoctor.trace.grammar import LogDamage, Record, is_header, read_records
 from graphdoctor.trace.storage.log_file import CutStreamError, LogFile
@@ -52,9 +52,9 @@ def records_of(log: LogFile, kinds: frozenset[str], damage: LogDamage, executor:
             yield from read_records(lines, kinds.__contains__, damage)
         return
     chunks = [Chunk(log, start, end, kinds) for start, end in zip(starts, [*starts[1:], None], strict=True)]
-    for index, outcome in enumerate(_in_order(executor.run(read_chunk, chunks, ahead=_AHEAD))):
+    for index, read in _in_order(executor.run(read_chunk, chunks, ahead=_AHEAD)):
         # What a process couldn't do, such as for want of memory, this one does.
-        records, found = outcome.result if isinstance(outcome, Done) else read_chunk(chunks[index])
+        records, found = read_chunk(chunks[index]) if isinstance(read, Failure) else read
         yield from records
         damage.add(found)
         if found.cut_logs:
@@ -92,12 +92,12 @@ def _starts(log: LogFile, chunk_bytes: int) -> Iterator[int]:
 
 
 def _in_order(outcomes: Iterator[Outcome[_Read]]) -> Iterator[Outcome[_Read]]:
-    early: dict[int, Outcome[_Read]] = {}
+    early: dict[int, _Read | Failure] = {}
     following = 0
-    for outcome in outcomes:
-        early[outcome.index] = outcome
+    for index, read in outcomes:
+        early[index] = read
         while following in early:
-            yield early.pop(following)
+            yield following, early.pop(following)
             following += 1
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Any, Literal, Self, TypedDict
 
 from graphdoctor import __version__
 from graphdoctor.facts.bench import Correctness
@@ -53,11 +53,7 @@ Again = Callable[[RunChange, str], Recording]
 
 @dataclass(frozen=True)
 class Observed:
-    """What one replay showed.
-
-    Args:
-        name: The replay's name; None for the recorded run.
-    """
+    """What one replay showed; ``name``: None for the recorded run."""
 
     recording: Recording
     diagnosis: Diagnosis
@@ -92,11 +88,11 @@ class Repeatability:
     unstable_numbers: frozenset[ResultKind] = frozenset()
 
     @classmethod
-    def of(cls, again: Recording) -> Repeatability:
+    def of(cls, again: Recording, **more: Any) -> Self:  # noqa: ANN401 - other fields
         """What a second run without torch.compile shows, compared with the first."""
         differing = differences_of(again)
         numbers = {kind for kind, found in differing.items() if found.change == "numbers"}
-        return cls(frozenset(differing.keys() - numbers), frozenset(numbers))
+        return cls(frozenset(differing.keys() - numbers), frozenset(numbers), **more)
 
     def covers(self, difference: Difference) -> bool:
         """Whether results differ only as they do without torch.compile."""
@@ -147,10 +143,9 @@ class Untouched(Repeatability):
     is_known: bool = True
 
     @classmethod
-    def seen(cls, again: Recording, compiled: Recording, *, is_known: bool) -> Untouched:
+    def seen(cls, again: Recording, compiled: Recording, *, is_known: bool) -> Self:
         """What a second run without torch.compile and a run with it show."""
-        repeated = Repeatability.of(again)
-        return cls(repeated.unstable, repeated.unstable_numbers, differences_of(compiled), is_known)
+        return cls.of(again, compiled_differs=differences_of(compiled), is_known=is_known)
 
     @property
     def decisive(self) -> frozenset[ResultKind]:
@@ -170,9 +165,7 @@ class Untouched(Repeatability):
         if eager is None or recording.replay is None or not self.is_known:
             return "unproven", "the program didn't return results in two runs without torch.compile"
         beside = recording.replay.compared.get("untouched")
-        doubts: list[str] = []
-        dropped: list[Difference] = []
-        changed: list[ResultKind] = []
+        doubts, dropped, changed = list[str](), list[Difference](), list[ResultKind]()
         for kind, difference in differences_of(recording).items():
             if self.covers(difference) or _is_message(difference, beside):
                 continue
@@ -227,13 +220,7 @@ class ReplayArguments(TypedDict):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the comparison of a variant says.
-
-    Args:
-        correct: Its results are eager mode's, but for rounding; None if that is unknown.
-        correctness: How that was found; None if nothing was compared.
-        reason: Why it isn't correct, or why that is unknown, as a clause; None if it is correct.
-    """
+    """Whether a variant's results are eager mode's but for rounding, None if unknown; how that was found; why not."""
 
     correct: bool | None
     correctness: Correctness | None
@@ -241,11 +228,7 @@ class Verdict:
 
 
 class Reference:
-    """The program without torch.compile: twice as it is, and once in float64.
-
-    Args:
-        measured: What to measure after the calls of the first run; None for nothing.
-    """
+    """The program without torch.compile: twice as it is, the first time ``measured``, and once in float64."""
 
     def __init__(
         self,
@@ -318,13 +301,13 @@ class Reference:
             unknown = self._unknown(compared, worst)
             correct, reason = (correct, reason) if unknown is None else (None, unknown)
         notes += [note for note in (compared.note, self._precision(recording)) if note]
+        place: dict[str, Any] = {} if worst is None else {"where": worst.where, "largest": worst.largest}
         correctness = Correctness(
             is_bitwise_equal=bool(compared.is_bitwise_equal),
             is_eager_repeatable=self._is_repeated,
             errors=() if recording.replay is None else recording.replay.errors,
-            where=worst.where if worst else None,
-            largest=worst.largest if worst else None,
             note="; ".join(notes) or None,
+            **place,
         )
         return Verdict(correct, correctness, reason)
 

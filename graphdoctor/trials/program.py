@@ -22,12 +22,7 @@ class MinifierPlan:
 
 @dataclass(frozen=True)
 class ExportPlan:
-    """How to export the target before the calls are made.
-
-    Args:
-        dims: Sources of tensors with dims that are to stay dynamic; ``all`` for every dim of every tensor; None for
-            none.
-    """
+    """How to export the target before the calls; ``dims``: sources of tensors with dims that are to stay dynamic."""
 
     is_strict: bool
     dims: tuple[tuple[str, int], ...] | Literal["all"] | None = None
@@ -38,12 +33,8 @@ class ExportPlan:
 class RunChange:
     """What a fix changes about a run, apart from source.
 
-    Args:
-        dynamic: ``torch.compile``'s ``dynamic``, or None to leave it unchanged.
-        without: Parts of the compiler to leave out, by kind: names, or None for all; what is used is reported then,
-            even if nothing is left out. None to leave the compiler alone.
-        minifier: Have torch's minifier write a script for the first graph that fails; None to have it do nothing.
-        export: Export the target, and make the calls with the result; None to compile it.
+    ``without``: parts of the compiler to leave out, by kind: names, or None for all; what is used is reported then,
+    even if nothing is left out.
     """
 
     settings: tuple[Setting, ...] = ()
@@ -93,11 +84,7 @@ class RunChange:
 
 @dataclass(frozen=True)
 class Program:
-    """The user's program, untouched or with changes.
-
-    Args:
-        content: Bytes to import in place of files.
-    """
+    """The user's program, untouched or with changes; ``content``: bytes to import in place of files."""
 
     content: Mapping[Path, bytes] = field(default_factory=dict)
     change: RunChange = field(default_factory=RunChange)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from graphdoctor.facts.recording import Recording
@@ -97,6 +98,7 @@ class Replays:
             "is_float64": is_float64,
             "shaken": shaken,
             "decisive": sorted(decisive),
+            "earlier": self._results_of(earlier),
         }
         if not is_counted:
             plan |= self._compiled_plan(program, backend)
@@ -104,23 +106,20 @@ class Replays:
             plan["compiled"] = str(folder / _COMPILED)
         if rounding is not None:
             plan |= {
-                "float64": None if rounding.float64 is None else self._results_of(rounding.float64),
+                "float64": self._results_of(rounding.float64),
                 "others": [self._results_of(other) for other in rounding.others],
                 "judged": rounding.judged,
             }
-        if earlier is not None:
-            plan["earlier"] = self._results_of(earlier)
         measured = measured or Measured(coverage=coverage and not is_eager, reads=True)
-        request = _varied(self._changed(program, backend), program, spec or {})
-        request = replace(request, measured=measured, trial=plan)
+        request = self._changed(program, backend, spec or {})
         try:
-            self._record(request, folder)
+            self._record(replace(request, measured=measured, trial=plan), folder)
         finally:
             if is_cold:
                 shutil.rmtree(folder / _COMPILED, ignore_errors=True)
         return read_recording(folder)
 
-    def serve_times(self, program: Program, name: str, *, backend: str, descriptor: int) -> str | None:
+    def serve_times(self, program: Program, name: str, backend: str, descriptor: int) -> str | None:
         """Make the calls, then time the last one each time the other end of a socket asks, until the socket closes.
 
         Inductor finds what it compiled when the same program was timed earlier. Nothing but timing finds that: a
@@ -141,7 +140,7 @@ class Replays:
         """
         folder = self._new_folder(name)
         plan = {**self._plan(program, folder), "is_eager": is_eager, "compiled": str(cache), "bench": descriptor}
-        request = _varied(self._changed(program, None), program, spec)
+        request = self._changed(program, None, spec)
         return self._record(replace(request, measured=Measured(), trial=plan), folder, descriptor, is_fresh=True)
 
     def in_parallel(self, run: Callable[[_Item], _Result], items: Sequence[_Item], *, jobs: int) -> list[_Result]:
@@ -166,8 +165,8 @@ class Replays:
             self._warm.close()
         shutil.rmtree(self._compiled, ignore_errors=True)
 
-    def _results_of(self, name: str) -> str:
-        return str(self._folder / name / _RESULTS)
+    def _results_of(self, name: str | None) -> str | None:
+        return None if name is None else str(self._folder / name / _RESULTS)
 
     def _new_folder(self, name: str) -> Path:
         folder = self._folder / name
@@ -189,17 +188,21 @@ class Replays:
         is_recorded = program == Program() and backend in (None, self._request.spec.backend)
         return {} if is_recorded else {"compiled": str(self._compiled)}
 
-    def _changed(self, program: Program, backend: str | None) -> Request:
+    def _changed(
+        self, program: Program, backend: str | None, varied: Mapping[str, Any] = MappingProxyType({})
+    ) -> Request:
+        """The request for a program, with other values in its ``spec``; the program's own settings stay."""
         change, spec = program.change, self._request.spec
-        request = self._request.with_spec(
-            dynamic=spec.dynamic if change.dynamic is None else change.dynamic,
-            regional=spec.regional or change.regional,
-            config={**spec.config, **change.config},
-        )
-        if backend is None or backend == spec.backend:
-            return request
-        # Mode and options belong to the backend that the user chose.
-        return request.with_spec(backend=backend, mode=None, options={})
+        changes: dict[str, Any] = {
+            "dynamic": spec.dynamic if change.dynamic is None else change.dynamic,
+            "regional": spec.regional or change.regional,
+        }
+        if backend not in (None, spec.backend):
+            # Mode and options belong to the backend that the user chose.
+            changes |= {"backend": backend, "mode": None, "options": {}}
+        changes |= varied
+        changes["config"] = {**varied.get("config", spec.config), **change.config}
+        return self._request.with_spec(**changes)
 
     def _timeout_s(self, request: Request) -> float | None:
         """Seconds until a replay is stopped; what the untouched program takes doesn't tell what other graphs need."""
@@ -223,9 +226,3 @@ class Replays:
             # One Ctrl-C ends all trials.
             raise KeyboardInterrupt
         return ended
-
-
-def _varied(request: Request, program: Program, spec: Mapping[str, Any]) -> Request:
-    """A request with other values in its ``spec``; the program's own settings stay."""
-    config = {"config": {**spec["config"], **program.change.config}} if "config" in spec else {}
-    return request.with_spec(**{**spec, **config})

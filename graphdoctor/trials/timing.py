@@ -13,6 +13,7 @@ import socket
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from graphdoctor.facts.fixes import PairedTime, deciding
@@ -74,37 +75,16 @@ class ServedProbe(Generic[E]):
         return self._ended.result()
 
 
-class TimedProbe(ServedProbe[str | None]):
-    """A probe that times its last call when asked; it ends with why it ended early, or None."""
-
-    def __init__(self, replays: Replays, program: Program, name: str, backend: str, pool: ThreadPoolExecutor) -> None:
-        super().__init__(
-            lambda descriptor: replays.serve_times(program, name, backend=backend, descriptor=descriptor), pool
-        )
-
-    def is_steady(self) -> bool:
-        """Wait until the calls are made; whether the last one no longer compiles anything."""
-        answer = self.answer()
-        return bool(answer and answer["is_steady"])
-
-    def median_us(self) -> float | None:
-        """The median time of one turn, in microseconds; None if the probe has ended."""
-        answer = self.ask({"seconds": TURN_S})
-        return None if answer is None else float(answer["median_us"])
-
-
 def time_pair(replays: Replays, before: Program, after: Program, name: str, *, backend: str) -> PairedTime | str:
-    """Time two programs in turns.
-
-    Returns:
-        The times, or why there are none, as a clause.
-    """
+    """Time two programs in turns; the times, or why there are none, as a clause."""
     with ThreadPoolExecutor(max_workers=2) as pool:
-        pair: list[TimedProbe] = []
+        pair: list[ServedProbe[str | None]] = []
         try:
             for program, which in ((before, "before"), (after, "after")):
-                pair.append(TimedProbe(replays, program, f"{name}-{backend}-{which}", backend, pool))
-            steady = [timed.is_steady() for timed in pair]
+                start = partial(replays.serve_times, program, f"{name}-{backend}-{which}", backend)
+                pair.append(ServedProbe(start, pool))
+            # Once the calls are made: the last one may compile something each time.
+            steady = [bool((said := timed.answer()) and said["is_steady"]) for timed in pair]
             turns = _turns(*pair) if all(steady) else []
         except BaseException:
             replays.cancel()
@@ -151,20 +131,22 @@ def _certain(times: Sequence[PairedTime], wanted: str) -> str | None:
     return f"{speed_text(pair.ratio, pair.ratio_low, pair.ratio_high)} under {pair.backend}"
 
 
-def _turns(before: TimedProbe, after: TimedProbe) -> list[tuple[float, float]]:
-    """The times of both in each turn; they take turns going first."""
+def _turns(before: ServedProbe[Any], after: ServedProbe[Any]) -> list[tuple[float, float]]:
+    """The median times of both in each turn, in microseconds; they take turns going first."""
     found: list[tuple[float, float]] = []
     spent_s = 0.0
     while True:
         is_swapped = len(found) % 2 == 1
-        first, second = (after, before) if is_swapped else (before, after)
-        one, other = first.median_us(), second.median_us()
-        if one is None or other is None:
+        times: list[float] = []
+        for timed in (after, before) if is_swapped else (before, after):
+            if (answer := timed.ask({"seconds": TURN_S})) is None:
+                return found
+            times.append(float(answer["median_us"]))
+        plain, fixed = reversed(times) if is_swapped else times
+        found.append((plain, fixed))
+        if not all(times) or is_decided([fixed / plain for plain, fixed in found]):
             return found
-        found.append((other, one) if is_swapped else (one, other))
-        if not one or not other or is_decided([fixed / plain for plain, fixed in found]):
-            return found
-        turn_s = max(TURN_S, one / 1e6) + max(TURN_S, other / 1e6)
+        turn_s = sum(max(TURN_S, time / 1e6) for time in times)
         spent_s += turn_s
         if spent_s + turn_s > _MAX_S and len(found) >= MIN_TURNS:
             return found

@@ -54,7 +54,7 @@ def known(project: Path, **more: Any) -> Surroundings:
     found = surroundings_of(ran(project, **more), (), interpreter=sys.executable)
     assert isinstance(found, Surroundings), found
     # As it comes back from a file.
-    return Surroundings(**json.loads(json.dumps(found.as_json())))
+    return Surroundings(**json.loads(json.dumps(vars(found))))
 
 
 def change_after(project: Path, change: Callable[[], object], **more: Any) -> Change | None:
@@ -168,7 +168,7 @@ def test_what_the_shell_changes_by_itself_is_no_change(project: Path, monkeypatc
 
 def test_values_of_variables_are_not_kept(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "secret-of-mine")
-    assert "secret-of-mine" not in json.dumps(known(project).as_json())
+    assert "secret-of-mine" not in json.dumps(vars(known(project)))
 
 
 def test_another_interpreter_or_folder_changed(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +185,7 @@ def test_a_new_version_of_graphdoctor_changed(project: Path) -> None:
     own = str(Path(graphdoctor.__file__).parent / "fixes" / "verdicts.py")
     assert own in before.files
     other = {**before.files, own: [1, 2, 3, None]}
-    changed = Surroundings(**{**before.as_json(), "files": other})
+    changed = Surroundings(**{**vars(before), "files": other})
     assert first_change(changed, interpreter=sys.executable) == Change("file", own)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from graphdoctor.commands.named import Place, diagnose_place
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.executors.executor import Failed, Failure, Outcome
+from graphdoctor.executors.executor import Failure, Outcome
 from graphdoctor.trace import chunks
 from tests.conftest import RunCli
 
@@ -112,7 +112,7 @@ class Lost:
 
     def run(self, work: Any, pieces: Sequence[Any], *, ahead: int | None = None) -> Iterator[Outcome[Any]]:
         for index in range(len(pieces)):
-            yield Failed(index, Failure("lost", "Ray gave it up: the worker died."))
+            yield (index, Failure("lost", "Ray gave it up: the worker died."))
 
 
 def test_a_recording_that_the_cluster_gives_up_is_one_sentence() -> None:
@@ -130,8 +130,8 @@ def test_a_rank_that_a_worker_could_not_read_is_named(monkeypatch: pytest.Monkey
 
     class LosesOne(Local):
         def run(self, work: Any, pieces: Sequence[Any], *, ahead: int | None = None) -> Iterator[Outcome[Any]]:
-            for outcome in super().run(work, pieces, ahead=ahead):
-                yield Failed(1, Failure("ended", "its process ended twice")) if outcome.index == 1 else outcome
+            for index, found in super().run(work, pieces, ahead=ahead):
+                yield index, Failure("ended", "its process ended twice") if index == 1 else found
 
     report = job_report(job, ranks_at(job), LosesOne(1))
     (gap,) = [gap for gap in report.gaps if gap.kind == "rank_unread"]

@@ -147,7 +147,7 @@ def side_by_side(number: int) -> int:
     """A function of another executor's, inside a piece."""
     from graphdoctor.executors.local import Local
 
-    return sum(done.result for done in Local(2).run(square, list(range(number))))
+    return sum(result for _, result in Local(2).run(square, list(range(number))))
 
 
 def wait_for(asked: tuple[Path, float]) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors import on_ray
-from graphdoctor.executors.executor import Environment, Failed, Failure, Job, Share, executor_for
+from graphdoctor.executors.executor import Environment, Failure, Job, Share, executor_for
 from graphdoctor.executors.local import Local
 from graphdoctor.executors.machine import cores
 from graphdoctor.executors.on_ray import OnRay
@@ -118,7 +118,7 @@ def test_pieces_that_no_node_can_take_any_more_are_given_up(monkeypatch: pytest.
     job = Job(pieces.square, [1, 2], 2, Share(2, gpus=1), 1, None)
     found = list(on_ray._Pending(stalled, stalled, None, job).outcomes(None))
     failure = Failure("lost", "no node of the Ray cluster has 2 cores and 1 GPU any more")
-    assert found == [Failed(0, failure), Failed(1, failure)]
+    assert found == [(0, failure), (1, failure)]
     assert len(stalled.cancelled) == 2
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors import on_ray
-from graphdoctor.executors.executor import Done, Environment, Failed, Outcome, Share
+from graphdoctor.executors.executor import Environment, Failure, Outcome, Share
 from graphdoctor.executors.local import Local
 from graphdoctor.executors.on_ray import OnRay
 from tests.executors import pieces
@@ -61,7 +61,7 @@ def cluster(client_port: int) -> Iterator[Any]:
 
 
 def in_order(outcomes: Any) -> list[Outcome]:
-    return sorted(outcomes, key=lambda outcome: outcome.index)
+    return sorted(outcomes, key=lambda outcome: outcome[0])
 
 
 @pytest.mark.nightly
@@ -82,13 +82,13 @@ def test_a_killed_node_changes_nothing_of_the_answer(cluster: Any, capfd: pytest
 @pytest.mark.nightly
 def test_a_piece_that_fails_for_good_costs_no_other(cluster: Any) -> None:
     found = in_order(OnRay(cluster.address).run(pieces.killed_at_2, list(range(4))))
-    assert [type(outcome) for outcome in found] == [Done, Done, Failed, Done]
-    failure = found[2].failure
+    assert [isinstance(each, Failure) for _, each in found] == [False, False, True, False]
+    failure = found[2][1]
     assert failure.kind == "lost"
     assert failure.reason.startswith("Ray gave it up: ")
     found = in_order(OnRay(cluster.address).run(pieces.fail_at_3, list(range(8))))
-    assert found[3].failure.reason == "KeyError: 'three'"
-    assert [outcome.index for outcome in found if isinstance(outcome, Done)] == [0, 1, 2, 7]
+    assert found[3][1].reason == "KeyError: 'three'"
+    assert [index for index, each in found if not isinstance(each, Failure)] == [0, 1, 2, 7]
 
 
 @pytest.mark.nightly
@@ -114,8 +114,8 @@ def test_ray_client_s_server_is_started_again_where_it_died(
 
     monkeypatch.setattr(on_ray, "_PAUSE_S", 0.0)
     monkeypatch.setattr(ray, "init", init)
-    (done,) = OnRay(client).run(pieces.square, [3])
-    assert done.result == 9
+    ((_, done),) = OnRay(client).run(pieces.square, [3])
+    assert done == 9
     assert tried[:2] == [client] * 2
 
     def refuse(address: str, **_: Any) -> Any:
@@ -140,19 +140,19 @@ def test_two_pieces_are_never_on_one_gpu_though_a_node_is_killed(cluster: Any, c
         pieces.place, list(range(12)), share=Share(1, gpus=1, memory_bytes=2**27), on_begin=places.__setitem__
     )
     for outcome in outcomes:
-        assert outcome.index in places
+        assert outcome[0] in places
         found.append(outcome)
         if len(found) == 5:
             cluster.remove_node(second, allow_graceful=False)
-    assert [outcome.index for outcome in in_order(found)] == list(range(12))
+    assert [index for index, _ in in_order(found)] == list(range(12))
     nodes = {index: (place or _LOOPBACK).partition(", ")[0] for index, place in places.items()}
     assert set(nodes.values()) == {_LOOPBACK, _OTHER_LOOPBACK}
     for one, other in combinations(found, 2):
-        (held, gpu, begun, ended), (other_held, other_gpu, other_begun, other_ended) = one.result, other.result
+        (held, gpu, begun, ended), (other_held, other_gpu, other_begun, other_ended) = one[1], other[1]
         assert len(held) == len(other_held) == 1
         assert gpu == other_gpu == "0"
         if begun < other_ended and other_begun < ended:
-            assert nodes[one.index] != nodes[other.index]
+            assert nodes[one[0]] != nodes[other[0]]
             assert not held & other_held
 
 
@@ -165,8 +165,8 @@ def test_a_share_is_worked_on_as_on_this_machine(cluster: Any, tmp_path: Path) -
     )
     assert found == in_order(Local(1).run(pieces.killed_at_2, [0, 2], share=share, attempts=1))
     assert sorted(begun) == [0, 1]
-    (done,) = on_ray.run(pieces.leave_running, [tmp_path / "left"], share=share)
-    assert not any(map(_is_running, done.result))
+    ((_, done),) = on_ray.run(pieces.leave_running, [tmp_path / "left"], share=share)
+    assert not any(map(_is_running, done))
     outcomes = on_ray.run(pieces.wait_for, [(tmp_path / "0", 0.0), (tmp_path / "1", 60.0)], share=share)
     next(outcomes)
     _until((tmp_path / "1").exists)
@@ -188,8 +188,8 @@ def test_nodes_work_in_a_copy_of_the_folder(cluster: Any, tmp_path: Path) -> Non
     (tmp_path / "library" / "__init__.py").write_text("NAME = 'shipped'\n")
     environment = Environment(working_dir=tmp_path, env_vars={"SURVEYED": "yes"}, py_modules=(tmp_path / "library",))
     for share in (None, Share(1)):
-        (done,) = OnRay(cluster.address, runtime_env=environment).run(pieces.surroundings, [0], share=share)
-        folder, text, variable, name = done.result
+        ((_, done),) = OnRay(cluster.address, runtime_env=environment).run(pieces.surroundings, [0], share=share)
+        folder, text, variable, name = done
         assert folder not in {str(tmp_path), str(Path.cwd())}
         assert (text, variable, name) == ("copied", "yes", "shipped")
 
@@ -244,7 +244,7 @@ def test_a_cluster_of_this_machine_is_started_and_ended(monkeypatch: pytest.Monk
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     found = in_order(OnRay(None, at_once=1).run(pieces.process_id, [0, 1]))
-    assert os.getpid() not in {done.result for done in found}
+    assert os.getpid() not in {result for _, result in found}
     assert not ray.is_initialized()
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors import machine
-from graphdoctor.executors.executor import Done, Failed, Share
+from graphdoctor.executors.executor import Failure, Share
 from graphdoctor.executors.local import Local
 from graphdoctor.executors.machine import cores
 from tests.each import for_each
@@ -32,7 +32,7 @@ def test_pieces_at_work_at_once_share_neither_cores_nor_gpus(monkeypatch: pytest
     outcomes = Local(8).run(
         pieces.place, list(range(6)), share=Share(1, gpus=1), on_begin=lambda *what: begun.append(what)
     )
-    found = [done.result for done in in_order(outcomes)]
+    found = [result for _, result in in_order(outcomes)]
     assert {gpu for _, gpu, _, _ in found} == {"5", "2", "7"} if cores() > 2 else {"5", "2"}
     assert all(len(held) == 1 for held, _, _, _ in found)
     overlapping = [
@@ -49,12 +49,12 @@ def test_pieces_at_work_at_once_share_neither_cores_nor_gpus(monkeypatch: pytest
 
 def test_without_gpus_a_piece_sees_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
-    (done,) = Local(1).run(pieces.place, [0], share=Share(None))
-    assert done.result[:2] == (os.sched_getaffinity(0), "")
+    ((_, done),) = Local(1).run(pieces.place, [0], share=Share(None))
+    assert done[:2] == (os.sched_getaffinity(0), "")
 
 
 def test_each_piece_has_a_process_of_its_own_even_with_one_job() -> None:
-    found = [done.result for done in Local(1).run(pieces.process_ids, list(range(3)), share=Share(1))]
+    found = [result for _, result in Local(1).run(pieces.process_ids, list(range(3)), share=Share(1))]
     assert len({process for process, _ in found} | {os.getpid()}) == 4
     assert len({keeper for _, keeper in found}) == 1
     assert not any(_is_running(process) for process in [*(process for process, _ in found), found[0][1]])
@@ -62,30 +62,30 @@ def test_each_piece_has_a_process_of_its_own_even_with_one_job() -> None:
 
 def test_what_a_piece_leaves_running_is_gone_before_its_outcome_comes(tmp_path: Path) -> None:
     work = pieces.leave_running
-    for done in Local(1).run(work, [tmp_path / "0", tmp_path / "1"], share=Share(1)):
-        assert len(set(done.result)) == 2
-        assert not any(map(_is_running, done.result))
-    (failed,) = Local(1).run(pieces.leave_running_and_crash, [tmp_path / "2"], share=Share(1), attempts=1)
-    assert failed.failure.status == -signal.SIGSEGV
+    for _, done in Local(1).run(work, [tmp_path / "0", tmp_path / "1"], share=Share(1)):
+        assert len(set(done)) == 2
+        assert not any(map(_is_running, done))
+    ((_, failed),) = Local(1).run(pieces.leave_running_and_crash, [tmp_path / "2"], share=Share(1), attempts=1)
+    assert failed.status == -signal.SIGSEGV
     assert not _is_running(int((tmp_path / "2").read_text()))
 
 
 def test_one_attempt_says_how_it_ended() -> None:
     found = in_order(Local(1).run(pieces.killed_at_2, list(range(4)), share=Share(1), attempts=1))
-    assert [type(outcome) for outcome in found] == [Done, Done, Failed, Done]
-    assert found[2].failure.kind == "ended"
-    assert found[2].failure.status == -signal.SIGKILL
-    assert found[2].failure.reason.startswith("its process was killed (SIGKILL)")
-    (failed,) = Local(1).run(pieces.close_everything, [0], share=Share(1), attempts=1)
-    assert (failed.failure.kind, failed.failure.status) == ("ended", 3)
-    assert failed.failure.reason == "its process ended (exit status 3)"
+    assert [isinstance(each, Failure) for _, each in found] == [False, False, True, False]
+    assert found[2][1].kind == "ended"
+    assert found[2][1].status == -signal.SIGKILL
+    assert found[2][1].reason.startswith("its process was killed (SIGKILL)")
+    ((_, failed),) = Local(1).run(pieces.close_everything, [0], share=Share(1), attempts=1)
+    assert (failed.kind, failed.status) == ("ended", 3)
+    assert failed.reason == "its process ended (exit status 3)"
 
 
 def test_each_attempt_is_a_beginning(tmp_path: Path) -> None:
     begun: list[int] = []
     work, marker = pieces.killed_once, tmp_path / "marker"
     outcomes = Local(1).run(work, [marker], share=Share(1), on_begin=lambda index, _: begun.append(index))
-    assert list(outcomes) == [Done(0, "done")]
+    assert list(outcomes) == [(0, "done")]
     assert begun == [0, 0]
 
 
@@ -97,24 +97,24 @@ def test_without_a_share_pieces_begin_too(jobs: int) -> None:
 
 
 def test_a_piece_may_work_on_pieces_itself() -> None:
-    assert list(Local(1).run(pieces.side_by_side, [4], share=Share(None))) == [Done(0, 14)]
+    assert list(Local(1).run(pieces.side_by_side, [4], share=Share(None))) == [(0, 14)]
 
 
 def test_work_that_cannot_be_imported_is_an_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pieces.square, "__module__", "__main__")
     monkeypatch.setattr(sys.modules["__main__"], "square", pieces.square, raising=False)
-    (failed,) = Local(1).run(pieces.square, [2], share=Share(1))
-    assert failed.failure.kind == "raised"
-    assert "square" in failed.failure.reason
+    ((_, failed),) = Local(1).run(pieces.square, [2], share=Share(1))
+    assert failed.kind == "raised"
+    assert "square" in failed.reason
 
 
 def test_no_piece_begins_beside_another_without_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "memory", lambda: (1000, 500))
-    found = [done.result for done in Local(4).run(pieces.place, [0, 1], share=Share(None, memory_bytes=400))]
+    found = [result for _, result in Local(4).run(pieces.place, [0, 1], share=Share(None, memory_bytes=400))]
     assert found[0][3] <= found[1][2]
     # There is room for two slots, until others use it.
     monkeypatch.setattr(machine, "memory", iter([(1000, 900), *[(1000, 300)] * 99]).__next__)
-    found = [done.result for done in Local(4).run(pieces.place, [0, 1], share=Share(None, memory_bytes=400))]
+    found = [result for _, result in Local(4).run(pieces.place, [0, 1], share=Share(None, memory_bytes=400))]
     assert found[0][3] <= found[1][2]
 
 
@@ -135,8 +135,8 @@ def test_closing_the_iterator_ends_pieces_at_work(tmp_path: Path) -> None:
 
 
 def test_a_keeper_that_is_killed_takes_its_piece_along(tmp_path: Path) -> None:
-    (failed,) = Local(1).run(pieces.kill_keeper, [tmp_path / "pid"], share=Share(1), attempts=1)
-    assert (failed.failure.kind, failed.failure.status) == ("ended", -signal.SIGKILL)
+    ((_, failed),) = Local(1).run(pieces.kill_keeper, [tmp_path / "pid"], share=Share(1), attempts=1)
+    assert (failed.kind, failed.status) == ("ended", -signal.SIGKILL)
     _until(lambda: not _is_running(int((tmp_path / "pid").read_text())))
 
 

@@ -52,7 +52,7 @@ class Probes:
         self.names: list[str] = []
         self.is_cancelled = False
 
-    def serve_times(self, program: Program, name: str, *, backend: str, descriptor: int) -> str | None:
+    def serve_times(self, program: Program, name: str, backend: str, descriptor: int) -> str | None:
         which = "after" if program.content else "before"
         with self._lock:
             self.names.append(name)
@@ -179,8 +179,8 @@ def test_a_probe_that_never_gets_steady_is_not_timed() -> None:
 
 def test_a_probe_that_ends_without_a_word_is_told_so() -> None:
     class Silent(Probes):
-        def serve_times(self, program: Program, name: str, *, backend: str, descriptor: int) -> str | None:
-            super().serve_times(program, name, backend=backend, descriptor=descriptor)
+        def serve_times(self, program: Program, name: str, backend: str, descriptor: int) -> str | None:
+            super().serve_times(program, name, backend, descriptor)
             return None
 
     assert timed(Silent([100.0] * TURNS, [50.0] * TURNS, dying={"before": 1})) == "the probe ended during timing"

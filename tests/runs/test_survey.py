@@ -16,7 +16,7 @@ from graphdoctor.commands.survey_plan import SurveyAsked
 from graphdoctor.commands.survey_run import Working, last_survey, report_of, run_survey
 from graphdoctor.commands.survey_store import ROWS_FILE, file_digest
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.executors.executor import Done, Failed, Failure, Share
+from graphdoctor.executors.executor import Failure, Share
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.studies.survey.survey_file import ListedTargets, SurveyOptions
 from tests.each import for_each
@@ -43,13 +43,13 @@ class Answers:
             if isinstance(found, BaseException):
                 raise found
             if isinstance(found, Failure):
-                yield Failed(index, found)
+                yield (index, found)
                 continue
             files = {name: file_digest(name) for name in () if name}
             row_ = row(
                 piece.name, piece.variant, report=None, **{"fingerprint": fingerprint_of(piece.plan, {}), **found}
             )
-            yield Done(index, PieceResult(row_, piece.plan, None, None, files))
+            yield (index, PieceResult(row_, piece.plan, None, None, files))
 
 
 class Looks:
@@ -188,9 +188,8 @@ def test_resume_runs_a_piece_whose_file_changed(tmp_path):
 
     class WithFiles(Answers):
         def run(self, work, pieces, **more):
-            for outcome in super().run(work, pieces, **more):
-                result = outcome.result
-                yield Done(outcome.index, PieceResult(result.row, result.plan, files={"net.py": file_digest(path)}))
+            for index, result in super().run(work, pieces, **more):
+                yield (index, PieceResult(result.row, result.plan, files={"net.py": file_digest(path)}))
 
     _run(None, executor=WithFiles(lambda *_: {"status": "ok"}), names=("a",))
     executor = Answers(lambda *_: {"status": "ok"})

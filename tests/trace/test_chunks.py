@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphdoctor.executors.executor import Done, Failed, Failure
+from graphdoctor.executors.executor import Failure
 from graphdoctor.executors.local import Local
 from graphdoctor.facts.recording import Environment
 from graphdoctor.trace import chunks
@@ -36,7 +36,7 @@ class Here:
     def run(self, work: Any, pieces: Sequence[Any], *, ahead: int) -> Iterator[Any]:
         for first in range(0, len(pieces), ahead):
             for index in reversed(range(first, min(first + ahead, len(pieces)))):
-                yield Done(index, work(pieces[index]))
+                yield (index, work(pieces[index]))
 
 
 def read(path: Path, executor: Any, *, kinds: frozenset[str] = KINDS) -> tuple[list[Record], LogDamage]:
@@ -146,7 +146,7 @@ def test_a_part_that_a_process_could_not_read_is_read_here(cut: None, monkeypatc
     class Failing(Here):
         def run(self, work: Any, pieces: Sequence[Any], *, ahead: int) -> Iterator[Any]:
             for index, piece in enumerate(pieces):
-                yield Failed(index, Failure("ended", "killed")) if index % 2 else Done(index, read_chunk(piece))
+                yield (index, Failure("ended", "killed")) if index % 2 else (index, read_chunk(piece))
 
     assert facts(read(LOGS[0], Failing())) == facts(read(LOGS[0], Local(1)))
 

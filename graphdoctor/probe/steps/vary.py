@@ -125,7 +125,7 @@ class Varying:
         for number, prop in numbered:
             if prop.reason is not None:
                 self._write(number, prop, reason=prop.reason)
-        limit, seconds = self._request["vary_count"], self._request["vary_s"]
+        limit, seconds = self._request["vary"]["count"], self._request["vary"]["limit_s"]
         ends = time.monotonic() + seconds
         for count, (number, prop) in enumerate(possible, start=1):
             if count > limit:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.executors.executor import Done
+from graphdoctor.executors.executor import Failure
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.job import Job, JobFinding, OfRank, Rank, RankReport
 from graphdoctor.facts.reading import read_fact
@@ -57,12 +57,12 @@ def job_report(
     pieces = [RankPiece(files, root or Path.cwd(), selection, location) for files in ranks]
     reports: list[RankReport] = []
     gaps: dict[int, CaptureGap] = {}
-    for outcome in executor.run(read_rank, pieces):
-        if isinstance(outcome, Done):
-            reports.append(outcome.result)
+    for index, report in executor.run(read_rank, pieces):
+        if not isinstance(report, Failure):
+            reports.append(report)
         else:
-            rank, reason = ranks[outcome.index].rank, outcome.failure.reason
-            message = f"Rank {rank} couldn't be read, so it is left out: {reason}."
+            rank = ranks[index].rank
+            message = f"Rank {rank} couldn't be read, so it is left out: {report.reason}."
             gaps[rank] = CaptureGap(code="GD907", kind="rank_unread", message=message)
     if not reports:
         raise GraphDoctorError(f"No rank of {location} could be read: {gaps[min(gaps)].message}")
@@ -97,10 +97,10 @@ def _with_texts(job: Job, divergence: Divergence, ranks: tuple[RankFolder, ...],
     files = {found.rank: found for found in ranks}
     pieces = [TextPiece(files[value.ranks[0]], ids[value.ranks[0]] or "") for value in divergence.values]
     found: dict[int, tuple[str, str]] = {}
-    for outcome in executor.run(read_texts, pieces):
-        if not isinstance(outcome, Done):
+    for index, texts in executor.run(read_texts, pieces):
+        if isinstance(texts, Failure):
             return divergence
-        found[outcome.index] = outcome.result
+        found[index] = texts
     return with_texts(divergence, [found[index][divergence.what == "guards"] for index in range(len(pieces))])
 
 

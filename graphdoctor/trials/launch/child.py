@@ -160,7 +160,17 @@ def watch(
             )
         if process is None:
             command = [*probe_command(setup.interpreter), str(request_path), *lifeline.arguments]
-            process = _started(command, environment, (*descriptors, lifeline.descriptor))
+            with starting(command[0], "an interpreter that has torch"):
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    env=environment,
+                    # A group of its own: Ctrl-C reaches the probe through us, and its children can be stopped with it.
+                    process_group=0,
+                    pass_fds=(*descriptors, lifeline.descriptor),
+                )
         lifeline.hold(-process.pid)
         output = _Output(process.stdout, setup.watching.on_output)
         stopped_for = _wait(process, folder, setup)
@@ -189,22 +199,15 @@ def probe_command(python: str) -> list[str]:
     return [python, "-u", "-X", "faulthandler", str(_PROBE)]
 
 
-def _started(command: list[str], environment: dict[str, str], inherited: tuple[int, ...]) -> subprocess.Popen[bytes]:
+@contextlib.contextmanager
+def starting(python: str, wanted: str) -> Iterator[None]:
+    """Say in a sentence why an interpreter can't be started; ``wanted``: which one to name instead."""
     try:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=environment,
-            # A group of its own: Ctrl-C reaches the probe through us, and its children can be stopped with it.
-            process_group=0,
-            pass_fds=inherited,
-        )
+        yield
     except OSError as error:
         raise GraphDoctorError(
-            f"The interpreter {command[0]} can't be started: {error.strerror}.",
-            hint="Set --python to the path of an interpreter that has torch.",
+            f"The interpreter {python} can't be started: {error.strerror}.",
+            hint=f"Set --python to the path of {wanted}.",
         ) from error
 
 
@@ -246,13 +249,14 @@ def _wait(process: subprocess.Popen[bytes] | WarmProcess, recording: Path, setup
     """Wait for the end; what the probe was stopped for, or None."""
     watching, memory_bytes = setup.watching, setup.memory_bytes
     deadline = math.inf if setup.timeout_s is None else time.monotonic() + setup.timeout_s
-    following = _Following(recording / EVENTS_FILE)
+    offset = 0
     try:
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=_POLL_S)
                 return None
-            for event in following.new():
+            events, offset = _events_from(recording, offset)
+            for event in events:
                 if event["event"] == "phase":
                     watching.on_phase(str(event.get("phase")))
                 elif event["event"] == "finished":
@@ -314,36 +318,25 @@ def _stop(process: subprocess.Popen[bytes] | WarmProcess, signals: tuple[signal.
     process.wait()
 
 
-class _Following:
-    """Follows the event file while it grows."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._offset = 0
-
-    def new(self) -> Iterator[dict[str, Any]]:
-        """Events written since the last time."""
-        with contextlib.suppress(OSError), self._path.open("rb") as stream:
-            stream.seek(self._offset)
-            complete, newline, _ = stream.read().rpartition(b"\n")
-            self._offset += len(complete) + len(newline)
-            yield from _parse(complete)
-
-
 def read_events(recording: Path) -> list[dict[str, Any]]:
     """What the child reported."""
-    try:
-        return list(_parse((recording / EVENTS_FILE).read_bytes()))
-    except OSError:
-        return []
+    return _events_from(recording, 0)[0]
 
 
-def _parse(content: bytes) -> Iterator[dict[str, Any]]:
-    for line in content.splitlines():
+def _events_from(recording: Path, offset: int) -> tuple[list[dict[str, Any]], int]:
+    """The events from a place in their file on, and where the last whole line ends."""
+    complete = b""
+    with contextlib.suppress(OSError), (recording / EVENTS_FILE).open("rb") as stream:
+        stream.seek(offset)
+        complete = stream.read()
+        complete = complete[: complete.rfind(b"\n") + 1]
+    events = []
+    for line in complete.splitlines():
         with contextlib.suppress(orjson.JSONDecodeError):
             event = orjson.loads(line)
             if isinstance(event, dict) and "event" in event:
-                yield event
+                events.append(event)
+    return events, offset + len(complete)
 
 
 def _crash_report(recording: Path) -> str | None:

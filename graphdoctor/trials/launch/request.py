@@ -25,7 +25,7 @@ DTYPES = {
 _TENSOR = re.compile(r"^([a-z]+\d*)\[([^\]]*)\]$")
 _NAMED = re.compile(r"^([A-Za-z_]\w*)=(.*)$", re.DOTALL)
 _MAX_SIZE = 2**63 - 1
-_ARTICLES = {"int": "an", "float": "a"}
+_TYPES: dict[str, type[int] | type[float] | type[str]] = {"int": int, "float": float, "str": str, "bool": bool}
 _INPUT_FORMS = "f32[8,128], i64[8], bool[2,2], int:3, float:0.5, bool:true, str:abc, none, or name=… of these"
 
 
@@ -64,11 +64,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Variation:
-    """Make the first call alone, then vary one property of it at a time.
-
-    Args:
-        limit_s: Seconds after which no further property is varied.
-    """
+    """Make the first call alone, then vary one property of it at a time, so many of them, for so many seconds."""
 
     count: int = 60
     limit_s: float = 300.0
@@ -76,13 +72,7 @@ class Variation:
 
 @dataclass(frozen=True)
 class Request:
-    """Everything that the probe needs to know.
-
-    Args:
-        inputs: ``{"args": […], "kwargs": {…}}`` of ``spec.inputs``, or None.
-        vary: What to vary about the first call; None to make all calls and vary nothing.
-        trial: How the calls are replayed to try a remedy (``probe/replay/trial.py``), or None.
-    """
+    """Everything that the probe needs to know; ``trial``: how the calls are replayed (``probe/replay/trial.py``)."""
 
     spec: RunSpec
     target: TargetText
@@ -112,14 +102,11 @@ class Request:
 
     def for_probe(self) -> dict[str, Any]:
         """The request file's content: the fields of the spec, the target and what is measured, and the rest by name."""
-        vary = self.vary or Variation()
         said = {**vars(self.spec), **vars(self.target), **vars(self.measured)}
         return {name: value for name, value in said.items() if name not in ("target", "text")} | {
             "calibrations": [vars(found) for found in self.measured.calibrations],
             "inputs": self.inputs,
-            "vary": self.vary is not None,
-            "vary_count": vary.count,
-            "vary_s": vary.limit_s,
+            "vary": None if self.vary is None else vars(self.vary),
             "trial": self.trial,
         }
 
@@ -193,11 +180,7 @@ def near_files(path: Path) -> str | None:
 
 
 def parse_inputs(texts: Sequence[str]) -> dict[str, Any] | None:
-    """Read inputs in order.
-
-    Returns:
-        ``{"args": […], "kwargs": {…}}`` for the probe; None if there are none.
-    """
+    """``{"args": […], "kwargs": {…}}`` for the probe; None if there are no inputs."""
     if not texts:
         return None
     if not all(_is_utf8(text) for text in texts):
@@ -224,20 +207,12 @@ def _parse_value(value: str, text: str) -> dict[str, Any]:
     if value.lower() == "none":
         return {"kind": "value", "value": None}
     kind, colon, rest = value.partition(":")
-    if colon:
-        try:
-            match kind:
-                case "int":
-                    return {"kind": "value", "value": int(rest)}
-                case "float":
-                    return {"kind": "value", "value": float(rest)}
-                case "str":
-                    return {"kind": "value", "value": rest}
-                case "bool" if rest.lower() in ("true", "false"):
-                    return {"kind": "value", "value": rest.lower() == "true"}
-        except ValueError:
-            raise _bad_input(text, f"{rest!r} isn't {_ARTICLES[kind]} {kind}") from None
-    raise _bad_input(text, "unknown form")
+    if not colon or kind not in _TYPES or (kind == "bool" and rest.lower() not in ("true", "false")):
+        raise _bad_input(text, "unknown form")
+    try:
+        return {"kind": "value", "value": rest.lower() == "true" if kind == "bool" else _TYPES[kind](rest)}
+    except ValueError:
+        raise _bad_input(text, f"{rest!r} isn't {'an' if kind == 'int' else 'a'} {kind}") from None
 
 
 def _dtype(name: str, text: str) -> str:

@@ -23,7 +23,7 @@ from typing import Any
 import graphdoctor
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.probe.wire import RUN_CHANGE_VARIABLE, TRACE_FOLDER, RunChange
-from graphdoctor.trials.launch.child import RECORDING_VARIABLE, read_events, write_meta, written
+from graphdoctor.trials.launch.child import RECORDING_VARIABLE, read_events, starting, write_meta, written
 from graphdoctor.trials.launch.lifeline import Lifeline
 from graphdoctor.trials.launch.request import near_files
 
@@ -123,28 +123,17 @@ def _start(
     }
     if change is not None:
         environment[RUN_CHANGE_VARIABLE] = json.dumps(change)
-    try:
+    with starting(command[0], "an interpreter"):
         if apart is None:
             # close_fds: a file that a shell opened for the script (3<file) is the script's. It goes on without us, as
             # it would without `time`.
             return subprocess.Popen(command, env=environment, close_fds=False)
-        nowhere = subprocess.DEVNULL
+        nowhere, inherited = subprocess.DEVNULL, (lifeline.descriptor,)
         process = subprocess.Popen(
-            command,
-            env=environment,
-            cwd=apart,
-            stdin=nowhere,
-            stdout=nowhere,
-            stderr=nowhere,
-            pass_fds=(lifeline.descriptor,),
+            command, env=environment, cwd=apart, stdin=nowhere, stdout=nowhere, stderr=nowhere, pass_fds=inherited
         )
         lifeline.hold(process.pid)
         return process
-    except OSError as error:
-        raise GraphDoctorError(
-            f"The interpreter {command[0]} can't be started: {error.strerror}.",
-            hint="Set --python to the path of an interpreter.",
-        ) from error
 
 
 def _wait(process: subprocess.Popen[bytes], timeout_s: float | None) -> bool:

@@ -101,9 +101,7 @@ class Store:
         hidden = folder / f".{name}"
         hidden.mkdir()
         try:
-            lock = (hidden / LOCK_FILE).open("wb")
-            with contextlib.suppress(OSError):  # a file system without locks
-                fcntl.flock(lock, fcntl.LOCK_SH)
+            lock = _locked(hidden)
             path = hidden.rename(folder / name)
             if pool != "@survey":
                 _write_new(note := folder / f".{_LAST}-{name}", name + "\n")
@@ -136,12 +134,9 @@ class Store:
     def hold(path: Path) -> IO[bytes]:
         """Keep a survey from being removed until what this returns is closed."""
         try:
-            lock = (path / LOCK_FILE).open("wb")
+            return _locked(path)
         except OSError as error:
             raise _unwritable(path, error) from error
-        with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(lock, fcntl.LOCK_SH)
-        return lock
 
     @property
     def programs(self) -> Path:
@@ -157,6 +152,13 @@ class Store:
         if self._is_own_name and self._folder.is_symlink():
             return []
         return [folder for folder in (self._folder, self._fallback) if folder is not None and folder.is_dir()]
+
+
+def _locked(recording: Path) -> IO[bytes]:
+    lock = (recording / LOCK_FILE).open("wb")
+    with contextlib.suppress(OSError):  # a file system without locks
+        fcntl.flock(lock, fcntl.LOCK_SH)
+    return lock
 
 
 def _plain(label: str) -> str:

@@ -11,8 +11,8 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -55,15 +55,13 @@ class Surroundings:
     modules: dict[str, str | None]
     variables: dict[str, str | None]
 
-    def as_json(self) -> dict[str, Any]:
-        """For a file; ``Surroundings(**…)`` reads it."""
-        return asdict(self)
-
 
 def surroundings_of(recording: Path, replays: Iterable[Path], *, interpreter: str) -> Surroundings | Change:
     """What a run and its replays found, or why that can't be known."""
     since_ns = (recording / REQUEST_FILE).stat().st_mtime_ns
-    files: set[str] = {*_own_files(), os.path.realpath(shutil.which(interpreter) or interpreter)}
+    # Our own code makes the verdicts.
+    files = {str(path) for path in Path(graphdoctor.__file__).parent.rglob("*.py")}
+    files.add(os.path.realpath(shutil.which(interpreter) or interpreter))
     missing: set[str] = set()
     folders: set[str] = set()
     installed: set[str] = set()
@@ -134,11 +132,6 @@ def _reads(run: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _own_files() -> Iterator[str]:
-    """Our own code, which makes the verdicts."""
-    yield from (str(path) for path in Path(graphdoctor.__file__).parent.rglob("*.py"))
-
-
 def _state(file: str, *, is_hashed: bool) -> list[Any] | None:
     try:
         found = Path(file).stat()
@@ -165,16 +158,11 @@ def _modules(folder: str) -> str | None:
     """A digest of what can be imported from a folder; None if there is none."""
     try:
         with os.scandir(folder) as found:
-            names = sorted(entry.name for entry in found if _is_module(entry))
+            modules = (entry for entry in found if entry.name.endswith(_IMPORTED) or entry.is_dir())
+            names = sorted(entry.name for entry in modules if not entry.name.startswith((".", "__pycache__")))
     except OSError:
         return "file" if Path(folder).is_file() else None
     return hashlib.sha256("\0".join(names).encode("utf-8", "surrogateescape")).hexdigest()
-
-
-def _is_module(entry: os.DirEntry[str]) -> bool:
-    if entry.name.startswith((".", "__pycache__")):
-        return False
-    return entry.name.endswith(_IMPORTED) or entry.is_dir()
 
 
 def _variables() -> dict[str, str | None]:

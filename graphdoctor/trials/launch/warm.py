@@ -100,35 +100,24 @@ class WarmProbes:
             reading, writing = os.pipe()
             asked = WarmRequest(path=str(request), backend=backend, library=library, inherited=list(descriptors))
             content = json.dumps(asked).encode()
-            try:
-                socket.send_fds(requests, [content], [theirs.fileno(), writing, held, *descriptors])
-            except OSError:  # the server is gone
-                self._is_usable = False
-                ours.close()
-                os.close(reading)
-                return None
-            finally:
-                theirs.close()
-                os.close(writing)
+            stdout = os.fdopen(reading, "rb", buffering=0)
+            pid = None
             ours.settimeout(timeout_s)
             try:
+                with theirs, os.fdopen(writing, "wb"):
+                    socket.send_fds(requests, [content], [theirs.fileno(), writing, held, *descriptors])
                 # An interpreter without torch ends before it answers.
                 pid = _line(ours)
-            except TimeoutError:
-                pid = None
-                self._give_up()
-            ours.settimeout(None)
-        stdout = os.fdopen(reading, "rb", buffering=0)
+            except OSError:  # the server is gone, or has been asked for too long
+                self._is_usable = False
+                if self._server is not None:
+                    self._server.kill()
         if pid is None:
             ours.close()
             stdout.close()
             return None
+        ours.settimeout(None)
         return WarmProcess(pid, ours, stdout)
-
-    def _give_up(self) -> None:
-        self._is_usable = False
-        if self._server is not None:
-            self._server.kill()
 
     def _connected(self, environment: dict[str, str]) -> socket.socket | None:
         """The way to the server, which is started first; None if it can't fork."""
