@@ -27,8 +27,9 @@ def explain(target: Path, folder: Path) -> Cost:
 
 def last_document(folder: Path) -> dict[str, object]:
     """The JSON document of the last recording in a folder."""
-    document: dict[str, object] = json.loads(run([*graphdoctor(), "report", "--format", "json"], cwd=folder).stdout)
-    return document
+    document = json.loads(run([*graphdoctor(), "report", "--format", "json"], cwd=folder).stdout)
+    recording: dict[str, object] = document["recording"]
+    return recording
 
 
 def measure(name: str, target: str, *, pairs: int, is_quick: bool, folder: Path) -> list[Row]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -57,12 +57,13 @@ class RunChange:
     def joined(self, other: RunChange) -> RunChange:
         """Both changes together."""
         both: dict[str, Any] = {}
-        for name, mine in vars(self).items():
-            theirs = getattr(other, name)
+        for one in fields(self):
+            mine, theirs = getattr(self, one.name), getattr(other, one.name)
             if isinstance(mine, tuple):
-                both[name] = tuple(dict.fromkeys((*mine, *theirs)))
+                both[one.name] = tuple(dict.fromkeys((*mine, *theirs)))
             else:
-                both[name] = mine if theirs is None else theirs or mine
+                # An empty mapping, and False where None is the default, say something.
+                both[one.name] = mine if theirs == one.default else theirs
         return RunChange(**both)
 
     @property

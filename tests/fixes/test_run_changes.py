@@ -5,6 +5,7 @@ from __future__ import annotations
 from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import Recording
 from graphdoctor.fixes.run_changes import RecompileFixes, recompile_fixes
+from graphdoctor.trials.program import RunChange
 from tests.factories import change, compiled, entry, frame, recompiled, recording
 
 SIZE = change()
@@ -142,3 +143,13 @@ def test_arguments_behind_a_wrapper_are_found_by_their_own_names() -> None:
     tried = found(keyword, position, other)
     sources = [source for source, _ in tried.singles[0].change.marks]
     assert sources == ["L['x']", "L['scale']"]
+
+
+def test_of_two_changes_the_second_says_what_it_says_and_keeps_the_rest() -> None:
+    first = RunChange(marks=(("L['x']", 0),), dynamic=True, regional=True, alike="sizes")
+    assert first.joined(RunChange()) == RunChange().joined(first) == first
+    # Nothing left out isn't the same as a compiler left alone, and False isn't None.
+    said = RunChange(marks=(("L['x']", 0), ("L['y']", 1)), dynamic=False, without={})
+    assert first.joined(said) == RunChange(
+        marks=(("L['x']", 0), ("L['y']", 1)), dynamic=False, regional=True, without={}, alike="sizes"
+    )
