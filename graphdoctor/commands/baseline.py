@@ -106,7 +106,7 @@ def _show(update: Update) -> None:
     """What was added and dropped, on standard output."""
     from graphdoctor.commands.terminal import say_result
     from graphdoctor.facts.wording import counted
-    from graphdoctor.views.words import run_changes
+    from graphdoctor.views.annotations import run_changes
 
     lines = []
     for name, added in update.added.items():

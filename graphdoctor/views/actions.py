@@ -1,11 +1,11 @@
 """What to do about findings: each thing once, with the findings it is for and what it is worth.
 
-Comes in: the findings of a diagnosis. Goes out: actions, and phrases about them that all views share.
+Comes in: the findings of a diagnosis. Goes out: actions, and phrases about them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,11 +13,10 @@ from graphdoctor.facts.wording import counted, duration
 from graphdoctor.views.words import clusters
 
 if TYPE_CHECKING:
-    from graphdoctor.facts.diagnosis import Finding, Fix, Severity
+    from graphdoctor.facts.diagnosis import Cost, Finding, Fix, Severity
     from graphdoctor.facts.fixes import SnippetPlace
 
 _SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
-_BREAK, _RECOMPILE = "GD1", "GD2"
 
 
 @dataclass
@@ -35,43 +34,33 @@ class Action:
     @property
     def recompile_ids(self) -> frozenset[str]:
         """The recompiles that it is for; several values can be to blame for one, so findings share them."""
-        found = [finding for finding in self.findings if finding.code.startswith(_RECOMPILE)]
+        found = [finding for finding in self.findings if finding.code.startswith("GD2")]
         # The first compile of a function is no recompile, though a finding can be about it.
         return frozenset(id_ for finding in found for id_ in finding.compile_ids if not id_.endswith("/0"))
 
     @property
-    def call_us(self) -> float | None:
-        """What its findings cost in a steady call, in microseconds; None if unknown.
+    def _costs(self) -> list[Cost]:
+        return [finding.cost for finding in self.findings if finding.cost is not None]
+
+    @property
+    def call_from(self) -> set[str | None]:
+        """Where ``call_us`` is known from."""
+        return {cost.call_from for cost in self._costs}
+
+    @property
+    def call_us(self) -> float:
+        """What its findings cost in a steady call, in microseconds, as far as that is known.
 
         Gaps are of one finding each. What a trial of the fix saved is of all its findings together.
         """
-        costs = [finding.cost for finding in self.findings if finding.cost and finding.cost.call_us is not None]
-        if any(cost.call_from == "fix" for cost in costs):
-            costs = [cost for cost in costs if cost.call_from == "fix"][:1]
-        known = [cost.call_us for cost in costs if cost.call_us is not None]
-        return sum(known) if known else None
+        known = [cost for cost in self._costs if cost.call_us is not None]
+        saved = [cost for cost in known if cost.call_from == "fix"][:1]
+        return sum(cost.call_us or 0.0 for cost in saved or known)
 
     @property
-    def compile_s(self) -> float | None:
-        """What its findings cost in compile time, in seconds; None if unknown."""
-        costs = [finding.cost.compile_s for finding in self.findings if finding.cost]
-        known = [cost for cost in costs if cost is not None]
-        return sum(known) if known else None
-
-    @property
-    def is_measured(self) -> bool:
-        """Whether ``call_us`` is what a trial saved."""
-        return any(finding.cost is not None and finding.cost.call_from == "fix" for finding in self.findings)
-
-    @property
-    def is_profiled(self) -> bool:
-        """Whether ``call_us`` is what the profiler showed."""
-        return any(finding.cost is not None and finding.cost.call_from == "profile" for finding in self.findings)
-
-    @property
-    def is_host_gap(self) -> bool:
-        """Whether ``call_us`` is the host's time alone."""
-        return any(finding.cost is not None and finding.cost.call_from == "host_gap" for finding in self.findings)
+    def compile_s(self) -> float:
+        """What its findings cost in compile time, in seconds, as far as that is known."""
+        return sum(cost.compile_s or 0.0 for cost in self._costs)
 
 
 def actions(findings: Sequence[Finding]) -> list[Action]:
@@ -96,17 +85,14 @@ def actions(findings: Sequence[Finding]) -> list[Action]:
 
 def _rank(action: Action) -> tuple[bool, int, float, float]:
     severity = min(_SEVERITIES.index(finding.severity) for finding in action.findings)
-    return action.fix is None, severity, -(action.call_us or 0.0), -(action.compile_s or 0.0)
+    return action.fix is None, severity, -action.call_us, -action.compile_s
 
 
 def _best_fix(cluster: Sequence[Finding]) -> Fix | None:
     """The verified fix, otherwise the first that no trial has ruled out."""
-    fixes = list(dict.fromkeys(fix for finding in cluster for fix in finding.fixes))
-    for verdict in ("verified", "contained", "not tried", "unproven"):
-        chosen = next((fix for fix in fixes if fix.verdict == verdict), None)
-        if chosen is not None:
-            return chosen
-    return None
+    order = ("verified", "contained", "not tried", "unproven")
+    fixes = [fix for finding in cluster for fix in finding.fixes if fix.verdict in order]
+    return min(fixes, key=lambda fix: order.index(fix.verdict), default=None)
 
 
 def code_line(action: Action) -> str | None:
@@ -122,7 +108,7 @@ def code_line(action: Action) -> str | None:
 
 def mends_text(action: Action) -> str:
     """What it is for: ``3 breaks``, ``6 recompiles, 1 counted above``."""
-    breaks = {(found.location.file, found.location.line) for found in action.findings if found.code.startswith(_BREAK)}
+    breaks = {(found.location.file, found.location.line) for found in action.findings if found.code.startswith("GD1")}
     recompiles, shared = len(action.recompile_ids), len(action.counted_ids)
     parts = [counted(len(breaks), "break")] if breaks else []
     parts += [counted(recompiles, "recompile")] if recompiles else []
@@ -130,28 +116,20 @@ def mends_text(action: Action) -> str:
     return ", ".join(parts) or counted(len(action.findings), "finding")
 
 
-def worths(action: Action) -> Iterator[str]:
-    """What it is worth, as far as that was measured and doesn't round to nothing.
+def saves_text(action: Action) -> str:
+    """What it saves, under a heading that says so, unless it rounds to nothing; empty if nothing was measured.
 
     A gap between graphs is what the break costs today, not what a fix saves: it is named as such. Compiles can have
     other causes too, so their time is what can be saved at most.
     """
-    call = duration(abs(action.call_us or 0.0))
-    if call != duration(0.0) and action.call_us is not None:
-        if action.is_measured:
-            yield f"{'saves' if action.call_us > 0 else 'adds'} {call} per call"
-        else:
-            gaps = "" if action.is_profiled else "host gaps of " if action.is_host_gap else "gaps of "
-            yield f"{gaps}{call} per call"
-    seconds = f"{action.compile_s or 0.0:.1f}"
-    if seconds != "0.0":
-        yield f"up to {seconds} s of compiling"
-
-
-def saves_text(action: Action) -> str:
-    """What it saves, under a heading that says so; empty if nothing was measured."""
-    parts = [worth.removeprefix("saves ") for worth in worths(action)]
-    verdict = action.fix.verdict if action.fix else "not tried"
-    if verdict != "not tried":
-        parts.append(f"({verdict})")
+    parts = []
+    if (call := duration(abs(action.call_us))) != duration(0.0):
+        sources = action.call_from
+        gaps = "" if "profile" in sources else "host gaps of " if "host_gap" in sources else "gaps of "
+        adds = "" if action.call_us > 0 else "adds "
+        parts.append(f"{adds if 'fix' in sources else gaps}{call} per call")
+    if (seconds := f"{action.compile_s:.1f}") != "0.0":
+        parts.append(f"up to {seconds} s of compiling")
+    if action.fix is not None and action.fix.verdict != "not tried":
+        parts.append(f"({action.fix.verdict})")
     return " ".join(parts) if len(parts) < 3 else f"{parts[0]}, {parts[1]} {parts[2]}"

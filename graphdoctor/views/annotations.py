@@ -10,14 +10,23 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
+from graphdoctor.facts.wording import counted, percent, percent_of_limit
 from graphdoctor.views import words
 
 if TYPE_CHECKING:
-    from graphdoctor.facts.check import CheckReport, Ignored, TargetCheck, UnusedIgnore
-    from graphdoctor.facts.diagnosis import Finding, Location, Severity
+    from graphdoctor.facts.check import (
+        BaselineRun,
+        Budget,
+        CheckReport,
+        Ignored,
+        TargetCheck,
+        UnusedIgnore,
+        WorseFinding,
+    )
+    from graphdoctor.facts.diagnosis import Finding, Fix, Location, Severity
     from graphdoctor.facts.stack import StackEntry
 
 _DRIVE = re.compile(r"[A-Za-z]:/")
@@ -63,67 +72,117 @@ def annotations_of(report: CheckReport) -> Iterator[Annotation]:
 
 def _of_target(target: TargetCheck) -> Iterator[Annotation]:
     name = target.name
-    if target.state == "crashed":
+    if target.state == "crashed" or target.error is not None:
         error = target.error or "It didn't run to the end."
-        yield Annotation("run", "error", f"{name} crashed", error, name, is_failing=True)
-    elif target.error is not None:
-        yield Annotation("run", "error", f"{name} failed", target.error, name, is_failing=True)
+        ended = "crashed" if target.state == "crashed" else "failed"
+        yield Annotation("run", "error", f"{name} {ended}", error, name, is_failing=True)
     if target.is_more_eager:
-        eager = "; ".join(words.more_eager_texts(target))
+        eager = "; ".join(more_eager_texts(target))
         yield Annotation("eager", "error", f"{name}: more runs eagerly", f"{eager}.", name, is_failing=True)
     for budget in target.budgets:
         if not budget.is_kept:
-            title = f"{name}: {budget.name} not met"
-            yield Annotation(
-                "budget",
-                "error",
-                title,
-                f"{words.budget_value(budget)}, {words.budget_limit(budget)}.",
-                name,
-                is_failing=True,
-            )
-    yield from (Annotation("note", "info", name, note, name) for note in words.baseline_notes(target))
-    worse = {item.finding.fingerprint: words.worse_text(item) for item in target.worse}
+            said = f"{', '.join(budget_texts(budget))}."
+            yield Annotation("budget", "error", f"{name}: {budget.name} not met", said, name, is_failing=True)
+    yield from (Annotation("note", "info", name, note, name) for note in baseline_notes(target))
+    worse = {item.finding.fingerprint: worse_text(item) for item in target.worse}
     changed = {finding.fingerprint for finding in target.grown} | set(worse)
     failing = {finding.fingerprint for finding in target.failing}
     failing |= {item.finding.fingerprint for item in target.failing_worse}
     for finding in (*target.new, *target.known):
-        is_known, is_changed = finding in target.known, finding.fingerprint in changed
-        yield _of_finding(
-            finding,
-            target=name,
-            state=("updated" if is_changed else "unchanged") if is_known else "new",
-            worse=worse.get(finding.fingerprint),
-            is_failing=finding.fingerprint in failing,
-        )
-    yield from (_of_finding(each.finding, target=name, ignored=each) for each in target.ignored)
+        print_ = finding.fingerprint
+        state = "new" if finding not in target.known else "updated" if print_ in changed else "unchanged"
+        yield _of_finding(finding, name, state=state, worse=worse.get(print_), is_failing=print_ in failing)
+    yield from (_of_finding(each.finding, name, ignored=each) for each in target.ignored)
 
 
-def _of_finding(
-    finding: Finding,
-    *,
-    target: str,
-    state: Literal["new", "unchanged", "updated"] = "new",
-    worse: str | None = None,
-    is_failing: bool = False,
-    ignored: Ignored | None = None,
-) -> Annotation:
-    details = [f"Worse than in the baseline: {worse}."] if worse else []
+def _of_finding(finding: Finding, target: str, **more: Any) -> Annotation:  # noqa: ANN401
+    details = [f"Worse than in the baseline: {more['worse']}."] if more.get("worse") else []
     for fix in words.worth_trying(finding.fixes)[:1]:
-        details += [f"Try: {words.suggested(fix)}", *words.written_lines(fix)]
-    return Annotation(
-        "finding",
-        finding.severity,
-        f"{finding.code} {finding.rule}",
-        finding.message,
-        target,
-        finding,
-        (*details, f"Read more: graphdoctor rule {finding.code}"),
-        state,
-        worse,
-        is_failing,
-        ignored,
+        verdict = "" if fix.verdict == "not tried" else f" ({fix.verdict})"
+        details += [f"Try: {fix.title}{verdict}", *_written_lines(fix)]
+    details.append(f"Read more: graphdoctor rule {finding.code}")
+    title = f"{finding.code} {finding.rule}"
+    return Annotation("finding", finding.severity, title, finding.message, target, finding, tuple(details), **more)
+
+
+def _written_lines(fix: Fix) -> list[str]:
+    """A suggestion's edit, or its code with a line above it that says where it goes; empty if it has neither."""
+    if fix.diff or fix.snippet is None:
+        return (fix.diff or "").splitlines()
+    return [*([] if fix.place is None else [f"{words.place_text(fix.place)}:"]), *fix.snippet.splitlines()]
+
+
+# What a check says beside its findings, which its own view shares.
+
+
+def budget_texts(budget: Budget) -> tuple[str, str]:
+    """What was measured, and what is allowed: ``must be at most 1``."""
+    is_share = budget.name == "min-coverage"
+    value, limit = (
+        words.UNKNOWN if number is None else percent_of_limit(number, budget.limit) if is_share else f"{number:g}"
+        for number in (budget.value, budget.limit)
     )
+    return value, f"must be at {'least' if is_share else 'most'} {limit}"
+
+
+def worse_text(worse: WorseFinding) -> str:
+    """What a known finding does now and what it did in the baseline, as a clause."""
+    now, before = worse.finding, worse.before
+    done = (
+        (now.break_effects, now.effects.skipped_frames, now.effects.rest_eager_frames),
+        (before.break_effects or (), before.skipped_frames, before.rest_eager_frames),
+    )
+    texts = []
+    for effects, *frames in done:
+        skipped, rest = (" and ".join(f"`{name}`" for name in sorted(names)) for names in frames)
+        parts = [f"skips {skipped}"] if skipped else []
+        parts += [f"runs the rest of {rest} eagerly"] if rest else []
+        parts += ["raises an error"] if "raised" in effects else []
+        texts.append(", and ".join(parts) or "resumes after the break")
+    return f"torch {texts[0]}; in the baseline it {texts[1]}"
+
+
+def more_eager_texts(target: TargetCheck) -> Iterator[str]:
+    """What runs eagerly and didn't in the baseline, whichever finding is to blame."""
+    if target.newly_eager:
+        names = ", ".join(f"`{name}`" for name in target.newly_eager)
+        yield f"{names} {'runs' if len(target.newly_eager) == 1 else 'run'} eagerly, but not in the baseline"
+    if target.has_lost_coverage and target.diagnosis is not None and target.baseline_run is not None:
+        before, now = target.baseline_run, target.diagnosis.summary
+        known = f"in the baseline it is {words.share_text(before.coverage)} ({before.eager_ops} of {before.op_count})"
+        if now.coverage is None or now.coverage_detail is None:
+            yield f"coverage is unknown; {known}"
+        else:
+            total = now.coverage_detail.graph_ops + now.coverage_detail.eager_ops
+            eager = f"{now.coverage_detail.eager_ops} of {total} operations run eagerly"
+            yield f"coverage is {percent(now.coverage)} ({eager}); {known}"
+
+
+def run_changes(before: BaselineRun | None, now: BaselineRun) -> Iterator[str]:
+    """How a run differs from the baseline's before, which None stands in for if it had none."""
+    if before is None:
+        return
+    if before.calls != now.calls:
+        yield f"calls: {before.calls} → {now.calls}"
+    if before.graphs != now.graphs:
+        yield f"graphs: {before.graphs} → {now.graphs}"
+    if before.coverage != now.coverage:
+        old, new = words.share_changes(before.coverage, now.coverage)
+        yield f"coverage: {old} → {new}"
+    yield from (f"now eager: {name}" for name in now.eager_functions if name not in before.eager_functions)
+
+
+def baseline_notes(target: TargetCheck) -> Iterator[str]:
+    """What limits the comparison with the baseline, in sentences."""
+    run = target.baseline_run
+    if target.lacks_run:
+        yield (
+            "The baseline has findings alone: an older graphdoctor wrote it, so graphs, coverage and effects weren't "
+            "compared. graphdoctor baseline --update adds them."
+        )
+    elif run is not None and target.diagnosis is not None and run.calls != target.diagnosis.summary.calls:
+        now = target.diagnosis.summary.calls
+        yield f"This run made {counted(now, 'call')}, the baseline's {run.calls}, so findings can differ for that."
 
 
 # Where a line is, for readers on other machines. Reads no file.

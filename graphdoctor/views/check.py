@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from graphdoctor.facts.wording import times
+from graphdoctor.facts.wording import counted, times
 from graphdoctor.views import words
+from graphdoctor.views.annotations import baseline_notes, budget_texts, more_eager_texts, worse_text
 from graphdoctor.views.finding_cards import card_of, place_of
 from graphdoctor.views.parts import (
     Block,
     Card,
     Cell,
-    Column,
     Inline,
     Note,
     Row,
@@ -27,6 +27,7 @@ from graphdoctor.views.parts import (
     Tone,
     Verdict,
     View,
+    columns,
 )
 
 if TYPE_CHECKING:
@@ -53,24 +54,16 @@ def check_view(report: CheckReport) -> View:
 
 def _parts(report: CheckReport) -> Iterator[Block]:
     states = {target.state for target in report.targets}
-    yield Verdict(f"{words.check_verdict(report)}.", "good" if states == {"passed"} else "bad" if states else None)
+    yield Verdict(f"{_verdict(report)}.", "good" if states == {"passed"} else "bad" if states else None)
     yield _table(report)
     yield from (_about(target, has_baseline=report.baseline is not None) for target in report.targets)
     for target in report.targets:
         yield from _findings(target)
-    unused = (
-        Row(
-            "unused",
-            Note(
-                (
-                    Span(f"{each.file if each.line is None else f'{each.file}:{each.line}'} "),
-                    Span(f"ignore[{','.join(each.codes)}]" if each.codes else "ignore", "code"),
-                    f" matches no finding{f': {each.why}' if each.why else ''}",
-                )
-            ),
-        )
-        for each in report.unused_ignores
-    )
+    unused = []
+    for each in report.unused_ignores:
+        place = Span(f"{each.file if each.line is None else f'{each.file}:{each.line}'} ")
+        what = Span(f"ignore[{','.join(each.codes)}]" if each.codes else "ignore", "code")
+        unused.append(Row("unused", Note((place, what, f" matches no finding{f': {each.why}' if each.why else ''}"))))
     yield Section("Unused ignores", (Rows(tuple(unused), "entry", _MOST_ROWS),))
     reached = Note("These targets don't reach any of the given files.", "dim")
     yield Section("Skipped", (*map(Span, report.skipped), reached) if report.skipped else ())
@@ -80,6 +73,18 @@ def _parts(report: CheckReport) -> Iterator[Block]:
     if report.baseline is None and any(target.failing for target in report.targets):
         accepts = " accepts the current findings, so that only new ones fail."
         yield Note((Span("graphdoctor baseline", "code"), accepts), "dim")
+
+
+def _verdict(report: CheckReport) -> str:
+    """How many targets failed and crashed, without a period."""
+    states = [target.state for target in report.targets]
+    if not states:
+        return f"No targets ran: {counted(len(report.skipped), 'target')} skipped"
+    targets = counted(len(states), "target")
+    counts = [(states.count("failed"), "failed"), (states.count("crashed"), "crashed (results unknown)")]
+    (number, outcome), *rest = [pair for pair in counts if pair[0]] or [(len(states), "passed")]
+    subject = targets if number == len(states) else f"{number} of {targets}"
+    return ", ".join([f"{subject} {outcome}", *(f"{number} {outcome}" for number, outcome in rest)])
 
 
 def _table(report: CheckReport) -> Table:
@@ -94,19 +99,13 @@ def _table(report: CheckReport) -> Table:
         )
         for target in report.targets
     )
-    columns = (Column("target"), Column("state", is_number=False), Column("new"))
-    measured = (Column(name) for name, *_ in _MEASURED)
-    return Table((*columns, *measured, Column("also", is_number=False)), tuple(rows), "target", label="Targets")
+    headings = columns("#target", "state", "#new", *(f"#{name}" for name, *_ in _MEASURED), "also")
+    return Table(headings, tuple(rows), "target", label="Targets")
 
 
 def _also(target: TargetCheck) -> str:
-    counts = {
-        "worse": len(target.failing_worse),
-        "known": len(target.known),
-        "ignored": len(target.ignored),
-        "fixed": len(target.fixed),
-    }
-    return ", ".join(f"{number} {name}" for name, number in counts.items() if number)
+    found = {"worse": target.failing_worse, "known": target.known, "ignored": target.ignored, "fixed": target.fixed}
+    return ", ".join(f"{len(each)} {name}" for name, each in found.items() if each)
 
 
 def _new(target: TargetCheck) -> Cell:
@@ -121,17 +120,16 @@ def _measured(target: TargetCheck, name: BudgetName, shown: Callable[[Counts], s
     """A number, with its limit if it misses it."""
     for budget in target.budgets:
         if budget.name == name and not budget.is_kept:
-            return Cell(words.budget_value(budget), words.budget_limit(budget), "bad")
+            return Cell(*budget_texts(budget), "bad")
     return Cell(words.UNKNOWN if target.diagnosis is None else shown(target.diagnosis.summary))
 
 
 def _about(target: TargetCheck, *, has_baseline: bool) -> Section:
     """What is to be said of a target as a whole."""
     rows: list[Row] = []
-    if target.state == "crashed":
-        rows.append(Row("crashed", Note(Span(target.error or "It didn't run to the end."), "bad")))
-    elif target.error is not None:
-        rows.append(Row("failed", Note(Span(target.error), "bad")))
+    if target.state == "crashed" or target.error is not None:
+        label = "crashed" if target.state == "crashed" else "failed"
+        rows.append(Row(label, Note(Span(target.error or "It didn't run to the end."), "bad")))
     if target.hint:
         rows.append(Row("hint", Span(target.hint)))
     if target.is_other_torch and target.diagnosis is not None:
@@ -143,20 +141,20 @@ def _about(target: TargetCheck, *, has_baseline: bool) -> Section:
         rows.append(Row("torch", Note(said)))
     elif has_baseline and target.baseline_torch is None and target.failing:
         rows.append(Row("baseline", "has no entry for this target, so all of its findings are new"))
-    rows += [Row("eager", text) for text in words.more_eager_texts(target)]
-    rows += [Row("note", text) for text in words.baseline_notes(target)]
+    rows += [Row("eager", text) for text in more_eager_texts(target)]
+    rows += [Row("note", text) for text in baseline_notes(target)]
     return Section(Span(target.name), (Rows(tuple(rows)),), tone=_TONES[target.state])
 
 
 def _findings(target: TargetCheck) -> Iterator[Section]:
     name = Span(target.name, "code")
-    worse = {item.finding.fingerprint: words.worse_text(item) for item in target.worse}
+    worse = {item.finding.fingerprint: worse_text(item) for item in target.worse}
     below = [finding for finding in target.new if finding not in target.failing]
     grown = [finding for finding in target.grown if finding.fingerprint not in worse]
     yield Section(("New in ", name), tuple(_cards(target.failing)), tone="bad")
     told: list[Block] = []
     for item in target.failing_worse:
-        told += [f"{words.worse_text(item)}.", *_cards([item.finding])]
+        told += [f"{worse_text(item)}.", *_cards([item.finding])]
     yield Section(("Worse in ", name), tuple(told), tone="bad")
     yield Section(("New in ", name, ", but below the severity that fails"), tuple(_cards(below)), show="long")
     kept = [item.finding for item in target.worse if item not in target.failing_worse]

@@ -13,7 +13,6 @@ from graphdoctor.views.finding_cards import card_of, place_of
 from graphdoctor.views.parts import (
     Block,
     Cell,
-    Column,
     Note,
     Row,
     Rows,
@@ -22,13 +21,24 @@ from graphdoctor.views.parts import (
     Table,
     Verdict,
     View,
+    columns,
 )
-from graphdoctor.views.words import UNKNOWN, base_name, clusters, cost_changes, share_changes, title_parts
+from graphdoctor.views.words import UNKNOWN, base_name, clusters, share_changes, title_parts
 
 if TYPE_CHECKING:
     from graphdoctor.facts.comparison import DiagnosisComparison, SameFinding, Side
     from graphdoctor.facts.diagnosis import Finding
 
+_COUNTS = {
+    "calls": "calls",
+    "graphs": "graphs",
+    "break sites": "break_sites",
+    "skipped frames": "skipped_frames",
+    "compiles": "compiles",
+    "recompiles": "recompiles",
+    "causes of recompiles": "recompile_causes",
+    "frames over the limit": "frames_over_limit",
+}
 _SINGLE = "Each time is a single measurement, which varies from run to run."
 
 
@@ -49,7 +59,13 @@ def _parts(comparison: DiagnosisComparison) -> Iterator[Block]:
         said = f"{counted(len(new), 'new finding')}, {len(gone)} gone, {len(same)} in both."
     yield Verdict(said, "bad" if new else "good" if gone else None)
     yield from (Note(mismatch.message, "warning") for mismatch in comparison.mismatches)
-    yield Section("Numbers", (_numbers(comparison), Note(_SINGLE, "dim")))
+    rows = tuple(
+        (Cell(label), Cell(old), Cell(now if now == old else Span(now, "strong")), Cell(change))
+        for label, old, now, change in _numbers(comparison)
+    )
+    headings = columns("#count", "#before", "#after", "change")
+    numbers = Table(headings, rows, "number", label="Counts and times of both runs")
+    yield Section("Numbers", (numbers, Note(_SINGLE, "dim")))
     yield Section("New", tuple(map(card_of, clusters(new))), count=len(new), tone="bad")
     yield Section("Gone", (_lines(gone),), count=len(gone), tone="good")
     changed = [pair for pair in same if {"severity", "count"} & set(pair.changes)]
@@ -66,44 +82,27 @@ def _parts(comparison: DiagnosisComparison) -> Iterator[Block]:
 # Numbers.
 
 
-def _numbers(comparison: DiagnosisComparison) -> Table:
-    columns = (Column("count"), Column("before"), Column("after"), Column("change", is_number=False))
-    return Table(columns, tuple(_rows(comparison)), "number", label="Counts and times of both runs")
-
-
-def _rows(comparison: DiagnosisComparison) -> Iterator[tuple[Cell, ...]]:
-    """Counts that are 0 on both sides are left out."""
+def _numbers(comparison: DiagnosisComparison) -> Iterator[tuple[str, str, str, str]]:
+    """Label, before, after, change; counts that are 0 on both sides are left out."""
     sides = comparison.before, comparison.after
     old, new = (side.summary for side in sides)
-    counts: dict[str, Sequence[int | None]] = {
-        "calls": [side.summary.calls if side.has_calls else None for side in sides],
-        "graphs": [old.graphs, new.graphs],
-        "break sites": [old.break_sites, new.break_sites],
-        "skipped frames": [old.skipped_frames, new.skipped_frames],
-        "compiles": [old.compiles, new.compiles],
-        "recompiles": [old.recompiles, new.recompiles],
-        "causes of recompiles": [old.recompile_causes, new.recompile_causes],
-        "frames over the limit": [old.frames_over_limit, new.frames_over_limit],
-    }
-    for label, pair in counts.items():
+    for label, name in _COUNTS.items():
+        pair: list[int | None] = [getattr(side.summary, name) for side in sides]
+        if name == "calls":
+            pair = [count if side.has_calls else None for count, side in zip(pair, sides, strict=True)]
         if any(pair):
             before, after = (UNKNOWN if number is None else str(number) for number in pair)
             is_known = None not in pair and before != after
-            yield _row(label, before, after, f"{(pair[1] or 0) - (pair[0] or 0):+d}" if is_known else "")
-    yield _row("coverage", *share_changes(old.coverage, new.coverage), "")
-    yield _row("compile time", *_times(old.compile_time_s, new.compile_time_s, lambda seconds: f"{seconds:.2f} s"))
-    yield _row("steady call", *_times(old.steady_call_us, new.steady_call_us, duration))
+            yield label, before, after, f"{(pair[1] or 0) - (pair[0] or 0):+d}" if is_known else ""
+    yield "coverage", *share_changes(old.coverage, new.coverage), ""
+    yield "compile time", *_times(old.compile_time_s, new.compile_time_s, lambda seconds: f"{seconds:.2f} s")
+    yield "steady call", *_times(old.steady_call_us, new.steady_call_us, duration)
 
 
 def _times(before: float | None, after: float | None, shown: Callable[[float], str]) -> tuple[str, str, str]:
     """A time before and after, and how much faster or slower that is."""
-    texts = [UNKNOWN if time is None else shown(time) for time in (before, after)]
-    return texts[0], texts[1], speed_text(after / before) if before and after else ""
-
-
-def _row(label: str, before: str, after: str, change: str) -> tuple[Cell, ...]:
-    is_same = before == after
-    return Cell(label), Cell(before), Cell(after if is_same else Span(after, "strong")), Cell(change)
+    first, last = (UNKNOWN if time is None else shown(time) for time in (before, after))
+    return first, last, speed_text(after / before) if before and after else ""
 
 
 # Findings.
@@ -132,8 +131,14 @@ def _changes(pair: SameFinding) -> Iterator[Note]:
     parts += [f"{times(before.count)} → {times(after.count)}"] if "count" in pair.changes else []
     if parts:
         yield Note(", ".join(parts))
-    if costs := ", ".join(cost_changes(before, after)):
-        yield Note(costs, "dim", show="long")
+    old, new, costs = before.cost, after.cost, []
+    if old is not None and new is not None:
+        if old.call_us is not None and new.call_us is not None and old.call_from == new.call_from:
+            costs.append(f"{duration(old.call_us)} → {duration(new.call_us)} per call")
+        if old.compile_s is not None and new.compile_s is not None:
+            costs.append(f"{old.compile_s:.2f} s → {new.compile_s:.2f} s compiling")
+    if costs:
+        yield Note(", ".join(costs), "dim", show="long")
 
 
 # The two runs.
@@ -159,8 +164,7 @@ def _runs(comparison: DiagnosisComparison) -> Table:
         values = [str(of(side) or "") for side in (comparison.before, comparison.after)]
         if any(values):
             rows.append((Cell(label), *(Cell(Span(value)) for value in values)))
-    columns = (Column("what"), Column("before", is_number=False), Column("after", is_number=False))
-    return Table(columns, tuple(rows), label="What the two runs were made with")
+    return Table(columns("#what", "before", "after"), tuple(rows), label="What the two runs were made with")
 
 
 def _options(values: dict[str, object]) -> str:

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from graphdoctor.facts.fixes import WORKING
+from graphdoctor.facts.fixes import WORKING, TriedFix
 from graphdoctor.facts.stack import PROGRAM_ORIGINS
-from graphdoctor.facts.wording import counted, partial_text
+from graphdoctor.facts.wording import bytes_text, counted, partial_text, times
 from graphdoctor.views import words
 from graphdoctor.views.parts import (
     Block,
@@ -33,12 +33,12 @@ from graphdoctor.views.parts import (
 
 if TYPE_CHECKING:
     from graphdoctor.facts.diagnosis import Diagnosis, Finding, Fix, Location
-    from graphdoctor.facts.fixes import TriedFix, Verdict
-    from graphdoctor.facts.stack import StackEntry
+    from graphdoctor.facts.fixes import Verdict
 
 _MAX_COMPILE_IDS = 6
 _MAX_TRIED = 4
 _MAX_OTHERS = 3
+_MAX_PARAMETERS = 4
 _LABELS: dict[Verdict, str] = {"changes results": "changes", "makes it worse": "worse", "not tried": "untried"}
 
 
@@ -50,22 +50,18 @@ def card_of(
     Without ``has_path``, the short form has the user's own line in place of the whole call path, and of the calls that
     it recompiled in. It names ``others``, more findings that the same suggestion is for, in a line each.
     """
-    first = cluster[0]
-    where = first.location
-    rows = [*_torch_rows(cluster), *_effects(cluster), *_way(cluster, has_path=has_path)]
-    rows += [Row("cost", text) for finding in cluster if finding.cost and (text := words.cost_text(finding.cost))][:1]
-    rows += [*_fix_rows(cluster), *_other_rows(others)]
-    return Card(
-        tuple(
-            Heading(one.code, one.message, one.severity, f"finding-{one.fingerprint}" if one.fingerprint else None)
-            for one in cluster
-        ),
-        place_of(where),
-        where.function,
-        where.package,
-        (*_source(where), Rows(tuple(rows))),
-        show=show,
+    where = cluster[0].location
+    costs = [Row("cost", text) for one in cluster if one.cost and (text := words.cost_text(one.cost))][:1]
+    rows = (
+        *(*_torch_rows(cluster), *_effects(cluster), *_way(cluster, has_path=has_path)),
+        *(*costs, *_fix_rows(cluster), *_other_rows(others)),
     )
+    anchors = (f"finding-{one.fingerprint}" if one.fingerprint else None for one in cluster)
+    headings = (
+        Heading(one.code, one.message, one.severity, anchor) for one, anchor in zip(cluster, anchors, strict=True)
+    )
+    parts = (*_source(where), Rows(rows))
+    return Card(tuple(headings), place_of(where), where.function, where.package, parts, show=show)
 
 
 def partial_note(diagnosis: Diagnosis) -> Iterator[Note]:
@@ -76,8 +72,14 @@ def partial_note(diagnosis: Diagnosis) -> Iterator[Note]:
 
 def closing(diagnosis: Diagnosis, *, prefix: str = "GD") -> Iterator[Note]:
     """What costs leave out, what is hidden, and where to read more of findings whose codes begin with ``prefix``."""
-    for note in (words.host_gap_note(diagnosis.findings), words.hidden_text(diagnosis)):
-        yield from () if note is None else (Note(note, "dim"),)
+    if any(finding.cost is not None and finding.cost.call_from == "host_gap" for finding in diagnosis.findings):
+        text = (
+            "A host gap is the time that the host takes between two graphs. Lost fusion and time on the device aren't "
+            "in it; only a verified fix measures them (--try)."
+        )
+        yield Note(text, "dim")
+    if hidden := diagnosis.summary.hidden_findings:
+        yield Note(f"{counted(hidden, 'finding')} hidden by --own-code, --select or --ignore.", "dim")
     yield from words.read_more(finding.code for finding in diagnosis.findings if finding.code.startswith(prefix))
 
 
@@ -115,15 +117,11 @@ def _torch_rows(cluster: Sequence[Finding]) -> Iterator[Row]:
     first = cluster[0]
     if first.torch_reason:
         said = words.first_sentence(first.torch_reason)
-        is_known = not first.reasons
-        if said == first.torch_reason:
-            body: tuple[Block, ...] = (Span(said),)
-        else:
+        body: tuple[Block, ...] = (Span(said),)
+        if said != first.torch_reason:
             body = (Note(Span(said), show="short"), Code(first.torch_reason, "text", show="long"))
-        yield Row(first.torch_id or "torch", body, show="long" if is_known else "always")
-    for reason in first.reasons:
-        if reason.context:
-            yield Row("context", _words(reason.context), show="long")
+        yield Row(first.torch_id or "torch", body, show="always" if first.reasons else "long")
+    yield from (Row("context", _words(reason.context), show="long") for reason in first.reasons if reason.context)
     is_hint_hidden = any(finding.fixes for finding in cluster)
     for number, hint in enumerate(first.hints):
         yield Row("hint", _words(hint), show="long" if number or is_hint_hidden else "always")
@@ -137,15 +135,36 @@ def _words(text: str) -> Block:
 def _effects(cluster: Sequence[Finding]) -> Iterator[Row]:
     first = cluster[0]
     if first.break_effects or first.compile_ids:
-        caused = words.caused_text(first)
-        shown = first.compile_ids[:_MAX_COMPILE_IDS]
-        more = len(first.compile_ids) - len(shown)
-        ids = " ".join(shown) + (f" and {more} more" if more else "")
+        caused = ", ".join(_caused(first))
+        ids = _few(first.compile_ids, _MAX_COMPILE_IDS, " ", " and ")
         listed = f"  [{ids}]" if caused and ids else ids
         yield Row("caused" if first.break_effects else "seen in", Note((caused, Span(listed, tone="dim"))))
-    for finding in cluster:
-        if finding.ddp_split is not None:
-            yield from (Row("part", text) for text in words.bucket_texts(finding.ddp_split))
+    # The parts of a graph that torch split at DDP's buckets.
+    for bucket in (one for finding in cluster if finding.ddp_split for one in finding.ddp_split.buckets):
+        size = words.UNKNOWN if bucket.parameter_bytes is None else bytes_text(bucket.parameter_bytes)
+        names = _few([f"`{name}`" for name in bucket.parameters], _MAX_PARAMETERS, ", ", ", ") or "no parameters"
+        operations = counted(bucket.op_count, "operation")
+        yield Row("part", f"{bucket.name}: {operations}, {size} of parameters: {names}")
+
+
+def _few(texts: Sequence[str], most: int, between: str, end: str) -> str:
+    more = len(texts) - most
+    return between.join(texts[:most]) + (f"{end}{more} more" if more > 0 else "")
+
+
+def _caused(finding: Finding) -> Iterator[str]:
+    """What a break caused; nothing for other findings."""
+    effects = finding.effects
+    if finding.break_effects:
+        yield f"broke {times(finding.count)}"
+    if "raised" in finding.break_effects:
+        yield "raised an error because of fullgraph=True"
+    yield from (f"`{name}` skipped: all of it runs eagerly" for name in effects.skipped_frames)
+    yield from (f"the rest of `{name}` runs eagerly" for name in effects.rest_eager_frames)
+    if effects.graphs:
+        yield counted(len(effects.graphs), "graph")
+    if effects.resume_functions:
+        yield counted(len(effects.resume_functions), "resume function")
 
 
 def _way(cluster: Sequence[Finding], *, has_path: bool) -> Iterator[Row]:
@@ -157,7 +176,7 @@ def _way(cluster: Sequence[Finding], *, has_path: bool) -> Iterator[Row]:
     own = [entry for entry in first.user_stack if entry.origin == "user"]
     if not has_path and first.location.origin != "user" and own:
         function = own[-1].qualname or own[-1].function
-        called = (_entry_place(own[-1]), Span(f"  in {function}", tone="dim"))
+        called = (words.short_place(own[-1]), Span(f"  in {function}", tone="dim"))
         yield Row("called at", Note(called), show="short" if path is not None else "always")
     # A recompile's are the calls that it happened in.
     for finding in cluster:
@@ -174,22 +193,17 @@ def _call_path(finding: Finding) -> Inline | None:
     steps: list[Inline] = []
     for is_torch, group in groupby(finding.user_stack, lambda entry: entry.origin in ("torch", "stdlib")):
         if not is_torch:
-            steps += [(Span(entry.qualname or entry.function), " ", _entry_place(entry)) for entry in group]
+            steps += [(Span(entry.qualname or entry.function), " ", words.short_place(entry)) for entry in group]
     folded = sum(entry.origin in ("torch", "stdlib") for entry in finding.user_stack)
     hidden = f"  ({counted(folded, 'line')} of torch and Python hidden)" if folded else ""
     return (joined(steps, " → "), Span(hidden, tone="dim"))
 
 
-def _entry_place(entry: StackEntry) -> Place:
-    return Place(entry.file, entry.line, words.base_name(entry.file))
-
-
 def _other_rows(others: Sequence[Finding]) -> Iterator[Row]:
     """More findings that the same suggestion is for."""
     for number, finding in enumerate(others[:_MAX_OTHERS]):
-        where = finding.location
-        place = Place(where.file, where.line, words.base_name(where.file))
-        text = (finding.code, " ", place, Span(f" in {where.function}", tone="dim"))
+        place = words.short_place(finding.location)
+        text = (finding.code, " ", place, Span(f" in {finding.location.function}", tone="dim"))
         yield Row("also for" if number == 0 else "", Note(text), show="short")
     if len(others) > _MAX_OTHERS:
         yield Row("", Note(f"and {counted(len(others) - _MAX_OTHERS, 'more finding')}", "dim"), show="short")
@@ -229,7 +243,7 @@ def fix_parts(fix: Fix | TriedFix) -> tuple[Block, ...]:
     if fix.diff:
         found.append(Diff(fix.diff, show=show))
     elif fix.snippet:
-        if (place := words.snippet_place(fix)) is not None:
+        if (place := fix.snippet_place if isinstance(fix, TriedFix) else fix.place) is not None:
             found.append(Note(f"{words.place_text(place)}:", "dim", show=show))
         found.append(Code(fix.snippet, show=show))
     return tuple(found)

@@ -9,22 +9,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from graphdoctor.facts.command import command_line
 from graphdoctor.facts.fixes import deciding
-from graphdoctor.facts.wording import kind_text, speed_text
+from graphdoctor.facts.wording import duration, kind_text, speed_text
 from graphdoctor.views import words
-from graphdoctor.views.finding_cards import (
-    card_of,
-    closing,
-    fix_parts,
-    partial_note,
-    place_of,
-    verdict_label,
-)
+from graphdoctor.views.finding_cards import card_of, closing, fix_parts, partial_note, place_of, verdict_label
 from graphdoctor.views.parts import (
     Block,
     Cell,
     Code,
-    Column,
     Diff,
     Note,
     Row,
@@ -34,22 +27,31 @@ from graphdoctor.views.parts import (
     Table,
     Verdict,
     View,
+    columns,
 )
 
 if TYPE_CHECKING:
-    from graphdoctor.facts import fixes
     from graphdoctor.facts.counts import Counts
     from graphdoctor.facts.diagnosis import Diagnosis, Finding
-    from graphdoctor.facts.fixes import Treatment, TriedFix, UntriedCause
+    from graphdoctor.facts.fixes import Treatment, TriedFix
     from graphdoctor.facts.recording import TargetInfo
     from graphdoctor.facts.trials import Difference
 
-_UNTRIED: dict[UntriedCause, str] = {
+_UNTRIED = {
     "unfinished_run": "the run didn't finish, so nothing was tried",
     "not_requested": "trials are off",
     "not_repeatable": "the run couldn't be repeated, so nothing was tried",
 }
 """Why nothing was tried, as a clause; all fixes of a treatment have the same cause, but for the unsafe ones."""
+_COUNTS = {
+    "break_sites": "break sites",
+    "skipped_frames": "skipped frames",
+    "graphs": "graphs",
+    "compiles": "compiles",
+    "recompiles": "recompiles",
+    "frames_over_limit": "frames over the limit",
+    "cuda_graphs": "CUDA graphs",
+}
 
 
 def fixes_view(diagnosis: Diagnosis, *, is_written: bool = False) -> View:
@@ -77,16 +79,13 @@ def _parts(diagnosis: Diagnosis, *, is_written: bool) -> Iterator[Block]:
         for cluster in gone
         for finding in cluster
     )
-    yield Section("Also gone with these fixes", (Rows(tuple(lines)), *map(_long, gone)))
+    whole = (Section(cluster[0].code, (card_of(cluster),), show="long") for cluster in gone)
+    yield Section("Also gone with these fixes", (Rows(tuple(lines)), *whole))
     yield from treatment_parts(diagnosis, treatment)
     yield words.unknown_section(words.other_gaps(diagnosis))
     yield from closing(diagnosis)
     yield Verdict(outcome(treatment, diagnosis.recording.target), "warning" if treatment.after is None else "good")
     yield from keeping(diagnosis, treatment, is_written=is_written)
-
-
-def _long(cluster: Sequence[Finding]) -> Section:
-    return Section(cluster[0].code, (card_of(cluster),), show="long")
 
 
 def _is_treated(finding: Finding) -> bool:
@@ -96,22 +95,19 @@ def _is_treated(finding: Finding) -> bool:
 
 def _is_fixed_by_others(cluster: Sequence[Finding]) -> bool:
     """Nothing was tried for it, and the fixes of other findings removed it."""
-    return all(finding.is_mended for finding in cluster) and all(
-        fix.verdict == "not tried" for finding in cluster for fix in finding.fixes
-    )
+    return all(finding.is_mended and all(fix.verdict == "not tried" for fix in finding.fixes) for finding in cluster)
 
 
 def _headline(treatment: Treatment) -> Verdict:
     tried = distinct_fixes([fix for fix in treatment.tried if fix.verdict != "not tried"])
     if not tried:
         return Verdict(_untried(treatment), "warning")
-    verified, contained = _count(treatment, "verified"), _count(treatment, "contained")
-    counts = f"{verified} verified, {contained} contained" if contained else f"{verified} verified"
-    return Verdict(f"{_fixes(len(tried))} tried, {counts}.", "good" if verified or contained else "warning")
-
-
-def _count(treatment: Treatment, verdict: fixes.Verdict) -> int:
-    return len(distinct_fixes([fix for fix in treatment.tried if fix.verdict == verdict]))
+    counts = {
+        verdict: len(distinct_fixes([fix for fix in treatment.tried if fix.verdict == verdict]))
+        for verdict in ("verified", "contained")
+    }
+    shown = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count or verdict == "verified")
+    return Verdict(f"{_fixes(len(tried))} tried, {shown}.", "good" if any(counts.values()) else "warning")
 
 
 def _untried(treatment: Treatment) -> str:
@@ -133,20 +129,22 @@ def _fixes(number: int, kind: str = "") -> str:
 
 def treatment_parts(diagnosis: Diagnosis, treatment: Treatment) -> Iterator[Block]:
     """What comes after the findings: fixes for what showed later, all verified fixes together, what is left."""
+    shown = {finding.fingerprint for finding in diagnosis.findings}
     later = (
         Row(
             verdict_label(fix.verdict),
             (Note((fix.code, " ", Span(fix.place)), "dim"), *fix_parts(fix)),
             show="always" if fix.is_applied else "long",
         )
-        for fix in words.uncovered_fixes(treatment, diagnosis.findings)
+        for fix in treatment.tried
+        if not fix.is_on_untouched and fix.fingerprint not in shown
     )
     yield Section("Found after these fixes", (Rows(tuple(later), "fix"),), "Later")
     if treatment.after is not None:
         count = len(applied_fixes(treatment))
         titles = {1: "The verified fix", 2: "Both verified fixes together"}
         title = titles.get(count, f"All {count} verified fixes together")
-        yield Section(title, tuple(_together(treatment)), "Together")
+        yield Section(title, tuple(_together(treatment, treatment.after)), "Together")
     left = (
         Row(item.code, (Note((Span(item.place), f"  {item.message}")), Note(f"because {item.reason}", "dim")))
         for item in treatment.left
@@ -155,29 +153,43 @@ def treatment_parts(diagnosis: Diagnosis, treatment: Treatment) -> Iterator[Bloc
     yield Rows(tuple(Row("note", Note(note, "dim")) for note in treatment.notes), "note")
 
 
-def _together(treatment: Treatment) -> Iterator[Block]:
-    if treatment.after is not None:
-        rows = [(*cells, "") for cells in words.measured_rows(treatment.before, treatment.after)]
-        rows += list(words.timed_rows(treatment))
-        headings = ("before", "after", "change")
-        columns = (Column("count"), *(Column(name, is_number=name != "change") for name in headings))
-        yield Table(columns, tuple(tuple(map(Cell, row)) for row in rows), "number", label="Before and after")
+def _together(treatment: Treatment, after: Counts) -> Iterator[Block]:
+    rows = (tuple(map(Cell, row)) for row in (*_counts(treatment.before, after), *_times(treatment)))
+    yield Table(columns("#count", "#before", "#after", "change"), tuple(rows), "number", label="Before and after")
     for place, snippet in words.applied_snippets(treatment):
         yield Note(f"{place or 'Also'}:", "dim")
         yield Code(snippet)
-    yield Note(_results(treatment), "dim")
-
-
-def _results(treatment: Treatment) -> str:
     kinds = list(treatment.compared.kinds) if treatment.compared else []
     differences = treatment.compared.differences if treatment.compared else ()
     told = ", ".join(f"{kind_text(found.kind)} ({_difference(found)})" for found in differences)
     differs = f" Different: {told}." if told else ""
-    under = f", under {treatment.backend}" if treatment.backend else ""
-    others = {fix.backend for fix in treatment.tried if fix.is_applied and fix.backend} - {treatment.backend}
-    alone = "".join(f" Single fixes were tried under {name}." for name in sorted(others))
     what = ", ".join(map(kind_text, kinds)) or "nothing"
-    return f"Compared with the program without torch.compile{under}: {what}.{differs}{alone if under else ''}"
+    under = alone = ""
+    if treatment.backend:
+        under = f", under {treatment.backend}"
+        others = {fix.backend for fix in treatment.tried if fix.is_applied and fix.backend} - {treatment.backend}
+        alone = "".join(f" Single fixes were tried under {name}." for name in sorted(others))
+    yield Note(f"Compared with the program without torch.compile{under}: {what}.{differs}{alone}", "dim")
+
+
+def _counts(before: Counts, after: Counts) -> Iterator[tuple[str, str, str, str]]:
+    """What all verified fixes change together: label, before, after, and no change."""
+    for name, label in _COUNTS.items():
+        was, now = getattr(before, name), getattr(after, name)
+        is_shown = {"frames_over_limit": was or now, "cuda_graphs": None not in (was, now)}
+        if is_shown.get(name, True):
+            yield label, str(was), str(now), ""
+    yield "coverage", *words.share_changes(before.coverage, after.coverage), ""
+
+
+def _times(treatment: Treatment) -> Iterator[tuple[str, str, str, str]]:
+    """The times that they change together: label, before, after, and by how much."""
+    if (cold := treatment.cold_compile) is not None:
+        change = speed_text(cold.after_s / cold.before_s) if cold.before_s else ""
+        yield f"compiling, {cold.backend}", f"{cold.before_s:.1f} s", f"{cold.after_s:.1f} s", change
+    for timed in treatment.times:
+        label, change = f"steady call, {timed.backend}", words.measured_speed(timed)
+        yield label, duration(timed.before_us), duration(timed.after_us), change
 
 
 def _difference(found: Difference) -> str:
@@ -191,7 +203,7 @@ def _difference(found: Difference) -> str:
 def keeping(diagnosis: Diagnosis, treatment: Treatment, *, is_written: bool = False) -> Iterator[Block]:
     """The last lines: the edits, and how to write them."""
     edits = [fix for fix in applied_fixes(treatment) if fix.diff is not None]
-    command = words.apply_command(treatment, diagnosis.recording.target)
+    command = _apply_command(treatment, diagnosis.recording.target)
     if treatment.diff:
         yield Section("The edits together", (Diff(treatment.diff),), "Edits", show="long")
     if edits and command is not None and not is_written:
@@ -200,20 +212,39 @@ def keeping(diagnosis: Diagnosis, treatment: Treatment, *, is_written: bool = Fa
         yield Code(command, "shell")
 
 
+def _apply_command(treatment: Treatment, target: TargetInfo) -> str | None:
+    """The command that writes the verified edits, for a shell; None if the run was not one of a target."""
+    choices = treatment.choices
+    if choices is None:
+        is_unsafe = any(fix.is_applied and not fix.is_safe for fix in treatment.tried)
+        return command_line(target, "fix", *(["--unsafe-fixes"] if is_unsafe else []), "--apply")
+    flags = [flag for code in choices.select for flag in ("--select", code)]
+    flags += [flag for code in choices.ignore for flag in ("--ignore", code)]
+    flags += ["--own-code"] if choices.is_own_code_only else []
+    flags += ["--unsafe-fixes"] if choices.is_unsafe_tried else []
+    flags += {"none": ["--no-timing"], "each": ["--timing", "each"]}.get(choices.timing, [])
+    return command_line(target, "fix", *flags, "--apply")
+
+
 # What all fixes together changed. Whatever wasn't measured isn't claimed.
 
 
 def outcome(treatment: Treatment, target: TargetInfo) -> str:
     """What changed with all verified fixes, or why nothing did, in one sentence."""
-    if treatment.after is None and treatment.is_interrupted:
+    before, after = treatment.before, treatment.after
+    if after is None and treatment.is_interrupted:
         tried = _tried_text(treatment)
         return f"Interrupted before {f'fixes were put together: {tried}' if tried else 'a fix was tried'}."
-    if treatment.after is None:
+    if after is None:
         return f"Nothing changed: {_why_nothing(treatment)}."
-    changes = [*_counts(treatment.before, treatment.after)]
-    if treatment.before.coverage is not None and treatment.after.coverage is not None:
-        before, after = words.share_changes(treatment.before.coverage, treatment.after.coverage)
-        changes += [f"{before} → {after} compiled"] if before != after else []
+    changes = [
+        f"{was} → {now} {label}"
+        for label, was, now, _ in _counts(before, after)
+        if was != now and label not in ("compiles", "coverage")
+    ]
+    if before.coverage is not None and after.coverage is not None:
+        was, now = words.share_changes(before.coverage, after.coverage)
+        changes += [f"{was} → {now} compiled"] if was != now else []
     if (cold := treatment.cold_compile) is not None:
         changes.append(f"{cold.before_s:.1f} → {cold.after_s:.1f} s of compiling")
     speed = _speed(treatment, target)
@@ -225,27 +256,12 @@ def outcome(treatment: Treatment, target: TargetInfo) -> str:
     return f"With {subject}: {text}{untimed}{interrupted}."
 
 
-def _counts(before: Counts, after: Counts) -> Iterator[str]:
-    for was, now, noun in (
-        (before.break_sites, after.break_sites, "break sites"),
-        (before.skipped_frames, after.skipped_frames, "skipped frames"),
-        (before.graphs, after.graphs, "graphs"),
-        (before.recompiles, after.recompiles, "recompiles"),
-        (before.frames_over_limit, after.frames_over_limit, "frames over the limit"),
-    ):
-        if was != now:
-            yield f"{was} → {now} {noun}"
-    if None not in (before.cuda_graphs, after.cuda_graphs) and before.cuda_graphs != after.cuda_graphs:
-        yield f"{before.cuda_graphs} → {after.cuda_graphs} CUDA graphs"
-
-
 def _speed(treatment: Treatment, target: TargetInfo) -> str | None:
     """How much faster or slower the call is, under the backend that decides; None if it wasn't timed."""
     times = deciding(treatment.times)
     if times is None:
         return None
-    said = words.measured_speed(times)
-    if said == words.SAME_SPEED:
+    if words.measured_speed(times) == words.SAME_SPEED:
         return f"{words.SAME_SPEED} in speed"
     is_asked = times.backend == target.compile_arguments.get("backend")
     return speed_text(times.ratio) + ("" if is_asked else f" under {times.backend}")
@@ -255,9 +271,8 @@ def _why_nothing(treatment: Treatment) -> str:
     if tried := _tried_text(treatment):
         return f"{tried}, none kept"
     causes = {fix.untried_cause for fix in treatment.tried if fix.untried_cause is not None}
-    for cause, why in _UNTRIED.items():
-        if cause in causes:
-            return why
+    if known := [why for cause, why in _UNTRIED.items() if cause in causes]:
+        return known[0]
     if causes == {"unsafe"}:
         return "no safe fix is known; --unsafe-fixes tries the others"
     if treatment.tried:
@@ -267,12 +282,9 @@ def _why_nothing(treatment: Treatment) -> str:
 
 def _tried_text(treatment: Treatment) -> str:
     """How many fixes were tried, and what each kind of verdict says; empty for none."""
-    tried = [fix for fix in distinct_fixes(treatment.tried) if fix.verdict != "not tried"]
-    if not tried:
-        return ""
-    verdicts = Counter(fix.verdict for fix in tried)
+    verdicts = Counter(fix.verdict for fix in distinct_fixes(treatment.tried) if fix.verdict != "not tried")
     counts = ", ".join(f"{number} {verdict}" for verdict, number in verdicts.items())
-    return f"{'1 fix' if len(tried) == 1 else f'{len(tried)} fixes'} tried ({counts})"
+    return f"{_fixes(verdicts.total())} tried ({counts})" if counts else ""
 
 
 def applied_fixes(treatment: Treatment) -> list[TriedFix]:

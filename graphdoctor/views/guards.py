@@ -30,7 +30,7 @@ from graphdoctor.views.parts import (
     Verdict,
     View,
 )
-from graphdoctor.views.words import base_name, clusters, other_gaps, title_parts, unknown_section
+from graphdoctor.views.words import base_name, clusters, other_gaps, short_place, title_parts, unknown_section
 
 if TYPE_CHECKING:
     from graphdoctor.facts.diagnosis import Diagnosis
@@ -299,7 +299,7 @@ def _cells(node: GuardNode) -> tuple[str, str, str]:
 def _because(node: GuardNode) -> Cell:
     if node.location is None:
         return Cell("")
-    place = Place(node.location.file, node.location.line, base_name(node.location.file))
+    place = short_place(node.location)
     return Cell((place, Span(f"  {node.location.text}", tone="dim")) if node.location.text else place)
 
 

@@ -13,12 +13,11 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
 from graphdoctor.facts.wording import counted
-from graphdoctor.views.annotations import Annotation, annotations_of
+from graphdoctor.views.annotations import Annotation, annotations_of, baseline_notes
 from graphdoctor.views.printable import printable, printable_lines
-from graphdoctor.views.words import baseline_notes, finding_line, unused_text
 
 if TYPE_CHECKING:
-    from graphdoctor.facts.check import CheckReport, TargetCheck
+    from graphdoctor.facts.check import CheckReport, TargetCheck, UnusedIgnore
     from graphdoctor.facts.diagnosis import Diagnosis, Finding
 
 _FORBIDDEN = re.compile("[\ufffe\uffff]")
@@ -40,7 +39,7 @@ def render_junit(report: CheckReport) -> str:
         case = _case(name, "runs")
         SubElement(case, "skipped", message="It doesn't reach any of the given files.")
         suites.append(_suite_of(name, [case]))
-    if notes := [*report.notes, *(f"unused: {unused_text(unused)}" for unused in report.unused_ignores)]:
+    if notes := [*report.notes, *map(_unused_text, report.unused_ignores)]:
         # The schema has no place for text outside a suite.
         suites.append(_suite_of("notes", [], notes=notes))
     root = Element("testsuites", name="graphdoctor check")
@@ -49,6 +48,12 @@ def render_junit(report: CheckReport) -> str:
     root.extend(suites)
     ElementTree.indent(root)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
+
+
+def _unused_text(ignore: UnusedIgnore) -> str:
+    place = ignore.file if ignore.line is None else f"{ignore.file}:{ignore.line}"
+    what = f"ignore[{','.join(ignore.codes)}]" if ignore.codes else "ignore"
+    return f"unused: {place}  {what} matches no finding{f': {ignore.why}' if ignore.why else ''}"
 
 
 def _suite(target: TargetCheck, failing: Sequence[Annotation]) -> Element:
@@ -129,13 +134,17 @@ def _notes(target: TargetCheck) -> Iterator[str]:
     if target.is_other_torch:
         yield "The baseline is from another version of torch, so new and fixed findings may come from the upgrade."
     yield from baseline_notes(target)
-    yield from (f"new, below fail-on: {finding_line(each)}" for each in target.new if each not in target.failing)
-    yield from (f"more frequent than in the baseline: {finding_line(finding)}" for finding in target.grown)
+    yield from (f"new, below fail-on: {_finding_line(each)}" for each in target.new if each not in target.failing)
+    yield from (f"more frequent than in the baseline: {_finding_line(finding)}" for finding in target.grown)
     yield from (f"fixed: {entry.code} {entry.file} in {entry.function}: {entry.message}" for entry in target.fixed)
     if target.known:
         yield f"in the baseline: {counted(len(target.known), 'finding')}"
     if target.ignored:
         yield f"ignored: {counted(len(target.ignored), 'finding')}"
+
+
+def _finding_line(finding: Finding) -> str:
+    return f"{finding.code} {finding.location.shown_file}:{finding.location.line}  {finding.message}"
 
 
 def _seconds(diagnosis: Diagnosis | None) -> float | None:

@@ -17,7 +17,6 @@ from graphdoctor.views.parts import (
     Column,
     Inline,
     Note,
-    Place,
     Row,
     Rows,
     Section,
@@ -28,7 +27,7 @@ from graphdoctor.views.parts import (
     View,
     joined,
 )
-from graphdoctor.views.words import base_name, clusters, other_gaps, step, title_parts, unknown_section
+from graphdoctor.views.words import clusters, other_gaps, short_place, step, title_parts, unknown_section
 
 if TYPE_CHECKING:
     from graphdoctor.facts.diagnosis import Diagnosis, RecompileReport
@@ -151,7 +150,7 @@ def _recompile(report: RecompileReport) -> tuple[Cell, ...]:
         Cell("" if report.call_index is None else str(report.call_index)),
         Cell(Span(report.function), then),
         _changes(report),
-        Cell("" if site is None else Place(site.file, site.line, base_name(site.file)), Span(loop)),
+        Cell("" if site is None else short_place(site), Span(loop)),
         Cell("eager", tone="bad") if report.is_over_limit else Cell(cost, value=report.cost_s),
     )
 
@@ -170,7 +169,7 @@ def _change(change: GuardChange) -> Inline:
     said: Inline = (Span(change.expression, "code"), " ", Span(values)) if values else Span(change.expression, "code")
     if place is None or place.origin not in PROGRAM_ORIGINS:
         return said
-    return (said, "  ", Place(place.file, place.line, base_name(place.file)))
+    return (said, "  ", short_place(place))
 
 
 # What the same calls do with each remedy.

@@ -5,11 +5,14 @@ Comes in: a diagnosis, and for a page its picture. Goes out: a view.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphdoctor.facts.wording import counted, percent, without_middle
+from graphdoctor.facts.watch import CallWatch, WatchedFunction
+from graphdoctor.facts.wording import counted, duration, percent, times, without_middle
 from graphdoctor.views import words
 from graphdoctor.views.actions import actions, code_line, mends_text, saves_text
 from graphdoctor.views.finding_cards import card_of, closing, partial_note
@@ -22,7 +25,7 @@ from graphdoctor.views.parts import (
     Cards,
     Cell,
     Code,
-    Column,
+    Figure,
     Figures,
     Note,
     Row,
@@ -32,17 +35,21 @@ from graphdoctor.views.parts import (
     Table,
     Verdict,
     View,
+    columns,
 )
 from graphdoctor.views.recompiles import variation_parts, what_if_parts
 from graphdoctor.views.stages import stage_parts
 
 if TYPE_CHECKING:
+    from graphdoctor.facts.counts import Counts, Steadiness
     from graphdoctor.facts.diagnosis import Diagnosis, Finding
     from graphdoctor.facts.picture import Picture
     from graphdoctor.facts.recording import Graph
     from graphdoctor.views.html.page import Page
 
 _MOST_CALLS = 5
+_MAX_SERIES = 10
+_MAX_EAGER = 6
 _MOST_ACTIONS = 5
 _VALUE = 200
 """Characters of a value of the environment."""
@@ -96,18 +103,147 @@ def _answer(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
     if treatment is not None:
         yield Verdict(outcome(treatment, diagnosis.recording.target), "dim" if treatment.after is None else "good")
     if words.nothing_compiled(diagnosis) is None:
-        yield Note(" · ".join(words.count_texts(diagnosis.summary, watch)), "dim", show="short")
+        yield Note(" · ".join(_counts(diagnosis.summary, watch)), "dim", show="short")
         yield from () if page is None else page.coverage()
-        yield Note(words.coverage_sentence(diagnosis), show="long")
-        yield Figures(tuple(words.figures(diagnosis)), show="long")
+        yield Note(_coverage(diagnosis), show="long")
+        yield Figures(tuple(figures(diagnosis)), show="long")
         yield from () if page is None else page.shares()
-    texts = [
-        *words.compile_calls_text(diagnosis.recording.compile_calls),
-        *([] if watch is None else words.watched_texts(watch)),
-    ]
+    calls = Counter(
+        f"torch.compile({call.compiled}{''.join(f', {name}={value}' for name, value in call.arguments.items())}) "
+        f"at {call.file}:{call.line}"
+        for call in diagnosis.recording.compile_calls
+    )
+    texts = [f"{text}, {times(count)}" if count > 1 else text for text, count in calls.items()]
+    texts += [] if watch is None else watched_texts(watch)
     yield Rows(tuple(Row("compiled", Note(Span(text), "dim")) for text in texts), "function", _MOST_CALLS)
     if watch is not None:
-        yield Note(words.watching_text(watch), "dim")
+        yield Note(watching_text(watch), "dim")
+
+
+def _counts(summary: Counts, watch: CallWatch | None) -> Iterator[str]:
+    """The counts and times of a run, each with its noun; ``watch`` is None if it isn't a script, or wasn't watched."""
+    if summary.calls:
+        yield counted(summary.calls, "call")
+    yield counted(summary.graphs, "graph")
+    yield counted(summary.break_sites, "break site")
+    yield counted(summary.skipped_frames, "skipped frame")
+    if summary.recompiles:
+        yield counted(summary.recompiles, "recompile")
+    if summary.frames_over_limit:
+        yield f"{counted(summary.frames_over_limit, 'frame')} over the recompile limit"
+    yield words.coverage_text(summary)
+    if watch is not None and summary.steady_call_us is not None:
+        yield _steady_text(summary.steady_call_us, watch)
+    if summary.compile_time_s is not None:
+        yield f"{summary.compile_time_s:.2f} s compiling"
+    if summary.steadiness is not None and (compiles := compiles_text(summary.steadiness)) is not None:
+        yield compiles
+
+
+def compiles_text(steadiness: Steadiness) -> str | None:
+    """How many compiles each call made, for a program that has not settled at once; None for one that has."""
+    if steadiness.compiling_calls is not None:
+        return f"the last {counted(steadiness.compiling_calls, 'call')} of `{steadiness.function}` all compiled"
+    if not steadiness.compiles_per_call:
+        return None
+    if steadiness.state in (None, "settled") and not any(steadiness.compiles_repeated or ()):
+        return None
+    text = f"compiles per call {_series(steadiness.compiles_per_call)}"
+    repeated = steadiness.compiles_repeated
+    return f"{text}; repeating the last one {_series(repeated)}" if repeated else text
+
+
+def _series(numbers: Sequence[int]) -> str:
+    shown = [str(number) for number in numbers]
+    if len(shown) > _MAX_SERIES:
+        shown = [*shown[: _MAX_SERIES - 1], "…", shown[-1]]
+    return ", ".join(shown)
+
+
+def figures(diagnosis: Diagnosis) -> Iterator[Figure]:
+    """The counts and times of a run, in the order people look for them."""
+    summary, watch = diagnosis.summary, diagnosis.recording.watch
+    findings = "findings" if diagnosis.findings else None
+    if watch is not None:
+        watched = f"{sum(found.watched_calls for found in watch.functions)} watched"
+        yield Figure("calls", words.UNKNOWN if watch.calls is None else f"{watch.calls:,}", watched)
+    else:
+        failed = f"{summary.calls_failed} failed" if summary.calls_failed else ""
+        yield Figure("calls", str(summary.calls), failed, "bad" if failed else None, "calls")
+    yield Figure("graphs", str(summary.graphs), link="graphs")
+    reported = f"reported {times(summary.break_records)}" if summary.break_records else ""
+    yield Figure("break sites", str(summary.break_sites), reported, "warning" if reported else None, findings)
+    eager = summary.skipped_frames + summary.frames_over_limit
+    kinds = {"skipped": summary.skipped_frames, "over the limit": summary.frames_over_limit}
+    why = ", ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
+    yield Figure("functions running eagerly", str(eager), why, "bad" if eager else None, findings)
+    causes = f"for {counted(summary.recompile_causes, 'cause')}" if summary.recompiles else ""
+    yield Figure("recompiles", str(summary.recompiles), causes, "warning" if causes else None, "recompiles")
+    seconds = summary.compile_time_s
+    took = words.UNKNOWN if seconds is None else f"{seconds:.2f} s"
+    yield Figure("compile time", took, counted(summary.compiles, "compile"), link="time")
+    if watch is not None and summary.steady_call_us is not None:
+        each = f"{len(watch.own)} functions" if len(watch.own) > 1 else ""
+        yield Figure("steady call", duration(summary.steady_call_us), each)
+
+
+def _coverage(diagnosis: Diagnosis) -> str:
+    """How many tensor operations of a steady call ran in graphs, and which ones didn't."""
+    detail, watch = diagnosis.summary.coverage_detail, diagnosis.recording.watch
+    if detail is None or diagnosis.summary.coverage is None:
+        return f"Coverage is unknown{': the steady call has no tensor operations' if detail else ''}."
+    of = "one steady call of each compiled function" if watch and len(watch.own) > 1 else "a steady call"
+    total = counted(detail.graph_ops + detail.eager_ops, "tensor operation")
+    counts = list(detail.eager_op_names.items())
+    shown = ", ".join(f"{name} ×{count}" if count > 1 else name for name, count in counts[:_MAX_EAGER])
+    named = f": {shown}{' …' if len(counts) > _MAX_EAGER else ''}" if shown else ""
+    share = percent(diagnosis.summary.coverage)
+    return (
+        f"{share} compiled: {detail.graph_ops} of {total} of {of} ran in graphs, {detail.eager_ops} ran eagerly{named}."
+    )
+
+
+def watched_texts(watch: CallWatch) -> list[str]:
+    """What watching showed of each compiled function, if there are several; those of one line together."""
+    lines: dict[tuple[str, str | None, int | None, str | None], list[WatchedFunction]] = {}
+    for found in watch.functions:
+        if found.not_covered != "nested":
+            lines.setdefault((found.compiled, found.file, found.line, found.process), []).append(found)
+    texts = [_watched_text(CallWatch(functions=tuple(found), cost_s=0.0)) for found in lines.values()]
+    return texts if len(texts) > 1 else []
+
+
+def _watched_text(watch: CallWatch) -> str:
+    first, coverage, calls = watch.functions[0], watch.coverage, watch.calls
+    process = "" if first.process is None else f" in {first.process}"
+    place = "" if first.file is None else f" ({words.base_name(first.file)}:{first.line})"
+    several = f", compiled {times(len(watch.functions))}" if len(watch.functions) > 1 else ""
+    share = "coverage unknown"
+    if coverage is not None:
+        operations = counted(coverage.graph_ops + coverage.eager_ops, "operation")
+        is_known = coverage.share is not None
+        share = f"{percent(coverage.share or 0.0)} of {operations} compiled" if is_known else "no tensor operations"
+    parts = [f"{first.compiled}{place}{process}{several}: {share}"]
+    if watch.graph_runs is not None:
+        parts.append(f"{counted(watch.graph_runs, 'graph')} per call")
+    parts.append("steady time unknown" if watch.steady_us is None else _steady_text(watch.steady_us, watch))
+    if calls is not None:
+        parts.append("1 call" if calls == 1 else f"{calls:,} calls")
+    return " · ".join(parts)
+
+
+def _steady_text(steady_us: float, watch: CallWatch) -> str:
+    """The time of a steady call, or of one of each compiled function."""
+    return f"{duration(steady_us)} {'for a call of each' if len(watch.own) > 1 else 'per steady call'}"
+
+
+def watching_text(watch: CallWatch) -> str:
+    """How many of a script's calls were watched, and what that cost it."""
+    watched = sum(found.watched_calls for found in watch.functions)
+    calls = watch.calls
+    of = f"{watched:,} of {calls:,} calls" if calls is not None else counted(watched, "call")
+    cost = f"{watch.cost_s:.1f} s" if watch.cost_s >= 1 else f"{math.ceil(watch.cost_s * 1e3)} ms"
+    return f"Watched {of}; watching added about {cost}."
 
 
 def _todo(diagnosis: Diagnosis) -> Iterator[Section]:
@@ -120,9 +256,9 @@ def _todo(diagnosis: Diagnosis) -> Iterator[Section]:
             what = Cell(action.fix.title if code is None else Span(code, "code"))
             mends = Span(mends_text(action), link=f"finding-{action.findings[0].fingerprint}")
             rows.append((what, Cell(mends), Cell(saves_text(action))))
-    columns = (Column("do this", is_number=False), *(Column(name, is_number=False) for name in ("fixes", "saves")))
     if len(todo) > 1:
-        yield Section("What to do", (Table(columns, tuple(rows), "thing", _MOST_ACTIONS),))
+        table = Table(columns("do this", "fixes", "saves"), tuple(rows), "thing", _MOST_ACTIONS)
+        yield Section("What to do", (table,))
     if not todo:
         if diagnosis.findings:
             said = "The verified fixes remove every finding."
@@ -131,8 +267,25 @@ def _todo(diagnosis: Diagnosis) -> Iterator[Section]:
         else:
             share = None if diagnosis.recording.guards is None else diagnosis.recording.guards.share
             guards = "" if share is None else f" Guard checks take {percent(share)} of a steady call."
-            said = f"{words.nothing_to_do(diagnosis.summary)}{guards}"
+            said = f"{_nothing_to_do(diagnosis.summary)}{guards}"
         yield Section("What to do", (Note(said, show="long"),))
+
+
+def _nothing_to_do(summary: Counts) -> str:
+    """What is good about a run without findings, and what it cost."""
+    if summary.hidden_findings:
+        return "Nothing: no findings are shown."
+    parts = []
+    detail = summary.coverage_detail
+    if detail is not None and detail.graph_ops and not detail.eager_ops:
+        graphs = f" in {counted(summary.graphs_per_call, 'graph')}" if summary.graphs_per_call else ""
+        parts.append(f"all {counted(detail.graph_ops, 'tensor operation')} of a call run compiled{graphs}")
+    if summary.compiles and not summary.recompiles:
+        parts.append("nothing recompiled")
+    good = f": {', and '.join(parts)}" if parts else ""
+    seconds = summary.compile_time_s
+    cost = f" Compiling took {seconds:.2f} s." if seconds else ""
+    return f"Nothing{good}.{cost}"
 
 
 # Findings.
@@ -165,8 +318,7 @@ def _findings(diagnosis: Diagnosis) -> Iterator[Block]:
 
 
 def _graphs(diagnosis: Diagnosis) -> Iterator[Block]:
-    names = ("function", "operations", "inputs", "ended by")
-    columns = (Column("graph"), *(Column(name, is_number=name == "operations") for name in names))
+    headings = columns("#graph", "function", "#operations", "inputs", "ended by")
     rows = tuple(
         (
             Cell(graph.compile_id),
@@ -177,13 +329,12 @@ def _graphs(diagnosis: Diagnosis) -> Iterator[Block]:
         )
         for graph, report in diagnosis.each_graph()
     )
-    yield Table(columns, rows, "graph")
+    yield Table(headings, rows, "graph")
     for graph in diagnosis.recording.graphs:
         yield Section((f"Graph {graph.compile_id} ", Span(graph.function)), tuple(_graph(graph)), show="long")
 
 
 def _graph(graph: Graph) -> Blocks:
-    names = ("opcode", "name", "target", "args", "kwargs", "value", "line")
     rows = tuple(
         tuple(
             Cell(Span(text))
@@ -194,7 +345,7 @@ def _graph(graph: Graph) -> Blocks:
         )
         for node in graph.nodes or ()
     )
-    table = Table(tuple(Column(name, is_number=False) for name in names), rows, "node")
+    table = Table(columns("opcode", "name", "target", "args", "kwargs", "value", "line"), rows, "node")
     return (table, *((Code(graph.code.rstrip()),) if graph.code else ()))
 
 

@@ -11,7 +11,9 @@ from graphdoctor.facts.fixes import PairedTime, Treatment, TriedFix
 from graphdoctor.facts.recording import Compile, GraphRun, Recording, SteadyCall
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
-from graphdoctor.views.words import cost_text, host_gap_note
+from graphdoctor.views.finding_cards import closing
+from graphdoctor.views.parts import plain_text
+from graphdoctor.views.words import cost_text
 from tests.each import for_each
 from tests.factories import LOOP, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
 
@@ -256,10 +258,11 @@ def on_device(facts: Recording, device: str) -> Recording:
 def test_on_an_accelerator_a_gap_is_the_host_s_time_alone(device: str, kind: str) -> None:
     facts = on_device(broken(12, call=steady((0, 5, 20), (1, 60, 100))), device)
     assert costs(facts) == {12: Cost(call_us=40.0, call_from=kind, share=0.4)}  # type: ignore[arg-type]
-    (finding,) = diagnosed(facts).findings
+    found = diagnosed(facts)
+    (finding,) = found.findings
     assert finding.cost is not None
     assert ("host gap" in cost_text(finding.cost)) == (kind == "host_gap")
-    assert (host_gap_note([finding]) is not None) == (kind == "host_gap")
+    assert any("A host gap is" in plain_text(note.text) for note in closing(found)) == (kind == "host_gap")
 
 
 def test_a_run_that_moved_everything_to_a_device_has_host_gaps_even_if_no_graph_says_so() -> None:

@@ -11,7 +11,8 @@ from graphdoctor.facts.watch import CallWatch, WatchedFunction
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.views.actions import actions
-from graphdoctor.views.words import compiles_text, sentence
+from graphdoctor.views.report import compiles_text
+from graphdoctor.views.words import sentence
 from tests.each import for_each
 from tests.factories import change, compiled, frame, recompiled, recording
 

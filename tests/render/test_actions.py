@@ -9,7 +9,7 @@ from graphdoctor.facts.diagnosis import Cost, Finding, Fix
 from graphdoctor.facts.recording import BreakReason
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
-from graphdoctor.views.actions import actions, code_line, mends_text, saves_text, worths
+from graphdoctor.views.actions import actions, code_line, mends_text, saves_text
 from graphdoctor.views.words import cost_text
 from tests.factories import PRINT, change, compiled, entry, frame, recompiled, record, recording
 
@@ -61,7 +61,6 @@ def test_compile_time_is_what_can_be_saved_at_most() -> None:
 
 def test_what_rounds_to_nothing_is_not_shown() -> None:
     [action] = actions(findings(Cost(call_us=-0.3, call_from="fix", compile_s=0.004), verdict="verified"))
-    assert list(worths(action)) == []
     assert saves_text(action) == "(verified)"
     assert cost_text(Cost(call_us=-0.3, call_from="fix", share=-0.001)) == ""
     assert cost_text(Cost(call_us=0.3, call_from="gap", compile_s=0.002)) == ""

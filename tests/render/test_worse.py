@@ -8,12 +8,11 @@ import jsonschema
 
 from graphdoctor.facts.check import BaselineRun, CheckReport
 from graphdoctor.facts.reading import plain
-from graphdoctor.views.annotations import annotations_of
+from graphdoctor.views.annotations import annotations_of, baseline_notes, more_eager_texts, run_changes
 from graphdoctor.views.github import render_github
 from graphdoctor.views.json import json_schema
 from graphdoctor.views.junit import render_junit
 from graphdoctor.views.sarif import render_sarif
-from graphdoctor.views.words import baseline_notes, more_eager_texts, run_changes
 from tests.render.check_reports import ROOT, target, worse_report
 from tests.render.test_junit import outcomes, parsed
 from tests.render.test_sarif import run_of

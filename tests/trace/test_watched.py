@@ -12,7 +12,7 @@ from graphdoctor.probe.wire import CalledArtifact, WatchedCallArtifact
 from graphdoctor.trace.gaps import watch_gaps
 from graphdoctor.trace.intake import Intake
 from graphdoctor.trace.watched import call_watch
-from graphdoctor.views.words import watched_texts, watching_text
+from graphdoctor.views.report import watched_texts, watching_text
 from tests.each import for_each
 
 

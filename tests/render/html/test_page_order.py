@@ -15,7 +15,8 @@ from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.watch import CallWatch, WatchedFunction
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
-from graphdoctor.views.words import figures, inputs_text
+from graphdoctor.views.report import figures
+from graphdoctor.views.words import inputs_text
 from tests.factories import FULL_COVERAGE, graph, recording, with_facts
 from tests.render.html.made import diagnosed, written
 from tests.render.test_fixes import peeled
