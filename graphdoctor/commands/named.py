@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from graphdoctor.commands.settings import Settings
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.reading import read_fact
 from graphdoctor.rules.diagnosed import NOTHING_ELSE, Needs, RecordingPiece, chosen_stages, diagnose_on
 from graphdoctor.trace.storage.log_file import LogFile
 from graphdoctor.trace.storage.places import Location, Url, location_of, place_at
@@ -224,23 +223,10 @@ def _read_document(location: Location) -> Diagnosis:
 
 def kept_report(place: Place, kind: type[_Report], *, file: str, command: str, has: Collection[str]) -> _Report:
     """What an earlier command found."""
-    from graphdoctor.facts.base import InvalidFactError
-    from graphdoctor.facts.diagnosis import SCHEMA_VERSION
-    from graphdoctor.rules.gate.documents import check_schema, parsed_json
+    from graphdoctor.rules.gate.documents import file_content, parsed_json, read_document
 
     hint = f"graphdoctor {command} model.py makes one."
     path = place.path / file if place.kind == "folder" else place.path
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise GraphDoctorError(f"{place.path} holds no {command}.", hint=hint) from None
-    except OSError as error:
-        raise GraphDoctorError(f"{path} can't be read: {error.strerror}.") from error
+    content = file_content(path, missing=f"{place.path} holds no {command}.", hint=hint)
     document = parsed_json(content, str(path), hint=hint)
-    if not isinstance(document, dict) or not {"schema_version", *has} <= document.keys():
-        raise GraphDoctorError(f"{path} isn't a {command}.", hint=hint)
-    check_schema(str(document["schema_version"]), str(path), reads=SCHEMA_VERSION, hint="Run it again.")
-    try:
-        return read_fact(kind, document, skips_unknown=True)
-    except InvalidFactError as error:
-        raise GraphDoctorError(f"{path} isn't a valid {command}: {error}.", hint="Run it again.") from error
+    return read_document(kind, document, str(path), what=f"a {command}", has=has, hint=hint)

@@ -162,7 +162,6 @@ def _check(path: Path, *, force: bool) -> None:
 def parse_outputs(texts: Sequence[str], *, is_quiet: bool = False) -> tuple[Output[CheckReport], ...]:
     """The pairs of ``--output``, in order."""
     outputs: list[Output[CheckReport]] = []
-    taken: dict[str, str] = {}
     for text in texts:
         name, equals, file = text.partition("=")
         if not equals:
@@ -172,19 +171,23 @@ def parse_outputs(texts: Sequence[str], *, is_quiet: bool = False) -> tuple[Outp
         format = CHECK.named(name)
         if not file:
             raise GraphDoctorError(f"--output {text} names no file.", hint=f"Write --output {name}=FILE.")
-        key = file if file == "-" else os.path.realpath(file)
-        if key in taken:
-            shown = "standard output" if file == "-" else file
-            raise GraphDoctorError(
-                f"Two formats, {taken[key]} and {name}, would be written to {shown}.", hint="Name a file for each."
-            )
-        taken[key] = name
         path = None if file == "-" else Path(file)
         outputs.append(Output(format, path, RenderOptions(Path.cwd()), is_quiet=is_quiet))
+    check_distinct(outputs)
     return tuple(outputs)
 
 
-def check_outputs(outputs: Sequence[Output[CheckReport]], *, force: bool) -> None:
+def check_distinct(outputs: Sequence[Output[C]]) -> None:
+    """Check that no two results go to the same place."""
+    taken: set[Path | None] = set()
+    for output in outputs:
+        place = None if output.path is None else output.path.resolve()
+        if place in taken:
+            raise GraphDoctorError(f"{output.path or 'Standard output'} is named twice.", hint="Name a file for each.")
+        taken.add(place)
+
+
+def check_outputs(outputs: Sequence[Output[C]], *, force: bool) -> None:
     """Check before anything runs whether all files can be written."""
     for output in outputs:
         if output.path is not None:

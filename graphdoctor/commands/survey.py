@@ -98,24 +98,22 @@ class TableOptions:
 
     def outputs(self, given: Given) -> tuple[Output[SurveyReport], ...]:
         """Standard output, then files; checked before anything runs."""
-        from graphdoctor.commands.output import Output, check_shown, check_writable
+        from graphdoctor.commands.output import Output, check_distinct, check_outputs, check_shown
+        from graphdoctor.studies.survey.parquet import check_installed
 
         if not self.output:
             given.refuse(("force",), without="-o")
+        formats = [SURVEY.named(self.format), *map(SURVEY.of_path, self.output or ())]
+        check_shown(formats[0])
+        if any(format.name == "parquet" for format in formats):
+            check_installed()
         options = RenderOptions(Path.cwd(), is_verbose=self.verbose)
-        shown = SURVEY.named(self.format)
-        check_shown(shown)
-        found = [Output(shown, None, options, self.color, self.quiet)]
-        for path in self.output or ():
-            format = SURVEY.of_path(path)
-            if format.name == "parquet":
-                from graphdoctor.studies.survey.parquet import check_installed
-
-                check_installed()
-            check_writable(path, force=self.force)
-            if any(other.path is not None and other.path.resolve() == path.resolve() for other in found):
-                raise GraphDoctorError(f"{path} is named twice.", hint="Name a file for each.")
-            found.append(Output(format, path, options, self.color, self.quiet))
+        found = [
+            Output(format, path, options, self.color, self.quiet)
+            for format, path in zip(formats, (None, *(self.output or ())), strict=True)
+        ]
+        check_outputs(found, force=self.force)
+        check_distinct(found)
         return tuple(found)
 
 

@@ -83,18 +83,20 @@ class SurveyPiece:
         """The target's name and the variant's, as ``SurveyRow.key``."""
         return self.name, self.variant
 
-    def row(self, status: SurveyStatus, files: Mapping[str, str], **values: Any) -> SurveyRow:  # noqa: ANN401
+    def row(self, files: Mapping[str, str], **values: Any) -> SurveyRow:  # noqa: ANN401
         """Its row, with what the piece alone says filled in."""
         of, spec = self.architecture, self.spec
-        known: dict[str, Any] = {
-            "name": self.name,
-            "variant": self.variant,
-            "target": spec.target,
-            "family": self.family,
-        }
-        known |= {"dtype": spec.dtype, "batch": spec.batch, "fingerprint": fingerprint_of(self.plan, files)}
-        library = None if of is None else f"{of.library} {of.version}"
-        return SurveyRow(status=status, library=library, **known, **values)
+        return SurveyRow(
+            name=self.name,
+            variant=self.variant,
+            target=spec.target,
+            family=self.family,
+            dtype=spec.dtype,
+            batch=spec.batch,
+            library=None if of is None else f"{of.library} {of.version}",
+            fingerprint=fingerprint_of(self.plan, files),
+            **values,
+        )
 
 
 @dataclass(frozen=True)
@@ -261,8 +263,7 @@ class _Worker:
         self._stage = "call"
         self._diagnosis = self._diagnosed().diagnosis
         if ended.reason == "interrupted" and self._deadline.is_over:
-            outcome = ended_early(ended)
-            return PieceOutcome("timeout", outcome.stage, f"It was stopped after {self._deadline.seconds:g} s.")
+            return replace(self._too_late(), stage=ended_early(ended).stage)
         return outcome_of(self._diagnosis)
 
     def _diagnosed(self, *, is_page: bool = False) -> Result:
@@ -364,10 +365,7 @@ class _Worker:
     def _row(self, outcome: PieceOutcome, files: Mapping[str, str], *, has_page: bool) -> SurveyRow:
         piece = self._piece
         values: dict[str, Any] = {
-            "stage": outcome.stage,
-            "error": outcome.error,
-            "error_type": outcome.error_type,
-            "traceback": outcome.traceback,
+            **vars(outcome),
             "host": platform.node() or None,
             "seconds": time.monotonic() - self._begun,
             "started": self._started.strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -381,7 +379,7 @@ class _Worker:
             values["exports"] = self._export.best is not None
             if self._export.best is None:
                 values |= _export_values(self._export)
-        return piece.row(outcome.status, files, **values, gaps=tuple(self._gaps))
+        return piece.row(files, **values, gaps=tuple(self._gaps))
 
     def _diagnosis_values(self, diagnosis: Diagnosis, status: SurveyStatus) -> dict[str, Any]:
         from graphdoctor.facts.command import command_line
@@ -401,10 +399,11 @@ class _Worker:
         }
         if status not in _COUNTED:
             return values
+        steadiness = summary.steadiness
         values |= {name: getattr(summary, name) for name in (*_OF_RECORDS, "calls", "graphs", "coverage")}
         values |= {
             "compile_s": summary.compile_time_s,
-            "is_steady": _is_steady(diagnosis),
+            "is_steady": None if steadiness is None or steadiness.state is None else steadiness.state == "settled",
             "peak_memory_bytes": diagnosis.recording.exit.peak_memory_bytes,
         }
         if missing_records(diagnosis) is not None:
@@ -416,21 +415,14 @@ class _Worker:
 def _bench_values(report: BenchReport) -> dict[str, Any]:
     eager, own = report.variants[0], report.variants[1]
     values: dict[str, Any] = {
-        "compile_cold_s": own.compile_cold_s,
-        "compile_warm_s": own.compile_warm_s,
-        "call_us": None if own.call_us is None else own.call_us.median,
-        "eager_us": None if eager.call_us is None else eager.call_us.median,
-        "correct": own.correct,
-        "is_noisy": None if report.noise is None else report.noise.is_noisy,
-        "noise": None if report.noise is None else report.noise.ratio,
-        "peak_memory_bytes": own.peak_memory_bytes,
+        name: getattr(own, name) for name in ("compile_cold_s", "compile_warm_s", "correct", "peak_memory_bytes")
     }
-    if own.speedup is not None:
-        values |= {
-            "speedup": own.speedup.ratio,
-            "speedup_low": own.speedup.low,
-            "speedup_high": own.speedup.high,
-        }
+    times = {"call_us": own.call_us, "eager_us": eager.call_us}
+    values |= {name: None if call is None else call.median for name, call in times.items()}
+    if report.noise is not None:
+        values |= {"is_noisy": report.noise.is_noisy, "noise": report.noise.ratio}
+    if (speedup := own.speedup) is not None:
+        values |= {"speedup": speedup.ratio, "speedup_low": speedup.low, "speedup_high": speedup.high}
     return values
 
 
@@ -442,33 +434,22 @@ def _export_values(report: ExportReport) -> dict[str, Any]:
 
 
 def _cause(finding: Finding) -> SurveyCause:
-    fixes = sorted(finding.fixes, key=lambda fix: fix.verdict != "verified")
-    fix = fixes[0] if fixes else None
+    fix = min(finding.fixes, key=lambda fix: fix.verdict != "verified", default=None)
     cost, place = finding.cost, finding.location
+    more: dict[str, Any] = {} if cost is None else {"call_us": cost.call_us, "compile_s": cost.compile_s}
+    if fix is not None:
+        more |= {
+            "fix": fix.title,
+            "fix_verdict": fix.verdict,
+            "diff": fix.diff if fix.verdict == "verified" else None,
+        }
     return SurveyCause(
-        code=finding.code,
-        rule=finding.rule,
-        severity=finding.severity,
-        message=finding.message,
+        **{name: getattr(finding, name) for name in ("code", "rule", "severity", "message", "count", "fingerprint")},
+        **{name: getattr(place, name) for name in ("line", "function", "text", "package")},
+        **more,
         file=place.shown_file.replace("\\", "/"),
-        line=place.line,
-        function=place.function,
-        text=place.text,
-        package=place.package,
-        count=finding.count,
-        call_us=None if cost is None else cost.call_us,
-        compile_s=None if cost is None else cost.compile_s,
         eager_frames=len(finding.effects.skipped_frames) + len(finding.effects.rest_eager_frames),
-        fix=None if fix is None else fix.title,
-        fix_verdict=None if fix is None else fix.verdict,
-        diff=None if fix is None or fix.verdict != "verified" else fix.diff,
-        fingerprint=finding.fingerprint,
     )
-
-
-def _is_steady(diagnosis: Diagnosis) -> bool | None:
-    steadiness = diagnosis.summary.steadiness
-    return None if steadiness is None or steadiness.state is None else steadiness.state == "settled"
 
 
 def _device(asked: str | None, cuda: str | None) -> str | None:

@@ -74,14 +74,8 @@ class Plan:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Target:
-    name: str
-    family: str | None
-    text: str
-    architecture: Architecture | None
-    python: str | None
-    run: Mapping[str, Any]
+_Target = tuple[ListedTargets, Architecture | None]
+"""An entry of one target with a name, and what a catalog writes its program of."""
 
 
 def plan_survey(
@@ -98,21 +92,21 @@ def plan_survey(
     notes += _without_effect(asked.run, variants)
     torch_of = functools.cache(_torch_of)
     pieces = []
-    for target in targets:
+    for target, architecture in targets:
         for way, variant in variants.items():
             python = variant.python or target.python or asked.python
-            spec = replace(asked.run, **{**target.run, **variant.run, "target": target.text})
+            spec = replace(asked.run, **{**target.run, **variant.run, "target": target.target})
             pieces.append(
                 SurveyPiece(
-                    name=target.name,
+                    name=target.name or "",
                     family=target.family,
                     variant=way,
                     spec=spec,
-                    architecture=target.architecture,
-                    programs=str(Path(target.text).parent),
+                    architecture=architecture,
+                    programs=str(Path(target.target or "").parent),
                     python=python,
                     measured=asked.measured,
-                    plan=_digest(spec, target, python, torch_of(python), asked.measured),
+                    plan=_digest(spec, architecture, python, torch_of(python), asked.measured),
                 )
             )
     shown = tuple(
@@ -156,7 +150,7 @@ def _spelled_out(
     entry: ListedTargets, asked: SurveyAsked, programs: Path, notes: list[str], on_phase: Callable[[str], None]
 ) -> Iterator[_Target]:
     if entry.target is not None:
-        yield _Target(entry.name or entry.target, entry.family, entry.target, None, entry.python, entry.run)
+        yield replace(entry, name=entry.name or entry.target), None
     elif entry.pattern is not None:
         yield from _of_pattern(entry, entry.pattern, notes)
     elif entry.library is not None:
@@ -183,7 +177,7 @@ def _of_pattern(entry: ListedTargets, pattern: str, notes: list[str]) -> Iterato
     for path in ready:
         family = entry.family or (Path(path).parent.as_posix() if len(folders) > 1 else None)
         name = Path(path).with_suffix("").as_posix()
-        yield _Target(name, family, path, None, entry.python, entry.run)
+        yield replace(entry, target=path, name=name, family=family), None
 
 
 def _near_folder(pattern: str) -> str | None:
@@ -217,7 +211,7 @@ def _of_library(entry: ListedTargets, library: str, asked: SurveyAsked, programs
         family = entry.family or one.family
         text = programs_of(architecture, programs) / file_name(one.name)
         # Architectures of two libraries can share a name.
-        yield _Target(f"{library}/{one.name}", family, str(text), architecture, entry.python, entry.run)
+        yield replace(entry, target=str(text), name=f"{library}/{one.name}", family=family), architecture
 
 
 def programs_of(architecture: Architecture, programs: Path) -> Path:
@@ -228,12 +222,12 @@ def programs_of(architecture: Architecture, programs: Path) -> Path:
 
 def _distinct(targets: Iterable[_Target]) -> list[_Target]:
     """Targets of which no two share a name; one that two entries have alike counts once."""
-    found: dict[str, _Target] = {}
-    for target in targets:
-        other = found.setdefault(target.name, target)
-        if (other.text, other.run, other.python) != (target.text, target.run, target.python):
+    found: dict[str | None, _Target] = {}
+    for one in targets:
+        target, (other, _) = one[0], found.setdefault(one[0].name, one)
+        if (other.target, other.run, other.python) != (target.target, target.run, target.python):
             raise GraphDoctorError(
-                f"Two targets are named {target.name!r}: {other.text} and {target.text}.",
+                f"Two targets are named {target.name!r}: {other.target} and {target.target}.",
                 hint="Give each its own name = … in the list.",
             )
     return list(found.values())
@@ -322,11 +316,13 @@ def _torch_of(python: str | None) -> str | None:
     return ended.stdout.strip() or None
 
 
-def _digest(spec: RunSpec, target: _Target, python: str | None, torch: str | None, measured: SurveyOptions) -> str:
+def _digest(
+    spec: RunSpec, architecture: Architecture | None, python: str | None, torch: str | None, measured: SurveyOptions
+) -> str:
     content = {
         "graphdoctor": __version__,
         "spec": asdict(spec),
-        "architecture": None if target.architecture is None else asdict(target.architecture),
+        "architecture": None if architecture is None else asdict(architecture),
         "python": python,
         "torch": torch,
         "measured": [measured.bench, measured.export, measured.fix],

@@ -8,7 +8,7 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from graphdoctor import __version__
 from graphdoctor.commands.survey_piece import PieceResult, SurveyPiece, work_on
@@ -17,7 +17,7 @@ from graphdoctor.commands.survey_store import SURVEY_FILE, KeptRow, SurveyStore,
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Failure, Outcome, Share
 from graphdoctor.facts.reading import read_fact
-from graphdoctor.facts.survey import SurveyReport, SurveyRow, SurveyStatus, SurveyVariant
+from graphdoctor.facts.survey import SurveyReport, SurveyRow, SurveyStatus
 from graphdoctor.studies.survey.outcome import cut
 from graphdoctor.studies.survey.summary import summarize
 from graphdoctor.trials.launch.store import NewRecording
@@ -229,7 +229,9 @@ class _Run:
 def _lost(piece: SurveyPiece, failure: Failure) -> PieceResult:
     """The row of a piece that nothing came back of."""
     error = f"{failure.reason[:1].upper()}{failure.reason[1:]}."
-    return PieceResult(piece.row("lost", {}, error=error, traceback=cut(failure.details), seconds=0.0), piece.plan)
+    return PieceResult(
+        piece.row({}, status="lost", error=error, traceback=cut(failure.details), seconds=0.0), piece.plan
+    )
 
 
 def _shard_text(asked: SurveyAsked) -> str | None:
@@ -245,27 +247,13 @@ def _now() -> str:
 
 def report_of(folder: Path) -> SurveyReport:
     """What a survey found, as far as it got."""
-    content: dict[str, Any] = described(folder)
-    kept = kept_rows(folder)
-    keys: list[Key] = [(name, variant) for name, variant in content["pieces"]]
+    content, kept = described(folder), kept_rows(folder)
+    keys, made = [(name, variant) for name, variant in content.pop("pieces")], content.pop("made")
     rows = tuple(kept[key].row for key in keys if key in kept)
-    variants = tuple(read_fact(SurveyVariant, one) for one in content["variants"])
-    made, seconds = content["made"], content["seconds"]
-    return SurveyReport(
-        graphdoctor_version=__version__,
-        name=content["name"],
-        started=content["started"],
-        seconds=seconds,
-        options=content["options"],
-        shard=content["shard"],
-        engine=content["engine"],
-        variants=variants,
-        rows=rows,
-        planned=len(keys),
-        kept=content["kept"],
-        summary=summarize(rows, [one.name for one in variants], seconds=seconds, made=made),
-        notes=tuple(content["notes"]),
-    )
+    names = [one["name"] for one in content["variants"]]
+    content |= {"graphdoctor_version": __version__, "rows": (), "planned": len(keys)}
+    content["summary"] = summarize(rows, names, seconds=content["seconds"], made=made)
+    return read_fact(SurveyReport, content).model_copy(update={"rows": rows})
 
 
 def last_survey(settings: Settings) -> Path:

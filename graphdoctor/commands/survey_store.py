@@ -23,10 +23,9 @@ import orjson
 from graphdoctor.commands.survey_piece import PieceResult, file_digest
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.base import InvalidFactError
-from graphdoctor.facts.diagnosis import SCHEMA_VERSION
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.survey import SurveyReport, SurveyRow
-from graphdoctor.rules.gate.documents import BOM, check_schema, parsed_json
+from graphdoctor.rules.gate.documents import BOM, file_content, parsed_json, read_document
 from graphdoctor.studies.survey.merge import merge_surveys
 from graphdoctor.studies.survey.parquet import KEY, MAGIC, read_parquet
 
@@ -170,10 +169,7 @@ def is_survey(path: Path) -> bool:
 
 
 def read_survey(path: Path) -> SurveyReport:
-    """Read a survey.
-
-    Unknown fields are skipped: a later minor version of the schema may have added them.
-    """
+    """Read a survey."""
     if path.is_dir():
         if _is_store(path):
             from graphdoctor.commands.survey_run import report_of
@@ -209,36 +205,13 @@ def _is_own(path: Path) -> bool:
 
 
 def _read_file(path: Path) -> SurveyReport:
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise GraphDoctorError(f"There is no survey at {path}.", hint=_HOW) from None
-    except OSError as error:
-        raise GraphDoctorError(f"{path} can't be read: {error.strerror}.") from error
-    name = str(path)
+    name, content = str(path), file_content(path, missing=f"There is no survey at {path}.", hint=_HOW)
     if not content:
         raise GraphDoctorError(f"{name} is empty.", hint=_HOW)
-    if content.startswith(MAGIC):
-        return _checked(read_parquet(content, name), name)
-    if path.suffix.lower() == _PARQUET:
+    if not content.startswith(MAGIC) and path.suffix.lower() == _PARQUET:
         raise GraphDoctorError(f"{name} isn't a Parquet file.", hint=_HOW)
-    return _checked(parsed_json(content, name, hint=_HOW), name)
-
-
-def _checked(document: object, name: str) -> SurveyReport:
-    if not isinstance(document, dict) or not isinstance(document.get("schema_version"), str):
-        raise GraphDoctorError(f"{name} isn't a survey.", hint=_HOW)
-    hint = "Write it again with this graphdoctor, or read it with the version that wrote it."
-    check_schema(document["schema_version"], name, reads=SCHEMA_VERSION, hint=hint)
-    if not _is_document(document):
-        raise GraphDoctorError(f"{name} isn't a survey.", hint=_HOW)
-    try:
-        return read_fact(SurveyReport, document, skips_unknown=True)
-    except InvalidFactError as error:
-        raise GraphDoctorError(
-            f"{name} isn't a valid survey (schema version {document['schema_version']}): {error}.",
-            hint="It was edited, or a newer graphdoctor wrote it. Write it again.",
-        ) from error
+    document = read_parquet(content, name) if content.startswith(MAGIC) else parsed_json(content, name, hint=_HOW)
+    return read_document(SurveyReport, document, name, what="a survey", has=_FIELDS, hint=_HOW)
 
 
 def _is_document(document: Any) -> bool:  # noqa: ANN401 - of any JSON

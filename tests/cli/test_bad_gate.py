@@ -26,7 +26,7 @@ def folder(tmp_path):
         (["--output", "a.json"], "isn't a pair of format and file", "--output json=a.json"),
         (["--output", "json=no/a.json"], "There is no folder", "Create it first"),
         (["--output", "json=model.py"], "model.py exists", "--force"),
-        (["--output", "json=a", "--output", "sarif=a"], "would be written to a", "a file for each"),
+        (["--output", "json=a", "--output", "sarif=a"], "a is named twice.", "a file for each"),
         (["--baseline", "none.json"], "There is no baseline at none.json", "graphdoctor baseline --baseline none.json"),
         (["--baseline", "model.py", "--no-baseline"], "exclude each other", "Give one"),
         (["--select", "E5"], "No rule's code begins with 'E5'", "rule --all"),

@@ -36,9 +36,9 @@ def test_pairs_are_read_in_order():
         (["sarif="], "names no file", "Write --output sarif=FILE."),
         (["out.sarif"], "isn't a pair of format and file", "Write --output sarif=out.sarif."),
         (["out"], "isn't a pair of format and file", "Write --output FORMAT=out."),
-        (["sarif=a", "json=a"], "Two formats, sarif and json, would be written to a.", "Name a file for each."),
-        (["sarif=a", "json=x/../a"], "Two formats, sarif and json, would be written to x/../a.", None),
-        (["sarif=-", "json=-"], "would be written to standard output.", None),
+        (["sarif=a", "json=a"], "a is named twice.", "Name a file for each."),
+        (["sarif=a", "json=x/../a"], "x/../a is named twice.", None),
+        (["sarif=-", "json=-"], "Standard output is named twice.", None),
     ],
 )
 def test_what_is_no_pair_is_refused_by_name(texts, message, hint):

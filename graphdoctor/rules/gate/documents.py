@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection
+from pathlib import Path
+from typing import TypeVar
 
 import orjson
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.base import InvalidFactError
+from graphdoctor.facts.base import Fact, InvalidFactError
 from graphdoctor.facts.diagnosis import SCHEMA_VERSION, Diagnosis
 from graphdoctor.facts.reading import read_fact
+
+_Fact = TypeVar("_Fact", bound=Fact)
 
 BOM = b"\xef\xbb\xbf"
 """The byte-order mark that some editors put first."""
@@ -44,40 +48,63 @@ def check_schema(version: str, name: str, *, reads: str, hint: str) -> None:
         raise GraphDoctorError(f"{name} has schema version {version}; this graphdoctor reads {major}.x.", hint=hint)
 
 
-_HOW = "graphdoctor report --format json writes a diagnosis."
-
-
-def read_diagnosis(content: bytes, name: str) -> Diagnosis:
-    """Read a document.
+def read_document(
+    kind: type[_Fact], document: object, name: str, *, what: str, has: Collection[str], hint: str
+) -> _Fact:
+    """A parsed document as a fact.
 
     Unknown fields are skipped: a later minor version of the schema may have added them.
 
+    Args:
+        kind: The fact.
+        document: What JSON holds.
+        name: What errors call the document.
+        what: What it should be, such as ``a survey``.
+        has: The fields that tell it from others.
+        hint: How to get one.
+
     Raises:
-        GraphDoctorError: It isn't JSON, isn't a diagnosis, or has another major schema version.
+        GraphDoctorError: It is something else, or has another major schema version.
     """
-    document = _checked(parsed_json(content, name, hint=_HOW), name)
+    if not isinstance(document, dict) or not isinstance(version := document.get("schema_version"), str):
+        raise GraphDoctorError(f"{name} isn't {what} written by graphdoctor.", hint=hint)
+    again = "Write it again with this graphdoctor, or read it with the version that wrote it."
+    check_schema(version, name, reads=SCHEMA_VERSION, hint=again)
+    if not document.keys() >= {*has}:
+        raise GraphDoctorError(f"{name} isn't {what} written by graphdoctor.", hint=hint)
     try:
-        return read_fact(Diagnosis, document, skips_unknown=True)
+        return read_fact(kind, document, skips_unknown=True)
     except InvalidFactError as error:
-        version = document["schema_version"]
         raise GraphDoctorError(
-            f"{name} isn't a valid diagnosis (schema version {version}): {error}.",
+            f"{name} isn't {what.replace(' ', ' valid ', 1)} (schema version {version}): {error}.",
             hint="It was edited, or a newer graphdoctor wrote it. Write it again.",
         ) from error
 
 
-def _checked(document: object, name: str) -> dict[str, Any]:
-    if not isinstance(document, dict) or not isinstance(document.get("schema_version"), str):
-        raise GraphDoctorError(f"{name} isn't a diagnosis written by graphdoctor.", hint=_HOW)
-    hint = "Write it again with this graphdoctor, or read it with the version that wrote it."
-    check_schema(document["schema_version"], name, reads=SCHEMA_VERSION, hint=hint)
-    if "new" in document and "gone" in document:
-        raise GraphDoctorError(f"{name} is a comparison, not a diagnosis.", hint=_HOW)
-    if "ranks" in document and "agreement" in document:
+def read_diagnosis(content: bytes, name: str) -> Diagnosis:
+    """Read a document, as ``read_document`` does."""
+    hint = "graphdoctor report --format json writes a diagnosis."
+    document = parsed_json(content, name, hint=hint)
+    known = document if isinstance(document, dict) else {}
+    if "new" in known and "gone" in known:
+        raise GraphDoctorError(f"{name} is a comparison, not a diagnosis.", hint=hint)
+    if "ranks" in known and "agreement" in known:
         raise GraphDoctorError(
             f"{name} is a report of several ranks, not a diagnosis.",
             hint="Name the recording itself; --rank N --format json writes the diagnosis of one rank.",
         )
-    if not {"findings", "summary"} <= document.keys():
-        raise GraphDoctorError(f"{name} isn't a diagnosis written by graphdoctor.", hint=_HOW)
-    return document
+    return read_document(Diagnosis, document, name, what="a diagnosis", has=("findings", "summary"), hint=hint)
+
+
+def file_content(path: Path, *, missing: str, hint: str) -> bytes:
+    """What a file holds.
+
+    Raises:
+        GraphDoctorError: It isn't there, which ``missing`` says, or can't be read.
+    """
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise GraphDoctorError(missing, hint=hint) from None
+    except OSError as error:
+        raise GraphDoctorError(f"{path} can't be read: {error.strerror}.") from error

@@ -35,12 +35,14 @@ from graphdoctor.trials.confidence import PROCESSES_DIFFER
 _RAN: tuple[SurveyStatus, ...] = ("ok", "wrong", "not_compiled")
 """Statuses of pieces that made all of their calls, so that what was measured is whole."""
 _COUNTS: tuple[SurveyMeasure, ...] = ("break_sites", "skipped_frames", "recompiles", "frames_over_limit")
-_FLAGS: tuple[tuple[SurveyMeasure, Severity], ...] = (
-    ("correct", "error"),
-    ("exports", "error"),
-    ("is_steady", "warning"),
-)
-"""What is good if it is true, and how bad it is if it no longer is."""
+_JUDGED: dict[SurveyMeasure, tuple[int, Severity]] = {
+    **dict.fromkeys(_COUNTS, (-1, "warning")),
+    "coverage": (1, "warning"),
+    "correct": (1, "error"),
+    "exports": (1, "error"),
+    "is_steady": (1, "warning"),
+}
+"""Whether less (-1) or more of it is good, and how bad the contrary is."""
 _EXPECTED: tuple[SurveyMeasure, ...] = (*_COUNTS, "coverage", "speedup", "correct", "exports")
 """What must not become unknown."""
 _ASKED_BY: Mapping[SurveyMeasure, str] = {"speedup": "bench", "correct": "bench", "exports": "export"}
@@ -54,13 +56,7 @@ _NOTED: tuple[tuple[SurveyMeasure, float, float], ...] = (
     ("peak_memory_bytes", 1.1, 16 * 1024**2),
 )
 """Single measurements: the ratio, and the difference in their own unit, from which on they are worth a note."""
-_PLACES: tuple[tuple[SurveyAspect, str], ...] = (
-    ("torch", "torch"),
-    ("device", "device"),
-    ("host", "host"),
-    ("python", "python"),
-    ("library", "library"),
-)
+_PLACES: tuple[SurveyAspect, ...] = ("torch", "device", "host", "python", "library")
 _MOST_PAIRS = 3
 """More pairs of values than these are only counted."""
 
@@ -185,17 +181,11 @@ _Direction = Literal["worse", "better"]
 
 
 def _numbers(before: SurveyRow, after: SurveyRow) -> Iterator[tuple[_Direction, SurveyChange]]:
-    for name in _COUNTS:
+    for name, (good, severity) in _JUDGED.items():
         one, other = getattr(before, name), getattr(after, name)
-        if one is not None and other is not None and one != other:
-            yield _change(name, "warning", one, other, is_worse=other > one)
-    one, other = before.coverage, after.coverage
-    if one is not None and other is not None and abs(one - other) > _COVERAGE_NOISE:
-        yield _change("coverage", "warning", one, other, is_worse=other < one)
-    for name, severity in _FLAGS:
-        was, now = getattr(before, name), getattr(after, name)
-        if was is not None and now is not None and was != now:
-            yield _change(name, severity, was, now, is_worse=was)
+        if one is None or other is None or abs(one - other) <= (_COVERAGE_NOISE if name == "coverage" else 0):
+            continue
+        yield _change(name, severity, one, other, is_worse=good * (other - one) < 0)
     yield from _speeds(before, after)
 
 
@@ -296,8 +286,8 @@ def _unasked(after: SurveyReport) -> frozenset[SurveyMeasure]:
 
 
 def _mismatches(before: SurveyReport, after: SurveyReport, pairs: _Pairs) -> Iterator[SurveyMismatch]:
-    for aspect, name in _PLACES:
-        found = [(getattr(one, name), getattr(other, name)) for one, other in pairs]
+    for aspect in _PLACES:
+        found = [(getattr(one, aspect), getattr(other, aspect)) for one, other in pairs]
         yield from _differing(aspect, [pair for pair in found if None not in pair])
     # A catalog writes programs of their own for each version of its library.
     targets = [(one.target, other.target) for one, other in pairs if one.library == other.library]
@@ -306,7 +296,10 @@ def _mismatches(before: SurveyReport, after: SurveyReport, pairs: _Pairs) -> Ite
     yield from _differing("batch", [(_text(one.batch), _text(other.batch)) for one, other in pairs])
     calls = [(one.calls, other.calls) for one, other in pairs if one.calls is not None and other.calls is not None]
     yield from _differing("calls", [(str(one), str(other)) for one, other in calls])
-    yield from _settings("options", before.options, after.options)
+    for name in sorted({*before.options, *after.options}):
+        one, other = _text(before.options.get(name)), _text(after.options.get(name))
+        if one != other:
+            yield SurveyMismatch(aspect="options", name=name, before=one, after=other)
     old = {variant.name: variant for variant in before.variants}
     for variant in after.variants:
         known = old.get(variant.name)
@@ -338,15 +331,6 @@ def _differing(aspect: SurveyAspect, values: Iterable[tuple[str | None, str | No
         yield SurveyMismatch(aspect=aspect, before=before, after=after, pieces=pieces)
 
 
-def _settings(
-    aspect: SurveyAspect, before: Mapping[str, object], after: Mapping[str, object]
-) -> Iterator[SurveyMismatch]:
-    for name in sorted({*before, *after}):
-        if before.get(name) != after.get(name):
-            one, other = _text(before.get(name)), _text(after.get(name))
-            yield SurveyMismatch(aspect=aspect, name=name, before=one, after=other)
-
-
 def _settings_text(settings: Mapping[str, object]) -> str:
     return ", ".join(f"{name}={value}" for name, value in settings.items() if value is not None) or "none"
 
@@ -363,7 +347,8 @@ def _variants(after: SurveyReport, pairs: _Pairs) -> Iterator[ComparedVariant]:
         judged = [pair for pair in own if pair[0].is_judged or pair[1].is_judged]
         passed = [pair for pair in judged if pair[0].is_passed and pair[1].is_passed]
         timed = [pair for pair in passed if _are_timed(*pair)]
-        cold = [pair for pair in passed if None not in (pair[0].compile_cold_s, pair[1].compile_cold_s)]
+        compiles = [(one.compile_cold_s, other.compile_cold_s) for one, other in passed]
+        cold = [(one, other) for one, other in compiles if one is not None and other is not None]
         yield ComparedVariant(
             variant=variant.name,
             pieces=len(own),
@@ -373,8 +358,6 @@ def _variants(after: SurveyReport, pairs: _Pairs) -> Iterator[ComparedVariant]:
             timed=len(timed),
             speedup_before=mean_speedup(one for one, _ in timed),
             speedup_after=mean_speedup(other for _, other in timed),
-            compile_cold_s_before=statistics.median([one.compile_cold_s or 0.0 for one, _ in cold]) if cold else None,
-            compile_cold_s_after=statistics.median([other.compile_cold_s or 0.0 for _, other in cold])
-            if cold
-            else None,
+            compile_cold_s_before=statistics.median(one for one, _ in cold) if cold else None,
+            compile_cold_s_after=statistics.median(other for _, other in cold) if cold else None,
         )
