@@ -38,7 +38,7 @@ def _found(ran: Sequence[Ran], judged_by: Mapping[str, Policy]) -> dict[str, Fou
     return {
         found.target.name: Found(
             release(found.diagnosis.recording.environment.torch or ""),
-            sort_findings(found.diagnosis, found.comments, judged_by[found.target.name]).counting,
+            sort_findings(found.diagnosis, found.comments, judged_by[found.target.name])[0],
             run_of(found.diagnosis),
         )
         for found in ran

@@ -90,8 +90,11 @@ def reached_targets(project: Project, files: Sequence[str]) -> Chosen:
 
     chosen = choose_targets(project, ())
     named = {target.name: (target.target,) for target in chosen.targets}
-    selected = select_targets(named, [Path.cwd() / file for file in files], project.root)
-    return Chosen(tuple(target for target in chosen.targets if target.name in selected.to_run), selected.skipped)
+    to_run = select_targets(named, [Path.cwd() / file for file in files], project.root)
+    return Chosen(
+        tuple(target for target in chosen.targets if target.name in to_run),
+        tuple(name for name in named if name not in to_run),
+    )
 
 
 def reached_projects(

@@ -132,6 +132,50 @@ PYTHON = Surface(
     inputs_hint="Pass the arguments of the call",
 )
 
+_WORDS: dict[HintCode, tuple[str, str]] = {
+    "no_inputs": (
+        "There are no inputs for {callable}: none were given, and the program has none of {looked_for}.",
+        "{inputs_hint}, or add two lines to the file:\n"
+        "    def example_inputs():\n        return (torch.randn(8, 128),)",
+    ),
+    "unusable_input": ("{name[inputs]} {input} can't be made: {error}", "Make it smaller."),
+    "unusable_device": ("{given[device]} can't be used here: {error}", "Try {cpu}."),
+    "unusable_dtype": ("{given[dtype]}: {device} can't compute in it: {error}", "Try {float32}."),
+    "no_batch": (
+        "{given[batch]}: {tensors}.",
+        "{inputs_hint}, or make the inputs with this size and leave {name[batch]} out.",
+    ),
+    "unusable_batch": ("{given[batch]}: {tensor} can't have this size: {error}", "Make it smaller."),
+    "changed_call": ("{failed}", "The call was made with {asked} in place of its own. Does it work without?"),
+    "mode_and_options": (
+        "torch.compile takes either {name[mode]} or {name[options]}.",
+        "Leave one of them out.",
+    ),
+    "refused_compile_arguments": (
+        "torch.compile doesn't take these arguments: {error}",
+        "See {name[backend]}, {name[mode]} and {name[options]}.",
+    ),
+    "unknown_argument": ("{owner} has no {argument} {unknown!r}.", "{nearest}"),
+    "unknown_config": ("{name[config]}: torch has no {unknown!r}.", "{nearest}"),
+    "config_type": ("{setting}: it takes {type}, and is {default!r} by default.", "Write {default_setting}."),
+    "no_gradient": (
+        "{name[backward]}: no floating-point output requires a gradient.",
+        "Leave {name[backward]} out, or let an input or a parameter require a gradient.",
+    ),
+    "no_blocks": ("{name[regional]}: {blocks}", "{leave}eave {name[regional]} out."),
+    "timeout": ("Stopped after {timeout_s:g} s{when}.", "Raise {name[timeout]}, or make the call smaller."),
+    "script_timeout": ("Stopped after {timeout_s:g} s.", "Raise {name[timeout]}, or leave it out."),
+    "no_torch": (
+        "{python} can't import torch: {error}",
+        "Install torch>=2.11 there, or set {name[python]} to an interpreter that has it.",
+    ),
+    "unusable_python": (
+        "{python} couldn't run the probe: it ended with status {status}.",
+        "Set {name[python]} to the path of a Python 3.11 or newer that has torch.",
+    ),
+}
+"""Message and hint of each code, with its values, the options' names, and what ``_derived`` makes of them."""
+
 
 def words(code: HintCode, values: Values, surface: Surface) -> Words:
     """What a code says on a surface.
@@ -144,7 +188,69 @@ def words(code: HintCode, values: Values, surface: Surface) -> Words:
     Returns:
         The message, a whole sentence, and what to do next.
     """
-    return _WORDS[code](values, surface)
+    known = {**values, **_derived(values, surface)}
+    message, hint = _WORDS[code]
+    return message.format_map(known), hint.format_map(known)
+
+
+def _derived(values: Values, surface: Surface) -> dict[str, object]:
+    names: tuple[Option, ...] = ("device", "dtype", "batch")
+    given = {name: surface.given(name, values[name]) for name in names if name in values}
+    found: dict[str, object] = {
+        "name": surface.names,
+        "unknown": values.get("name"),
+        "given": given,
+        "asked": " and ".join(given[name] for name in names[1:] if values.get(name) is not None),
+        "inputs_hint": surface.inputs_hint,
+        "cpu": surface.given("device", "cpu"),
+        "float32": surface.given("dtype", "float32"),
+        "device": values.get("device") or "this device",
+        "when": during(None if values.get("phase") is None else str(values["phase"])),
+        **{name: _sentence(values[name]) for name in ("error", "failed") if name in values},
+    }
+    if isinstance(looked_for := values.get("looked_for"), list):
+        found["looked_for"] = ", ".join(looked_for)
+    if "tensors" in values:
+        found["tensors"] = _without_batch(values["tensors"])
+    if "near" in values:
+        found |= _unknown(values, surface)
+    if "default" in values:
+        name = str(values["name"])
+        found["setting"] = surface.setting(name, values["value"])
+        found["default_setting"] = surface.setting(name, values["default"])
+    if "is_module" in values:
+        found["blocks"] = f"{values['target']} isn't a module, so it has no modules that repeat."
+        found["leave"] = "Name the module as the target, or l"
+        if values["is_module"]:
+            found["leave"] = "L"
+            found["blocks"] = (
+                f"no class of modules repeats in {values['target']}: none has {values['fewest']} instances with the "
+                "same parameters and submodules."
+            )
+    return found
+
+
+def _without_batch(tensors: HintValue) -> str:
+    if not isinstance(tensors, list) or not tensors:
+        return "the call has no tensor with a batch dim"
+    shown = [*tensors[:_MAX_TENSORS], *(["…"] if len(tensors) > _MAX_TENSORS else [])]
+    return f"it isn't clear which size is the batch in {', '.join(shown)}"
+
+
+def _unknown(values: Values, surface: Surface) -> dict[str, object]:
+    near, known, argument = values["near"], values.get("known"), values.get("argument")
+    otherwise = "torch._inductor.list_options() lists them all."
+    if argument is None:
+        otherwise = f"Write it as {surface.setting('torch._dynamo.config.capture_scalar_outputs', True)}."
+    elif isinstance(known, list) and known:
+        otherwise = f"Known ones: {', '.join(known)}."
+    owner = {"backend": "torch", "option": "inductor"}.get(str(argument), "torch.compile")
+    return {"owner": owner, "nearest": did_you_mean(near if isinstance(near, list) else [], otherwise)}
+
+
+def _sentence(text: object) -> str:
+    """Text of torch's or the program's, ended by one period."""
+    return f"{str(text).rstrip('.')}." if not str(text).endswith("…") else str(text)
 
 
 def worded_exit(exit_: ProbeExit, surface: Surface) -> ProbeExit:
@@ -161,163 +267,7 @@ def did_you_mean(names: Sequence[str], otherwise: str | None = None) -> str | No
 
 
 def during(phase: str | None) -> str:
-    """When something happened, such as `` in call 2``, to follow a verb.
-
-    Args:
-        phase: What the probe was doing; None before it began.
-    """
+    """When something happened, such as `` in call 2``, to follow a verb; None before the probe began."""
     if phase is None:
         return " before it began"
     return f" in {phase}" if phase.startswith(("call ", "variation ")) else f" while {phase}"
-
-
-def _no_inputs(values: Values, surface: Surface) -> Words:
-    message = (
-        f"There are no inputs for {values['callable']}: none were given, and the program has none of {_list(values)}."
-    )
-    function = "    def example_inputs():\n        return (torch.randn(8, 128),)"
-    return message, f"{surface.inputs_hint}, or add two lines to the file:\n{function}"
-
-
-def _sentence(text: object) -> str:
-    """Text of torch's or the program's, ended by one period."""
-    return f"{str(text).rstrip('.')}." if not str(text).endswith("…") else str(text)
-
-
-def _list(values: Values) -> str:
-    names = values["looked_for"]
-    return ", ".join(names) if isinstance(names, list) else str(names)
-
-
-def _unusable_input(values: Values, surface: Surface) -> Words:
-    message = f"{surface.names['inputs']} {values['input']} can't be made: {_sentence(values['error'])}"
-    return message, "Make it smaller."
-
-
-def _unusable_device(values: Values, surface: Surface) -> Words:
-    message = f"{surface.given('device', values['device'])} can't be used here: {_sentence(values['error'])}"
-    return message, f"Try {surface.given('device', 'cpu')}."
-
-
-def _unusable_dtype(values: Values, surface: Surface) -> Words:
-    device = values["device"] or "this device"
-    message = f"{surface.given('dtype', values['dtype'])}: {device} can't compute in it: {_sentence(values['error'])}"
-    return message, f"Try {surface.given('dtype', 'float32')}."
-
-
-def _no_batch(values: Values, surface: Surface) -> Words:
-    asked, tensors = surface.given("batch", values["batch"]), values["tensors"]
-    hint = f"{surface.inputs_hint}, or make the inputs with this size and leave {surface.names['batch']} out."
-    if not isinstance(tensors, list) or not tensors:
-        return f"{asked}: the call has no tensor with a batch dim.", hint
-    shown = [*tensors[:_MAX_TENSORS], *(["…"] if len(tensors) > _MAX_TENSORS else [])]
-    return f"{asked}: it isn't clear which size is the batch in {', '.join(shown)}.", hint
-
-
-def _unusable_batch(values: Values, surface: Surface) -> Words:
-    asked = surface.given("batch", values["batch"])
-    return f"{asked}: {values['tensor']} can't have this size: {_sentence(values['error'])}", "Make it smaller."
-
-
-def _changed_call(values: Values, surface: Surface) -> Words:
-    names: tuple[Option, ...] = ("dtype", "batch")
-    asked = " and ".join(surface.given(name, values[name]) for name in names if values[name] is not None)
-    hint = f"The call was made with {asked} in place of its own. Does it work without?"
-    return _sentence(values["failed"]), hint
-
-
-def _mode_and_options(_values: Values, surface: Surface) -> Words:
-    mode, options = surface.names["mode"], surface.names["options"]
-    return f"torch.compile takes either {mode} or {options}.", "Leave one of them out."
-
-
-def _refused_compile_arguments(values: Values, surface: Surface) -> Words:
-    backend, mode, options = (surface.names[name] for name in ("backend", "mode", "options"))
-    message = f"torch.compile doesn't take these arguments: {_sentence(values['error'])}"
-    return message, f"See {backend}, {mode} and {options}."
-
-
-def _unknown_argument(values: Values, _surface: Surface) -> Words:
-    argument, name, near, known = (values[key] for key in ("argument", "name", "near", "known"))
-    who = {"backend": "torch", "mode": "torch.compile", "option": "inductor"}.get(str(argument), "torch.compile")
-    message = f"{who} has no {argument} {name!r}."
-    if isinstance(near, list) and near:
-        return message, did_you_mean(near)
-    if isinstance(known, list) and known:
-        return message, f"Known ones: {', '.join(known)}."
-    return message, "torch._inductor.list_options() lists them all."
-
-
-def _unknown_config(values: Values, surface: Surface) -> Words:
-    message = f"{surface.names['config']}: torch has no {values['name']!r}."
-    near = values["near"]
-    if isinstance(near, list) and near:
-        return message, did_you_mean(near)
-    return message, f"Write it as {surface.setting('torch._dynamo.config.capture_scalar_outputs', True)}."
-
-
-def _config_type(values: Values, surface: Surface) -> Words:
-    name, default = str(values["name"]), values["default"]
-    given = surface.setting(name, values["value"])
-    message = f"{given}: it takes {values['type']}, and is {default!r} by default."
-    return message, f"Write {surface.setting(name, default)}."
-
-
-def _no_gradient(_values: Values, surface: Surface) -> Words:
-    backward = surface.names["backward"]
-    hint = f"Leave {backward} out, or let an input or a parameter require a gradient."
-    return f"{backward}: no floating-point output requires a gradient.", hint
-
-
-def _no_blocks(values: Values, surface: Surface) -> Words:
-    regional, target = surface.names["regional"], values["target"]
-    if not values["is_module"]:
-        message = f"{regional}: {target} isn't a module, so it has no modules that repeat."
-        return message, f"Name the module as the target, or leave {regional} out."
-    message = (
-        f"{regional}: no class of modules repeats in {target}: none has {values['fewest']} instances with the same "
-        "parameters and submodules."
-    )
-    return message, f"Leave {regional} out."
-
-
-def _timeout(values: Values, surface: Surface) -> Words:
-    phase = values["phase"]
-    message = f"Stopped after {values['timeout_s']:g} s{during(None if phase is None else str(phase))}."
-    return message, f"Raise {surface.names['timeout']}, or make the call smaller."
-
-
-def _script_timeout(values: Values, surface: Surface) -> Words:
-    return f"Stopped after {values['timeout_s']:g} s.", f"Raise {surface.names['timeout']}, or leave it out."
-
-
-def _no_torch(values: Values, surface: Surface) -> Words:
-    message = f"{values['python']} can't import torch: {_sentence(values['error'])}"
-    return message, f"Install torch>=2.11 there, or set {surface.names['python']} to an interpreter that has it."
-
-
-def _unusable_python(values: Values, surface: Surface) -> Words:
-    message = f"{values['python']} couldn't run the probe: it ended with status {values['status']}."
-    return message, f"Set {surface.names['python']} to the path of a Python 3.11 or newer that has torch."
-
-
-_WORDS: dict[HintCode, Callable[[Values, Surface], Words]] = {
-    "no_inputs": _no_inputs,
-    "unusable_input": _unusable_input,
-    "unusable_device": _unusable_device,
-    "unusable_dtype": _unusable_dtype,
-    "no_batch": _no_batch,
-    "unusable_batch": _unusable_batch,
-    "changed_call": _changed_call,
-    "mode_and_options": _mode_and_options,
-    "refused_compile_arguments": _refused_compile_arguments,
-    "unknown_argument": _unknown_argument,
-    "unknown_config": _unknown_config,
-    "config_type": _config_type,
-    "no_gradient": _no_gradient,
-    "no_blocks": _no_blocks,
-    "timeout": _timeout,
-    "script_timeout": _script_timeout,
-    "no_torch": _no_torch,
-    "unusable_python": _unusable_python,
-}

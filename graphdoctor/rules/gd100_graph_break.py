@@ -40,14 +40,9 @@ class GraphBreak(BreakRule, code="GD100", name="graph-break", severity="warning"
 
     ## Use instead
     ```python
-    import torch
-
     def forward(x):
         y = x.sin().reshape(2, 16)
         return y.cos()
-
-    def inputs():
-        return (torch.randn(4, 8),)
     ```
 
     ## Fix safety

@@ -43,16 +43,11 @@ class PrintOrLog(BreakRule, code="GD101", name="print-or-log", severity="warning
 
     ## Use instead
     ```python
-    import torch
-
     def forward(x):
         y = x.sin()
         if not torch.compiler.is_compiling():
             print("in forward")
         return y.cos()
-
-    def inputs():
-        return (torch.randn(4, 8, requires_grad=True),)
     ```
     Or configure how Dynamo treats the function. `torch.compiler.config.reorderable_logging_functions.add(print)` prints
     after the graph has run, if only tensors, strings and numbers are printed.

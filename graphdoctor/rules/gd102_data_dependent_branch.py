@@ -60,15 +60,10 @@ class DataDependentBranch(BreakRule, code="GD102", name="data-dependent-branch",
 
     ## Use instead
     ```python
-    import torch
-
     def forward(x):
         y = x.sin()
         y = torch.where(y.sum() > 0, y * 2, y)
         return y.cos()
-
-    def inputs():
-        return (torch.randn(4, 8, requires_grad=True),)
     ```
     If the branches differ too much for `torch.where`, use `torch.cond(pred, true_fn, false_fn, operands)` to keep both
     in the graph. Move a condition that never changes out of the compiled function. Replace `if bad: raise` with

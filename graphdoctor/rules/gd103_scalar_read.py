@@ -40,14 +40,9 @@ class ScalarRead(BreakRule, code="GD103", name="scalar-read", severity="warning"
 
     ## Use instead
     ```python
-    import torch
-
     def forward(x):
         scale = x.abs().max()
         return x / scale
-
-    def inputs():
-        return (torch.randn(4, 8),)
     ```
     If you need the number itself, set `torch.compiler.config.capture_scalar_outputs = True` to capture the read in the
     graph.

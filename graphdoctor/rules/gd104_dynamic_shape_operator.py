@@ -34,14 +34,9 @@ class DynamicShapeOperator(BreakRule, code="GD104", name="dynamic-shape-operator
 
     ## Use instead
     ```python
-    import torch
-
     def forward(x):
         y = x.sin()
         return torch.where(y > 0, y, 0.0).sum()
-
-    def inputs():
-        return (torch.randn(4, 8, requires_grad=True),)
     ```
     Or set `torch.compiler.config.capture_dynamic_output_shape_ops = True` to capture the operator with a symbolic size.
 

@@ -44,15 +44,10 @@ class SkippedFunction(BreakRule, code="GD105", name="skipped-function", severity
 
     ## Use instead
     ```python
-    import torch
-
     def forward(x):
         y = x.sin()
         y = y.cos()
         return y
-
-    def inputs():
-        return (torch.randn(4, 8, requires_grad=True),)
     ```
     Call the function outside the compiled function and pass the result in, or skip it while compiling with `if not
     torch.compiler.is_compiling()`. Wrap tensor code written in C++ with `torch.library.custom_op` and `register_fake`.

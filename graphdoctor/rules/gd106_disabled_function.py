@@ -35,16 +35,8 @@ class DisabledFunction(BreakRule, code="GD106", name="disabled-function", severi
 
     ## Use instead
     ```python
-    import torch
-
     def scaled(x):
         return x * 2
-
-    def forward(x):
-        return scaled(x.sin()).cos()
-
-    def inputs():
-        return (torch.randn(4, 8, requires_grad=True),)
     ```
 
     ## Fix safety

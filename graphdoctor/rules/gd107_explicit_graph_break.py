@@ -37,14 +37,9 @@ class ExplicitGraphBreak(BreakRule, code="GD107", name="explicit-graph-break", s
 
     ## Use instead
     ```python
-    import torch
-
     def forward(x):
         y = x.sin()
         return y.cos()
-
-    def inputs():
-        return (torch.randn(4, 8, requires_grad=True),)
     ```
     Keep it if it saves more than it costs: around a small part that recompiles often, it keeps the large part from
     recompiling.

@@ -33,15 +33,10 @@ class Deepcopy(BreakRule, code="GD108", name="deepcopy", severity="warning"):
 
     ## Use instead
     ```python
-    import torch
-
     def forward(x):
         y = x.sin()
         kept = y.detach().clone()
         return y.cos() + kept
-
-    def inputs():
-        return (torch.randn(4, 8, requires_grad=True),)
     ```
     Copy modules and configurations once, outside the compiled function.
 

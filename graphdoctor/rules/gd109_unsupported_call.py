@@ -35,14 +35,9 @@ class UnsupportedCall(BreakRule, code="GD109", name="unsupported-call", severity
 
     ## Use instead
     ```python
-    import torch
-
     def forward(x):
         y = x.sin()
         return y * (torch.arange(8.0) / 7.0)
-
-    def inputs():
-        return (torch.randn(4, 8, requires_grad=True),)
     ```
     Or make the call outside the compiled function and pass the result in.
 

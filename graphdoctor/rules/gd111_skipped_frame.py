@@ -42,15 +42,10 @@ class SkippedFrame(RecordingRule, code="GD111", name="skipped-frame", severity="
 
     ## Use instead
     ```python
-    import torch
-
     def forward(x):
         for i in range(4):
             x = x.sin()
         return x
-
-    def inputs():
-        return (torch.randn(4, 8, requires_grad=True),)
     ```
     Fix the break itself. Or move the body of the loop into a function, so that torch compiles the body even if it skips
     the loop. Or move the line out of the `try` or `with`.

@@ -37,15 +37,8 @@ class BackwardOrOptimizer(BreakRule, code="GD112", name="backward-or-optimizer",
 
     ## Use instead
     ```python
-    import torch
-
-    weight = torch.nn.Parameter(torch.ones(8))
-
     def forward(x):
         return (x * weight).sum().detach()
-
-    def inputs():
-        return (torch.randn(4, 8),)
     ```
     Compile the forward pass and the loss, and call `backward()` on the result outside. Compile the optimizer step
     separately with `torch.compile(optimizer.step)`.

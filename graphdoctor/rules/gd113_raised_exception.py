@@ -33,14 +33,9 @@ class RaisedException(BreakRule, code="GD113", name="raised-exception", severity
 
     ## Use instead
     ```python
-    import torch
-
     def forward(x):
         y = x.sin()
         return y * 5
-
-    def inputs():
-        return (torch.zeros(4, 8, requires_grad=True),)
     ```
     Check arguments before you call the compiled function, or in the graph with `torch._check`.
 

@@ -34,14 +34,9 @@ class RequiresGradChange(BreakRule, code="GD114", name="requires-grad-change", s
 
     ## Use instead
     ```python
-    import torch
-
     def forward(x):
         y = x.sin()
         return y.cos()
-
-    def inputs():
-        return (torch.randn(4, 8),)
     ```
     Set it before you call the compiled function.
 

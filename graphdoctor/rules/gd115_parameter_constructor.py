@@ -29,15 +29,10 @@ class ParameterConstructor(BreakRule, code="GD115", name="parameter-constructor"
 
     ## Use instead
     ```python
-    import torch
-
     scale = torch.nn.Parameter(torch.ones(8))
 
     def forward(x):
         return x.sin() * scale
-
-    def inputs():
-        return (torch.randn(4, 8),)
     ```
 
     ## Fix safety

@@ -30,14 +30,9 @@ class SparseTensor(BreakRule, code="GD117", name="sparse-tensor", severity="warn
 
     ## Use instead
     ```python
-    import torch
-
     def forward(x):
         y = x.sin()
         return y * 2
-
-    def inputs():
-        return (torch.randn(4, 8),)
     ```
     Work with sparse tensors outside the compiled function, and pass the dense result in.
 

@@ -31,14 +31,9 @@ class InferenceModeCheck(BreakRule, code="GD118", name="inference-mode-check", s
 
     ## Use instead
     ```python
-    import torch
-
     def forward(x):
         y = x.sin()
         return y.cos()
-
-    def inputs():
-        return (torch.randn(4, 8),)
     ```
     Call the function under `torch.no_grad()` instead of `torch.inference_mode()`, and remove the check.
 

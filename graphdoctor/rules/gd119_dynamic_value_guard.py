@@ -50,17 +50,12 @@ class DynamicValueGuard(BreakRule, code="GD119", name="dynamic-value-guard", sev
 
     ## Use instead
     ```python
-    import torch
-
     CONFIG = {"torch._dynamo.config.capture_dynamic_output_shape_ops": True}
 
     def forward(x):
         kept = x[x > 0]
         torch._check(kept.numel() > 2)
         return kept.sum()
-
-    def inputs():
-        return (torch.randn(4, 8),)
     ```
     `torch._check(condition)` tells torch that the condition holds, and raises at run time if it doesn't.
     `torch.fx.experimental.symbolic_shapes.guard_or_false(condition)` is false if torch doesn't know, without a guard.

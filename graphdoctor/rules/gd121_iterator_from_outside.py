@@ -36,13 +36,6 @@ class IteratorFromOutside(BreakRule, code="GD121", name="iterator-from-outside",
 
     ## Use instead
     ```python
-    import torch
-
-    def forward(x, steps):
-        for step in steps:
-            x = x.sin() * step
-        return x
-
     def inputs():
         return (torch.randn(4, 8), [1, 2, 3])
     ```

@@ -33,17 +33,7 @@ class SetOfTensors(BreakRule, code="GD122", name="set-of-tensors", severity="war
 
     ## Use instead
     ```python
-    import torch
-
     parts = [torch.ones(8), torch.zeros(8)]
-
-    def forward(x):
-        for part in parts:
-            x = x + part
-        return x.sin()
-
-    def inputs():
-        return (torch.randn(4, 8),)
     ```
     A dictionary with the tensors as keys works too, and still removes duplicates.
 

@@ -30,14 +30,9 @@ class SortByTensor(BreakRule, code="GD123", name="sort-by-tensor", severity="war
 
     ## Use instead
     ```python
-    import torch
-
     def forward(x):
         low, high = torch.stack([x.sum(), x.mean()]).sort().values
         return low - high
-
-    def inputs():
-        return (torch.randn(4, 8),)
     ```
 
     ## Fix safety

@@ -39,17 +39,9 @@ class ValueNotRebuilt(BreakRule, code="GD124", name="value-not-rebuilt", severit
 
     ## Use instead
     ```python
-    import torch
-
     class Scale:
         def apply(self, x):
             return x * 2
-
-    def forward(x):
-        return Scale().apply(x.sin())
-
-    def inputs():
-        return (torch.randn(4, 8),)
     ```
     Fix the break inside the call first; then this one is gone. Otherwise create the object outside the compiled
     function.

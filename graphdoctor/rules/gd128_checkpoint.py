@@ -44,20 +44,12 @@ class Checkpoint(BreakRule, code="GD128", name="checkpoint", severity="warning")
 
     ## Use instead
     ```python
-    import torch
-    from torch.utils.checkpoint import checkpoint
-
-    seen = {}
-
     def block(x):
         return x.sin().cos(), x.mean()
 
     def forward(x):
         y, seen["mean"] = checkpoint(block, x, use_reentrant=False)
         return y * 2
-
-    def inputs():
-        return (torch.ones(4, 8, requires_grad=True),)
     ```
     In place of `checkpoint_sequential`, call `checkpoint` for each segment.
 

@@ -36,8 +36,6 @@ class Recompile(RecompileRule, code="GD200", name="recompile", severity="warning
 
     ## Use instead
     ```python
-    import torch
-
     def forward(x, has_a):
         return torch.where(has_a, x.sin(), x.cos())
 

@@ -40,8 +40,6 @@ class RecompileLimit(RecordingRule, code="GD201", name="recompile-limit", severi
 
     ## Use instead
     ```python
-    import torch
-
     def forward(x, length):
         return x.sin() * length
 

@@ -45,11 +45,6 @@ class SizeChange(RecompileRule, code="GD202", name="size-change", severity="warn
 
     ## Use instead
     ```python
-    import torch
-
-    def forward(x):
-        return x.sin() + 1
-
     def inputs():
         calls = [(torch.ones(4, 8),), (torch.ones(6, 8),)]
         for (x,) in calls:

@@ -36,8 +36,6 @@ class NumberArgument(RecompileRule, code="GD203", name="number-argument", severi
 
     ## Use instead
     ```python
-    import torch
-
     def forward(x, scale):
         return torch.where(scale > 0, x.sin() * scale, x.cos())
 

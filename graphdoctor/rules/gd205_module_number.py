@@ -40,8 +40,6 @@ class ModuleNumber(RecompileRule, code="GD205", name="module-number", severity="
 
     ## Use instead
     ```python
-    import torch
-
     class Net(torch.nn.Module):
         def __init__(self):
             super().__init__()

@@ -37,11 +37,6 @@ class ParameterShape(RecompileRule, code="GD206", name="parameter-shape", severi
 
     ## Use instead
     ```python
-    import torch
-
-    def forward(x, weight):
-        return x @ weight
-
     def inputs():
         return [(torch.ones(4, 8), torch.nn.Parameter(torch.ones(8, n))) for n in (2, 2, 2)]
     ```

@@ -42,16 +42,8 @@ class SpecializedDim(RecompileRule, code="GD207", name="specialized-dim", severi
 
     ## Use instead
     ```python
-    import torch
-
     def forward(x):
         return x.sin()
-
-    def inputs():
-        calls = [(torch.ones(4, 8),), (torch.ones(5, 8),)]
-        for (x,) in calls:
-            torch._dynamo.mark_dynamic(x, 0)
-        return calls
     ```
 
     ## Fix safety

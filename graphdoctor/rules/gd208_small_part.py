@@ -43,8 +43,6 @@ class SmallPart(RecordingRule, code="GD208", name="small-part-of-large-graph", s
 
     ## Use instead
     ```python
-    import torch
-
     def forward(x, length):
         for _ in range(40):
             x = x.sin().cos()

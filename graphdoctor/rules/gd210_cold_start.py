@@ -40,11 +40,6 @@ class ColdStart(RecordingRule, code="GD210", name="cold-start-recompile", severi
 
     ## Use instead
     ```python
-    import torch
-
-    def forward(x):
-        return x.sin() + 1
-
     def inputs():
         calls = [(torch.ones(4, 8),), (torch.ones(6, 8),)]
         for (x,) in calls:

@@ -52,8 +52,6 @@ class PerInstance(RecordingRule, code="GD211", name="per-instance-recompile", se
 
     ## Use instead
     ```python
-    import torch
-
     class Layer(torch.nn.Module):
         def __init__(self, index):
             super().__init__()
@@ -68,9 +66,6 @@ class PerInstance(RecordingRule, code="GD211", name="per-instance-recompile", se
         for layer in layers:
             x = layer(x)
         return x
-
-    def inputs():
-        return (torch.ones(4),)
     ```
     Fix the break in the caller first: a method that torch inlines doesn't recompile. If the break must stay, keep
     numbers that differ between layers in buffers. Sizes of parameters can't be equal; if there are more kinds of layers

@@ -63,11 +63,6 @@ class ModeFlip(RecompileRule, code="GD212", name="mode-flip", severity="warning"
 
     ## Use instead
     ```python
-    import torch
-
-    def forward(x):
-        return x.sin() + 1
-
     def inputs():
         return [(torch.ones(4, 8),), (torch.ones(4, 8, dtype=torch.float64).float(),)]
     ```

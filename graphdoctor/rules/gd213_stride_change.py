@@ -31,11 +31,6 @@ class StrideChange(RecompileRule, code="GD213", name="stride-change", severity="
 
     ## Use instead
     ```python
-    import torch
-
-    def forward(x):
-        return x.sin() + 1
-
     def inputs():
         return [(torch.ones(4, 4).contiguous(),), (torch.ones(4, 4).t().contiguous(),)]
     ```

@@ -35,11 +35,6 @@ class ObjectIdentity(RecompileRule, code="GD214", name="object-identity", severi
 
     ## Use instead
     ```python
-    import torch
-
-    def forward(x, activation):
-        return activation(x) + 1
-
     def inputs():
         activation = lambda t: t.sin()
         return [(torch.ones(4), activation), (torch.ones(4), activation)]

@@ -43,13 +43,6 @@ class StructureChange(RecompileRule, code="GD215", name="structure-change", seve
 
     ## Use instead
     ```python
-    import torch
-
-    def forward(x, extras):
-        for value in extras.values():
-            x = x + value
-        return x
-
     def inputs():
         return [(torch.ones(4), {"a": torch.ones(4)}), (torch.ones(4), {"a": torch.ones(4)})]
     ```

@@ -33,8 +33,6 @@ class ConstantArgument(RecompileRule, code="GD216", name="constant-argument", se
 
     ## Use instead
     ```python
-    import torch
-
     def forward(x, is_first):
         return torch.where(is_first, x.sin(), x.cos())
 

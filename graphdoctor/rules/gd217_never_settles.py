@@ -43,8 +43,6 @@ class NeverSettles(RecordingRule, code="GD217", name="never-settles", severity="
 
     ## Use instead
     ```python
-    import torch
-
     class Net(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -55,9 +53,6 @@ class NeverSettles(RecordingRule, code="GD217", name="never-settles", severity="
             return x * self.seen
 
     forward = Net()
-
-    def inputs():
-        return [(torch.ones(4),), (torch.ones(4),)]
     ```
 
     ## Fix safety

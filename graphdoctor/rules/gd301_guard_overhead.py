@@ -40,8 +40,6 @@ class GuardOverhead(RecordingRule, code="GD301", name="guard-overhead", severity
 
     ## Use instead
     ```python
-    import torch
-
     def forward(x, total):
         return x.tan() * total
 

@@ -39,8 +39,6 @@ class GuardOnChangingValue(RecordingRule, code="GD303", name="guard-on-changing-
 
     ## Use instead
     ```python
-    import torch
-
     def forward(x, length):
         return x.sin() * length
 

@@ -48,11 +48,6 @@ class TinyGraphs(RecordingRule, code="GD402", name="tiny-graphs", severity="warn
 
     ## Use instead
     ```python
-    import torch
-
-    def forward(x):
-        return torch.relu(x.sin() * 2).sum()
-
     def inputs():
         return (torch.ones(4096, 2048),)
     ```

@@ -78,18 +78,10 @@ class CacheBypassed(RecordingRule, code="GD403", name="cache-bypassed", severity
 
     ## Use instead
     ```python
-    import torch
-
     ARGUMENTS = ["--backend", "inductor"]
 
     def smooth(x):
         return x.sin() * x
-
-    def forward(x):
-        return smooth(x) + 1
-
-    def inputs():
-        return (torch.ones(4, 8),)
     ```
     What torch can't trace can be a custom operator (`torch.library.custom_op`), which the caches keep. For a
     `torch.autograd.Function` there is a setting, for a custom pass a class with `uuid()`

@@ -41,15 +41,7 @@ class BackendException(BreakRule, RecordingRule, code="GD501", name="backend-exc
 
     ## Use instead
     ```python
-    import torch
-
     ARGUMENTS = ["--backend", "eager"]
-
-    def forward(x):
-        return torch.relu(x.sin())
-
-    def inputs():
-        return (torch.randn(4, 8),)
     ```
     Find the stage that fails: try `--backend eager` (only Dynamo), then `aot_eager` (Dynamo and AOTAutograd), then
     `inductor`. The first that raises has the bug. Report it with the graph.

@@ -52,23 +52,10 @@ class CompilerError(RecordingRule, code="GD502", name="compiler-error", severity
     ## Use instead
     Read the value outside the compiled function, and pass it in.
     ```python
-    import torch
-
-    class Proxy:
-        scale = 2.0
-
-        @property
-        def __class__(self):
-            raise AttributeError("not connected")
-
-    PROXIES = {"remote": Proxy()}
     SCALE = PROXIES["remote"].scale
 
     def forward(x):
         return torch.relu(x) * SCALE
-
-    def inputs():
-        return (torch.randn(4, 8),)
     ```
 
     ## Fix safety

@@ -44,13 +44,8 @@ class LibraryCalls(RecordingRule, code="GD503", name="library-calls", severity="
 
     ## Use instead
     ```python
-    import torch
-
     def forward(x, scale):
         return torch.relu(x * scale)
-
-    def inputs():
-        return (torch.ones(1024, 1024), torch.ones(1024))
     ```
     Often there is nothing to replace. Then make the calls themselves cheaper: use a smaller dtype (`torch.autocast`, or
     TF32 for matrix multiplications on a GPU), or a library function for the whole pattern, such as

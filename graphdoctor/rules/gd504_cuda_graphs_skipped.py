@@ -96,16 +96,11 @@ class CudaGraphsSkipped(RecordingRule, code="GD504", name="cuda-graphs-skipped",
 
     ## Use instead
     ```python
-    import torch
-
     ARGUMENTS = ["--backend", "inductor", "--mode", "reduce-overhead", "--device", "cuda"]
 
     def forward(x, seen):
         seen = seen + x
         return seen.sin() * x
-
-    def inputs():
-        return (torch.ones(64, 64), torch.zeros(64, 64))
     ```
     A CUDA graph works on tensors of its own: a value that it writes to its copy of an input would be lost. Parameters
     and buffers of modules, and what an earlier CUDA graph returned, aren't copied, so it may write to them.

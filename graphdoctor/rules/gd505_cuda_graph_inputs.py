@@ -40,15 +40,7 @@ class CudaGraphInputs(RecordingRule, code="GD505", name="cuda-graph-inputs", sev
 
     ## Use instead
     ```python
-    import torch
-
     ARGUMENTS = ["--backend", "inductor", "--device", "cuda"]
-
-    def forward(x, y):
-        return x + y
-
-    def inputs():
-        return (torch.ones(4096, 4096), torch.ones(4096, 4096))
     ```
     The default mode copies nothing. Or keep CUDA graphs, pass the same tensors in every call, write new values into
     them, and mark them before the first call with `torch._dynamo.mark_static_address(x)`: then torch doesn't copy them.

@@ -37,13 +37,8 @@ class SlowerKernels(RecordingRule, code="GD506", name="slower-kernels", severity
 
     ## Use instead
     ```python
-    import torch
-
     def forward(x):
         return (x.new_ones(1, x.shape[0]) @ x)[0] * 2
-
-    def inputs():
-        return (torch.ones(2048, 2048),)
     ```
     The example is about a CPU. In general, find the kernel that the finding names, and write its part of the program
     with a library function, such as `scaled_dot_product_attention` for attention. `mode="max-autotune"` tries more

@@ -49,11 +49,6 @@ class LayoutCopies(RecordingRule, code="GD508", name="layout-copies", severity="
 
     ## Use instead
     ```python
-    import torch
-
-    def forward(x, weight):
-        return torch.nn.functional.conv2d(x, weight)
-
     def inputs():
         x, weight = torch.ones(8, 8, 128, 128), torch.ones(8, 8, 3, 3)
         return tuple(each.to(memory_format=torch.channels_last) for each in (x, weight))

@@ -60,8 +60,6 @@ class DtypeCasts(RecordingRule, code="GD509", name="dtype-casts", severity="warn
 
     ## Use instead
     ```python
-    import torch
-
     def forward(x, weight):
         return x @ weight
 

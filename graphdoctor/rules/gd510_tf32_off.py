@@ -49,17 +49,9 @@ class Tf32Off(RecordingRule, code="GD510", name="tensor-float-off", severity="in
 
     ## Use instead
     ```python
-    import torch
-
     ARGUMENTS = ["--device", "cuda"]
 
     torch.set_float32_matmul_precision("high")
-
-    def forward(x):
-        return x @ x
-
-    def inputs():
-        return (torch.ones(1024, 1024),)
     ```
     Measure it: run `graphdoctor bench` with and without the line.
 

@@ -44,12 +44,7 @@ class CudaGraphRecordings(RecordingRule, code="GD511", name="cuda-graph-recordin
 
     ## Use instead
     ```python
-    import torch
-
     ARGUMENTS = ["--backend", "inductor", "--mode", "reduce-overhead", "--device", "cuda"]
-
-    def forward(x):
-        return torch.relu(x).sum()
 
     def inputs():
         rows = [torch.ones(size, 64) for size in range(2, 22)]

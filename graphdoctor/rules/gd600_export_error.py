@@ -34,13 +34,8 @@ class ExportError(BreakRule, code="GD600", name="export-error", severity="error"
 
     ## Use instead
     ```python
-    import torch
-
     def forward(x):
         return x + torch.sin(x)
-
-    def inputs():
-        return (torch.randn(4, 8),)
     ```
     If the other mode exports the program, use that: `strict=True` follows NumPy calls.
 

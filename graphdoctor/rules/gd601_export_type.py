@@ -40,21 +40,7 @@ class ExportType(BreakRule, code="GD601", name="export-type", severity="error"):
 
     ## Use instead
     ```python
-    from dataclasses import dataclass
-
-    import torch
-
-    @dataclass
-    class Result:
-        value: torch.Tensor
-
     torch.export.register_dataclass(Result)
-
-    def forward(x):
-        return Result(x.sin())
-
-    def inputs():
-        return (torch.randn(4, 8),)
     ```
     A class that isn't a dataclass is registered with `torch.utils._pytree.register_pytree_node`, or its tensors are
     passed and returned in a tuple, a list or a dict.

@@ -40,13 +40,8 @@ class UserError(RecordingRule, code="GD901", name="user-error", severity="error"
 
     ## Use instead
     ```python
-    import torch
-
     def forward(x):
         return x.reshape(8, 4)
-
-    def inputs():
-        return (torch.randn(4, 8),)
     ```
 
     ## Fix safety

@@ -122,10 +122,7 @@ def test_targets_are_split_by_the_given_files(tmp_path: Path) -> None:
     targets = {"first": ["one.py:Net"], "second": ["two.py:Net"], "third": ["three.py", "inputs.py:make"]}
 
     def run(*files: str) -> tuple[str, ...]:
-        selected = select_targets(targets, [Path(file) for file in files], tmp_path)
-        assert set(selected.to_run) | set(selected.skipped) == set(targets)
-        assert not set(selected.to_run) & set(selected.skipped)
-        return selected.to_run
+        return select_targets(targets, [Path(file) for file in files], tmp_path)
 
     assert run("common.py") == ("first", "second")
     assert run("own.py") == ("second",)

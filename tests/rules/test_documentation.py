@@ -22,10 +22,33 @@ OF_EXPORT = {"GD600", "GD601"}
 
 
 def first_block(rule: Rule, section: str) -> str:
-    """The first Python block of a section."""
+    """The first Python block of a section as a program: what *Use instead* leaves out is as in the example."""
     match = re.search(r"```python\n(.*?)```", rule.sections()[section], re.DOTALL)
     assert match is not None, f"{rule.code}: no code under {section}"
-    return match[1]
+    if section == "Example":
+        return match[1]
+    example, own = first_block(rule, "Example"), ast.parse(match[1])
+    defined = set().union(*map(_defined, own.body))
+    needed, kept = {"forward", "inputs", *_read(own)} - defined, []
+    for node in reversed(ast.parse(example).body):
+        if needed & _defined(node):
+            needed |= _read(node) - defined
+            first = min(part.lineno for part in (node, *getattr(node, "decorator_list", ())))
+            kept += reversed(example.splitlines()[first - 1 : node.end_lineno])
+    return "\n".join([*reversed(kept), match[1]])
+
+
+def _defined(node: ast.stmt) -> set[str]:
+    match node:
+        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            return {name}
+        case ast.Import(names=names) | ast.ImportFrom(names=names):
+            return {(alias.asname or alias.name).partition(".")[0] for alias in names}
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+
+
+def _read(tree: ast.AST) -> set[str]:
+    return {each.id for each in ast.walk(tree) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
 
 
 def test_every_page_has_its_sections_in_order_and_every_rule_runnable_code() -> None:

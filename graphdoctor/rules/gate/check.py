@@ -44,30 +44,17 @@ class Policy:
     baseline: Baseline | None = None
 
 
-@dataclass(frozen=True)
-class Sorted:
-    """A diagnosis' findings, split into those that count and those that don't.
-
-    Args:
-        counting: Worst first.
-        ignored: Each with its reason.
-    """
-
-    counting: tuple[Finding, ...]
-    ignored: tuple[Ignored, ...]
-
-
 def check_target(diagnosis: Diagnosis, *, name: str, target: str, comments: Comments, policy: Policy) -> TargetCheck:
     """Judge one target."""
     trouble, off = trouble_of(diagnosis), _off_text(diagnosis)
     if error := trouble or off:
         hint = diagnosis.recording.exit.hint if trouble else _ON_AGAIN
         return crashed(name=name, target=target, error=error, hint=hint, diagnosis=diagnosis, policy=policy)
-    found = sort_findings(diagnosis, comments, policy)
+    counting, ignored = sort_findings(diagnosis, comments, policy)
     version = release(diagnosis.recording.environment.torch or "")
     compared = policy.baseline.entries(name, version) if policy.baseline else None
     entries = {entry.fingerprint: entry for entry in compared[1]} if compared else {}
-    known = tuple(finding for finding in found.counting if finding.fingerprint in entries)
+    known = tuple(finding for finding in counting if finding.fingerprint in entries)
     refusal, empty = refused_call(diagnosis), empty_text(diagnosis, known_run(policy.baseline, name, diagnosis))
     verdict = TargetCheck(
         name=name,
@@ -75,12 +62,12 @@ def check_target(diagnosis: Diagnosis, *, name: str, target: str, comments: Comm
         state="passed",
         error=_refusal_text(refusal) if refusal else empty,
         diagnosis=diagnosis,
-        new=tuple(finding for finding in found.counting if finding.fingerprint not in entries),
+        new=tuple(finding for finding in counting if finding.fingerprint not in entries),
         known=known,
         grown=tuple(finding for finding in known if finding.count > entries[finding.fingerprint].count),
         worse=tuple(worse_findings(known, entries)),
         fixed=_fixed(compared[1], diagnosis) if compared else (),
-        ignored=found.ignored,
+        ignored=ignored,
         budgets=budgets(policy.limits, diagnosis.summary),
         baseline_torch=compared[0] if compared else None,
         is_other_torch=compared is not None and compared[0] != version,
@@ -125,17 +112,16 @@ def crashed(
     )
 
 
-def sort_findings(diagnosis: Diagnosis, comments: Comments, policy: Policy) -> Sorted:
-    """Separate the findings that count from those that are ignored."""
-    counting: list[Finding] = []
-    ignored: list[Ignored] = []
-    for finding in diagnosis.findings:
-        reason = ignored_by(finding, comments=comments, paths=policy.paths, selection=policy.selection)
-        if reason is None:
-            counting.append(finding)
-        else:
-            ignored.append(reason)
-    return Sorted(tuple(counting), tuple(ignored))
+def sort_findings(
+    diagnosis: Diagnosis, comments: Comments, policy: Policy
+) -> tuple[tuple[Finding, ...], tuple[Ignored, ...]]:
+    """The findings that count, worst first, and those that are ignored, each with its reason."""
+    judged = [
+        (finding, ignored_by(finding, comments=comments, paths=policy.paths, selection=policy.selection))
+        for finding in diagnosis.findings
+    ]
+    counting = tuple(finding for finding, ignored in judged if ignored is None)
+    return counting, tuple(ignored for _, ignored in judged if ignored is not None)
 
 
 def _fixed(entries: Entries, diagnosis: Diagnosis) -> Entries:

@@ -12,7 +12,6 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 _FILE = re.compile(r"(?P<file>.+\.py)(?::[^/\\]*)?")
@@ -49,21 +48,8 @@ class Reach:
         return not self.unresolved.isdisjoint((*path.parts[:-1], path.stem))
 
 
-@dataclass(frozen=True)
-class Selected:
-    """Names of configured targets, in order, split by whether a set of files can affect them.
-
-    Args:
-        to_run: Targets that one of the files can affect.
-        skipped: The others.
-    """
-
-    to_run: tuple[str, ...]
-    skipped: tuple[str, ...]
-
-
-def select_targets(targets: Mapping[str, Iterable[str]], files: Iterable[Path], root: Path) -> Selected:
-    """Split targets into those to run and those to skip.
+def select_targets(targets: Mapping[str, Iterable[str]], files: Iterable[Path], root: Path) -> tuple[str, ...]:
+    """Names of the targets that one of the files can affect, in order.
 
     Args:
         targets: By name, the code that each target uses, as ``file.py:name`` or ``package.module:name``: the target
@@ -72,12 +58,11 @@ def select_targets(targets: Mapping[str, Iterable[str]], files: Iterable[Path], 
         root: The directory that these are relative to.
     """
     given = [root / path for path in files]
-    to_run = [
+    return tuple(
         name
         for name, texts in targets.items()
         if any(reach.reaches(path) for reach in (reached_by(text, root) for text in texts) for path in given)
-    ]
-    return Selected(tuple(to_run), tuple(name for name in targets if name not in to_run))
+    )
 
 
 def reached_by(target: str, root: Path) -> Reach:
@@ -92,133 +77,81 @@ def reached_by(target: str, root: Path) -> Reach:
         file = (root / match["file"]).resolve()
         # As in the probe: the file's folder, or the folder of its outermost package, comes first on sys.path.
         folders = [file.parent, *(init.parent.parent for init in _packages_around(file))]
-        return _Walk((*folders, root, root / "src")).run([file])
-    module = target.partition(":")[0]
-    walk = _Walk((root, root / "src"))
-    return walk.run(list(walk.files_of(module)))
+        return _followed([file], (*folders, root, root / "src"))
+    places = (root, root / "src")
+    return _followed(list(_files_of(target.partition(":")[0], places)), places)
 
 
-class _Walk:
-    """Follows imports from file to file.
+def _followed(starts: Iterable[Path], places: Iterable[Path]) -> Reach:
+    """Follows imports from file to file; a module found in several folders counts in each."""
+    places = tuple(dict.fromkeys(place.resolve() for place in places))
+    found: set[Path] = set()
+    unresolved: set[str] = set()
+    waiting = [*starts, *(init for start in starts for init in _packages_around(start))]
+    is_open = not waiting
+    while waiting and not is_open:
+        path = waiting.pop()
+        if path in found:
+            continue
+        found.add(path)
+        imports = _imports(path)
+        is_open = imports is None
+        for name in imports or ():
+            if isinstance(name, Path):
+                waiting.append(name)
+                continue
+            files = list(_files_of(name, places))
+            waiting += files
+            top = name.partition(".")[0]
+            if not files and top not in sys.stdlib_module_names and not any(_files_of(top, places)):
+                unresolved.add(top)
+    return Reach(frozenset(found), frozenset(unresolved), is_open=is_open)
 
-    Args:
-        places: Folders to look for modules in; a module found in several of them counts in each.
+
+def _files_of(module: str, places: Iterable[Path]) -> Iterator[Path]:
+    """Files that run when a module is imported: its packages' and its own; for ``a.*``, all modules of ``a``."""
+    for folder in places:
+        for part in module.split("."):
+            yield from _module_files(folder, part)
+            folder = folder / part  # noqa: PLW2901
+
+
+def _imports(path: Path) -> set[str | Path] | None:
+    """What a file imports: files, and dotted names, whose last part may be a name inside the module.
+
+    None if it can't be read or parsed, imports a computed name, or loads code in other ways.
     """
-
-    def __init__(self, places: Iterable[Path]) -> None:
-        self._places = tuple(dict.fromkeys(place.resolve() for place in places))
-
-    def run(self, starts: list[Path]) -> Reach:
-        found: set[Path] = set()
-        unresolved: set[str] = set()
-        waiting = [*starts, *(init for start in starts for init in _packages_around(start))]
-        if not starts:
-            return Reach(frozenset(), is_open=True)
-        while waiting:
-            path = waiting.pop()
-            if path in found:
-                continue
-            found.add(path)
-            imports = _Imports.read(path)
-            if imports is None or imports.is_open:
-                return Reach(frozenset(found), is_open=True)
-            for name in imports.absolute:
-                files = list(self.files_of(name))
-                waiting += files
-                top = name.partition(".")[0]
-                if not files and top not in sys.stdlib_module_names and not any(self.files_of(top)):
-                    unresolved.add(top)
-            waiting += imports.relative
-        return Reach(frozenset(found), frozenset(unresolved))
-
-    def files_of(self, module: str) -> Iterator[Path]:
-        """Files that run when a module is imported: its packages' and its own; for ``a.*``, all modules of ``a``."""
-        for place in self._places:
-            folder = place
-            for part in module.split("."):
-                yield from _module_files(folder, part)
-                folder = folder / part
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    found: set[str | Path] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                found |= {alias.name for alias in names}
+            case ast.ImportFrom(level=0, module=str(module), names=names):
+                found |= {f"{module}.{alias.name}" for alias in names}
+            case ast.ImportFrom():
+                found |= set(_relative(path, node))
+            case ast.Call(args=[ast.Constant(value=name)], keywords=[]) if _called(node) in _BY_NAME:
+                found |= {name} if isinstance(name, str) else set()
+            case ast.Call() if _called(node) in _AT_RUN_TIME | _BY_NAME:
+                return None
+    return found
 
 
-@dataclass(frozen=True)
-class _Imports:
-    """What one file imports.
-
-    Args:
-        absolute: Dotted names; the last part may be a name inside the module.
-        relative: Files.
-        is_open: It also loads code that can't be determined.
-    """
-
-    absolute: frozenset[str]
-    relative: frozenset[Path]
-    is_open: bool
-
-    @classmethod
-    def read(cls, path: Path) -> _Imports | None:
-        """Read a file; None if it can't be read or parsed."""
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                tree = ast.parse(path.read_bytes())
-        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-            return None
-        reader = _Reader(path, tree)
-        return cls(frozenset(reader.absolute), frozenset(reader.relative), reader.is_open)
-
-
-class _Reader:
-    """Reads imports from a file's syntax tree."""
-
-    def __init__(self, path: Path, tree: ast.Module) -> None:
-        self._path = path
-        self._tree = tree
-
-    @cached_property
-    def absolute(self) -> set[str]:
-        """Names of absolute imports, including literal ones through ``importlib``."""
-        found: set[str] = set()
-        for node in ast.walk(self._tree):
-            match node:
-                case ast.Import(names=names):
-                    found |= {alias.name for alias in names}
-                case ast.ImportFrom(level=0, module=str(module), names=names):
-                    found |= {f"{module}.{alias.name}" for alias in names}
-                case ast.Call(args=[ast.Constant(value=str(name))]) if _called(node) in _BY_NAME:
-                    found.add(name)
-                case _:
-                    pass
-        return found
-
-    @cached_property
-    def relative(self) -> set[Path]:
-        """Files of relative imports."""
-        found: set[Path] = set()
-        for node in ast.walk(self._tree):
-            if not isinstance(node, ast.ImportFrom) or not node.level:
-                continue
-            folder = self._path.parent
-            for _ in range(node.level - 1):
-                folder = folder.parent
-            found |= set(_module_files(folder.parent, folder.name))
-            for part in node.module.split(".") if node.module else ():
-                found |= set(_module_files(folder, part))
-                folder = folder / part
-            for alias in node.names:
-                found |= set(_module_files(folder, alias.name))
-        return found
-
-    @cached_property
-    def is_open(self) -> bool:
-        """Whether it imports a computed name, or loads code in other ways."""
-        for node in ast.walk(self._tree):
-            if not isinstance(node, ast.Call):
-                continue
-            name = _called(node)
-            is_literal = len(node.args) == 1 and isinstance(node.args[0], ast.Constant) and not node.keywords
-            if name in _AT_RUN_TIME or (name in _BY_NAME and not is_literal):
-                return True
-        return False
+def _relative(path: Path, node: ast.ImportFrom) -> Iterator[Path]:
+    """Files of a relative import."""
+    folder = path.parents[node.level - 1]
+    yield from _module_files(folder.parent, folder.name)
+    for part in node.module.split(".") if node.module else ():
+        yield from _module_files(folder, part)
+        folder = folder / part
+    for alias in node.names:
+        yield from _module_files(folder, alias.name)
 
 
 def _packages_around(file: Path) -> Iterator[Path]:
