@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from graphdoctor.probe.record import files
-from graphdoctor.probe.record.files import ProgramFiles, user_file_test
+from graphdoctor.probe.record.files import ProgramFiles, is_user_file
 
 SITE = Path(torch.__file__).parent.parent
 
@@ -91,7 +91,6 @@ def test_a_file_and_all_files_together_have_a_bound(tmp_path, monkeypatch):
 def test_files_of_torch_and_python_and_the_probe_are_not_kept_and_those_beside_torch_are():
     own = [torch.nn.functional.__file__, os.__file__, "<frozen os>", "<string>", "<eval_with_key>.3", files.__file__]
     assert taken(*own) == {}
-    is_user_file = user_file_test()
     assert is_user_file(str(SITE / "torchvision" / "models" / "resnet.py"))
     assert is_user_file(str(find_spec("pytest").origin))
     assert not is_user_file(str(SITE / "torch" / "nn" / "functional.py"))

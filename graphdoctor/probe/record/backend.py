@@ -17,7 +17,7 @@ from ...facts.recording import GraphInput, GraphNode
 from ..torch_private import torch_api
 from ..torch_private.torch_hooks import timed_backend
 from .describe import dtype_text, tensor_text
-from .files import user_file_test
+from .files import is_user_file
 
 _CALLS = frozenset({"call_function", "call_method", "call_module"})
 _STACK_LINE = re.compile(r'^\s*File "(.*?)", line (\d+)', re.MULTILINE)
@@ -83,7 +83,6 @@ class GraphDescriber:
 
     def __init__(self, want_file: Callable[[str], None]) -> None:
         self._want_file = want_file
-        self._is_user_file = user_file_test()
         self.count = 0
         """Graphs so far."""
 
@@ -101,7 +100,7 @@ class GraphDescriber:
             "op_count": sum(node.op in _CALLS for node in nodes),
             "tensor_op_count": tensor_op_count(gm),
             "inputs": [_describe_input(node) for node in nodes if node.op == "placeholder"],
-            "nodes": [_describe_node(node, self._is_user_file) for node in nodes],
+            "nodes": list(map(_describe_node, nodes)),
         }
 
 
@@ -150,7 +149,7 @@ def _describe_input(node: torch.fx.Node) -> GraphInput:
     )
 
 
-def _describe_node(node: torch.fx.Node, is_user_file: Callable[[str], bool]) -> GraphNode:
+def _describe_node(node: torch.fx.Node) -> GraphNode:
     lines = _STACK_LINE.findall(node.stack_trace or "")
     file, line = next(((file, int(line)) for file, line in reversed(lines) if is_user_file(file)), (None, None))
     return GraphNode(

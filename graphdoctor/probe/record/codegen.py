@@ -32,7 +32,7 @@ from ..torch_private.torch_codegen import (
     value_bytes,
 )
 from .describe import dtype_text
-from .files import user_file_test
+from .files import is_user_file
 
 _STACK_LINE = re.compile(r'^\s*File "(.*?)", line (\d+), in (.*)$', re.MULTILINE)
 
@@ -49,7 +49,6 @@ class CodegenRecorder:
     def __init__(self, want_file: Callable[[str], None], partitions: PartitionWatch | None = None) -> None:
         self._want_file = want_file
         self._partitions = partitions
-        self._is_user_file = user_file_test()
         self.factor_dtypes: set[str] = set()
         """Of all matrix products and convolutions."""
 
@@ -124,7 +123,7 @@ class CodegenRecorder:
 
     def _stack(self, node: torch.fx.Node, stacks: StackTable) -> int | None:
         entries = [(file, int(line), name) for file, line, name in _STACK_LINE.findall(node.stack_trace or "")]
-        stack = tuple(entry for entry in entries if self._is_user_file(entry[0]))
+        stack = tuple(entry for entry in entries if is_user_file(entry[0]))
         for file, _, _ in stack:
             self._want_file(file)
         return stacks.setdefault(stack, len(stacks)) if stack else None

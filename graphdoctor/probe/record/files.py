@@ -15,7 +15,8 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -32,21 +33,13 @@ _GENERATED = ("<frozen ", "<eval_with_key>", "<string>", "<unknown>")
 """Python's own and FX's generated code. ``linecache`` may know it, as it knows cells of IPython, which are kept."""
 
 
-def user_file_test() -> Callable[[str], bool]:
-    """A test for files that aren't torch's, Python's own or the probe's."""
+@cache
+def is_user_file(file: str) -> bool:
+    """Whether a file isn't torch's, Python's own or the probe's."""
     # The separator: torchvision lies beside torch.
     roots = (*torch_api.torch_roots(), Path(__file__).resolve().parent.parent)
-    foreign = (*(str(root / "_")[:-1] for root in roots), "<")
-    stdlib = str(Path(linecache.__file__).parent / "_")[:-1]
-    known: dict[str, bool] = {}
-
-    def is_user_file(file: str) -> bool:
-        if file not in known:
-            is_stdlib = file.startswith(stdlib) and "site-packages" not in file
-            known[file] = not is_stdlib and not file.startswith(foreign)
-        return known[file]
-
-    return is_user_file
+    is_stdlib = file.startswith(f"{Path(linecache.__file__).parent}{os.sep}") and "site-packages" not in file
+    return not is_stdlib and not file.startswith((*(f"{root}{os.sep}" for root in roots), "<"))
 
 
 _IMPORTED = time.time()
@@ -62,15 +55,18 @@ class ProgramFiles:
 
     def __init__(self, target: str | None, *, has_texts: bool = True) -> None:
         self._has_texts = has_texts
-        self._bytes_left = _MAX_BYTES
-        self._is_user_file = user_file_test()
-        self._seen: set[str] = set()
-        self._pending: list[str] = []
+        self.forget()
         self._temporary = Path(tempfile.gettempdir()).resolve()
         roots = {Path.cwd(), *([] if target is None else [Path(target).resolve().parent])}
         # A temporary folder is nobody's project, even if the program was started there.
         self._roots = tuple(roots - {self._temporary})
         self._started = _process_start()
+
+    def forget(self) -> None:
+        """Nothing was wanted so far."""
+        self._bytes_left = _MAX_BYTES
+        self._seen: set[str] = set()
+        self._pending: list[str] = []
 
     def want(self, file: str) -> None:
         """Have the next ``take`` return what there is to say of a file."""
@@ -86,7 +82,7 @@ class ProgramFiles:
         for file in generated:
             yield "graphdoctor_generated", {"file": file, "maker": makers.get(file)}
         for file in pending if self._has_texts else ():
-            if self._is_user_file(file) or (file.startswith("<") and not file.startswith(_GENERATED)):
+            if is_user_file(file) or (file.startswith("<") and not file.startswith(_GENERATED)):
                 yield "graphdoctor_file", {"file": file, "text": self._text(file)}
 
     def _text(self, file: str) -> str | None:
@@ -108,7 +104,7 @@ class ProgramFiles:
             return is_whole and not file.startswith(_GENERATED) and not _is_cell(file)
         path = Path(file)
         is_project = not path.is_absolute() or any(path.is_relative_to(root) for root in self._roots)
-        if is_project or not self._is_user_file(file):
+        if is_project or not is_user_file(file):
             return False
         is_temporary = path.is_relative_to(self._temporary) or path.resolve().is_relative_to(self._temporary)
         try:
@@ -182,7 +178,6 @@ def _held_as(kind: type, attributes: Mapping[str, object], files: set[str]) -> I
 
 
 def _held_by_modules(files: set[str]) -> Iterator[tuple[str, str]]:
-    is_user_file = user_file_test()
     for module_name, module in list(sys.modules.items()):
         source = getattr(module, "__file__", None)
         is_program = module_name == "__main__" or (isinstance(source, str) and is_user_file(source))

@@ -14,7 +14,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -26,7 +26,8 @@ from ..torch_private import torch_api, torch_guards
 from ..torch_private.replacing import Undo
 from ..wire import ComparedEntryRecord, FailedGuardRecord, RecompileArtifact, StackEntryRecord, ValueRecord
 from .describe import value_description
-from .listener import stack_entries
+from .files import is_user_file
+from .listener import TraceListener, stack_entries
 from .sources import SourceReader
 
 _MAX_FAILED = 128
@@ -86,17 +87,8 @@ class _Now:
 class RecompileRecorder:
     """Writes down the cause of each recompile."""
 
-    def __init__(
-        self,
-        is_user_file: Callable[[str], bool],
-        want_source: Callable[[str, int, str], None],
-        want_file: Callable[[str], None],
-        outside: Collection[FrameType] = (),
-    ) -> None:
-        self._outside = outside
-        self._is_user_file = is_user_file
-        self._want_source = want_source
-        self._want_file = want_file
+    def __init__(self, listener: TraceListener) -> None:
+        self._listener = listener
         self._sources = SourceReader()
         self._places: dict[_Place, _Place] = {}
         self._undos: Sequence[Undo] = ()
@@ -145,9 +137,9 @@ class RecompileRecorder:
         """The innermost user line of a guard's stack; without one, the innermost line."""
         if not stack:
             return None
-        entry = next((item for item in reversed(stack) if self._is_user_file(item.filename)), stack[-1])
+        entry = next((item for item in reversed(stack) if is_user_file(item.filename)), stack[-1])
         place = (entry.filename, entry.lineno or 0, entry.name)
-        self._want_file(entry.filename)
+        self._listener.want_file(entry.filename)
         return self._places.setdefault(place, place)
 
     # At a recompile.
@@ -178,7 +170,7 @@ class RecompileRecorder:
             if item["leaf"] == "RELATION":
                 item["line"] = _printed_place(item["text"][0], code.co_filename) or item.get("line")
             if (line := item.get("line")) is not None:
-                self._want_source(*line)
+                self._listener.want_source(*line)
         compile_id = getattr(entry, "compile_id", None)
         return ComparedEntryRecord(
             compile_id=None if compile_id is None else str(compile_id), failed=shown, hidden=len(failed) - len(shown)
@@ -216,15 +208,15 @@ class RecompileRecorder:
             item["line"] = _nearest_source(source, seen.lines)
 
     def _caller(self) -> tuple[list[StackEntryRecord], dict[str, str]]:
-        frames = list(torch_api.frames_above_compile(self._outside))
-        users = [frame for frame in frames if self._is_user_file(frame.f_code.co_filename)][:_MAX_CALLERS]
+        frames = list(torch_api.frames_above_compile(self._listener.outside))
+        users = [frame for frame in frames if is_user_file(frame.f_code.co_filename)][:_MAX_CALLERS]
         loops: dict[str, str] = {}
         # The outermost loop first: epoch before step.
         for user in reversed(users):
             loops |= self._loop_values(user)
-            self._want_file(user.f_code.co_filename)
+            self._listener.want_file(user.f_code.co_filename)
         if users:
-            self._want_source(*_place_of(users[0]))
+            self._listener.want_source(*_place_of(users[0]))
         return stack_entries(torch_api.stack_of(frames)), loops
 
     def _loop_values(self, frame: FrameType) -> dict[str, str]:

@@ -8,7 +8,7 @@ from types import FrameType
 from ..events import EventFile
 from ..torch_private import torch_api, torch_trace
 from ..torch_private.torch_trace import TraceKeeper
-from .files import ProgramFiles, user_file_test
+from .files import ProgramFiles
 from .guards import RecompileRecorder
 from .listener import TraceListener
 from .reports import failure_gaps, hooking
@@ -32,9 +32,7 @@ class Hooks:
         self.keeper = TraceKeeper(self.listener)
         with hooking(events, "compiles after a change of torch's trace logger"):
             self.keeper.install()
-        self._recompiles = RecompileRecorder(
-            user_file_test(), self.listener.want_source, self.listener.want_file, outside
-        )
+        self._recompiles = RecompileRecorder(self.listener)
         if (lost := self._recompiles.install()) is not None:
             events.gap("recompile_causes", lost)
 

@@ -79,14 +79,10 @@ def _characters(text: str, byte_offset: int) -> int:
 
 
 class TraceListener(torch_trace.TraceLooker):
-    """A handler on torch's trace logger.
+    """A handler on torch's trace logger, after torch's own, so that our record follows the one it belongs to.
 
-    It must come after torch's own handler, so that our record follows the one it belongs to.
-
-    Args:
-        on_compile: Called with the compile id, such as ``0/1``, when a compile begins, and with None when it ends.
-        outside: Frames that are no part of the program.
-        on_limit: Called when a frame hits its recompile limit.
+    ``on_compile`` gets the compile id, such as ``0/1``, when a compile begins, and None when it ends. ``outside``:
+    frames that are no part of the program. ``on_limit`` is called when a frame hits its recompile limit.
     """
 
     def __init__(
@@ -101,11 +97,18 @@ class TraceListener(torch_trace.TraceLooker):
         self._on_compile = on_compile
         self._on_limit = on_limit
         self._files = files
-        self._outside = outside
-        self._pending: dict[tuple[str, int], str] = {}
+        self.outside = outside
         self._sources = SourceReader()
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Nothing has been seen so far: in the beginning, and in a forked process."""
+        self._pending: dict[tuple[str, int], str] = {}
         self.finished_compiles = 0
         self.roots = Roots()
+        self.failures.clear()
+        self._begun.clear()
+        self._files.forget()
 
     def look_at(self, metadata: dict[str, Any], _payload: str | None) -> None:
         """Add what torch's record lacks."""
@@ -120,7 +123,7 @@ class TraceListener(torch_trace.TraceLooker):
             self._on_compile(None)
         elif "dynamo_start" in metadata:
             self._on_compile(f"{metadata.get('frame_id')}/{metadata.get('frame_compile_id')}")
-            caller = stack_entries(torch_api.stack_of(torch_api.frames_above_compile(self._outside)))
+            caller = stack_entries(torch_api.stack_of(torch_api.frames_above_compile(self.outside)))
             torch_api.write_artifact("graphdoctor_caller", caller)
             for entry in caller:
                 self.want_file(entry["file"])

@@ -17,7 +17,7 @@ import torch
 from ...facts.recording import ExportInput, NamedClass
 from ..record.describe import value_text
 from ..record.errors import message_of, type_name
-from ..record.files import user_file_test
+from ..record.files import is_user_file
 from ..record.listener import stack_entries
 from ..record.streams import kept_texts
 from ..replay.leaves import named_leaves
@@ -59,7 +59,6 @@ class _Exporting:
     def __init__(self, workload: Workload, plan: Mapping[str, Any]) -> None:
         self._workload = workload
         self._is_strict, self._dims, self._hint = bool(plan["is_strict"]), plan["dims"], str(plan["hint"])
-        self._is_user_file = user_file_test()
         self._function = function = workload.function
         self._is_wrapped = not isinstance(function, torch.nn.Module)
         self._module = _wrapped(function) if self._is_wrapped else function
@@ -226,14 +225,14 @@ class _Exporting:
             "message": message_of(error),
             "stack": self._known(stack or self._definition()),
             "is_at_line": bool(stack),
-            "is_truth": trace is not None and torch_export.asks_for_truth(trace, self._is_user_file),
+            "is_truth": trace is not None and torch_export.asks_for_truth(trace, is_user_file),
             "classes": self._named_classes(message_of(error)),
         }
 
     def _stack_of(self, error: BaseException) -> list[StackEntryRecord]:
         """The stack from the program's first line on; that of what Dynamo was tracing, where Python's has none."""
         for summaries in (traceback.extract_tb(error.__traceback__), getattr(error, "real_stack", None) or ()):
-            outside = itertools.dropwhile(lambda entry: not self._is_user_file(entry["file"]), stack_entries(summaries))
+            outside = itertools.dropwhile(lambda entry: not is_user_file(entry["file"]), stack_entries(summaries))
             if entries := list(outside):
                 return entries
         return []
@@ -257,7 +256,7 @@ class _Exporting:
         frames = reversed(list(traceback.walk_stack(sys._getframe())))
         return list(
             traceback.StackSummary.extract(
-                (frame, line) for frame, line in frames if self._is_user_file(frame.f_code.co_filename)
+                (frame, line) for frame, line in frames if is_user_file(frame.f_code.co_filename)
             )
         )
 

@@ -18,7 +18,7 @@ from ..file_names import TRACE_FOLDER
 from ..measure.watched_calls import BackwardSteps, CallWatcher, CompiledAt
 from ..record.backend import GraphDescriber
 from ..record.compile_calls import compile_call, compiled_name, compiled_root
-from ..record.files import ProgramFiles, user_file_test
+from ..record.files import ProgramFiles
 from ..record.guards import RecompileRecorder
 from ..record.listener import TraceListener
 from ..record.reports import describe_environment, device_name, failure_gaps, hook_gap, unrecorded_gap
@@ -39,10 +39,11 @@ class Recorder:
         self._change = change
         self._pid = os.getpid()
         self._events = EventFile(Path(event_path)) if is_main else None
-        self._listener = self._new_listener()
+        files = ProgramFiles(next(iter(sys.argv), None))
+        self._listener = TraceListener(self._on_compile, files, on_limit=self._on_limit)
         self._keeper = TraceKeeper(self._listener, self._trace_folder)
-        self._recompiles = RecompileRecorder(user_file_test(), self._want_source, self._want_file)
-        self._describe_graph = GraphDescriber(self._want_file)
+        self._recompiles = RecompileRecorder(self._listener)
+        self._describe_graph = GraphDescriber(self._listener.want_file)
         self._watcher: CallWatcher | None = None
         self._steps: BackwardSteps | None = None
         self._has_compiled = self._is_rank = False
@@ -87,17 +88,7 @@ class Recorder:
         if self._events is not None:
             self._events.write(name, fact, **fields)
 
-    # Of this process: a forked one has another listener, and another keeper.
-
-    def _new_listener(self) -> TraceListener:
-        files = ProgramFiles(next(iter(sys.argv), None))
-        return TraceListener(self._on_compile, files, on_limit=self._on_limit)
-
-    def _want_source(self, file: str, line: int, function: str) -> None:
-        self._listener.want_source(file, line, function)
-
-    def _want_file(self, file: str) -> None:
-        self._listener.want_file(file)
+    # A forked process has another keeper.
 
     def _restore(self) -> None:
         self._keeper.restore()
@@ -234,9 +225,8 @@ class Recorder:
         with contextlib.suppress(Exception):
             self._describe_graph.count = 0
             torch_trace.begin_log_anew()
-            torch_api.trace_logger().removeHandler(self._listener)
+            self._listener.begin_anew()
             self._keeper.uninstall()
-            self._listener = self._new_listener()
             self._keeper = TraceKeeper(self._listener, self._trace_folder)
             self._keeper.restore()
             if "torch._dynamo.convert_frame" in sys.modules:
