@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..facts.base import Fact
 from ..facts.recording import GapKind
-from ..facts.run import CallPhase, Phase, PhaseKind
+from ..facts.run import PhaseKind
 
 
 class EventFile:
@@ -47,28 +47,14 @@ class EventFile:
         """Close the file."""
         self._stream.close()
 
-    def phase(self, phase: Phase) -> None:
-        """Report what begins now, such as ``importing the target``."""
-        self._begin(phase, phase)
-
-    def call_phase(self, phase: CallPhase, index: int) -> None:
-        """Report what begins now with a call, such as ``call 2``."""
-        self._begin(phase, phase.format(index=index))
-
-    def variation_phase(self, variation: str) -> None:
-        """Report which variation begins now."""
-        self._begin("variation", variation)
-
-    def _begin(self, kind: PhaseKind, phase: str) -> None:
-        self._kind, self._phase = kind, phase
-        self._write_phase(phase)
+    def phase(self, kind: PhaseKind, text: str | None = None, **known: int) -> None:
+        """Report what begins now; ``text``: of a variation; ``index``: of a call."""
+        self._kind, self._phase = kind, text or kind.format(**known)
+        self.step(None)
 
     def step(self, step: str | None) -> None:
         """Report which part of the phase begins now, such as ``compiling 0/1``; None when that part is over."""
-        self._write_phase(self._phase if step is None else f"{self._phase}, {step}")
-
-    def _write_phase(self, phase: str) -> None:
-        self.write("phase", phase=phase, kind=self._kind)
+        self.write("phase", phase=self._phase if step is None else f"{self._phase}, {step}", kind=self._kind)
 
     def gap(self, kind: GapKind, message: str) -> None:
         """Report something that the recording lacks."""

@@ -9,21 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypedDict
 
 from ..facts.watch import UnwatchedReason, WatchOutcome
-from .file_names import BENCH_FILE as BENCH_FILE
-from .file_names import CATALOG_REQUEST_FILE as CATALOG_REQUEST_FILE
-from .file_names import CRASH_FILE as CRASH_FILE
-from .file_names import CURE_FILE as CURE_FILE
-from .file_names import EVENTS_FILE as EVENTS_FILE
-from .file_names import EXPORT_FILE as EXPORT_FILE
-from .file_names import FIXES_FILE as FIXES_FILE
-from .file_names import LOCK_FILE as LOCK_FILE
-from .file_names import META_FILE as META_FILE
-from .file_names import PROFILE_FILE as PROFILE_FILE
-from .file_names import READS_FILE as READS_FILE
-from .file_names import REQUEST_FILE as REQUEST_FILE
-from .file_names import RUN_CHANGE_VARIABLE as RUN_CHANGE_VARIABLE
-from .file_names import TRACE_FOLDER as TRACE_FOLDER
-from .file_names import WHAT_IF_FILE as WHAT_IF_FILE
+from .file_names import *  # noqa: F403 - the other rooms' way to these names
 
 FORMAT = 1
 """Of ``recording.json``: a recording with another number is refused."""

@@ -12,6 +12,7 @@ import itertools
 import linecache
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 
 from ...facts.recording import Enclosing, EnclosingKind, SourceContext
 
@@ -46,22 +47,15 @@ class SourceReader:
     """Parses each file once, and reads each place once: a program that goes on recompiling asks for the same ones."""
 
     def __init__(self) -> None:
-        self._trees: dict[str, ast.Module | None] = {}
-        self._contexts: dict[tuple[str, int, str | None], SourceContext | None] = {}
+        self._tree = cache(_parsed)
+        self.context = cache(self._context)
 
-    def context(self, file: str, line: int, code_name: str | None = None) -> SourceContext | None:
+    def _context(self, file: str, line: int, code_name: str | None = None) -> SourceContext | None:
         """What surrounds a line; None when the source can't be read.
 
-        ``file``: path, or a name that ``linecache`` knows, such as a notebook cell.
-        ``code_name``: name of the code object that the line ran in. A line can hold several: the name says whether a
-        lambda or a comprehension is meant.
+        ``file``: path, or a name that ``linecache`` knows, such as a notebook cell. ``code_name`` of the code object
+        that the line ran in says which of its lambdas and comprehensions is meant.
         """
-        place = (file, line, code_name)
-        if place not in self._contexts:
-            self._contexts[place] = self._read_context(*place)
-        return self._contexts[place]
-
-    def _read_context(self, file: str, line: int, code_name: str | None) -> SourceContext | None:
         tree = self._tree(file)
         if tree is None or line < 1:
             return None
@@ -95,13 +89,10 @@ class SourceReader:
         )
 
     def boolean_operation(self, file: str, line: int, column: int) -> tuple[int, int | None] | None:
-        """The outermost ``and``/``or`` around a place.
+        """The outermost ``and``/``or`` around a place, from its start to its end; None if that is on another line.
 
-        CPython gives the jump of each operand the position of the one before it (3.11, ``dis.Positions`` of
-        ``if a is not None and b:``), so for a branch on several operands only the whole is certain.
-
-        ``column``, and the start and end on its first line that are returned, are 0-based, in UTF-8 bytes; the end is
-        None when it continues on another line.
+        CPython gives the jump of each operand the position of the one before it (3.11), so only the whole is certain.
+        Columns are 0-based, in UTF-8 bytes.
         """
         for node in ast.walk(self._tree(file) or ast.Module([], [])):
             if (
@@ -113,15 +104,14 @@ class SourceReader:
                 return node.col_offset, node.end_col_offset if node.end_lineno == line else None
         return None
 
-    def _tree(self, file: str) -> ast.Module | None:
-        if file not in self._trees:
-            try:
-                text = "".join(linecache.getlines(file))
-                # What isn't there, or is empty, isn't Python here.
-                self._trees[file] = ast.parse(text if text.strip() else "!")
-            except (SyntaxError, ValueError, RecursionError, MemoryError):
-                self._trees[file] = None
-        return self._trees[file]
+
+def _parsed(file: str) -> ast.Module | None:
+    try:
+        text = "".join(linecache.getlines(file))
+        # What isn't there, or is empty, isn't Python here.
+        return ast.parse(text if text.strip() else "!")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 def _path_to(tree: ast.Module, line: int, meant: type[ast.AST] | None) -> list[ast.AST]:

@@ -83,12 +83,12 @@ def make_calls(workload: Workload, calls: Iterator[Call], lanes: Lanes | None = 
     for index in itertools.count(1):
         if workload.is_decided:
             break
-        workload.events.call_phase("making the inputs of call {index}", index)
+        workload.events.phase("making the inputs of call {index}", index=index)
         if (call := next(calls, None)) is None:
             break
         if lanes is not None:
             lanes.keep(call)
-        workload.events.call_phase("call {index}", index)
+        workload.events.phase("call {index}", index=index)
         workload.mark("start", index, inputs=arguments_text(*call))
         workload.switches.look(index)
         # The target's file: the call may never end.
@@ -124,7 +124,7 @@ def _report_failed(workload: Workload, call: Call, index: int, error: BaseExcept
     workload.mark("end", index, outcome="error", duration_s=duration_s, error=CallError(**raised))
     workload.listener.write_sources()
     events.write("call_failed", index=index, **raised)
-    events.call_phase("trying call {index} without torch.compile", index)
+    events.phase("trying call {index} without torch.compile", index=index)
     with silence():
         eager = workload.error_of(call, is_eager=True)
     tried: dict[str, Any] = {"eager": "ok" if eager is None else type(eager).__qualname__}

@@ -188,7 +188,7 @@ class Lanes:
                 for index, call in enumerate(calls, start=1):
                     if time.perf_counter() > ends:
                         raise _NotRepeatedError("time ran out")
-                    self._events.call_phase("profiling call {index}", index)
+                    self._events.phase("profiling call {index}", index=index)
                     cut = self._repeat_call(index, call, is_profiled=index in wanted)
                     if cut is not None:
                         self._write(index, cut)

@@ -169,7 +169,7 @@ class Varying:
         tried: list[TriedValue] = []
         is_over_limit = False
         for value in working:
-            self._events.variation_phase(f"{place} = {value.text}")
+            self._events.phase("variation", f"{place} = {value.text}")
             made = self._try(value)
             is_over_limit |= made.compiled.is_over_limit
             tried.append(_described(value, made, is_over_limit=is_over_limit))
@@ -184,7 +184,7 @@ class Varying:
         for way in prop.ways:
             errors: dict[str, str] = {}
             for value in way.values:
-                self._events.variation_phase(f"{place} = {value.text}, in eager mode")
+                self._events.phase("variation", f"{place} = {value.text}, in eager mode")
                 if (error := self._made(value, is_eager=True)) is not None:
                     errors[value.text] = _error_text(error)
             ordinary = [value for value in way.values if not value.is_special]
