@@ -1,7 +1,4 @@
-"""Names the folder of each compile and the file of each record, and lists the records that a report doesn't show.
-
-Names stand on any system: no device of Windows, no over-long name, no two that differ in case only.
-"""
+"""Names each compile's folder and each record's file as any system can, and lists records that a report doesn't show."""
 
 from __future__ import annotations
 

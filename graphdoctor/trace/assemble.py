@@ -113,7 +113,6 @@ class Assembler:
         return without_probe(entries)
 
     def _failed_line(self, found: PrintedBreak) -> tuple[str, int] | None:
-        """The line at which the metrics of the compile that an error ended say that it failed."""
         compile_ = self._intake.compiles.get(found.record.compile_id or "")
         metrics = compile_.metrics if compile_ is not None and compile_.error is found else None
         if metrics is None or metrics.fail_user_frame_filename is None or metrics.fail_user_frame_lineno is None:
@@ -161,7 +160,6 @@ class Assembler:
                 yield error
 
     def _resumed_breaks(self) -> Iterator[PrintedBreak]:
-        """The breaks after which torch resumed, in the order of the log."""
         before: dict[tuple[str, str], tuple[SeenCompile, tuple[str, ...]]] = {}
         for compile_ in self._own:
             if compile_.frame_id not in self._intake.code_names:

@@ -204,7 +204,6 @@ def _parse_reason(part: str) -> BreakReason | None:
 
 
 def _dedent(text: str) -> str:
-    """The text without torch's four-space indentation of every line but the first."""
     first, newline, rest = text.strip("\n").partition("\n")
     return (first.strip() + newline + textwrap.dedent(rest)).strip()
 

@@ -69,7 +69,6 @@ def _distance(entry: ComparedEntry) -> int:
 
 
 def _is_part(change: GuardChange, other: GuardChange) -> bool:
-    """Whether a value has changed if another one has."""
     kinds, source, whole = {change.kind, other.kind}, change.source, other.source
     if _name(change) == _name(other) and (len(kinds) == 1 or kinds <= _COUNTS):
         return True

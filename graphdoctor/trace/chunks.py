@@ -1,7 +1,4 @@
-"""Reads a large log in several processes: cut where records begin, each part read by itself, put together in order.
-
-The same records and the same counts of damage come out as of one process.
-"""
+"""Reads a large log in several processes, cut where records begin; what comes out is the same as of one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Reads the probe's events, which are the lines of ``probe.jsonl``, and what takes several of them: lanes, variations.
-
-The file can be missing or end in the middle of a line.
-"""
+"""Reads the probe's events, the lines of ``probe.jsonl``, and what takes several of them: lanes, variations."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Reads what torch.export made of a target, and why it made nothing.
-
-A break record is made of the place where torch stopped, so that the rules that name graph breaks name it too.
-"""
+"""Reads what torch.export made of a target; the place where it stopped is a break, so that rules can name it."""
 
 from __future__ import annotations
 
@@ -33,10 +30,17 @@ def with_export(recording: Recording, events: Events, environment: Environment) 
     if not found:
         return recording
     origins = Origins(environment)
-    qualnames = {(context.file, context.line): context.qualname for context in recording.sources}
+    qualnames = {(context.file, context.line): {"qualname": context.qualname} for context in recording.sources}
 
     def stack_of(found: Mapping[str, Any]) -> tuple[StackEntry, ...]:
-        return tuple(_entry(record, origins, qualnames) for record in found["stack"])
+        owned = ((each, *origins.of(each["file"])) for each in found["stack"])
+        return tuple(
+            read_fact(
+                StackEntry,
+                {**each, "origin": origin, "package": package, **qualnames.get((each["file"], each["line"]), {})},
+            )
+            for each, origin, package in owned
+        )
 
     failure: Mapping[str, Any] | None = found["failure"]
     dims = [read_fact(TriedDim, {**dim, "stack": stack_of(dim)}) for dim in found["dims"]]
@@ -75,10 +79,3 @@ def _break_record(failure: Mapping[str, Any], words: str, stack: tuple[StackEntr
     classes = tuple(read_fact(NamedClass, found) for found in failure["classes"])
     is_exact = bool(failure["is_at_line"])
     return break_record(words, chain, "raised", stack=stack, is_stack_exact=is_exact, topic=topic, classes=classes)
-
-
-def _entry(record: Mapping[str, Any], origins: Origins, qualnames: Mapping[tuple[str, int], str]) -> StackEntry:
-    origin, package = origins.of(record["file"])
-    qualname = qualnames.get((record["file"], record["line"]))
-    named = {} if qualname is None else {"qualname": qualname}
-    return read_fact(StackEntry, {**record, "origin": origin, "package": package, **named})

@@ -57,7 +57,6 @@ class _Process:
 
     @property
     def counts(self) -> Counts:
-        """What it has done."""
         before = self.earlier
         known = [*self.seconds.values(), *([] if before.compile_s is None else [before.compile_s])]
         return Counts(
@@ -69,7 +68,6 @@ class _Process:
         )
 
     def take(self, record: Record) -> Iterator[Seen]:
-        """Count a record."""
         if isinstance(rank := record.metadata.get("rank"), int):
             self.writer = replace(self.writer, rank=rank)
         compile_id = record.compile_id
@@ -144,11 +142,9 @@ class _Tail:
 
     @property
     def counts(self) -> list[Counts]:
-        """What each process has done."""
         return [process.counts for process in self._processes.values()]
 
     def look(self, log: LogFile | None) -> Iterator[Seen]:
-        """What is new."""
         if log is None:
             if not self._is_gone:
                 self._is_gone = True

@@ -24,21 +24,16 @@ _HEADER = re.compile(rb"^([VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ \d+) [^\]]*\] (\{.*)
 
 @dataclass
 class Record:
-    """One record.
-
-    Args:
-        kind: Its type key, such as ``dynamo_start``; for an artifact, the artifact's name.
-        stamp: The start of its line: level and date, time, process id.
-        call_index: The user's call that it is from, as the ``Intake`` finds out; None outside the calls.
-        is_extra: Whether it is from one of our repetitions.
-    """
+    """One record; the ``Intake`` finds out which of the user's calls, or whether one of our repetitions, it is from."""
 
     kind: str
+    """Its type key, such as ``dynamo_start``; for an artifact, the artifact's name."""
     is_artifact: bool
     value: Any
     metadata: dict[str, Any]
     payload: str | None = None
     stamp: str = ""
+    """The start of its line: level and date, time, process id."""
     raw: bytes | None = None
     payload_bytes: int | None = None
     call_index: int | None = None
@@ -72,24 +67,21 @@ _COUNTS = ("broken_records", "stray_lines", "bad_bytes", "altered_payloads", "re
 
 @dataclass
 class LogDamage:
-    """What could not be read.
-
-    Args:
-        broken_records: Headers whose JSON doesn't parse, plus a last record whose payload is cut off.
-        altered_payloads: Payloads that differ from torch's checksum; kept if they are readable.
-        kinds: Number and total size of the records of each kind.
-        cut_logs: Logs whose bytes can't be had to the end: a clause that says why, by name.
-    """
+    """What could not be read."""
 
     broken_records: int = 0
+    """Headers whose JSON doesn't parse, plus a last record whose payload is cut off."""
     stray_lines: int = 0
     bad_bytes: int = 0
     altered_payloads: int = 0
+    """Those that differ from torch's checksum; kept if they are readable."""
     records: int = 0
     kinds: dict[str, tuple[int, int]] = field(default_factory=dict, compare=False)
+    """Number and total size of the records of each kind."""
     is_last_broken: bool = field(default=False)
     headless_logs: int = 0
     cut_logs: dict[str, str] = field(default_factory=dict)
+    """Why logs can't be read to their ends, a clause, by name."""
 
     def add(self, later: LogDamage) -> None:
         """Add that of what follows, up to the end of the log or to a header."""

@@ -97,7 +97,7 @@ class SeenGraph:
 
 
 class Intake:
-    """Keeps what a log's records say, in the order of the log: those of kind ``x`` go to the method ``_on_x``."""
+    """Keeps what records say, in the order of the log: ``_on_x``, or ``_of_x`` with their compile, takes those of ``x``."""
 
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
@@ -161,10 +161,10 @@ class Intake:
         if record.kind in Evidence.KINDS:
             if not record.is_extra:
                 self.evidence.add(record)
-        elif record.kind in self.KINDS:
+        elif f"_on_{record.kind}" in vars(Intake):
             getattr(self, f"_on_{record.kind}")(record)
-
-    # Records of torch.
+        elif record.kind in self.KINDS and (compile_ := self._compile_of(record)) is not None:
+            getattr(self, f"_of_{record.kind}")(record, compile_)
 
     def _on_str(self, record: Record) -> None:
         text, key = record.value
@@ -193,10 +193,7 @@ class Intake:
                 raise TypeError("a version")
             self.environment = self.environment.model_copy(update={"torch": version})
 
-    def _on_dynamo_start(self, record: Record) -> None:
-        compile_ = self._compile_of(record)
-        if compile_ is None:
-            return
+    def _of_dynamo_start(self, record: Record, compile_: SeenCompile) -> None:
         compile_.is_started = True
         entries = self._logged_entries(record.value.get("stack"))
         if not entries:
@@ -207,9 +204,8 @@ class Intake:
         compile_.stack = collapse_resumes((*above, frame))
         self.code_names.setdefault(compile_.frame_id, (frame.function, frame.file, frame.line))
 
-    def _on_recompile_reasons(self, record: Record) -> None:
-        compile_ = self._compile_of(record)
-        if compile_ is not None and record.payload is not None:
+    def _of_recompile_reasons(self, record: Record, compile_: SeenCompile) -> None:
+        if record.payload is not None:
             compile_.reasons = printed_reasons(record.payload)
 
     def _on_dynamo_graph_break_reason(self, record: Record) -> None:
@@ -266,7 +262,6 @@ class Intake:
             self._name_frame(compile_, found.co_name, found.co_filename, found.co_firstlineno)
 
     def _name_frame(self, compile_: SeenCompile, name: str, file: str, line: int) -> None:
-        """Name a frame as its metrics do, where its start doesn't."""
         known = self.code_names.get(compile_.frame_id)
         if known is None or known[1] == _UNKNOWN or known[0] != name:
             self.code_names[compile_.frame_id] = name, file, line
@@ -282,8 +277,6 @@ class Intake:
     def _on_optimize_ddp_split_child(self, record: Record) -> None:
         if self.ddp_splits and self.ddp_splits[-1].compile_id == record.compile_id:
             self.ddp_splits[-1].parts.append((str(record.value.get("name")), record.payload or ""))
-
-    # Records of ours.
 
     def _on_graphdoctor_call(self, record: Record) -> None:
         value = record.json()
@@ -311,14 +304,12 @@ class Intake:
     def _on_graphdoctor_steps(self, record: Record) -> None:
         self.steps = read_fact(Steps, record.json())
 
-    def _on_graphdoctor_root(self, record: Record) -> None:
-        compile_ = self._compile_of(record)
-        if compile_ is not None:
-            value = record.json()
-            place = self._recorded_entry(value["place"])
-            self.roots[compile_.frame_id] = Root(
-                value["expression"], value["class_name"], tuple(value["arguments"]), place, value.get("container")
-            )
+    def _of_graphdoctor_root(self, record: Record, compile_: SeenCompile) -> None:
+        value = record.json()
+        place = self._recorded_entry(value["place"])
+        self.roots[compile_.frame_id] = Root(
+            value["expression"], value["class_name"], tuple(value["arguments"]), place, value.get("container")
+        )
 
     def _on_graphdoctor_graph(self, record: Record) -> None:
         if self._is_extra:
@@ -337,9 +328,8 @@ class Intake:
         graph = read_fact(Graph, known, skips_unknown=True).model_copy(update=printed)
         self.graphs[index:] = [SeenGraph(graph, None, is_ours=True)]
 
-    def _on_graphdoctor_caller(self, record: Record) -> None:
-        compile_ = self._compile_of(record)
-        if compile_ is None or not compile_.stack:
+    def _of_graphdoctor_caller(self, record: Record, compile_: SeenCompile) -> None:
+        if not compile_.stack:
             return
         above = tuple(self._recorded_entry(entry) for entry in record.json())
         frame = compile_.stack[-1]
@@ -347,13 +337,11 @@ class Intake:
             frame = frame.model_copy(update={"function": self.code_names[compile_.frame_id][0]})
         compile_.stack = collapse_resumes((*without_probe(above), frame))
 
-    def _on_graphdoctor_recompile(self, record: Record) -> None:
-        compile_ = self._compile_of(record)
-        if compile_ is not None:
-            value: RecompileArtifact = record.json()
-            compile_.recompile = value
-            caller = (self._recorded_entry(entry) for entry in value.get("caller") or ())
-            compile_.caller = collapse_resumes(without_probe(caller))
+    def _of_graphdoctor_recompile(self, record: Record, compile_: SeenCompile) -> None:
+        value: RecompileArtifact = record.json()
+        compile_.recompile = value
+        caller = (self._recorded_entry(entry) for entry in value.get("caller") or ())
+        compile_.caller = collapse_resumes(without_probe(caller))
 
     def _on_graphdoctor_stack(self, record: Record) -> None:
         value = record.json()
@@ -379,7 +367,7 @@ class Intake:
         # Of the repetitions too: what they compile runs in the steady call.
         self.inductor_graphs.append(inductor_graph(record.json(), record.compile_id, self.place))
 
-    KINDS = Evidence.KINDS | {name.removeprefix("_on_") for name in vars() if name.startswith("_on_")}
+    KINDS = Evidence.KINDS | {name[4:] for name in vars() if name.startswith(("_on_", "_of_"))}
 
     def _compile_of(self, record: Record) -> SeenCompile | None:
         compile_id, frame_id = record.compile_id, record.metadata.get("frame_id")

@@ -54,7 +54,6 @@ def possible_logs(folder: Folder) -> list[LogFile]:
 
 
 def _levels(folder: Folder) -> Iterator[list[LogFile]]:
-    """The files of a folder, those of the folders in it, and so on; without those of recordings."""
     level = [folder]
     for _ in range(_MOST_LEVELS):
         yield [log for here in level for log in here.files()]
@@ -79,7 +78,6 @@ def _is_named(log: LogFile) -> bool:
 
 
 def _held(files: list[LogFile], folder: Folder) -> list[LogFile]:
-    """The logs among some files, by what they hold."""
     if len(files) > _MOST_FILES:
         raise GraphDoctorError(
             f"{folder.location} contains {counted(len(files), 'file')}, too many to look into.",

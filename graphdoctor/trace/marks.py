@@ -1,8 +1,4 @@
-"""Reads what can be compared of each compile with the same compile on another rank.
-
-What differs between ranks for no reason is taken out first: comments with paths, the numbers of devices, addresses of
-objects and the measured time of the guards.
-"""
+"""Reads what can be compared of each compile between ranks, without what differs for no reason, such as addresses."""
 
 from __future__ import annotations
 
@@ -72,8 +68,6 @@ def _unless_decimals(number: re.Match[str]) -> str:
 
 @dataclass
 class _Seen:
-    """What is known of a compile: fields of its mark, and parts of which these are made."""
-
     attempt: int = 0
     graphs: list[tuple[str, str, str]] = field(default_factory=list)
     estimates: list[str] = field(default_factory=list)
@@ -84,17 +78,9 @@ class Marks(Collector):
     """Collects records in the order of the log."""
 
     KINDS = frozenset(
-        {
-            "dynamo_start",
-            "dynamo_output_graph",
-            "dynamo_cpp_guards_str",
-            "inductor_collective_schedule",
-            "inductor_runtime_and_tensor_meta",
-            "inductor_spmd_graph_mismatch",
-            "graph_execution",
-            "compilation_metrics",
-            *CACHE_RECORDS,
-        }
+        {"dynamo_start", "dynamo_output_graph", "dynamo_cpp_guards_str", "graph_execution", "compilation_metrics"}
+        | {"inductor_collective_schedule", "inductor_runtime_and_tensor_meta", "inductor_spmd_graph_mismatch"}
+        | CACHE_RECORDS.keys()
     )
 
     def __init__(self, texts_of: frozenset[str] = frozenset()) -> None:

@@ -31,8 +31,6 @@ _AUTOTUNING = "_template_autotuning"
 
 @dataclass(eq=False, slots=True)
 class _Begun:
-    """A phase that has begun."""
-
     name: str
     compile_id: str | None
     call_index: int | None
@@ -56,7 +54,6 @@ class _Begun:
 
     @property
     def latest_us(self) -> float:
-        """The latest time at which it can have ended."""
         known = self.gone_us if self.end_us is None else self.end_us
         return math.inf if known is None else max(self.start_us, known)
 
@@ -73,10 +70,7 @@ class Phases(Collector):
         self._first_us: float | None = None
 
     def after_reset(self) -> Phases:
-        """See ``Collector``.
-
-        The outermost phases of the compile that shows it have already begun and move along.
-        """
+        """See ``Collector``; the outermost phases of the compile that shows it have already begun and move along."""
         later = super().after_reset()
         later._first_us, later._open = self._first_us, self._open
         compile_id = self._open[-1].compile_id if self._open else None

@@ -103,7 +103,6 @@ class _Reader:
         self._text = ""
 
     def nodes(self) -> tuple[StageNode, ...]:
-        """The nodes found, placeholders first."""
         placeholders = (
             StageNode(name=self._renamed.get(name, name), opcode="placeholder", target=name, value=value)
             for name, value in self._arguments.items()
@@ -111,7 +110,6 @@ class _Reader:
         return (*placeholders, *self._nodes)
 
     def read(self, lines: Sequence[str]) -> None:
-        """Parse the graph that begins in the first line."""
         at = self._read_head(lines)
         while at < len(lines) and not _CLASS.match(line := lines[at]):
             if line.lstrip().startswith("#"):
@@ -182,7 +180,6 @@ class _Reader:
         return end
 
     def _read_call(self, text: str) -> bool:
-        """Read a statement that is a plain call of one of torch's functions; returns False for any other."""
         found = _CALL.fullmatch(text) if text.isascii() else None
         if found is None or not self._known.isdisjoint(_MEANT):
             return False
@@ -195,7 +192,6 @@ class _Reader:
         return True
 
     def _take(self, body: list[ast.stmt]) -> bool:
-        """Take the statements of one node; returns False for an unknown form."""
         match [each for each in body if not _is_deletion(each)]:
             case [] | [ast.Pass()]:
                 return True

@@ -31,7 +31,6 @@ _Writer = tuple[int | None, int | None]
 
 
 def _find_writers(log: LogFile) -> list[tuple[str, _Writer]]:
-    """Whose records are in a log, in the order in which they begin, each with the time when it does."""
     found: dict[_Writer, str] = {}
     for sample in _samples(log):
         for header in _HEADER.finditer(sample):

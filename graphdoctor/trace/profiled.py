@@ -53,71 +53,60 @@ def matched_runs(call: ProfiledCall, graphs: Sequence[InductorGraph]) -> Iterato
         if graph is None:
             yield from (MatchedRun(run=number, us=call.kernels[number].us) for number in numbers)
         else:
-            yield from _InGraph(call.kernels, graph, graphs[graph].kernels).matched(numbers)
+            yield from _matched(numbers, call.kernels, graph, graphs[graph].kernels)
 
 
-class _InGraph:
-    def __init__(self, kernels: Sequence[KernelRun], graph: int, calls: Sequence[InductorKernel]) -> None:
-        self._kernels = kernels
-        self._graph = graph
-        self._calls = calls
-        self._names = [call.name for call in calls]
+def _matched(
+    runs: Sequence[int], kernels: Sequence[KernelRun], graph: int, calls: Sequence[InductorKernel]
+) -> Iterator[MatchedRun]:
+    """The runs of one graph; between two generated kernels are those of the calls between the two."""
 
-    def matched(self, runs: Sequence[int]) -> Iterator[MatchedRun]:
-        """The runs; between two generated kernels are those of the calls between the two."""
-        done = 0
-        waiting: list[int] = []
-        for run in runs:
-            name = _OF_GRAPH.sub("", self._kernels[run].name)
-            at = next((at for at in range(done, len(self._names)) if self._names[at] == name), None)
-            if at is not None:
-                yield from self._between(waiting, range(done, at))
-                yield self._match(run, at)
-                waiting, done = [], at + 1
-            elif self._kernels[run].kind == "generated":
-                yield self._match(run, None)
-            else:
-                waiting.append(run)
-        yield from self._between(waiting, range(done, len(self._names)))
+    def match(run: int, call: int | None, parts: int = 1) -> MatchedRun:
+        return MatchedRun(run=run, us=kernels[run].us / parts, graph=None if call is None else graph, kernel=call)
 
-    def _match(self, run: int, call: int | None, parts: int = 1) -> MatchedRun:
-        us = self._kernels[run].us / parts
-        return MatchedRun(run=run, us=us, graph=None if call is None else self._graph, kernel=call)
-
-    def _between(self, runs: Sequence[int], calls: Sequence[int]) -> Iterator[MatchedRun]:
-        left = list(calls)
+    def between(end: int) -> Iterator[MatchedRun]:
+        left = list(range(done, end))
         taken: set[int] = set()
-        launch: int | None = None
-        launched: int | None = None
+        launch = launched = None
         unknown: list[int] = []
-        for run in runs:
-            kernel = self._kernels[run]
+        for run in waiting:
+            kernel = kernels[run]
             if kernel.operation is None:
                 unknown.append(run)
                 continue
             # One call can run several kernels.
             if kernel.launch is None or kernel.launch != launch:
-                launch = kernel.launch
-                name = base_name(kernel.operation)
-                at = next((at for at, call in enumerate(left) if base_name(self._names[call]) == name), None)
-                launched = None if at is None else left[at]
-                if at is not None:
-                    taken.add(left[at])
+                launch, name = kernel.launch, base_name(kernel.operation)
+                launched = next((call for call in left if base_name(calls[call].name) == name), None)
+                if launched is not None:
+                    taken.add(launched)
                     # What stands before it in the code ran before it.
-                    left = left[at + 1 :]
-            yield self._match(run, launched)
-        left = [call for call in calls if call not in taken and self._calls[call].kind not in _GENERATED]
-        yield from self._by_place(unknown, left)
-
-    def _by_place(self, runs: Sequence[int], calls: Sequence[int]) -> Iterator[MatchedRun]:
-        """Runs that nothing on the host is known of: one for each call in their order, or else all share each."""
-        if len(runs) == len(calls):
-            yield from (self._match(run, call) for run, call in zip(runs, calls, strict=True))
+                    left = [call for call in left if call > launched]
+            yield match(run, launched)
+        left = [call for call in range(done, end) if call not in taken and calls[call].kind not in _GENERATED]
+        if len(unknown) == len(left):
+            yield from map(match, unknown, left)
             return
-        for run in runs:
-            yield from (self._match(run, call, len(calls)) for call in calls)
-            if not calls:
-                yield self._match(run, None)
+        for run in unknown:
+            # Nothing on the host is known of it: all calls share it.
+            yield from (match(run, call, len(left)) for call in left)
+            if not left:
+                yield match(run, None)
+
+    done = 0
+    waiting: list[int] = []
+    for run in runs:
+        name = _OF_GRAPH.sub("", kernels[run].name)
+        at = next((at for at in range(done, len(calls)) if calls[at].name == name), None)
+        if at is not None:
+            yield from between(at)
+            yield match(run, at)
+            waiting, done = [], at + 1
+        elif kernels[run].kind == "generated":
+            yield match(run, None)
+        else:
+            waiting.append(run)
+    yield from between(len(calls))
 
 
 def base_name(name: str) -> str:

@@ -1,8 +1,4 @@
-"""Reads a recording from disk: torch's logs, what the probe reported, and what the parent wrote.
-
-``folder.py`` finds the files, ``sections.py`` reads the logs, ``assemble.py`` makes the facts, ``gaps.py`` names what
-is missing.
-"""
+"""Reads a recording from disk: torch's logs, what the probe reported, and what the parent wrote."""
 
 from __future__ import annotations
 
@@ -131,7 +127,6 @@ def read_folder(folder: RecordingFolder, wanted: Wanted, executor: Executor = AL
 
 
 def _reported(folder: RecordingFolder) -> Recording:
-    """What the parent and the probe reported of the run as a whole, beside torch's logs."""
     meta, events = folder.meta, folder.events
     # The tensors that have the batch size that was asked for.
     batched = [dict(found) for event in events.of("batch") for found in event["tensors"]]

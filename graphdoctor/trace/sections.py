@@ -1,7 +1,4 @@
-"""Reads the logs of a recording, process by process, and each process from one reset of Dynamo to the next.
-
-Guards and the picture, which can be most of a log, are read only if asked for, and their modules imported only then.
-"""
+"""Reads logs process by process, and each process from one reset of Dynamo to the next; only what is asked for."""
 
 from __future__ import annotations
 
@@ -192,8 +189,8 @@ class _LogTakers:
         contents: LogContents,
         new_section: Callable[[], Section],
     ) -> None:
-        self._first = takers[0]
         self._log = log
+        self._first = takers[0]
         self._contents = contents
         self._new_section = new_section
         self._by_lane: dict[Lane, ProcessSections | None] = {}
@@ -204,19 +201,27 @@ class _LogTakers:
             self._by_lane = {Lane(taken.process.pid, None): taken for taken in takers}
         self._is_whole = None not in self._by_lane.values()
         self._lanes = Lanes(self._by_lane)
-        self._last: ProcessSections | None = None
-        self._seen: set[Lane] = set()
 
     def read(self, executor: Executor) -> None:
-        """Hand each record to the process that wrote it."""
         into = self._contents.damage
         into.is_last_broken = False
-        taken: ProcessSections | None = self._first
         self._first.beginning.has_lost_event |= has_lost_event(self._log)
+        taken: ProcessSections | None = self._first
+        last: ProcessSections | None = None
+        seen: set[Lane] = set()
         for record in records_of(self._log, self._first.sections[0].kinds, into, executor):
-            taken = self._taker(record)
+            lane = self._lanes.of(record)
+            taken = self._taker(lane)
             if taken is None:
                 continue
+            if lane not in seen and last is not None and not is_first_string(record):
+                # A forked process goes on with the strings of its parent.
+                taken.sections[0].intake.begin_after(last.sections[-1].intake)
+                taken.beginning.is_forked = True
+            seen.add(lane)
+            last = taken
+            if lane.rank not in (None, taken.process.rank):
+                taken.process = replace(taken.process, rank=lane.rank)
             taken.is_ours |= record.kind.startswith(ARTIFACT_PREFIX)
             taken.first, taken.last = taken.first or record.stamp, record.stamp
             if record.kind == "dynamo_start" and taken.sections[-1].intake.has_started(record.compile_id):
@@ -231,27 +236,10 @@ class _LogTakers:
         if taken is not None:
             taken.is_cut |= into.is_last_broken or self._log.name in into.cut_logs
 
-    def _taker(self, record: Record) -> ProcessSections | None:
-        """Who takes the next record; None if nobody does."""
-        lane = self._lanes.of(record)
-        if lane not in self._seen:
-            self._begin(lane, record)
-        taken = self._by_lane[lane]
-        if taken is not None:
-            self._last = taken
-            if lane.rank not in (None, taken.process.rank):
-                taken.process = replace(taken.process, rank=lane.rank)
-        return taken
-
-    def _begin(self, lane: Lane, record: Record) -> None:
-        self._seen.add(lane)
+    def _taker(self, lane: Lane) -> ProcessSections | None:
         if lane not in self._by_lane:
-            found = ProcessSections(ProcessLogs((self._log,), lane.pid, lane.rank), [self._new_section()])
-            self._by_lane[lane] = found if self._is_whole else None
-            if self._is_whole:
-                self._contents.processes.append(found)
-        taken = self._by_lane[lane]
-        if taken is not None and self._last is not None and not is_first_string(record):
-            # A forked process goes on with the strings of its parent.
-            taken.sections[0].intake.begin_after(self._last.sections[-1].intake)
-            taken.beginning.is_forked = True
+            process = ProcessLogs((self._log,), lane.pid, lane.rank)
+            found = ProcessSections(process, [self._new_section()]) if self._is_whole else None
+            self._by_lane[lane] = found
+            self._contents.processes += [] if found is None else [found]
+        return self._by_lane[lane]

@@ -1,8 +1,4 @@
-"""Follows graphs from Dynamo to Inductor, and reads the code that Inductor wrote.
-
-The order of the log shows which of a compile's graphs others come from, and the first line of generated code whether it
-is forward or backward.
-"""
+"""Follows graphs from Dynamo to Inductor by the order of the log, and reads the code that Inductor wrote."""
 
 from __future__ import annotations
 
@@ -43,8 +39,6 @@ _BENCHMARKS = frozenset({"benchmark_compiled_module", "get_args"})
 
 @dataclass
 class _Seen(Text):
-    """A graph of AOTAutograd or Inductor, or generated code."""
-
     compile_id: str | None
     stage: Stage | None
     graph: int | None

@@ -1,7 +1,4 @@
-"""Writes each record of a recording's logs to a file, and an index that says which record became which file.
-
-Each log is read once, and one record kept at a time. Nothing is written through a link.
-"""
+"""Writes each record of a recording's logs to a file, and an index of them; never through a link."""
 
 from __future__ import annotations
 
@@ -153,14 +150,11 @@ class Unpacked:
 
 @dataclass
 class _Process:
-    """A process whose records come one after the other."""
-
     name: str | None
     started: set[str] = field(default_factory=set)
     reset: int = 0
 
     def folder_of(self, record: Record) -> str:
-        """Where a record goes."""
         compile_id = record.compile_id
         if record.kind == "dynamo_start" and compile_id is not None and not record.attempt:
             if compile_id in self.started:
@@ -169,7 +163,6 @@ class _Process:
         return self.path(compile_folder(compile_id, self.reset if compile_id in self.started else 0))
 
     def path(self, name: str) -> str:
-        """A path below the folder of this process."""
         return name if self.name is None else f"{safe_name(self.name)}/{name}"
 
 
@@ -222,7 +215,6 @@ class _Names:
                 self.by_log.setdefault(log, []).append((process, name))
 
     def another(self, rank: int | None) -> str:
-        """The name of the next process."""
         self._count += 1
         ranked = None if rank is None else f"rank{rank}"
         name = f"p{self._count}" if ranked is None or ranked in self._taken else ranked

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
-from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.watch import CallWatch, NotCovered, WatchedFunction
 from graphdoctor.probe.wire import CalledArtifact, WatchedCallArtifact
@@ -31,26 +31,16 @@ def call_watch(processes: Iterable[tuple[str | None, Intake]]) -> CallWatch | No
 def _function(process: str | None, called: CalledArtifact, watched: list[WatchedCallArtifact]) -> WatchedFunction:
     steady = [call for call in watched if call["outcome"] == "steady"]
     times = [call["duration_us"] for call in steady if not call["is_profiled"]][-_TIMED_CALLS:]
-    covered = next((call for call in reversed(steady) if "graph_ops" in call), None)
+    covered: Mapping[str, Any] | None = next((call for call in reversed(steady) if "graph_ops" in call), None)
+    ops = {name: covered[name] for name in ("graph_ops", "eager_ops", "eager_op_names")} if covered else {}
     return read_fact(
         WatchedFunction,
         {
-            "compiled": called["compiled"],
-            "file": called["file"],
-            "line": called["line"],
+            **{name: called.get(name) for name in ("compiled", "file", "line", "last_compile", "compiling_calls")},
             "process": process,
             "calls": called["calls"] if called["is_end"] else None,
             "watched_calls": len(watched),
-            "last_compile": called["last_compile"],
-            "compiling_calls": called["compiling_calls"],
-            "coverage": covered
-            and Coverage(
-                graph_ops=covered["graph_ops"],
-                eager_ops=covered["eager_ops"],
-                eager_op_names=covered["eager_op_names"],
-                extra_calls=0,
-                extra_compiles=0,
-            ),
+            "coverage": covered and {**ops, "extra_calls": 0, "extra_compiles": 0},
             "coverage_call": covered and covered["call"],
             "graph_runs": covered and covered["graph_runs"],
             "not_covered": None if covered else _not_covered(called, watched),

@@ -49,8 +49,7 @@ class Form(NamedTuple):
     kind: str | None = None
     """torch's name for the kind of guard, such as ``TENSOR_MATCH``; None if unknown."""
     source: str | None = None
-    """torch's source of the value, such as ``L['x']`` (in recompile reasons without the ``L[…]``); None for
-    process-wide state and if unknown."""
+    """torch's, such as ``L['x']`` (without the ``L[…]`` in recompile reasons); None if there is none or unknown."""
     expected: str | None = None
     """What the value must be, such as ``f32[4, 4]``, ``1.5`` or ``a dict``; None if unknown."""
     change: ChangeKind = "unknown"

@@ -125,7 +125,6 @@ def parse_tree(payload: str) -> GuardTree:
 
 
 def _joined(lines: list[str]) -> Iterator[str]:
-    """The lines of the tree, each joined with its continuation lines: a guard's text can contain line breaks."""
     held: str | None = None
     for line in lines:
         is_new = line.startswith(("| ", "+-", _HEADING)) or _LATENCY.match(line) or not line.strip()
@@ -228,7 +227,6 @@ class _Words:
         self._known = known.setdefault((root, self._resumes_at, self._is_wrapped, self._modules), {})
 
     def nodes(self) -> tuple[GuardNode, ...]:
-        """All guards."""
         for guard in self._tree.guards:
             if guard not in self._known:
                 self._known[guard] = self._node(guard)
@@ -252,7 +250,6 @@ class _Words:
         )
 
     def cost(self, part: Mapping[str, Any], nodes: Iterable[GuardNode]) -> SubtreeCost:
-        """What the probe measured for one part."""
         path = _GLOBALS if part["source"] == "G" else self._value(part["source"])
         inner = (f"{path}.", f"{path}[")
         count = sum(node.path == path or (node.path or "").startswith(inner) for node in nodes)
@@ -304,7 +301,6 @@ class _Places:
         self._resolve = cache(self._search)
 
     def entry(self, printed: PrintedEntry | None) -> StackEntry | None:
-        """A stack entry for a guard's line."""
         if printed is None:
             return None
         file = self._resolve(printed.file)

@@ -1,7 +1,4 @@
-"""Reads torch's process-wide state, on which every compiled function has a guard, and names dtypes.
-
-It is the JSON of ``GlobalStateGuard`` (``torch/csrc/dynamo/guards.cpp``, 2.13), or ``GLOBAL_STATE changed: …``.
-"""
+"""Reads the process-wide state of ``GlobalStateGuard`` (``torch/csrc/dynamo/guards.cpp``, 2.13), and names dtypes."""
 
 from __future__ import annotations
 

@@ -197,7 +197,6 @@ def take_apart(text: str) -> GuardText:
 
 
 def _split(body: str) -> tuple[str, str, str | None]:
-    """Expression, comment and hint; ``#`` and ``(HINT: `` in a string belong to the expression."""
     found = _CODE.match(body)
     end = len(body) if found is None else found.end()
     comment, hint = _without_hint(body[end:].rstrip())

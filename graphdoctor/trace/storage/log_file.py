@@ -1,7 +1,4 @@
-"""One log: where its bytes lie, and how to read them, decompressed.
-
-Which compression it is, the first bytes decide, whatever the file is called.
-"""
+"""One log: where its bytes lie, and how to read them; its first bytes decide how it is compressed."""
 
 from __future__ import annotations
 
