@@ -1,4 +1,4 @@
-"""Names each compile's folder and each record's file as any system can, and lists records that a report doesn't show."""
+"""Names each compile's folder and each record's file as any system can; lists records that a report doesn't show."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class SeenGraph:
 
 
 class Intake:
-    """Keeps what records say, in the order of the log: ``_on_x``, or ``_of_x`` with their compile, takes those of ``x``."""
+    """Keeps what records say, in the order of the log: ``_on_x``, or ``_of_x`` with their compile, for kind ``x``."""
 
     def __init__(self, environment: Environment) -> None:
         self.environment = environment

@@ -1,16 +1,22 @@
-"""A log without its beginning, as one that was rotated or tailed."""
+"""Logs that lack something: their beginning, or any compile of Dynamo's, as those of torch.export and AOTInductor."""
 
 from __future__ import annotations
 
 import re
 from functools import cache
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.recording import Recording
+from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
+from graphdoctor.views.report import report_view
+from graphdoctor.views.terminal import write_view
 from tests.each import for_each
 
 RECORDINGS = Path(__file__).resolve().parent.parent / "recordings"
@@ -85,3 +91,69 @@ def test_a_program_may_print_an_object_or_its_end_before_the_first_record(tmp_pa
     recordings = [read(tmp_path, line + content(WITH_EVENTS)) for line in (b'{"step": 1}\n', b"}\n", b"set: {1}\n")]
 
     assert [is_told(recording) for recording in recordings] == [False] * 3
+
+
+def said(recording: Recording) -> str:
+    (gap,) = [gap for gap in recording.gaps if gap.kind == "nothing_compiled"]
+    assert gap.code == "GD905"
+    return gap.message
+
+
+def record(value: str, *payload: str) -> str:
+    return f"V1122 22:01:20.904000 7 torch/x.py:1] {value}\n" + "".join(f"\t{line}\n" for line in payload)
+
+
+@for_each("version", ["2.8.0", "2.13.0"])
+def test_a_log_of_an_export_says_what_it_has(version: str) -> None:
+    recording = read_recording(RECORDINGS / version / "exported.bare")
+
+    assert said(recording) == ("Dynamo compiled nothing in this log. It has 1 dynamic size, 1 graph of AOTAutograd.")
+
+
+def test_the_first_screen_has_no_zeros_in_its_place() -> None:
+    recording = read_recording(RECORDINGS / "2.13.0" / "exported.bare")
+    console = Console(file=StringIO(), width=80)
+    write_view(report_view(diagnose(recording, RULES, root=Path.cwd(), version="0")), console)
+    assert isinstance(console.file, StringIO)
+    text = " ".join(console.file.getvalue().split())
+
+    assert said(recording) in text
+    assert "0 graphs" not in text
+    assert "0.00 s" not in text
+
+
+def test_everything_that_such_logs_have_is_named(tmp_path: Path) -> None:
+    log = "".join(
+        (
+            record('{"artifact": {"name": "exported_program", "encoding": "string"}}', "ExportedProgram:"),
+            record('{"create_symbol": {"symbol": "s0", "val": "3", "vr": "[2, 64]", "source": "L[\'x\'].size()[0]"}}'),
+            record('{"guard_added": {"expr": "s0 >= 2"}}'),
+            record('{"missing_fake_kernel": {"op": "mylib.twice.default"}}'),
+            record('{"aot_inference_graph": {}}', "class <lambda>:"),
+            record('{"graph_dump": {"name": "inductor_aot_wrapper_code", "type": "cpp"}}', "int x;"),
+            record('{"graph_dump": {"name": "inductor_aot_kernel_code", "type": "cpp"}}', "int y;"),
+        )
+    )
+    (tmp_path / "a.log").write_text(log)
+
+    assert said(read_recording(tmp_path / "a.log")) == (
+        "Dynamo compiled nothing in this log, which AOTInductor wrote. It has 1 exported program, 1 dynamic size, "
+        "1 guard on sizes, 1 operator without a fake kernel (mylib.twice.default), 1 graph of AOTAutograd, 2 files of "
+        "generated code."
+    )
+
+
+def test_a_log_with_a_compile_does_not_say_so() -> None:
+    recording = read_recording(RECORDINGS / "2.13.0" / "refused.bare")
+
+    assert "nothing_compiled" not in {gap.kind for gap in recording.gaps}
+
+
+def test_of_what_is_left_of_a_log_it_is_said_of_that(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text(
+        "\tthe end of a payload\n" + record('{"aot_inference_graph": {}}', "class <lambda>:")
+    )
+
+    assert said(read_recording(tmp_path / "a.log")) == (
+        "What is left of this log has no compile of Dynamo. It has 1 graph of AOTAutograd."
+    )

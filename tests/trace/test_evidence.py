@@ -85,13 +85,8 @@ def test_sizes_and_conditions_are_kept_with_the_line_of_the_program(tmp_path: Pa
         line(create_symbol={"symbol": "s7", "val": "4", "vr": "[2, int_oo]", "source": SIZE, "user_stack": here}),
         line(create_unbacked_symbol={"symbol": "u0", "vr": "[0, 9]", "user_stack": [], "stack": stack((0, 6))}),
         line(
-            symbolic_shape_specialization={
-                "symbol": "s7",
-                "sources": [SIZE],
-                "value": "4",
-                "reason": "range",
-                "user_stack": here,
-            }
+            symbolic_shape_specialization={"symbol": "s7", "sources": [SIZE], "value": "4", "reason": "range"}
+            | {"user_stack": here}
         ),
         line(guard_added={"expr": "s7 < 9", "user_stack": []}),
         line(guard_added_fast={"expr": "s7 < 9", "user_stack": here}),
@@ -150,19 +145,15 @@ def test_collectives_and_estimates_are_kept_by_compile(tmp_path: Path) -> None:
         tmp_path,
         artifact("inductor_collective_schedule", ["torch.ops._c10d_functional.all_reduce_.default"]),
         artifact("inductor_runtime_and_tensor_meta", {"ops": ops}),
+        artifact("inductor_runtime_and_tensor_meta", {"ops": [ops[0] | {"estimated_runtime_ns": 0}]}),
         artifact("graph_execution", {"graph_execution_order": [{"compile_id": "0/0"}, {"compile_id": "1/0"}]}),
     )
     assert evidence.collectives[0].operations == ("torch.ops._c10d_functional.all_reduce_.default",)
     assert evidence.estimates == (
         RuntimeEstimate(compile_id="0/0", operations=2, estimated_us=2.0, collectives=1, collectives_us=0.5),
+        RuntimeEstimate(compile_id="0/0", operations=1, estimated_us=None, collectives=0, collectives_us=0),
     )
     assert evidence.executions == ("0/0", "1/0")
-
-
-def test_an_estimate_of_nothing_is_none(tmp_path: Path) -> None:
-    ops = [{"name": "buf0", "type": "compute", "estimated_runtime_ns": 0, "outputs": []}]
-    evidence = evidence_of(tmp_path, artifact("inductor_runtime_and_tensor_meta", {"ops": ops}))
-    assert [(found.operations, found.estimated_us) for found in evidence.estimates] == [(1, None)]
 
 
 def test_triton_kernels_are_kept_with_what_compiling_them_took(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from graphdoctor.facts.recording import CaptureGap, CompileCall
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.logs import find_logs
-from graphdoctor.trace.merge import Part, merge
+from graphdoctor.trace.merge import Part, generated_names, merge, with_generated
 from graphdoctor.trace.processes import find_processes, name_processes
 from graphdoctor.trace.reader import read_recording
 from tests.factories import compiled, entry, frame, record, recording
@@ -43,10 +43,6 @@ def diagnosed(path: Path):
     return diagnose(read_recording(path), RULES, root=path, version="0")
 
 
-def ids(path: Path) -> list[str]:
-    return [compile_.compile_id for compile_ in read_recording(path).compiles]
-
-
 # Parts to one.
 
 
@@ -58,67 +54,35 @@ def two_compiles():
     )
 
 
-def test_one_part_stays_as_it_is():
+def test_parts_are_merged_under_ids_that_are_their_own():
     alone = two_compiles()
     assert merge([Part(alone)]) is alone
+    merged = merge([Part(alone), Part(alone, "p2"), Part(alone, "rank1", 1)])
 
-
-def test_the_main_process_keeps_torchs_ids_and_the_others_get_a_prefix():
-    merged = merge([Part(two_compiles()), Part(two_compiles(), "p2"), Part(two_compiles(), "rank1", 1)])
-
+    prefixes = ("", "p2:", "rank1:reset1:")
     assert [compile_.compile_id for compile_ in merged.compiles] == [
-        "0/0",
-        "1/0",
-        "p2:0/0",
-        "p2:1/0",
-        "rank1:reset1:0/0",
-        "rank1:reset1:1/0",
+        f"{each}{n}/0" for each in prefixes for n in (0, 1)
     ]
-    assert [record_.compile_id for record_ in merged.breaks] == ["0/0", "p2:0/0", "rank1:reset1:0/0"]
-    assert [compile_.process for compile_ in merged.compiles] == [None, None, "p2", "p2", "rank1", "rank1"]
-
-
-def test_frame_ids_are_unique_and_still_lead_from_compiles_to_frames():
-    merged = merge([Part(two_compiles()), Part(two_compiles(), "p2"), Part(two_compiles(), "p3")])
-
-    assert [frame_.frame_id for frame_ in merged.frames] == [0, 1, 2, 3, 4, 5]
+    assert [record_.compile_id for record_ in merged.breaks] == [f"{each}0/0" for each in prefixes]
+    processes = [None, None, "p2", "p2", "rank1", "rank1"]
+    assert [compile_.process for compile_ in merged.compiles] == processes
+    # Frames are numbered through, and compiles still lead to them.
+    assert [(frame_.frame_id, frame_.process) for frame_ in merged.frames] == list(enumerate(processes))
     assert [compile_.frame_id for compile_ in merged.compiles] == [0, 1, 2, 3, 4, 5]
-    assert [frame_.process for frame_ in merged.frames] == [None, None, "p2", "p2", "p3", "p3"]
+    assert [graph.index for graph in merged.graphs] == list(range(len(merged.graphs)))
+    assert not merged.is_partial
+    assert merge([Part(alone), Part(alone.model_copy(update={"is_partial": True}), "p2")]).is_partial
 
 
-def test_the_nearest_entry_of_a_cause_is_of_the_same_process():
+def test_the_nearest_entry_of_a_cause_is_of_its_process_or_of_the_parent_that_it_was_forked_from():
     cause = RecompileCause(nearest="0/0", entry_count=1, changes=(), is_exact=True)
     again = compiled("0/1", reasons=("size",)).model_copy(update={"cause": cause})
     part = recording(compiles=(compiled("0/0"), again), frames=(frame(0),))
-
-    merged = merge([Part(part), Part(part, "p2")])
-
-    assert [compile_.cause.nearest for compile_ in merged.compiles if compile_.cause] == ["0/0", "p2:0/0"]
-
-
-def test_the_nearest_entry_that_a_fork_inherited_is_called_as_its_parent_calls_it():
-    cause = RecompileCause(nearest="0/0", entry_count=1, changes=(), is_exact=True)
-    again = compiled("0/1", reasons=("size",)).model_copy(update={"cause": cause})
     child = recording(compiles=(again,), frames=(frame(0),))
 
-    merged = merge([Part(two_compiles()), Part(child, "p2")])
-
-    assert [compile_.cause.nearest for compile_ in merged.compiles if compile_.cause] == ["0/0"]
-
-
-def test_graphs_are_numbered_through():
-    part = recording(compiles=(compiled(),), frames=(frame(),))
-    merged = merge([Part(part), Part(part, "p2")])
-
-    assert [graph.index for graph in merged.graphs] == list(range(len(merged.graphs)))
-
-
-def test_one_cut_log_makes_the_whole_partial():
-    whole = two_compiles()
-    cut = whole.model_copy(update={"is_partial": True})
-
-    assert not merge([Part(whole), Part(whole, "p2")]).is_partial
-    assert merge([Part(whole), Part(cut, "p2")]).is_partial
+    for parts, nearest in (([part, part], ["0/0", "p2:0/0"]), ([two_compiles(), child], ["0/0"])):
+        merged = merge([Part(parts[0]), Part(parts[1], "p2")])
+        assert [compile_.cause.nearest for compile_ in merged.compiles if compile_.cause] == nearest
 
 
 def test_a_gap_of_another_process_names_it_and_an_equal_one_is_told_once():
@@ -217,10 +181,16 @@ def test_a_process_that_compiled_nothing_is_left_out(tmp_path):
 def test_ids_that_begin_again_lie_behind_a_reset(tmp_path):
     log = log_of("print_in_helper.bare")
     write(tmp_path, x=log + log)
-    once = ids(RECORDINGS / VERSION / "print_in_helper.bare")
+    once, twice = (
+        read_recording(path, picture=True) for path in (RECORDINGS / VERSION / "print_in_helper.bare", tmp_path)
+    )
 
-    assert ids(tmp_path) == once + [f"reset1:{compile_id}" for compile_id in once]
-    assert "dynamo_reset" in {gap.kind for gap in read_recording(tmp_path).gaps}
+    for name in ("compiles", "graphs"):
+        own = [each.compile_id for each in getattr(once, name)]
+        assert [each.compile_id for each in getattr(twice, name)] == own + [f"reset1:{each}" for each in own]
+    stages = [(each.compile_id, each.graph_index) for each in twice.picture.graphs if each.stage == "dynamo"]
+    assert stages == [(graph.compile_id, graph.index) for graph in twice.graphs]
+    assert "dynamo_reset" in {gap.kind for gap in twice.gaps}
 
 
 def test_a_recording_of_ours_with_a_log_of_torch_alone_says_which_process_it_is(tmp_path):
@@ -232,3 +202,63 @@ def test_a_recording_of_ours_with_a_log_of_torch_alone_says_which_process_it_is(
 
     (said,) = [gap.message for gap in read_recording(tmp_path).gaps if gap.kind == "foreign_log"]
     assert said.startswith("p2: ")
+
+
+RANDOM = "/tmp/net_Conv_propagate_8x1.py"
+NAME = "<generated by net.Conv>"
+
+
+def read(file: str):
+    inside = entry(109, "print(x)", file=file, function="propagate")
+    outside = entry(12, "return self.propagate(x)")
+    facts = recording(
+        breaks=(record(outside, inside),),
+        compiles=(compiled(stack=(outside, inside)),),
+        frames=(frame().model_copy(update={"file": file}),),
+    )
+    names = generated_names([{file: "net.Conv"}])
+    return with_generated(facts, names)
+
+
+def test_a_name_is_that_of_what_made_it():
+    assert generated_names([{"/tmp/a.py": "m.f", "/tmp/b.py": None, "<c-1>": None, "<c-2>": "m.f"}]) == {
+        "/tmp/a.py": "<generated by m.f>",
+        "/tmp/b.py": "<generated>",
+        "<c-1>": "<generated 2>",
+        "<c-2>": "<generated by m.f 2>",
+    }
+
+
+def test_processes_that_make_the_same_have_the_same_names():
+    assert generated_names([{"/tmp/a.py": "m.f"}, {"/tmp/b.py": "m.f"}]) == {
+        "/tmp/a.py": "<generated by m.f>",
+        "/tmp/b.py": "<generated by m.f>",
+    }
+
+
+def test_the_path_is_nowhere_and_the_code_is_not_the_users():
+    found = read(RANDOM)
+    assert RANDOM not in repr(found)
+    assert found.frames[0].file == NAME
+    assert [(item.file, item.origin) for item in found.compiles[0].stack][1] == (NAME, "generated")
+    assert found.compiles[0].stack[0].origin == "user"
+
+
+def test_words_of_torch_name_it_too():
+    facts = recording(compiles=(compiled(reasons=(f"0/0: changed at {RANDOM}:3",)),))
+    found = with_generated(facts, {RANDOM: NAME, "/tmp/net": "<short>"})
+    assert found.compiles[0].recompile_reasons == (f"0/0: changed at {NAME}:3",)
+
+
+def test_without_generated_files_the_recording_stays_as_it_is():
+    facts = recording()
+    assert with_generated(facts, {}) is facts
+
+
+def test_a_finding_is_the_same_whatever_its_path_was():
+    first, second = (
+        diagnose(read(file), RULES, root=Path("/project"), version="1").findings[0]
+        for file in (RANDOM, "/tmp/net_Conv_propagate_q77.py")
+    )
+    assert first.fingerprint == second.fingerprint
+    assert (first.location.file, first.location.line, first.location.origin) == (NAME, 109, "generated")

@@ -1,16 +1,20 @@
-"""Logs of older torch, and what each torch writes."""
+"""Logs of older torch, what each torch writes, and what ``fullgraph=True`` refused, in torch's own records."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from graphdoctor.facts.recording import Recording
+from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trace.versions import FEATURES, lacking, parsed_version
 from tests.each import for_each
+from tests.recordings.make import with_new_sums
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 RECORDINGS = REPOSITORY / "tests" / "recordings"
@@ -125,3 +129,46 @@ def test_the_documentation_has_the_same_table() -> None:
     rows = [f"| {'.'.join(map(str, feature.since))} | {feature.what} |" for feature in FEATURES]
 
     assert [row for row in rows if row not in page] == []
+
+
+VERSIONS = sorted(folder.parent.name for folder in RECORDINGS.glob("*/refused.bare"))
+DEMO = Path("/home/user/demo")
+LINE, DEFINITION = 6, 11
+"""Of the ``if``, and of the function that was to be compiled."""
+
+
+def finding(path: Path):
+    found = diagnose(read_recording(path), RULES, root=DEMO, version="0").findings
+    (refused,) = (each for each in found if "raised" in each.break_effects)
+    return refused
+
+
+def log(version: str) -> str:
+    (file,) = (RECORDINGS / version / "refused.bare").glob("*.log")
+    return file.read_text()
+
+
+def without_user_stack(text: str) -> str:
+    return re.sub(r"\n\tfrom user code:\n(?:\t.*\n)*?\t\n", "\n\t\n", text)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_without_the_stack_the_metrics_have_the_line(tmp_path, version):
+    (tmp_path / "a.log").write_text(with_new_sums(without_user_stack(log(version))))
+
+    refused = finding(tmp_path / "a.log")
+
+    assert (refused.location.file, refused.location.line) == ("refused.py", LINE)
+    words = json.dumps([refused.message, *(fix.title for fix in refused.fixes)])
+    assert "``" not in words
+    assert "if `" not in words
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_without_both_it_is_the_function_and_never_its_caller(tmp_path, version):
+    text = without_user_stack(log(version)).replace(
+        f'"fail_user_frame_lineno": {LINE}', '"fail_user_frame_lineno": null'
+    )
+    (tmp_path / "a.log").write_text(with_new_sums(text))
+
+    assert finding(tmp_path / "a.log").location.line == DEFINITION

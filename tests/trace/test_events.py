@@ -1,11 +1,17 @@
-"""Lanes, read from the probe's events."""
+"""The probe's events: lanes of calls, and what another version wrote, which is refused in words."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.recording import Graph
 from graphdoctor.trace.events import read_lanes
+from graphdoctor.trace.reader import read_recording
 from tests.factories import recording
 
 
@@ -51,3 +57,31 @@ def test_of_too_many_calls_those_that_compile_are_shown_first():
     assert calls == sorted(calls)
     assert set(range(3, 401, 3)) < set(calls)
     assert max(call for call in calls if call % 3) < 110
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [{"exit": {"status": 0, "mood": "fine"}}, {"target": {"text": 3}}, {"target": {"text": "m.py", "size": 1}}],
+    ids=str,
+)
+def test_a_recording_of_another_shape_is_named(tmp_path: Path, meta: dict[str, object]) -> None:
+    (tmp_path / "recording.json").write_text(json.dumps(meta))
+    with pytest.raises(GraphDoctorError, match="another version"):
+        read_recording(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"event": "lane", "call": 1, "duration_us": "long", "is_profiled": False, "segments": [], "hidden": 0},
+        {"event": "gap", "kind": "of no kind", "message": "?"},
+        {"event": "coverage", "ops": "many"},
+    ],
+    ids=lambda event: event["event"],
+)
+def test_an_event_that_does_not_fit_is_of_another_version(tmp_path: Path, event: dict[str, object]) -> None:
+    (tmp_path / "recording.json").write_text('{"format": 1, "target": {}}')
+    (tmp_path / "probe.jsonl").write_text(json.dumps(event) + "\n")
+
+    with pytest.raises(GraphDoctorError, match="another version of graphdoctor"):
+        read_recording(tmp_path, picture=True)
