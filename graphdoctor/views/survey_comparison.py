@@ -70,25 +70,15 @@ if TYPE_CHECKING:
 
 _SINGLE = "Times of compiling, times of calls and peak memory are single measurements: noted, but never a regression."
 
-HEADINGS: dict[SurveyVerdict, str] = {
-    "unknown": "Unknown now",
-    "failing": "New failures",
-    "worse": "Worse",
-    "flaky": "Flaky",
-    "fixed": "Fixed",
-    "better": "Better",
-    "changed": "Noted",
+SHOWN: dict[SurveyVerdict, tuple[str, Tone]] = {
+    "unknown": ("Unknown now", "bad"),
+    "failing": ("New failures", "bad"),
+    "worse": ("Worse", "bad"),
+    "flaky": ("Flaky", "warning"),
+    "fixed": ("Fixed", "good"),
+    "better": ("Better", "good"),
 }
-"""What views call the pieces of each verdict."""
-
-_TONES: dict[SurveyVerdict, Tone] = {
-    "unknown": "bad",
-    "failing": "bad",
-    "worse": "bad",
-    "flaky": "warning",
-    "fixed": "good",
-    "better": "good",
-}
+"""Verdicts whose pieces are shown in full: what these are called."""
 
 _FLAGS: dict[SurveyChangeKind, tuple[str, str]] = {
     "correct": ("wrong results, which were right", "right results, which were wrong"),
@@ -111,7 +101,6 @@ _ASPECTS: dict[SurveyAspect, str] = {
     "shard": "The shard",
     "planned": "Pieces that finished",
 }
-_IN_FULL: tuple[SurveyVerdict, ...] = ("unknown", "failing", "worse", "flaky", "fixed", "better")
 _MAX_PIECES = 10
 """Of a verdict, on a terminal."""
 _MAX_WHOLE = 60
@@ -136,11 +125,13 @@ def survey_comparison_view(comparison: SurveyComparison) -> View:
 
 
 def _parts(comparison: SurveyComparison) -> Iterator[Block]:
-    rows = []
-    for name, side in (("before", comparison.before), ("after", comparison.after)):
-        path = (Note(Span(side.path), "dim"),) if side.path else ()
-        rows.append(Row(name, (Span(" · ".join(_side(side))), *path)))
-    yield Rows(tuple(rows))
+    sides = (("before", comparison.before), ("after", comparison.after))
+    yield Rows(
+        tuple(
+            Row(name, (Span(" · ".join(_side(side))), *([Note(Span(side.path), "dim")] if side.path else [])))
+            for name, side in sides
+        )
+    )
     if comparison.mismatches:
         yield Note("The surveys differ:", "warning")
         yield Rows(tuple(Row("note", _mismatch(each)) for each in comparison.mismatches))
@@ -154,9 +145,12 @@ def _parts(comparison: SurveyComparison) -> Iterator[Block]:
     yield Section("Only in the first survey", _listed(gone, "Whether these still pass is unknown."), "Gone", tone="bad")
     cards = [_cause(cause, number) for number, cause in enumerate(comparison.new_causes)]
     yield Section("New findings", (*cards, *_more(len(cards) - _MAX_CAUSES, "finding")), "Findings", tone="bad")
-    for each in _IN_FULL:
-        if pieces := comparison.of(each):
-            yield _pieces(each, pieces, comparison)
+    for each, (heading, tone) in SHOWN.items():
+        pieces = comparison.of(each)
+        errors = (_errors(pieces),) if each == "failing" else ()
+        rows = tuple(_piece(piece, comparison, is_whole=at < _MAX_WHOLE) for at, piece in enumerate(pieces))
+        listed = Rows(rows, "piece", _MAX_PIECES)
+        yield Section(heading, (*errors, listed) if rows else (), count=len(pieces), tone=tone)
     added = tuple(_only(row, comparison) for row in comparison.added)
     yield Section("Only in the second survey", _listed(added, _added(comparison)), "Added", show="long")
     yield _noted(comparison)
@@ -170,10 +164,9 @@ def _more(number: int, noun: str) -> Iterator[Note]:
 
 def _figures(comparison: SurveyComparison) -> Iterator[Figure]:
     """How many pieces are what, those that there are."""
-    for each in _IN_FULL:
+    for each, (heading, tone) in SHOWN.items():
         if number := len(comparison.of(each)):
-            heading = HEADINGS[each].lower()
-            yield Figure(heading, f"{number:,}", tone=_TONES.get(each), link=heading.replace(" ", "-"))
+            yield Figure(heading.lower(), f"{number:,}", tone=tone, link=heading.lower().replace(" ", "-"))
     if comparison.gone:
         yield Figure("only in the first", f"{len(comparison.gone):,}", tone="bad", link="gone")
     if comparison.added:
@@ -282,13 +275,6 @@ def _cause(cause: SharedCause, number: int) -> Card:
 # Pieces.
 
 
-def _pieces(kind: SurveyVerdict, pieces: Sequence[ComparedPiece], comparison: SurveyComparison) -> Section:
-    rows = tuple(_piece(piece, comparison, is_whole=at < _MAX_WHOLE) for at, piece in enumerate(pieces))
-    errors = (_errors(pieces),) if kind == "failing" else ()
-    listed = Rows(rows, "piece", _MAX_PIECES)
-    return Section(HEADINGS[kind], (*errors, listed), count=len(pieces), tone=_TONES.get(kind))
-
-
 def _errors(pieces: Sequence[ComparedPiece]) -> Table:
     """New failures by error, if several pieces fail alike."""
     found = failures(piece.after for piece in pieces)
@@ -311,7 +297,7 @@ def _piece(piece: ComparedPiece, comparison: SurveyComparison, *, is_whole: bool
         if piece.after.traceback:
             text = without_middle(piece.after.traceback, _LONGEST_TRACEBACK)
             parts.append(Drawing("traceback.html.j2", {"traceback": text}))
-    if piece.after.command is not None and _TONES.get(piece.verdict) == "bad":
+    if piece.after.command is not None and piece.verdict in ("unknown", "failing", "worse"):
         show: Show = "always" if piece.verdict == "failing" else "long"
         parts.append(Code(piece.after.command, "shell", show=show))
     return Row(Span(_name(piece.after, comparison)), tuple(parts), anchor=_anchor(piece.after))
@@ -364,11 +350,11 @@ def _noted(comparison: SurveyComparison) -> Section:
 
 def verdict(comparison: SurveyComparison) -> tuple[str, Tone]:
     """How many pieces are what, in a sentence, and whether that is good news."""
-    numbers = {name: len(comparison.of(name)) for name in _IN_FULL}
+    numbers = {name: len(comparison.of(name)) for name in SHOWN}
     unknown = numbers["unknown"] + len(comparison.gone)
     said = [counted(numbers["failing"], "new failure")] if numbers["failing"] else []
     named = {"worse": numbers["worse"], "unknown now": unknown}
-    named |= {name: numbers[name] for name in _IN_FULL if name in ("flaky", "fixed", "better")}
+    named |= {name: numbers[name] for name in ("flaky", "fixed", "better")}
     said += [f"{number} {name}" for name, number in named.items() if number]
     if not (numbers["failing"] or numbers["worse"] or unknown):
         said.insert(0, "no regressions")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.wording import counted
@@ -33,28 +33,19 @@ _NARROW_NAME = 27
 
 
 def graphs_data(
-    diagnosis: Diagnosis,
-    shown: Sequence[Graph],
-    picture: Picture,
-    place: Place,
-    has_details: Callable[[str], bool],
+    diagnosis: Diagnosis, shown: Sequence[Graph], picture: Picture, place: Place, has_details: Callable[[str], bool]
 ) -> list[dict[str, Any]]:
-    """Each graph with its stages on the way to Inductor.
-
-    Returns:
-        One object for each graph, the largest first.
-    """
-    by_graph: dict[int, list[dict[str, Any]]] = {}
+    """Each graph with its stages on the way to Inductor, the largest first."""
+    stages: dict[int | None, list[dict[str, Any]]] = {}
     captured = {graph.index: graph for graph in diagnosis.recording.graphs}
     ends = {report.index: report.ended_by for report in diagnosis.graphs}
     for found in picture.graphs:
-        if found.graph_index is not None:
-            graph = captured.get(found.graph_index)
-            by_graph.setdefault(found.graph_index, []).append(_stage(found, place, graph))
+        # AOTAutograd and Inductor give inputs other names, and nothing says which of them are parameters.
+        graph = captured.get(found.graph_index) if found.graph_index is not None and found.stage == "dynamo" else None
+        stages.setdefault(found.graph_index, []).append(_stage(found, place, graph))
     for code in picture.generated:
-        if code.graph_index is not None:
-            generated = {"stage": "generated", "of": code.stage, "code": code.code}
-            by_graph.setdefault(code.graph_index, []).append(generated | {"kernels": code.kernels, "file": code.file})
+        generated = {"stage": "generated", "of": code.stage, "code": code.code, "kernels": code.kernels}
+        stages.setdefault(code.graph_index, []).append(generated | {"file": code.file})
     return [
         {
             "index": graph.index,
@@ -63,9 +54,9 @@ def graphs_data(
             "ended": ends[graph.index],
             "backend": graph.backend,
             "error": graph.backend_error,
-            "stages": by_graph.get(graph.index, []),
+            "stages": stages.get(graph.index, []),
+            "isLeftOut": not has_details(graph.compile_id),
         }
-        | ({} if has_details(graph.compile_id) else {"isLeftOut": True})
         for graph in largest_first(shown)
     ]
 
@@ -75,11 +66,10 @@ def largest_first(graphs: Iterable[Graph]) -> list[Graph]:
     return sorted(graphs, key=lambda graph: -1 if graph.op_count is None else graph.op_count, reverse=True)
 
 
-def _stage(found: StageGraph, place: Place, report: Graph | None) -> dict[str, Any]:
+def _stage(found: StageGraph, place: Place, graph: Graph | None) -> dict[str, Any]:
     names = {node.name: number for number, node in enumerate(found.nodes)}
-    # AOTAutograd and Inductor give inputs other names, and nothing says which of them are parameters.
-    known = report if found.stage == "dynamo" else None
-    inputs = known.inputs or () if known is not None else ()
+    inputs = () if graph is None else graph.inputs or ()
+    resumes_at = None if graph is None else graph.resumes_at
     return {
         "stage": found.stage,
         "of": found.of,
@@ -87,7 +77,7 @@ def _stage(found: StageGraph, place: Place, report: Graph | None) -> dict[str, A
         "code": found.code,
         "nodes": [_node(node, names, place) for node in found.nodes],
         # Inputs in the user's words, by the names of their nodes.
-        "labels": {item.name: expression(item.source, known.resumes_at) for item in inputs if known and item.source},
+        "labels": {item.name: expression(item.source, resumes_at) for item in inputs if item.source},
         "parameters": [names[item.name] for item in inputs if item.is_parameter and item.name in names],
     }
 
@@ -154,12 +144,7 @@ def _fate(compiles: Sequence[Compile], lane: Lane) -> str | None:
 # What a page shows of a large run.
 
 
-class _OfCompile(Protocol):
-    @property
-    def compile_id(self) -> str: ...
-
-
-_Row = TypeVar("_Row", bound=_OfCompile)
+_Row = TypeVar("_Row", "Compile", "Graph", "GuardSet")
 _Call = TypeVar("_Call")
 
 
@@ -219,30 +204,19 @@ def shown_calls(calls: Sequence[_Call], matters: Iterable[bool]) -> list[_Call]:
 # How tall drawings will be, so that a page keeps room for those that are drawn when they come into view.
 
 
-@dataclass(frozen=True)
-class Height:
-    """Pixels of a drawing's rows."""
-
-    wide: int
-    narrow: int
-    """On a narrow screen."""
-
-
-def phases_height(phases: Iterable[Phase]) -> Height:
+def phases_height(phases: Iterable[Phase]) -> tuple[int, int]:
     """The rows of compiles, which are as deep as their phases are nested."""
-    depths: dict[tuple[str | None, str | None], tuple[int, int]] = {}
+    depths: dict[tuple[str | None, str | None], list[int]] = {}
     for phase in phases:
         if phase.duration_us is not None:
-            key = (phase.process, phase.compile_id)
-            least, most = depths.get(key, (phase.depth, phase.depth))
-            depths[key] = (min(least, phase.depth), max(most, phase.depth))
-    return height_of([most - least + 1 for least, most in depths.values()])
+            depths.setdefault((phase.process, phase.compile_id), []).append(phase.depth)
+    return height_of([max(own) - min(own) + 1 for own in depths.values()])
 
 
-def height_of(depths: Iterable[int]) -> Height:
-    """Rows as deep as these."""
+def height_of(depths: Iterable[int]) -> tuple[int, int]:
+    """Pixels of rows as deep as these, and those on a narrow screen."""
     bars = [_LINE * depth + 4 for depth in depths]
-    return Height(sum(max(bar, _NAME) + 1 for bar in bars), sum(bar + _NARROW_NAME + 1 for bar in bars))
+    return sum(max(bar, _NAME) + 1 for bar in bars), sum(bar + _NARROW_NAME + 1 for bar in bars)
 
 
 # Phases of compiling, added up.
@@ -288,22 +262,8 @@ _PARTS: dict[str, TorchPart] = {
 another."""
 
 
-@dataclass(frozen=True)
-class CompileShare:
-    """What one part of torch took of the compile time."""
-
-    kind: TorchPart
-    us: float
-    share: float
-
-    @property
-    def label(self) -> str:
-        """Its name for people."""
-        return _LABELS[self.kind]
-
-
-def compile_shares(phases: Iterable[Phase]) -> list[CompileShare]:
-    """Divide the compile time among the parts of torch, in their order; parts that took no time are left out."""
+def compile_shares(phases: Iterable[Phase]) -> list[tuple[TorchPart, str, float, float]]:
+    """What the parts of torch took of the compile time, in their order: each with its name, microseconds and share."""
     totals: dict[TorchPart, float] = dict.fromkeys(_LABELS, 0.0)
     # Other threads work while the compiling one does, or waits.
     for phase, us, around in _nested(phase for phase in phases if not phase.thread):
@@ -311,7 +271,7 @@ def compile_shares(phases: Iterable[Phase]) -> list[CompileShare]:
         if around:
             totals[_part_of(around)] -= us
     whole = sum(totals.values())
-    return [CompileShare(part, us, us / whole) for part, us in totals.items() if us > 0] if whole else []
+    return [(part, _LABELS[part], us, us / whole) for part, us in totals.items() if us > 0] if whole else []
 
 
 def _part_of(phases: Sequence[Phase]) -> TorchPart:

@@ -29,8 +29,9 @@ A line's ``state`` says where it runs *when* it runs; nothing records whether it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -134,10 +135,13 @@ class AnnotatedFile:
     """In order, without hidden ones; without the source, only lines that something is known about."""
     is_source_missing: bool
     """The text wasn't recorded."""
-    hidden_line_count: int
-    """How many lines are hidden."""
     hidden_ranges: tuple[tuple[int, int], ...] = ()
     """First and last line of each hidden range."""
+
+    @property
+    def hidden_line_count(self) -> int:
+        """How many lines are hidden."""
+        return sum(last - first + 1 for first, last in self.hidden_ranges)
 
     @property
     def finding_count(self) -> int:
@@ -158,7 +162,7 @@ def annotate(diagnosis: Diagnosis, picture: Picture, root: Path) -> tuple[Annota
     """
     texts = {relative(text.file, root): text for text in picture.files}
     sources = {file: source for file, text in texts.items() if text.text and (source := parsed(text.text)) is not None}
-    marked = _mark(diagnosis, picture, sources, lambda file: relative(file, root))
+    marked = _Marker(diagnosis, picture, sources, root).files
     files = [
         _annotated(file, marks, texts.get(file), sources.get(file))
         for file, marks in marked.items()
@@ -179,30 +183,29 @@ def _is_more_than_path(line: Line) -> bool:
 
 
 def _annotated(file: str, marks: FileMarks, source: SourceText | None, parsed: SourceFile | None) -> AnnotatedFile:
-    if source is None or source.text is None:
-        known = {number: line.text for number, line in marks.lines.items()}
-        shown = sorted(known)
-    else:
+    has_text = source is not None and source.text is not None
+    known: dict[int, str | None] = {number: line.text for number, line in marks.lines.items()}
+    shown = {*known}
+    if source is not None and source.text is not None:
         known = dict(enumerate(source.text.removesuffix("\n").split("\n"), start=1))
-        shown = _shown(known, marks, source, parsed)
-    hidden = _ranges(sorted(known.keys() - shown))
-    folded = _folded(shown, marks, parsed)
+        limit = _MAX_OWN_LINES if source.origin == "user" else _MAX_PACKAGE_LINES
+        shown |= known.keys() if len(known) <= limit else _reached(marks, parsed) & known.keys()
+    # What a reader can do without.
+    runs = _ranges(shown - _reached(marks, parsed)) if parsed is not None else ()
+    folded = [range(first, last + 1) for first, last in runs if last - first + 1 >= _LEAST_FOLDED]
+    for number in shown:
+        line = marks.at(number)
+        # Past the end of the text, if the log names more lines than the file has.
+        line.text = known.get(number, line.text)
+        line.is_folded = any(number in run for run in folded)
     return AnnotatedFile(
         file=file,
         origin=marks.origin,
         package=marks.package,
-        lines=tuple(_line(number, known.get(number), marks, is_folded=number in folded) for number in shown),
-        is_source_missing=source is None or source.text is None,
-        hidden_line_count=len(known.keys() - shown),
-        hidden_ranges=hidden,
+        lines=tuple(marks.lines[number] for number in sorted(shown)),
+        is_source_missing=not has_text,
+        hidden_ranges=tuple(_ranges(known.keys() - shown)),
     )
-
-
-def _shown(known: dict[int, str | None], marks: FileMarks, source: SourceText, parsed: SourceFile | None) -> list[int]:
-    limit = _MAX_OWN_LINES if source.origin == "user" else _MAX_PACKAGE_LINES
-    if len(known) <= limit:
-        return sorted({*known, *marks.lines})
-    return sorted((_reached(marks, parsed) & known.keys()) | marks.lines.keys())
 
 
 def _reached(marks: FileMarks, parsed: SourceFile | None) -> set[int]:
@@ -219,60 +222,36 @@ def _reached(marks: FileMarks, parsed: SourceFile | None) -> set[int]:
     return reached
 
 
-def _folded(shown: Sequence[int], marks: FileMarks, parsed: SourceFile | None) -> set[int]:
-    """The shown lines that a reader can do without."""
-    if parsed is None:
-        return set()
-    runs = _ranges(sorted({*shown} - _reached(marks, parsed)))
-    return {number for first, last in runs if last - first + 1 >= _LEAST_FOLDED for number in range(first, last + 1)}
-
-
-def _ranges(numbers: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    ranges: list[tuple[int, int]] = []
-    for number in numbers:
-        if ranges and ranges[-1][1] == number - 1:
-            ranges[-1] = (ranges[-1][0], number)
-        else:
-            ranges.append((number, number))
-    return tuple(ranges)
-
-
-def _line(number: int, text: str | None, marks: FileMarks, *, is_folded: bool) -> Line:
-    line = marks.at(number)
-    # Past the end of the text, if the log names more lines than the file has.
-    line.text = line.text if text is None else text
-    line.is_folded = is_folded
-    return line
+def _ranges(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """The first and the last of each run of neighbors."""
+    for _, group in groupby(enumerate(sorted(numbers)), lambda each: each[1] - each[0]):
+        run = [number for _, number in group]
+        yield run[0], run[-1]
 
 
 # What is known about each line.
 
 
-def _mark(
-    diagnosis: Diagnosis, picture: Picture, sources: Mapping[str, SourceFile], shown: Callable[[str], str]
-) -> dict[str, FileMarks]:
-    """Everything known about lines, by file as shown."""
-    marker = _Marker(diagnosis, picture, sources, shown)
-    marker.mark_findings()
-    marker.mark_paths()
-    marker.mark_frames()
-    marker.mark_recompiles()
-    marker.mark_guards()
-    # Last, since a node doesn't say who owns its file.
-    marker.mark_nodes()
-    return marker.files
-
-
 class _Marker:
-    def __init__(
-        self, diagnosis: Diagnosis, picture: Picture, sources: Mapping[str, SourceFile], shown: Callable[[str], str]
-    ) -> None:
+    """Marks lines, by file as shown."""
+
+    def __init__(self, diagnosis: Diagnosis, picture: Picture, sources: Mapping[str, SourceFile], root: Path) -> None:
         self.files: dict[str, FileMarks] = {}
         self._diagnosis = diagnosis
         self._picture = picture
         self._sources = sources
-        self._shown = shown
-        self._owners = {shown(text.file): (text.origin, text.package) for text in picture.files}
+        self._root = root
+        self._owners = {self._shown(text.file): (text.origin, text.package) for text in picture.files}
+        self.mark_findings()
+        self.mark_paths()
+        self.mark_frames()
+        self.mark_recompiles()
+        self.mark_guards()
+        # Last, since a node doesn't say who owns its file.
+        self.mark_nodes()
+
+    def _shown(self, file: str) -> str:
+        return relative(file, self._root)
 
     def _file(self, file: str, origin: Origin = "user", package: str | None = None) -> FileMarks:
         name = self._shown(file)

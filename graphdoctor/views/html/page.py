@@ -188,24 +188,24 @@ class Page:
 
     def _frames(self) -> list[dict[str, Any]]:
         """Functions that were compiled more than once or hit their limit, with their cache entries in order."""
-        reports = {id_: report for report in self._diagnosis.recompiles for id_ in report.compile_ids[:1]}
+        reports = {report.compile_ids[0]: report for report in self._diagnosis.recompiles if report.compile_ids}
         followers = {
             id_: report.compile_ids[0] for report in self._diagnosis.recompiles for id_ in report.compile_ids[1:]
         }
-        compiles: dict[int, list[Any]] = {}
-        for compile_ in self._shown.rows(self._diagnosis.recording.compiles):
-            compiles.setdefault(compile_.frame_id, []).append(compile_)
+        compiles: dict[int, list[Compile]] = {}
+        for found in self._shown.rows(self._diagnosis.recording.compiles):
+            compiles.setdefault(found.frame_id, []).append(found)
         return [
             {
                 "frame": frame,
                 "compile_count": len(report.compile_ids),
                 "entries": [
                     {
-                        "compile": compile_,
-                        "report": reports.get(compile_.compile_id),
-                        "follows": followers.get(compile_.compile_id),
+                        "compile": found,
+                        "report": reports.get(found.compile_id),
+                        "follows": followers.get(found.compile_id),
                     }
-                    for compile_ in compiles[frame.frame_id]
+                    for found in compiles[frame.frame_id]
                 ],
             }
             for frame, report in self._diagnosis.each_frame()

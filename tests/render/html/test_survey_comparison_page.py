@@ -15,7 +15,7 @@ from graphdoctor.facts.survey_comparison import SurveyComparison
 from graphdoctor.studies.documents import SURVEY_COMPARISON
 from graphdoctor.studies.survey.comparison import compare_surveys
 from graphdoctor.views.formats import RenderOptions
-from graphdoctor.views.survey_comparison import HEADINGS, exit_text, verdict
+from graphdoctor.views.survey_comparison import SHOWN, exit_text, verdict
 from tests.render.hostile import spoiled
 from tests.render.html.conftest import SCREENS, assert_accessible
 from tests.render.html.made import HOSTILE
@@ -71,9 +71,9 @@ def test_the_answer_is_that_of_the_terminal_and_each_verdict_has_its_pieces() ->
     why = exit_text(comparison)
     assert why is not None
     assert text.index("The option timeout_s was 600.0") < text.index(verdict(comparison)[0]) < text.index(why)
-    for name in ("unknown", "failing", "worse", "flaky", "fixed", "better"):
-        shown = section(page, HEADINGS[name].lower().replace(" ", "-"))
-        assert HEADINGS[name] in shown
+    for name, (heading, _) in SHOWN.items():
+        shown = section(page, heading.lower().replace(" ", "-"))
+        assert heading in shown
         for piece in comparison.of(name):
             assert f"{piece.name} {piece.variant}" in shown
     assert "removed default" in section(page, "gone")
