@@ -1,7 +1,7 @@
 """What the device reaches: a copy, matrix products, the launch of a kernel.
 
-Each is repeated, and the best counts: other work on the machine can only make it slower. It takes half a second on a
-GPU and about two on a CPU, and runs after everything else, since it pushes the program's tensors out of the caches.
+Each is repeated, and the best counts: other work on the machine can only make it slower. It runs after everything else,
+since it pushes the program's tensors out of the caches.
 """
 
 from __future__ import annotations
@@ -48,11 +48,7 @@ TF32 = "tf32"
 
 
 def calibrate(device: torch.device, dtypes: Iterable[str], kept: Sequence[Calibration]) -> Calibration:
-    """What a device reaches.
-
-    Raises:
-        RuntimeError: There isn't enough memory.
-    """
+    """What a device reaches; ``RuntimeError`` if there isn't enough memory."""
     on_cpu = device.type == "cpu"
     found = Calibration(
         device_name=_processor() if on_cpu else torch.cuda.get_device_name(device),
@@ -149,8 +145,7 @@ def _launch(device: torch.device) -> float:
 def _best(call: Callable[[], object], device: torch.device) -> tuple[float, bool]:
     """The shortest time of a call, and whether another one took as long but for a tenth.
 
-    A call in which the system took a processor from one of the process's threads says nothing of the device: all
-    other threads wait for that one. While other programs keep the machine busy, most calls are such.
+    A call in which the system took a processor from one of the process's threads says nothing of the device.
     """
     times: list[float] = []
     undisturbed: list[float] = []

@@ -1,11 +1,8 @@
 """How much of a call runs in compiled graphs, when each graph runs, and the call cut into segments.
 
-``torch.profiler`` sees every ``aten::`` operation; the instrumented backend puts a named range around each compiled
-graph while this pass runs. (A ``TorchDispatchMode`` won't do: while one is active, Dynamo bypasses compiled code.)
-
-Segments are runs of graphs, eager operations, guard checks and compiles. Under the profiler all of them are its own
-events, so one clock measures the whole call. Without it, only runs of graphs and compiles are known, by
-``time.perf_counter``.
+``torch.profiler`` sees every ``aten::`` operation; the instrumented backend puts a range around each compiled graph
+meanwhile. (While a ``TorchDispatchMode`` is active, Dynamo bypasses compiled code.) Segments are runs of graphs, eager
+operations, guard checks and compiles, by the profiler's clock; without it, only runs of graphs and compiles are known.
 """
 
 from __future__ import annotations
@@ -109,10 +106,7 @@ def _around(event: Any, prefixes: str | tuple[str, ...]) -> Any:  # noqa: ANN401
 
 
 def eager_operations(ranges: Iterable[str | None]) -> Iterator[str]:
-    """The names of the operations that ``is_eager``, in one thread.
-
-    ``ranges`` has the name of each range where it begins, and None where the last one that began ends.
-    """
+    """Names of one thread's operations that ``is_eager``; ``ranges``: a name at each beginning, None at each end."""
     around: list[bool] = []
     for name in ranges:
         if name is None:

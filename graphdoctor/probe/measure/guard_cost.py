@@ -1,17 +1,16 @@
 """What guard checks cost: of each compiled frame that the steady call runs, of parts of its tree, and in the call.
 
-A guard check needs the frame's arguments as they are when the frame is entered, under the modes that hold there: the
-function's own code may change both (``kwargs.pop``, ``torch.no_grad``). So the check is measured in place, when the
-call enters Dynamo's code for the frame: a profile function sees that, before its first instruction, with the very
-arguments that torch has just checked. While it measures, Dynamo is switched off, as it is during its own checks.
+A function's own code may change its arguments and modes (``kwargs.pop``, ``torch.no_grad``), so a check is measured in
+place: a profile function sees the call enter Dynamo's code for the frame, with the very arguments that torch has just
+checked. Meanwhile Dynamo is switched off, as it is during its own checks.
 
-A part's cost is the time that a check saves without it: the tree is cloned with the part left out, and the clone and a
-whole clone are timed in turns. The difference between two whole clones is the least that can be measured. A failing
-check would look quick, so every tree must return True before it is timed.
+A part's cost is the time that a check saves without it: a clone of the tree without the part and a whole clone are
+timed in turns. The difference between two whole clones is the least that can be measured. A failing check would look
+quick, so every tree must return True before it is timed.
 
 A search checks the guards of one cache entry after the other until all of one's hold; torch's own profiler range is
-around each. In a call, other work comes between two searches, so caches are colder than for a check that is repeated.
-The profiler's own time is taken off: an empty range beside each call is as long as the profiler makes every range.
+around each. Other work comes between two searches, so caches are colder than for a check that is repeated. The
+profiler's own time is taken off: an empty range beside each call is as long as the profiler makes every range.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Where the time of a steady call goes, kernel by kernel, from the events of torch.profiler.
 
-On a GPU a kernel is what runs on the device, inside CUDA graphs too. On a CPU it is the outermost operation that
-computes something itself: ``aten::linear`` only calls ``aten::addmm``, and what ``aten::addmm`` calls is part of it.
-Kernels of Inductor's in C++ show themselves only in code that was compiled after ``show_generated_kernels``. Time that
-two kernels share, on two streams or threads, counts once, for the one that began first; so kernels and the rest add
-up to the call.
+On a GPU a kernel is what runs on the device. On a CPU it is the outermost operation that computes something itself:
+``aten::linear`` only calls ``aten::addmm``, and what that calls is part of it; Inductor's in C++ show themselves after
+``show_generated_kernels``. Time that two kernels share, on two streams or threads, counts once, for the one that began
+first; so kernels and the rest add up to the call.
 """
 
 from __future__ import annotations
@@ -206,10 +205,7 @@ def _run(kernel: Kernel, counted_ns: int, index: dict[_Node, int], runs: Sequenc
 
 @dataclass(frozen=True)
 class MeasuredKernels:
-    """A steady call, with the profiler and without.
-
-    ``one_by_one``: the call with what CUDA graphs launch at once launched kernel by kernel; None if it wasn't made.
-    """
+    """A steady call, with the profiler and without; ``one_by_one``: without CUDA graphs, None if it wasn't made."""
 
     calls: Sequence[SeenCall]
     times_us: Sequence[float]
@@ -270,10 +266,7 @@ Around = Callable[[], AbstractContextManager[object]]
 
 @dataclass(frozen=True)
 class Repeated:
-    """A call that can be made again and again, and compiles nothing.
-
-    ``restore`` puts back what it changed in its arguments; None if it changes nothing.
-    """
+    """A call that can be made again and again, and compiles nothing; ``restore`` puts back its arguments."""
 
     make: Callable[[], object]
     restore: Callable[[], None] | None = None

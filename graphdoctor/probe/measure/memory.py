@@ -24,10 +24,7 @@ _SHARED_POOL = (0, 0)
 
 
 class PeakMemory:
-    """Watches the peak from when this is made: of torch's allocator if CUDA is used, otherwise of resident memory.
-
-    What CUDA graphs keep for themselves is part of it.
-    """
+    """The peak from now on, CUDA graphs' own included: of torch's allocator if CUDA is used, or resident memory."""
 
     def __init__(self) -> None:
         self._is_cuda = torch.cuda.is_initialized()

@@ -1,11 +1,8 @@
 """Repeats a call until it is steady, and times it then, by itself or in turns with another probe.
 
-Steady: it compiles nothing, and no function goes over its recompile limit. A program whose guarded values change in
-every call recompiles in every repetition too. After ``recompile_limit`` of them torch runs the function eagerly without
-a word, so a quiet call after that is no steady one: the repetitions brought it about, not the program's own calls.
-
-In turns: a socket asks ``{"seconds": …}`` and gets ``{"median_us": …, "calls": …}``, so that two programs on one
-machine share its noise. The parent closes the socket when it has enough answers.
+Steady: it compiles nothing, and no function goes over its recompile limit: after that torch runs it eagerly without a
+word, so a quiet call is no steady one. In turns: a socket asks ``{"seconds": …}`` and gets ``{"median_us": …, "calls":
+…}``, so that two programs share the machine's noise, until the parent closes it.
 """
 
 from __future__ import annotations
@@ -55,11 +52,10 @@ def time_calls(
     restore: Callable[[], None] | None = None,
     is_own_only: bool = False,
 ) -> list[float]:
-    """Seconds of single calls; work that a call launches on a GPU counts to its own time only.
+    """Seconds of single calls, started within ``seconds``; what one launches on a GPU counts to its own time only.
 
-    ``seconds``: start no other call after this time. ``restore``: puts back what a call changed in its arguments,
-    outside the timed span. ``is_own_only``: leave out calls in which the system took a processor from the process, if
-    enough others remain.
+    ``restore``: puts back what a call changed in its arguments, outside the timed span. ``is_own_only``: leave out
+    calls in which the system took a processor from the process, if enough others remain.
     """
     times: list[float] = []
     own: list[float] = []
@@ -97,10 +93,7 @@ class Block:
 
 
 def time_block(call: Callable[[], Any], block: Block, *, seconds: float) -> list[float]:
-    """Times of blocks of calls in one turn, in microseconds for one call.
-
-    ``seconds``: start no other block after this time; at least one is timed.
-    """
+    """Times of blocks of calls in one turn, started within ``seconds``, at least one; in microseconds for one call."""
     number, restore = block.number, block.restore
     times: list[float] = []
     # Another process had the machine meanwhile: its caches are cold, and what it does outside the time is over.
@@ -146,10 +139,7 @@ def answer(connection: socket.socket, values: Mapping[str, Any]) -> None:
 
 
 def preemptions() -> int:
-    """How often the system took a processor from a thread of this process that had more to do.
-
-    A call in which it did took longer than its own work: all other threads wait for that one.
-    """
+    """How often the system took a processor from a thread of this process that had more to do; others wait for it."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 

@@ -1,10 +1,8 @@
 """Watches calls that a script makes of its compiled functions, as they happen: no call is repeated.
 
-Nobody knows which call is the last, so the first calls after each compile are watched, and then ever fewer. One of
-them runs under a profiler, which gives its coverage, and then one whenever there have been twice as many calls; the
-others are timed. A call that isn't watched runs no Python of ours: a C iterator counts it.
-
-In a program that runs again under another setting, ``BackwardSteps`` times the steps of its training loop.
+The first calls after each compile are watched, and then ever fewer. One of them runs under a profiler, which gives its
+coverage, and then one whenever there have been twice as many; the others are timed. A call that isn't watched runs no
+Python of ours: a C iterator counts it. ``BackwardSteps`` times the steps of a training loop that runs again.
 """
 
 from __future__ import annotations
@@ -62,10 +60,7 @@ CompiledAt = tuple[str, str | None, int | None]
 
 
 class _Watched:
-    """One compiled function: counts its calls, and decides which of them are watched.
-
-    ``begin`` begins to watch a call, and returns what ends it; None if the call can't be watched.
-    """
+    """Counts a compiled function's calls, and decides which are watched; ``begin`` returns what ends one, or None."""
 
     def __init__(
         self,
@@ -132,8 +127,8 @@ class _Watched:
     def _leave_unwatched(self, count: int) -> None:
         """Watch a call again after so many.
 
-        Every call takes the next item of an iterator and calls it when it ends: ``bool``, which does nothing, in C, or
-        ``_arm`` from the last one. A single C iterator, since two threads can be in it.
+        Every call takes the next item of an iterator and calls it when it ends: ``bool``, in C, or ``_arm`` from the
+        last one. A single C iterator, since two threads can be in it.
         """
         self._plans += 1
         if not count:
@@ -167,10 +162,7 @@ class _Watched:
 
 
 class DeviceClock:
-    """Times work on the current CUDA stream by the device's own clock, so that nobody has to wait for it.
-
-    Two events with nothing between them come first: what they are apart is taken off.
-    """
+    """Times work on the current CUDA stream by the device's clock; what two events are apart at once is taken off."""
 
     def __init__(self) -> None:
         self._events = [_recorded_event(), _recorded_event()]
@@ -438,11 +430,7 @@ _MAX_STEPS, _MAX_LOSSES = 100, 5
 
 
 class BackwardSteps:
-    """The steps of one process, from one call of ``torch.autograd.backward`` to the next, and its first losses.
-
-    A step in which something is compiled doesn't count. ``Tensor.backward`` calls ``torch.autograd.backward``
-    (``torch/_tensor.py``, 2.11 to 2.15).
-    """
+    """The steps of one process, from one ``torch.autograd.backward`` to the next, and its first losses."""
 
     def __init__(self) -> None:
         self._count = 0

@@ -107,9 +107,9 @@ class GraphDescriber:
 def tensor_op_count(gm: torch.fx.GraphModule) -> int:
     """Calls in a graph that compute a tensor.
 
-    A higher-order operator (checkpointing, ``cond``) counts as the operations in its bodies. Taking an item from a
-    tuple of results doesn't count, nor does arithmetic on sizes: neither is a tensor operation in eager mode. Nor does
-    the tensor that Dynamo makes from a number in order to return it from the graph.
+    A higher-order operator (checkpointing, ``cond``) counts as the operations in its bodies. Items of a tuple of
+    results, arithmetic on sizes and tensors that Dynamo makes from numbers don't count: none is a tensor operation in
+    eager mode.
     """
     return sum(_tensor_ops_of(node, gm) for node in gm.graph.nodes if node.op in _CALLS)
 

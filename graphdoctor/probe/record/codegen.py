@@ -1,8 +1,4 @@
-"""Writes down which operations of the program are in which kernel of Inductor's.
-
-Comes in: each graph for which Inductor generated code. Goes out: a ``graphdoctor_inductor_graph`` artifact, under the
-compile that is under way.
-"""
+"""Writes down, as ``graphdoctor_inductor_graph``, which operations of the program are in which kernel of Inductor's."""
 
 from __future__ import annotations
 
@@ -41,10 +37,7 @@ StackTable = dict[tuple[tuple[str, int, str], ...], int]
 
 
 class CodegenRecorder:
-    """Writes an artifact for each graph.
-
-    ``partitions`` knows what a forward graph keeps for its backward graph; None where that can't be found out.
-    """
+    """Writes an artifact for each graph; ``partitions`` knows what one keeps for its backward graph, or None."""
 
     def __init__(self, want_file: Callable[[str], None], partitions: PartitionWatch | None = None) -> None:
         self._want_file = want_file

@@ -1,7 +1,7 @@
 """What the program asks ``torch.compile`` for, and what it calls the objects that it compiles.
 
-If a module's class is torch's own (``nn.Sequential``, ``DistributedDataParallel``), torch compiles a wrapper around it,
-``inner`` in ``torch/_dynamo/external_utils.py`` (``wrap_inline``, 2.11 to 2.15), whose values are ``fn`` and ``args``.
+Around a module of torch's own class torch compiles a wrapper, ``inner`` in ``torch/_dynamo/external_utils.py``
+(``wrap_inline``, 2.11 to 2.15), whose values are ``fn`` and ``args``.
 """
 
 from __future__ import annotations
@@ -76,11 +76,7 @@ _MAX_EXPRESSION = 60
 
 @dataclass(frozen=True)
 class Root:
-    """A compiled object, as the program has it.
-
-    Args:
-        function: The function that this line is in.
-    """
+    """A compiled object, as the program has it; ``function`` is the one that the line is in."""
 
     value: object
     expression: str

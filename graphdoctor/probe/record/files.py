@@ -1,8 +1,8 @@
 """The text of the program's files, kept while it runs: they may change or vanish before anyone looks.
 
-Comes in: files that records point to. Goes out: once for each, a ``graphdoctor_file`` artifact, and for one that the
-program generated, such as the module that torch_geometric writes for each layer, a ``graphdoctor_generated`` artifact.
-The path of such a file can be another in every run, so it is named by what holds its functions.
+Goes out: once for each file that records point to, a ``graphdoctor_file`` artifact, and for one that the program
+generated, such as torch_geometric's for each layer, a ``graphdoctor_generated``: named by what holds its functions,
+since its path can be another in every run.
 """
 
 from __future__ import annotations
@@ -48,10 +48,7 @@ _CELL = re.compile(r"^<ipython-input-\d+-\w+>$|[/\\]ipykernel_\d+[/\\]")
 
 
 class ProgramFiles:
-    """Returns files that aren't torch's, Python's own or the probe's: their texts, and which of them are generated.
-
-    ``target``: its file, whose folder is the project's, like the working directory. ``has_texts``: texts are kept.
-    """
+    """Texts of the program's files, if ``has_texts``, and which are generated; ``target``'s folder is the project's."""
 
     def __init__(self, target: str | None, *, has_texts: bool = True) -> None:
         self._has_texts = has_texts

@@ -1,12 +1,11 @@
 """Recompiles, seen from inside: every guarded value that differs from a cache entry.
 
-torch reports only the first failed guard of each cache entry. At that moment, the new values are the frame's locals and
-each cache entry still has its guards, so all of them can be checked one by one. The ``graphdoctor_recompile`` artifact
-follows torch's own ``recompile_reasons``.
+torch reports only the first failed guard of each. At that moment the new values are the frame's locals and each cache
+entry still has its guards, so all of them can be checked one by one, for ``graphdoctor_recompile``.
 
-What can only be known while an entry is being compiled (the user's line for each guard, what an object was, the
-sizes that became dynamic) is kept as long as the entry's own guard manager lives. Tensors are described, never copied;
-no object of the program is asked for its ``repr``.
+What can only be known while an entry is being compiled (the user's line for each guard, what an object was, the sizes
+that became dynamic) is kept as long as the entry's own guard manager lives. Tensors are described, never copied; no
+object of the program is asked for its ``repr``.
 """
 
 from __future__ import annotations
@@ -331,7 +330,7 @@ def _is_worth_keeping(source: str, kinds: set[str]) -> bool:
 def _worth_writing(failed: list[tuple[Any, list[FailedGuardRecord]]]) -> list[tuple[Any, list[FailedGuardRecord]]]:
     """Entries with their failed guards, the one used last first; without those that can't explain the recompile.
 
-    torch drops the guards of an entry whose objects are gone: it counts only if there is no other.
+    One whose guards torch has dropped, since its objects are gone, counts only if there is no other.
     """
     living = [item for item in failed if not any(each["leaf"] == "ENTRY_GONE" for each in item[1])] or failed[:1]
     # Without a known difference from the entry used last, torch's own words say more than another entry.

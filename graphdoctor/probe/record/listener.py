@@ -1,11 +1,9 @@
 """Listens to torch's structured trace and adds what only the running process can know.
 
-torch prints a graph break's stack with lines missing (neighbouring entries of one function name are merged, and a
-torch module's own caller is dropped); the exception itself has the whole stack and its columns. So right after each
-break or error record goes one of ours, under the same compile id: ``graphdoctor_stack``. After each ``dynamo_start``,
-whose own stack lacks the frame that made the call, goes ``graphdoctor_caller``; after each call
-``graphdoctor_sources``, and with it a ``graphdoctor_file`` for each file that one of our records points to, and a
-``graphdoctor_generated`` for each of these that the program generated.
+torch prints a graph break's stack with lines missing; the exception has the whole stack and its columns. So after each
+break or error record goes a ``graphdoctor_stack``, under the same compile id; after each ``dynamo_start``, whose stack
+lacks the frame that made the call, a ``graphdoctor_caller``; after each call ``graphdoctor_sources``, and what
+``files`` has.
 """
 
 from __future__ import annotations
@@ -53,8 +51,8 @@ def stack_entries(stack: Iterable[traceback.FrameSummary]) -> list[StackEntryRec
 def _end_column(text: str, start: int, end_offset: int | None) -> int | None:
     """1-based column after an expression that starts at ``start``, or None when it continues on another line.
 
-    Dynamo keeps where an instruction's expression ends but not on which line (``frame_summary``,
-    ``torch/_dynamo/symbolic_convert.py``, 2.13); one that isn't complete on its first line ends on another.
+    Dynamo keeps where an instruction's expression ends but not on which line (``torch/_dynamo/symbolic_convert.py``,
+    2.13).
     """
     if end_offset is None:
         return None

@@ -1,8 +1,4 @@
-"""Files that the process reads, so that somebody can tell later whether a run would find the same ones.
-
-Comes in: what Python reports of itself through ``sys.addaudithook``. Goes out: ``reads.json``. What native code reads
-by itself isn't seen, unless the file stays mapped.
-"""
+"""Files that the process reads, as Python reports through ``sys.addaudithook``, and mapped ones: ``reads.json``."""
 
 from __future__ import annotations
 

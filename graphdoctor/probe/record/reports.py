@@ -52,8 +52,7 @@ _PACKAGES = [
 def describe_environment(device_name: str | None) -> Environment:
     """Where the target runs.
 
-    ``device_name``: of the first CUDA device, or None. Asking for it starts CUDA, after which a process can't fork, so
-    only the caller knows whether it may.
+    ``device_name`` is given, since asking for it starts CUDA, after which a process can't fork.
     """
     paths = sysconfig.get_paths()
     builds = (("CUDA", torch.version.cuda), ("ROCm", getattr(torch.version, "hip", None)))
@@ -161,12 +160,10 @@ def report_environment(events: EventFile, device_name: str | None) -> None:
 def report_config(
     events: EventFile, reported: dict[str, str] | None = None, *, has_kernels: bool = False
 ) -> dict[str, str]:
-    """Report which of torch's config values differ from their defaults.
+    """Report which of torch's config values differ from their defaults, unless they did before as ``reported``.
 
-    Called before the calls, since they may never end, and after them, since they may set some.
-
-    ``reported``: what was returned before, which isn't reported again; None for nothing.
-    ``has_kernels``: we changed settings to see Inductor's kernels, which aren't the program's.
+    Before the calls, since they may never end, and after them. ``has_kernels``: ours, to see Inductor's kernels, don't
+    count.
     """
     try:
         values = changed_config()

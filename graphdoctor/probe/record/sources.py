@@ -1,7 +1,7 @@
 """Reads what surrounds a line of Python source: qualified name, statements around it, names that have a value.
 
-Standard library only. A file that can't be read or parsed yields None; its content raises nothing here. A name isn't
-listed if it isn't certain that it has a value just before the statement.
+A file that can't be read or parsed yields None. Only names that certainly have a value just before the statement are
+listed.
 """
 
 from __future__ import annotations
@@ -115,10 +115,7 @@ def _parsed(file: str) -> ast.Module | None:
 
 
 def _path_to(tree: ast.Module, line: int, meant: type[ast.AST] | None) -> list[ast.AST]:
-    """The nodes from the module down to the innermost one on a line, outermost first.
-
-    If several branches are on the line: the first with a node of the kind that is meant, otherwise the first.
-    """
+    """The nodes from the module down to a line's innermost one, by the first branch with a node that is meant."""
     path: list[ast.AST] = [tree]
     while children := [child for child in _children(path[-1]) if _covers(child, line)]:
         path.append(

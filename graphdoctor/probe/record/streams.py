@@ -1,7 +1,6 @@
 """What the process writes: its standard streams and, in a trial, what the program logs and warns; kept or dropped.
 
-torch's own messages aren't kept: they say what torch.compile does, not what the program computes. Needs no torch before
-``kept_texts``: an environment without it is reported like any other trouble.
+torch's own messages aren't kept: they say nothing of what the program computes. Needs no torch before ``kept_texts``.
 """
 
 from __future__ import annotations
