@@ -66,55 +66,45 @@ def _remove(path: Path, pid: int) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-_TEXT = "graphdoctor.record()"
-
-
 class BlockRecording:
     """The recording of a ``with`` block, available once the block has ended. ``graphdoctor.record`` creates it.
 
-    Args:
-        reset: Reset torch's compiler state when the block begins.
-        name: What reports call the recording.
-        outside: Frames to leave out of stacks; None for those above the frame that enters the block.
+    ``outside``: frames to leave out of stacks; None for those above the frame that enters the block.
     """
 
-    def __init__(self, *, reset: bool, name: str = _TEXT, outside: Collection[FrameType] | None = None) -> None:
-        self._is_reset = reset
-        self._name = name
-        self._outside = outside
+    def __init__(
+        self, *, reset: bool, name: str = "graphdoctor.record()", outside: Collection[FrameType] | None = None
+    ) -> None:
+        self._is_reset, self._name, self._outside = reset, name, outside
         self._folder = RecordingFolder()
         self._open: contextlib.ExitStack | None = None
-        self._started = 0.0
+        self._started: float | None = None
         self._report: Report | None = None
-        self._is_used = False
 
     def __enter__(self) -> Self:
         from graphdoctor.probe.ways_in.in_process import recorded
         from graphdoctor.probe.ways_in.uncompiled import uncompiled
 
-        if self._is_used:
+        if self._started is not None:
             raise GraphDoctorError("This recording was already used.", hint="Call graphdoctor.record() again.")
         with contextlib.ExitStack() as opening:
             opening.enter_context(recording_alone())
-            self._is_used = True
             self._started = time.monotonic()
-            outside = _frames_above(sys._getframe(1)) if self._outside is None else self._outside
-            context = recorded(self._folder.path, outside=outside, is_reset=self._is_reset)
-            uncompiled(opening.enter_context, context)
+            outside = frozenset(frames_above(sys._getframe(1))) if self._outside is None else self._outside
+            uncompiled(opening.enter_context, recorded(self._folder.path, outside=outside, is_reset=self._is_reset))
             self._open = opening.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._open is None:
+        if self._open is None or self._started is None:
             return
         from graphdoctor.probe.ways_in.uncompiled import uncompiled
         from graphdoctor.trials.launch.ends import end_of_block
 
         opened, self._open = self._open, None
         uncompiled(opened.__exit__, kind, error, traceback)
-
         ended = end_of_block(read_events(self._folder.path), duration_s=time.monotonic() - self._started)
         write_meta(self._folder.path, {"text": self._name, "kind": "block"}, ended)
 
@@ -126,7 +116,7 @@ class BlockRecording:
     @property
     def has_ended(self) -> bool:
         """Whether the block has ended, so there is something to report."""
-        return self._is_used and self._open is None
+        return self._started is not None and self._open is None
 
     def report(self) -> Report:
         """The report on the block.
@@ -172,11 +162,8 @@ def record(*, reset: bool = False) -> BlockRecording:
     return BlockRecording(reset=reset)
 
 
-def _frames_above(frame: FrameType) -> frozenset[FrameType]:
-    """The frames that called the one with the block: a notebook's or a test runner's, not the program's."""
-    found = set()
-    above = frame.f_back
-    while above is not None:
-        found.add(above)
-        above = above.f_back
-    return frozenset(found)
+def frames_above(frame: FrameType) -> Iterator[FrameType]:
+    """The frames that called one, such as a notebook's or a test runner's."""
+    while (above := frame.f_back) is not None:
+        yield above
+        frame = above

@@ -87,8 +87,7 @@ class Explainer(CallSpec):
                 raise GraphDoctorError(f"{error}.", hint=error.hint) from None
         duration_s = time.monotonic() - started
         ended = ProbeExit(status=None, reason="finished", duration_s=duration_s)
-        events = read_events(folder.path)
-        failed: Any = next((event for event in events if event["event"] == "call_failed"), None)
+        failed: Any = next((event for event in read_events(folder.path) if event["event"] == "call_failed"), None)
         if failed is not None:
             ended = end_of_failed_call(failed, duration_s=duration_s)
             # Dynamo's traceback comes first, then the program's own without torch.compile, if there is one.
@@ -114,17 +113,6 @@ class Explainer(CallSpec):
 def explain(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Report:  # noqa: ANN401
     """Compile a function with the ``eager`` backend, call it once, and report what torch.compile did.
 
-    Use ``graphdoctor.Explainer`` for other ``torch.compile`` arguments and other measurements.
-
-    Args:
-        function: A module or function. Pass the original, not the result of ``torch.compile``.
-        args: The call's positional arguments.
-        kwargs: The call's keyword arguments.
-
-    Returns:
-        The report, even if the call raises an ``Exception``.
-
-    Raises:
-        GraphDoctorError: ``function`` can't be used, or this process is already being recorded.
+    ``graphdoctor.Explainer`` has other ``torch.compile`` arguments and other measurements; its ``explain`` says more.
     """
     return Explainer().explain(function, *args, **kwargs)

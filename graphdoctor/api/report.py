@@ -109,19 +109,9 @@ class Report:
 
     @property
     def _counts(self) -> str:
-        from graphdoctor.facts.wording import counted
-        from graphdoctor.views.words import coverage_text
+        from graphdoctor.views.words import count_texts
 
-        summary = self._diagnosis.summary
-        parts = [
-            counted(summary.graphs, "graph"),
-            counted(summary.break_sites, "break site"),
-            counted(summary.skipped_frames, "skipped frame"),
-            counted(summary.recompiles, "recompile"),
-        ]
-        if summary.coverage_detail is not None:
-            parts.append(coverage_text(summary))
-        return ", ".join(parts)
+        return ", ".join(count_texts(self._diagnosis.summary, None))
 
     @cached_property
     def _page(self) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Self, TypedDict
+from typing import Any, Literal, Self
 
 from graphdoctor import __version__
 from graphdoctor.facts.bench import Correctness
@@ -46,9 +46,6 @@ EAGER_NUMBERS = RunChange(
 
 _STEPS = "eager mode's results change as much if the last digits of its inputs and parameters do"
 _OTHER_NUMBERS = "torch.compile draws other random numbers by design; with eager mode's, results agree"
-
-Again = Callable[[RunChange, str], Recording]
-"""Makes a variant's replay once more, with a change, under a name."""
 
 
 @dataclass(frozen=True)
@@ -211,20 +208,17 @@ def _dropped_text(dropped: Sequence[Difference]) -> list[str]:
     return [*(f"the compiled program {_VERBS[kind]} {detail}" for kind, detail in kinds.items()), *lost]
 
 
-class ReplayArguments(TypedDict):
-    """What ``Replays.replay`` needs to compare a variant with the reference."""
-
-    references: dict[str, str]
-    rounding: RoundingNames
-
-
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a variant's results are eager mode's but for rounding, None if unknown; how that was found; why not."""
+    """Whether a variant's results are eager mode's but for rounding, None if unknown; how that was found; why not.
+
+    ``change``: what the run that was compared needed besides the variant's own.
+    """
 
     correct: bool | None
     correctness: Correctness | None
     reason: str | None
+    change: RunChange = field(default_factory=RunChange)
 
 
 class Reference:
@@ -273,21 +267,21 @@ class Reference:
         repeated = Correctness(is_bitwise_equal=self._is_repeated, is_eager_repeatable=self._is_repeated)
         return Verdict(None if self._failure else True, None if self._failure else repeated, self._failure)
 
-    @property
-    def arguments(self) -> ReplayArguments:
-        """What a variant's replay must be given."""
-        return ReplayArguments(references={EAGER: self._name}, rounding=self._rounding)
+    def replay(self, program: Program, name: str, **given: Any) -> Recording:  # noqa: ANN401 - passed on
+        """Run a variant that is to be judged; ``given``: what else ``Replays.replay`` takes."""
+        return self._replays.replay(program, name, references={EAGER: self._name}, rounding=self._rounding, **given)
 
-    def judge(self, recording: Recording, name: str, again: Again) -> Verdict:
-        """Judge a variant."""
+    def judge(self, recording: Recording, program: Program, name: str, **given: Any) -> Verdict:  # noqa: ANN401
+        """Judge a variant that was replayed so."""
         compared = compared_with_eager(recording)
         if self._failure is not None or compared is None:
             return Verdict(None, None, self._failure or "its results weren't compared")
         differing = self._differing(compared)
         notes: list[str] = []
+        change = RunChange()
         if differing and self._is_random:
-            name = f"{name}-eager-numbers"
-            repeated = again(EAGER_NUMBERS, name)
+            name, change, numbered = f"{name}-eager-numbers", EAGER_NUMBERS, program.changed(EAGER_NUMBERS)
+            repeated = recording if numbered == program else self.replay(numbered, name, **given)
             if (found := compared_with_eager(repeated)) is not None:
                 recording, differing = repeated, self._differing(found)
                 notes += [] if any(not one.may_be_rounding for one in differing) else [_OTHER_NUMBERS]
@@ -309,7 +303,7 @@ class Reference:
             note="; ".join(notes) or None,
             **place,
         )
-        return Verdict(correct, correctness, reason)
+        return Verdict(correct, correctness, reason, change)
 
     @property
     def _is_random(self) -> bool:

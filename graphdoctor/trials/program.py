@@ -89,3 +89,7 @@ class Program:
 
     content: Mapping[Path, bytes] = field(default_factory=dict)
     change: RunChange = field(default_factory=RunChange)
+
+    def changed(self, change: RunChange) -> Program:
+        """The same, run in another way."""
+        return Program(self.content, self.change.joined(change))

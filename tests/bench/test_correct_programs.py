@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from graphdoctor.facts.bench import Correctness
-from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.trials.judge import Reference, Verdict
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Request
-from graphdoctor.trials.program import Program, RunChange
+from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
 from tests.conftest import clean_environment, probe_python, run_script
 
@@ -112,11 +111,8 @@ def judged(folder: Path, text: str) -> tuple[Verdict, int]:
     replays = Replays(request, folder / "bench", Setup(python=str(probe_python())))
     try:
         reference = Reference(replays, Program(), on_phase=lambda _text: None)
-
-        def replay(change: RunChange, name: str) -> Recording:
-            return replays.replay(Program(change=change), name, **reference.arguments)
-
-        return reference.judge(replay(RunChange(), "default"), "default", replay), replays.count
+        recording = reference.replay(Program(), "default")
+        return reference.judge(recording, Program(), "default"), replays.count
     finally:
         replays.close()
 

@@ -9,7 +9,7 @@ from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.trials import Comparison, Difference, Replay, ResultError, ResultKind
 from graphdoctor.trials.judge import EAGER_NUMBERS, Reference, Verdict
-from graphdoctor.trials.program import Program, RunChange
+from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
 from tests.each import for_each
 from tests.factories import recording
@@ -47,6 +47,7 @@ class Scripted:
 
     def replay(self, _program: Program, name: str, **asked: Any) -> Recording:
         self.asked[name] = asked
+        assert _program == Program().changed(EAGER_NUMBERS) if name == "variant-eager-numbers" else Program()
         if "shaken" in name:
             assert asked["rounding"].others[-1] == name
             return self.shaken.pop(0)
@@ -70,12 +71,10 @@ def judged(
     replays = Scripted(shaken, **recordings)
     reference = Reference(cast("Replays", replays), Program(), on_phase=lambda _text: None)
 
-    def again(change: RunChange, name: str) -> Recording:
-        assert (change, name) == (EAGER_NUMBERS, "variant-eager-numbers")
-        assert repeated is not None
-        return repeated
-
-    verdict = reference.judge(variant, "variant", again)
+    if repeated is not None:
+        replays.recordings["variant_eager_numbers"] = repeated
+    verdict = reference.judge(variant, Program(), "variant")
+    assert ("variant-eager-numbers" in replays.asked) == (repeated is not None)
     assert not replays.shaken
     return verdict
 
@@ -198,5 +197,5 @@ def test_float64_says_what_rounding_is_if_the_program_runs_in_it() -> None:
     for float64, judges in ((replayed(), True), (FAILED, False)):
         replays = Scripted(float64=float64)
         reference = Reference(cast("Replays", replays), Program(), on_phase=lambda _text: None)
-        for rounding in (reference.arguments["rounding"], replays.asked["results-eager-again"]["rounding"]):
+        for rounding in (reference._rounding, replays.asked["results-eager-again"]["rounding"]):
             assert (rounding.float64 is not None) is judges

@@ -19,7 +19,7 @@ from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.trials import CompilerPart, CompilerPartKind, Replay
 from graphdoctor.studies.bench.stages import CROSSREF, Subject, follow, stages_of
 from graphdoctor.studies.bench.switches import DECOMPOSED, INDUCTOR, Switch, change_of, lines_of, named
-from graphdoctor.trials.judge import Again, Verdict
+from graphdoctor.trials.judge import Verdict
 from graphdoctor.trials.program import Program, RunChange
 from tests.each import for_each
 from tests.factories import recording
@@ -95,7 +95,7 @@ class Judge:
     def __init__(self, compiler: Compiler) -> None:
         self.compiler = compiler
 
-    def judge(self, _recording: Recording, _name: str, _again: Again) -> Verdict:
+    def judge(self, _recording: Recording, _program: Program, _name: str, **_given: Any) -> Verdict:
         is_wrong = self.compiler.is_wrong
         return Verdict(not is_wrong, None, "output differs by 1" if is_wrong else None)
 

@@ -103,7 +103,7 @@ def test_show_prints_what_the_command_line_prints(report: Report, capsys: pytest
 
 def test_str_and_repr_are_short(report: Report) -> None:
     assert len(str(report).splitlines()) <= 3
-    assert re.fullmatch(r"<graphdoctor\.Report of .*: 2 graphs, 1 break site, .*>", repr(report))
+    assert re.fullmatch(r"<graphdoctor\.Report of .*: 1 call, 2 graphs, 1 break site, .*>", repr(report))
 
 
 def test_the_recording_lives_as_long_as_the_report() -> None:

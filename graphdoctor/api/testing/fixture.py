@@ -46,41 +46,26 @@ class TestDoctor:
         self._compiled: list[CompiledInTest[..., Any]] = []
 
     def compile(self, function: Callable[P, R], /, **arguments: Any) -> CompiledInTest[P, R]:  # noqa: ANN401
-        """Compile a function, and record until the first assertion or the end of the test.
+        """Compile a function or module, and record until the first assertion or the end of the test.
 
-        If a recording of this fixture is already running, the function belongs to that recording.
-
-        Args:
-            function: A module or function.
-            arguments: ``torch.compile``'s arguments.
-
-        Returns:
-            The compiled callable, with the assertions.
+        If a recording of this fixture is already running, the function belongs to that recording. ``arguments`` are
+        ``torch.compile``'s. The compiled callable comes back, with the assertions.
         """
         __tracebackhide__ = True
         from graphdoctor.probe.ways_in.testing import compiled
 
-        recording = self._running or self._begin()
         made: CompiledInTest[P, R] = CompiledInTest(
             function,
             compiled(function, arguments),
             arguments,
-            recording=recording,
-            context=self._context,
+            recording=self._running or self._begin(),
             end=self._ended_by_test,
         )
         self._compiled.append(made)
         return made
 
     def record(self, *, reset: bool = False) -> RecordedBlock:
-        """Record what torch.compile does in a ``with`` block.
-
-        Args:
-            reset: Reset torch's compiler state first.
-
-        Returns:
-            A context manager with the assertions.
-        """
+        """Record a ``with`` block, which has the assertions; ``reset`` torch's compiler state first."""
         __tracebackhide__ = True
         if self._running is not None:
             by = "its marker" if self._marker.has_limits else "graphdoctor.compile"
@@ -102,13 +87,13 @@ class TestDoctor:
             result = yield
         finally:
             self.end()
-        place, arguments = str(self._marker), self._marker
-        diagnosis = recording.diagnosis
-        if arguments.max_breaks is not None:
-            broken = expectations.breaks(diagnosis, limit=arguments.max_breaks, own_code=arguments.own_code)
-            fail_if(broken, self._context, place=place)
-        if arguments.max_recompiles is not None:
-            broken = expectations.recompiles(diagnosis, limit=arguments.max_recompiles, is_empty_allowed=False)
+        place, arguments, diagnosis = str(self._marker), self._marker, recording.diagnosis
+        if (limit := arguments.max_breaks) is not None:
+            fail_if(
+                expectations.breaks(diagnosis, limit=limit, own_code=arguments.own_code), self._context, place=place
+            )
+        if (limit := arguments.max_recompiles) is not None:
+            broken = expectations.recompiles(diagnosis, limit=limit, is_empty_allowed=False)
             fail_if(broken, self._context, place=place)
         if arguments.min_coverage is not None:
             if not self._compiled:
@@ -134,8 +119,8 @@ class TestDoctor:
 
     def end(self) -> None:
         """End the recording that is still running, if any."""
-        if self._running is not None:
-            running, self._running = self._running, None
+        running, self._running = self._running, None
+        if running is not None:
             running.__exit__(None, None, None)
 
     def close(self) -> None:
@@ -146,11 +131,9 @@ class TestDoctor:
 
     def _begin(self) -> RecordedBlock:
         __tracebackhide__ = True
-        recording = RecordedBlock(self._context, reset=False)
-        recording.__enter__()
-        self._made.append(recording)
-        self._running = recording
-        return recording
+        self._running = RecordedBlock(self._context, reset=False).__enter__()
+        self._made.append(self._running)
+        return self._running
 
     def _ended_by_test(self, recording: BlockRecording) -> BlockRecording:
         if self._marker.has_limits:
@@ -183,23 +166,22 @@ def _trace_not_captured() -> Iterator[None]:
 
     Since 9.1 pytest also listens to loggers that don't propagate (``catching_logs``, ``_pytest/logging.py``, 9.2).
     """
-    handlers = [handler for handler in logging.root.handlers if type(handler).__module__.startswith("_pytest.")]
-    for handler in handlers:
-        handler.addFilter(_is_other_log)
-    try:
+
+    def is_other_log(record: logging.LogRecord) -> bool:
+        return record.name != "torch.__trace"
+
+    with contextlib.ExitStack() as put_back:
+        for handler in logging.root.handlers:
+            if type(handler).__module__.startswith("_pytest."):
+                handler.addFilter(is_other_log)
+                put_back.callback(handler.removeFilter, is_other_log)
         yield
-    finally:
-        for handler in handlers:
-            handler.removeFilter(_is_other_log)
 
 
-def _is_other_log(record: logging.LogRecord) -> bool:
-    return record.name != "torch.__trace"
-
-
-def _isolated(arguments: MarkerArguments) -> contextlib.AbstractContextManager[None]:
+@contextlib.contextmanager
+def _isolated(arguments: MarkerArguments) -> Iterator[None]:
     try:
-        from graphdoctor.probe.ways_in.testing import isolated
+        from graphdoctor.probe.ways_in.testing import UnknownConfigError, isolated
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
@@ -207,15 +189,6 @@ def _isolated(arguments: MarkerArguments) -> contextlib.AbstractContextManager[N
             "torch isn't installed here, so nothing can be compiled.",
             hint='pytest.importorskip("torch") skips a test if torch is missing.',
         ) from None
-    return _named(isolated, arguments)
-
-
-@contextlib.contextmanager
-def _named(
-    isolated: Callable[..., contextlib.AbstractContextManager[None]], arguments: MarkerArguments
-) -> Iterator[None]:
-    from graphdoctor.probe.ways_in.testing import UnknownConfigError
-
     with contextlib.ExitStack() as put_back:
         try:
             put_back.enter_context(isolated(arguments.config))

@@ -40,11 +40,11 @@ class MarkerArguments:
         return any(getattr(self, name) is not None for name in _LIMITS)
 
     def __str__(self) -> str:
-        given = {name: getattr(self, name) for name in _NAMES}
-        # Compared by identity: 0 is a limit.
-        is_given = {name: value is not None and value is not False and value != {} for name, value in given.items()}
-        shown = ", ".join(f"{name}={value!r}" for name, value in given.items() if is_given[name])
-        return f"@pytest.mark.graphdoctor({shown})"
+        # A limit of 0 is given, and False == 0.
+        given = {
+            name: value for name in _NAMES if (value := getattr(self, name)) not in (None, {}) and value is not False
+        }
+        return f"@pytest.mark.graphdoctor({', '.join(f'{name}={value!r}' for name, value in given.items())})"
 
 
 def arguments_of(marker: pytest.Mark | None) -> MarkerArguments:
@@ -79,11 +79,7 @@ def arguments_of(marker: pytest.Mark | None) -> MarkerArguments:
 
 
 def check_share(value: object) -> None:
-    """Check that a value is a share.
-
-    Raises:
-        GraphDoctorError: It isn't a number from 0 to 1.
-    """
+    """Refuse what isn't a number from 0 to 1."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
         raise GraphDoctorError(f"Coverage must be a share from 0 to 1, not {value!r}.", hint="Write 95% as 0.95.")
 

@@ -5,13 +5,13 @@ The first assertion that doesn't hold fails the test, with what was expected, th
 
 from __future__ import annotations
 
-import abc
 import contextlib
 import inspect
 import linecache
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from types import FrameType
@@ -21,7 +21,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from graphdoctor.api.block import BlockRecording
+from graphdoctor.api.block import BlockRecording, frames_above
 from graphdoctor.api.testing.marker import check_share
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.wording import counted
@@ -35,6 +35,9 @@ from graphdoctor.views.words import clusters
 if TYPE_CHECKING:
     from graphdoctor.api.report import Report
     from graphdoctor.facts.diagnosis import Diagnosis
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _MAX_CARDS = 4
 _MIN_WIDTH = 60
@@ -60,20 +63,9 @@ def broken_text(broken: Broken, *, place: str, width: int) -> str:
     return "\n".join(line.rstrip() for line in buffer.getvalue().rstrip().splitlines())
 
 
-_RUNNERS = frozenset(
-    {
-        "pytest",
-        "_pytest",
-        "pluggy",
-        "contextlib",
-        "xdist",
-        "execnet",
-        "unittest",
-        "asyncio",
-        "anyio",
-        "pytest_asyncio",
-        "graphdoctor",
-    }
+_RUNNERS = (
+    *("pytest", "_pytest", "pluggy", "contextlib", "xdist", "execnet", "unittest", "asyncio", "anyio"),
+    *("pytest_asyncio", "graphdoctor"),
 )
 
 
@@ -90,40 +82,23 @@ class RunnerFrames(frozenset[FrameType]):
 def runner_frames(test: object) -> RunnerFrames:
     """The current frames without the test's own, which is on the stack if the test itself requests the fixture."""
     code = getattr(inspect.unwrap(test) if callable(test) else test, "__code__", None)
-    found: list[FrameType] = []
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if frame.f_code is not code:
-            found.append(frame)
-        frame = frame.f_back
-    return RunnerFrames(found)
+    return RunnerFrames(frame for frame in frames_above(sys._getframe()) if frame.f_code is not code)
 
 
 def callers_line(root: Path) -> str:
-    """The line of the test that led here, such as ``test_model.py:12: rec.assert_fullgraph()``.
-
-    Args:
-        root: Show the path relative to this folder.
-    """
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _is_runners(frame):
-        frame = frame.f_back
+    """The line of the test that led here, such as ``test_model.py:12: rec.assert_fullgraph()``."""
+    frame = next((frame for frame in frames_above(sys._getframe()) if not _is_runners(frame)), None)
     if frame is None:
         return ""
     file = Path(frame.f_code.co_filename)
     shown = file.relative_to(root) if file.is_relative_to(root) else file
-    text = linecache.getline(str(file), frame.f_lineno).strip()
-    return f"{shown}:{frame.f_lineno}: {text}"
+    return f"{shown}:{frame.f_lineno}: {linecache.getline(str(file), frame.f_lineno).strip()}"
 
 
 def _is_runners(frame: FrameType) -> bool:
     # Hooks in a conftest.py or a plugin have the prefix that pytest requires.
     is_hook = frame.f_code.co_name.startswith("pytest_")
     return is_hook or str(frame.f_globals.get("__name__", "")).partition(".")[0] in _RUNNERS
-
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -147,8 +122,7 @@ class TestContext:
 def failing_by_name(root: Path | None = None) -> Iterator[None]:
     """Turn a ``GraphDoctorError`` into a test failure with its message and hint, without a traceback.
 
-    Args:
-        root: Show the test's line, with its path relative to this folder; None if no line of the test led here.
+    ``root``: show the test's line, relative to this folder; None if no line of the test led here.
     """
     __tracebackhide__ = True
     try:
@@ -158,7 +132,7 @@ def failing_by_name(root: Path | None = None) -> Iterator[None]:
         raise pytest.fail.Exception("\n".join(filter(None, lines)), pytrace=False) from None
 
 
-def fail_if(broken: expectations.Broken | None, context: TestContext, *, place: str | None = None) -> None:
+def fail_if(broken: Broken | None, context: TestContext, *, place: str | None = None) -> None:
     """Fail the test with the diagnosis if an expectation is broken; without a place, at the line of the test."""
     __tracebackhide__ = True
     if broken is not None:
@@ -166,28 +140,25 @@ def fail_if(broken: expectations.Broken | None, context: TestContext, *, place: 
         raise pytest.fail.Exception(broken_text(broken, place=shown, width=context.width), pytrace=False)
 
 
-class AssertableRecording(abc.ABC):
+class AssertableRecording:
     """A recording with assertions. The first one that doesn't hold fails the test, with the diagnosis as its text."""
 
     context: TestContext
     _may_be_empty = False
 
-    @abc.abstractmethod
     def report(self) -> Report:
         """The report on the recording. Ends a recording by ``graphdoctor.compile``."""
+        raise NotImplementedError
 
     @property
     def diagnosis(self) -> Diagnosis:
         """The findings, counts and facts: the same as ``report().diagnosis``."""
         __tracebackhide__ = True
-        return self._reported().diagnosis
+        with failing_by_name(self.context.root):
+            return self.report().diagnosis
 
     def assert_no_graph_breaks(self, *, own_code: bool = False) -> None:
-        """Assert that there are no graph breaks.
-
-        Args:
-            own_code: Don't count breaks in installed packages.
-        """
+        """Assert that there are no graph breaks; ``own_code``: none but in installed packages."""
         __tracebackhide__ = True
         fail_if(expectations.breaks(self.diagnosis, limit=0, own_code=own_code), self.context)
 
@@ -201,15 +172,6 @@ class AssertableRecording(abc.ABC):
         __tracebackhide__ = True
         broken = expectations.recompiles(self.diagnosis, limit=limit, is_empty_allowed=self._may_be_empty)
         fail_if(broken, self.context)
-
-    @abc.abstractmethod
-    def assert_coverage(self, minimum: float) -> None:
-        """Assert that at least this share, 0 to 1, of the last call's tensor operations ran in graphs."""
-
-    def _reported(self) -> Report:
-        __tracebackhide__ = True
-        with failing_by_name(self.context.root):
-            return self.report()
 
 
 class RecordedBlock(AssertableRecording, BlockRecording):
@@ -240,15 +202,11 @@ class RecordedBlock(AssertableRecording, BlockRecording):
             )
 
 
-@dataclass
-class _LastCall:
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    no_grad: bool
-
-
 class CompiledInTest(AssertableRecording, Generic[P, R]):
-    """What ``graphdoctor.compile`` returns: the compiled callable, with the recording that began with it."""
+    """What ``graphdoctor.compile`` returns: the compiled callable, with the recording that began with it.
+
+    ``end`` ends that recording, and refuses to where the test can't have assertions.
+    """
 
     def __init__(
         self,
@@ -256,21 +214,18 @@ class CompiledInTest(AssertableRecording, Generic[P, R]):
         compiled: Callable[P, R],
         arguments: Mapping[str, Any],
         *,
-        recording: BlockRecording,
-        context: TestContext,
+        recording: RecordedBlock,
         end: Callable[[BlockRecording], BlockRecording],
     ) -> None:
         self.compiled = compiled
-        self.context = context
-        self._function = function
-        self._arguments = arguments
-        self._recording = recording
-        self._end = end
-        self._last: _LastCall | None = None
+        self.context = recording.context
+        self._function, self._arguments, self._recording, self._end = function, arguments, recording, end
+        self._measure: Callable[[], Report] | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the compiled function."""
         __tracebackhide__ = True
+        from graphdoctor.api.explainer import Explainer
         from graphdoctor.probe.ways_in.testing import is_grad_enabled
 
         if not self._recording.is_running:
@@ -279,7 +234,11 @@ class CompiledInTest(AssertableRecording, Generic[P, R]):
                     "The recording has ended, so this call wouldn't count.",
                     hint="Make all calls before the first assertion, or call graphdoctor.compile again.",
                 )
-        self._last = _LastCall(args, kwargs, no_grad=not is_grad_enabled())
+        given = self._arguments
+        explainer = Explainer(
+            dynamic=given.get("dynamic"), fullgraph=bool(given.get("fullgraph")), no_grad=not is_grad_enabled()
+        )
+        self._measure = partial(explainer.explain, self._function, *args, **kwargs)
         return self.compiled(*args, **kwargs)
 
     def report(self) -> Report:
@@ -289,21 +248,17 @@ class CompiledInTest(AssertableRecording, Generic[P, R]):
     def assert_coverage(self, minimum: float) -> None:
         """Assert that at least this share, 0 to 1, of the last call's tensor operations ran in graphs."""
         __tracebackhide__ = True
-        self._reported()
+        with failing_by_name(self.context.root):
+            self.report()
         self.check_coverage(minimum, place=None)
 
     def check_coverage(self, minimum: float, *, place: str | None) -> None:
-        """Measure the coverage of the last call, and fail the test if it's below the minimum.
+        """Measure the coverage of the last call, and fail the test if it's below the minimum, 0 to 1.
 
-        Compiles the model again, with the ``eager`` backend, for that one call.
-
-        Args:
-            minimum: A share from 0 to 1.
-            place: What expects it; None for the test's line.
+        Compiles the model again, with the ``eager`` backend, for that one call. ``place``: what expects it; None for
+        the test's line.
         """
         __tracebackhide__ = True
-        from graphdoctor.api.explainer import Explainer
-
         with failing_by_name(None if place else self.context.root):
             check_share(minimum)
             if (over := self._recording.diagnosis.summary.frames_over_limit) != 0:
@@ -312,15 +267,10 @@ class CompiledInTest(AssertableRecording, Generic[P, R]):
                     "a repeated call alone wouldn't reach.",
                     hint="See rec.assert_max_recompiles.",
                 )
-            if self._last is None:
+            if self._measure is None:
                 raise GraphDoctorError(
                     "Coverage can't be measured: what graphdoctor.compile returned was never called.",
                     hint="Call rec(x) rather than the model or rec.compiled.",
                 )
-            explainer = Explainer(
-                dynamic=self._arguments.get("dynamic"),
-                fullgraph=bool(self._arguments.get("fullgraph")),
-                no_grad=self._last.no_grad,
-            )
-            measured = explainer.explain(self._function, *self._last.args, **self._last.kwargs)
+            measured = self._measure()
         fail_if(expectations.coverage(measured.diagnosis, limit=minimum), self.context, place=place)

@@ -8,7 +8,7 @@ results (``correctness.py``), graphs, breaks and kernels; one that fails or is w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from graphdoctor.facts.recording import CaptureGap, Recording
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.probe.wire import BENCH_FILE
 from graphdoctor.studies.bench.minified import minified
-from graphdoctor.studies.bench.reasons import diagnosed, reasons
+from graphdoctor.studies.bench.reasons import look_at
 from graphdoctor.studies.bench.stages import Subject, follow
 from graphdoctor.studies.bench.timings import (
     Measured,
@@ -39,7 +39,7 @@ from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.recorded import fitting
 from graphdoctor.trials.launch.request import Measured as ToMeasure
 from graphdoctor.trials.launch.request import Request
-from graphdoctor.trials.program import Program, RunChange
+from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
 
 _FOLDER = "bench"
@@ -146,43 +146,35 @@ class _Bench:
     def _variant(self, one: Measured, shown: Variant, reference: Reference, *, is_noisy: bool) -> Variant:
         if shown.status == "skipped" or one.was_stopped:
             return shown
-        name, spec = slug(shown.name), one.spec.changes
+        name = slug(shown.name)
         self.on_phase(f"comparing the results of {shown.name}")
-        recording = self._replay(self.program, name, spec, reference)
         # They are measured one after the other, so what a busy machine does to one of them is no difference.
         is_comparable = not is_noisy and shown.judgement != "faster"
         beside = reference.eager.kernels if is_comparable else None
+        look = look_at(reference, self.program, name, one.spec.changes, self.folder, beside=beside)
+        recording, summary, judged = look.recording, look.diagnosis.summary, look.verdict
         self._keep_gaps(shown.name, recording)
         self.recordings[shown.name] = str(self.folder / name)
-        diagnosis = diagnosed(self.folder / name, beside)
-        target = diagnosis.recording.target
-        summary = diagnosis.summary
         found: dict[str, object] = {
-            "regions": target.regions,
+            "regions": look.diagnosis.recording.target.regions,
             "graphs": summary.graphs,
             "break_sites": summary.break_sites,
             "recompiles": summary.recompiles,
             "cuda_graphs": recording.cuda_graphs,
             "cache": _cache(one, recording),
             **_kernels(recording),
-            "findings": reasons(diagnosis, recording.kernels),
+            "findings": look.findings,
+            "correct": judged.correct,
+            "correctness": judged.correctness,
         }
         if recording.exit.reason != "finished":
             if shown.status == "ok":
                 # It ran as its user runs it, and not under our eyes: what it computes is unknown.
-                found["reason"] = f"its results weren't compared: {(recording.exit.message or '').rstrip('.')}"
-        else:
-
-            def again(change: RunChange, again_name: str) -> Recording:
-                program = Program(self.program.content, self.program.change.joined(change))
-                return self._replay(program, again_name, spec, reference)
-
-            judged = reference.judge(recording, name, again)
-            found |= {"correct": judged.correct, "correctness": judged.correctness}
-            if judged.correct is False and shown.status == "ok":
-                found |= {"status": "wrong", "reason": judged.reason}
-            elif judged.correct is None:
-                found["reason"] = judged.reason
+                found["reason"] = f"its results weren't compared: {judged.reason}"
+        elif judged.correct is None:
+            found["reason"] = judged.reason
+        elif judged.correct is False and shown.status == "ok":
+            found |= {"status": "wrong", "reason": judged.reason}
         variant = shown.model_copy(update=found)
         if variant.status == "ok" or one.never_settles:
             return variant
@@ -205,16 +197,6 @@ class _Bench:
         for gap in recording.gaps:
             if gap.kind in _OWN_GAPS:
                 self.gaps.setdefault(gap, []).append(name)
-
-    def _replay(self, program: Program, name: str, spec: Mapping[str, object], reference: Reference) -> Recording:
-        return self.replays.replay(
-            program,
-            name,
-            spec=spec,
-            measured=ToMeasure(coverage=True, guard_cost=True, kernels=True),
-            is_counted=False,
-            **reference.arguments,
-        )
 
 
 _OWN_GAPS = frozenset({"kernels", "cuda_graphs"})

@@ -6,16 +6,22 @@ gaps between graphs, from the profiler or from guard checks, or it isn't; then c
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.kernels import KernelShare
+from graphdoctor.facts.recording import Recording
 from graphdoctor.rules.diagnosed import Needs, diagnose_recording
 from graphdoctor.rules.gd301_guard_overhead import GuardOverhead
 from graphdoctor.rules.gd401_repeated_blocks import RepeatedBlocksInGraph
 from graphdoctor.rules.gd403_cache_bypassed import CacheBypassed
 from graphdoctor.rules.gd503_library_calls import LibraryCalls
+from graphdoctor.trials.judge import Reference, Verdict, clause
+from graphdoctor.trials.launch.request import Measured
+from graphdoctor.trials.program import Program
 
 MOST: Final = 5
 """Findings of one variant."""
@@ -71,6 +77,34 @@ def _runs_eagerly(finding: Finding) -> bool:
     return bool(finding.effects.skipped_frames or finding.effects.rest_eager_frames)
 
 
-def diagnosed(folder: Path, eager: KernelShare | None) -> Diagnosis:
-    """What a recording means, with its guards, beside the kernels of eager mode if they are known."""
-    return diagnose_recording(folder, None, Needs(guards=True), eager_kernels=eager).diagnosis
+@dataclass(frozen=True)
+class Look:
+    """What the calls of one variant compute, and what slows them down."""
+
+    recording: Recording
+    diagnosis: Diagnosis
+    verdict: Verdict
+    findings: tuple[Finding, ...]
+
+
+def look_at(
+    reference: Reference,
+    program: Program,
+    name: str,
+    spec: Mapping[str, object],
+    folder: Path,
+    *,
+    beside: KernelShare | None,
+) -> Look:
+    """Run a variant once more with the instrumented backend, into a folder below the one given, and judge its results.
+
+    ``beside``: the kernels of eager mode that its own are compared with; None for none.
+    """
+    measured = Measured(coverage=True, guard_cost=True, kernels=True)
+    given: dict[str, object] = {"spec": spec, "measured": measured, "is_counted": False}
+    recording = reference.replay(program, name, **given)
+    diagnosis = diagnose_recording(folder / name, None, Needs(guards=True), eager_kernels=beside).diagnosis
+    verdict = Verdict(None, None, clause(recording.exit.message))
+    if recording.exit.reason == "finished":
+        verdict = reference.judge(recording, program, name, **given)
+    return Look(recording, diagnosis, verdict, reasons(diagnosis, recording.kernels))

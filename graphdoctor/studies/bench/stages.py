@@ -61,15 +61,17 @@ class Subject:
         mine, others = ({**subject.changes, "mode": None, "options": None} for subject in (self, other))
         return self.spec.backend == other.spec.backend and mine == others
 
+    def variant(self, stage: str, switches: Sequence[Switch], change: RunChange) -> tuple[Program, dict[str, Any]]:
+        """How it is run at a stage: the program, and fields of its ``spec``."""
+        # Mode and options belong to the variant's own backend.
+        none: dict[str, Any] = {} if stage == self.spec.backend else {"mode": None, "options": {}}
+        spec = {**self.changes, "backend": stage, **spec_of(switches), **none}
+        return self.program.changed(change).changed(change_of(switches)), spec
+
     def replay(self, stage: str, switches: Sequence[Switch], name: str, change: RunChange) -> Recording:
         """Run it at a stage."""
-        changed = self.program.change.joined(change).joined(change_of(switches))
-        spec = {**self.changes, "backend": stage, **spec_of(switches)}
-        if stage != self.spec.backend:
-            # Mode and options belong to the variant's own backend.
-            spec |= {"mode": None, "options": {}}
-        program = Program(self.program.content, changed)
-        return self.replays.replay(program, name, spec=spec, **self.reference.arguments)
+        program, spec = self.variant(stage, switches, change)
+        return self.reference.replay(program, name, spec=spec)
 
 
 def follow(
@@ -275,20 +277,15 @@ class _Following:
         subject, without = self.subject, tuple(switch.name for switch in switches)
         self.on_phase(f"{stage} without {_joined(without)}" if 0 < len(without) <= _MAX_NAMED else stage)
         name = f"{subject.name}-stage-{len(self.results) + 1}"
-
-        def again(change: RunChange, again_name: str) -> Recording:
-            if change == self.numbers:
-                return recording
-            # From now on, every run draws its random numbers so.
-            self.numbers = change
-            return subject.replay(stage, switches, again_name, change)
-
         recording = subject.replay(stage, switches, name, self.numbers)
         result = StageResult(name=stage, without=without, outcome="ok")
         if recording.exit.reason != "finished":
             result = result.model_copy(update={"outcome": "failed", "reason": clause(recording.exit.message)})
         else:
-            verdict = subject.reference.judge(recording, name, again)
+            program, spec = subject.variant(stage, switches, self.numbers)
+            verdict = subject.reference.judge(recording, program, name, spec=spec)
+            # From now on, every run draws its random numbers so.
+            self.numbers = self.numbers.joined(verdict.change)
             is_wrong = verdict.correct is False
             result = result.model_copy(update={"outcome": "wrong" if is_wrong else "ok", "reason": verdict.reason})
         parts = recording.replay.parts if recording.replay else ()

@@ -12,7 +12,7 @@ from jinja2 import PackageLoader, StrictUndefined
 
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.recording import Environment
-from graphdoctor.facts.wording import counted, percent, times
+from graphdoctor.facts.wording import counted, times
 from graphdoctor.probe.wire import TRACE_FOLDER
 from graphdoctor.views import words
 from graphdoctor.views.markdown_text import code, fenced, plain, sentence
@@ -54,24 +54,12 @@ def _fenced(text: str, language: str = "") -> str:
 
 def issue_text(diagnosis: Diagnosis, script: Script, attempt: Attempt | None) -> str:
     """A draft of a PyTorch issue: what happened, in torch's words, how to reproduce it, and where it ran."""
-    summary = diagnosis.summary
-    counts = [
-        counted(summary.calls, "call"),
-        counted(summary.graphs, "graph"),
-        counted(summary.break_sites, "break site"),
-        counted(summary.skipped_frames, "skipped frame"),
-        counted(summary.recompiles, "recompile"),
-    ]
-    if summary.frames_over_limit:
-        counts.append(f"{counted(summary.frames_over_limit, 'frame')} over the recompile limit")
-    if summary.coverage is not None:
-        counts.append(f"{percent(summary.coverage)} of a steady call's tensor operations in graphs")
     errors = [call.error.traceback for call in diagnosis.recording.calls if call.error is not None]
     error = next(iter(errors), diagnosis.recording.exit.traceback or "")
     text = rendered(
         "issue.md.jinja",
         title=title_of(diagnosis),
-        counts=counts,
+        counts=words.count_texts(diagnosis.summary, None),
         findings=diagnosis.findings[:_MAX_FINDINGS],
         more=max(0, len(diagnosis.findings) - _MAX_FINDINGS),
         is_partial=diagnosis.recording.is_partial,

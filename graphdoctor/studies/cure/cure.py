@@ -16,17 +16,16 @@ from pathlib import Path
 from graphdoctor import __version__
 from graphdoctor.facts.bench import EAGER, Speedup, Variant
 from graphdoctor.facts.cure import AS_IT_WAS, CURED, CureReport, CureStep, StepOutcome
-from graphdoctor.facts.diagnosis import Diagnosis, Finding
+from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.progress import DecidedStep
 from graphdoctor.facts.reading import json_of
-from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.spec import RunSpec, Timing
 from graphdoctor.fixes.kept import SearchOptions, try_fixes
 from graphdoctor.fixes.patch import FileChange
 from graphdoctor.fixes.search import SearchResult
 from graphdoctor.fixes.verdicts import REPEATED_BLOCKS
 from graphdoctor.probe.wire import CURE_FILE
-from graphdoctor.studies.bench.reasons import diagnosed, reasons
+from graphdoctor.studies.bench.reasons import Look, look_at
 from graphdoctor.studies.bench.rounds import judged, noise_of, speedup
 from graphdoctor.studies.bench.timings import Measured, SideBySide, Timings, added_s, failure, slug, variant_of
 from graphdoctor.studies.bench.variants import VariantSpec, variants_of
@@ -35,7 +34,7 @@ from graphdoctor.trials.judge import Reference
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Measured as ToMeasure
 from graphdoctor.trials.launch.request import Request
-from graphdoctor.trials.program import Program, RunChange
+from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
 
 _CACHES = "caches"
@@ -61,18 +60,6 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Look:
-    """What the calls of one way compute, and what slows them down.
-
-    ``correct``: results are eager mode's, but for rounding; None if that is unknown.
-    """
-
-    correct: bool | None
-    reason: str | None
-    findings: tuple[Finding, ...]
-
-
-@dataclass(frozen=True)
 class Way:
     """A way to run the program. ``look``: what its calls compute; None if that wasn't looked at."""
 
@@ -86,15 +73,15 @@ class Way:
         variant, look = variant_of(self.measured, timings, base), self.look
         if look is None:
             return variant
-        found: dict[str, object] = {"correct": look.correct, "findings": look.findings}
-        if look.correct is False and variant.status == "ok":
-            found |= {"status": "wrong", "reason": look.reason}
+        found: dict[str, object] = {"correct": look.verdict.correct, "findings": look.findings}
+        if look.verdict.correct is False and variant.status == "ok":
+            found |= {"status": "wrong", "reason": look.verdict.reason}
         return variant.model_copy(update=found)
 
     @property
     def is_usable(self) -> bool:
         """It runs, and isn't known to be wrong."""
-        return self.measured.is_steady and (self.look is None or self.look.correct is not False)
+        return self.measured.is_steady and (self.look is None or self.look.verdict.correct is not False)
 
 
 @dataclass
@@ -177,8 +164,8 @@ class Search:
             if verdict != "faster" and not self._is_quicker(eager, best, way):
                 return way, "no gain", None, ratio
         look = self._look(way, reference)
-        if not look.correct:
-            return way, "wrong", look.reason or "its results couldn't be compared", ratio
+        if not look.verdict.correct:
+            return way, "wrong", look.verdict.reason or "its results couldn't be compared", ratio
         return replace(way, look=look), "kept", None, ratio
 
     def _is_quicker(self, eager: Measured, best: Way, way: Way) -> bool:
@@ -186,27 +173,9 @@ class Search:
         return mine is not None and other is not None and mine <= _QUICKER * other and other - mine >= _QUICKER_S
 
     def _look(self, way: Way, reference: Reference) -> Look:
-        """Run a way once more with the instrumented backend."""
         self.setup.watching.on_phase("comparing results")
         name = f"check-{slug(way.measured.spec.name)}"
-
-        def again(change: RunChange, name: str) -> Recording:
-            program = Program(way.program.content, way.program.change.joined(change))
-            return self.replays.replay(
-                program,
-                name,
-                spec=way.changes,
-                measured=ToMeasure(coverage=True, guard_cost=True, kernels=True),
-                is_counted=False,
-                **reference.arguments,
-            )
-
-        recording = again(RunChange(), name)
-        findings = reasons(diagnosed(self.folder / name, reference.eager.kernels), recording.kernels)
-        if recording.exit.reason != "finished":
-            return Look(None, (recording.exit.message or "it failed").rstrip("."), findings)
-        found = reference.judge(recording, name, again)
-        return Look(found.correct, found.reason, findings)
+        return look_at(reference, way.program, name, way.changes, self.folder, beside=reference.eager.kernels)
 
     def _decided(self, step: CureStep, way: Way, eager: Measured) -> Way:
         self.steps.append(step)

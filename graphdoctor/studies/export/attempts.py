@@ -7,7 +7,7 @@ the finding that blocks it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from graphdoctor.facts.bench import Correctness
@@ -77,17 +77,13 @@ class Exporter:
         """The untouched program to compare a changed one with: one for each setup, which can change its results."""
         if change.setup not in self._eager:
             prefix = f"setup-{len(self._eager)}-" if self._eager else ""
-            self._eager[change.setup] = self.eager(with_change(LIKE_FIRST, RunChange(setup=change.setup)), prefix)
+            self._eager[change.setup] = self.eager(LIKE_FIRST.changed(RunChange(setup=change.setup)), prefix)
         return self._eager[change.setup]
 
     def attempt(self, program: Program, plan: ExportPlan, name: str, reference: Reference) -> Attempt:
         """Export a program, whose change says which calls to make, and make its calls with the result."""
-
-        def run(change: RunChange, run_name: str) -> Recording:
-            exporting = program.change.joined(change).joined(RunChange(export=plan))
-            return self.replays.replay(Program(program.content, exporting), run_name, **reference.arguments)
-
-        recording = run(RunChange(), name)
+        exporting = program.changed(RunChange(export=plan))
+        recording = reference.replay(exporting, name)
         observed = Observed.of(recording, self.root, name=name)
         export = recording.export
         if export is None:
@@ -97,7 +93,7 @@ class Exporter:
         if recording.exit.reason != "finished" and reference.own.reason is None:
             # Eager mode makes the same calls.
             return Attempt(observed, "different", _failed_call(recording))
-        judged = reference.judge(recording, name, run)
+        judged = reference.judge(recording, exporting, name)
         status: WayStatus = "unknown" if judged.correct is None else "exported" if judged.correct else "different"
         lost = () if recording.replay is None else recording.replay.lost
         return Attempt(observed, status, judged.reason, judged.correctness, lost=lost, unwritten=_unwritten(recording))
@@ -121,8 +117,3 @@ def _unwritten(recording: Recording) -> tuple[ResultKind, ...]:
     compared = None if recording.replay is None else recording.replay.compared.get("eager")
     found = () if compared is None else compared.differences
     return tuple(difference.kind for difference in found if difference.kind in ("stdout", "logs"))
-
-
-def with_change(program: Program, change: RunChange) -> Program:
-    """A program that is run in another way."""
-    return replace(program, change=program.change.joined(change))

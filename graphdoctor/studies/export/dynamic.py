@@ -15,7 +15,7 @@ from graphdoctor.facts.export import DynamicShapes, ExportDim
 from graphdoctor.facts.recording import DifferingDim, TriedDim
 from graphdoctor.facts.stack import PROGRAM_ORIGINS
 from graphdoctor.rules.diagnosis.findings import location_of
-from graphdoctor.studies.export.attempts import Attempt, Exporter, with_change
+from graphdoctor.studies.export.attempts import Attempt, Exporter
 from graphdoctor.studies.export.trials import ExportTrials
 from graphdoctor.trials.judge import Reference
 from graphdoctor.trials.program import ExportPlan, Program, RunChange
@@ -84,7 +84,7 @@ class DynamicTrials:
     ) -> tuple[Attempt, dict[tuple[str, int], tuple[int, ...]]]:
         """Export with the dims that stay dynamic, and make calls of other sizes with the result."""
         sizes, change, reference = self._with_other_sizes(program, free)
-        other = with_change(program, change)
+        other = program.changed(change)
         wanted = tuple((dim.source, dim.dim) for dim in free)
         for hint in ("DYNAMIC", "AUTO"):
             plan = ExportPlan(self.is_strict, wanted, hint)
@@ -102,7 +102,7 @@ class DynamicTrials:
         if self.differing:
             change = RunChange(alike="kinds")
             sizes = {(dim.source, dim.dim): dim.sizes for dim in self.differing}
-            return sizes, change, self.exporter.eager(with_change(untouched, change), "other-")
+            return sizes, change, self.exporter.eager(untouched.changed(change), "other-")
         count = max(len(dim.other_sizes) for dim in free)
         for choice in range(max(count, 1)):
             sizes = {(dim.source, dim.dim): (dim.other_sizes[choice],) for dim in free if choice < len(dim.other_sizes)}
@@ -110,7 +110,7 @@ class DynamicTrials:
                 alike="kinds",
                 sizes=tuple((_torch_source(source), dim, size) for (source, dim), (size,) in sizes.items()),
             )
-            reference = self.exporter.eager(with_change(untouched, change), f"other-{choice + 1}-")
+            reference = self.exporter.eager(untouched.changed(change), f"other-{choice + 1}-")
             if reference.own.reason is None:
                 break
         return sizes, change, reference

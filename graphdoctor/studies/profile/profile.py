@@ -143,17 +143,14 @@ def try_keeping_less(
     request: Request, recording: Path, before: MemoryUse, setting: Setting, setup: Setup, *, draws_random: bool
 ) -> MemoryTrial:
     """Run the same calls with a setting, compare their results with eager mode's, and time them in turns."""
-    on_phase, program = setup.watching.on_phase, Program(change=RunChange(settings=(setting,)))
+    on_phase, measured = setup.watching.on_phase, Measured(memory=True)
+    program = Program(change=RunChange(settings=(setting,)))
     with Replays(request, recording / _FOLDER, setup.with_limit) as replays:
         reference = Reference(replays, Program(), on_phase=on_phase)
 
         def replayed(own: Program, name: str) -> tuple[Recording, Callable[[], Verdict]]:
-            def replay(change: RunChange, name: str) -> Recording:
-                changed = Program(change=own.change.joined(change))
-                return replays.replay(changed, name, measured=Measured(memory=True), **reference.arguments)
-
-            found = replay(RunChange(), name)
-            return found, lambda: reference.judge(found, name, replay)
+            found = reference.replay(own, name, measured=measured)
+            return found, lambda: reference.judge(found, own, name, measured=measured)
 
         on_phase(f"running with {setting.line}")
         found, judged = replayed(program, "kept-less")
