@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from graphdoctor.views.formats import Document, Format, RenderOptions, document
 
@@ -12,71 +14,29 @@ if TYPE_CHECKING:
     from graphdoctor.facts.job import Job
     from graphdoctor.facts.survey import SurveyReport
     from graphdoctor.facts.survey_comparison import SurveyComparison
-    from graphdoctor.views.parts import View
 
 
-def _cure(report: CureReport, options: RenderOptions) -> View:
-    from graphdoctor.studies.cure.view import cure_view
+def _from(module: str, name: str, *asked: str) -> Callable[[Any, RenderOptions], Any]:
+    """A function of a module below ours, which takes the content and what is asked of it."""
 
-    return cure_view(report, is_written=options.is_written)
+    def shown(content: Any, options: RenderOptions) -> Any:  # noqa: ANN401
+        function = getattr(import_module(f"graphdoctor.{module}"), name)
+        return function(content, **{option: getattr(options, option) for option in asked})
 
-
-CURE: Document[CureReport] = document("a cure", _cure)
-"""``cure``."""
-
-
-def _export(report: ExportReport, _: RenderOptions) -> View:
-    from graphdoctor.studies.export.view import export_view
-
-    return export_view(report)
+    return shown
 
 
-EXPORT: Document[ExportReport] = document("an export", _export)
-"""``export``."""
-
-
-def _job(job: Job, _: RenderOptions) -> View:
-    from graphdoctor.studies.ranks.view import job_view
-
-    return job_view(job)
-
-
-JOB: Document[Job] = document("a report of several ranks", _job)
+CURE: Document[CureReport] = document("a cure", _from("studies.cure.view", "cure_view", "is_written"))
+EXPORT: Document[ExportReport] = document("an export", _from("studies.export.view", "export_view"))
+JOB: Document[Job] = document("a report of several ranks", _from("studies.ranks.view", "job_view"))
 """What the ranks of a job did: ``report`` and ``run`` of several ranks."""
-
-
-def _survey(report: SurveyReport, options: RenderOptions) -> View:
-    from graphdoctor.views.survey import survey_view
-
-    return survey_view(report, pages=options.pages)
-
-
-def _survey_parquet(report: SurveyReport, _: RenderOptions) -> bytes:
-    from graphdoctor.studies.survey.parquet import write_parquet
-
-    return write_parquet(report)
-
-
-def _survey_csv(report: SurveyReport, _: RenderOptions) -> str:
-    from graphdoctor.studies.survey.columns import render_survey_csv
-
-    return render_survey_csv(report)
-
-
 SURVEY: Document[SurveyReport] = document(
     "a survey",
-    _survey,
-    Format("csv", _survey_csv, (".csv",)),
-    Format("parquet", _survey_parquet, (".parquet",), is_binary=True),
+    _from("views.survey", "survey_view", "pages"),
+    Format("csv", _from("studies.survey.columns", "render_survey_csv"), (".csv",)),
+    Format("parquet", _from("studies.survey.parquet", "write_parquet"), (".parquet",), is_binary=True),
 )
-"""``survey``."""
-
-
-def _survey_comparison(comparison: SurveyComparison, _: RenderOptions) -> View:
-    from graphdoctor.views.survey_comparison import survey_comparison_view
-
-    return survey_comparison_view(comparison)
-
-
-SURVEY_COMPARISON: Document[SurveyComparison] = document("a comparison of two surveys", _survey_comparison)
+SURVEY_COMPARISON: Document[SurveyComparison] = document(
+    "a comparison of two surveys", _from("views.survey_comparison", "survey_comparison_view")
+)
 """``diff`` of two surveys."""

@@ -54,11 +54,12 @@ class TestDoctor:
         __tracebackhide__ = True
         from graphdoctor.probe.ways_in.testing import compiled
 
+        recording = self._running or self._begin()
         made: CompiledInTest[P, R] = CompiledInTest(
             function,
             compiled(function, arguments),
             arguments,
-            recording=self._running or self._begin(),
+            recording=recording,
             end=self._ended_by_test,
         )
         self._compiled.append(made)

@@ -89,69 +89,59 @@ def _merged(orders: Sequence[Sequence[Key]]) -> Iterator[Key]:
 
 def agreement_of(row: Row, ranks: Sequence[int]) -> CompileAgreement:
     """One compile on all ranks."""
-    values = [_values(row, aspect) for aspect in _VALUES]
-    made = {rank: tuple(of_rank[rank] for of_rank in values) for rank in row.found}
-    ordered = groups_of({rank: made.get(rank) for rank in ranks})
+    first, found, values = row.first, sorted(row.found.items()), _values(row)
+    made = {rank: tuple(of_rank[rank] for of_rank in values.values()) for rank in row.found}
+    groups = groups_of({rank: made.get(rank) for rank in ranks})
+    usual = next(group[0] for group in groups if group[0] in row.found)
     caches: dict[CacheAnswer | None, list[int]] = defaultdict(list)
-    for rank, compile_ in sorted(row.found.items()):
+    for rank, compile_ in found:
         caches[compile_.mark.cache].append(rank)
-    differing = list(_differing(row, ordered))
-    durations = {rank: found.duration_s for rank, found in row.found.items() if found.duration_s is not None}
-    first = row.first
+    durations = {rank: compile_.duration_s for rank, compile_ in found if compile_.duration_s is not None}
+    is_missing: tuple[Aspect, ...] = ("presence",) if len(row.found) < len(ranks) else ()
+    is_cached_elsewhere: tuple[Aspect, ...] = ("cache",) if len(caches) > 1 else ()
+    differing = (aspect for aspect, of_rank in values.items() if len(set(of_rank.values())) > 1)
     return CompileAgreement(
         compile=first.compile_id,
         function=first.function,
         location=first.location,
         resumes_at=first.resumes_at,
-        groups=tuple(_group(row, group, differs) for group, differs in zip(ordered, differing, strict=True)),
-        agree=len(ordered) == 1,
-        differs_in=tuple(_aspects(row, ranks)),
+        groups=tuple(_group(row, group, usual, values) for group in groups),
+        agree=len(groups) == 1,
+        differs_in=(*is_missing, *differing, *is_cached_elsewhere),
         caches=tuple(CacheGroup(ranks=tuple(group), cache=cache) for cache, group in caches.items())
-        if len(caches) > 1
+        if is_cached_elsewhere
         else (),
         duration_s=(min(durations.values()), max(durations.values())) if durations else None,
         slowest=max(durations, key=lambda rank: durations[rank]) if len(durations) > 1 else None,
     )
 
 
-def _values(row: Row, aspect: Aspect) -> Mapping[int, Hashable]:
-    """What each rank has there; one of which the log doesn't tell, as of a graph from a cache, has what most have.
-
-    What is unknown is no difference.
-    """
-    found = {rank: _VALUES[aspect](compile_) for rank, compile_ in sorted(row.found.items())}
-    known = Counter(value for value in found.values() if value is not None)
-    usual = max(known, key=lambda value: known[value], default=None)
-    return {rank: usual if value is None else value for rank, value in found.items()}
-
-
-def _differing(row: Row, groups: Sequence[Sequence[int]]) -> Iterator[tuple[Aspect, ...]]:
-    """In what each group differs from the largest that has the compile."""
-    if len(groups) == 1:
-        yield ()
-        return
-    values = {aspect: _values(row, aspect) for aspect in _VALUES}
-    usual = next(group[0] for group in groups if group[0] in row.found)
-    for first, *_ in groups:
-        if first in row.found:
-            yield tuple(aspect for aspect, of_rank in values.items() if of_rank[first] != of_rank[usual])
-        else:
-            yield ("presence",)
+def _values(row: Row) -> dict[Aspect, Mapping[int, Hashable]]:
+    """What each rank has of each aspect; of what its log doesn't tell, what most have, as that is no difference."""
+    values: dict[Aspect, Mapping[int, Hashable]] = {}
+    for aspect, value_of in _VALUES.items():
+        found = {rank: value_of(compile_) for rank, compile_ in sorted(row.found.items())}
+        known = Counter(value for value in found.values() if value is not None)
+        usual = max(known, key=lambda value: known[value], default=None)
+        values[aspect] = {rank: usual if value is None else value for rank, value in found.items()}
+    return values
 
 
-def _group(row: Row, ranks: Sequence[int], differs_in: tuple[Aspect, ...]) -> RankGroup:
-    if ranks[0] not in row.found:
-        return RankGroup(ranks=tuple(ranks), compile_id=None, differs_in=differs_in)
-    first, marks = row.found[ranks[0]], [row.found[rank].mark for rank in ranks]
+def _group(row: Row, ranks: tuple[int, ...], usual: int, values: Mapping[Aspect, Mapping[int, Hashable]]) -> RankGroup:
+    """One group, and in what it differs from the largest that has the compile, of which ``usual`` is a rank."""
+    first, *_ = ranks
+    if first not in row.found:
+        return RankGroup(ranks=ranks, compile_id=None, differs_in=("presence",))
+    found, marks = row.found[first], [row.found[rank].mark for rank in ranks]
     return RankGroup(
-        ranks=tuple(ranks),
-        compile_id=first.compile_id,
-        outcome=first.outcome,
-        graph=first.mark.graph,
+        ranks=ranks,
+        compile_id=found.compile_id,
+        outcome=found.outcome,
+        graph=found.mark.graph,
         guards=next((mark.guards for mark in marks if mark.guards is not None), None),
-        causes=first.causes,
+        causes=found.causes,
         collectives=next((mark.collectives for mark in marks if mark.collectives is not None), None),
-        differs_in=differs_in,
+        differs_in=tuple(aspect for aspect, of_rank in values.items() if of_rank[first] != of_rank[usual]),
     )
 
 
@@ -167,16 +157,6 @@ _VALUES: Mapping[Aspect, Callable[[RankCompile], Hashable]] = {
 """What ranks that agree have in common, the gravest first."""
 
 
-def _aspects(row: Row, ranks: Sequence[int]) -> Iterator[Aspect]:
-    if len(row.found) < len(ranks):
-        yield "presence"
-    for aspect in _VALUES:
-        if len(set(_values(row, aspect).values())) > 1:
-            yield aspect
-    if len({compile_.mark.cache for compile_ in row.found.values()}) > 1:
-        yield "cache"
-
-
 def first_divergence(rows: Sequence[Row], agreement: Sequence[CompileAgreement]) -> Divergence | None:
     """The first compile on which ranks don't agree; None if they agree on all."""
     for row, found in zip(rows, agreement, strict=True):
@@ -185,7 +165,7 @@ def first_divergence(rows: Sequence[Row], agreement: Sequence[CompileAgreement])
             groups = [group.ranks for group in found.groups]
             if what != "presence":
                 # Ranks can differ in more than the first of it.
-                groups = groups_of(_values(row, what))
+                groups = groups_of(_values(row)[what])
             return Divergence(
                 compile=found.compile,
                 function=found.function,
@@ -207,21 +187,17 @@ def groups_of(values: Mapping[int, Hashable]) -> list[tuple[int, ...]]:
 
 
 def _value(row: Row, rank: int, what: Aspect) -> str:
-    """What a rank has there, as far as its report tells; texts come from its recording (``texts.py``)."""
+    """What a rank has there, as far as its report tells; the texts of digests come from its recording."""
     compile_ = row.found.get(rank)
     if compile_ is None:
         return MISSING
-    match what:
-        case "presence":
-            return "; ".join(compile_.causes) or compile_.outcome
-        case "outcome":
-            return compile_.outcome
-        case "collectives":
-            return ", ".join(compile_.mark.collectives or ()) or "none"
-        case "causes":
-            return "; ".join(compile_.causes) or "no recompile"
-        case _:
-            return str(_VALUES[what](compile_))
+    causes = "; ".join(compile_.causes)
+    texts = {
+        "presence": causes or compile_.outcome,
+        "collectives": ", ".join(compile_.mark.collectives or ()) or "none",
+        "causes": causes or "no recompile",
+    }
+    return texts.get(what) or str(_VALUES[what](compile_))
 
 
 def needs_texts(divergence: Divergence) -> bool:

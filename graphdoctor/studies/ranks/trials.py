@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Executor
@@ -45,8 +46,8 @@ class Remedy:
     @property
     def change(self) -> RunChange:
         """What the script is run with."""
-        value = None if self.setting is None else self.setting.value
-        settings = [] if self.setting is None or value is None else [(self.setting.name, value)]
+        set_to = self.setting
+        settings = [] if set_to is None or set_to.value is None else [(set_to.name, set_to.value)]
         return RunChange(settings=settings, compile_inside_ddp=self.kind == "compile_inside_ddp")
 
 
@@ -101,21 +102,21 @@ def try_remedies(
 
 def judged(remedy: Remedy, ran: Ran, before: Job, after: Job) -> JobTrial:
     """What one trial showed, between two runs of the untouched script."""
-    trial = JobTrial(
-        kind=remedy.kind,
-        title=remedy.title,
-        setting=remedy.setting,
-        codes=remedy.codes,
-        verdict="failed",
-        status=ran.status,
-    )
-    now = ran.job
+    now, had = ran.job, _codes(before)
+    tried: dict[str, Any] = {"title": remedy.title, "setting": remedy.setting, "codes": remedy.codes}
     if now is None or ran.status != (before.exit.status or 0):
-        return trial.model_copy(update={"reason": _failure(now, before) or ran.reason})
-    had, has = _codes(before), _codes(now)
+        # What a rank of it reports that none did before; else what its end says.
+        raised = (
+            f"{finding.code} {finding.message}"
+            for finding in (() if now is None else now.findings)
+            if finding.severity == "error" and finding.code not in had
+        )
+        reason = next(raised, ran.reason)
+        return JobTrial(kind=remedy.kind, verdict="failed", status=ran.status, reason=reason, **tried)
+    has = _codes(now)
     new = tuple(sorted({code for code in has if has[code] in _SERIOUS} - set(had)))
     count, difference = _losses(before, now, after)
-    verdict: JobVerdict
+    verdict: JobVerdict = "verified" if count else "unproven"
     # Others needn't go if the worst one does.
     if remedy.codes[0] in has:
         verdict = "no effect"
@@ -123,33 +124,23 @@ def judged(remedy: Remedy, ran: Ran, before: Job, after: Job) -> JobTrial:
         verdict = "makes it worse"
     elif difference is not None and difference > _TOLERANCE:
         verdict = "changes results"
-    else:
-        verdict = "verified" if count else "unproven"
     steps = step_us(before), step_us(after)
-    return trial.model_copy(
-        update={
-            "verdict": verdict,
-            "agree": now.first_divergence is None,
-            "gone": tuple(sorted(set(had) - set(has))),
-            "new": new,
-            "graphs": _span(now, "graphs"),
-            "break_sites": _span(now, "break_sites"),
-            "compiles": _span(now, "compiles"),
-            "step_us": step_us(now),
-            "step_us_around": None if None in steps else steps,
-            "loss_count": count,
-            "loss_difference": difference,
-        }
+    return JobTrial(
+        kind=remedy.kind,
+        verdict=verdict,
+        status=ran.status,
+        agree=now.first_divergence is None,
+        gone=tuple(sorted(set(had) - set(has))),
+        new=new,
+        graphs=_span(now, "graphs"),
+        break_sites=_span(now, "break_sites"),
+        compiles=_span(now, "compiles"),
+        step_us=step_us(now),
+        step_us_around=None if steps[0] is None or steps[1] is None else (steps[0], steps[1]),
+        loss_count=count,
+        loss_difference=difference,
+        **tried,
     )
-
-
-def _failure(now: Job | None, before: Job) -> str | None:
-    """What a rank of a failed run reports that none did before; None if that doesn't tell."""
-    known = _codes(before)
-    for finding in () if now is None else now.findings:
-        if finding.severity == "error" and finding.code not in known:
-            return f"{finding.code} {finding.message}"
-    return None
 
 
 def _codes(job: Job) -> dict[str, str]:
@@ -170,11 +161,8 @@ def step_us(job: Job) -> float | None:
 
 def _losses(before: Job, now: Job, after: Job) -> tuple[int, float | None]:
     """How many losses could be compared, and how much they differ at most."""
-    steady = _difference(before, after)
-    if steady is None or steady > _TOLERANCE:
-        return 0, None
-    difference = _difference(before, now)
-    if difference is None:
+    steady, difference = _difference(before, after), _difference(before, now)
+    if steady is None or steady > _TOLERANCE or difference is None:
         return 0, None
     return sum(len(rank.steps.losses) for rank in now.ranks if rank.steps is not None), difference
 

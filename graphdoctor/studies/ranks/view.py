@@ -85,12 +85,12 @@ _OTHER: tuple[Aspect, ...] = ("operations", "sizes", "collectives", "guards", "e
 """What is said to be other; an outcome and causes are themselves in the cell."""
 
 _COUNTS = {
-    "compiles": ("compile", "compiles"),
-    "graphs": ("graph", "graphs"),
-    "break_sites": ("break site", "break sites"),
-    "skipped_frames": ("skipped frame", "skipped frames"),
-    "recompiles": ("recompile", "recompiles"),
-    "frames_over_limit": ("frame over the limit", "frames over the limit"),
+    "compiles": "compiles",
+    "graphs": "graphs",
+    "break_sites": "break sites",
+    "skipped_frames": "skipped frames",
+    "recompiles": "recompiles",
+    "frames_over_limit": "frames over the limit",
 }
 """Fields of ``Summary`` that are shown by rank, and their nouns; the first three even where they are 0."""
 
@@ -197,11 +197,9 @@ def _unknown_ends(job: Job) -> Iterator[str]:
 
 def _figures(job: Job) -> Iterator[Figure]:
     """Counts of a rank: one number where all ranks have the same, else the least and the most."""
-    spans: list[tuple[str, str]] = []
-    for number, (field, (_, nouns)) in enumerate(_COUNTS.items()):
-        counts = [getattr(rank.summary, field) for rank in job.ranks]
-        if max(counts) or number < 3:
-            spans.append((nouns, _span(str(min(counts)), str(max(counts)))))
+    counts = {nouns: [getattr(rank.summary, field) for rank in job.ranks] for field, nouns in _COUNTS.items()}
+    shown = [nouns for number, nouns in enumerate(counts) if number < 3 or max(counts[nouns])]
+    spans = [(nouns, _span(min(counts[nouns]), max(counts[nouns]))) for nouns in shown]
     if job.skew.compile_s is not None:
         spans.append(("compiling", f"{_span(*(f'{time:.2f}' for time in job.skew.compile_s))} s"))
     first = next((name for name, value in spans if "–" in value), None)
@@ -246,21 +244,14 @@ def _value(value: DivergentValue, what: Aspect) -> str:
 
 
 def _compiles(job: Job) -> Iterator[Block]:
-    rows = job.agreement
-    same = sum(row.agree for row in rows)
     everyone = f"{_all_of(len(job.ranks))} ranks"
-    if same == 0 and rows:
-        differ = "The only compile differs" if len(rows) == 1 else f"{_capital(_all_of(len(rows)))} compiles differ"
-        yield Note(f"{differ} between ranks.", "dim")
-    elif same < len(rows):
-        said = f"{same} of {counted(len(rows), 'compile')} {'is' if same == 1 else 'are'} the same on {everyone}."
-        yield Note(said, "dim")
-    differing = [row for row in rows if not row.agree]
+    alike, differing = ([row for row in job.agreement if row.agree is agree] for agree in (True, False))
     if differing:
+        verb = "is" if len(alike) == 1 else "are"
+        said = f"{len(alike)} of {counted(len(job.agreement), 'compile')} {verb} the same on {everyone}."
+        yield Note(said, "dim")
         yield from _matrix(differing, job)
-    if (text := _cache_text(job)) is not None:
-        yield Note(text, "dim")
-    alike = [row for row in rows if row.agree]
+    yield from (Note(text, "dim") for text in _cache_texts(job))
     cells = tuple((Cell(Span(row.compile)), Cell(Span(_function(row))), Cell(_place(row.location))) for row in alike)
     columns = (Column("compile"), Column("function", is_number=False), Column("at", is_number=False))
     table = Table(columns, cells[:_MOST_ROWS], "compile")
@@ -274,27 +265,24 @@ def _matrix(rows: Sequence[CompileAgreement], job: Job) -> Iterator[Block]:
     columns: dict[tuple[tuple[int, ...] | None, ...], list[int]] = defaultdict(list)
     for rank in job.ranks:
         columns[tuple(found[rank.rank].ranks if rank.rank in found else None for found in group_of)].append(rank.rank)
+    are_few = len(columns) <= _MOST_COLUMNS
+    headings = ("function", *(map(ranks_text, columns.values()) if are_few else ("ranks", "did")))
     cells: list[tuple[Cell, ...]] = []
-    if len(columns) <= _MOST_COLUMNS:
-        headings = ("function", *map(ranks_text, columns.values()))
-        for row, found in zip(rows, group_of, strict=True):
-            did = (_cell(found.get(ranks[0]), row) for ranks in columns.values())
-            cells.append((Cell(Span(row.compile)), Cell(Span(_function(row))), *did))
-    else:
-        headings = ("function", "ranks", "did")
-        for row in rows:
-            name = Cell(Span(row.compile)), Cell(Span(_function(row)))
-            if len(row.groups) > _MOST_COLUMNS:
-                aspects = _without_sizes(aspect for aspect in row.differs_in if aspect != "cache")
-                differ = Cell(f"{', '.join(aspects)} differ", tone="warning")
-                cells.append((*name, Cell(f"{len(row.groups)} groups"), differ))
-                continue
-            for group in row.groups:
-                cells.append((*name, Cell(ranks_text(group.ranks).partition(" ")[2]), _cell(group, row)))
-                name = Cell(""), Cell("")
-    shown = (Column("compile"), *(Column(heading, is_number=False) for heading in headings))
-    noun = "compile" if len(columns) <= _MOST_COLUMNS else "line"
-    yield Table(shown, tuple(cells[:_MOST_ROWS]), noun, _FEW_ROWS, "Compiles by rank")
+    for row, found in zip(rows, group_of, strict=True):
+        name = Cell(Span(row.compile)), Cell(Span(_function(row)))
+        if are_few:
+            cells.append((*name, *(_cell(found.get(ranks[0]), row) for ranks in columns.values())))
+        elif len(row.groups) > _MOST_COLUMNS:
+            aspects = _without_sizes(aspect for aspect in row.differs_in if aspect != "cache")
+            differ = Cell(f"{', '.join(aspects)} differ", tone="warning")
+            cells.append((*name, Cell(f"{len(row.groups)} groups"), differ))
+        else:
+            for number, group in enumerate(row.groups):
+                shown = (Cell(""), Cell("")) if number else name
+                cells.append((*shown, Cell(ranks_text(group.ranks).partition(" ")[2]), _cell(group, row)))
+    noun = "compile" if are_few else "line"
+    heads = (Column("compile"), *(Column(heading, is_number=False) for heading in headings))
+    yield Table(heads, tuple(cells[:_MOST_ROWS]), noun, _FEW_ROWS, "Compiles by rank")
     yield from _left_out(len(cells) - _MOST_ROWS, noun)
 
 
@@ -327,14 +315,12 @@ def _without_sizes(aspects: Iterable[Aspect]) -> list[str]:
     return [_WHAT[one][0] or one for one in found if one != "sizes" or "operations" not in found]
 
 
-def _cache_text(job: Job) -> str | None:
-    """Where caches answered ranks differently; None if they didn't."""
+def _cache_texts(job: Job) -> Iterator[str]:
     rows = [row for row in job.agreement if row.caches]
-    if not rows:
-        return None
-    groups = (f"{_some(group.ranks, job)} {group.cache or 'not asked'}" for group in rows[0].caches)
-    more = f" and at {counted(len(rows) - 1, 'more compile')}" if len(rows) > 1 else ""
-    return f"Caches answered differently at {rows[0].compile} ({', '.join(groups)}){more}; that only changes the time."
+    for row in rows[:1]:
+        groups = ", ".join(f"{_some(group.ranks, job)} {group.cache or 'not asked'}" for group in row.caches)
+        more = f" and at {counted(len(rows) - 1, 'more compile')}" if len(rows) > 1 else ""
+        yield f"Caches answered differently at {row.compile} ({groups}){more}; that only changes the time."
 
 
 # Who waits for whom.
@@ -379,11 +365,9 @@ def _skew_texts(job: Job) -> Iterator[str]:
     waits = [(rank.waits_s, -rank.rank) for rank in job.ranks if rank.waits_s is not None]
     if job.skew.job_s is not None and waits:
         longest, rank = max(waits)
-        is_pair = len(waits) == 2
-        most = f"waits {longest:.2f} s of that" if is_pair else f"waits longest, {longest:.2f} s"
         yield (
             f"If ranks wait for each other after each compile, compiling takes the job {job.skew.job_s:.2f} s; "
-            f"rank {-rank} {most}."
+            f"rank {-rank} waits longest, {longest:.2f} s."
         )
 
 
@@ -471,7 +455,7 @@ def _finding_ranks(findings: Sequence[JobFinding], job: Job) -> str:
     first = findings[0]
     if first.most == 1:
         return where
-    return f"{where}, {_span(str(first.count), str(first.most))} times {_verb(found, 'in it', 'in each')}"
+    return f"{where}, {_span(first.count, first.most)} times {_verb(found, 'in it', 'in each')}"
 
 
 def _trials(job: Job) -> Iterator[Block]:
@@ -502,9 +486,12 @@ def _trial_parts(trial: JobTrial) -> Iterator[str]:
     if trial.new:
         yield f"{' and '.join(trial.new)} new"
     yield "ranks agree" if trial.agree else "ranks disagree"
-    for field in ("graphs", "break_sites", "compiles"):
-        low, high = getattr(trial, field)
-        yield f"{_span(str(low), str(high))} {_COUNTS[field][not low == high == 1]}"
+    for low, high, noun in (
+        (*trial.graphs, "graph"),
+        (*(trial.break_sites or ()), "break site"),
+        (*(trial.compiles or ()), "compile"),
+    ):
+        yield counted(low, noun) if low == high else f"{low}–{high} {noun}s"
     if not trial.loss_count or trial.loss_difference is None:
         yield "losses can't be compared, since two runs of the untouched script differ or have none"
     elif trial.loss_difference == 0:
@@ -517,13 +504,13 @@ def _trial_parts(trial: JobTrial) -> Iterator[str]:
 def _speed_text(trial: JobTrial) -> str:
     if trial.step_us is None or trial.speedup is None:
         return "too few steps to time"
-    low, high = trial.speedup
-    step = f"{duration(trial.step_us)} per step"
+    (low, high), beside = trial.speedup, "than the untouched script right before and after"
+    said = "no measurable difference"
     if low > trial.notable:
-        return f"{step}, {low:.2f}× to {high:.2f}× faster than the untouched script right before and after"
-    if high < 1 / trial.notable:
-        return f"{step}, {1 / high:.2f}× to {1 / low:.2f}× slower than the untouched script right before and after"
-    return f"{step}, no measurable difference"
+        said = f"{low:.2f}× to {high:.2f}× faster {beside}"
+    elif high < 1 / trial.notable:
+        said = f"{1 / high:.2f}× to {1 / low:.2f}× slower {beside}"
+    return f"{duration(trial.step_us)} per step, {said}"
 
 
 # Words.
@@ -560,8 +547,8 @@ def _all_of(count: int) -> str:
     return "both" if count == 2 else f"all {count}"
 
 
-def _span(low: str, high: str) -> str:
-    return low if low == high else f"{low}–{high}"
+def _span(low: object, high: object) -> str:
+    return str(low) if low == high else f"{low}–{high}"
 
 
 def _collective(name: str) -> str:

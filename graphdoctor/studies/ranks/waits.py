@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from graphdoctor.facts.job import HangCandidate, HangKind, RankCompile, RankReport, Skew, Straggler, StragglerCause
 from graphdoctor.studies.ranks.agreement import Row, groups_of
@@ -27,8 +28,7 @@ def _schedules(rows: Sequence[Row]) -> Iterator[HangCandidate]:
         schedules = {rank: _started(one) for rank, one in found if one.mark.collectives is not None}
         waiting, *others = groups_of(schedules) or [()]
         if others:
-            missing = tuple(sorted(rank for group in others for rank in group))
-            yield _candidate("schedule", row, waiting, missing, schedules[waiting[0]])
+            yield _candidate("schedule", row, waiting, _ranks_in(others), schedules[waiting[0]])
 
 
 def _mismatches(rows: Sequence[Row]) -> Iterator[HangCandidate]:
@@ -36,8 +36,7 @@ def _mismatches(rows: Sequence[Row]) -> Iterator[HangCandidate]:
     for row in rows:
         told = {rank: found.mark.mismatch for rank, found in sorted(row.found.items()) if found.mark.mismatch}
         if told:
-            candidate = _candidate("graph", row, tuple(told), (), ())
-            yield candidate.model_copy(update={"words": next(iter(told.values()))})
+            yield _candidate("graph", row, tuple(told), words=next(iter(told.values())))
 
 
 def _orders(rows: Sequence[Row], ranks: Sequence[RankReport]) -> Iterator[HangCandidate]:
@@ -51,8 +50,11 @@ def _orders(rows: Sequence[Row], ranks: Sequence[RankReport]) -> Iterator[HangCa
     for at in range(min(map(len, orders.values()), default=0)):
         most, *others = groups_of({rank: id(order[at]) for rank, order in orders.items()})
         if others and (row := orders[most[0]][at]) is not None:
-            missing = tuple(sorted(rank for group in others for rank in group))
-            yield _candidate("order", row, most, missing, ())
+            yield _candidate("order", row, most, _ranks_in(others))
+
+
+def _ranks_in(groups: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    return tuple(sorted(rank for group in groups for rank in group))
 
 
 def _absences(rows: Sequence[Row], ranks: Sequence[int]) -> Iterator[HangCandidate]:
@@ -79,20 +81,19 @@ def _stops(rows: Sequence[Row], ranks: Sequence[RankReport]) -> Iterator[HangCan
     # They compiled all that others did, and ended in or before a call.
     going = tuple(report.rank for report in ranks if report.complete is not False)
     if ended and rows and rows[-1].found.keys() & set(going):
-        yield _candidate("stopped", rows[-1], going, tuple(ended), ())
+        yield _candidate("stopped", rows[-1], going, tuple(ended))
 
 
 def _candidate(
-    kind: HangKind, row: Row, waiting: tuple[int, ...], missing: tuple[int, ...], collectives: tuple[str, ...]
+    kind: HangKind,
+    row: Row,
+    waiting: tuple[int, ...],
+    missing: tuple[int, ...] = (),
+    collectives: tuple[str, ...] = (),
+    words: tuple[str, ...] = (),
 ) -> HangCandidate:
-    return HangCandidate(
-        kind=kind,
-        compile=row.first.compile_id,
-        function=row.first.function,
-        waiting=waiting,
-        missing=missing,
-        collectives=collectives,
-    )
+    known: dict[str, Any] = {"waiting": waiting, "missing": missing, "collectives": collectives, "words": words}
+    return HangCandidate(kind=kind, compile=row.first.compile_id, function=row.first.function, **known)
 
 
 def _started(compile_: RankCompile) -> tuple[str, ...]:
@@ -137,27 +138,22 @@ def waits_of(rows: Sequence[Row], ranks: Sequence[int]) -> Mapping[int, float | 
 
 
 def _straggler(rows: Sequence[Row], ranks: Sequence[int], job_s: float) -> Straggler | None:
-    extra: dict[int, float] = defaultdict(float)
-    most: dict[int, tuple[float, Row]] = {}
+    longer: dict[int, list[tuple[float, Row]]] = defaultdict(list)
     for row in rows:
         times = {rank: (row.found[rank].duration_s or 0.0) if rank in row.found else 0.0 for rank in ranks}
         slowest = max(times, key=lambda rank: times[rank])
-        longer = times[slowest] - min(times.values())
-        extra[slowest] += longer
-        if slowest not in most or longer > most[slowest][0]:
-            most[slowest] = longer, row
-    if not extra:
+        longer[slowest].append((times[slowest] - min(times.values()), row))
+    extra = {rank: sum(seconds for seconds, _ in found) for rank, found in longer.items()}
+    rank = max(extra, key=lambda each: extra[each], default=None)
+    if rank is None or extra[rank] < max(_NOTABLE_S, _NOTABLE * job_s):
         return None
-    rank = max(extra, key=lambda each: extra[each])
-    if extra[rank] < max(_NOTABLE_S, _NOTABLE * job_s):
-        return None
-    longer, row = most[rank]
+    seconds, row = max(longer[rank], key=lambda pair: pair[0])
     return Straggler(
         rank=rank,
         extra_s=extra[rank],
         compile=row.first.compile_id,
         function=row.first.function,
-        compile_extra_s=longer,
+        compile_extra_s=seconds,
         why=_why(row, rank, ranks),
     )
 
