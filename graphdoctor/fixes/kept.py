@@ -151,8 +151,7 @@ def kept_fixes(
 
 def _checked(recording: Path, content: dict[str, Any], interpreter: str) -> KeptFixes | OutdatedFixes:
     # Not earlier: without anything that was kept, they would only delay the run.
-    from graphdoctor.fixes.log import diff_text
-    from graphdoctor.fixes.patch import FileChange
+    from graphdoctor.fixes.patch import FileChange, diff_text
     from graphdoctor.fixes.search import SearchResult
 
     age_s = time.time() - content["time_s"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Finding
@@ -17,9 +16,8 @@ from graphdoctor.facts.fixes import (
     UntriedCause,
     Verdict,
 )
-from graphdoctor.facts.stack import relative
 from graphdoctor.fixes.options import treated_findings
-from graphdoctor.fixes.patch import Candidate, FileChange, Options, unified
+from graphdoctor.fixes.patch import Candidate, Options
 from graphdoctor.fixes.trials import State, Trials
 from graphdoctor.fixes.verdicts import SKIPPED_FRAME, Judgment
 from graphdoctor.rules.diagnosis.selection import Selection
@@ -144,16 +142,11 @@ class TrialLog:
         self._reasons[entry.place] = _outcome(entry.tried)
 
     def _add(self, finding: Finding, fix: Candidate, state: State, number: int, more: dict[str, object]) -> _Entry:
-        told = TriedFix(
-            title=fix.title,
-            kind=fix.kind,
-            snippet=fix.snippet,
+        told = fix.tried(
+            finding,
+            self._trials.root,
             snippet_place=fix.place and self._trials.original_place(state.program, fix.place),
             setting=next(iter(fix.change.settings), None) if fix.kind == "config" else None,
-            diff=None if fix.edit is None else diff_text(fix.edit, self._trials.root) or None,
-            is_safe=fix.is_safe,
-            code=finding.code,
-            fingerprint=finding.fingerprint,
             place=self.shown_place(finding, state.program),
             round=number,
             is_on_untouched=not state.applied,
@@ -270,12 +263,6 @@ class TrialLog:
 def _outcome(fix: TriedFix) -> str:
     because = f", {fix.reason}" if fix.reason else ""
     return f'"{fix.title}": {fix.verdict}{because}'
-
-
-def diff_text(change: FileChange, root: Path) -> str:
-    """An edit as a diff for people and for JSON, which can't hold bytes that aren't text."""
-    text = unified(change.before, change.after, relative(str(change.path), root))
-    return text.encode("utf-8", "replace").decode()
 
 
 def gone(trials: Trials, log: TrialLog, untouched: State, best: State, findings: Sequence[Finding]) -> tuple[str, ...]:

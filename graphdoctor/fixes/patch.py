@@ -18,9 +18,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher, diff_bytes, unified_diff
 from pathlib import Path
+from typing import Any
 
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.facts.fixes import FixKind, SnippetPlace
+from graphdoctor.facts.fixes import FixKind, SnippetPlace, TriedFix
+from graphdoctor.facts.stack import relative
 from graphdoctor.trials.program import Program, RunChange
 
 
@@ -135,6 +137,12 @@ def unified(before: bytes, after: bytes, name: str) -> str:
     return "\n".join([*shown, body.decode(_encoding(after or before), "surrogateescape")])
 
 
+def diff_text(change: FileChange, root: Path) -> str:
+    """An edit as a diff for people and for JSON, which can't hold bytes that aren't text."""
+    text = unified(change.before, change.after, relative(str(change.path), root))
+    return text.encode("utf-8", "replace").decode()
+
+
 def unified_bytes(before: bytes, after: bytes, name: str) -> bytes:
     """An edit as a unified diff that ``git apply`` and ``patch -p1`` take, with the lines' bytes; empty without one."""
     old, new = (io.BytesIO(text).readlines() for text in (before, after))
@@ -238,6 +246,20 @@ class Candidate:
     drops_output: bool = False
     name: str = ""
     addresses: tuple[str, ...] = ()
+
+    def tried(self, finding: Finding, root: Path, **known: Any) -> TriedFix:  # noqa: ANN401 - fields of a fact
+        """What is told of it once it is tried for a finding: this, and what is ``known`` besides."""
+        told = {
+            "title": self.title,
+            "kind": self.kind,
+            "snippet": self.snippet,
+            "snippet_place": self.place,
+            "diff": None if self.edit is None else diff_text(self.edit, root) or None,
+            "is_safe": self.is_safe,
+            "code": finding.code,
+            "fingerprint": finding.fingerprint,
+        }
+        return TriedFix(**told | known)
 
     def is_same(self, other: Candidate) -> bool:
         """Whether both do the same to the program."""

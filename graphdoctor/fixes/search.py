@@ -23,9 +23,9 @@ from graphdoctor.facts.spec import Timing
 from graphdoctor.facts.wording import counted
 from graphdoctor.fixes.by_time import Regional, Slowness, regional_options
 from graphdoctor.fixes.kept import SearchOptions
-from graphdoctor.fixes.log import TrialLog, diff_text, gone
+from graphdoctor.fixes.log import TrialLog, gone
 from graphdoctor.fixes.options import Sources, options_for
-from graphdoctor.fixes.patch import Candidate, FileChange, Options, compatible, with_fixes
+from graphdoctor.fixes.patch import Candidate, FileChange, Options, compatible, diff_text, with_fixes
 from graphdoctor.fixes.trials import Eta, State, Trials, UserBackend
 from graphdoctor.fixes.verdicts import (
     BREAK,

@@ -10,7 +10,8 @@ from graphdoctor.fixes.source.tree import SourceFile
 from graphdoctor.studies.export.trials import written
 from tests.each import for_each
 
-PROGRAM = """def f(x, n):
+PROGRAM = """import torch
+def f(x, n):
     if n > 2:
         x = x + 1
     y = (
@@ -27,7 +28,7 @@ def edited(where: Where, line: int, end_line: int, program: str = PROGRAM) -> st
         title="Check it",
         kind="code",
         snippet="torch._check(n > 2)",
-        place=SnippetPlace(where=where, line=line, end_line=end_line),
+        place=SnippetPlace(where=where, line=line + 1, end_line=end_line + 1),
     )
     change = written(fix, SourceFile.parse(path, program.encode()))
     return None if change is None else change.after.decode()

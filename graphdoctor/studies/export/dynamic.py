@@ -61,22 +61,19 @@ class DynamicTrials:
             return shapes.model_copy(update={"reason": reason, "dims": tuple(dims)})
         final, sizes = self._final(program, free)
         made = final.export
-        shown = [
-            one.model_copy(
-                update={"other_sizes": tuple(size for size in sizes.get((one.source, one.dim), ()) if size != one.size)}
-            )
-            for one in dims
-        ]
-        return DynamicShapes(
-            is_strict=self.is_strict,
-            origin=origin,
-            status=final.status,
-            reason=final.reason,
-            dims=tuple(sorted(shown, key=lambda one: not one.is_dynamic)),
-            line=None if made is None or not final.is_made else made.line,
-            constraints=() if made is None else made.constraints,
-            blocker=self._trials().described(final),
-            correctness=final.correctness,
+        for number, one in enumerate(dims):
+            others = tuple(size for size in sizes.get((one.source, one.dim), ()) if size != one.size)
+            dims[number] = one.model_copy(update={"other_sizes": others})
+        return shapes.model_copy(
+            update={
+                "status": final.status,
+                "reason": final.reason,
+                "dims": tuple(sorted(dims, key=lambda one: not one.is_dynamic)),
+                "line": None if made is None or not final.is_made else made.line,
+                "constraints": () if made is None else made.constraints,
+                "blocker": self._trials().described(final),
+                "correctness": final.correctness,
+            }
         )
 
     def _final(

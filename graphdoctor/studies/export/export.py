@@ -20,7 +20,7 @@ from graphdoctor.facts.wording import shortened
 from graphdoctor.probe.wire import EXPORT_FILE
 from graphdoctor.studies.export.attempts import LIKE_FIRST, Attempt, Exporter
 from graphdoctor.studies.export.dynamic import DynamicTrials
-from graphdoctor.studies.export.trials import Cure, ExportTrials
+from graphdoctor.studies.export.trials import ExportTrials
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.recorded import fitting
 from graphdoctor.trials.launch.request import Request
@@ -94,22 +94,14 @@ class _Exports:
         self.exporter.on_phase(f"exporting with {flag}")
         plan = ExportPlan(is_strict)
         attempt = self.exporter.attempt(LIKE_FIRST, plan, flag.replace("=", "-").lower(), reference)
-        trials = ExportTrials(self.exporter, plan)
+        trials, way = ExportTrials(self.exporter, plan), _way(attempt, is_strict=is_strict)
         if attempt.blocker is None:
-            return _Tried(_way(attempt, is_strict=is_strict), attempt, LIKE_FIRST)
+            return _Tried(way, attempt, LIKE_FIRST)
         if not self.is_tried:
-            blocker = trials.described(attempt)
-            cure = Cure([] if blocker is None else [blocker])
-        else:
-            cure = trials.run(attempt, LIKE_FIRST)
-        way = _way(attempt, is_strict=is_strict).model_copy(
-            update={
-                "blockers": tuple(cure.blockers),
-                "is_cured": cure.attempt is not None,
-                "diff": trials.diff(cure),
-                "settings": cure.settings,
-            }
-        )
+            return _Tried(way.model_copy(update={"blockers": (trials.described(attempt),)}), attempt, LIKE_FIRST)
+        cure = trials.run(attempt, LIKE_FIRST)
+        update = {"blockers": tuple(cure.blockers), "is_cured": cure.attempt is not None, "settings": cure.settings}
+        way = way.model_copy(update={**update, "diff": trials.diff(cure)})
         return _Tried(way, cure.attempt or attempt, cure.program if cure.attempt else LIKE_FIRST)
 
     def _dynamic(self, tried: list[_Tried], calls: ExportCalls | None) -> DynamicShapes | None:
@@ -124,22 +116,12 @@ class _Exports:
 
 
 def _way(attempt: Attempt, *, is_strict: bool) -> ExportWay:
-    export = attempt.export
-    if export is None:
-        return ExportWay(is_strict=is_strict, status=attempt.status, reason=attempt.reason)
-    return ExportWay(
-        is_strict=is_strict,
-        status=attempt.status,
-        reason=attempt.reason,
-        line=export.line,
-        seconds=export.seconds,
-        op_count=export.op_count,
-        inputs=export.inputs,
-        constraints=export.constraints,
-        correctness=attempt.correctness,
-        lost=attempt.lost,
-        unwritten=attempt.unwritten,
-    )
+    way = ExportWay(is_strict=is_strict, status=attempt.status, reason=attempt.reason)
+    if (export := attempt.export) is None:
+        return way
+    made = {name: getattr(export, name) for name in ("line", "seconds", "op_count", "inputs", "constraints")}
+    came = {name: getattr(attempt, name) for name in ("correctness", "lost", "unwritten")}
+    return way.model_copy(update=made | came)
 
 
 def _later(diagnosis: Diagnosis, strict: ExportWay) -> tuple[Finding, ...]:

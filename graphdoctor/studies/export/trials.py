@@ -6,17 +6,17 @@ once the export succeeds and the program that comes out computes what the untouc
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import libcst as cst
+
 from graphdoctor.facts.diagnosis import Finding, Fix
-from graphdoctor.facts.export import ExportBlocker
+from graphdoctor.facts.export import ExportBlocker, WayStatus
 from graphdoctor.facts.fixes import TriedFix, Verdict
-from graphdoctor.fixes.log import diff_text
 from graphdoctor.fixes.options import Sources, options_for
-from graphdoctor.fixes.patch import Candidate, FileChange, LineMap, with_fixes
+from graphdoctor.fixes.patch import Candidate, FileChange, LineMap, diff_text, with_fixes
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.diagnosis.verdicts import fixes_with
@@ -25,6 +25,13 @@ from graphdoctor.trials.program import ExportPlan, Program, RunChange
 
 _MAX_BLOCKERS = 8
 _MAX_TRIALS = 24
+_VERDICTS: dict[WayStatus, Verdict] = {
+    "exported": "verified",
+    "different": "changes results",
+    "unknown": "unproven",
+    "blocked": "failed",
+    "failed": "failed",
+}
 
 
 @dataclass
@@ -171,17 +178,9 @@ class ExportTrials:
         )
 
     def _tried(self, finding: Finding, one: _Trial, program: Program, number: int) -> TriedFix:
-        proposal = one.proposal
-        edit = proposal.edit
-        return TriedFix(
-            title=proposal.title,
-            kind=proposal.kind,
-            snippet=proposal.snippet,
-            snippet_place=proposal.place,
-            diff=None if edit is None else diff_text(edit, self._root),
-            is_safe=proposal.is_safe,
-            code=finding.code,
-            fingerprint=finding.fingerprint,
+        return one.proposal.tried(
+            finding,
+            self._root,
             place=_place(self._original(finding, program)),
             round=number,
             is_on_untouched=number == 1,
@@ -199,18 +198,9 @@ class ExportTrials:
         return finding.model_copy(update={"location": finding.location.model_copy(update={"line": line})})
 
     def _judged(self, finding: Finding, attempt: Attempt, program: Program) -> tuple[Verdict, str | None]:
-        match attempt.status:
-            case "exported":
-                return "verified", None
-            case "different":
-                return "changes results", attempt.reason
-            case "unknown":
-                return "unproven", attempt.reason
-            case "failed":
-                return "failed", attempt.reason
         left = attempt.blocker
         if left is None:
-            return "failed", attempt.reason
+            return _VERDICTS[attempt.status], attempt.reason
         if left.fingerprint == finding.fingerprint:
             return "no effect", "torch stops there all the same"
         return "moved", f"torch then stops at {_place(self._original(left, program))}"
@@ -237,39 +227,17 @@ def _place(finding: Finding) -> str:
 def written(fix: Fix, source: SourceFile) -> FileChange | None:
     """A suggestion as an edit; None if it has no code for a statement, or the statement shares its lines."""
     place = fix.place
-    if fix.snippet is None or place is None or place.line is None or place.end_line is None:
+    if fix.snippet is None or place is None or place.line is None or place.where not in ("before", "instead"):
         return None
-    if place.where not in ("before", "instead"):
+    statement = source.statement_at(place.line)
+    if statement is None or (isinstance(statement, cst.SimpleStatementLine) and len(statement.body) > 1):
         return None
-    code = source.tree.code
-    statement = _statement(code, place.line)
-    if statement is None or statement.end_lineno != place.end_line:
+    at = source.position(statement)
+    if (at.start.line, at.end.line) != (place.line, place.end_line):
         return None
-    lines = code.splitlines(keepends=True)
-    newline = source.tree.default_newline
-    indent = lines[place.line - 1][: statement.col_offset]
-    added = [f"{indent}{line}{newline}" for line in fix.snippet.splitlines()]
-    end = place.end_line if place.where == "instead" else place.line - 1
-    edited = "".join([*lines[: place.line - 1], *added, *lines[end:]])
     try:
-        ast.parse(edited)
-        return FileChange(source.path, source.content, edited.encode(source.tree.encoding))
-    except (SyntaxError, ValueError):
+        added = list(cst.parse_module(fix.snippet).body)
+        kept = [statement.deep_clone()] if place.where == "before" else []
+        return FileChange(source.path, source.content, source.replaced((statement, [*added, *kept])))
+    except (cst.ParserSyntaxError, UnicodeEncodeError):
         return None
-
-
-def _statement(code: str, line: int) -> ast.stmt | None:
-    """The statement that begins a line and has its lines to itself."""
-    found = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.stmt)]
-    beginning = [node for node in found if node.lineno == line]
-    if not beginning:
-        return None
-    first = min(beginning, key=lambda node: node.col_offset)
-    text = code.splitlines()[line - 1]
-    is_alone = not text[: first.col_offset].strip() and text.isascii()
-    ends = [node.lineno for node in found if node is not first and node.lineno == first.end_lineno]
-    # A second statement after a semicolon begins where this one ends.
-    shares = (
-        ends and first.lineno == first.end_lineno and not isinstance(first, ast.If | ast.While | ast.For | ast.With)
-    )
-    return first if is_alone and not shares else None
