@@ -19,6 +19,7 @@ from graphdoctor.commands.options import (
     ShownOptions,
     with_options,
 )
+from graphdoctor.commands.settings import Budgets
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import option
 from graphdoctor.views.formats import CHECK
@@ -28,14 +29,9 @@ from graphdoctor.views.formats import CHECK
 def check(
     shown: ShownOptions,
     run: RunOptions,
+    budgets: Budgets,
     given: Given,
     targets: TargetsArgument = None,
-    max_breaks: int | None = option(None, "Fail if there are more break sites.", least=0),
-    max_recompiles: int | None = option(None, "Fail if there are more recompiles.", least=0),
-    max_graphs: int | None = option(None, "Fail if there are more graphs.", least=0),
-    min_coverage: float | None = option(
-        None, "Fail if a smaller share of operations is compiled, 0 to 1.", least=0, most=1
-    ),
     fail_on: FailOnChoice | None = FAIL_ON,
     baseline: Path | None = BASELINE,
     is_without_baseline: bool = NO_BASELINE,
@@ -95,12 +91,7 @@ def check(
         select=shown.select,
         ignore=shown.ignore,
         is_own_code_only=shown.own_code,
-        limits={
-            "max-breaks": max_breaks,
-            "max-recompiles": max_recompiles,
-            "max-graphs": max_graphs,
-            "min-coverage": min_coverage,
-        },
+        limits=budgets.limits,
         fail_on=fail_on.value if fail_on else None,
     )
     # All of them before anything runs, so that a wrong code costs nothing.

@@ -65,7 +65,7 @@ class Demands:
     select: Sequence[str] | None = None
     ignore: Sequence[str] | None = None
     is_own_code_only: bool | None = None
-    limits: Mapping[BudgetName, float | None] = field(default_factory=dict)
+    limits: Mapping[BudgetName, float] = field(default_factory=dict)
     fail_on: FailOn | None = None
 
 
@@ -261,7 +261,7 @@ def policies(
     return {
         target.name: Policy(
             fail_on=demands.fail_on or target.fail_on or project.settings.fail_on,
-            limits=_limits(target, demands.limits),
+            limits={**target.limits, **demands.limits},
             selection=_selection(target, project.settings, demands),
             paths=paths,
             baseline=baseline,
@@ -277,17 +277,6 @@ def _selection(target: GateTarget, settings: Settings, demands: Demands) -> Sele
         ignore=settings.ignore if target.ignore is None else target.ignore,
     )
     return own.selection(select=demands.select, ignore=demands.ignore, is_own_code_only=demands.is_own_code_only)
-
-
-def _limits(target: GateTarget, asked: Mapping[BudgetName, float | None]) -> dict[BudgetName, float]:
-    own: dict[BudgetName, float | None] = {
-        "max-breaks": target.max_breaks,
-        "max-recompiles": target.max_recompiles,
-        "max-graphs": target.max_graphs,
-        "min-coverage": target.min_coverage,
-    }
-    given = {name: limit for name, limit in asked.items() if limit is not None}
-    return {name: limit for name, limit in {**own, **given}.items() if limit is not None}
 
 
 def path_ignores(project: Project) -> tuple[PathIgnore, ...]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.check import BudgetName
 from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.facts.values import RUN, SWITCH, TEXTS, kinds_of, read_table, tables
 from graphdoctor.trials.launch.store import Store
@@ -78,8 +79,31 @@ class Settings:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Budgets:
+    """What a target may have; None for any number."""
+
+    max_breaks: int | None = option(None, "Fail if there are more break sites.", least=0)
+    max_recompiles: int | None = option(None, "Fail if there are more recompiles.", least=0)
+    max_graphs: int | None = option(None, "Fail if there are more graphs.", least=0)
+    min_coverage: float | None = option(
+        None, "Fail if a smaller share of operations is compiled, 0 to 1.", least=0, most=1
+    )
+
+    @property
+    def limits(self) -> dict[BudgetName, float]:
+        """The budgets that are set."""
+        named: dict[BudgetName, float | None] = {
+            "max-breaks": self.max_breaks,
+            "max-recompiles": self.max_recompiles,
+            "max-graphs": self.max_graphs,
+            "min-coverage": self.min_coverage,
+        }
+        return {name: limit for name, limit in named.items() if limit is not None}
+
+
 @dataclass(frozen=True)
-class GateTarget:
+class GateTarget(Budgets):
     """One of the gate's targets."""
 
     spec: RunSpec
@@ -90,10 +114,6 @@ class GateTarget:
     timeout: float | None = option(
         None, "Seconds until it's stopped; unset for the project's setting.", metavar="SECONDS"
     )
-    max_breaks: int | None = option(None, "The most break sites; unset for no budget, as for the next three.")
-    max_recompiles: int | None = option(None, "The most recompiles.")
-    max_graphs: int | None = option(None, "The most graphs.")
-    min_coverage: float | None = option(None, "The lowest coverage, a share from 0 to 1.", least=0, most=1)
     fail_on: FailOn | None = option(None, "Replaces the project's setting.", choices=FAIL_ON)
     select: tuple[str, ...] | None = option(None, "Replaces the project's setting; unset keeps it.")
     ignore: tuple[str, ...] | None = option(None, "Replaces the project's setting; unset keeps it.")
