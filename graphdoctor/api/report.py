@@ -109,7 +109,7 @@ class Report:
 
     @property
     def _counts(self) -> str:
-        from graphdoctor.views.words import count_texts
+        from graphdoctor.views.report import count_texts
 
         return ", ".join(count_texts(self._diagnosis.summary, None))
 

@@ -103,7 +103,7 @@ def _answer(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
     if treatment is not None:
         yield Verdict(outcome(treatment, diagnosis.recording.target), "dim" if treatment.after is None else "good")
     if words.nothing_compiled(diagnosis) is None:
-        yield Note(" · ".join(_counts(diagnosis.summary, watch)), "dim", show="short")
+        yield Note(" · ".join(count_texts(diagnosis.summary, watch)), "dim", show="short")
         yield from () if page is None else page.coverage()
         yield Note(_coverage(diagnosis), show="long")
         yield Figures(tuple(figures(diagnosis)), show="long")
@@ -120,7 +120,7 @@ def _answer(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
         yield Note(watching_text(watch), "dim")
 
 
-def _counts(summary: Counts, watch: CallWatch | None) -> Iterator[str]:
+def count_texts(summary: Counts, watch: CallWatch | None) -> Iterator[str]:
     """The counts and times of a run, each with its noun; ``watch`` is None if it isn't a script, or wasn't watched."""
     if summary.calls:
         yield counted(summary.calls, "call")

@@ -17,6 +17,7 @@ from graphdoctor.probe.wire import TRACE_FOLDER
 from graphdoctor.views import words
 from graphdoctor.views.markdown_text import code, fenced, plain, sentence
 from graphdoctor.views.printable import printable_lines
+from graphdoctor.views.report import count_texts
 
 if TYPE_CHECKING:
     from graphdoctor.studies.bundle.attempt import Attempt
@@ -59,7 +60,7 @@ def issue_text(diagnosis: Diagnosis, script: Script, attempt: Attempt | None) ->
     text = rendered(
         "issue.md.jinja",
         title=title_of(diagnosis),
-        counts=words.count_texts(diagnosis.summary, None),
+        counts=list(count_texts(diagnosis.summary, None)),
         findings=diagnosis.findings[:_MAX_FINDINGS],
         more=max(0, len(diagnosis.findings) - _MAX_FINDINGS),
         is_partial=diagnosis.recording.is_partial,
