@@ -6,7 +6,7 @@ Counts and findings are always those of the whole run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -17,13 +17,11 @@ from graphdoctor.views.guards import Part, parts_of
 if TYPE_CHECKING:
     from graphdoctor.facts.diagnosis import Diagnosis
     from graphdoctor.facts.guards import GuardSet
-    from graphdoctor.facts.picture import Lane, Phase, Picture, StageGraph, StageNode
+    from graphdoctor.facts.picture import Phase, Picture, StageGraph, StageNode
     from graphdoctor.facts.recording import Compile, Graph
 
 Place = Callable[[str | None, int | None], list[Any] | None]
 """Turns a file and a line into ``[file as shown, line, anchor or None]``; None without a file."""
-_MOST_CALLS = 1_000
-"""Calls in the table of calls."""
 _LINE = 18
 """``LINE`` of timeline.js."""
 _NAME = 43
@@ -117,22 +115,29 @@ def _part(part: Part, place: Place) -> dict[str, Any]:
     }
 
 
-def lanes_data(diagnosis: Diagnosis, picture: Picture) -> dict[str, Any]:
+def by_call(diagnosis: Diagnosis) -> dict[int | None, list[Compile]]:
+    """The compiles of each call, by its number."""
+    found: dict[int | None, list[Compile]] = {}
+    for one in diagnosis.recording.compiles:
+        found.setdefault(one.call_index, []).append(one)
+    return found
+
+
+def lanes_data(
+    diagnosis: Diagnosis, picture: Picture, compiles: Mapping[int | None, Sequence[Compile]]
+) -> dict[str, Any]:
     """The calls as they are, with the worst that happened in each, and the functions of graphs by their numbers."""
-    compiles: dict[int | None, list[Compile]] = {}
-    for found in diagnosis.recording.compiles:
-        compiles.setdefault(found.call_index, []).append(found)
     return {
         "lanes": picture.lanes,
-        "fates": [_fate(compiles.get(lane.call_index, []), lane) for lane in picture.lanes],
+        "fates": [
+            None if lane.call_index is None else _fate(compiles.get(lane.call_index, ())) for lane in picture.lanes
+        ],
         "functions": {str(graph.index): graph.function for graph in diagnosis.recording.graphs},
     }
 
 
-def _fate(compiles: Sequence[Compile], lane: Lane) -> str | None:
+def _fate(compiles: Sequence[Compile]) -> str | None:
     """The worst that happened in a call; None if nothing did."""
-    if lane.call_index is None:
-        return None
     outcomes = {found.outcome for found in compiles}
     for outcome, word in (("limit", "over the limit"), ("failed", "failed"), ("skipped", "skipped")):
         if outcome in outcomes:
@@ -145,7 +150,6 @@ def _fate(compiles: Sequence[Compile], lane: Lane) -> str | None:
 
 
 _Row = TypeVar("_Row", "Compile", "Graph", "GuardSet")
-_Call = TypeVar("_Call")
 
 
 class Shown:
@@ -193,12 +197,6 @@ class Shown:
             f"Graphs, code and guards of {counted(kept, 'compile')} of {len(whole):,} are on this page. "
             "`graphdoctor report LOG --compile ID --html` shows those of another."
         )
-
-
-def shown_calls(calls: Sequence[_Call], matters: Iterable[bool]) -> list[_Call]:
-    """The calls that the table lists, in order: those that matter first, if there are too many."""
-    ranked = sorted(range(len(calls)), key=dict(enumerate(not each for each in matters)).__getitem__)
-    return [calls[index] for index in sorted(ranked[:_MOST_CALLS])]
 
 
 # How tall drawings will be, so that a page keeps room for those that are drawn when they come into view.

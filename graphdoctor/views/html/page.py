@@ -10,18 +10,10 @@ from typing import TYPE_CHECKING, Any
 from graphdoctor.facts.diagnosis import Diagnosis, Location
 from graphdoctor.facts.record_kinds import MEANINGS
 from graphdoctor.facts.stack import relative
-from graphdoctor.facts.wording import counted
 from graphdoctor.views import words
 from graphdoctor.views.guards import parts_of
 from graphdoctor.views.html import data
-from graphdoctor.views.html.data import (
-    Shown,
-    compile_shares,
-    height_of,
-    phase_rows,
-    phases_height,
-    shown_calls,
-)
+from graphdoctor.views.html.data import Shown, compile_shares, phase_rows, phases_height
 from graphdoctor.views.html.document import render_view_page
 from graphdoctor.views.html.highlight import highlighted
 from graphdoctor.views.html.lines import AnnotatedFile, annotate
@@ -31,9 +23,12 @@ from graphdoctor.views.report import report_view
 
 if TYPE_CHECKING:
     from graphdoctor.facts.picture import Picture
-    from graphdoctor.facts.recording import Call, Compile, Graph
+    from graphdoctor.facts.recording import Compile, Graph
 
 _HUES = 8
+_MOST_CALLS = 1_000
+"""Calls in the table of calls."""
+_FELL_BACK = ("skipped", "limit", "failed")
 
 
 def render_page(diagnosis: Diagnosis, picture: Picture, *, root: Path, has_source: bool = True) -> str:
@@ -85,9 +80,8 @@ class Page:
             findings={finding.fingerprint: finding for finding in diagnosis.findings},
         )
         yield Section("Source", (source,))
-        yield self._calls_section()
-        recompiles = self._drawing("recompiles", frames=self._frames(), diagnosis=diagnosis)
-        yield Section("Recompiles", (recompiles, *what_if), count=diagnosis.summary.recompiles)
+        yield self._calls()
+        yield Section("Recompiles", (self._recompiles(), *what_if), count=diagnosis.summary.recompiles)
         sets = diagnosis.recording.guards.sets if diagnosis.recording.guards is not None else ()
         detailed = [found for found in sets if shown.has_details(found.compile_id)]
         guards = self._drawing(
@@ -156,7 +150,6 @@ class Page:
             "number": number,
             "file": file,
             "name": Location(file=file.file, line=1, function="", package=file.package).shown_file,
-            "notes": list(_notes(file)),
             "runs": [
                 (is_folded, list(run))
                 for is_folded, run in groupby(enumerate(file.lines), lambda one: one[1].is_folded)
@@ -165,52 +158,36 @@ class Page:
             "code": highlighted(whole) if any(text is not None for text in texts) else [],
         }
 
-    def _calls_section(self) -> Section:
-        calls, lanes = self._calls(), self._picture.lanes
-        rows = shown_calls(calls, (bool(compiled or fell_back) for _, compiled, fell_back in calls))
-        blobs = {"lanes": data.lanes_data(self._diagnosis, self._picture)}
-        drawn = self._drawing(
-            "calls", blobs, calls=calls, call_rows=rows, lanes=lanes, height=height_of([1] * len(lanes))
-        )
-        return Section("Calls", (drawn,), count=len(calls) or None)
-
-    def _calls(self) -> list[tuple[Call, list[Compile], list[Compile]]]:
+    def _calls(self) -> Section:
         """Each call with what it compiled, and what fell back to eager mode."""
-        compiles: dict[int | None, list[Compile]] = {}
-        for compile_ in self._diagnosis.recording.compiles:
-            compiles.setdefault(compile_.call_index, []).append(compile_)
-        fell_back = ("skipped", "limit", "failed")
-        return [
-            (call, [one for one in own if one.outcome == "compiled"], [one for one in own if one.outcome in fell_back])
+        lanes, compiles = self._picture.lanes, data.by_call(self._diagnosis)
+        calls = [
+            (call, [one for one in own if one.outcome == "compiled"], [one for one in own if one.outcome in _FELL_BACK])
             for call in self._diagnosis.recording.calls
             for own in (compiles.get(call.index, []),)
         ]
+        # In order, but those that matter first, if there are too many.
+        ranked = sorted(range(len(calls)), key=lambda at: not any(calls[at][1:]))
+        rows = [calls[at] for at in sorted(ranked[:_MOST_CALLS])]
+        blobs = {"lanes": data.lanes_data(self._diagnosis, self._picture, compiles)}
+        height = data.height_of([1] * len(lanes))
+        drawn = self._drawing("calls", blobs, calls=calls, call_rows=rows, lanes=lanes, height=height)
+        return Section("Calls", (drawn,), count=len(calls) or None)
 
-    def _frames(self) -> list[dict[str, Any]]:
+    def _recompiles(self) -> Drawing:
         """Functions that were compiled more than once or hit their limit, with their cache entries in order."""
-        reports = {report.compile_ids[0]: report for report in self._diagnosis.recompiles if report.compile_ids}
-        followers = {
-            id_: report.compile_ids[0] for report in self._diagnosis.recompiles for id_ in report.compile_ids[1:]
-        }
         compiles: dict[int, list[Compile]] = {}
         for found in self._shown.rows(self._diagnosis.recording.compiles):
             compiles.setdefault(found.frame_id, []).append(found)
-        return [
-            {
-                "frame": frame,
-                "compile_count": len(report.compile_ids),
-                "entries": [
-                    {
-                        "compile": found,
-                        "report": reports.get(found.compile_id),
-                        "follows": followers.get(found.compile_id),
-                    }
-                    for found in compiles[frame.frame_id]
-                ],
-            }
+        frames = [
+            (frame, len(report.compile_ids), compiles[frame.frame_id])
             for frame, report in self._diagnosis.each_frame()
             if len(report.compile_ids) > 1 and frame.frame_id in compiles
         ]
+        causes = {report.compile_ids: report for report in self._diagnosis.recompiles if report.compile_ids}
+        reports = {ids[0]: report for ids, report in causes.items()}
+        followed = {id_: ids[0] for ids in causes for id_ in ids[1:]}
+        return self._drawing("recompiles", frames=frames, reports=reports, followed=followed, diagnosis=self._diagnosis)
 
 
 def _graph_rows(graphs: Sequence[Graph]) -> Iterator[tuple[Graph, Graph | None]]:
@@ -220,14 +197,3 @@ def _graph_rows(graphs: Sequence[Graph]) -> Iterator[tuple[Graph, Graph | None]]
         text = words.inputs_text(graph)
         yield graph, known.get(text) if graph.inputs else None
         known.setdefault(text, graph)
-
-
-def _notes(file: AnnotatedFile) -> Iterator[str]:
-    if file.finding_count:
-        yield counted(file.finding_count, "finding")
-    if file.is_source_missing:
-        yield "source not recorded, only known lines are shown"
-    if file.hidden_line_count:
-        yield counted(file.hidden_line_count, "hidden line")
-    if folded := sum(line.is_folded for line in file.lines):
-        yield counted(folded, "folded line")

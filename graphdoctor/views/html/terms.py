@@ -46,61 +46,39 @@ _LEFT_OUT_CLASSES = {"called", "package", "place", "words", "diff", "filterbar",
 
 def explained(markup: str) -> Markup:
     """The markup with a button at the first occurrence of each term, and the hidden explanations at its end."""
-    explainer = _Explainer()
-    return Markup("").join([*explainer.pieces(markup), *map(_about, explainer.found)])
+    left, found = set(range(len(TERMS))), list[Term]()
+    waiting: list[Term] = []
+    """Terms in the link around the current place."""
+    around: list[tuple[str, bool]] = []
+    """The elements around the current place, each with whether what is in it is left out."""
 
-
-class _Explainer:
-    def __init__(self) -> None:
-        self.found: list[Term] = []
-        """Terms that got a button."""
-        self._left = set(range(len(TERMS)))
-        self._open: list[tuple[str, bool]] = []
-        """The elements around the current place, each with whether what is in it is left out."""
-        self._waiting: list[int] = []
-        """Terms in the link around the current place."""
-
-    def pieces(self, markup: str) -> list[Markup]:
-        found, at = [], 0
-        for tag in _TAG.finditer(markup):
-            found.append(self._text(markup[at : tag.start()]))
-            found.append(Markup(tag[0]))
-            at = tag.end()
-            is_end, name, attributes = bool(tag[1]), tag[2].lower(), tag[3]
-            if is_end:
-                self._close(name)
-                if name == "a":
-                    found += [_after_link(TERMS[number]) for number in self._waiting]
-                    self._waiting = []
-            elif name not in _VOID and not attributes.endswith("/"):
-                self._open.append((name, self._is_left_out or _is_left_out(name, attributes)))
-        return [*found, self._text(markup[at:])]
-
-    @property
-    def _is_left_out(self) -> bool:
-        return bool(self._open) and self._open[-1][1]
-
-    def _close(self, name: str) -> None:
-        while self._open:
-            if self._open.pop()[0] == name:
-                return
-
-    def _text(self, text: str) -> Markup:
-        if self._is_left_out or not self._left:
-            return Markup(text)
-        is_link = any(name == "a" for name, _ in self._open)
-        return Markup(ANY.sub(lambda match: self._explain(match, is_link=is_link), text))
-
-    def _explain(self, match: re.Match[str], *, is_link: bool) -> str:
+    def explain(match: re.Match[str]) -> str:
         number = int((match.lastgroup or "t0")[1:])
-        if number not in self._left:
+        if number not in left:
             return match[0]
-        self._left.remove(number)
-        self.found.append(TERMS[number])
-        if is_link:
-            self._waiting.append(number)
+        left.remove(number)
+        found.append(TERMS[number])
+        if any(name == "a" for name, _ in around):
+            waiting.append(TERMS[number])
             return match[0]
         return _in_place(TERMS[number], match[0])
+
+    pieces, at = [], 0
+    for tag in _TAG.finditer(f"{markup}<end>"):
+        text, at = markup[at : tag.start()], tag.end()
+        is_left_out = bool(around) and around[-1][1]
+        pieces += [text if is_left_out or not left else ANY.sub(explain, text), markup[tag.start() : tag.end()]]
+        is_end, name, attributes = bool(tag[1]), tag[2].lower(), tag[3]
+        if is_end:
+            while around and around.pop()[0] != name:
+                pass
+            if name == "a":
+                pieces += map(_after_link, waiting)
+                waiting.clear()
+        elif name not in _VOID and not attributes.endswith("/"):
+            around.append((name, is_left_out or _is_left_out(name, attributes)))
+    # All text from outside was escaped by what made the markup.
+    return Markup("").join([Markup("".join(pieces)), *map(_about, found)])
 
 
 def _is_left_out(name: str, attributes: str) -> bool:
