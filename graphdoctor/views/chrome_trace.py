@@ -6,15 +6,14 @@ ended, and metadata (``M``) for names. Each process has its own clock, and so ha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from graphdoctor.views.json import json_text
 
 if TYPE_CHECKING:
     from graphdoctor.facts.diagnosis import Diagnosis
-    from graphdoctor.facts.picture import Lane, Phase, Picture, Segment
-    from graphdoctor.facts.recording import Frame
+    from graphdoctor.facts.picture import Lane, Picture
 
 _Event = dict[str, Any]
 
@@ -45,21 +44,17 @@ def _process(picture: Picture, process: str | None, pid: int, diagnosis: Diagnos
     for thread in sorted({phase.thread for phase in phases}):
         yield from _thread(pid, thread, "compiles" if thread == 0 else f"other threads ({thread})")
     for phase in phases:
+        frame = frames.get(phase.compile_id or "")
+        args = {
+            "compile_id": phase.compile_id,
+            "function": None if frame is None else frame.qualname or frame.function,
+            "resumes_at": None if frame is None else frame.resumes_at,
+            "call": phase.call_index,
+            # In an object of their own, since torch may use any name.
+            "torch": phase.notes or None,
+        }
         event = {"name": phase.name, "cat": "phase", "pid": pid, "tid": phase.thread, "ts": phase.start_us}
-        yield event | _length(phase.duration_us) | {"args": _phase_args(phase, frames)}
-
-
-def _phase_args(phase: Phase, frames: Mapping[str, Frame]) -> dict[str, Any]:
-    frame = frames.get(phase.compile_id or "")
-    found = {
-        "compile_id": phase.compile_id,
-        "function": None if frame is None else frame.qualname or frame.function,
-        "resumes_at": None if frame is None else frame.resumes_at,
-        "call": phase.call_index,
-        # In an object of their own, since torch may use any name.
-        "torch": phase.notes or None,
-    }
-    return _known(found)
+        yield event | _length(phase.duration_us) | {"args": _known(args)}
 
 
 def _calls(lanes: tuple[Lane, ...], pid: int) -> Iterator[_Event]:
@@ -68,30 +63,23 @@ def _calls(lanes: tuple[Lane, ...], pid: int) -> Iterator[_Event]:
         name = "steady call" if lane.call_index is None else f"call {lane.call_index}"
         yield from _thread(pid, thread, name)
         place = {"pid": pid, "tid": thread}
-        args = {"call": lane.call_index, "is_profiled": lane.is_profiled, "hidden_segments": lane.hidden_segments}
+        args: dict[str, Any] = {
+            "call": lane.call_index,
+            "is_profiled": lane.is_profiled,
+            "hidden_segments": lane.hidden_segments,
+        }
         yield {"name": name, "cat": "call", **place, "ts": 0.0, **_length(lane.duration_us), "args": _known(args)}
         for segment in lane.segments:
-            length = _length(segment.end_us - segment.start_us)
-            event = {"name": _segment_name(segment), "cat": segment.kind, **place, "ts": segment.start_us}
-            yield event | length | {"args": _segment_args(segment)}
-
-
-def _segment_name(segment: Segment) -> str:
-    if segment.kind == "graph" and segment.graph_index is not None:
-        return f"graph {segment.graph_index}"
-    if segment.kind == "compile" and segment.compile_id is not None:
-        return f"compile {segment.compile_id}"
-    return segment.kind
-
-
-def _segment_args(segment: Segment) -> dict[str, Any]:
-    found = {
-        "compile_id": segment.compile_id,
-        "graph": segment.graph_index,
-        "operations": segment.op_count,
-        "most_frequent": segment.op_names or None,
-    }
-    return _known(found)
+            which = {"graph": segment.graph_index, "compile": segment.compile_id}.get(segment.kind)
+            args = {
+                "compile_id": segment.compile_id,
+                "graph": segment.graph_index,
+                "operations": segment.op_count,
+                "most_frequent": segment.op_names or None,
+            }
+            name = segment.kind if which is None else f"{segment.kind} {which}"
+            event = {"name": name, "cat": segment.kind, **place, "ts": segment.start_us}
+            yield event | _length(segment.end_us - segment.start_us) | {"args": _known(args)}
 
 
 def _length(duration_us: float | None) -> _Event:

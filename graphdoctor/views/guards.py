@@ -16,7 +16,6 @@ from graphdoctor.views.parts import (
     Block,
     Cards,
     Cell,
-    Column,
     Inline,
     Note,
     Place,
@@ -29,12 +28,12 @@ from graphdoctor.views.parts import (
     Tone,
     Verdict,
     View,
+    columns,
 )
 from graphdoctor.views.words import base_name, clusters, other_gaps, short_place, title_parts, unknown_section
 
 if TYPE_CHECKING:
     from graphdoctor.facts.diagnosis import Diagnosis
-    from graphdoctor.facts.guards import GuardNode, GuardSet
     from graphdoctor.facts.recording import Frame
 
 _MOST_PARTS = 24
@@ -106,8 +105,7 @@ def _answer(guards: Guards, diagnosis: Diagnosis) -> Iterator[Block]:
     total = sum(found.guard_count for found in guards.sets)
     line = f"{counted(total, 'guard')} in {counted(len(guards.sets), 'compile')}"
     if guards.call_us is not None:
-        low, high = guards.call_low_us or 0, guards.call_high_us or 0
-        line += f" · steady call {_us(guards.call_us)} ({_us(low)} to {_us(high)})"
+        line += f" · steady call {_us(guards.call_us)}{_spread(guards.call_low_us, guards.call_high_us)}"
     if guards.searches_us is not None and guards.share is not None:
         yield Verdict(f"Guard checks take {percent(guards.share)} of a steady call.", _tone(guards.share))
         line += f" · its guard checks {_us(guards.searches_us)}"
@@ -151,20 +149,16 @@ def _compile(found: GuardSet, torch_count: int | None) -> Iterator[Block]:
     yield Rows(tuple(_facts(found, torch_count)))
     rows = list(walk(parts_of(found)))
     few = _chosen(rows)
-    if len(few) < len(rows):
+    is_cut = len(few) < len(rows)
+    if is_cut:
         yield _part_table(few, found, "short")
         yield Note(f"{counted(len(rows) - len(few), 'part')} inside these (-v shows all)", "dim", show="short")
-    yield _part_table(rows, found, "long" if len(few) < len(rows) else "always")
+    yield _part_table(rows, found, "long" if is_cut else "always")
     if found.unbilled_count and found.bill:
         yield Note(f"{counted(found.unbilled_count, 'part')} not timed separately", "dim")
     names = ("value", "must be", "from line")
-    rows_of_values = tuple(_value_row(node, times) for node, times in _values(found))
-    yield Table(_columns(*names), rows_of_values, "value", _MOST_VALUES, show="short")
-    yield Table(_columns("kind", *names), tuple(_guard_rows(found)), "guard", show="long")
-
-
-def _columns(*names: str) -> tuple[Column, ...]:
-    return tuple(Column(name, is_number=False) for name in names)
+    yield Table(columns(*names), tuple(_values(found)), "value", _MOST_VALUES, show="short")
+    yield Table(columns("kind", *names), tuple(_guard_rows(found)), "guard", show="long")
 
 
 def _facts(found: GuardSet, torch_count: int | None) -> Iterator[Row]:
@@ -176,12 +170,11 @@ def _facts(found: GuardSet, torch_count: int | None) -> Iterator[Row]:
         yield Row("", Note(text, "dim"))
     label = "cost"
     if found.search_us is not None:
-        low, high = found.search_low_us, found.search_high_us
-        spread = f" ({_us(low or 0)} to {_us(high or 0)})"
+        spread = _spread(found.search_low_us, found.search_high_us)
         yield Row(label, f"{_us(found.search_us)} per check in the call{spread}{_of_call(found, found.share)}")
         label = ""
     if found.check_us is not None:
-        spread = f" ({_us(found.check_low_us or 0)} to {_us(found.check_high_us or 0)})"
+        spread = _spread(found.check_low_us, found.check_high_us)
         share = _of_call(found, found.warm_share) if label else ""
         yield Row(label, f"{_us(found.check_us)} repeated with warm caches{spread}{share}")
     elif found.runs_per_call == 0:
@@ -189,6 +182,10 @@ def _facts(found: GuardSet, torch_count: int | None) -> Iterator[Row]:
     if found.latency_us:
         text = f"torch measured {_us(found.latency_us)} once, right after compiling with cold caches"
         yield Row("", Note(text, "dim"))
+
+
+def _spread(low_us: float | None, high_us: float | None) -> str:
+    return f" ({_us(low_us or 0)} to {_us(high_us or 0)})"
 
 
 def _of_call(found: GuardSet, share: float | None) -> str:
@@ -199,9 +196,9 @@ def _of_call(found: GuardSet, share: float | None) -> str:
 
 
 def _part_table(rows: Sequence[tuple[int, Part]], found: GuardSet, show: Show) -> Table:
-    costs = (Column("without it (warm)"),) if found.bill else ()
-    columns = (Column("part"), Column("guards"), *costs, Column("checks", is_number=False))
-    return Table(columns, tuple(_part_row(depth, part, found) for depth, part in rows), "part", show=show)
+    costs = ["#without it (warm)"] if found.bill else []
+    headings = columns("#part", "#guards", *costs, "checks")
+    return Table(headings, tuple(_part_row(depth, part, found) for depth, part in rows), "part", show=show)
 
 
 def _part_row(depth: int, part: Part, found: GuardSet) -> tuple[Cell, ...]:
@@ -217,14 +214,10 @@ def _part_row(depth: int, part: Part, found: GuardSet) -> tuple[Cell, ...]:
 
 def _chosen(rows: list[tuple[int, Part]]) -> list[tuple[int, Part]]:
     """As many whole levels as fit, and at least the outermost."""
-    if len(rows) <= _MOST_PARTS:
-        return rows
-    deepest = max(depth for depth, _ in rows)
-    for limit in range(deepest, 0, -1):
-        kept = [row for row in rows if row[0] <= limit]
-        if len(kept) <= _MOST_PARTS:
-            return kept
-    return [row for row in rows if row[0] == 0]
+    levels = [
+        [row for row in rows if row[0] <= limit] for limit in range(max((depth for depth, _ in rows), default=0) + 1)
+    ]
+    return next((kept for kept in reversed(levels) if len(kept) <= _MOST_PARTS), levels[0])
 
 
 def _own_text(part: Part) -> str:
@@ -253,7 +246,7 @@ def _value_text(node: GuardNode, path: str) -> str:
 # Values and guards, one by one.
 
 
-def _values(found: GuardSet) -> list[tuple[GuardNode, int]]:
+def _values(found: GuardSet) -> Iterator[tuple[Cell, ...]]:
     """Guards on values of the program, which cause a recompile when they change, those of the user's lines first.
 
     Guards of repeated modules, or of the items of one list or dict, are shown as one.
@@ -264,22 +257,15 @@ def _values(found: GuardSet) -> list[tuple[GuardNode, int]]:
         if is_value and node.expected:
             place = (node.location.file, node.location.line) if node.location else None
             alike.setdefault((_ITEM.sub("…", node.expression), node.kind, place), []).append(node)
-    return [(_for_all(nodes), len(nodes)) for nodes in sorted(alike.values(), key=_origin_rank)]
+    for first, *others in sorted(alike.values(), key=_origin_rank):
+        more = f"  and {len(others)} like this" if others else ""
+        is_same = all(node.expected == first.expected for node in others)
+        must = Cell(Span(first.expected or "" if is_same else VARIES))
+        yield Cell((Span(first.expression), Span(more, tone="dim"))), must, _because(first)
 
 
 def _origin_rank(nodes: list[GuardNode]) -> int:
     return _ORIGINS.index(nodes[0].location.origin) if nodes[0].location else len(_ORIGINS)
-
-
-def _for_all(nodes: list[GuardNode]) -> GuardNode:
-    """The first of several; its expected value is replaced if the others' differ."""
-    is_same = all(node.expected == nodes[0].expected for node in nodes)
-    return nodes[0] if is_same else nodes[0].model_copy(update={"expected": VARIES})
-
-
-def _value_row(node: GuardNode, times: int) -> tuple[Cell, ...]:
-    more = f"  and {times - 1} like this" if times > 1 else ""
-    return Cell((Span(node.expression), Span(more, tone="dim"))), Cell(Span(node.expected or "")), _because(node)
 
 
 def _guard_rows(found: GuardSet) -> Iterator[tuple[Cell, ...]]:
@@ -367,26 +353,23 @@ def _part(path: str, known: dict[str, Part]) -> Part:
 def _folded(parts: list[Part]) -> list[Part]:
     """The parts, with neighbors ``[0]``, ``[1]``, … that check the same merged."""
     kept: list[Part] = []
-    shapes: list[object] = []
+    before: object = None
     for part in parts:
         part.parts = _folded(part.parts)
         shape = _shape(part, part.path)
-        if kept and _INDEX.search(part.label) and kept[-1].label.startswith("[") and shapes[-1] == shape:
-            kept[-1] = _together(kept[-1], part)
-            continue
-        kept.append(part)
-        shapes.append(shape)
+        if kept and _INDEX.search(part.label) and kept[-1].label.startswith("[") and shape == before:
+            first = kept.pop()
+            label = f"[{_BOUND.split(first.label)[1]}…{_BOUND.split(part.label)[1]}]"
+            path, costs = first.path.removesuffix(first.label) + label, first.costs_us + part.costs_us
+            kept.append(Part(path, label, *_both(first, part), first.times + 1, costs))
+        else:
+            kept.append(part)
+        before = shape
     return kept
 
 
-def _together(first: Part, other: Part) -> Part:
-    """Two equal parts as one; expected values that differ are marked."""
-    label = f"[{_BOUND.split(first.label)[1]}…{_BOUND.split(other.label)[1]}]"
-    path = first.path.removesuffix(first.label) + label
-    return Part(path, label, *_both(first, other), first.times + 1, first.costs_us + other.costs_us)
-
-
 def _both(first: Part, other: Part) -> tuple[list[GuardNode], list[Part]]:
+    """What two equal parts check; expected values that differ are marked."""
     guards = [
         node if node.expected == same.expected else node.model_copy(update={"expected": VARIES})
         for node, same in zip(first.guards, other.guards, strict=True)

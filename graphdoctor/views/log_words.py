@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from graphdoctor.facts.expressions import expression
@@ -14,12 +14,11 @@ from graphdoctor.views.words import base_name
 if TYPE_CHECKING:
     from graphdoctor.facts.diagnosis import Diagnosis
     from graphdoctor.facts.evidence import (
+        AnswerState,
         AskedCache,
         CacheAnswer,
-        CollectiveSchedule,
         FakeKernel,
         LogEvidence,
-        RuntimeEstimate,
         ShapeEvent,
         ShapeKind,
         TritonKernel,
@@ -33,8 +32,13 @@ CACHES: dict[AskedCache, str] = {
     "dynamo_cache": "the cache of precompiled programs",
     "precompile_cache": "the cache of precompiled graphs",
 }
-_STATES = {"hit": "hit", "miss": "miss", "bypass": "bypass", "disabled": "disabled", "failed": "failure"}
-_PLURALS = {"miss": "misses", "bypass": "bypasses", "disabled": "disabled"}
+_STATES: dict[AnswerState, tuple[str, str]] = {
+    "hit": ("hit", "hits"),
+    "miss": ("miss", "misses"),
+    "bypass": ("bypass", "bypasses"),
+    "disabled": ("disabled", "disabled"),
+    "failed": ("failure", "failures"),
+}
 _SHAPES: dict[ShapeKind, str] = {
     "dynamic": "dynamic size",
     "unbacked": "size that depends on data",
@@ -42,6 +46,14 @@ _SHAPES: dict[ShapeKind, str] = {
     "guarded": "condition on sizes",
     "assumed": "assumed condition",
     "data_dependent": "condition that depends on data",
+}
+_COUNTED: dict[ShapeKind, tuple[str, str]] = {
+    "dynamic": ("dynamic size", "dynamic sizes"),
+    "unbacked": ("that depends on data", "that depend on data"),
+    "specialized": ("became a constant", "became constants"),
+    "guarded": ("condition on sizes", "conditions on sizes"),
+    "assumed": ("condition assumed", "conditions assumed"),
+    "data_dependent": ("condition that can't be decided", "conditions that can't be decided"),
 }
 _MAX_REASON = 120
 _MAX_ASSUMED = 3
@@ -55,84 +67,61 @@ def log_rows(diagnosis: Diagnosis) -> Iterator[Row]:
     evidence = diagnosis.recording.evidence
     show: Show = "always" if diagnosis.recording.is_foreign else "long"
     if evidence.cache_answers:
-        yield Row("caches", Span(caches_text(evidence.cache_answers)), show=show)
-        yield from _each(answer_texts(evidence.cache_answers))
+        compiles: dict[str | None, list[CacheAnswer]] = {}
+        for found in evidence.cache_answers:
+            compiles.setdefault(found.compile_id, []).append(found)
+        each = (f"{compile_id or 'outside any compile'}: {caches_text(own)}" for compile_id, own in compiles.items())
+        yield from _listed("caches", caches_text(evidence.cache_answers), each, show)
     if evidence.shapes:
-        yield Row("sizes", Span(shapes_text(evidence)), show=show)
-        yield from _each(map(shape_text, evidence.shapes))
-    if evidence.exported_programs:
-        yield Row("exported", counted(len(evidence.exported_programs), "program"), show=show)
-        ranges = (program.ranges.items() for program in evidence.exported_programs)
-        yield from _each(
-            ", ".join(f"{name} in {spread}" for name, spread in each) or "no dynamic sizes" for each in ranges
-        )
-    for text in dict.fromkeys(kernel_text(found) for found in evidence.fake_kernels):
+        yield from _listed("sizes", shapes_text(evidence), map(shape_text, evidence.shapes), show)
+    if programs := evidence.exported_programs:
+        ranges = (", ".join(f"{name} in {spread}" for name, spread in one.ranges.items()) for one in programs)
+        each = (text or "no dynamic sizes" for text in ranges)
+        yield from _listed("exported", counted(len(programs), "program"), each, show)
+    for text in dict.fromkeys(map(kernel_text, evidence.fake_kernels)):
         yield Row("operator", Span(text), show=show)
     if show == "always":
-        for found in [found for found in evidence.shapes if found.kind == "assumed"][:_MAX_ASSUMED]:
-            text = shape_text(found).partition("assumed condition: ")[2]
-            yield Row("assumed", Span(text), show="short")
-    if evidence.triton_kernels:
-        yield Row("kernels", Span(triton_total(evidence.triton_kernels)), show=show)
-        yield from _each(map(triton_text, evidence.triton_kernels))
-    if evidence.collectives or evidence.estimates or evidence.executions:
-        yield Row("graphs", " · ".join(_run_texts(evidence)), show=show)
-        yield from _each(_by_compile(evidence))
+        for shape in [shape for shape in evidence.shapes if shape.kind == "assumed"][:_MAX_ASSUMED]:
+            yield Row("assumed", Span(shape_text(shape).partition("assumed condition: ")[2]), show="short")
+    if kernels := evidence.triton_kernels:
+        known = [one.compile_us for one in kernels if one.compile_us is not None]
+        took = f", {sum(known) / 1e6:.2f} s compiling" if len(known) == len(kernels) else ""
+        text = f"{counted(len(kernels), 'Triton kernel')}{took}"
+        yield from _listed("kernels", text, map(_triton_text, kernels), show)
+    if runs := list(_runs(evidence)):
+        yield from _listed("graphs", " · ".join(runs), _by_compile(evidence), show)
 
 
-def _each(texts: Iterable[str]) -> Iterator[Row]:
-    """Lines of a row; no output shows thousands of them."""
-    found = list(texts)
-    yield from (Row("", Span(text), show="long") for text in found[:_MOST_LINES])
+def _listed(label: str, text: str, each: Iterable[str], show: Show) -> Iterator[Row]:
+    """What there is in all, then each of it; no output shows thousands of lines."""
+    found = list(each)
+    yield Row(label, Span(text), show=show)
+    yield from (Row("", Span(line), show="long") for line in found[:_MOST_LINES])
     if (more := len(found) - _MOST_LINES) > 0:
         yield Row("", f"{more} more: `graphdoctor report --format json` has them", show="long")
 
 
 def caches_text(answers: Iterable[CacheAnswer]) -> str:
     """How often each cache on disk said what, with the commonest reason."""
-    counts: dict[AskedCache, Counter[str]] = {}
-    reasons: dict[AskedCache, Counter[str]] = {}
+    asked: dict[AskedCache, list[CacheAnswer]] = {}
     for found in answers:
-        counts.setdefault(found.cache, Counter())[found.state] += 1
-        if found.reason is not None:
-            reasons.setdefault(found.cache, Counter())[found.reason] += 1
+        asked.setdefault(found.cache, []).append(found)
     parts = []
-    for cache, states in counts.items():
-        said = ", ".join(_state_count(state, states[state]) for state in _STATES if states[state])
-        why = f" ({_cut(reasons[cache].most_common(1)[0][0])})" if cache in reasons else ""
+    for cache, own in asked.items():
+        counts = Counter(found.state for found in own)
+        reasons = Counter(found.reason for found in own if found.reason is not None)
+        states = ((counts[state], words) for state, words in _STATES.items() if counts[state])
+        said = ", ".join(f"{count} {words[count != 1]}" for count, words in states)
+        why = f" ({_cut(reasons.most_common(1)[0][0])})" if reasons else ""
         parts.append(f"{CACHES[cache]}: {said}{why}")
     return " · ".join(parts)
-
-
-def _state_count(state: str, count: int) -> str:
-    word = _STATES[state]
-    return f"{count} {word if count == 1 else _PLURALS.get(state, word + 's')}"
-
-
-def answer_texts(answers: Iterable[CacheAnswer]) -> Iterator[str]:
-    """What the caches said to each compile."""
-    compiles: dict[str | None, list[CacheAnswer]] = {}
-    for found in answers:
-        compiles.setdefault(found.compile_id, []).append(found)
-    for compile_id, of_compile in compiles.items():
-        yield f"{compile_id or 'outside any compile'}: {caches_text(of_compile)}"
 
 
 def shapes_text(evidence: LogEvidence) -> str:
     """How many symbolic sizes and conditions there are."""
     counts = Counter(found.kind for found in evidence.shapes)
-    words: dict[ShapeKind, str] = {
-        "dynamic": counted(counts["dynamic"], "dynamic size"),
-        "unbacked": f"{counts['unbacked']} that depend{'s' * (counts['unbacked'] == 1)} on data",
-        "specialized": f"{counts['specialized']} became {'a constant' if counts['specialized'] == 1 else 'constants'}",
-        "guarded": f"{counted(counts['guarded'], 'condition')} on sizes",
-        "assumed": f"{counted(counts['assumed'], 'condition')} assumed",
-        "data_dependent": f"{counted(counts['data_dependent'], 'condition')} that can't be decided",
-    }
-    parts = [text for kind, text in words.items() if counts[kind]]
-    if evidence.hidden_shapes:
-        parts.append(f"{evidence.hidden_shapes} more")
-    return " · ".join(parts)
+    parts = [f"{counts[kind]} {words[counts[kind] != 1]}" for kind, words in _COUNTED.items() if counts[kind]]
+    return " · ".join([*parts, *([f"{evidence.hidden_shapes} more"] if evidence.hidden_shapes else [])])
 
 
 def shape_text(found: ShapeEvent) -> str:
@@ -153,7 +142,7 @@ def kernel_text(found: FakeKernel) -> str:
     return f"the fake kernel of {found.op} is wrong" + ("" if found.reason is None else f": {_cut(found.reason)}")
 
 
-def _run_texts(evidence: LogEvidence) -> Iterator[str]:
+def _runs(evidence: LogEvidence) -> Iterator[str]:
     if evidence.collectives:
         total = sum(len(found.operations) for found in evidence.collectives)
         yield f"{counted(total, 'collective')} in {counted(len(evidence.collectives), 'graph')}"
@@ -165,38 +154,24 @@ def _run_texts(evidence: LogEvidence) -> Iterator[str]:
 
 
 def _by_compile(evidence: LogEvidence) -> Iterator[str]:
-    yield from map(schedule_text, evidence.collectives)
-    yield from map(estimate_text, evidence.estimates)
+    for schedule in evidence.collectives:
+        names = ", ".join(name.removeprefix("torch.ops.") for name in schedule.operations)
+        yield f"{schedule.compile_id or '?'}: {names}"
+    for found in evidence.estimates:
+        operations = counted(found.operations, "operation")
+        said = f"no estimate for {operations}"
+        if found.estimated_us is not None:
+            of_these = f", {_us(found.collectives_us)} of them in collectives" if found.collectives else ""
+            said = f"{_us(found.estimated_us)} expected for {operations}{of_these}"
+        yield f"{found.compile_id or '?'}: {said}"
     if evidence.executions:
         yield f"ran in this order: {', '.join(evidence.executions)}"
 
 
-def triton_total(kernels: Sequence[TritonKernel]) -> str:
-    """How many Triton kernels there are, and what compiling them took."""
-    known = [found.compile_us for found in kernels if found.compile_us is not None]
-    took = f", {sum(known) / 1e6:.2f} s compiling" if len(known) == len(kernels) else ""
-    return f"{counted(len(kernels), 'Triton kernel')}{took}"
-
-
-def triton_text(found: TritonKernel) -> str:
-    """One Triton kernel."""
+def _triton_text(found: TritonKernel) -> str:
     took = "" if found.compile_us is None else f", {found.compile_us / 1e3:.1f} ms"
     notes = "".join(f", {name} {value}" for name, value in found.notes.items())
     return f"{found.compile_id or '?'}: {found.name}{took}{notes}"
-
-
-def schedule_text(found: CollectiveSchedule) -> str:
-    """The collectives of one graph."""
-    return f"{found.compile_id or '?'}: {', '.join(name.removeprefix('torch.ops.') for name in found.operations)}"
-
-
-def estimate_text(found: RuntimeEstimate) -> str:
-    """What Inductor expects one graph to take."""
-    operations = counted(found.operations, "operation")
-    if found.estimated_us is None:
-        return f"{found.compile_id or '?'}: no estimate for {operations}"
-    of_these = f", {_us(found.collectives_us)} of them in collectives" if found.collectives else ""
-    return f"{found.compile_id or '?'}: {_us(found.estimated_us)} expected for {operations}{of_these}"
 
 
 def _us(microseconds: float) -> str:
@@ -205,38 +180,30 @@ def _us(microseconds: float) -> str:
 
 def unshown_text(diagnosis: Diagnosis) -> Iterator[Note]:
     """The records that a report doesn't show, by kind."""
-    unshown = [found for found in diagnosis.recording.evidence.records if not found.is_shown]
-    unshown.sort(key=lambda found: (-found.count, found.kind))
-    kinds = [f"{found.count} {_cut(found.kind)}" for found in unshown]
-    yield from _unshown("", kinds, is_foreign=diagnosis.recording.is_foreign)
+    counts = {found.kind: (found.count,) for found in diagnosis.recording.evidence.records if not found.is_shown}
+    yield from _unshown("", counts, is_foreign=diagnosis.recording.is_foreign)
 
 
 def unshown_in_job(job: Job) -> Iterator[Note]:
     """The records that the report of a job doesn't show: of each kind, how many a rank has."""
-    counts: dict[str, list[int]] = {}
+    counts: dict[str, tuple[int, ...]] = {}
     for rank in job.ranks:
         for found in rank.records:
             if not found.is_shown:
-                counts.setdefault(found.kind, []).append(found.count)
-    spans = []
-    for kind, numbers in sorted(counts.items(), key=lambda item: (-max(item[1]), item[0])):
-        low = min(numbers) if len(numbers) == len(job.ranks) else 0
-        span = f"{max(numbers)}" if low == max(numbers) else f"{low}–{max(numbers)}"
-        spans.append(f"{span} {_cut(kind)}")
-    is_foreign = any(gap.kind == "foreign_log" for gap in job.gaps)
-    yield from _unshown(" of each rank", spans, is_foreign=is_foreign)
+                counts[found.kind] = (*counts.get(found.kind, ()), found.count)
+    has_all = {kind: (*own, *([0] if len(own) < len(job.ranks) else [])) for kind, own in counts.items()}
+    yield from _unshown(" of each rank", has_all, is_foreign=any(gap.kind == "foreign_log" for gap in job.gaps))
 
 
-def _unshown(whose: str, kinds: Sequence[str], *, is_foreign: bool) -> Iterator[Note]:
+def _unshown(whose: str, counts: Mapping[str, Sequence[int]], *, is_foreign: bool) -> Iterator[Note]:
+    """A note of all kinds, unless a log has more of them than torch writes, each with its least and most records."""
+    found = sorted(counts.items(), key=lambda item: (-max(item[1]), item[0]))
+    kinds = [f"{'–'.join(map(str, dict.fromkeys((min(own), max(own)))))} {_cut(kind)}" for kind, own in found]
+    more = len(kinds) - _MAX_KINDS
+    listed = ", ".join(kinds[:_MAX_KINDS]) + (f" and {counted(more, 'more kind')}" if more > 0 else "")
     if kinds:
-        text = f"Also in the log{whose}: {_kinds(kinds)}; graphdoctor unpack writes them to files."
+        text = f"Also in the log{whose}: {listed}; graphdoctor unpack writes them to files."
         yield Note(Span(text), "dim", show="always" if is_foreign else "long")
-
-
-def _kinds(texts: Sequence[str]) -> str:
-    """All of them, unless a log has more than torch writes."""
-    more = len(texts) - _MAX_KINDS
-    return ", ".join(texts[:_MAX_KINDS]) + (f" and {counted(more, 'more kind')}" if more > 0 else "")
 
 
 def _cut(text: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphdoctor.facts.following import BreakSeen, LogBegun, LogStartedOver, RecompileSeen, Seen, SoFar, Writer
+from graphdoctor.facts.following import BreakSeen, LogBegun, LogStartedOver, RecompileSeen, Seen, SoFar
 from graphdoctor.facts.stack import relative
 from graphdoctor.facts.wording import counted, duration, factor_text, shortened, without_middle
 from graphdoctor.views.printable import printable
@@ -53,12 +53,11 @@ def decided_text(trial: DecidedTrial, counts: TrialCounts) -> str:
     for place, verdict in trial.verdicts:
         by_verdict.setdefault(verdict, []).append(place)
     under = f" under {trial.backend}" if trial.backend else ""
-    shown = ", ".join(f"{verdict}{under} · {_places(places)}" for verdict, places in by_verdict.items())
+    shown = ", ".join(
+        f"{verdict}{under} · {places[0]}{f' and {len(places) - 1} more' if places[1:] else ''}"
+        for verdict, places in by_verdict.items()
+    )
     return f"trial {trial.number} of {counts.trials} · {shown} · {trial.title}"
-
-
-def _places(places: list[str]) -> str:
-    return places[0] if len(places) == 1 else f"{places[0]} and {len(places) - 1} more"
 
 
 def timed_text(timed: TimedPrograms, counts: TrialCounts) -> str:
@@ -90,10 +89,10 @@ def seen_text(seen: Seen, *, root: Path) -> str:
             text = f"Following {seen.name}"
         case LogStartedOver():
             text = f"{seen.name} {_LOSSES[seen.why]}: its counts begin again"
-        case BreakSeen():
-            text = f"{_where(seen.writer, seen.compile_id)}{_break(seen, root)}"
-        case RecompileSeen():
-            text = f"{_where(seen.writer, seen.compile_id)}{_recompile(seen)}"
+        case BreakSeen() | RecompileSeen():
+            who = seen.writer.log if seen.writer.rank is None else f"rank {seen.writer.rank}"
+            where = f"{who} [{seen.compile_id}]" if seen.compile_id else who
+            text = f"{where} {_break(seen, root) if isinstance(seen, BreakSeen) else _recompile(seen)}"
     return printable(without_middle(" ".join(text.split()), _MOST_CHARACTERS))
 
 
@@ -122,16 +121,9 @@ def _range(numbers: Sequence[int], noun: str) -> str:
     return counted(most, noun) if least == most else f"{least}–{counted(most, noun)}"
 
 
-def _where(writer: Writer, compile_id: str | None) -> str:
-    who = writer.log if writer.rank is None else f"rank {writer.rank}"
-    return f"{who} [{compile_id}] " if compile_id else f"{who} "
-
-
 def _break(seen: BreakSeen, root: Path) -> str:
-    what = "skips the function" if seen.is_skip else "breaks the graph"
-    if seen.file is None:
-        return f"a line {what}: {seen.reason}"
-    return f"{relative(seen.file, root)}:{seen.line} {what}: {seen.reason}"
+    line = "a line" if seen.file is None else f"{relative(seen.file, root)}:{seen.line}"
+    return f"{line} {'skips the function' if seen.is_skip else 'breaks the graph'}: {seen.reason}"
 
 
 def _recompile(seen: RecompileSeen) -> str:

@@ -14,7 +14,6 @@ from graphdoctor.views.parts import (
     Cards,
     Cell,
     Code,
-    Column,
     Inline,
     Note,
     Row,
@@ -25,6 +24,7 @@ from graphdoctor.views.parts import (
     Tone,
     Verdict,
     View,
+    columns,
     joined,
 )
 from graphdoctor.views.words import clusters, other_gaps, short_place, step, title_parts, unknown_section
@@ -130,9 +130,8 @@ def _answer(diagnosis: Diagnosis) -> Iterator[Block]:
 
 def _recompiles(diagnosis: Diagnosis) -> Iterator[Block]:
     reports = diagnosis.recompiles
-    names = ("call", "function", "what changed", "called from", "cost")
-    columns = (Column("compiles"), *(Column(name, is_number=name in ("call", "cost")) for name in names))
-    yield Table(columns, tuple(map(_recompile, reports)), "recompile", _MOST_RECOMPILES)
+    headings = columns("#compiles", "#call", "function", "what changed", "called from", "#cost")
+    yield Table(headings, tuple(map(_recompile, reports)), "recompile", _MOST_RECOMPILES)
     if not all(report.is_exact for report in reports):
         note = "~ from torch's message, which names only the first failed guard of each cache entry"
         yield Note(note, "dim")
@@ -180,9 +179,8 @@ def what_if_parts(diagnosis: Diagnosis) -> Iterator[Section]:
     answer = diagnosis.recording.what_if
     if answer is None:
         return
-    names = ("compiles", "limit", "outputs", "compile time", "all calls", "steady call")
-    columns = (Column("remedy"), *(Column(name, is_number=name not in ("limit", "outputs")) for name in names))
-    table = Table(columns, tuple(map(_trial, answer.results)), "remedy", label="Replays with each remedy")
+    headings = columns("#remedy", "#compiles", "limit", "outputs", "#compile time", "#all calls", "#steady call")
+    table = Table(headings, tuple(map(_trial, answer.results)), "remedy", label="Replays with each remedy")
     rest: list[Block] = [
         Note(("Not tried: ", Span(change.expression), f": {change.reason}"), "dim") for change in answer.untried
     ]
@@ -244,10 +242,8 @@ def variation_parts(diagnosis: Diagnosis) -> Iterator[Block]:
     for verdict, heading, tone in _GROUPS:
         group = [variation for variation in variations if variation.verdict == verdict]
         if group:
-            columns = [
-                Column(name, is_number=name == "compiling") for name in ("property", "was", "compiling", "tried")
-            ]
-            table = Table(tuple(columns), tuple(map(_row, group)), "property", _MOST_VARIED)
+            headings = columns("property", "was", "#compiling", "tried")
+            table = Table(headings, tuple(map(_row, group)), "property", _MOST_VARIED)
             reasons = Rows(tuple(row for variation in group for row in _reasons(variation)), show="long")
             yield Section(heading, (table, reasons, *_advice(group, verdict)), tone=tone)
     by_reason: dict[str, list[str]] = {}
@@ -300,38 +296,30 @@ def _values(variation: Variation) -> Iterator[Inline]:
 
 def _outcome(values: Sequence[TriedValue]) -> Inline:
     first = values[0]
-    tone: Tone = "bad"
-    match first.outcome:
-        case "free":
-            said, tone = "free", "good"
-        case "compiled":
-            said = f"{counted(first.compiles or 0, 'compile')}{' each' if len(values) > 1 else ''}"
-        case "over_limit":
-            said = "over the limit, eager"
-        case _:
-            said = first.error or "raises"
-    return (Span(", ".join(value.value for value in values), "strong"), ": ", Span(said, tone=tone))
+    compiles = f"{counted(first.compiles or 0, 'compile')}{' each' if len(values) > 1 else ''}"
+    known = {"free": "free", "compiled": compiles, "over_limit": "over the limit, eager"}
+    said = Span(known.get(first.outcome, first.error or "raises"), tone="good" if first.outcome == "free" else "bad")
+    return (Span(", ".join(value.value for value in values), "strong"), ": ", said)
 
 
 def _reasons(variation: Variation) -> Iterator[Row]:
     """What torch said of each compile, and why a value wasn't tried."""
     for value in variation.tried:
-        if value.outcome == "fails_eager":
-            yield Row(Span(variation.expression), Note(Span(f"{value.value}: not tried, {value.error}"), "dim"))
-        elif value.torch_reason:
-            yield Row(Span(variation.expression), Note(Span(f"{value.value}: {value.torch_reason}"), "dim"))
+        said = f"not tried, {value.error}" if value.outcome == "fails_eager" else value.torch_reason
+        if said:
+            yield Row(Span(variation.expression), Note(Span(f"{value.value}: {said}"), "dim"))
 
 
 def _advice(group: Sequence[Variation], verdict: Outcome) -> Iterator[Note]:
     # If only special sizes and numbers could be tried, there is no advice on the others.
-    kinds = {variation.kind for variation in group if any(_is_ordinary(value) for value in variation.tried)}
+    kinds = {
+        variation.kind
+        for variation in group
+        if any(not value.is_special and value.outcome != "fails_eager" for value in variation.tried)
+    }
     for of_verdict, of_kinds, text in _ADVICE:
         if of_verdict == verdict and (not of_kinds or kinds & set(of_kinds)):
             yield Note(f"→ {text}")
-
-
-def _is_ordinary(value: TriedValue) -> bool:
-    return not value.is_special and value.outcome != "fails_eager"
 
 
 def _untried(reason: str, names: Sequence[str]) -> Iterator[Note]:

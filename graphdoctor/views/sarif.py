@@ -34,48 +34,14 @@ _Json = dict[str, Any]
 
 
 def render_sarif(report: CheckReport, *, root: Path | None = None) -> str:
-    """A SARIF log of a check.
-
-    Returns:
-        JSON, indented, with a newline at the end.
-    """
-    run = _run(list(annotations_of(report)), report.graphdoctor_version, root, has_states=report.baseline is not None)
-    run["invocations"][0] |= {
-        "executionSuccessful": not any(target.state == "crashed" for target in report.targets),
-        "exitCode": report.exit_code,
-    }
-    # A fixed finding isn't a result with ``baselineState`` ``absent``: GitHub takes every result for one that exists,
-    # and the baseline doesn't keep its line.
-    run["properties"] = {
-        "baseline": report.baseline,
-        "skippedTargets": list(report.skipped),
-        "targets": [
-            {
-                "name": target.name,
-                "target": target.target,
-                "state": target.state,
-                "torch": target.diagnosis.recording.environment.torch if target.diagnosis else None,
-                "baselineTorch": target.baseline_torch,
-                "isOtherTorch": target.is_other_torch,
-                "failOn": target.fail_on,
-                "budgets": [plain(budget) for budget in target.budgets],
-                "fixed": [
-                    {name: getattr(entry, name) for name in ("fingerprint", "code", "file", "function", "message")}
-                    for entry in target.fixed
-                ],
-            }
-            for target in report.targets
-        ],
-    }
-    return json_text({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]})
-
-
-def _run(annotations: Sequence[Annotation], version: str, root: Path | None, *, has_states: bool) -> _Json:
-    """A run with its results and notifications."""
-    results = [found for found in annotations if found.finding is not None]
-    codes = sorted({found.finding.code for found in results if found.finding is not None})
-    driver: _Json = {"name": "graphdoctor", "version": version, "rules": [_rule(code) for code in codes]}
-    return {
+    """A SARIF log of a check, indented, with a newline at the end."""
+    annotations = list(annotations_of(report))
+    results = [(found, found.finding) for found in annotations if found.finding is not None]
+    codes = sorted({finding.code for _, finding in results})
+    rules = [_rule(code) for code in codes]
+    driver: _Json = {"name": "graphdoctor", "version": report.graphdoctor_version, "rules": rules}
+    has_states = report.baseline is not None
+    run = {
         "tool": {"driver": driver | ({"informationUri": links.DOCS_URL} if links.DOCS_URL else {})},
         "columnKind": "unicodeCodePoints",
         "originalUriBaseIds": {
@@ -84,21 +50,42 @@ def _run(annotations: Sequence[Annotation], version: str, root: Path | None, *, 
         },
         "invocations": [
             {
-                "executionSuccessful": True,
+                "executionSuccessful": not any(target.state == "crashed" for target in report.targets),
                 "toolExecutionNotifications": [
                     _notification(found, root) for found in annotations if found.kind not in ("finding", "ignore")
                 ],
                 "toolConfigurationNotifications": [
                     _notification(found, root) for found in annotations if found.kind == "ignore"
                 ],
+                "exitCode": report.exit_code,
             }
         ],
-        "results": [
-            _result(found, found.finding, codes, root, has_states=has_states)
-            for found in results
-            if found.finding is not None
-        ],
+        "results": [_result(found, finding, codes, root, has_states=has_states) for found, finding in results],
+        # A fixed finding isn't a result with ``baselineState`` ``absent``: GitHub takes every result for one that
+        # exists, and the baseline doesn't keep its line.
+        "properties": {
+            "baseline": report.baseline,
+            "skippedTargets": list(report.skipped),
+            "targets": [
+                {
+                    "name": target.name,
+                    "target": target.target,
+                    "state": target.state,
+                    "torch": target.diagnosis.recording.environment.torch if target.diagnosis else None,
+                    "baselineTorch": target.baseline_torch,
+                    "isOtherTorch": target.is_other_torch,
+                    "failOn": target.fail_on,
+                    "budgets": [plain(budget) for budget in target.budgets],
+                    "fixed": [
+                        {name: getattr(entry, name) for name in ("fingerprint", "code", "file", "function", "message")}
+                        for entry in target.fixed
+                    ],
+                }
+                for target in report.targets
+            ],
+        },
     }
+    return json_text({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]})
 
 
 def _rule(code: str) -> _Json:

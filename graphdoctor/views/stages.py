@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.wording import counted
-from graphdoctor.views.parts import Block, Cell, Code, Column, Note, Section, Show, Span, Table
+from graphdoctor.views.parts import Block, Cell, Code, Note, Section, Show, Span, Table, columns
 from graphdoctor.views.words import base_name, inputs_text
 
 if TYPE_CHECKING:
@@ -72,13 +73,15 @@ def _missing(diagnosis: Diagnosis) -> Iterator[str]:
 
 def _graph(graph: GraphStages, report: Graph | None) -> Iterator[Block]:
     if len(graph.stages) > 1:
-        columns = (Column("stage"), Column("operations"), Column("what it is", is_number=False))
-        counts = ("?" if stage.operations is None else str(stage.operations) for stage in graph.stages)
         rows = (
-            (Cell(_name(stage)), Cell(count), Cell(_WHAT[stage.stage], tone="dim"))
-            for stage, count in zip(graph.stages, counts, strict=True)
+            (
+                Cell(_name(stage)),
+                Cell("?" if stage.operations is None else str(stage.operations)),
+                Cell(_WHAT[stage.stage], tone="dim"),
+            )
+            for stage in graph.stages
         )
-        yield Table(columns, tuple(rows), "stage")
+        yield Table(columns("#stage", "#operations", "what it is"), tuple(rows), "stage")
     shown = {stage.stage for stage in graph.stages}
     lines = {(line.file, line.line): line.text for line in graph.lines}
     for stage in graph.stages:
@@ -100,10 +103,10 @@ def _summary(report: StageReport) -> Iterator[str]:
 
 
 def _places(places: Sequence[LinePlace]) -> str:
-    shown = [f"{base_name(place.file)}:{place.line}" for place in places[:1]]
-    rest = [f"{place.line}" for place in places[1:_MOST_PLACES] if place.file == places[0].file]
-    more = ", …" if len(places) > 1 + len(rest) else ""
-    return ", ".join((*shown, *rest)) + more
+    """The first line, and the numbers of a few more of its file."""
+    first = [f"{base_name(place.file)}:{place.line}" for place in places[:1]]
+    rest = [str(place.line) for place in places[1:_MOST_PLACES] if place.file == places[0].file]
+    return ", ".join((*first, *rest, *(["…"] if len(places) > 1 + len(rest) else [])))
 
 
 # A graph.
@@ -114,7 +117,7 @@ def _traced(
 ) -> Iterator[Block]:
     if stage.stage != "forward" and stage.changes:
         rows = ((Cell(Span(_change_text(each))), Cell(_places(each.places), tone="dim")) for each in stage.changes)
-        yield Table((Column("change"), Column("lines", is_number=False)), tuple(rows), "change", _MOST_CHANGES)
+        yield Table(columns("#change", "lines"), tuple(rows), "change", _MOST_CHANGES)
     is_repeated = stage.stage == "post-grad" and stage.compared_with in shown and not stage.changes
     inputs = [_named_value(node.name, node.value) for node in stage.nodes if node.opcode == "placeholder"]
     body = [node for node in stage.nodes if node.opcode not in ("placeholder", "output")]
@@ -166,7 +169,6 @@ def _fusion(report: StageReport) -> Iterator[Block]:
         yield from _named("kernels", report.kernel_names, "always")
         yield Note("torch didn't log which operations went into which kernel", "dim")
     else:
-        columns = ("kernel", "operations", "lines")
         rows = (
             (
                 Cell(Span(kernel.name)),
@@ -175,7 +177,7 @@ def _fusion(report: StageReport) -> Iterator[Block]:
             )
             for kernel in report.kernels
         )
-        yield Table(tuple(Column(name, is_number=False) for name in columns), tuple(rows), "kernel", _MOST_KERNELS)
+        yield Table(columns("kernel", "operations", "lines"), tuple(rows), "kernel", _MOST_KERNELS)
         if report.unfused:
             yield Note(Span(f"in no kernel's list: {_counts_text(report.unfused)}"), "dim")
     if report.code is None:
@@ -194,18 +196,12 @@ def _fusion(report: StageReport) -> Iterator[Block]:
 def _calling(lines: Sequence[str]) -> tuple[int, int]:
     """The lines of generated code that run the kernels, at most as many as are shown; the first ones if it has none."""
     begin = next((n for n, line in enumerate(lines) if line.lstrip().startswith("def call(")), 0)
-    indent = len(lines[begin]) - len(lines[begin].lstrip()) if lines else 0
-    end = next(
-        (
-            n
-            for n in range(begin + 1, len(lines))
-            if lines[n].strip() and len(lines[n]) - len(lines[n].lstrip()) <= indent
-        ),
-        len(lines),
-    )
-    while end > begin and not lines[end - 1].strip():
-        end -= 1
-    return begin, min(end, begin + _MOST_LINES)
+    indents = [len(line) - len(line.lstrip()) if line.strip() else None for line in lines]
+    outer = indents[begin] or 0 if lines else 0
+    body = [n for n in range(begin + 1, len(lines)) if indents[n] is not None]
+    end = next((n for n in body if (indents[n] or 0) <= outer), len(lines))
+    last = max((n for n in body if n < end), default=begin)
+    return begin, min(last + 1 if lines else 0, begin + _MOST_LINES)
 
 
 def _name(report: StageReport) -> str:
@@ -218,36 +214,32 @@ def _headline(report: StageReport) -> str:
     parts = [counted(report.operations or 0, "operation")]
     if report.of_backward:
         parts.append(f"{report.of_backward} of them only for the backward")
-    if report.compared_with == "joint":
-        kept = "all" if report.kept == report.operations else f"{report.kept or 'none'}"
-        parts.append(f"{kept} from the joint graph")
-    elif report.compared_with is not None:
-        before = _FROM.get(report.compared_with, f"the {report.compared_with} graph")
-        parts.append(
-            f"the same as {before}" if not report.changes else f"{report.kept or 'none'} the same as in {before}"
-        )
+    kept, before = report.kept or "none", report.compared_with
+    if before == "joint":
+        parts.append(f"{'all' if report.kept == report.operations else kept} from the joint graph")
+    elif before is not None:
+        graph = _FROM.get(before, f"the {before} graph")
+        parts.append(f"{kept} the same as in {graph}" if report.changes else f"the same as {graph}")
     return ", ".join(parts)
 
 
 def _change_text(change: StageChange) -> str:
-    times = f" (×{change.count})" if change.count > 1 else ""
-    if not change.after:
-        return f"gone: {_words_text(change.before)}{times}"
-    if not change.before:
-        return f"new: {_words_text(change.after)}{times}"
-    return f"{_words_text(change.before)} → {_words_text(change.after)}{times}"
+    before, after = _words_text(change.before), _words_text(change.after)
+    said = f"{before} → {after}" if before and after else f"new: {after}" if after else f"gone: {before}"
+    return f"{said} (×{change.count})" if change.count > 1 else said
 
 
 def _words_text(words: Iterable[str]) -> str:
     """Words in order, one that follows itself with a count."""
-    found = [(word, len(list(again))) for word, again in groupby(words)]
-    return ", ".join(word if count == 1 else f"{word} ×{count}" for word, count in found)
+    return _times_text((word, len(list(again))) for word, again in groupby(words))
 
 
 def _counts_text(words: Sequence[str]) -> str:
-    return ", ".join(
-        word if words.count(word) == 1 else f"{word} ×{words.count(word)}" for word in dict.fromkeys(words)
-    )
+    return _times_text(Counter(words).items())
+
+
+def _times_text(counts: Iterable[tuple[str, int]]) -> str:
+    return ", ".join(word if count == 1 else f"{word} ×{count}" for word, count in counts)
 
 
 def _saved_text(saved: Sequence[SavedValue]) -> str:
