@@ -471,15 +471,8 @@ class Frame(Fact):
     @property
     def entry(self) -> StackEntry:
         """The line of its definition."""
-        return StackEntry(
-            file=self.file,
-            line=self.line,
-            function=self.function,
-            qualname=self.qualname,
-            text=self.text,
-            origin=self.origin,
-            package=self.package,
-        )
+        shared = ("file", "line", "function", "qualname", "text", "origin", "package")
+        return StackEntry(**{name: getattr(self, name) for name in shared})
 
 
 class GraphInput(Fact):

@@ -52,8 +52,8 @@ RUNS = st.builds(
 VERSIONS = st.from_regex(r"[2-3]\.[0-9]{1,2}\.[0-9]", fullmatch=True)
 BASELINES = st.builds(
     Baseline,
-    st.dictionaries(WORDS, st.dictionaries(VERSIONS, st.lists(ENTRIES, max_size=4).map(tuple), max_size=3)),
-    st.dictionaries(WORDS, st.dictionaries(VERSIONS, RUNS, max_size=3)),
+    targets=st.dictionaries(WORDS, st.dictionaries(VERSIONS, st.lists(ENTRIES, max_size=4).map(tuple), max_size=3)),
+    runs=st.dictionaries(WORDS, st.dictionaries(VERSIONS, RUNS, max_size=3)),
 )
 RUN = run_of(with_prints())
 
@@ -120,7 +120,7 @@ def test_a_line_number_in_a_message_is_left_out():
 def test_an_update_replaces_what_ran_and_leaves_the_rest():
     old, new = with_prints((5, "a"), (6, "b")).findings, with_prints((5, "b"), (6, "c")).findings
     before = Baseline(
-        {
+        targets={
             "m": {"2.12.0": entries_of(old), "2.13.0": entries_of(old)},
             "other": {"2.13.0": entries_of(old)},
             "gone": {"2.13.0": ()},
@@ -139,7 +139,7 @@ def test_an_update_replaces_what_ran_and_leaves_the_rest():
 
 def test_an_entry_that_stays_keeps_its_words_and_gets_its_new_count():
     (finding,) = with_prints((5, "a")).findings
-    before = Baseline({"m": {"2.13.0": entries_of([finding])}})
+    before = Baseline(targets={"m": {"2.13.0": entries_of([finding])}})
     again = finding.model_copy(update={"message": "took 3.21 s", "count": 7})
     (entry,) = updated(before, {"m": found([again])}, configured=None).baseline.targets["m"]["2.13.0"]
     assert (entry.message, entry.count) == (finding.message, 7)
@@ -148,20 +148,20 @@ def test_an_entry_that_stays_keeps_its_words_and_gets_its_new_count():
 def test_an_entry_that_stays_gets_its_new_effects():
     (finding,) = with_prints((5, "a")).findings
     worse = finding.model_copy(update={"break_effects": ("frame_skipped", "resumed")})
-    before = Baseline({"m": {"2.13.0": entries_of([finding])}})
+    before = Baseline(targets={"m": {"2.13.0": entries_of([finding])}})
     (entry,) = updated(before, {"m": found([worse])}, configured=None).baseline.targets["m"]["2.13.0"]
     assert entry.break_effects == ("resumed", "frame_skipped")
 
 
 def test_a_target_that_is_no_longer_configured_loses_its_measurements():
-    before = Baseline({"gone": {"2.13.0": ()}}, {"gone": {"2.13.0": RUN}})
+    before = Baseline(targets={"gone": {"2.13.0": ()}}, runs={"gone": {"2.13.0": RUN}})
     assert updated(before, {"m": found([])}, configured=["m"]).baseline.runs == {"m": {"2.13.0": RUN}}
     assert updated(before, {"gone": found([])}, configured=None).before == {"gone": RUN}
 
 
 @for_each("torch, chosen", [("2.13.0", "2.13.0"), ("2.14.1", "2.13.0"), ("2.10.0", "2.9.0"), ("2.8.0", "2.9.0")])
 def test_the_nearest_release_is_compared(torch, chosen):
-    baseline = Baseline({"m": {"2.13.0": (), "2.9.0": ()}})
+    baseline = Baseline(targets={"m": {"2.13.0": (), "2.9.0": ()}})
     found = baseline.entries("m", torch)
     assert found is not None
     assert found[0] == chosen
@@ -187,7 +187,7 @@ def test_a_release_has_no_build_tag(version, expected):
         ('{"graphdoctor_baseline": "1.0"}', "isn't a valid baseline"),
         (
             '{"graphdoctor_baseline": "1.0", "targets": {"m": {"2.13.0": [{"code": "GD101"}]}}}',
-            r"isn't a valid baseline \(schema version 1\.0\): fingerprint: Field required",
+            r"isn't a valid baseline \(schema version 1\.0\): targets\.m\.2\.13\.0\.0\.fingerprint: Field required",
         ),
         ('{"graphdoctor_baseline": "1.0", "targets": {"m": [1]}}', "isn't a valid baseline"),
         ('{"graphdoctor_baseline": "1.0", "targets": {"m": {"2.13.0": [3]}}}', "isn't a valid baseline"),

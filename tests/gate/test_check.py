@@ -21,7 +21,7 @@ ONE = with_prints((5, "a"))
 
 
 def checked(diagnosis, *, comments=None, known=None, torch="2.13.0", **policy):
-    baseline = None if known is None else Baseline({"m": {torch: entries_of(known.findings)}})
+    baseline = None if known is None else Baseline(targets={"m": {torch: entries_of(known.findings)}})
     judged_by = Policy(baseline=baseline, **policy)
     return check_target(diagnosis, name="m", target="model.py", comments=comments or {}, policy=judged_by)
 
@@ -87,7 +87,7 @@ def with_effects(*effects, skipped=(), rest_eager=(), **facts):
 
 def checked_against(known, diagnosis, **policy):
     """A verdict with a baseline that holds what its run measured too."""
-    baseline = Baseline({"m": {"2.13.0": entries_of(known.findings)}}, {"m": {"2.13.0": run_of(known)}})
+    baseline = Baseline(targets={"m": {"2.13.0": entries_of(known.findings)}}, runs={"m": {"2.13.0": run_of(known)}})
     return check_target(diagnosis, name="m", target="model.py", comments={}, policy=Policy(baseline=baseline, **policy))
 
 
@@ -125,7 +125,7 @@ def test_worse_effects_fail_by_the_severity_of_their_finding():
 
 
 def test_a_baseline_of_the_first_version_has_no_effects_and_says_what_it_lacks():
-    old = Baseline({"m": {"2.13.0": (read_fact(BaselineEntry, old_entry(RESUMED)),)}})
+    old = Baseline(targets={"m": {"2.13.0": (read_fact(BaselineEntry, old_entry(RESUMED)),)}})
     verdict = check_target(SKIPPED, name="m", target="model.py", comments={}, policy=Policy(baseline=old))
     assert (verdict.state, verdict.worse, verdict.lacks_run) == ("passed", (), True)
     assert checked_against(RESUMED, RESUMED).lacks_run is False

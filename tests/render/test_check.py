@@ -18,7 +18,7 @@ from tests.views.outputs import on_terminal
 
 
 def target(diagnosis, *, name="m", known=None, torch="2.13.0", **policy):
-    baseline = None if known is None else Baseline({name: {torch: entries_of(known.findings)}})
+    baseline = None if known is None else Baseline(targets={name: {torch: entries_of(known.findings)}})
     judged_by = Policy(baseline=baseline, **policy)
     return check_target(diagnosis, name=name, target="model.py", comments={}, policy=judged_by)
 

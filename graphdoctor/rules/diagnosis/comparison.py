@@ -135,36 +135,37 @@ def mismatches(
 
 
 def _recording(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
-    match before.recording.is_foreign, after.recording.is_foreign:
-        case True, True:
-            yield Mismatch(
-                aspect="recording",
-                message="graphdoctor recorded neither log, so whether both compiled the same target in the same way is "
-                "unknown.",
-            )
-        case True, False:
-            yield Mismatch(aspect="recording", message=_foreign_text("before"))
-        case False, True:
-            yield Mismatch(aspect="recording", message=_foreign_text("after"))
+    foreign = [side for side, diagnosis in _sides(before, after) if diagnosis.recording.is_foreign]
+    if len(foreign) == 2:
+        message = (
+            "graphdoctor recorded neither log, so whether both compiled the same target in the same way is unknown."
+        )
+        yield Mismatch(aspect="recording", message=message)
+    elif foreign:
+        message = (
+            f"{foreign[0].capitalize()}: graphdoctor didn't record this log, so its target, calls, coverage, steady "
+            "call and the classes of its functions are unknown."
+        )
+        yield Mismatch(aspect="recording", message=message)
 
 
-def _foreign_text(side: str) -> str:
-    return (
-        f"{side.capitalize()}: graphdoctor didn't record this log, so its target, calls, coverage, steady call and the "
-        "classes of its functions are unknown."
-    )
+def _sides(before: Diagnosis, after: Diagnosis) -> tuple[tuple[str, Diagnosis], ...]:
+    return ("before", before), ("after", after)
+
+
+def _one_sided(aspect: Aspect, side: str, value: str | None, message: str) -> Mismatch:
+    """What only one side has; the message begins with which."""
+    values = {side: value}
+    return Mismatch(aspect=aspect, before=values.get("before"), after=values.get("after"), message=message)
 
 
 def _partial(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
-    for side, diagnosis in (("before", before), ("after", after)):
+    for side, diagnosis in _sides(before, after):
         if diagnosis.recording.is_partial:
             reason = partial_text(diagnosis)
-            yield Mismatch(
-                aspect="partial",
-                before=reason if side == "before" else None,
-                after=reason if side == "after" else None,
-                message=f"{side.capitalize()}: the run is partial. {reason.rstrip('.')}. "
-                "Numbers and findings cover only the part that ran.",
+            rest = "Numbers and findings cover only the part that ran."
+            yield _one_sided(
+                "partial", side, reason, f"{side.capitalize()}: the run is partial. {reason.rstrip('.')}. {rest}"
             )
 
 
@@ -246,28 +247,24 @@ def _files(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
 
 
 def _selection(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
-    for side, diagnosis in (("before", before), ("after", after)):
-        hidden = diagnosis.summary.hidden_findings
-        if hidden:
+    for side, diagnosis in _sides(before, after):
+        if hidden := diagnosis.summary.hidden_findings:
             other = "new" if side == "before" else "gone"
-            yield Mismatch(
-                aspect="selection",
-                before=f"{hidden} hidden" if side == "before" else None,
-                after=f"{hidden} hidden" if side == "after" else None,
-                message=f"{side.capitalize()}: the document leaves out {counted(hidden, 'finding')} "
-                f"(--own-code, --select or --ignore). Those that the other side has show as {other}.",
+            yield _one_sided(
+                "selection",
+                side,
+                f"{hidden} hidden",
+                f"{side.capitalize()}: the document leaves out {counted(hidden, 'finding')} (--own-code, --select or "
+                f"--ignore). Those that the other side has show as {other}.",
             )
 
 
 def _guards(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
-    if (before.recording.guards is None) != (after.recording.guards is None):
-        side = "before" if before.recording.guards is not None else "after"
-        yield Mismatch(
-            aspect="guards",
-            before="read" if side == "before" else "not read",
-            after="read" if side == "after" else "not read",
-            message=f"Guards were read only {side}: the other side has no findings about guards (GD3).",
-        )
+    read = [side for side, diagnosis in _sides(before, after) if diagnosis.recording.guards is not None]
+    if len(read) == 1:
+        words = {"before": "not read", "after": "not read", read[0]: "read"}
+        message = f"Guards were read only {read[0]}: the other side has no findings about guards (GD3)."
+        yield Mismatch(aspect="guards", before=words["before"], after=words["after"], message=message)
 
 
 def _torch(before: Diagnosis, after: Diagnosis, replaced_count: int) -> Iterator[Mismatch]:
@@ -307,10 +304,11 @@ def _machine(diagnosis: Diagnosis) -> str:
 
 def _gaps(before: Diagnosis, after: Diagnosis) -> Iterator[Mismatch]:
     """What only one side lacks."""
-    old, new = ([gap.message for gap in side.recording.gaps if gap.kind != "foreign_log"] for side in (before, after))
-    for message in dict.fromkeys(old):
-        if message not in new:
-            yield Mismatch(aspect="gap", before=message, message=f"Before only: {message}")
-    for message in dict.fromkeys(new):
-        if message not in old:
-            yield Mismatch(aspect="gap", after=message, message=f"After only: {message}")
+    lacks = {
+        side: [gap.message for gap in diagnosis.recording.gaps if gap.kind != "foreign_log"]
+        for side, diagnosis in _sides(before, after)
+    }
+    for side, other in (("before", "after"), ("after", "before")):
+        for message in dict.fromkeys(lacks[side]):
+            if message not in lacks[other]:
+                yield _one_sided("gap", side, message, f"{side.capitalize()} only: {message}")

@@ -90,18 +90,9 @@ def finding_of(rule: Rule, match: RuleMatch, root: Path) -> Finding:
 
 def location_of(entry: StackEntry, root: Path, *, note: str | None = None) -> Location:
     """A stack entry as a finding's location."""
-    return Location(
-        file=relative(entry.file, root),
-        line=entry.line,
-        column=entry.column,
-        end_column=entry.end_column,
-        function=entry.qualname or entry.function,
-        package=entry.package,
-        origin=entry.origin,
-        text=entry.text,
-        indent=entry.indent,
-        note=note,
-    )
+    known = {name: value for name, value in vars(entry).items() if name != "qualname"}
+    known |= {"file": relative(entry.file, root), "function": entry.qualname or entry.function, "note": note}
+    return Location(**known)
 
 
 def _shown_fix(fix: Fix, root: Path) -> Fix:

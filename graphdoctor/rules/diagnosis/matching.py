@@ -86,18 +86,16 @@ def at_compile_call(matched: RuleMatch, recording: Recording) -> RuleMatch:
 
 
 def _recompile_matches(view: RecordingView, rules: Sequence[RecompileRule]) -> Iterator[Matched]:
-    by_code = {rule.code: rule for rule in rules}
+    def rule_of(change: GuardChange, event: RecompileEvent) -> RecompileRule:
+        return next(rule for rule in rules if rule.matches(change, event))
 
-    def rule_of(change: GuardChange, event: RecompileEvent) -> str:
-        return next(rule.code for rule in rules if rule.matches(change, event))
-
-    for code, group in recompile_groups(view.events, rule_of):
+    for rule, group in recompile_groups(view.events, rule_of):
         # A resume function may have another value under an argument's name.
         if group.frame.resumes_at is None and all(event.call_site is None for event in group.events):
             group.parameters = view.recording.target.parameters
         # A group without a compile was over the recompile limit each time, which GD201 reports.
         if group.compile_count:
-            yield by_code[code], _recompile_match(by_code[code], group)
+            yield rule, _recompile_match(rule, group)
 
 
 def _recompile_match(rule: RecompileRule, group: RecompileGroup) -> RuleMatch:

@@ -6,6 +6,7 @@ import heapq
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from graphdoctor.facts.expressions import argument_source, expression
 from graphdoctor.facts.fixes import SnippetPlace, Where
@@ -90,7 +91,6 @@ class RecompileGroup:
         frame: The function.
         events: What happened, in order.
         changes: The changes of this value in each event, in the order of events.
-        others: Expressions of other values that changed in the same events, and in how many.
         parameters: Names of the parameters of the target's own call, if that call is what recompiles; None for a
             function that other code calls, where the names of arguments aren't known.
         names: Expressions of the values.
@@ -99,7 +99,6 @@ class RecompileGroup:
     frame: Frame
     events: list[RecompileEvent] = field(default_factory=list)
     changes: list[tuple[GuardChange, ...]] = field(default_factory=list)
-    others: dict[str, int] = field(default_factory=dict)
     parameters: tuple[str, ...] | None = None
     names: set[str] = field(default_factory=set)
 
@@ -190,6 +189,7 @@ def recompile_events(recording: Recording) -> tuple[RecompileEvent, ...]:
     return tuple(events)
 
 
+_Rule = TypeVar("_Rule")
 _Function = tuple[str, str]
 """A file and the name of a function in it."""
 
@@ -330,42 +330,36 @@ def hidden_change_count(events: Iterable[RecompileEvent]) -> int:
 
 
 def recompile_groups(
-    events: Iterable[RecompileEvent], rule_of: Callable[[GuardChange, RecompileEvent], str]
-) -> Iterator[tuple[str, RecompileGroup]]:
+    events: Iterable[RecompileEvent], rule_of: Callable[[GuardChange, RecompileEvent], _Rule]
+) -> Iterator[tuple[_Rule, RecompileGroup]]:
     """Group events by what changed: one group for each function and value, or set of values.
 
     Args:
         events: The events.
-        rule_of: Returns the code of the rule that a change belongs to. Changes of one rule in one event stay together.
+        rule_of: Returns the rule that a change belongs to. Changes of one rule in one event stay together.
 
     Yields:
-        The rule's code and the group, in the order of first events.
+        The rule and the group, in the order of first events.
     """
-    groups: list[tuple[str, RecompileGroup]] = []
-    alike: dict[tuple[str, tuple[str, str, int | None]], list[RecompileGroup]] = {}
+    groups: list[tuple[_Rule, RecompileGroup]] = []
+    alike: dict[object, list[RecompileGroup]] = {}
     for event in events:
-        parts: dict[str, list[GuardChange]] = {}
+        parts: dict[_Rule, list[GuardChange]] = {}
         for change in event.changes:
             parts.setdefault(rule_of(change, event), []).append(change)
-        for code, changes in parts.items():
-            names = {change.expression for change in changes}
-            known = alike.setdefault((code, _function(event.frame)), [])
-            group = next((group for group in known if names & group.names), None)
+        frame = event.frame
+        for rule, changes in parts.items():
+            found = {change.expression for change in changes}
+            known = alike.setdefault((rule, frame.file, frame.name, frame.resumes_at), [])
+            group = next((group for group in known if found & group.names), None)
             if group is None:
-                group = RecompileGroup(event.frame)
+                group = RecompileGroup(frame)
                 known.append(group)
-                groups.append((code, group))
-            group.names |= names
+                groups.append((rule, group))
+            group.names |= found
             group.events.append(event)
             group.changes.append(tuple(changes))
-            for other in event.changes:
-                if other.expression not in names:
-                    group.others[other.expression] = group.others.get(other.expression, 0) + 1
     yield from groups
-
-
-def _function(frame: Frame) -> tuple[str, str, int | None]:
-    return frame.file, frame.name, frame.resumes_at
 
 
 def _total(values: Iterable[float | None]) -> float | None:

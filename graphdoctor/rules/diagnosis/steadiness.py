@@ -18,37 +18,27 @@ _COMPILING_CALLS = 3
 def steadiness_of(view: RecordingView) -> Steadiness | None:
     """Whether the calls of a recording stop compiling; None for a program whose own calls weren't watched."""
     recording = view.recording
-    if recording.watch is not None:
-        return _of_script(recording, recording.watch)
-    per_call = [call.compile_count for call in recording.calls]
-    if not per_call or None in per_call:
+    watch, settling = recording.watch, recording.settling
+    per_call = [] if watch is not None else [call.compile_count for call in recording.calls]
+    if watch is None and (not per_call or None in per_call):
         return None
-    settling = recording.settling
     state, frame, again = _unsettled(recording)
+    if watch is not None and state is None:
+        return _of_script(watch)
     limited = next((found for found in again if found.outcome == "limit"), None)
     return Steadiness(
         state=state or _settled(recording),
         compiles_per_call=tuple(count for count in per_call if count is not None),
-        compiles_repeated=settling.compiles if settling else None,
+        compiles_repeated=settling.compiles if settling and watch is None else None,
         function=frame.described if frame else None,
         changing=tuple(change.expression for change in _always_changing(again)),
         compiles_to_limit=_compile_count(recording, limited.frame_id) if limited else None,
-        limit_call=limited.call_index if limited else None,
+        limit_call=limited.call_index if limited and watch is None else None,
     )
 
 
-def _of_script(recording: Recording, watch: CallWatch) -> Steadiness:
-    """What is certain about a script, which may merely have ended early."""
-    state, frame, again = _unsettled(recording)
-    limited = next((found for found in again if found.outcome == "limit"), None)
-    if state is not None:
-        return Steadiness(
-            state=state,
-            compiles_per_call=(),
-            function=frame.described if frame else None,
-            changing=tuple(change.expression for change in _always_changing(again)),
-            compiles_to_limit=_compile_count(recording, limited.frame_id) if limited else None,
-        )
+def _of_script(watch: CallWatch) -> Steadiness:
+    """What is certain about a script without a function over its limit, which may merely have ended early."""
     for found in watch.own:
         has_compiled_on = found.is_settled is False and found.compiling_calls >= _COMPILING_CALLS
         if has_compiled_on and found.not_covered != "raised":

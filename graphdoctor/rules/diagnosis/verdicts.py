@@ -23,6 +23,10 @@ _ORDER: dict[Verdict, int] = {
 }
 
 
+_OF_BOTH = ("title", "kind", "snippet", "is_safe", "verdict", "reason", "setting", "diff")
+"""What a suggestion has from its trial."""
+
+
 def with_verdicts(findings: Sequence[Finding], treatment: Treatment | None) -> list[Finding]:
     """The findings with the verdicts on their fixes, verified fixes first.
 
@@ -55,21 +59,13 @@ def fixes_with(finding: Finding, tried: Sequence[TriedFix], declined: str | None
     # A finding can have only fixes that were tried together with other verified fixes.
     own = [fix for fix in every if fix.is_on_untouched] or every
     rules = {_key(fix): fix for fix in finding.fixes}
-    found = [
-        Fix(
-            title=fix.title,
-            kind=fix.kind,
-            snippet=fix.snippet,
-            place=rule.place if (rule := rules.get(_key(fix))) else fix.snippet_place,
-            is_safe=fix.is_safe,
-            verdict=fix.verdict,
-            reason=fix.reason,
-            setting=fix.setting,
-            diff=fix.diff,
-            source=rule.source if rule else None,
+    found = []
+    for one in own:
+        rule = rules.get(_key(one))
+        shared = {name: getattr(one, name) for name in _OF_BOTH}
+        found.append(
+            Fix(**shared, place=rule.place if rule else one.snippet_place, source=rule.source if rule else None)
         )
-        for fix in own
-    ]
     has_edit = any(fix.diff for fix in own)
     for fix in finding.fixes:
         is_edited = fix.kind == "code" and has_edit  # the edit replaces the rule's description of it

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.base import InvalidFactError, field_types
+from graphdoctor.facts.base import Fact, InvalidFactError
 from graphdoctor.facts.check import BaselineEntry, BaselineRun
 from graphdoctor.facts.diagnosis import Diagnosis, Finding, FrameState
 from graphdoctor.facts.reading import plain, read_fact
@@ -36,20 +36,16 @@ EFFECTS: tuple[BreakEffect, ...] = ("resumed", "rest_eager", "frame_skipped", "r
 _REWRITE = "Delete it and run graphdoctor baseline again, or restore an older version."
 
 Entries = tuple[BaselineEntry, ...]
-_Model = TypeVar("_Model", BaselineEntry, BaselineRun)
+_Value = TypeVar("_Value")
 
 
-@dataclass(frozen=True)
-class Baseline:
-    """What is known.
+class Baseline(Fact):
+    """What is known."""
 
-    Args:
-        targets: Entries by target name, then by torch release, such as ``2.13.0``. Empty if nothing was found.
-        runs: What was measured, by target name and torch release; a file of schema version 1.0 has none.
-    """
-
-    targets: Mapping[str, Mapping[str, Entries]] = field(default_factory=dict)
-    runs: Mapping[str, Mapping[str, BaselineRun]] = field(default_factory=dict)
+    targets: dict[str, dict[str, Entries]] = field(default_factory=dict)
+    """Entries by target name, then by torch release, such as ``2.13.0``. Empty if nothing was found."""
+    runs: dict[str, dict[str, BaselineRun]] = field(default_factory=dict)
+    """What was measured, by target name and torch release; a file of schema version 1.0 has none."""
 
     def run(self, target: str, torch: str) -> BaselineRun | None:
         """What a target's run measured under a release; None if the file doesn't say."""
@@ -190,7 +186,7 @@ def updated(before: Baseline, found: Mapping[str, Found], *, configured: Iterabl
         targets.setdefault(name, {})[ran.torch] = new
         runs.setdefault(name, {})[ran.torch] = ran.run
     measured = {name: run for name, ran in found.items() if (run := before.run(name, ran.torch)) is not None}
-    return Update(Baseline(targets, runs), found, measured, added, dropped, dropped_targets)
+    return Update(Baseline(targets=targets, runs=runs), found, measured, added, dropped, dropped_targets)
 
 
 def _kept(old: BaselineEntry | None, new: BaselineEntry) -> BaselineEntry:
@@ -202,17 +198,20 @@ def write_baseline(baseline: Baseline) -> str:
     """The file's text: sorted, indented, without empty values."""
     targets = {
         name: {
-            version: [_plain(entry) for entry in sorted(entries, key=_place)]
-            for version, entries in sorted(versions.items(), key=lambda item: _order(item[0]))
+            version: [_plain(entry) for entry in sorted(entries, key=_place)] for version, entries in _in_order(found)
         }
-        for name, versions in sorted(baseline.targets.items())
+        for name, found in sorted(baseline.targets.items())
     }
     runs = {
-        name: {version: _plain(run) for version, run in sorted(versions.items(), key=lambda item: _order(item[0]))}
-        for name, versions in sorted(baseline.runs.items())
+        name: {version: _plain(run) for version, run in _in_order(found)}
+        for name, found in sorted(baseline.runs.items())
     }
     document = {_KEY: VERSION, "targets": targets, "runs": runs}
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _in_order(found: Mapping[str, _Value]) -> list[tuple[str, _Value]]:
+    return sorted(found.items(), key=lambda item: _order(item[0]))
 
 
 def read_baseline(content: bytes, name: str) -> Baseline:
@@ -234,36 +233,18 @@ def read_baseline(content: bytes, name: str) -> Baseline:
     version = document[_KEY]
     hint = "Install the graphdoctor that wrote it, or rewrite it with this one: graphdoctor baseline."
     check_schema(version, name, reads=VERSION, hint=hint)
+    known = {name: document[name] for name in ("targets", "runs") if name in document}
     try:
-        return Baseline(_targets(document["targets"]), _runs(document.get("runs", {})))
-    except (InvalidFactError, LookupError, TypeError, AttributeError) as error:
-        what = f": {error}" if isinstance(error, InvalidFactError) else ""
-        raise GraphDoctorError(
-            f"{name} isn't a valid baseline (schema version {version}){what}.", hint=_REWRITE
-        ) from error
+        if "targets" in known:
+            return read_fact(Baseline, known, skips_unknown=True)
+        problem = "it has no targets"
+    except InvalidFactError as error:
+        problem = str(error)
+    raise GraphDoctorError(f"{name} isn't a valid baseline (schema version {version}): {problem}.", hint=_REWRITE)
 
 
 def _plain(fact: BaselineEntry | BaselineRun) -> dict[str, object]:
     return {name: value for name, value in plain(fact).items() if value not in (None, [])}
-
-
-def _targets(value: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]) -> Mapping[str, Mapping[str, Entries]]:
-    return {
-        name: {version: tuple(_known(BaselineEntry, entry) for entry in entries) for version, entries in found.items()}
-        for name, found in value.items()
-    }
-
-
-def _runs(value: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Mapping[str, Mapping[str, BaselineRun]]:
-    return {
-        name: {version: _known(BaselineRun, run) for version, run in versions.items()}
-        for name, versions in value.items()
-    }
-
-
-def _known(model: type[_Model], value: Mapping[str, Any]) -> _Model:
-    """A model without unknown keys: a later minor version may have added them."""
-    return read_fact(model, {key: item for key, item in value.items() if key in field_types(model)})
 
 
 _Line = tuple[str, str, str, str]
