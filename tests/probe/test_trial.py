@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -18,7 +18,7 @@ from graphdoctor.probe.replay.trial import Trial  # noqa: E402
 from graphdoctor.probe.target.targets import Call, TargetError  # noqa: E402
 from tests.each import for_each  # noqa: E402
 
-EVENTS = EventFile(Path(os.devnull))
+EVENTS = Mock(spec=EventFile)
 
 
 def function(x: Any, scale: float = 1.0, items: Any = None) -> Any:

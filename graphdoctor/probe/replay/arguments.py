@@ -30,31 +30,21 @@ _INTEGERS = (torch.int64, torch.int32, torch.int16)
 
 def resized(tensor: torch.Tensor, dim: int, size: int) -> torch.Tensor:
     """The tensor with another size in one dim: cut, or its content repeated; dims stay in the same memory order."""
-    before = tensor.shape[dim]
-    source = tensor.detach()
+    before, source = tensor.shape[dim], tensor.detach()
     if before == 0:
-        shape = list(source.shape)
-        shape[dim] = size
-        values = source.new_zeros(shape)
+        values = source.new_zeros([size if place == dim else extent for place, extent in enumerate(source.shape)])
     else:
-        index = torch.arange(size, device=source.device) % before
-        values = source.index_select(dim, index)
-    return dressed_as(in_memory_order(values, source.stride()), tensor)
-
-
-def in_memory_order(values: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
-    """The values in a dense tensor whose dims have the memory order of these strides."""
-    order = sorted(range(values.ndim), key=lambda dim: (-strides[dim], dim))
+        values = source.index_select(dim, torch.arange(size, device=source.device) % before)
+    strides = source.stride()
+    order = sorted(range(values.ndim), key=lambda place: (-strides[place], place))
     result = torch.empty_permuted(values.shape, order, dtype=values.dtype, device=values.device)
-    return result.copy_(values)
+    return dressed_as(result.copy_(values), tensor)
 
 
 def other_dtypes(dtype: torch.dtype) -> list[torch.dtype]:
     """The dtypes that a caller might pass instead of this one."""
-    for family in (_FLOATS, _INTEGERS):
-        if dtype in family:
-            return [other for other in family if other is not dtype][: 3 if family is _FLOATS else 1]
-    return []
+    family, most = (_FLOATS, 3) if dtype in _FLOATS else (_INTEGERS, 1)
+    return [other for other in family if other is not dtype][:most] if dtype in family else []
 
 
 def cast(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -75,19 +65,11 @@ def other_layouts(tensor: torch.Tensor) -> list[str]:
     """Other memory layouts for the same values, without those that have the same strides."""
     if tensor.ndim == 0 or tensor.numel() < 2:
         return []
-    names = [_CONTIGUOUS, _SLICE]
-    if tensor.ndim == 4:
-        names.insert(0, _CHANNELS_LAST)
-    if tensor.ndim > 1:
-        names.insert(0, _TRANSPOSED)
-    seen = {tensor.stride()}
-    kept = []
-    for name in names:
-        strides = laid_out(tensor, name).stride()
-        if strides not in seen:
-            seen.add(strides)
-            kept.append(name)
-    return kept
+    least_dims = {_TRANSPOSED: 2, _CHANNELS_LAST: 4, _CONTIGUOUS: 0, _SLICE: 0}
+    names = [name for name, least in least_dims.items() if tensor.ndim >= least and (least < 4 or tensor.ndim == 4)]
+    by_strides = {laid_out(tensor, name).stride(): name for name in reversed(names)}
+    by_strides.pop(tensor.stride(), None)
+    return [name for name in names if name in by_strides.values()]
 
 
 def laid_out(tensor: torch.Tensor, layout: str) -> torch.Tensor:
@@ -113,12 +95,7 @@ def other_device(device: torch.device) -> str | None:
     return "cuda" if torch.cuda.is_available() else None
 
 
-_CASTS = {
-    torch.float32: "float",
-    torch.float64: "double",
-    torch.float16: "half",
-    torch.bfloat16: "bfloat16",
-}
+_CASTS = {torch.float32: "float", torch.float64: "double", torch.float16: "half", torch.bfloat16: "bfloat16"}
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -132,8 +109,7 @@ class InDtype:
     """Has calls made with floating-point tensors of one dtype."""
 
     def __init__(self, dtype: torch.dtype, function: Any) -> None:  # noqa: ANN401
-        self._dtype = dtype
-        self._function = function
+        self._dtype, self._function = dtype, function
         self._replaced = _Replaced()
 
     def __call__(self, call: Call) -> Call:
@@ -142,20 +118,14 @@ class InDtype:
         for leaf in leaves:
             if isinstance(leaf.value, torch.nn.Module):
                 cast_module(leaf.value, self._dtype)
-        wanted = [
-            leaf
-            for leaf in leaves
-            if isinstance(leaf.value, torch.Tensor)
-            and leaf.value.is_floating_point()
-            and leaf.value.dtype is not self._dtype
-        ]
-        return self._replaced.put(call, wanted, self._cast)
+        tensors = (leaf for leaf in leaves if isinstance(leaf.value, torch.Tensor))
+        floats = (leaf for leaf in tensors if leaf.value.is_floating_point())
+        return self._replaced.put(call, (leaf for leaf in floats if leaf.value.dtype is not self._dtype), self._cast)
 
     def _cast(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        shared = _flat(tensors)
-        if shared is None:
-            return [_like(tensor, tensor.detach().to(self._dtype)) for tensor in tensors]
-        flat = shared.to(self._dtype)
+        if len(tensors) == 1:
+            return [_like(tensors[0], tensors[0].detach().to(self._dtype))]
+        flat = _flat(tensors).to(self._dtype)
         return [_like(each, flat.as_strided(each.size(), each.stride(), each.storage_offset())) for each in tensors]
 
 
@@ -163,22 +133,20 @@ class WithBatch:
     """Has calls made with one batch size, whatever their own is.
 
     Which tensors have a batch dim is found in the first call, by their sizes alone (``batch_size_of``); in later calls
-    the same ones have it.
-
-    Args:
-        on_found: Told about tensors that have a batch dim, once each time that others are found.
+    the same ones have it. ``on_found`` gets tensors that have one, once each time that others are found.
     """
 
     def __init__(self, size: int, function: Any, on_found: Callable[[list[Leaf]], object]) -> None:  # noqa: ANN401
-        self._size = size
-        self._function = function
-        self._on_found = on_found
+        self._size, self._function, self._on_found = size, function, on_found
         self._replaced = _Replaced()
         self._known: dict[tuple[Step, ...], bool] = {}
 
     def __call__(self, call: Call) -> Call:
         """A call with this batch size: the rows of its own, cut or repeated."""
-        leaves = [leaf for leaf in leaves_of(call, self._function, of_callables=True) if _has_rows(leaf.value)]
+        tensors = (
+            leaf for leaf in leaves_of(call, self._function, of_callables=True) if isinstance(leaf.value, torch.Tensor)
+        )
+        leaves = [leaf for leaf in tensors if leaf.value.ndim and leaf.value.numel()]
         own = self._own_size(leaves)
         wanted = [
             leaf for leaf in leaves if self._known.get(leaf.path, True) and leaf.value.shape[0] == own != self._size
@@ -205,8 +173,7 @@ class WithBatch:
             raise RequestError("unusable_batch", batch=self._size, tensor=name, error=first_line(error)) from None
 
     def _resized(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        flat = _flat(tensors)
-        rows = None if flat is None else _rows(flat, tensors, self._size)
+        rows = _rows(tensors, self._size) if len(tensors) > 1 else None
         if rows is None:
             return [self._alone(tensor) for tensor in tensors]
         made, first = rows
@@ -265,12 +232,13 @@ class _Replaced:
         return args, kwargs
 
 
-def _has_rows(value: object) -> bool:
-    return isinstance(value, torch.Tensor) and value.ndim > 0 and value.numel() > 0
+def has_strides(tensor: torch.Tensor) -> bool:
+    """Whether a tensor's values lie in memory by its strides."""
+    return tensor.layout is torch.strided and not tensor.is_quantized and not tensor.is_nested
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
-    return type(tensor) in _PLAIN and tensor.layout is torch.strided and not tensor.is_quantized
+    return type(tensor) in _PLAIN and has_strides(tensor)
 
 
 def _like(original: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
@@ -288,16 +256,15 @@ def _by_memory(tensors: Iterable[torch.Tensor]) -> list[list[torch.Tensor]]:
     return list(groups.values())
 
 
-def _flat(tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
-    """The memory that tensors share, as one dim; None for a tensor alone."""
-    if len(tensors) == 1:
-        return None
+def _flat(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The memory that tensors share, as one dim."""
     first = tensors[0]
     return torch.empty(0, dtype=first.dtype, device=first.device).set_(first.untyped_storage())
 
 
-def _rows(flat: torch.Tensor, tensors: Sequence[torch.Tensor], size: int) -> tuple[torch.Tensor, int] | None:
-    """Memory that several tensors share, with another number of rows."""
+def _rows(tensors: Sequence[torch.Tensor], size: int) -> tuple[torch.Tensor, int] | None:
+    """Memory that several tensors share, with another number of rows, and where they begin; None if it has no rows."""
+    flat = _flat(tensors)
     step, count = tensors[0].stride(0), tensors[0].shape[0]
     first = min(int(each.storage_offset()) for each in tensors)
     for each in tensors:

@@ -23,12 +23,8 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
 def compared(mine: Results, reference: Results, rounding: Rounding | None = None) -> Comparison:
     """How results differ from those of a reference."""
-    notes: list[str] = []
-    kinds: list[ResultKind] = []
+    kinds, found = list[ResultKind](), list[Difference]()
     first_omitted = min((n for n in (mine.omitted_from, reference.omitted_from) if n is not None), default=None)
-    if first_omitted is not None:
-        notes.append(f"from call {first_omitted} on, values are too large to compare")
-    found = []
     for kind in KINDS:
         values, others = mine.values[kind], reference.values[kind]
         if first_omitted is not None:
@@ -37,21 +33,21 @@ def compared(mine: Results, reference: Results, rounding: Rounding | None = None
         # The structure of outputs that were too large isn't what they are.
         if any(first_omitted is None or not name.endswith(STRUCTURE) for name in (*values, *others)):
             kinds.append(kind)
-        is_text = kind in TEXTS
-        differing = [
-            *(_text_differences(kind, values, others) if is_text else _differences(kind, values, others, rounding))
-        ]
-        worst = _worst(iter(differing))
-        if worst is not None and kind == "state":
-            change = _state_change([difference.where for difference in differing], values, others)
-            worst = worst.model_copy(update={"change": change})
-        if worst is not None:
+        if kind in TEXTS:
+            found += _text_differences(kind, values, others)
+        elif differing := list(_differences(kind, values, others, rounding)):
+            # The first without a number (another shape or type); what may be rounding is never worse than what can't.
+            unlike = (each for each in differing if each.largest is None)
+            worst = next(unlike, None) or max(differing, key=lambda each: (not each.may_be_rounding, each.largest or 0))
+            if kind == "state":
+                change = _state_change([difference.where for difference in differing], values, others)
+                worst = worst.model_copy(update={"change": change})
             found.append(worst)
     return Comparison(
         kinds=tuple(kinds),
         differences=tuple(found),
         is_bitwise_equal=all(_is_bitwise_equal(kind, mine.values[kind], reference.values[kind]) for kind in COMPUTED),
-        note="; ".join(notes) or None,
+        note=None if first_omitted is None else f"from call {first_omitted} on, values are too large to compare",
     )
 
 
@@ -85,24 +81,6 @@ def _has_same_bits(value: object, wanted: object) -> bool:
         return _is_close(value, wanted)
     # As integers: 0.0 and -0.0 aren't the same, and NaN is.
     return torch.equal(*(one.contiguous().reshape(-1).view(torch.uint8) for one in (value, wanted)))
-
-
-def _worst(differences: Iterator[Difference]) -> Difference | None:
-    """The first without a number (another shape or type), otherwise the one with the largest number.
-
-    What may be rounding is never worse than what can't.
-    """
-    worst: Difference | None = None
-    for found in differences:
-        if found.largest is None:
-            return found
-        if worst is None or _badness(found) > _badness(worst):
-            worst = found
-    return worst
-
-
-def _badness(difference: Difference) -> tuple[bool, float]:
-    return not difference.may_be_rounding, difference.largest or 0.0
 
 
 def _differences(

@@ -83,7 +83,11 @@ def _device_type(leaves: Sequence[Leaf], function: Any) -> str:  # noqa: ANN401
 
 def _argument_properties(leaves: Sequence[Leaf]) -> Iterator[Property]:
     tensors = [leaf for leaf in leaves if isinstance(leaf.value, torch.Tensor)]
-    shared = _shared_sizes(tensors)
+    sizes: dict[tuple[int, int], list[Leaf]] = {}
+    for leaf in tensors:
+        for dim, size in enumerate(_shape(leaf)):
+            sizes.setdefault((dim, size), []).append(leaf)
+    shared = {place: having for place, having in sizes.items() if len(having) > 1 and place[1] > 1}
     for leaf in leaves:
         if isinstance(leaf.value, torch.Tensor):
             yield from _tensor_properties(leaf, tensors, shared)
@@ -107,22 +111,21 @@ def _constant(leaf: Leaf, value: Any, *, is_special: bool = False) -> Value:  # 
 def _plain_property(leaf: Leaf) -> Property:
     value, kind = leaf.value, type(leaf.value)
     base = f"{value_text(value)} (default)" if leaf.is_default else value_text(value)
-    if value is None and not leaf.choices:
-        return Property(leaf.expression, "none", base, reason="it is None")
-    choices = tuple(choice for choice in leaf.choices if choice != value)[:_MAX_CHOICES]
-    if not choices and isinstance(value, enum.Enum):
-        choices = tuple(member for member in kind if member is not value)[:_MAX_CHOICES]
+    members: Sequence[Any] = leaf.choices or (list(type(value)) if isinstance(value, enum.Enum) else ())
+    choices = [choice for choice in members if choice != value][:_MAX_CHOICES]
+    name = {str: "text", bool: "flag", int: "number", float: "number"}.get(kind, "value")
     if choices:
+        name = "text" if kind is str else "value"
         values = tuple(_constant(leaf, choice) for choice in choices)
-        return Property(leaf.expression, "text" if kind is str else "value", base, (Way(values),), tier=(1,))
-    if kind in (int, float, bool):
-        name = "flag" if kind is bool else "number"
+    elif kind in (int, float, bool):
         values = tuple(_constant(leaf, other, is_special=special) for other, special in _other_numbers(value))
-        return Property(leaf.expression, name, base, (Way(values),), tier=(1,))
-    if kind is str:
+    elif kind is str:
         values = tuple(_constant(leaf, value + more) for more in ("_", "__"))
-        return Property(leaf.expression, "text", base, (Way(values),), tier=(1,))
-    return Property(leaf.expression, "value", base, reason=f"no other {kind.__qualname__} value is known")
+    elif value is None:
+        return Property(leaf.expression, "none", base, reason="it is None")
+    else:
+        return Property(leaf.expression, name, base, reason=f"no other {kind.__qualname__} value is known")
+    return Property(leaf.expression, name, base, (Way(values),), tier=(1,))
 
 
 def _other_numbers(value: float | bool) -> list[tuple[Any, bool]]:
@@ -138,31 +141,24 @@ def _other_numbers(value: float | bool) -> list[tuple[Any, bool]]:
     else:
         # Halves first: most floats are shares and rates, which have an upper bound.
         candidates = [(value * 0.5, False), (value * 0.75, False), (0.0, True), (1.0, True), (-value, True)]
-    distinct: list[tuple[Any, bool]] = []
+    distinct: dict[Any, bool] = {}
     for number, is_special in candidates:
-        if number != value and all(number != known for known, _ in distinct):
-            distinct.append((number, is_special))
-    return distinct
+        if number != value:
+            distinct.setdefault(number, is_special)
+    return list(distinct.items())
 
 
-def _shared_sizes(tensors: Sequence[Leaf]) -> dict[tuple[int, int], list[Leaf]]:
-    shared: dict[tuple[int, int], list[Leaf]] = {}
-    for leaf in tensors:
-        for dim, size in enumerate(leaf.value.shape if _is_plain(leaf.value) else ()):
-            shared.setdefault((dim, size), []).append(leaf)
-    return {place: leaves for place, leaves in shared.items() if len(leaves) > 1 and place[1] > 1}
-
-
-def _is_plain(value: torch.Tensor) -> bool:
-    return value.layout is torch.strided and not value.is_quantized and not value.is_nested
+def _shape(leaf: Leaf) -> Sequence[int]:
+    """The sizes of a tensor that has any of its own."""
+    return leaf.value.shape if arguments.has_strides(leaf.value) else ()
 
 
 def _tensor_properties(
     leaf: Leaf, tensors: Sequence[Leaf], shared: dict[tuple[int, int], list[Leaf]]
 ) -> Iterator[Property]:
     value: torch.Tensor = leaf.value
-    is_plain = _is_plain(value)
-    for dim, size in enumerate(value.shape if is_plain else ()):
+    is_plain = arguments.has_strides(value)
+    for dim, size in enumerate(_shape(leaf)):
         name = _size_name(leaf, dim)
         together = shared.get((dim, size), ())
         if together and together[0] is leaf:
@@ -201,7 +197,7 @@ def _size_ways(leaf: Leaf, dim: int, tensors: Sequence[Leaf], *, has_joint: bool
     same_size = [
         (other, other_dim)
         for other in tensors
-        for other_dim, other_size in enumerate(other.value.shape if _is_plain(other.value) else ())
+        for other_dim, other_size in enumerate(_shape(other))
         if other_size == size and (other is not leaf or other_dim != dim)
     ]
     # Where all of them are the same dim of their tensors, they are varied together in any case.
@@ -242,15 +238,15 @@ def _attributes(function: Any) -> Iterator[Property]:  # noqa: ANN401
                 continue
             count += 1
             kind = "flag" if isinstance(value, bool) else "module_number"
+            if count > _MAX_ATTRIBUTES:
+                reason = f"more than {_MAX_ATTRIBUTES} numbers on modules"
+                yield Property(f"{owner}.{name}", kind, value_text(value), reason=reason)
+                continue
             values = tuple(
                 _around(value_text(other), partial(set_for, partial(setattr, module, name), value, other), special)
                 for other, special in _other_numbers(value)
             )
-            if count <= _MAX_ATTRIBUTES:
-                yield Property(f"{owner}.{name}", kind, value_text(value), (Way(values),), tier=(3,))
-            else:
-                reason = f"more than {_MAX_ATTRIBUTES} numbers on modules"
-                yield Property(f"{owner}.{name}", kind, value_text(value), reason=reason)
+            yield Property(f"{owner}.{name}", kind, value_text(value), (Way(values),), tier=(3,))
 
 
 # Modes around the call.
@@ -258,26 +254,29 @@ def _attributes(function: Any) -> Iterator[Property]:  # noqa: ANN401
 
 def _modes(function: Any, *, is_no_grad: bool, device: str) -> Iterator[Property]:  # noqa: ANN401
     if isinstance(function, torch.nn.Module):
-        is_training = function.training
-        names = {True: "train", False: "eval"}
-        switched = _around(names[not is_training], partial(_in_mode, function, is_training=not is_training))
-        yield Property("train/eval", "training", names[is_training], (Way((switched,)),), tier=(0,))
+        names = ("eval", "train")
+        switched = _around(names[not function.training], partial(_in_mode, function, is_training=not function.training))
+        yield _mode("train/eval", "training", names[function.training], switched)
     inference = _around("inference_mode", torch.inference_mode)
     grad_modes = (inference,) if is_no_grad else (_around("no_grad", torch.no_grad), inference)
-    yield Property("grad mode", "grad_mode", "no_grad" if is_no_grad else "enabled", (Way(grad_modes),), tier=(0,))
+    yield _mode("grad mode", "grad_mode", "no_grad" if is_no_grad else "enabled", *grad_modes)
     autocast = _around("bf16", lambda: torch.autocast(device, torch.bfloat16))
-    yield Property("autocast", "autocast", "off", (Way((autocast,)),), tier=(0,))
+    yield _mode("autocast", "autocast", "off", autocast)
     dtype = torch.get_default_dtype()
     other = torch.float64 if dtype is not torch.float64 else torch.float32
     switch = _around(dtype_text(other), lambda: set_for(torch.set_default_dtype, dtype, other))
-    yield Property("default dtype", "default_dtype", dtype_text(dtype), (Way((switch,)),), tier=(0,))
+    yield _mode("default dtype", "default_dtype", dtype_text(dtype), switch)
     threads = torch.get_num_threads()
     counts = (threads + 1, threads + 2)
-    changed = tuple(_around(str(n), partial(set_for, torch.set_num_threads, threads, n)) for n in counts)
-    yield Property("number of threads", "threads", str(threads), (Way(changed),), tier=(0,))
+    changed = (_around(str(n), partial(set_for, torch.set_num_threads, threads, n)) for n in counts)
+    yield _mode("number of threads", "threads", str(threads), *changed)
     is_on = torch.are_deterministic_algorithms_enabled()
     flip = _around(str(not is_on), lambda: set_for(torch.use_deterministic_algorithms, is_on, not is_on))
-    yield Property("deterministic algorithms", "determinism", str(is_on), (Way((flip,)),), tier=(7,))
+    yield _mode("deterministic algorithms", "determinism", str(is_on), flip, tier=7)
+
+
+def _mode(name: str, kind: str, base: str, *values: Value, tier: int = 0) -> Property:
+    return Property(name, kind, base, (Way(values),), tier=(tier,))
 
 
 def _around(text: str, context: Callable[[], AbstractContextManager[Any]], is_special: bool = False) -> Value:

@@ -60,13 +60,10 @@ class Results:
             return self
         has_gradients = stopped.stopped_for == "gradients"
         last = {"outputs": stopped.call_count, "gradients": stopped.call_count - (not has_gradients)}
-        begins: dict[str, tuple[str, ...]] = {
-            kind: tuple(f"call {number}, " for number in range(1, last.get(kind, 0) + 1)) for kind in KINDS
-        }
-        values = {
-            kind: {name: value for name, value in found.items() if name.startswith(begins[kind])}
-            for kind, found in self.values.items()
-        }
+        values = {}
+        for kind, found in self.values.items():
+            begins = tuple(f"call {number}, " for number in range(1, last.get(kind, 0) + 1))
+            values[kind] = {name: value for name, value in found.items() if name.startswith(begins)}
         return replace(self, values=values)
 
     def add_call(self, output: object) -> None:
@@ -117,8 +114,7 @@ class Results:
     @classmethod
     def load(cls, path: Path) -> Results:
         """Read them back."""
-        kept = torch.load(path, weights_only=True)
-        return cls(**kept)
+        return cls(**torch.load(path, weights_only=True))
 
 
 def _kept(leaf: object) -> Any:  # noqa: ANN401
@@ -132,11 +128,9 @@ def _named_leaves(value: object, name: str, depth: int = 0) -> Iterator[tuple[st
         yield f"{name}{path}", leaf
         if isinstance(leaf, (torch.Tensor, *_NUMBERS, type)) or depth > 2:
             continue
-        members = (
-            {part.name: getattr(leaf, part.name, None) for part in fields(leaf)}
-            if is_dataclass(leaf)
-            else getattr(leaf, "__dict__", {})
-        )
+        members = getattr(leaf, "__dict__", {})
+        if is_dataclass(leaf):
+            members = {part.name: getattr(leaf, part.name, None) for part in fields(leaf)}
         for key, member in members.items() if isinstance(members, dict) else ():
             if isinstance(member, (torch.Tensor, list, tuple, dict)):
                 yield from _named_leaves(member, f"{name}{path}.{key}", depth + 1)

@@ -49,17 +49,14 @@ class _Tolerance:
 class Rounding:
     """How far from a float64 run values may be.
 
-    That run is only used for values that the program without torch.compile computes nearly the same. Elsewhere it took
-    another way. If the program draws random numbers, which may be others in float64, it has to agree to half the digits
-    of the dtype.
+    That run (None if the program doesn't run so) is only used for values that the program without torch.compile
+    computes nearly the same. Elsewhere it took another way. If the program draws random numbers, which may be others in
+    float64, it has to agree to half the digits of the dtype.
 
-    Args:
-        precise: The float64 run; None if the program doesn't run so.
-        judged: What the values to judge are from. ``untouched``: the untouched program as it was run before, of which
-            half the digits are enough; ``variant``: the untouched program, compiled in a way that no known run was.
-            What is 0 but for rounding (the gradient of a bias before a batch norm) is then as large as other kernels
-            make it, and a single number may have the typical error of all.
-        is_shaken: Some of the ``others`` are shaken: what they don't explain is wrong.
+    ``judged``: of the untouched program as it was run before, half the digits are enough. In a ``variant``, compiled as
+    no known run was, what is 0 but for rounding (the gradient of a bias before a batch norm) is as large as other
+    kernels make it, and a single number may have the typical error of all. ``is_shaken``: some of the ``others`` are,
+    and what they don't explain is wrong.
     """
 
     def __init__(
@@ -72,17 +69,14 @@ class Rounding:
         is_shaken: bool = False,
     ) -> None:
         self.has_float64 = precise is not None
-        self._precise = precise or Results()
-        self._eager = eager
-        self._others = others
-        self._judged = judged
-        self._is_shaken = is_shaken
+        self._precise, self._eager, self._others = precise or Results(), eager, others
+        self._judged, self._is_shaken = judged, is_shaken
         self._scales: dict[str, float] = {}
         self._own: dict[tuple[str, str], float] = {}
 
     def decides(self, kind: str, name: str) -> bool:
         """Whether only the distance from the float64 run counts: ``assert_close`` allows wrong gradients of 1e-6."""
-        return self._judged == "variant" and self.is_known(kind, name)
+        return self._judged == "variant" and self._is_known(kind, name)
 
     def allows(self, kind: str, name: str, value: object) -> bool:
         """Whether a value of a kind differs from the untouched program's by rounding only."""
@@ -108,7 +102,7 @@ class Rounding:
         precise, eager = self._pair(kind, name)
         if eager is None:
             return None
-        if precise is None or not self.is_known(kind, name):
+        if precise is None or not self._is_known(kind, name):
             return self._tolerance_beside_eager(kind, name, eager) if self._judged == "variant" else None
         own, least, size = self._own_distance(kind, name), self._least(kind, precise, eager.dtype), _largest(precise)
         others = self._distances(kind, name, precise)
@@ -143,7 +137,7 @@ class Rounding:
                     found.append(self._own_distance(kind, name) / size)
         return statistics.median([one for one in found if one <= _NEAR] or [0.0])
 
-    def is_known(self, kind: str, name: str) -> bool:
+    def _is_known(self, kind: str, name: str) -> bool:
         """Whether the float64 run computed a value as the untouched program does."""
         precise, eager = self._pair(kind, name)
         if precise is None or eager is None:
@@ -159,10 +153,14 @@ class Rounding:
 
     def kinds_apart(self) -> tuple[ResultKind, ...]:
         """Kinds of results of which the float64 run computed a value in another way."""
-        return tuple(kind for kind in COMPUTED if any(self._is_apart(kind, name) for name in self._eager.values[kind]))
-
-    def _is_apart(self, kind: str, name: str) -> bool:
-        return number(self._eager.values[kind][name]) is not None and not self.is_known(kind, name)
+        return tuple(
+            kind
+            for kind in COMPUTED
+            if any(
+                number(value) is not None and not self._is_known(kind, name)
+                for name, value in self._eager.values[kind].items()
+            )
+        )
 
     def errors(self, mine: Results) -> tuple[ResultError, ...]:
         """How far results are from the float64 run, next to eager mode's."""

@@ -96,11 +96,12 @@ class Trial:
         """A call as the remedy wants it."""
         if self._is_float64 or self._shaken is not None:
             self._convert(State(None, call).tensors)
-        for kind, change in (
-            ("tensors", _as_tensor),
-            ("contiguous", torch.Tensor.contiguous),
-            ("on_device", _on_device),
-        ):
+        changes: dict[str, Callable[[Any], Any]] = {
+            "tensors": _as_tensor,
+            "contiguous": torch.Tensor.contiguous,
+            "on_device": lambda value: value.to("cuda") if isinstance(value, torch.Tensor) else value,
+        }
+        for kind, change in changes.items():
             for source in self.plan.get(kind, ()):
                 call = self._replaced(call, source, change)
         for source in self.plan.get("buffers", ()):
@@ -313,10 +314,6 @@ def _resized(value: Any, *, dim: int, size: int) -> Any:  # noqa: ANN401
     if not isinstance(value, torch.Tensor) or not -value.ndim <= dim < value.ndim or not value.shape[dim]:
         raise TargetError(f"{type(value).__name__} has no size {dim} to change: it isn't a tensor with such a dim")
     return resized(value, dim, size)
-
-
-def _on_device(value: Any) -> Any:  # noqa: ANN401
-    return value.to("cuda") if isinstance(value, torch.Tensor) else value
 
 
 def _as_tensor(value: Any) -> Any:  # noqa: ANN401

@@ -36,10 +36,8 @@ class Benched:
     """The program, compiled or not, and its calls."""
 
     def __init__(self, request: ProbeRequest, events: EventFile, target: Target, calls: Calls) -> None:
-        self._request = request
-        self._events = events
-        self._function = target.function
-        self._calls = calls
+        self._request, self._events = request, events
+        self._function, self._calls = target.function, calls
         plan = request["trial"] or {}
         self._descriptor = int(plan["bench"])
         self._trial = Trial(plan, target.function)
@@ -89,22 +87,18 @@ class Benched:
         """The target under ``torch.compile``, which imports Dynamo here as it does in the user's program."""
         request, function = self._request, self._function
         check_compile_arguments(request["backend"], request["mode"], request["options"])
-        arguments: dict[str, Any] = {
-            "backend": request["backend"],
-            "fullgraph": request["fullgraph"],
-            "dynamic": request["dynamic"],
-            "mode": request["mode"],
-            "options": request["options"] or None,
-        }
+        names = ("backend", "fullgraph", "dynamic", "mode", "options")
+        arguments: dict[str, Any] = {name: request[name] for name in names} | {"options": request["options"] or None}
         if request["regional"]:
             compile_regions(function, **arguments)
         else:
             function = torch.compile(function, **arguments)
-        torch_api.on_compile(self._on_compile)
-        return function
 
-    def _on_compile(self) -> None:
-        self._compiles += 1
+        def count() -> None:
+            self._compiles += 1
+
+        torch_api.on_compile(count)
+        return function
 
     def _settle(self) -> tuple[list[list[float]], bool]:
         """Make all calls again and again; seconds of each call of each pass, and whether the last ones were steady."""

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
+from torch.export import ExportedProgram
 
 from ...facts.recording import ExportInput, NamedClass
 from ..record.describe import value_text
@@ -31,7 +32,6 @@ from .workload import Workload
 
 _CLASS = re.compile(r"<class '(\w+(?:\.\w+)+)'>")
 _VARIABLE = re.compile(r"UserDefined\w*Variable\((\w+)\)")
-_ALL = "all"
 _MODEL = "model"
 _MAX_CHOICES = 2
 
@@ -58,10 +58,14 @@ class _Exporting:
 
     def __init__(self, workload: Workload, plan: Mapping[str, Any]) -> None:
         self._workload = workload
-        self._is_strict, self._dims, self._hint = bool(plan["is_strict"]), plan["dims"], str(plan["hint"])
+        self._is_strict, self._dims, self._hint = plan["is_strict"], plan["dims"], plan["hint"]
         self._function = function = workload.function
         self._is_wrapped = not isinstance(function, torch.nn.Module)
-        self._module = _wrapped(function) if self._is_wrapped else function
+        self._module = torch.nn.Module() if self._is_wrapped else function
+        if self._is_wrapped:
+            for name, module in _parts(function).items():
+                self._module.add_module(name, module)
+            self._module.forward = function
         self._signature = signature_of(function)
 
     def run(self, call: Call) -> bool:
@@ -85,23 +89,26 @@ class _Exporting:
                 program = torch.export.export(self._module, args, **arguments)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - why torch refuses is the answer
             failure = self._failure(error)
-        found = {
+        found: dict[str, object] = {
             "is_strict": self._is_strict,
             "is_wrapped": self._is_wrapped,
             "seconds": time.perf_counter() - started,
             "line": self._line(call, shapes),
             "failure": failure,
-            "op_count": None if program is None else _op_count(program),
-            "inputs": [] if program is None else _inputs(program),
-            "constraints": [] if program is None else torch_export.guards_of(program),
-            "dims": [] if program is None else self._described_dims(program, call, watch),
+            **{"op_count": None, "inputs": [], "constraints": [], "dims": []},
         }
+        if program is not None:
+            nodes = (node for node in program.graph.nodes if node.op.startswith("call_"))
+            found |= {
+                "op_count": sum(getattr(node.target, "__name__", "") != "getitem" for node in nodes),
+                "inputs": _inputs(program),
+                "constraints": torch_export.guards_of(program),
+                "dims": self._described_dims(program, call, watch),
+            }
+            self._workload.compiled = self._exported = program.module()
         state.restore()
         random.restore()
         self._workload.events.write("export", **found)
-        if program is not None:
-            self._exported = program.module()
-            self._workload.compiled = self._exported
         self._workload.listener.write_sources()
         return program is not None
 
@@ -122,7 +129,7 @@ class _Exporting:
     def _wanted(self, source: str, tensor: torch.Tensor) -> list[int]:
         if self._dims is None:
             return []
-        if self._dims == _ALL:
+        if self._dims == "all":
             return list(range(tensor.ndim))
         return [dim for wanted, dim in self._dims if wanted == source and dim < tensor.ndim]
 
@@ -145,17 +152,16 @@ class _Exporting:
     def _shown(self, shapes: Any) -> str:  # noqa: ANN401
         """Dynamic shapes as source."""
         if isinstance(shapes, dict):
-            return f"{{{', '.join(f'{_key_text(key)}: {self._shown(item)}' for key, item in shapes.items())}}}"
+            keys = (f'"{key}"' if isinstance(key, str) and key.isidentifier() else repr(key) for key in shapes)
+            items = (f"{key}: {self._shown(item)}" for key, item in zip(keys, shapes.values(), strict=True))
+            return f"{{{', '.join(items)}}}"
         if isinstance(shapes, (list, tuple)):
             text = ", ".join(map(self._shown, shapes))
             return f"[{text}]" if isinstance(shapes, list) else f"({text}{',' * (len(shapes) == 1)})"
         return "None" if shapes is None else f"Dim.{self._hint}"
 
     def _described_dims(
-        self,
-        program: Any,  # noqa: ANN401
-        call: Call,
-        watch: torch_export.Specializations,
+        self, program: ExportedProgram, call: Call, watch: torch_export.Specializations
     ) -> list[dict[str, object]]:
         """Fields of ``TriedDim``, their stacks as recorded."""
         leaves = list(named_leaves(call, self._function))
@@ -193,11 +199,7 @@ class _Exporting:
         return records
 
     def _other_sizes(
-        self,
-        program: Any,  # noqa: ANN401
-        call: Call,
-        shapes: list[tuple[Any, ...]],
-        sizes: Mapping[str, int],
+        self, program: ExportedProgram, call: Call, shapes: list[tuple[Any, ...]], sizes: Mapping[str, int]
     ) -> list[torch_export.Sizes]:
         guards = torch_export.guards_of(program)
         found = []
@@ -208,7 +210,8 @@ class _Exporting:
                 else leaf
                 for leaf, shape in zip(torch_api.tree_leaves(call), shapes, strict=True)
             ]
-            args, kwargs = _with_leaves(call, leaves)
+            left = iter(leaves)
+            args, kwargs = torch_api.tree_map(lambda _leaf: next(left), call)  # noqa: B023 - used at once
             bound = {} if self._signature is None else self._signature.bind(*args, **kwargs).arguments
             if torch_export.passes(guards, {**bound, "flat_args": leaves}):
                 found.append(choice)
@@ -293,24 +296,6 @@ class _Exporting:
         return f"{before}program = torch.export.export({', '.join(parts)})"
 
 
-def _key_text(key: object) -> str:
-    return f'"{key}"' if isinstance(key, str) and key.isidentifier() else repr(key)
-
-
-def _with_leaves(call: Call, leaves: list[Any]) -> Call:
-    left = iter(leaves)
-    changed: Call = torch_api.tree_map(lambda _leaf: next(left), call)
-    return changed
-
-
-def _wrapped(function: Any) -> torch.nn.Module:  # noqa: ANN401
-    wrapper = torch.nn.Module()
-    for name, module in _parts(function).items():
-        wrapper.add_module(name, module)
-    wrapper.forward = function
-    return wrapper
-
-
 def _parts(function: Any) -> dict[str, torch.nn.Module]:  # noqa: ANN401
     """The modules that a function uses, whose parameters are the wrapper's then, by the names to give them."""
     return {_MODEL if name == "self" else name: module for name, module in modules_of(function).items()}
@@ -338,12 +323,7 @@ def _torch_source(source: str) -> str:
     return f"L[{head!r}]{source[len(head) :]}"
 
 
-def _op_count(program: Any) -> int:  # noqa: ANN401
-    nodes = (node for node in program.graph.nodes if node.op.startswith("call_"))
-    return sum(getattr(node.target, "__name__", "") != "getitem" for node in nodes)
-
-
-def _inputs(program: Any) -> list[ExportInput]:  # noqa: ANN401
+def _inputs(program: ExportedProgram) -> list[ExportInput]:
     values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
     return [
         ExportInput(

@@ -138,23 +138,17 @@ class Lanes:
             self._gap("The time axis shows no eager operations and no guard checks: the program runs a profiler.")
             return
         if is_settled and (call := self._workload.last_call) is not None:
-            self._watch_steady_call(call)
+            try:
+                with self._workload.repeating("profiling the steady call"):
+                    self._profile_steady_call(call)
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - an extra; its failure must not lose the report
+                self._gap(f"The steady call has no time axis: {_why(error, 'repeating the last call')}.")
         steady = [index for index, made in enumerate(self._made, start=1) if not made.has_compiled]
         wanted = steady[: _MAX_LANES - self._written[True]]
         if wanted:
             self._repeat_calls(wanted)
         if len(self._made) > _MAX_LANES:
-            message = f"Only {_MAX_LANES} of {len(self._made)} calls have a time axis: calls that compile come first."
-            self._gap(message)
-
-    def _watch_steady_call(self, call: Call) -> None:
-        try:
-            with self._workload.repeating("profiling the steady call"):
-                self._profile_steady_call(call)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - an extra; its failure must not lose the report
-            is_known = isinstance(error, _NotRepeatedError)
-            why = str(error) if is_known else f"repeating the last call raised {type(error).__qualname__}"
-            self._gap(f"The steady call has no time axis: {why}.")
+            self._gap(f"Only {_MAX_LANES} of {len(self._made)} calls have a time axis: calls that compile come first.")
 
     def _profile_steady_call(self, call: Call) -> None:
         # Also the compiles of repetitions that other measurements made.
@@ -200,9 +194,7 @@ class Lanes:
                 else:
                     raise _NotRepeatedError(f"the arguments of call {done + 1} were no longer available")
         except (Exception, SystemExit) as error:  # noqa: BLE001 - an extra; its failure must not lose the report
-            is_known = isinstance(error, _NotRepeatedError)
-            why = str(error) if is_known else f"call {done + 1} raised {type(error).__qualname__}"
-            self._report_lost(wanted[bisect_right(wanted, done) :], why)
+            self._report_lost(wanted[bisect_right(wanted, done) :], _why(error, f"call {done + 1}"))
         self._report_lost(differing, "they ran other graphs than the first time")
 
     def _repeat_call(self, index: int, call: Call, *, is_profiled: bool) -> CutCall | None:
@@ -211,10 +203,8 @@ class Lanes:
             raise _NotRepeatedError(f"call {index} had other arguments")
         self._compiles.taken()
         known = len(self._workload.runs.tensor_ops)
-        cut: CutCall | None = None
-        if is_profiled:
-            cut = self._profile(call)
-        else:
+        cut = self._profile(call) if is_profiled else None
+        if not is_profiled:
             self._workload.make_again(call, backward_range=BACKWARD_RANGE)
         compiles = self._compiles.taken().spans
         compile_ids, graphs = _frames(compiles), self._graphs_from(known)
@@ -254,6 +244,10 @@ class Lanes:
 
     def _gap(self, message: str) -> None:
         self._events.gap("lanes", message)
+
+
+def _why(error: BaseException, doing: str) -> str:
+    return str(error) if isinstance(error, _NotRepeatedError) else f"{doing} raised {type(error).__qualname__}"
 
 
 def _synchronize() -> None:

@@ -136,7 +136,6 @@ class Varying:
                 self._write(number, prop, reason=reason)
                 continue
             place = f"variation {count} of {min(len(possible), limit)}: {prop.expression}"
-            outcome: dict[str, object] | None
             try:
                 outcome = self._vary(prop, place)
             except KeyboardInterrupt:

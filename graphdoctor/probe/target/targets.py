@@ -91,18 +91,13 @@ def import_target(file: str | None, module: str | None) -> ModuleType:
         sys.path.insert(0, str(Path.cwd()))
         return _import_module(module or "")
     path = Path(file).resolve()
-    parts = [path.stem]
-    root = path.parent
+    parts, root = [path.stem], path.parent
     while (root / "__init__.py").is_file() and root != root.parent:
         parts.insert(0, root.name)
         root = root.parent
     sys.path.insert(0, str(root))
     if len(parts) > 1:
-        if parts[-1] == "__init__":
-            parts.pop()
-        return importlib.import_module(".".join(parts))
-    if path.parent != root:
-        sys.path.insert(0, str(path.parent))
+        return importlib.import_module(".".join(parts).removesuffix(".__init__"))
     # A file with the name of a module that is loaded already (types.py) must not replace it.
     name = parts[0] if parts[0] not in sys.modules else f"{parts[0]}__target"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -135,11 +130,10 @@ def _import_module(name: str) -> ModuleType:
 
 
 def find_target(module: ModuleType, name: str | None, *, is_call: bool) -> Target:
-    """The thing to compile; ``TargetError`` if nothing fits, or too much does.
+    """The thing to compile, ``TargetError`` if nothing fits or too much does; ``is_call``: ``name`` is a factory.
 
-    ``name``: the name asked for, dots allowed; None for the first that exists of ``build()``, ``model``, the only
-    module class that can be made without arguments, the only function.
-    ``is_call``: the name was written with ``()``: it is a factory.
+    Without a name, which may have dots, it is the first that exists of ``build()``, ``model``, the only module class
+    that can be made without arguments, the only function.
     """
     if name is None:
         name = _default_name(module)
@@ -248,12 +242,11 @@ def _needs_arguments(name: str, module_class: type) -> TargetError:
 
 def refuse_unfinished(name: str, function: Any) -> None:  # noqa: ANN401
     """Refuse a coroutine or generator function: calling it runs none of its lines."""
-    kinds = {"a coroutine": inspect.iscoroutinefunction, "a generator": inspect.isgeneratorfunction}
-    for kind, is_kind in kinds.items():
-        if is_kind(function):
-            raise TargetError(
-                f"{name} is {kind} function: calling it runs nothing", "Name a function that uses its results."
-            )
+    is_coroutine = inspect.iscoroutinefunction(function)
+    if is_coroutine or inspect.isgeneratorfunction(function):
+        kind = "coroutine" if is_coroutine else "generator"
+        message = f"{name} is a {kind} function: calling it runs nothing"
+        raise TargetError(message, "Name a function that uses its results.")
 
 
 def _from_factory(module: ModuleType, name: str, factory: Any) -> Target:  # noqa: ANN401
