@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from graphdoctor.facts.diagnosis import Cost, Finding, Fix, Severity
+from graphdoctor.facts.fixes import SnippetPlace
 from graphdoctor.facts.wording import counted, duration
 from graphdoctor.views.words import clusters
-
-if TYPE_CHECKING:
-    from graphdoctor.facts.diagnosis import Cost, Finding, Fix, Severity
-    from graphdoctor.facts.fixes import SnippetPlace
 
 _SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 

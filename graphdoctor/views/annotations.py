@@ -10,24 +10,22 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from urllib.parse import quote
 
+from graphdoctor.facts.check import (
+    BaselineRun,
+    Budget,
+    CheckReport,
+    Ignored,
+    TargetCheck,
+    UnusedIgnore,
+    WorseFinding,
+)
+from graphdoctor.facts.diagnosis import Finding, Fix, Location, Severity
+from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.wording import counted, percent, percent_of_limit
 from graphdoctor.views import words
-
-if TYPE_CHECKING:
-    from graphdoctor.facts.check import (
-        BaselineRun,
-        Budget,
-        CheckReport,
-        Ignored,
-        TargetCheck,
-        UnusedIgnore,
-        WorseFinding,
-    )
-    from graphdoctor.facts.diagnosis import Finding, Fix, Location, Severity
-    from graphdoctor.facts.stack import StackEntry
 
 _DRIVE = re.compile(r"[A-Za-z]:/")
 # Characters that a path may contain unescaped (RFC 3986), except a colon, which could end a scheme.

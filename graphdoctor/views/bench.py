@@ -6,9 +6,11 @@ Comes in: a ``BenchReport``. Goes out: a view.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from graphdoctor.facts.bench import EAGER
+from graphdoctor.facts.bench import EAGER, BenchReport, Correctness, Stages, Sweep, Variant, VariantStatus
+from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.kernels import KernelShare
+from graphdoctor.facts.trials import ResultError
 from graphdoctor.facts.wording import about_count, counted, factor_text, kind_text, shortened
 from graphdoctor.views import measures
 from graphdoctor.views.finding_cards import finding_rows
@@ -35,12 +37,6 @@ from graphdoctor.views.parts import (
     plain_text,
 )
 from graphdoctor.views.words import SAME_SPEED, UNKNOWN, run_title, setting_rows, unknown_section
-
-if TYPE_CHECKING:
-    from graphdoctor.facts.bench import BenchReport, Correctness, Stages, Sweep, Variant, VariantStatus
-    from graphdoctor.facts.diagnosis import Finding
-    from graphdoctor.facts.kernels import KernelShare
-    from graphdoctor.facts.trials import ResultError
 
 _REASON = 300
 """Characters of a reason that is shortened."""

@@ -6,8 +6,10 @@ Comes in: a ``CheckReport``. Goes out: a view.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
+from graphdoctor.facts.check import BudgetName, CheckReport, TargetCheck
+from graphdoctor.facts.counts import Counts
+from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.wording import counted, times
 from graphdoctor.views import words
 from graphdoctor.views.annotations import baseline_notes, budget_texts, more_eager_texts, worse_text
@@ -29,11 +31,6 @@ from graphdoctor.views.parts import (
     View,
     columns,
 )
-
-if TYPE_CHECKING:
-    from graphdoctor.facts.check import BudgetName, CheckReport, TargetCheck
-    from graphdoctor.facts.counts import Counts
-    from graphdoctor.facts.diagnosis import Finding
 
 _TONES: dict[str, Tone] = {"passed": "good", "failed": "bad", "crashed": "bad"}
 _MOST_ROWS = 20

@@ -7,13 +7,11 @@ ended, and metadata (``M``) for names. Each process has its own clock, and so ha
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.picture import Lane, Picture
 from graphdoctor.views.json import json_text
-
-if TYPE_CHECKING:
-    from graphdoctor.facts.diagnosis import Diagnosis
-    from graphdoctor.facts.picture import Lane, Picture
 
 _Event = dict[str, Any]
 

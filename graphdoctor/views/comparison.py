@@ -6,8 +6,9 @@ Comes in: a ``DiagnosisComparison``. Goes out: a view.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
+from graphdoctor.facts.comparison import DiagnosisComparison, SameFinding, Side
+from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.wording import counted, duration, speed_text, times
 from graphdoctor.views.finding_cards import card_of, place_of
 from graphdoctor.views.parts import (
@@ -24,10 +25,6 @@ from graphdoctor.views.parts import (
     columns,
 )
 from graphdoctor.views.words import UNKNOWN, base_name, clusters, share_changes, title_parts
-
-if TYPE_CHECKING:
-    from graphdoctor.facts.comparison import DiagnosisComparison, SameFinding, Side
-    from graphdoctor.facts.diagnosis import Finding
 
 _COUNTS = {
     "calls": "calls",

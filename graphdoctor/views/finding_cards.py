@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
 
-from graphdoctor.facts.fixes import WORKING, TriedFix
+from graphdoctor.facts.diagnosis import Diagnosis, Finding, Fix, Location
+from graphdoctor.facts.fixes import WORKING, TriedFix, Verdict
 from graphdoctor.facts.stack import PROGRAM_ORIGINS
 from graphdoctor.facts.wording import bytes_text, counted, partial_text, times
 from graphdoctor.views import words
@@ -30,10 +30,6 @@ from graphdoctor.views.parts import (
     Span,
     joined,
 )
-
-if TYPE_CHECKING:
-    from graphdoctor.facts.diagnosis import Diagnosis, Finding, Fix, Location
-    from graphdoctor.facts.fixes import Verdict
 
 _MAX_COMPILE_IDS = 6
 _MAX_TRIED = 4

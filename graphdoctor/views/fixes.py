@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from graphdoctor.facts.command import command_line
-from graphdoctor.facts.fixes import deciding
+from graphdoctor.facts.counts import Counts
+from graphdoctor.facts.diagnosis import Diagnosis, Finding
+from graphdoctor.facts.fixes import Treatment, TriedFix, deciding
+from graphdoctor.facts.recording import TargetInfo
+from graphdoctor.facts.trials import Difference
 from graphdoctor.facts.wording import duration, kind_text, speed_text
 from graphdoctor.views import words
 from graphdoctor.views.finding_cards import card_of, closing, fix_parts, partial_note, place_of, verdict_label
@@ -29,13 +32,6 @@ from graphdoctor.views.parts import (
     View,
     columns,
 )
-
-if TYPE_CHECKING:
-    from graphdoctor.facts.counts import Counts
-    from graphdoctor.facts.diagnosis import Diagnosis, Finding
-    from graphdoctor.facts.fixes import Treatment, TriedFix
-    from graphdoctor.facts.recording import TargetInfo
-    from graphdoctor.facts.trials import Difference
 
 _UNTRIED = {
     "unfinished_run": "the run didn't finish, so nothing was tried",

@@ -20,7 +20,6 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.rebasing import rebased
 from graphdoctor.views.annotations import annotations_of
-from graphdoctor.views.bench import bench_view
 from graphdoctor.views.check import check_view
 from graphdoctor.views.comparison import comparison_view
 from graphdoctor.views.fixes import fixes_view
@@ -304,7 +303,13 @@ CHECK: Document[CheckReport] = document(
 """``check``."""
 
 
-BENCH: Document[BenchReport] = document("a bench", lambda report, _: bench_view(report))
+def _bench(report: BenchReport, _: RenderOptions) -> View:
+    from graphdoctor.views.bench import bench_view
+
+    return bench_view(report)
+
+
+BENCH: Document[BenchReport] = document("a bench", _bench)
 """``bench``: each way to run a program beside eager mode."""
 
 

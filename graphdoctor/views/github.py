@@ -9,13 +9,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from graphdoctor.facts.diagnosis import Severity
 from graphdoctor.facts.wording import counted, without_middle
 from graphdoctor.views.annotations import file_place, project_line
 from graphdoctor.views.printable import printable, printable_lines
 
 if TYPE_CHECKING:
-    from graphdoctor.facts.diagnosis import Severity
     from graphdoctor.views.annotations import Annotation
+
 
 _SHOWN = 10
 """How many annotations of each kind GitHub shows for one step."""

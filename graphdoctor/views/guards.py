@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING
 
+from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.guards import GuardNode, Guards, GuardSet
+from graphdoctor.facts.recording import Frame
 from graphdoctor.facts.stack import PROGRAM_ORIGINS
 from graphdoctor.facts.wording import counted, percent
 from graphdoctor.views.finding_cards import card_of, closing, partial_note
@@ -31,10 +32,6 @@ from graphdoctor.views.parts import (
     columns,
 )
 from graphdoctor.views.words import base_name, clusters, other_gaps, short_place, title_parts, unknown_section
-
-if TYPE_CHECKING:
-    from graphdoctor.facts.diagnosis import Diagnosis
-    from graphdoctor.facts.recording import Frame
 
 _MOST_PARTS = 24
 _MOST_SETS = 12

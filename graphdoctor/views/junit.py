@@ -8,17 +8,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
+from graphdoctor.facts.check import CheckReport, TargetCheck, UnusedIgnore
+from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.wording import counted
 from graphdoctor.views.annotations import Annotation, annotations_of, baseline_notes
 from graphdoctor.views.printable import printable, printable_lines
-
-if TYPE_CHECKING:
-    from graphdoctor.facts.check import CheckReport, TargetCheck, UnusedIgnore
-    from graphdoctor.facts.diagnosis import Diagnosis, Finding
 
 _FORBIDDEN = re.compile("[\ufffe\uffff]")
 """What XML 1.0 can't hold, even escaped, apart from control characters."""

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from graphdoctor.facts.diagnosis import Finding, Severity
+from graphdoctor.facts.lint import LintReport
 from graphdoctor.facts.wording import counted
 from graphdoctor.views.terminal_lines import clean
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from graphdoctor.facts.diagnosis import Finding, Severity
-    from graphdoctor.facts.lint import LintReport
 
 _STYLES: dict[Severity, str] = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
 

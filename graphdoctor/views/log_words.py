@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.evidence import (
+    AnswerState,
+    AskedCache,
+    CacheAnswer,
+    FakeKernel,
+    LogEvidence,
+    ShapeEvent,
+    ShapeKind,
+    TritonKernel,
+)
 from graphdoctor.facts.expressions import expression
+from graphdoctor.facts.job import Job
 from graphdoctor.facts.wording import counted, times
 from graphdoctor.views.parts import Note, Row, Show, Span
 from graphdoctor.views.words import base_name
-
-if TYPE_CHECKING:
-    from graphdoctor.facts.diagnosis import Diagnosis
-    from graphdoctor.facts.evidence import (
-        AnswerState,
-        AskedCache,
-        CacheAnswer,
-        FakeKernel,
-        LogEvidence,
-        ShapeEvent,
-        ShapeKind,
-        TritonKernel,
-    )
-    from graphdoctor.facts.job import Job
 
 CACHES: dict[AskedCache, str] = {
     "fx_graph_cache": "Inductor's cache",

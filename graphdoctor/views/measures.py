@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
+from graphdoctor.facts.bench import BreakEven, CallTimes, Noise, Variant
+from graphdoctor.facts.kernels import CudaGraphSkip
 from graphdoctor.facts.wording import about_count, about_time, counted, factor_text, percent, spread_text
 from graphdoctor.views.parts import Cell
 from graphdoctor.views.words import UNKNOWN
-
-if TYPE_CHECKING:
-    from graphdoctor.facts.bench import BreakEven, CallTimes, Noise, Variant
-    from graphdoctor.facts.kernels import CudaGraphSkip
 
 _UNITS = ((1e6, "s"), (1e3, "ms"), (1.0, "µs"))
 _BYTES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))

@@ -9,9 +9,22 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from graphdoctor.facts.expressions import expression
+from graphdoctor.facts.kernels import CudaGraphs
+from graphdoctor.facts.picture import Picture
+from graphdoctor.facts.profile import (
+    Fusion,
+    MemoryOutcome,
+    MemoryTrial,
+    MemoryUse,
+    ProfiledKernel,
+    ProfiledLine,
+    ProfiledModule,
+    ProfileReport,
+    SavedTensor,
+)
+from graphdoctor.facts.profiled import Calibration
 from graphdoctor.facts.wording import counted, factor_text, percent
 from graphdoctor.views import profile_words as words
 from graphdoctor.views.finding_cards import finding_rows
@@ -37,22 +50,6 @@ from graphdoctor.views.parts import (
     cell_line,
 )
 from graphdoctor.views.words import base_name, run_title, setting_rows, unknown_section
-
-if TYPE_CHECKING:
-    from graphdoctor.facts.kernels import CudaGraphs
-    from graphdoctor.facts.picture import Picture
-    from graphdoctor.facts.profile import (
-        Fusion,
-        MemoryOutcome,
-        MemoryTrial,
-        MemoryUse,
-        ProfiledKernel,
-        ProfiledLine,
-        ProfiledModule,
-        ProfileReport,
-        SavedTensor,
-    )
-    from graphdoctor.facts.profiled import Calibration
 
 _FEW = 10
 """Rows of a table, unless all are wanted."""

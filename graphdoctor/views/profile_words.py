@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from graphdoctor.facts.diagnosis import Location
+from graphdoctor.facts.profile import ProfiledKernel, ProfileReport
 from graphdoctor.facts.stack import relative
 from graphdoctor.facts.wording import percent
 from graphdoctor.views.measures import EMPTY, TimePart, parts_of_call, rate_text
 from graphdoctor.views.parts import Cell, cell_line
-
-if TYPE_CHECKING:
-    from graphdoctor.facts.profile import ProfiledKernel, ProfileReport
 
 OUTSIDE = "outside of kernels"
 """Python, guards, launches, waiting."""

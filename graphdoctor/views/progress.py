@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from graphdoctor.facts.following import BreakSeen, LogBegun, LogStartedOver, RecompileSeen, Seen, SoFar
+from graphdoctor.facts.progress import DecidedStep, DecidedTrial, TimedPrograms, TrialCounts
 from graphdoctor.facts.stack import relative
 from graphdoctor.facts.wording import counted, duration, factor_text, shortened, without_middle
 from graphdoctor.views.printable import printable
 from graphdoctor.views.words import measured_speed
-
-if TYPE_CHECKING:
-    from graphdoctor.facts.progress import DecidedStep, DecidedTrial, TimedPrograms, TrialCounts
 
 _MINUTES_FROM_S = 90
 _HOURS_FROM_S = 5400

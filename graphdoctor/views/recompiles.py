@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
 
+from graphdoctor.facts.diagnosis import Diagnosis, RecompileReport
+from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.stack import PROGRAM_ORIGINS
+from graphdoctor.facts.trials import Remedy, TrialResult
+from graphdoctor.facts.variations import TriedValue, Variation
+from graphdoctor.facts.variations import Verdict as Outcome
 from graphdoctor.facts.wording import counted, duration
 from graphdoctor.views.finding_cards import card_of, closing, partial_note
 from graphdoctor.views.parts import (
@@ -28,13 +32,6 @@ from graphdoctor.views.parts import (
     joined,
 )
 from graphdoctor.views.words import clusters, other_gaps, short_place, step, title_parts, unknown_section
-
-if TYPE_CHECKING:
-    from graphdoctor.facts.diagnosis import Diagnosis, RecompileReport
-    from graphdoctor.facts.recompiles import GuardChange
-    from graphdoctor.facts.trials import Remedy, TrialResult
-    from graphdoctor.facts.variations import TriedValue, Variation
-    from graphdoctor.facts.variations import Verdict as Outcome
 
 _MOST_RECOMPILES = 60
 _MOST_IDS = 3

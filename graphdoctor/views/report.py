@@ -11,6 +11,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from graphdoctor.facts.counts import Counts, Steadiness
+from graphdoctor.facts.diagnosis import Diagnosis, Finding
+from graphdoctor.facts.picture import Picture
+from graphdoctor.facts.recording import Graph
 from graphdoctor.facts.watch import CallWatch, WatchedFunction
 from graphdoctor.facts.wording import counted, duration, percent, times, without_middle
 from graphdoctor.views import words
@@ -41,11 +45,8 @@ from graphdoctor.views.recompiles import variation_parts, what_if_parts
 from graphdoctor.views.stages import stage_parts
 
 if TYPE_CHECKING:
-    from graphdoctor.facts.counts import Counts, Steadiness
-    from graphdoctor.facts.diagnosis import Diagnosis, Finding
-    from graphdoctor.facts.picture import Picture
-    from graphdoctor.facts.recording import Graph
     from graphdoctor.views.html.page import Page
+
 
 _MOST_CALLS = 5
 _MAX_SERIES = 10

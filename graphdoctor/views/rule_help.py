@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from graphdoctor.rules.diagnosis.rule import Page
 
+
 _MANY = 3
 
 

@@ -8,20 +8,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphdoctor.facts import links
+from graphdoctor.facts.check import CheckReport, Ignored
 from graphdoctor.facts.diagnosis import Finding, Fix, Location, Severity
 from graphdoctor.facts.reading import plain
+from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.catalog import PAGES
 from graphdoctor.views.annotations import Annotation, Place, annotations_of, file_place, place_of
 from graphdoctor.views.edits import edits_of
 from graphdoctor.views.json import json_text
 from graphdoctor.views.words import place_text, worth_trying
-
-if TYPE_CHECKING:
-    from graphdoctor.facts.check import CheckReport, Ignored
-    from graphdoctor.facts.stack import StackEntry
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "note"}

@@ -6,19 +6,16 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
 
+from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.expressions import expression
+from graphdoctor.facts.picture import StageNode
+from graphdoctor.facts.recording import Graph
+from graphdoctor.facts.spec import StageName
+from graphdoctor.facts.stages import GraphStages, LinePlace, SavedValue, StageChange, StageReport
 from graphdoctor.facts.wording import counted
 from graphdoctor.views.parts import Block, Cell, Code, Note, Section, Show, Span, Table, columns
 from graphdoctor.views.words import base_name, inputs_text
-
-if TYPE_CHECKING:
-    from graphdoctor.facts.diagnosis import Diagnosis
-    from graphdoctor.facts.picture import StageNode
-    from graphdoctor.facts.recording import Graph
-    from graphdoctor.facts.spec import StageName
-    from graphdoctor.facts.stages import GraphStages, LinePlace, SavedValue, StageChange, StageReport
 
 _MOST_OPERATIONS = 40
 """Of a graph's listing, unless all is asked for."""

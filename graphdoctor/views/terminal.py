@@ -40,6 +40,7 @@ from graphdoctor.views.wrapping import longest_name
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+
 _R = TypeVar("_R")
 
 _TONES: dict[Tone | None, str] = {None: "", "good": "green", "warning": "yellow", "bad": "red", "dim": "dim"}
