@@ -34,7 +34,6 @@ def _troubles(
 
 
 def _found(ran: Sequence[Ran], judged_by: Mapping[str, Policy]) -> dict[str, Found]:
-    """Of each target, the torch that ran, the findings that count and what was measured."""
     return {
         found.target.name: Found(
             release(found.diagnosis.recording.environment.torch or ""),
@@ -103,7 +102,6 @@ def baseline(
 
 
 def _show(update: Update) -> None:
-    """What was added and dropped, on standard output."""
     from graphdoctor.commands.terminal import say_result
     from graphdoctor.facts.wording import counted
     from graphdoctor.views.annotations import run_changes

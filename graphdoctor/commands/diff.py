@@ -96,7 +96,6 @@ def diff(
 
 
 def _surveys(before: str, after: str | None) -> tuple[Path, Path | None] | None:
-    """Both arguments, if they are surveys; None if neither is one."""
     from graphdoctor.commands.survey_store import is_survey
 
     first = Path(before)
@@ -140,7 +139,6 @@ def _compared(
 
 
 def _chosen(ranks: Sequence[int], first: Place, second: Place) -> tuple[int | None, int | None]:
-    """The rank to read of each side."""
     from graphdoctor.trace.folder import ranks_at
 
     if len(ranks) > 2:
@@ -163,7 +161,6 @@ def _name(place: Place, rank: int | None) -> str:
 
 
 def _last_recording(settings: Settings, first: Place) -> Place:
-    """The last recording, which has to be another than the first argument."""
     from graphdoctor.commands.named import last_recording
 
     last = last_recording(settings)

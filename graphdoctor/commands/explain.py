@@ -83,7 +83,6 @@ def explain(
 
 
 def _benched(request: Request, recording: Path, setup: Setup) -> BenchReport:
-    """What the recorded target is worth under torch.compile."""
     from graphdoctor.rules.diagnosed import diagnose_recording
     from graphdoctor.studies.bench.bench import bench
     from graphdoctor.studies.bench.variants import variants_of
@@ -93,7 +92,6 @@ def _benched(request: Request, recording: Path, setup: Setup) -> BenchReport:
 
 
 def _show(report: BenchReport, output: Output[Result]) -> None:
-    """A bench below a report on the terminal; beside any other, its answer."""
     from graphdoctor.commands.terminal import console_of, say
     from graphdoctor.views.bench import bench_view
     from graphdoctor.views.terminal import write_view

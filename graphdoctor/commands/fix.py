@@ -139,7 +139,6 @@ _CHANGES: dict[ChangeKind, str] = {
 
 
 def _said_before(before: KeptFixes | OutdatedFixes) -> str:
-    """What comes of the trials that an earlier command made."""
     from graphdoctor.facts.stack import relative
     from graphdoctor.fixes.kept import KeptFixes
 
@@ -156,7 +155,6 @@ def _said_before(before: KeptFixes | OutdatedFixes) -> str:
 
 
 def _flags(fields: str) -> str:
-    """Options, by the fields that they set."""
     known = {"is_unsafe_tried": "unsafe-fixes", "is_own_code_only": "own-code", "inputs": "input", "options": "option"}
     return ", ".join(f"--{known.get(name, name).replace('_', '-')}" for name in fields.split(","))
 
@@ -169,7 +167,6 @@ def _age(seconds: float) -> str:
 
 
 def _wrote(treated: SearchResult, *, is_rest_shown: bool) -> Iterator[str]:
-    """What was written, and what is left to do by hand, unless that has been shown."""
     yield from (f"Wrote {change.path}" for change in treated.changes)
     if not treated.changes:
         yield "There is nothing to write."
@@ -181,7 +178,6 @@ def _wrote(treated: SearchResult, *, is_rest_shown: bool) -> Iterator[str]:
 
 
 def _print_rest(treatment: Treatment) -> None:
-    """On standard error: verified fixes that aren't edits, and findings that no fix removed."""
     for snippet in (*treatment.settings, *treatment.calls):
         say("Set yourself:", *snippet.splitlines())
     for left in treatment.left:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,7 @@ from graphdoctor.commands.options import QUIET, ProcessOptions
 from graphdoctor.commands.settings import GateTarget, Project, Settings, project_folder, projects_below, repository_of
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.check import BudgetName, CheckReport, FailOn, TargetCheck, UnusedIgnore
-from graphdoctor.facts.hints import CONFIGURATION, worded_exit
+from graphdoctor.facts.hints import CONFIGURATION, nearest, worded_exit
 from graphdoctor.facts.rebasing import rebased
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.rules.diagnosed import diagnose_recording
@@ -144,10 +143,9 @@ def _prefix(report: CheckReport, root: Path) -> str:
 
 
 def _named_by_text(project: Project, text: str, name: str) -> GateTarget:
-    """A target that is not configured, which needs no configuration."""
-    near = difflib.get_close_matches(text, [target.name for target in project.targets], n=1)
-    if near and text.isidentifier() and not Path(text).exists():
-        raise GraphDoctorError(f"There is no target {text!r} in {project.pyproject}.", hint=f"Did you mean {near[0]}?")
+    hint = nearest(text, [target.name for target in project.targets])
+    if hint and text.isidentifier() and not Path(text).exists():
+        raise GraphDoctorError(f"There is no target {text!r} in {project.pyproject}.", hint=hint)
     return GateTarget(RunSpec(target=text), name=name, folder=Path.cwd())
 
 

@@ -121,7 +121,6 @@ def add_section(starter: Starter) -> None:
 
 
 def _checked(path: Path) -> str:
-    """The file's text, which has no section yet."""
     try:
         text = path.read_bytes().decode("utf-8") if path.exists() else ""
         document = tomllib.loads(text.replace("\r\n", "\n"))
@@ -150,7 +149,6 @@ def _section(found: Discovered, targets: Sequence[GateTarget], budgets: Mapping[
 
 
 def _name(target: str, taken: set[str]) -> str:
-    """The file's name, with as much of its folders as tells it from the others."""
     parts = target.removesuffix(".py").split("/")
     for length in range(1, len(parts) + 1):
         name = "-".join(parts[-length:])

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 
 def _by_project(paths: Sequence[Path]) -> list[tuple[Project, list[Path]]]:
-    """Each project with its files, in the order of the files."""
     projects: dict[Path, Project] = {}
     by_folder: dict[Path, Path] = {}
     files: dict[Path, list[Path]] = {}

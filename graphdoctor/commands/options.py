@@ -148,8 +148,7 @@ class StagesOptions:
 
     def asked(self, given: Given) -> StagesAsked | None:
         """What to show; None for nothing."""
-        import difflib
-
+        from graphdoctor.facts.hints import nearest
         from graphdoctor.rules.diagnosed import StagesAsked
 
         if not self.stages:
@@ -158,8 +157,7 @@ class StagesOptions:
         names = self.stage or ()
         for name in names:
             if name not in STAGES:
-                near = difflib.get_close_matches(name.replace("_", "-"), STAGES, n=1)
-                hint = f"Did you mean {near[0]}?" if near else f"Choose {', '.join(STAGES)}."
+                hint = nearest(name.replace("_", "-"), STAGES, otherwise=f"Choose {', '.join(STAGES)}.")
                 raise GraphDoctorError(f"There is no stage {name!r}.", hint=hint)
         return StagesAsked(tuple(known for known in STAGES if known in names), tuple(self.graph or ()))
 
@@ -310,7 +308,6 @@ def with_options(
 
 
 def _of_group(group: Any, without: tuple[str, ...]) -> Iterable[tuple[str, Any, Any]]:  # noqa: ANN401 - a dataclass
-    """The options of a group: name, type and field."""
     hints = typing.get_type_hints(group)
     for found in fields(group):
         if "option" in found.metadata and found.name not in without:
@@ -324,7 +321,6 @@ def _parameter(
     formats: tuple[str, ...],
     defaults: Mapping[str, object],
 ) -> inspect.Parameter:
-    """A parameter as typer wants it."""
     if not isinstance(found, Field):
         return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=found, annotation=hint)
     told: RunOption = found.metadata["option"]

@@ -30,7 +30,6 @@ _PAGE = Path("graphdoctor-report.html")
 
 
 def _of_one_rank(staged: StagesOptions, compiles: Sequence[str], output: Output[Result]) -> Iterator[tuple[str, ...]]:
-    """What was asked for that a report of several ranks can't show."""
     if staged.stages:
         yield ("--stages",)
     if compiles:

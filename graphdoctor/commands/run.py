@@ -104,7 +104,6 @@ def run(
 
 
 def _tried(job: Job, recording: Path, *, script: Script, python: str | None, timeout_s: float) -> Job:
-    """The job with what its suggestions do when they're tried."""
     from graphdoctor.commands.terminal import say
     from graphdoctor.executors.executor import executor_for
     from graphdoctor.studies.ranks.trials import remedies_of, runner, try_remedies

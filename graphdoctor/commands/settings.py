@@ -243,7 +243,6 @@ def _with_paths(values: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _from_text(variable: str, name: str, text: str) -> object:
-    """An environment variable's text as its setting's value."""
     kind, default = _KINDS[name], getattr(Settings, name)
     if kind is TEXTS:
         return [part.strip() for part in text.split(",") if part.strip()]

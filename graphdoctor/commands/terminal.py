@@ -79,7 +79,6 @@ def report_trouble(error: BaseException) -> None:
 
 
 def _write_trouble_log(error: BaseException) -> Path:
-    """Write versions, the command and the traceback to a file of its own."""
     lines = [f"graphdoctor {graphdoctor.__version__}", f"python {sys.version}", platform.platform()]
     for name in _PACKAGES:
         try:

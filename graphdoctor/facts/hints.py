@@ -7,7 +7,7 @@ the Python API. Goes out: a message and a hint. Imports no model at run time.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -264,6 +264,13 @@ def worded_exit(exit_: ProbeExit, surface: Surface) -> ProbeExit:
 def did_you_mean(names: Sequence[str], otherwise: str | None = None) -> str | None:
     """A hint with the names that are near to what was written, or another one where none is."""
     return f"Did you mean {' or '.join(names)}?" if names else otherwise
+
+
+def nearest(name: str, known: Iterable[str], *, most: int = 1, otherwise: str | None = None) -> str | None:
+    """A hint with the known names that are nearest to what was written, or another one where none is near."""
+    import difflib
+
+    return did_you_mean(difflib.get_close_matches(name, list(known), n=most), otherwise)
 
 
 def during(phase: str | None) -> str:

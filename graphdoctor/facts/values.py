@@ -6,12 +6,12 @@ environment.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field, dataclass, fields
 from typing import Any
 
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.hints import nearest
 from graphdoctor.facts.spec import RunOption, RunSpec
 
 
@@ -25,8 +25,7 @@ def unknown(where: str, what: str, name: str, known: Iterable[str]) -> GraphDoct
         known: All known names.
     """
     name, names = _hyphened(name), [_hyphened(item) for item in known]
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f"Did you mean {near[0]}?" if near else f"The {what}s are {', '.join(names)}."
+    hint = nearest(name, names, otherwise=f"The {what}s are {', '.join(names)}.")
     return GraphDoctorError(f"{where}unknown {what} {name!r}.", hint=hint)
 
 

@@ -170,6 +170,14 @@ def spread_text(spread: float) -> str:
     return f"{spread:,.{0 if spread >= 10 else 1}f} times their median apart"
 
 
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """Names in a sentence, so many of them at most."""
+    shown, more = list(names[:most]), len(names) - most
+    if more > 0:
+        return f"{', '.join(shown)} and {more} more"
+    return " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
+
+
 def duration(us: float) -> str:
     """A time in a unit that fits it."""
     if us < 1000:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.hints import nearest
 from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.rebasing import rebased
 from graphdoctor.views.annotations import annotations_of
@@ -116,10 +117,7 @@ class Document(Generic[C]):
         for each in self.formats:
             if each.name == name:
                 return each
-        import difflib
-
-        near = difflib.get_close_matches(name.lower(), self.names, n=1)
-        hint = f"Did you mean {near[0]}?" if near else f"Choose {_either(self.names)}."
+        hint = nearest(name.lower(), self.names, otherwise=f"Choose {_either(self.names)}.")
         raise GraphDoctorError(f"{self.label.capitalize()} can't be written as {name!r}.", hint=hint)
 
     def of_path(self, path: Path) -> Format[C]:

@@ -156,19 +156,3 @@ def test_an_unreadable_file_is_refused_by_name(store, run_here):
     process = run_here("diff", path)
     assert process.returncode == 2
     assert "locked.json cannot be read: Permission denied" in process.stderr
-
-
-def test_a_comparison_is_written_as_markdown_by_its_name_and_by_its_ending(store, run_here):
-    process = run_here("diff", "20261121-042901-000000-item", "--format", "markdown")
-    assert process.returncode == 0, process.stderr
-    assert "**0 new findings, 0 gone, 2 in both.**\n" in process.stdout
-    assert run_here("diff", "20261121-042901-000000-item", "-o", "pr.md").stderr == "Wrote pr.md\n"
-    assert (store / "pr.md").read_text(encoding="utf-8") == process.stdout
-
-
-def test_a_diagnosis_is_written_as_markdown_and_in_no_format_that_it_lacks(store, run_here):
-    assert run_here("report", "-o", "issue.md").stderr == "Wrote issue.md\n"
-    assert run_here("report", "--format", "markdown").stdout == (store / "issue.md").read_text(encoding="utf-8")
-    process = run_here("report", "-o", "issue.sarif")
-    assert process.returncode == 2
-    assert "The ending of issue.sarif isn't that of a format for a diagnosis." in process.stderr

@@ -11,9 +11,7 @@ import pytest
 from graphdoctor.commands.options import Given, OutputOptions
 from graphdoctor.commands.output import Output, choose_output
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.studies.survey.parquet import write_parquet
 from graphdoctor.views.formats import Document, Format
-from tests.survey_reports import report
 
 CONTENT = b"\x00\xff\r\n"
 DOCUMENT: Document[object] = Document(
@@ -60,20 +58,3 @@ def test_a_pipe_gets_the_bytes_as_they_are(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(sys, "stdout", stream)
     _chosen(format="binary").write(object())
     assert stream.buffer.getvalue() == CONTENT
-
-
-def test_a_survey_that_cannot_be_written_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "survey.bin"
-    path.write_bytes(b"old")
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    document: Document[object] = Document(
-        "a survey", (Format("binary", lambda _, __: write_parquet(report()), (".bin",), is_binary=True),)
-    )
-    output = choose_output(document, OutputOptions(output=path, force=True), Given({}))
-    monkeypatch.setattr(Path, "replace", full)
-    with pytest.raises(GraphDoctorError, match=r"Can't write .*: No space left on device"):
-        output.write(object())
-    assert [found.read_bytes() for found in tmp_path.iterdir()] == [b"old"]

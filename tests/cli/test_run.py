@@ -368,14 +368,6 @@ def test_wrong_usage_ends_with_2_and_runs_nothing(tmp_path, arguments, says):
     assert not (tmp_path / "ran").exists()
 
 
-def test_quiet_says_nothing(tmp_path):
-    (tmp_path / "script.py").write_text("print('own')\n")
-    process = run(tmp_path, "-q", "--report", "out.txt", "script.py")
-
-    assert (process.stdout, process.stderr) == ("own\n", "")
-    assert (tmp_path / "out.txt").read_text().startswith("script.py")
-
-
 def test_a_script_without_torch_is_told_so_and_becomes_the_last_recording(tmp_path, run_cli):
     (tmp_path / "script.py").write_text("print('own')\n")
     process = run(tmp_path, "script.py")

@@ -217,46 +217,6 @@ def test_arguments_agree_with_a_bare_script(vary: Vary, tmp_path: Path) -> None:
     assert found(document, "extra")["reason"] == "it is None"
 
 
-NORM = """
-    import torch
-    from torch import nn
-
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.conv = nn.Conv2d(3, 4, 3)
-            self.norm = nn.BatchNorm2d(4)
-
-        def forward(self, x):
-            return self.norm(self.conv(x))
-
-    def example_inputs():
-        return (torch.randn(2, 3, 8, 8),)
-"""
-
-
-@pytest.mark.nightly
-def test_a_conv_net_in_train_mode_agrees_with_a_bare_script(vary: Vary, tmp_path: Path) -> None:
-    document = vary(NORM)
-    counts = bare(
-        tmp_path,
-        """
-        x = t.example_inputs()[0]
-        def of(*tensors):
-            return counted(t.Net(), [(plain, lambda v=v: ((v,), {})) for v in (x, x, *tensors)])[2:]
-        size = lambda *s: torch.randn(*s)
-        print(json.dumps({
-            "x.shape[0]": of(size(4, 3, 8, 8), size(3, 3, 8, 8), size(1, 3, 8, 8)),
-            "x.shape[2]": of(size(2, 3, 16, 8), size(2, 3, 9, 8)),
-        }))
-        """,
-    )
-    for expression, expected in counts.items():
-        assert list(tried(document, expression).values()) == expected, expression
-    assert found(document, "x.shape[1]")["verdict"] == "not_varied"
-    assert found(document, "x.shape[2]")["verdict"] == "generalises"
-
-
 GPT2 = """
     import torch
     from transformers import GPT2Config, GPT2Model
@@ -290,38 +250,6 @@ def test_gpt2_agrees_with_a_bare_script(vary: Vary, tmp_path: Path) -> None:
     for expression, expected in zip(("input_ids.shape[0]", "input_ids.shape[1]"), counts, strict=True):
         assert list(tried(document, expression, is_tied=True).values()) == expected
         assert found(document, expression, is_tied=True)["verdict"] == "generalises"
-
-
-def test_state_is_put_back(tmp_path: Path) -> None:
-    import torch
-
-    from graphdoctor.probe.target.snapshot import State
-
-    class Net(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.norm = torch.nn.BatchNorm1d(3)
-            self.weight = torch.nn.Parameter(torch.ones(3))
-            self.steps, self.seen = 0, [1]
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            self.steps += 1
-            self.seen.append(x)
-            with torch.no_grad():
-                self.weight.mul_(2)
-            return self.norm(x)
-
-    net = Net()
-    state, weight = State(net), net.weight
-    for _ in range(2):
-        net(torch.randn(4, 3))
-        state.restore()
-        assert net.steps == 0
-        assert net.seen == [1]
-        assert net.weight is weight
-        assert torch.equal(weight, torch.ones(3))
-        assert torch.equal(net.norm.running_mean, torch.zeros(3))
-        assert net.norm.num_batches_tracked == 0
 
 
 def test_fresh_copies_keep_strides_and_sharing() -> None:
@@ -514,11 +442,6 @@ def test_values_over_the_recompile_limit_are_not_called_free(vary: Vary) -> None
     document = vary(MLP, "--config", "torch._dynamo.config.recompile_limit=2")
     assert [value["outcome"] for value in found(document, "self.power")["tried"]][:2] == ["compiled", "over_limit"]
     assert found(document, "self.power")["verdict"] == "recompiles"
-
-
-def test_dynamic_from_the_start_is_free(vary: Vary) -> None:
-    document = vary(MLP, "--dynamic")
-    assert found(document, "x.shape[0]")["verdict"] == "free"
 
 
 def test_a_recording_cannot_be_varied(run_cli: RunCli, recorded: Path) -> None:

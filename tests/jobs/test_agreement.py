@@ -8,15 +8,6 @@ from tests.job_reports import compiled, job, rank
 from tests.job_reports import found as finding
 
 
-def test_ranks_that_do_the_same_agree():
-    found = job(*(rank(number, compiled(), compiled("0/1", causes=("x: 1 → 2",))) for number in range(4)))
-    assert [row.agree for row in found.agreement] == [True, True]
-    assert [row.groups[0].ranks for row in found.agreement] == [(0, 1, 2, 3)] * 2
-    assert found.first_divergence is None
-    assert found.skew.straggler is None
-    assert found.hangs == ()
-
-
 @for_each(
     "what, values",
     [
@@ -106,11 +97,6 @@ def test_the_order_in_which_ranks_come_does_not_matter():
 def test_ranks_without_a_log_are_named():
     assert job(rank(0), rank(3)).absent == (1, 2)
     assert job(rank(0), rank(1), world_size=4).absent == (2, 3)
-
-
-def test_counts_are_those_of_each_rank():
-    found = job(rank(0, compiled()), rank(1, compiled(), compiled("0/1")))
-    assert [each.summary.compiles for each in found.ranks] == [1, 2]
 
 
 def test_texts_take_the_place_of_digests():

@@ -33,27 +33,22 @@ def test_what_is_gone_with_the_same_losses_is_verified() -> None:
     assert (trial.verdict, trial.gone, trial.loss_count, trial.loss_difference) == ("verified", ("GD130",), 4, 0.0)
 
 
-def test_what_is_still_there_has_no_effect() -> None:
-    assert verdict(ran("GD130")) == "no effect"
-
-
-def test_what_comes_in_its_place_makes_it_worse() -> None:
-    assert verdict(ran("GD202")) == "makes it worse"
-
-
-def test_other_losses_are_other_results() -> None:
-    assert verdict(ran(losses=(1.0, 0.6))) == "changes results"
-    assert verdict(ran(losses=(1.0, 0.500001))) == "verified"
-
-
-@for_each("losses", [(), (7.0, 0.5)])
-def test_losses_that_two_untouched_runs_don_t_share_prove_nothing(losses: tuple[float, ...]) -> None:
-    assert verdict(ran(), before=ran("GD130"), after=ran("GD130", losses=losses)) == "unproven"
-
-
-def test_another_exit_status_is_a_failure() -> None:
-    assert verdict(ran(), status=1) == "failed"
-    assert verdict(None) == "failed"
+@for_each(
+    "now, around, status, said",
+    [
+        (ran("GD130"), {}, 0, "no effect"),
+        (ran("GD202"), {}, 0, "makes it worse"),
+        (ran(losses=(1.0, 0.6)), {}, 0, "changes results"),
+        (ran(losses=(1.0, 0.500001)), {}, 0, "verified"),
+        # Two runs of the untouched script have other losses, or another number of them.
+        (ran(), {"before": ran("GD130"), "after": ran("GD130", losses=())}, 0, "unproven"),
+        (ran(), {"before": ran("GD130"), "after": ran("GD130", losses=(7.0, 0.5))}, 0, "unproven"),
+        (ran(), {}, 1, "failed"),
+        (None, {}, 0, "failed"),
+    ],
+)
+def test_a_verdict_goes_by_what_is_gone_and_by_the_losses(now, around, status, said) -> None:
+    assert verdict(now, status=status, **around) == said
 
 
 def test_a_step_is_faster_only_beyond_what_two_untouched_runs_differ() -> None:

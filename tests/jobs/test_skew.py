@@ -1,13 +1,10 @@
 from graphdoctor.studies.ranks.agreement import rows_of
 from graphdoctor.studies.ranks.waits import hang_candidates
+from tests.each import for_each
 from tests.job_reports import compiled, job, rank
 
 REDUCE = ("torch.ops._c10d_functional.all_reduce_.default", "torch.ops._c10d_functional.wait_tensor.default")
 GATHER = ("torch.ops._c10d_functional.all_gather_into_tensor.default",)
-
-
-def hangs(*reports):
-    return hang_candidates(rows_of(reports), reports)
 
 
 def test_a_rank_that_recompiles_alone_makes_the_others_wait():
@@ -45,48 +42,48 @@ def test_unknown_times_stay_unknown():
     assert [each.waits_s for each in found.ranks] == [None, None]
 
 
-def test_other_collectives_can_hang():
-    reports = [rank(0, compiled(collectives=REDUCE)), rank(1, compiled(collectives=GATHER))]
-    (found,) = hangs(*reports)
-    assert (found.kind, found.waiting, found.missing) == ("schedule", (0,), (1,))
-    assert found.collectives == REDUCE[:1]
+HEAD = compiled("1/0", "head", 40)
+SYNC = compiled("1/0", "sync", 40, collectives=REDUCE)
+AGAIN = compiled("0/1", collectives=REDUCE, causes=("x: 1 → 2",))
+UNFINISHED = compiled("1/0", "head", 40, outcome="unfinished")
+WORDS = ("rank 0: aten.mul.Tensor", "rank 1: aten.add.Tensor")
 
 
-def test_the_same_collectives_cannot():
-    assert hangs(*(rank(number, compiled(collectives=REDUCE)) for number in range(3))) == ()
-
-
-def test_a_graph_with_collectives_that_one_rank_never_compiles():
-    reduce = compiled("1/0", "sync", 40, collectives=REDUCE)
-    (found,) = hangs(rank(0, compiled(), reduce), rank(1, compiled()), rank(2, compiled(), reduce))
-    assert (found.kind, found.waiting, found.missing) == ("absent", (0, 2), (1,))
-
-
-def test_a_recompile_of_a_graph_with_collectives_is_not_absent_elsewhere():
-    again = compiled("0/1", collectives=REDUCE, causes=("x: 1 → 2",))
-    assert hangs(rank(0, compiled(collectives=REDUCE), again), rank(1, compiled(collectives=REDUCE))) == ()
-
-
-def test_a_rank_that_stops_in_a_compile():
-    going = rank(0, compiled(), compiled("1/0", "head", 40))
-    stopped = rank(1, compiled(), compiled("1/0", "head", 40, outcome="unfinished"), complete=False)
-    (found,) = hangs(going, stopped)
-    assert (found.kind, found.function, found.waiting, found.missing) == ("stopped", "head", (0,), (1,))
-
-
-def test_graphs_that_run_in_another_order():
-    graphs = (compiled(), compiled("1/0", "head", 40))
-    found = hangs(rank(0, *graphs, executed=("0/0", "1/0")), rank(1, *graphs, executed=("1/0", "0/0")))
-    assert [(each.kind, each.compile) for each in found] == [("order", "0/0")]
-
-
-def test_graphs_that_torch_itself_found_different():
-    words = ("rank 0: aten.mul.Tensor", "rank 1: aten.add.Tensor")
-    (found,) = hangs(rank(0, compiled(mismatch=words)), rank(1, compiled(mismatch=words)))
-    assert (found.kind, found.waiting, found.words) == ("graph", (0, 1), words)
-
-
-def test_a_rank_whose_end_ends_the_others_in_the_middle_of_a_compile():
-    begun = rank(0, compiled(), compiled("1/0", "head", 40, outcome="unfinished"), complete=False)
-    (found,) = hangs(begun, rank(1, compiled(), complete=False))
-    assert (found.kind, found.function, found.waiting, found.missing) == ("stopped", "head", (0,), (1,))
+@for_each(
+    "reports, told",
+    [
+        (
+            (rank(0, compiled(collectives=REDUCE)), rank(1, compiled(collectives=GATHER))),
+            [("schedule", "0/0", (0,), (1,), REDUCE[:1], ())],
+        ),
+        (tuple(rank(number, compiled(collectives=REDUCE)) for number in range(3)), []),
+        # One rank never compiles a graph with collectives.
+        (
+            (rank(0, compiled(), SYNC), rank(1, compiled()), rank(2, compiled(), SYNC)),
+            [("absent", "1/0", (0, 2), (1,), REDUCE[:1], ())],
+        ),
+        # A recompile of such a graph is not absent elsewhere.
+        ((rank(0, compiled(collectives=REDUCE), AGAIN), rank(1, compiled(collectives=REDUCE))), []),
+        (
+            (rank(0, compiled(), HEAD), rank(1, compiled(), UNFINISHED, complete=False)),
+            [("stopped", "1/0", (0,), (1,), (), ())],
+        ),
+        (
+            (rank(0, compiled(), HEAD, executed=("0/0", "1/0")), rank(1, compiled(), HEAD, executed=("1/0", "0/0"))),
+            [("order", "0/0", (0,), (1,), (), ())],
+        ),
+        # torch itself found them different.
+        (
+            (rank(0, compiled(mismatch=WORDS)), rank(1, compiled(mismatch=WORDS))),
+            [("graph", "0/0", (0, 1), (), (), WORDS)],
+        ),
+        # The rank whose end ends the others in the middle of a compile.
+        (
+            (rank(0, compiled(), UNFINISHED, complete=False), rank(1, compiled(), complete=False)),
+            [("stopped", "1/0", (0,), (1,), (), ())],
+        ),
+    ],
+)
+def test_where_ranks_can_wait_forever(reports, told):
+    found = hang_candidates(rows_of(reports), reports)
+    assert [(one.kind, one.compile, one.waiting, one.missing, one.collectives, one.words) for one in found] == told

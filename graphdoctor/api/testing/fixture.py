@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 import pytest
 
 from graphdoctor.api.block import BlockRecording
-from graphdoctor.api.testing.marker import MarkerArguments, arguments_of, nearest
+from graphdoctor.api.testing.marker import MarkerArguments, arguments_of
 from graphdoctor.api.testing.recordings import (
     CompiledInTest,
     RecordedBlock,
@@ -23,6 +23,7 @@ from graphdoctor.api.testing.recordings import (
     runner_frames,
 )
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.hints import nearest
 from graphdoctor.rules.gate import expectations
 
 P = ParamSpec("P")
@@ -195,7 +196,7 @@ def _isolated(arguments: MarkerArguments) -> Iterator[None]:
             put_back.enter_context(isolated(arguments.config))
         except UnknownConfigError as error:
             message = f"{arguments}: torch._dynamo.config has no {error.name}."
-            raise GraphDoctorError(message, hint=nearest(error.name, error.names)) from None
+            raise GraphDoctorError(message, hint=nearest(error.name, error.names, most=2)) from None
         yield
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.hints import nearest
 
 if TYPE_CHECKING:
     import pytest
@@ -59,7 +59,7 @@ def arguments_of(marker: pytest.Mark | None) -> MarkerArguments:
         raise _wrong("takes keyword arguments only", hint=f"They are {', '.join(_NAMES)}.")
     for name in marker.kwargs:
         if name not in _NAMES:
-            raise _wrong(f"has no argument {name}", hint=nearest(name, _NAMES))
+            raise _wrong(f"has no argument {name}", hint=nearest(name, _NAMES, most=2))
     arguments = MarkerArguments(**marker.kwargs)
     for name in ("max_breaks", "max_recompiles"):
         value = getattr(arguments, name)
@@ -82,12 +82,6 @@ def check_share(value: object) -> None:
     """Refuse what isn't a number from 0 to 1."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
         raise GraphDoctorError(f"Coverage must be a share from 0 to 1, not {value!r}.", hint="Write 95% as 0.95.")
-
-
-def nearest(name: str, names: Iterable[str]) -> str | None:
-    """A hint with the names closest to an unknown one, or None."""
-    near = difflib.get_close_matches(name, list(names), n=2)
-    return f"Did you mean {' or '.join(near)}?" if near else None
 
 
 def _wrong(what: str, *, hint: str | None = None) -> GraphDoctorError:

@@ -95,8 +95,6 @@ def bench(
 
 @dataclass
 class _Bench:
-    """The program with one set of sizes."""
-
     base: RunSpec
     program: Program
     variants: Sequence[VariantSpec]

@@ -58,13 +58,6 @@ def _noted(stages: Stages, note: str) -> Stages:
 
 @dataclass(frozen=True)
 class _Minifier:
-    """Runs torch's minifier.
-
-    Args:
-        failing: How it fails at its first stage that does.
-        deadline: When to give up, as ``time.monotonic`` counts.
-    """
-
     subject: Subject
     failing: StageResult
     folder: Path
@@ -92,7 +85,6 @@ class _Minifier:
         return reason
 
     def _launch(self) -> Recording:
-        """Run the program once more, with the minifier waiting for a graph that fails."""
         plan = MinifierPlan(
             after="aot" if self.failing.name == INDUCTOR else "dynamo",
             folder=str(self.folder),

@@ -16,7 +16,7 @@ from graphdoctor.facts.bench import StageResult, Stages, Workaround
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.trials import CompilerPart, CompilerPartKind
-from graphdoctor.facts.wording import counted
+from graphdoctor.facts.wording import counted, listed
 from graphdoctor.studies.bench.switches import (
     DECOMPOSED,
     FUSION,
@@ -99,8 +99,6 @@ class _OutOfTimeError(Exception):
 
 @dataclass
 class _Tried:
-    """One replay. ``error_type``: what it raised, if it failed so."""
-
     result: StageResult
     parts: tuple[CompilerPart, ...]
     error_type: str | None
@@ -122,7 +120,7 @@ class _Found:
     def text(self) -> str | None:
         """The parts in words."""
         found = [switch.name for switch in self.switches]
-        return (_joined(found) if len(found) <= _MAX_NAMED else ", ".join(found)) or None
+        return (listed(found) if len(found) <= _MAX_NAMED else ", ".join(found)) or None
 
 
 @dataclass
@@ -160,7 +158,6 @@ class _Following:
         )
 
     def _in_order(self) -> tuple[StageResult, ...]:
-        """What was run, stage by stage: a variant's own backend may have been first."""
         order = [*stages_of(self.subject.spec.backend), CROSSREF]
         return tuple(sorted(self.results, key=lambda result: order.index(result.name)))
 
@@ -266,7 +263,6 @@ class _Following:
         return self.tried[key]
 
     def _note(self, switches: tuple[Switch, ...], tried: _Tried) -> None:
-        """Remember the least that has helped so far, for when the time is up."""
         is_less = _size(switches) < _size(self.found.switches) or not self.found.switches
         if switches and tried.is_right and self.found.workaround is None and is_less:
             self.found = _Found(switches)
@@ -275,7 +271,7 @@ class _Following:
         if time.monotonic() > self.deadline:
             raise _OutOfTimeError
         subject, without = self.subject, tuple(switch.name for switch in switches)
-        self.on_phase(f"{stage} without {_joined(without)}" if 0 < len(without) <= _MAX_NAMED else stage)
+        self.on_phase(f"{stage} without {listed(without)}" if 0 < len(without) <= _MAX_NAMED else stage)
         name = f"{subject.name}-stage-{len(self.results) + 1}"
         recording = subject.replay(stage, switches, name, self.numbers)
         result = StageResult(name=stage, without=without, outcome="ok")
@@ -295,7 +291,3 @@ class _Following:
 def _size(switches: Sequence[Switch]) -> tuple[int, int]:
     """How much is left out: kinds of parts as a whole first."""
     return sum(switch.kind is not None and switch.part is None for switch in switches), len(switches)
-
-
-def _joined(texts: Sequence[str]) -> str:
-    return " and ".join([", ".join(texts[:-1]), texts[-1]]) if len(texts) > 1 else "".join(texts)

@@ -87,7 +87,6 @@ def kernel_switches(stage: str, spec: RunSpec) -> tuple[Switch, ...]:
 
 
 def _of_arguments(stage: str, spec: RunSpec) -> tuple[Switch, ...]:
-    """Arguments of torch.compile that the variant can do without."""
     is_own = stage == spec.backend
     found = {
         Switch(f"mode {spec.mode!r}", spec={"mode": None}): is_own and spec.mode not in (None, "default"),

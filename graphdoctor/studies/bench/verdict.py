@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from graphdoctor.facts.bench import EAGER, BenchVerdict
-from graphdoctor.facts.wording import about_count, about_time, factor_text, shortened, spread_text
+from graphdoctor.facts.wording import about_count, about_time, factor_text, listed, shortened, spread_text
 from graphdoctor.rules.gd201_recompile_limit import RecompileLimit
 from graphdoctor.rules.gd510_tf32_off import Tf32Off
 
@@ -63,7 +63,6 @@ def _ratio(variant: Variant) -> float:
 
 
 def _faster(variants: Sequence[Variant]) -> list[Variant]:
-    """Correct variants that are measurably faster than eager mode, the fastest first."""
     found = [variant for variant in variants if variant.status == "ok" and variant.judgement == "faster"]
     return sorted((variant for variant in found if variant.speedup is not None), key=_ratio, reverse=True)
 
@@ -89,13 +88,13 @@ def _fastest(best: Variant, tied: Sequence[Variant], eager: Variant) -> str:
     if len(tied) == 1 and best.speedup is not None:
         return f"{best.name} is fastest: {_interval(best.speedup)} over eager, {pays_off(best, eager)}"
     shown = [_interval(one.speedup) for one in tied[:_MAX_NAMED] if one.speedup is not None]
-    named = _listed([one.name for one in tied])
+    named = listed([one.name for one in tied])
     why = ""
     mine, other = best.compile_cold_s, tied[0].compile_cold_s
     if mine is not None and other is not None and _SAME_COMPILE_TIME * mine < other:
         why = f"compiles faster ({seconds(mine)}, {tied[0].name} {seconds(other)}) and "
     return (
-        f"{named} are fastest and can't be told apart: {_listed(shown)} over eager; "
+        f"{named} are fastest and can't be told apart: {listed(shown)} over eager; "
         f"{best.name} {why}{pays_off(best, eager)}"
     )
 
@@ -114,7 +113,6 @@ def pays_off(variant: Variant, eager: Variant) -> str:
 
 
 def _other(variant: Variant, best: Variant) -> str:
-    """A slower one that is still faster than eager mode, with when it pays off if that is much sooner."""
     text = f"{variant.name} gives {factor_text(_ratio(variant))}"
     calls, of_best = variant.break_even_calls, best.break_even_calls
     if calls is None or of_best is None or 2 * calls > of_best:
@@ -123,7 +121,6 @@ def _other(variant: Variant, best: Variant) -> str:
 
 
 def _doubt(best: Variant) -> str:
-    """That its results may not be right; empty if they are."""
     if best.correct:
         return ""
     reason = f": {shortened(best.reason, _REASON)}" if best.reason else ""
@@ -131,7 +128,6 @@ def _doubt(best: Variant) -> str:
 
 
 def _trouble(others: Sequence[Variant], best: Variant | None) -> str:
-    """What is wrong with variants that can't be the answer; empty if nothing is."""
     parts = []
     for variant in sorted((one for one in others if one.status == "wrong"), key=_ratio, reverse=True):
         if variant.judgement == "faster" and _ratio(variant) > (1.0 if best is None else _ratio(best)):
@@ -141,7 +137,7 @@ def _trouble(others: Sequence[Variant], best: Variant | None) -> str:
             parts.append(f"{variant.name} gives wrong results")
     failed = [variant.name for variant in others if variant.status == "failed"]
     if failed:
-        parts.append(f"{_listed(failed)} failed")
+        parts.append(f"{listed(failed)} failed")
     return "; ".join(parts)
 
 
@@ -156,7 +152,7 @@ def _none_faster(others: Sequence[Variant]) -> str:
         said = "Nothing was compared with eager mode" if are_skipped else "Only eager mode gives right results"
         return _sentences(f"{said}: {_endings(others)}")
     if not timed:
-        return _sentences(f"{_listed([one.name for one in right])} ran, but couldn't be timed", _trouble(others, None))
+        return _sentences(f"{listed([one.name for one in right])} ran, but couldn't be timed", _trouble(others, None))
     shown = ", ".join(_beside_eager(variant) for variant in timed[:_MAX_NAMED])
     return _sentences(f"{_NONE_FASTER}: {shown}", _held_back(timed[0]), _trouble(others, None))
 
@@ -173,7 +169,6 @@ def _beside_eager(variant: Variant) -> str:
 
 
 def _held_back(variant: Variant) -> str:
-    """The first reason why its calls aren't faster; empty if none is known."""
     reason = next((finding for finding in variant.findings if _slows_calls(finding)), None)
     return "" if reason is None else f"What holds {variant.name} back: {reason.message}"
 
@@ -210,7 +205,7 @@ def _ending(variant: Variant) -> str:
 def _without_eager(eager: Variant, others: Sequence[Variant]) -> BenchVerdict:
     reason = f": {shortened(eager.reason, _REASON)}" if eager.reason else ""
     ran = [variant.name for variant in others if variant.status in ("ok", "wrong")]
-    also = f"{_listed(ran)} ran, but there is nothing to compare with" if ran else ""
+    also = f"{listed(ran)} ran, but there is nothing to compare with" if ran else ""
     ended = "was skipped" if eager.status == "skipped" else "failed"
     return BenchVerdict(text=_sentences(f"Eager mode {ended}{reason}", also), best=None)
 
@@ -276,7 +271,7 @@ def _noise_text(noise: Noise | None) -> str | None:
 
 def _noisy_sizes(sweep: Sweep) -> str | None:
     sizes = [f"{point.size:,}" for point in sweep.points if point.noise is not None and point.noise.is_noisy]
-    return f"The machine was noisy at {_listed(sizes)}, so small differences can't be seen." if sizes else None
+    return f"The machine was noisy at {listed(sizes)}, so small differences can't be seen." if sizes else None
 
 
 def _interval(speedup: Speedup) -> str:
@@ -286,14 +281,6 @@ def _interval(speedup: Speedup) -> str:
 def seconds(number: float) -> str:
     """Seconds in as many digits as one measurement is worth."""
     return f"{number:.1f} s" if number < 10 else f"{number:.0f} s"
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = list(names[:_MAX_NAMED])
-    more = len(names) - len(shown)
-    if more:
-        return f"{', '.join(shown)} and {more} more"
-    return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else shown[0]
 
 
 def _sentences(*texts: str) -> str:

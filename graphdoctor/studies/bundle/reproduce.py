@@ -95,7 +95,6 @@ def _parsed(text: str, name: str) -> ast.Module:
 
 
 def _modules(file: Path, text: str, texts: Mapping[str, SourceText]) -> Iterator[tuple[str, str]]:
-    """The modules next to the target that it imports, and those that they import."""
     seen = {file.stem, *sys.stdlib_module_names}
     waiting = [(file.name, text)]
     while waiting:

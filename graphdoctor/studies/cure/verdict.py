@@ -92,7 +92,6 @@ def _cost(variant: Variant, eager: Variant) -> str:
 
 
 def _why(variant: Variant) -> str:
-    """Why torch.compile doesn't pay, by the costliest finding."""
     if variant.status in ("failed", "wrong") and variant.reason:
         return f"torch.compile: {variant.reason}. "
     message = next((finding.message for finding in variant.findings), None)

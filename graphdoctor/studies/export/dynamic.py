@@ -79,7 +79,6 @@ class DynamicTrials:
     def _final(
         self, program: Program, free: Sequence[TriedDim]
     ) -> tuple[Attempt, dict[tuple[str, int], tuple[int, ...]]]:
-        """Export with the dims that stay dynamic, and make calls of other sizes with the result."""
         sizes, change, reference = self._with_other_sizes(program, free)
         other = program.changed(change)
         wanted = tuple((dim.source, dim.dim) for dim in free)

@@ -53,8 +53,6 @@ def export(
 
 @dataclass(frozen=True)
 class _Tried:
-    """One way, and what came of it. ``attempt``: the export that counts: with the fixes, if some work."""
-
     way: ExportWay
     attempt: Attempt
     program: Program
@@ -125,7 +123,6 @@ def _way(attempt: Attempt, *, is_strict: bool) -> ExportWay:
 
 
 def _later(diagnosis: Diagnosis, strict: ExportWay) -> tuple[Finding, ...]:
-    """Where torch.compile breaks the graph, apart from where strict export stopped already."""
     known = {(one.finding.location.file, one.finding.location.line) for one in strict.blockers}
     return tuple(
         finding
@@ -202,7 +199,6 @@ def _trouble(way: ExportWay) -> str:
 
 
 def _place(way: ExportWay) -> str | None:
-    """Where torch stops; None if it doesn't, or says nothing."""
     if way.status != "blocked" or not way.blockers:
         return None
     location = way.blockers[0].finding.location

@@ -148,7 +148,6 @@ class ExportTrials:
 
     @staticmethod
     def _snippets(finding: Finding, sources: Sources) -> list[Candidate]:
-        """What the rule suggests for the line, as it stands."""
         if finding.location.origin != "user":
             return []
         try:

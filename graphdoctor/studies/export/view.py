@@ -119,7 +119,6 @@ def _way(way: ExportWay, report: ExportReport) -> Row:
 
 
 def _way_text(way: ExportWay) -> str:
-    """What came of one way, without what blocks it."""
     match way.status:
         case "failed":
             return f"fails: {way.reason}"
@@ -176,7 +175,6 @@ def blocked_groups(report: ExportReport) -> list[list[ExportWay]]:
 
 
 def _reasons(way: ExportWay) -> tuple[object, ...]:
-    """What blocks a way, and which fixes were tried with what result."""
     return tuple(
         (
             blocker.finding.code,

@@ -32,8 +32,6 @@ _Place = tuple[tuple[StackEntry, ...], str | None]
 
 @dataclass
 class _Kernel:
-    """Runs of one kernel that compute the same, and the calls in the code that they are of."""
-
     name: str
     kind: ProfiledKind
     phase: ProfilePhase
@@ -89,7 +87,6 @@ def share_out(profiled: Profiled, call_us: float, roots: Mapping[str, str]) -> S
 
 
 def _kernels(profiled: Profiled) -> Iterable[_Kernel]:
-    """Runs of the same kernel with the same operations at the same lines, together."""
     grouped: dict[object, _Kernel] = {}
     for matched in profiled.matched:
         run = profiled.call.kernels[matched.run]
@@ -221,7 +218,6 @@ _PHASES: tuple[ProfilePhase, ...] = ("forward", "backward")
 
 
 def _modules(parts: Iterable[TimePart], kernels: Sequence[ProfiledKernel]) -> Iterable[ProfiledModule]:
-    """Each module with what is in it; what is in none is the target's own."""
     times: dict[str, dict[ProfilePhase, float]] = defaultdict(lambda: dict.fromkeys(_PHASES, 0.0))
     for part in parts:
         names = [name for name in (part.module or "").split(".") if name]

@@ -67,7 +67,6 @@ def profile_target(
 def _with_less_kept(
     report: ProfileReport, found: Recording, request: Request, folder: Path, setup: Setup
 ) -> ProfileReport:
-    """The report with what keeping less for the backward pass did, where the call runs one and keeps something."""
     memory = report.memory
     if found.profiled is None or memory is None or not memory.has_backward or not memory.saved_bytes:
         return report

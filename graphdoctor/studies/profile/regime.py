@@ -172,7 +172,6 @@ def _is_own_python(seen: KernelShare) -> bool:
 
 
 def _reached(kernels: list[ProfiledKernel], name: str) -> str:
-    """The mean of a share over the kernels' time."""
     known = [(getattr(kernel, name), kernel.time_us) for kernel in kernels if getattr(kernel, name) is not None]
     whole = sum(us for _, us in known)
     return percent(sum(value * us for value, us in known) / whole) if whole else "an unknown part"
@@ -186,7 +185,6 @@ def _us(us: float) -> str:
 
 
 def _advice(bound: BoundBy, report: ProfileReport, recording: Recording, diagnosis: Diagnosis) -> Iterator[str]:
-    """What helps, unless the program does it already or can't."""
     if bound == "host":
         yield from _for_host(report, recording, diagnosis)
     elif bound == "latency":
@@ -244,14 +242,12 @@ def _for_compute(report: ProfileReport, recording: Recording) -> Iterator[str]:
 
 
 def _is_mostly_convolutions(report: ProfileReport) -> bool:
-    """Most of the time of the kernels that wait for arithmetic is in convolutions."""
     own = [kernel for kernel in report.kernels if kernel.bound_by == "compute"]
     convolutions = sum(kernel.time_us for kernel in own if is_convolution(kernel))
     return convolutions > sum(kernel.time_us for kernel in own) / 2
 
 
 def _is_in(report: ProfileReport, recording: Recording, bound: BoundBy, dtype: str) -> bool:
-    """Most of the time of the kernels that wait for this is in kernels with values of the dtype."""
     profiled = recording.profiled
     if profiled is None:
         return False

@@ -169,7 +169,6 @@ def _saved(group: Sequence[KeptBy], roots: Mapping[str, str]) -> SavedTensor:
 
 
 def _recomputed(graphs: Iterable[InductorGraph]) -> dict[str, int]:
-    """Operations that backward graphs compute again, the most frequent first."""
     counts: Counter[str] = Counter()
     for graph in graphs:
         for operation, count in (graph.partition.recomputed if graph.partition else {}).items():

@@ -88,7 +88,6 @@ def job_report(
 
 
 def _with_texts(job: Job, divergence: Divergence, ranks: tuple[RankFolder, ...], executor: Executor) -> Divergence:
-    """A divergence with the lines that differ, for which the logs of one rank of each group are read again."""
     if not needs_texts(divergence):
         return divergence
     place = (divergence.compile, divergence.function, divergence.resumes_at)
@@ -158,7 +157,6 @@ def _missed(report: RankReport, rows: Sequence[Row]) -> int:
 
 
 def _findings(ranks: Sequence[RankReport]) -> list[JobFinding]:
-    """Findings of all ranks, each once, in the order of the first rank that has each."""
     found: dict[str, list[tuple[int, Finding]]] = {}
     for report in ranks:
         for finding in report.findings:
@@ -175,7 +173,6 @@ def _merged(found: Sequence[tuple[int, Finding]]) -> JobFinding:
 
 
 def _gaps(ranks: Sequence[RankReport]) -> Iterable[CaptureGap]:
-    """Each gap once, with the ranks that have it where not all do."""
     found: dict[tuple[str, str], list[tuple[int, CaptureGap]]] = {}
     for report in ranks:
         for gap in report.gaps:

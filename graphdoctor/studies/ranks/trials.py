@@ -160,7 +160,6 @@ def step_us(job: Job) -> float | None:
 
 
 def _losses(before: Job, now: Job, after: Job) -> tuple[int, float | None]:
-    """How many losses could be compared, and how much they differ at most."""
     steady, difference = _difference(before, after), _difference(before, now)
     if steady is None or steady > _TOLERANCE or difference is None:
         return 0, None

@@ -196,7 +196,6 @@ def _unknown_ends(job: Job) -> Iterator[str]:
 
 
 def _figures(job: Job) -> Iterator[Figure]:
-    """Counts of a rank: one number where all ranks have the same, else the least and the most."""
     counts = {nouns: [getattr(rank.summary, field) for rank in job.ranks] for field, nouns in _COUNTS.items()}
     shown = [nouns for number, nouns in enumerate(counts) if number < 3 or max(counts[nouns])]
     spans = [(nouns, _span(min(counts[nouns]), max(counts[nouns]))) for nouns in shown]
@@ -260,7 +259,6 @@ def _compiles(job: Job) -> Iterator[Block]:
 
 
 def _matrix(rows: Sequence[CompileAgreement], job: Job) -> Iterator[Block]:
-    """The compiles on which ranks differ, a column for ranks that did the same in all of them, if these are few."""
     group_of = [{rank: group for group in row.groups for rank in group.ranks} for row in rows]
     columns: dict[tuple[tuple[int, ...] | None, ...], list[int]] = defaultdict(list)
     for rank in job.ranks:
@@ -292,7 +290,6 @@ def _left_out(count: int, noun: str) -> Iterator[Note]:
 
 
 def _cell(group: RankGroup | None, row: CompileAgreement) -> Cell:
-    """What ranks did at a compile, and whether that is what most did that have it."""
     if group is None or group.compile_id is None:
         return Cell("missing", tone="bad")
     parts: list[str] = [group.outcome] if group.outcome not in (None, "compiled") else []
@@ -409,7 +406,6 @@ def _ranks(job: Job) -> Table:
 
 
 def _next_commands(job: Job) -> Iterator[tuple[str, str]]:
-    """What to run to see more: what it shows, and the command, which can be pasted."""
     if job.recording is None:
         return
     found = job.first_divergence
@@ -449,7 +445,6 @@ def _findings(job: Job) -> Iterator[Block]:
 
 
 def _finding_ranks(findings: Sequence[JobFinding], job: Job) -> str:
-    """In which ranks findings are, and how often the first is in each of them."""
     found = sorted({rank for finding in findings for rank in finding.ranks})
     where = f"{_all_of(len(found))} ranks" if len(found) == len(job.ranks) else ranks_text(found)
     first = findings[0]
@@ -517,7 +512,6 @@ def _speed_text(trial: JobTrial) -> str:
 
 
 def _function(found: CompiledFunction) -> str:
-    """The function of a compile, and the line that it continues from if it is the rest of one."""
     return found.function if found.resumes_at is None else f"{found.function} from line {found.resumes_at}"
 
 

@@ -166,7 +166,6 @@ class Redaction(Facts):
         """What becomes of records without a payload."""
 
     def _fields(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields with what is public of their values."""
         shown = {name: self._json_value(value, name) for name, value in fields.items() if self._is_known(name, value)}
         for name, file in _FUNCTIONS.items():
             if isinstance(fields.get(name), str):
