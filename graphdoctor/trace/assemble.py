@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.recompiles import GuardChange, RecompileCause
 from graphdoctor.facts.recording import (
     BreakRecord,
-    Call,
     Compile,
     FailedCompile,
     Frame,
@@ -65,10 +64,12 @@ class Assembler:
         breaks = [*intake.breaks, *self._raised_breaks()]
         if intake.is_older and not intake.breaks:
             breaks += self._resumed_breaks()
-        frames = {frame.frame_id: frame for frame in self._frames(compiles)}
+        frames = self._frames(compiles)
         # An export traces frames that don't run.
         ran = {one.compile_id: frames[one.frame_id] for one in compiles if one.frame_id in frames}
-        calls, evidence = self._calls(compiles), intake.evidence.finish()
+        counts = Counter(compile_.call_index for compile_ in compiles if compile_.outcome == "compiled")
+        calls = [call.model_copy(update={"compile_count": counts[n]}) for n, call in sorted(intake.calls.items())]
+        evidence = intake.evidence.finish()
         is_unfinished = any(call.outcome != "ok" for call in calls) or run.exit.reason not in (None, "finished")
         unfinished = [
             found.compile_id
@@ -80,7 +81,7 @@ class Assembler:
             update={
                 "environment": intake.environment,
                 "is_partial": is_cut or is_unfinished,
-                "calls": calls,
+                "calls": tuple(calls),
                 "compile_calls": tuple(intake.compile_calls),
                 "frames": tuple(frames.values()),
                 "ddp_splits": tuple(split_of(seen, self._parameters(seen.compile_id)) for seen in intake.ddp_splits),
@@ -196,6 +197,7 @@ class Assembler:
 
     def _compile(self, compile_: SeenCompile) -> Compile:
         metrics = compile_.metrics or _NOTHING
+        backend_us = metrics.aot_autograd_cumulative_compile_time_us
         return Compile(
             compile_id=compile_.compile_id,
             frame_id=compile_.frame_id,
@@ -208,8 +210,8 @@ class Assembler:
             restart_reasons=tuple(reason.partition("\n")[0] for reason in metrics.restart_reasons),
             op_count=metrics.graph_op_count,
             guard_count=metrics.guard_count,
-            duration_s=_seconds(metrics.duration_us),
-            backend_s=_seconds(metrics.aot_autograd_cumulative_compile_time_us),
+            duration_s=metrics.duration_us and metrics.duration_us / 1e6,
+            backend_s=backend_us and backend_us / 1e6,
             failure=self._failure(compile_),
             stack=self._named(compile_.stack),
             cause=self._cause(compile_),
@@ -229,7 +231,7 @@ class Assembler:
                 # A frame over its limit has no dynamo_start record, so nothing else says who called it.
                 cause = cause.model_copy(update={"caller": () if compile_.stack else self._named(compile_.caller)})
             if (root := self._intake.roots.get(compile_.frame_id)) is not None:
-                cause = cause.model_copy(update={"changes": tuple(_of_root(change, root) for change in cause.changes)})
+                cause = cause.model_copy(update={"changes": tuple(_of_root(cause.changes, root))})
             return with_carried(cause, self._carried(compile_))
         except (ValueError, TypeError, LookupError, AttributeError):
             self._unreadable["graphdoctor_recompile"] += 1
@@ -265,10 +267,12 @@ class Assembler:
                 self._broken.setdefault((entry.file, entry.line), (entry.text or "")[max(start, 0) : end])
         return self._broken.get((file, line))
 
-    def _frames(self, compiles: list[Compile]) -> list[Frame]:
-        ids = {compile_.frame_id: compile_.compiled_autograd_id for compile_ in reversed(compiles)}
-        known = dict.fromkeys(compile_.frame_id for compile_ in compiles)
-        return [self._frame(found, ids[found]) for found in known if found in self._intake.code_names]
+    def _frames(self, compiles: list[Compile]) -> dict[int, Frame]:
+        frames: dict[int, Frame] = {}
+        for each in compiles:
+            if each.frame_id not in frames and each.frame_id in self._intake.code_names:
+                frames[each.frame_id] = self._frame(each.frame_id, each.compiled_autograd_id)
+        return frames
 
     def _frame(self, frame_id: int, compiled_autograd_id: int | None) -> Frame:
         code_name, file, line = self._intake.code_names[frame_id]
@@ -306,17 +310,10 @@ class Assembler:
         at = context if context.function_line == line else self._intake.sources.get((file, context.function_line))
         return at.statement.splitlines()[0] if at and at.statement else None
 
-    def _calls(self, compiles: Sequence[Compile]) -> tuple[Call, ...]:
-        counts = Counter(compile_.call_index for compile_ in compiles if compile_.outcome == "compiled")
-        return tuple(
-            call.model_copy(update={"compile_count": counts[index]})
-            for index, call in sorted(self._intake.calls.items())
-        )
-
     def _settling(self, settling: Settling) -> Settling:
         extra = map(self._compile, self._extra)
         again = [compile_ for compile_ in extra if compile_.is_recompile or compile_.outcome == "limit"]
-        return settling.model_copy(update={"recompiles": tuple(again), "frames": tuple(self._frames(again))})
+        return settling.model_copy(update={"recompiles": tuple(again), "frames": tuple(self._frames(again).values())})
 
     def _graph(self, graph: Graph, frame: Frame | None) -> Graph:
         update: dict[str, object] = {}
@@ -340,14 +337,9 @@ class Assembler:
         return {item.name.lower(): expression(item.source or item.name) for item in inputs if item.is_parameter}
 
 
-def _of_root(change: GuardChange, root: Root) -> GuardChange:
-    """A change of a value of torch's wrapper, in the program's own names and at a line of its own."""
-    place = change.guard_location
-    is_inside = place is None or place.origin == "torch"
-    return change.model_copy(
-        update={"expression": root.named(change.expression), "guard_location": root.place if is_inside else place}
-    )
-
-
-def _seconds(microseconds: float | None) -> float | None:
-    return None if microseconds is None else microseconds / 1e6
+def _of_root(changes: Iterable[GuardChange], root: Root) -> Iterator[GuardChange]:
+    """Changes of values of torch's wrapper, in the program's own names and at a line of its own."""
+    for change in changes:
+        place = change.guard_location
+        place = root.place if place is None or place.origin == "torch" else place
+        yield change.model_copy(update={"expression": root.named(change.expression), "guard_location": place})

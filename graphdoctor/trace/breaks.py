@@ -113,10 +113,8 @@ def _split(payload: str) -> tuple[str, str]:
         stack, _, trace = rest.partition(_TRACEBACK)
         return exception_words(_TRACEBACK + trace), stack
     _, found, rest = payload.partition("Graph Break Reason: ")
-    if not found:
-        # As torch 2.6 writes it.
-        rest = _OLD_REASON.sub("", payload, count=1)
-    words, _, stack = rest.partition("\nUser code traceback:\n")
+    # Otherwise as torch 2.6 writes it.
+    words, _, stack = (rest if found else _OLD_REASON.sub("", payload, count=1)).partition("\nUser code traceback:\n")
     words, _, _ = words.partition("\nStack variable source attribution:\n")
     return words.strip(), _END_OF_STACK.split(stack, maxsplit=1)[0]
 
@@ -218,10 +216,8 @@ def parse_stack(text: str) -> tuple[PrintedEntry, ...]:
     """The entries of a printed traceback, without its caret lines."""
     lines = text.splitlines()
     return tuple(
-        PrintedEntry(
-            match[1], int(match[2]), match[3], following.strip() or None if following.startswith("    ") else None
-        )
-        for line, following in zip_longest(lines, lines[1:], fillvalue="")
+        PrintedEntry(match[1], int(match[2]), match[3], (after.startswith("    ") and after.strip()) or None)
+        for line, after in zip_longest(lines, lines[1:], fillvalue="")
         if (match := _STACK_ENTRY.match(line))
     )
 
@@ -247,9 +243,6 @@ def mechanism_of(path: Sequence[StackEntry], record: BreakRecord) -> TorchMechan
     is_skipped = not below and (cause.context or "").startswith(f"module: {_CHECKPOINT},")
     if is_skipped or (is_inside and cause.gb_type == _SIDE_EFFECT):
         return "checkpoint"
-    for file, _ in below:
-        for part, mechanism in _FOLDERS:
-            if part in file:
-                return mechanism
     is_hook = below and below[0][0].endswith(_MODULE_FILE) and "hook(" in below[0][1].lower()
-    return "module_hook" if is_hook else None
+    known = (mechanism for file, _ in below for part, mechanism in _FOLDERS if part in file)
+    return next(known, "module_hook" if is_hook else None)

@@ -119,34 +119,26 @@ def cause_of_record(record: RecompileArtifact, place: PlaceReader, *, reasons: t
         return cause_of_reasons(reasons, place).model_copy(update={"loop_values": record.get("loops") or {}})
     changes = with_previous(nearest.changes, last) if nearest else ()
     others = also_changed(nearest, last) if nearest and last else ()
-    return read_fact(
-        RecompileCause,
-        {
-            "nearest": nearest.compile_id if nearest else None,
-            "last_used": last.compile_id if last else None,
-            "entry_count": record.get("entries"),
-            "changes": [vars(change) for change in changes],
-            "hidden_change_count": nearest.hidden_count if nearest else 0,
-            "also_changed": [vars(change) for change in others],
-            "loop_values": record.get("loops") or {},
-            "is_exact": True,
-        },
-    )
+    found = {
+        "nearest": nearest and nearest.compile_id,
+        "last_used": last and last.compile_id,
+        "entry_count": record.get("entries"),
+        "changes": changes,
+        "hidden_change_count": nearest.hidden_count if nearest else 0,
+        "also_changed": others,
+        "loop_values": record.get("loops") or {},
+    }
+    return read_fact(RecompileCause, {**found, "is_exact": True})
 
 
 def _nearest(
     record: RecompileArtifact, place: PlaceReader, reasons: tuple[str, ...]
 ) -> tuple[ComparedEntry | None, ComparedEntry | None]:
-    entries = [
-        _compared(entry.get("compile_id"), entry.get("failed") or (), entry.get("hidden") or 0, place)
-        for entry in record.get("compared") or ()
-    ]
-    if entries:
+    if entries := [_compared(entry, entry.get("compile_id"), place) for entry in record.get("compared") or ()]:
         return nearest_entry(entries), entries[0]
     # The one entry that earlier recordings have: it was chosen while running, by the number of differences alone.
     old: Mapping[str, Any] = record
-    failed = old.get("failed")
-    nearest = _compared(old.get("nearest"), failed, old.get("hidden") or 0, place) if failed else None
+    nearest = _compared(old, old.get("nearest"), place) if old.get("failed") else None
     if nearest is None or not reasons:
         return nearest, None
     # Of another entry than the last call's it isn't known whether it differs only in what has changed since.
@@ -154,16 +146,14 @@ def _nearest(
     return (nearest, nearest) if is_last else (None, None)
 
 
-def _compared(
-    compile_id: str | None, failed: Sequence[FailedGuardRecord], hidden: int, place: PlaceReader
-) -> ComparedEntry:
+def _compared(entry: Mapping[str, Any], compile_id: str | None, place: PlaceReader) -> ComparedEntry:
     found: dict[tuple[str, str], GuardChange] = {}
-    for item in failed:
+    for item in entry.get("failed") or ():
+        line = {"guard_location": _line(item, place)}
         for change in _changes(item):
-            line = _line(item, place)
-            found.setdefault((change.kind, change.expression), change.model_copy(update={"guard_location": line}))
+            found.setdefault((change.kind, change.expression), change.model_copy(update=line))
     differing = tuple(found.values())
-    return ComparedEntry(compile_id, differing, tuple(_without_consequences(list(differing))), hidden)
+    return ComparedEntry(compile_id, differing, tuple(_without_consequences(list(differing))), entry.get("hidden") or 0)
 
 
 def cause_of_reasons(reasons: tuple[str, ...], place: PlaceReader) -> RecompileCause:
@@ -189,12 +179,8 @@ def with_carried(cause: RecompileCause, carried: Callable[[str], str]) -> Recomp
     """The cause with names for the values that Dynamo passed to a resume function."""
 
     def named(changes: tuple[GuardChange, ...]) -> tuple[GuardChange, ...]:
-        return tuple(
-            change.model_copy(update={"expression": _carried_words(change.expression, carried)})
-            if _CARRIED.search(change.expression)
-            else change
-            for change in changes
-        )
+        words = ((change, _carried_words(change.expression, carried)) for change in changes)
+        return tuple(change.model_copy(update={"expression": text}) for change, text in words)
 
     return cause.model_copy(update={"changes": named(cause.changes), "also_changed": named(cause.also_changed)})
 
@@ -351,17 +337,13 @@ def _object_change(leaf: str, source: str, guard: GuardText, then: ValueRecord, 
 
 
 def _described(value: ValueRecord) -> str | None:
-    text = value.get("text")
-    if not text:
-        return None
-    return f"`{value['type']}` object" if text.startswith("<") else str(text)
+    text = value.get("text") or None
+    return f"`{value['type']}` object" if text and text.startswith("<") else text and str(text)
 
 
 def _a_type(value: ValueRecord) -> str | None:
     kind = value.get("type")
-    if kind is None:
-        return None
-    return "None" if kind == "NoneType" else f"a {kind}"
+    return "None" if kind == "NoneType" else kind and f"a {kind}"
 
 
 def _keys_change(source: str, then: ValueRecord, now: ValueRecord) -> GuardChange:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import orjson
@@ -11,7 +12,7 @@ import orjson
 from graphdoctor.executors.executor import Executor, Failure, Outcome
 from graphdoctor.facts.record_kinds import UNSHOWN_KINDS
 from graphdoctor.trace.grammar import LogDamage, Record, is_header, read_records
-from graphdoctor.trace.storage.log_file import CutStreamError, LogFile
+from graphdoctor.trace.storage.log_file import LogFile
 
 _LEAST_BYTES = 32 * 2**20
 """Below this, starting processes takes what they save."""
@@ -63,11 +64,8 @@ def read_chunk(chunk: Chunk) -> _Read:
     records: list[Record] = []
     damage = LogDamage()
     with chunk.log.open(chunk.start) as stream:
-        try:
-            lines = stream if chunk.end is None else io.BytesIO(stream.read(chunk.end - chunk.start))
-        except CutStreamError as error:
-            damage.cut_logs[error.name] = error.reason
-            return records, damage
+        # A log of this machine that is not compressed: nothing is cut before its end.
+        lines = stream if chunk.end is None else io.BytesIO(stream.read(chunk.end - chunk.start))
         for record in read_records(lines, chunk.kinds.__contains__, damage, has_more=chunk.end is not None):
             _leave_out_dumps(record)
             records.append(record)
@@ -104,15 +102,9 @@ def _leave_out_dumps(record: Record) -> None:
         record.payload = None
     if record.kind != _METRICS:
         return
-    metrics = record.value
-    if record.payload:
-        try:
-            metrics = orjson.loads(record.payload)
-        except orjson.JSONDecodeError:
-            return
-    if not isinstance(metrics, dict):
-        return
-    for name in _DUMPS:
-        metrics.pop(name, None)
-    if record.payload:
-        record.payload = orjson.dumps(metrics).decode()
+    with suppress(orjson.JSONDecodeError):
+        metrics = record.json() if record.payload else record.value
+        for name in _DUMPS if isinstance(metrics, dict) else ():
+            metrics.pop(name, None)
+        if record.payload and isinstance(metrics, dict):
+            record.payload = orjson.dumps(metrics).decode()

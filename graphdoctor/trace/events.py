@@ -70,15 +70,16 @@ def read_lanes(events: Sequence[Event], recording: Recording) -> tuple[Lane, ...
     # The probe numbers the graphs that it recorded; a graph without nodes isn't one of them.
     graphs = [graph for graph in recording.graphs if graph.nodes is not None]
     lanes = {call: _lane(event, graphs) for call, event in by_call.items()}
-    ranked = sorted((call for call in lanes if call is not None), key=lambda call: (not _compiles(lanes[call]), call))
+    compiling = {call for call, lane in lanes.items() if any(segment.kind == "compile" for segment in lane.segments)}
+    ranked = sorted((call for call in lanes if call is not None), key=lambda call: (call not in compiling, call))
     shown = [lanes[call] for call in sorted(ranked[:_MAX_LANES])]
     return (*shown, *([lanes[None]] if None in lanes else []))
 
 
 def _lane(event: Event, graphs: Sequence[Graph]) -> Lane:
     lane = {"call_index": event["call"], "duration_us": event["duration_us"], "is_profiled": event["is_profiled"]}
-    segments = [_segment(row, graphs) for row in event["segments"]]
-    return read_fact(Lane, {**lane, "segments": segments, "hidden_segments": event["hidden"]})
+    lane |= {"segments": [_segment(row, graphs) for row in event["segments"]], "hidden_segments": event["hidden"]}
+    return read_fact(Lane, lane)
 
 
 def _segment(row: Sequence[Any], graphs: Sequence[Graph]) -> dict[str, object]:
@@ -91,10 +92,6 @@ def _segment(row: Sequence[Any], graphs: Sequence[Graph]) -> dict[str, object]:
     if graph is not None:
         segment |= {"compile_id": graph.compile_id, "graph_index": graph.index}
     return segment | ({} if compile_id is None else {"compile_id": compile_id})
-
-
-def _compiles(lane: Lane) -> bool:
-    return any(segment.kind == "compile" for segment in lane.segments)
 
 
 _NOT_REACHED = "the run ended first"
@@ -134,8 +131,6 @@ def verdict_of(tried: Sequence[TriedValue]) -> Verdict:
     outcomes = {value.outcome for value in counted}
     if not outcomes:
         return "not_varied"
-    if outcomes == {"free"}:
-        return "free"
     if "free" in outcomes:
-        return "generalises"
+        return "free" if len(outcomes) == 1 else "generalises"
     return "fails" if outcomes == {"fails_compiled"} else "recompiles"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -76,13 +77,8 @@ def _answer(record: Record) -> Iterator[CacheAnswer]:
         said = {"reason": str(said)}
     reason = next((said[name] for name in _REASONS if said.get(name)), None) if state != "miss" else None
     key = said.get("key")
-    yield CacheAnswer(
-        compile_id=record.compile_id,
-        cache=cache,
-        state=state,
-        reason=None if reason is None else str(reason)[:_MAX_REASON],
-        key=None if key is None else str(key)[:_MAX_TEXT],
-    )
+    reason, key = reason and str(reason)[:_MAX_REASON], None if key is None else str(key)[:_MAX_TEXT]
+    yield CacheAnswer(compile_id=record.compile_id, cache=cache, state=state, reason=reason, key=key)
 
 
 def _program(record: Record) -> Iterator[ExportedProgram]:
@@ -188,10 +184,8 @@ class Evidence:
             is_twin = record.kind in ("guard_added_fast", "propagate_real_tensors_provenance")
             self._shapes[key] = before.model_copy(update={**known, "count": before.count + (not is_twin)})
             return
-        sources = value.get("sources") or ()
-        source = value.get("source") or (sources[0] if sources else None)
         texts = {
-            "source": source,
+            "source": value.get("source") or next(iter(value.get("sources") or ()), None),
             "value": value.get("val") or value.get("value") or value.get("result"),
             "range": value.get("vr"),
             "reason": value.get("reason"),
@@ -208,14 +202,9 @@ class Evidence:
     def _add_kernel(self, record: Record) -> None:
         op, reason = str(record.value["op"])[:_MAX_TEXT], record.value.get("reason")
         key = (record.kind, record.compile_id, op, reason)
-        before = self._kernels.get(key)
-        self._kernels[key] = FakeKernel(
-            op=op,
-            is_missing=_KERNELS[record.kind],
-            reason=reason if reason is None else str(reason)[:_MAX_TEXT],
-            compile_id=record.compile_id,
-            count=1 if before is None else before.count + 1,
-        )
+        known: dict[str, Any] = {"op": op, "is_missing": _KERNELS[record.kind], "compile_id": record.compile_id}
+        before = self._kernels.get(key, FakeKernel(**known, reason=reason and str(reason)[:_MAX_TEXT], count=0))
+        self._kernels[key] = before.model_copy(update={"count": before.count + 1})
 
 
 def joined(parts: Iterable[tuple[str, LogEvidence]]) -> LogEvidence:
@@ -230,15 +219,14 @@ def joined(parts: Iterable[tuple[str, LogEvidence]]) -> LogEvidence:
 
 def record_counts(damage: LogDamage) -> tuple[RecordCount, ...]:
     """The kinds of records by size, largest first."""
-    families: dict[str, tuple[int, int]] = {}
+    counts, sizes = Counter[str](), Counter[str]()
     for kind, (count, size) in damage.kinds.items():
-        before = families.get(family_of(kind), (0, 0))
-        families[family_of(kind)] = before[0] + count, before[1] + size
-    counts = (
-        RecordCount(kind=kind, count=count, size_bytes=size, is_shown=is_shown(kind))
-        for kind, (count, size) in families.items()
+        counts[family_of(kind)] += count
+        sizes[family_of(kind)] += size
+    kinds = sorted(counts, key=lambda kind: (-sizes[kind], kind))
+    return tuple(
+        RecordCount(kind=kind, count=counts[kind], size_bytes=sizes[kind], is_shown=is_shown(kind)) for kind in kinds
     )
-    return tuple(sorted(counts, key=lambda found: (-found.size_bytes, found.kind)))
 
 
 def _prefixed(item: Any, prefix: str) -> Any:  # noqa: ANN401 - any of the models, or an id

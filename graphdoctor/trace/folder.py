@@ -80,11 +80,10 @@ def _logs_of_file(file: LogFile) -> tuple[LogFile, ...]:
     except CutStreamError as error:
         raise GraphDoctorError(f"{file.location} can't be read: {error.reason}.") from error
     if not logs:
+        is_program = file.path.suffix == ".py"
         raise GraphDoctorError(
             f"{file.location} isn't a torch trace log: it contains no record of one.",
-            hint=f"graphdoctor explain {file.location} records a run."
-            if file.path.suffix == ".py"
-            else hindrance(file),
+            hint=f"graphdoctor explain {file.location} records a run." if is_program else hindrance(file),
         )
     return tuple(logs)
 
@@ -118,11 +117,9 @@ def find_ranks(folder: RecordingFolder) -> tuple[RankFolder, ...]:
     logged = {process.pid for process in processes}
     # A rank that compiled nothing wrote no log.
     processes += [ProcessLogs((), pid, rank) for pid, rank in known.items() if pid not in logged]
-    ranks: dict[int, list[ProcessLogs]] = {}
-    for process in processes:
-        if process.rank is not None:
-            ranks.setdefault(process.rank, []).append(process)
-    return tuple(RankFolder(rank, replace(folder, processes=tuple(ranks[rank]))) for rank in sorted(ranks))
+    ranks = sorted({process.rank for process in processes if process.rank is not None})
+    own = {rank: tuple(process for process in processes if process.rank == rank) for rank in ranks}
+    return tuple(RankFolder(rank, replace(folder, processes=own[rank])) for rank in ranks)
 
 
 def ranks_at(location: Location) -> tuple[RankFolder, ...]:
@@ -132,10 +129,10 @@ def ranks_at(location: Location) -> tuple[RankFolder, ...]:
 
 def only_rank(ranks: tuple[RankFolder, ...], number: int) -> RankFolder:
     """The rank with a number; a ``GraphDoctorError`` if there is none."""
-    for found in ranks:
-        if found.rank == number:
-            return found
-    known = f"It has {ranks_text([found.rank for found in ranks])}." if ranks else "No record in it has a rank."
+    by_number = {found.rank: found for found in ranks}
+    if number in by_number:
+        return by_number[number]
+    known = f"It has {ranks_text([*by_number])}." if ranks else "No record in it has a rank."
     raise GraphDoctorError(f"The recording has no rank {number}.", hint=known)
 
 

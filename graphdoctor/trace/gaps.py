@@ -29,8 +29,6 @@ _AOT_CODE = "graph_dump"
 """Only AOTInductor's code is in such records (``torch/_inductor/codecache.py``, 2.9 to 2.15)."""
 _AOT_GRAPHS = ("aot_joint_graph", "aot_forward_graph", "aot_inference_graph")
 _LAST_NOT_UNDERSTOOD = (UNDERSTOOD_SINCE[0], UNDERSTOOD_SINCE[1] - 1)
-
-
 _LOST: tuple[GapKind, ...] = ("log_beginning", "log_cut", "log_damage", "log_removed", "unfinished_compile")
 _CODES: Mapping[GapKind, str] = {
     **dict.fromkeys((*_LOST, "unreadable_record", "guards"), "GD902"),
@@ -192,9 +190,8 @@ def watch_gaps(watch: CallWatch) -> Iterator[CaptureGap]:
     """The functions of a script whose coverage or steady time is unknown."""
     for found in watch.functions:
         place = "" if found.file is None else f", compiled at {Path(found.file).name}:{found.line},"
-        is_own = found in watch.own
         if found.coverage is None and found.not_covered not in (None, "nested"):
-            whose = ", and so is the program's" if is_own else ""
+            whose = ", and so is the program's" if found in watch.own else ""
             yield gap("coverage", f"Coverage of `{found.compiled}`{place} is unknown{whose}: {_not_covered(found)}.")
         elif found.coverage is not None and found.steady_us is None:
             yield gap(
@@ -340,11 +337,8 @@ def beginning_gaps(
 
 
 def _starts(intake: Intake) -> list[str]:
-    return [
-        compile_.compile_id
-        for compile_ in intake.compiles.values()
-        if not compile_.is_started and compile_.metrics is not None and compile_.metrics.co_name is not None
-    ]
+    missing = (each for each in intake.compiles.values() if not each.is_started and each.metrics is not None)
+    return [each.compile_id for each in missing if each.metrics and each.metrics.co_name is not None]
 
 
 def _compiles(intake: Intake) -> list[str]:

@@ -48,11 +48,8 @@ class Record:
         """The compile it belongs to, as torch prints it (``torch/_guards.py``, 2.13, ``CompileId.__str__``)."""
         frame, count = self.metadata.get("frame_id"), self.metadata.get("frame_compile_id")
         autograd = self.metadata.get("compiled_autograd_id")
-        parts = []
-        if autograd is not None:
-            parts.append(f"!{autograd}")
-        if frame is not None and count is not None:
-            parts += [str(frame), str(count)]
+        parts = [] if autograd is None else [f"!{autograd}"]
+        parts += [] if frame is None or count is None else [str(frame), str(count)]
         return "/".join(parts) or None
 
     @property
@@ -193,6 +190,7 @@ def _joined(payload: list[bytes], expected: object) -> tuple[bytes, bool]:
 
 
 def _parse(raw: bytes, stamp: str, damage: LogDamage) -> Record | None:
+    damage.is_last_broken = False
     try:
         metadata = orjson.loads(raw)
     except orjson.JSONDecodeError:
@@ -200,10 +198,7 @@ def _parse(raw: bytes, stamp: str, damage: LogDamage) -> Record | None:
             metadata = orjson.loads(raw.decode("utf-8", "replace"))
             damage.bad_bytes += 1
         except orjson.JSONDecodeError:
-            damage.broken_records += 1
-            damage.is_last_broken = True
-            return None
-    damage.is_last_broken = False
+            metadata, damage.is_last_broken = {}, True
     kind = next((key for key in metadata if key not in _CONTEXT_KEYS), None)
     if kind is None:
         damage.broken_records += 1

@@ -70,16 +70,14 @@ def cuda_graphs(events: Events, graphs: Iterable[Graph]) -> CudaGraphs | None:
     if "cuda_graphs" not in events:
         return None
     event = events.fields("cuda_graphs")
-    functions = event.get("functions")
+    has_device, functions = event.pop("has_device"), event.get("functions")
     inputs: dict[str | None, Sequence[GraphInput]] = {graph.compile_id: graph.inputs or () for graph in graphs}
     found = {
-        "captured": event["captured"],
-        "skipped": [_skip(record, has_device=event["has_device"]) for record in event["skipped"]],
+        "skipped": [_skip(record, has_device=has_device) for record in event["skipped"]],
         "left_out": [_skip(record, has_device=True) for record in event.get("left_out", ())],
-        "partitions": event.get("partitions", []),
-        "functions": None if functions is None else [_function(each, inputs) for each in functions],
+        "functions": functions and [_function(each, inputs) for each in functions],
     }
-    return read_fact(CudaGraphs, found)
+    return read_fact(CudaGraphs, event | found)
 
 
 def _function(record: Mapping[str, Any], inputs: Mapping[str | None, Sequence[GraphInput]]) -> dict[str, object]:
@@ -88,22 +86,17 @@ def _function(record: Mapping[str, Any], inputs: Mapping[str | None, Sequence[Gr
         **record,
         "copied": [_input(each, named) for each in record["copied"]],
         "moved": [_input(each, named) for each in record["moved"]],
-        "mutated": [
-            found.source
-            for placeholder in record["mutated"]
-            if (found := input_of(placeholder, None, named)) is not None and found.source is not None
-        ],
+        "mutated": [source for each in record["mutated"] if (source := source_of(each, None, named)) is not None],
     }
 
 
 def _input(record: Mapping[str, Any], inputs: Sequence[GraphInput]) -> dict[str, object]:
-    found = input_of(record["placeholder"], record["shape"], inputs)
-    source = None if found is None else found.source
+    source = source_of(record["placeholder"], record["shape"], inputs)
     return {"placeholder": record["placeholder"], "bytes": record["bytes"], "source": source}
 
 
-def input_of(placeholder: str, shape: Sequence[int] | None, inputs: Sequence[GraphInput]) -> GraphInput | None:
-    """The input of Dynamo's graph that a placeholder of AOTAutograd's is; None if it is none, or that is unknown.
+def source_of(placeholder: str, shape: Sequence[int] | None, inputs: Sequence[GraphInput]) -> str | None:
+    """The source of the input of Dynamo's graph that a placeholder of AOTAutograd's is; None if unknown.
 
     AOTAutograd numbers them in the same order, ``arg0_1`` or ``primals_1`` being the first. It can drop one that is
     given twice, so the shape must fit, too, where it is known.
@@ -115,12 +108,12 @@ def input_of(placeholder: str, shape: Sequence[int] | None, inputs: Sequence[Gra
     if not 0 <= at < len(inputs):
         return None
     known = inputs[at].shape
-    if shape is None:
-        return inputs[at]
-    if known is None or len(known) != len(shape):
-        return None
-    fits = all(isinstance(size, str) or size == other for size, other in zip(known, shape, strict=True))
-    return inputs[at] if fits else None
+    if shape is not None:
+        if known is None or len(known) != len(shape):
+            return None
+        if not all(isinstance(size, str) or size == other for size, other in zip(known, shape, strict=True)):
+            return None
+    return inputs[at].source
 
 
 def _skip(record: Mapping[str, Any], *, has_device: bool) -> dict[str, object]:
@@ -175,16 +168,9 @@ def cache_bypasses(records: Iterable[CacheAnswer]) -> tuple[CacheBypass, ...]:
         for record in graph:
             if record.state == "bypass":
                 reasons.setdefault(bypass_kind(record.reason or ""), record)
-        found += [
-            CacheBypass(
-                compile_id=record.compile_id,
-                kind=kind,
-                subject=subject,
-                reason=record.reason,
-                is_code_kept=is_code_kept,
-            )
-            for (kind, subject), record in reasons.items()
-        ]
+        for (kind, subject), record in reasons.items():
+            known: dict[str, Any] = {"compile_id": record.compile_id, "kind": kind, "subject": subject}
+            found.append(CacheBypass(**known, reason=record.reason, is_code_kept=is_code_kept))
     return tuple(found)
 
 

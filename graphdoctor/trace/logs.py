@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path
@@ -128,13 +129,11 @@ def _logs_from(log: LogFile, first: re.Match[bytes] | None) -> list[LogFile]:
 
 
 def _prefixes(log: LogFile) -> list[bytes]:
-    found: dict[bytes, None] = {}
-    try:
-        with log.open() as stream:
-            while lines := stream.readlines(_SCAN_BYTES):
-                found |= dict.fromkeys(_PREFIXED_RECORD.findall(b"".join(lines)))
-    except CutStreamError:
-        pass  # whoever reads it says so
+    found: set[bytes] = set()
+    # Whoever reads it says where it can't be read further.
+    with suppress(CutStreamError), log.open() as stream:
+        while lines := stream.readlines(_SCAN_BYTES):
+            found.update(_PREFIXED_RECORD.findall(b"".join(lines)))
     return sorted(found)
 
 
@@ -143,10 +142,9 @@ def hindrance(log: LogFile) -> str | None:
     head = log.part(0, _HEAD_BYTES)
     if kind := _archive(head):
         return f"It's a {kind} archive: name what is in it, {kind}://::{log.location}"
-    if match := _INSIDE_A_LINE.search(head):
-        before = match[1].decode("utf-8", "replace")
-        return f"Its records have something before each line, such as {before!r}: remove that from all lines."
-    return None
+    match = _INSIDE_A_LINE.search(head)
+    before = match[1].decode("utf-8", "replace") if match else None
+    return before and f"Its records have something before each line, such as {before!r}: remove that from all lines."
 
 
 def _archive(head: bytes) -> str | None:

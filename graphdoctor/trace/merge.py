@@ -101,15 +101,12 @@ def _renamed(fact: _Fact, part: Part, frame_base: int) -> _Fact:
 def _merge_gaps(parts: Iterable[Part]) -> tuple[CaptureGap, ...]:
     """Each gap once, with the part's prefix if it has one, since the message can name compile ids."""
     gaps: dict[tuple[str, str], CaptureGap] = {}
-    seen = set()
     for part in parts:
         for gap in part.recording.gaps:
-            if (gap.code, gap.message) in seen:
-                continue
-            if not part.prefix:
-                seen.add((gap.code, gap.message))
-            message = f"{part.prefix} {gap.message}" if part.prefix else gap.message
-            gaps[gap.code, message] = gap.model_copy(update={"message": message})
+            # Those of the main process come first.
+            if (gap.code, gap.message) not in gaps:
+                message = f"{part.prefix} {gap.message}" if part.prefix else gap.message
+                gaps[gap.code, message] = gap.model_copy(update={"message": message})
     return tuple(gaps.values())
 
 

@@ -22,8 +22,6 @@ from graphdoctor.trace.sections import Collector, Details
 _MAX_NOTE = 200
 _DUMP = 2000
 """A value this long is a dump, such as the whole config or the parts of a cache key, and isn't shown."""
-
-
 _AUTOTUNING = "_template_autotuning"
 """How the phase ends in which Inductor times ways to compute an operation (``torch/_inductor/select_algorithm.py``,
 2.13)."""
@@ -48,9 +46,7 @@ class _Begun:
     @property
     def duration_us(self) -> float | None:
         """None if it never ended, or if the clock was set back while it ran."""
-        if self.end_us is None or self.end_us < self.start_us:
-            return None
-        return self.end_us - self.start_us
+        return None if self.end_us is None or self.end_us < self.start_us else self.end_us - self.start_us
 
     @property
     def latest_us(self) -> float:
@@ -130,8 +126,7 @@ class Phases(Collector):
             begun.is_elsewhere = any(phase.compile_id is not None for phase in self._open)
             for phase in self._open:
                 if phase.is_elsewhere and phase.name == begun.name:
-                    phase.running += 1
-                    phase.count += 1
+                    phase.running, phase.count = phase.running + 1, phase.count + 1
                     phase.at_once = max(phase.at_once, phase.running)
                     return
         self._begun.append(begun)
@@ -147,8 +142,7 @@ class Phases(Collector):
         if phase.running:
             return phase
         phase.end_us = time_us
-        later = self._open[at + 1 :]
-        del self._open[at:]
+        later, self._open[at:] = self._open[at + 1 :], []
         for inner in later:
             # The same thread left it, though the log doesn't say when.
             if inner.compile_id == compile_id and not inner.is_elsewhere:
@@ -197,9 +191,8 @@ def _short(text: str) -> str:
 
 
 def _overlap(phase: _Begun) -> dict[str, str]:
-    if phase.count == 1:
-        return {}
-    return {"overlapping": f"{phase.count} in all, up to {phase.at_once} at once; torch doesn't log which ended when"}
+    words = f"{phase.count} in all, up to {phase.at_once} at once; torch doesn't log which ended when"
+    return {} if phase.count == 1 else {"overlapping": words}
 
 
 def _laid_out(phases: list[_Begun]) -> Iterator[tuple[_Begun, int, int]]:

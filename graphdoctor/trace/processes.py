@@ -112,12 +112,11 @@ def find_processes(logs: Iterable[LogFile], *, main_pid: int | None) -> list[Pro
     processes = _ranked_by_folder([process for _, process in found])
     if main_pid is not None:
         processes = _joined(processes)
-    main = next((process for process in processes if process.pid is not None and process.pid == main_pid), None)
-    if main is None:
-        # min() keeps the first of equals.
-        ranked = [process for process in processes if process.rank is not None]
-        main = min(ranked, key=lambda process: process.rank or 0) if ranked else next(iter(processes), None)
-    return [*([main] if main else []), *(process for process in processes if process is not main)]
+    ranks = [process.rank for process in processes if process.rank is not None]
+    lowest = min(ranks, default=None)
+    is_known = main_pid is not None and any(process.pid == main_pid for process in processes)
+    main = next((each for each in processes if (each.pid == main_pid if is_known else each.rank == lowest)), None)
+    return sorted(processes, key=lambda process: process is not main)
 
 
 def _processes_of(log: LogFile) -> list[tuple[str, ProcessLogs]]:
@@ -139,27 +138,22 @@ def _ranked_by_folder(processes: Sequence[ProcessLogs]) -> list[ProcessLogs]:
     ranked = []
     for process in processes:
         folder = process.logs[0].path.parent
-        if folder not in taken and (rank := rank_of_folder(process.logs[0])) is not None:
-            process = replace(process, rank=rank)  # noqa: PLW2901
-            taken.add(folder)
-        ranked.append(process)
+        rank = None if folder in taken else rank_of_folder(process.logs[0])
+        taken |= set() if rank is None else {folder}
+        ranked.append(process if rank is None else replace(process, rank=rank))
     return ranked
 
 
 def _joined(processes: Iterable[ProcessLogs]) -> list[ProcessLogs]:
-    joined: dict[int | None, ProcessLogs] = {}
-    unknown = []
+    processes = list(processes)
+    joined: dict[int, ProcessLogs] = {}
     for process in processes:
-        if process.pid is None:
-            unknown.append(process)
-            continue
-        before = joined.get(process.pid)
-        if before is not None:
+        if process.pid is not None:
+            before = joined.get(process.pid, ProcessLogs((), process.pid, None))
             rank = process.rank if before.rank is None else before.rank
             logs = tuple(dict.fromkeys((*before.logs, *process.logs)))
-            process = ProcessLogs(logs, process.pid, rank, (*before.writers, *process.writers))  # noqa: PLW2901
-        joined[process.pid] = process
-    return [*joined.values(), *unknown]
+            joined[process.pid] = ProcessLogs(logs, process.pid, rank, (*before.writers, *process.writers))
+    return [*joined.values(), *(process for process in processes if process.pid is None)]
 
 
 def name_processes(processes: Iterable[ProcessLogs]) -> list[str | None]:

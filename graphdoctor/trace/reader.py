@@ -52,6 +52,12 @@ from graphdoctor.trace.storage.places import Location
 from graphdoctor.trace.versions import RUNNABLE, named_version
 from graphdoctor.trace.watched import call_watch
 
+_MEASURED: dict[str, Any] = {
+    **{"coverage": Coverage, "settling": Settling, "kernels": KernelShare, "memory": MeasuredMemory},
+    **{"float32_precision": Float32Precision, "steady_call": SteadyCall},
+}
+"""Events that are facts of a recording as they are."""
+
 
 def read_recording(
     location: Location, *, guards: bool = False, picture: bool = False, executor: Executor = ALONE
@@ -134,6 +140,7 @@ def _reported(folder: RecordingFolder) -> Recording:
     if "trial" in events or "part" in events:
         made = [{"kind": event["kind"], "name": event["name"]} for event in events.of("part")]
         replay = read_fact(Replay, events.fields("trial") | {"parts": made})
+    measured: dict[str, Any] = {name: events.fact(name, kind) for name, kind in _MEASURED.items()}
     nothing: dict[str, Any] = dict.fromkeys(("calls", "frames", "compiles", "graphs", "breaks", "gaps"), ())
     return Recording(
         **nothing,
@@ -143,30 +150,23 @@ def _reported(folder: RecordingFolder) -> Recording:
         is_partial=False,
         switches=tuple(
             read_fact(
-                CompileSwitch, {"kind": found.get("kind"), "value": found.get("value"), "call_index": found.get("call")}
+                CompileSwitch, {"kind": each.get("kind"), "value": each.get("value"), "call_index": each.get("call")}
             )
-            for found in events.of("compile_switch")
+            for each in events.of("compile_switch")
         ),
-        coverage=events.fact("coverage", Coverage),
-        settling=events.fact("settling", Settling),
         replay=replay,
-        kernels=events.fact("kernels", KernelShare),
-        memory=events.fact("memory", MeasuredMemory),
-        float32_precision=events.fact("float32_precision", Float32Precision),
         variations=read_variations(events.all),
-        steady_call=events.fact("steady_call", SteadyCall),
+        **measured,
     )
 
 
 def _name_torch(contents: LogContents) -> None:
-    if RUNNABLE not in contents.damage.kinds:
-        return
-    for process in contents.processes:
+    for process in contents.processes if RUNNABLE in contents.damage.kinds else ():
         intakes = [section.intake for section in process.sections]
         if all(intake.environment.torch is None for intake in intakes):
-            version = named_version(process.process.logs)
+            version = {"torch": named_version(process.process.logs)}
             for intake in intakes:
-                intake.environment = intake.environment.model_copy(update={"torch": version})
+                intake.environment = intake.environment.model_copy(update=version)
 
 
 def _merged(
@@ -174,8 +174,8 @@ def _merged(
 ) -> Recording:
     watch = call_watch((name, process.sections[0].intake) for name, process in named)
     merged = merge(parts)
-    sections = [section for process in contents.processes for section in process.sections]
-    inductor_graphs = (graph for section in sections for graph in section.intake.inductor_graphs)
+    intakes = (section.intake for process in contents.processes for section in process.sections)
+    inductor_graphs = (graph for intake in intakes for graph in intake.inductor_graphs)
     merged = merged.model_copy(
         update={
             "watch": watch,
@@ -209,13 +209,11 @@ def _gaps(
         *(without_dynamo_gaps(merged, is_rest=bool(beginning)) if merged.is_foreign else ()),
         *merged.gaps,
     ]
-    if any(gap.kind == "log_removed" for gap in gaps):
-        # What the log lacks then says nothing about the run.
-        untrue = {"unfinished_compile", "nothing_compiled"} | (
-            {"coverage"} if merged.exit.reason == "finished" else set()
-        )
-        gaps = [gap for gap in gaps if gap.kind not in untrue]
-    return gaps
+    if not any(gap.kind == "log_removed" for gap in gaps):
+        return gaps
+    # What the log lacks then says nothing about the run.
+    untrue = ("unfinished_compile", "nothing_compiled", "coverage" if merged.exit.reason == "finished" else None)
+    return [gap for gap in gaps if gap.kind is None or gap.kind not in untrue]
 
 
 def _span(parts: Sequence[tuple[Part, Section]], contents: LogContents, events: Events, pid: int | None) -> LogSpan:

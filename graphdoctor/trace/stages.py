@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Literal, get_args
 
 from graphdoctor.facts.expressions import expression
@@ -219,13 +220,11 @@ def _module_words(frame: Frame | None) -> Callable[[str], str]:
     # (``torch/_dynamo/external_utils.py``, 2.13).
     is_wrapped = frame is not None and frame.code_name == "inner" and frame.origin == "torch"
     resumes_at = None if frame is None else frame.resumes_at
-    known: dict[str, str] = {}
 
+    @cache
     def words(path: str) -> str:
-        if path not in known:
-            own = path.replace("L['fn']", "L['self']", 1) if is_wrapped else path
-            known[path] = _MODULE_NUMBER.sub(r"[\1]", expression(own, resumes_at))
-        return known[path]
+        own = path.replace("L['fn']", "L['self']", 1) if is_wrapped else path
+        return _MODULE_NUMBER.sub(r"[\1]", expression(own, resumes_at))
 
     return words
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 import orjson
@@ -9,32 +10,23 @@ import orjson
 from graphdoctor.facts.recompiles import ChangeKind, GuardChange
 from graphdoctor.facts.wording import counted
 
-_DTYPES = (
-    ("uint8", "u8", "Byte", 0),
-    ("int8", "i8", "Char", 1),
-    ("int16", "i16", "Short", 2),
-    ("int32", "i32", "Int", 3),
-    ("int64", "i64", "Long", 4),
-    ("float16", "f16", "Half", 5),
-    ("float32", "f32", "Float", 6),
-    ("float64", "f64", "Double", 7),
-    ("complex32", "c32", "ComplexHalf", 8),
-    ("complex64", "c64", "ComplexFloat", 9),
-    ("complex128", "c128", "ComplexDouble", 10),
-    ("bool", "b8", "Bool", 11),
-    ("bfloat16", "bf16", "BFloat16", 15),
-    ("float8_e5m2", "f8e5m2", "Float8_e5m2", 23),
-    ("float8_e4m3fn", "f8e4m3fn", "Float8_e4m3fn", 24),
-    ("float8_e5m2fnuz", "f8e5m2fnuz", "Float8_e5m2fnuz", 25),
-    ("float8_e4m3fnuz", "f8e4m3fnuz", "Float8_e4m3fnuz", 26),
-    ("uint16", "u16", "UInt16", 27),
-    ("uint32", "u32", "UInt32", 28),
-    ("uint64", "u64", "UInt64", 29),
-    ("float8_e8m0fnu", "f8e8m0fnu", "Float8_e8m0fnu", 44),
-    ("float4_e2m1fn_x2", "f4e2m1fnx2", "Float4_e2m1fn_x2", 45),
-)
-"""Each dtype's name in Python, in print (``torch.dtype.abbr``), and its ``c10::ScalarType`` (2.13)."""
-_SHORT: dict[str | int, str] = {key: short for name, short, scalar, code in _DTYPES for key in (name, scalar, code)}
+_DTYPES = {
+    **{0: ("uint8", "Byte"), 1: ("int8", "Char"), 2: ("int16", "Short"), 3: ("int32", "Int"), 4: ("int64", "Long")},
+    **{5: ("float16", "Half"), 6: ("float32", "Float"), 7: ("float64", "Double"), 8: ("complex32", "ComplexHalf")},
+    **{9: ("complex64", "ComplexFloat"), 10: ("complex128", "ComplexDouble"), 11: ("bool", "Bool")},
+    **{15: ("bfloat16", "BFloat16"), 23: ("float8_e5m2", "Float8_e5m2"), 24: ("float8_e4m3fn", "Float8_e4m3fn")},
+    **{25: ("float8_e5m2fnuz", "Float8_e5m2fnuz"), 26: ("float8_e4m3fnuz", "Float8_e4m3fnuz")},
+    **{27: ("uint16", "UInt16"), 28: ("uint32", "UInt32"), 29: ("uint64", "UInt64")},
+    **{44: ("float8_e8m0fnu", "Float8_e8m0fnu"), 45: ("float4_e2m1fn_x2", "Float4_e2m1fn_x2")},
+}
+"""Each dtype's ``c10::ScalarType`` (2.13), as a number, with its name in Python and in C++."""
+_ABBREVIATED = re.compile(r"(?<=f)loat|(?<=u)int|(?<=i)nt|(?<=c)omplex|_")
+"""What ``torch.dtype.abbr`` leaves out of a name."""
+_SHORT: dict[str | int, str] = {
+    key: "b8" if names[0] == "bool" else _ABBREVIATED.sub("", names[0])
+    for number, names in _DTYPES.items()
+    for key in (number, *names)
+}
 
 
 def short_dtype(dtype: str | int) -> str:
@@ -133,11 +125,6 @@ def _on(*, is_on: bool) -> str:
 def _autocast(state: object) -> str:
     if not isinstance(state, dict):
         return "unknown"
-    on = [
-        f"{device} {short_dtype(dtype)}"
-        for device, dtype, is_on in zip(
-            _AUTOCAST_DEVICES, state.get("dtype") or [], state.get("enabled") or [], strict=False
-        )
-        if is_on
-    ]
+    each = zip(_AUTOCAST_DEVICES, state.get("dtype") or [], state.get("enabled") or [], strict=False)
+    on = [f"{device} {short_dtype(dtype)}" for device, dtype, is_on in each if is_on]
     return f"on ({', '.join(on)})" if on else "off"

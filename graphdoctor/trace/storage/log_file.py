@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import lzma
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -106,12 +108,8 @@ def without_prefix(stream: BinaryIO, prefix: bytes) -> BinaryIO:
 
 def _decompressor(compression: Compression) -> tuple[Callable[[], Any], type[Exception]]:
     if compression == "gzip":
-        import zlib
-
         return lambda: zlib.decompressobj(_GZIP_WINDOW), zlib.error
     if compression == "xz":
-        import lzma
-
         return lzma.LZMADecompressor, lzma.LZMAError
     try:
         import zstandard
