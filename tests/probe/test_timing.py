@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("torch")
 
 from graphdoctor.probe.measure import timing
-from graphdoctor.probe.measure.timing import Activity
+from graphdoctor.probe.measure.timing import Activity, Block, time_block
 from tests.each import for_each
 
 
@@ -110,6 +110,35 @@ def test_a_call_s_time_holds_what_it_started_on_a_gpu_and_nothing_started_before
 
     monkeypatch.setattr(timing.torch_api, "synchronize", synchronize)
     assert timing.time_calls(program(0.25), seconds=0.0, least=2) == [0.75, 0.75]
+
+
+def test_short_calls_are_timed_together_and_long_ones_alone() -> None:
+    numbers = {0.0001: 10, 0.5: 1, 0.0: 10_000}
+    assert {seconds: Block(seconds=seconds).number for seconds in numbers} == numbers
+    made: list[int] = []
+    # One more call warms the caches.
+    assert len(time_block(lambda: made.append(1), Block(seconds=0.0001), seconds=0.0)) == 1
+    assert len(made) == 10 + 1
+
+
+def test_each_call_starts_from_the_arguments_as_they_were_and_restoring_is_not_in_the_time(
+    program: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, call, values, seen = timing.time, program(1.0), [1.0], []
+    monkeypatch.setattr(clock, "sleep", lambda _seconds: None, raising=False)
+
+    def make() -> None:
+        call()
+        seen.append(values.pop())
+
+    def restore() -> None:
+        clock.now += 5.0  # type: ignore[attr-defined]
+        values[:] = [1.0]
+
+    block = Block(seconds=0.0001, restore=restore)
+    assert block.number == 1
+    assert time_block(make, block, seconds=10.0) == [1e6, 1e6]
+    assert seen == [1.0] * 3
 
 
 class Serving:

@@ -269,17 +269,12 @@ class Repeated:
     """A call that can be made again and again, and compiles nothing; ``restore`` puts back its arguments."""
 
     make: Callable[[], object]
-    restore: Callable[[], None] | None = None
+    restore: Callable[[], None] = lambda: None
 
     def __call__(self) -> None:
         """Make it, and leave its arguments as they were."""
         self.make()
-        self.put_back()
-
-    def put_back(self) -> None:
-        """Put back what it changed."""
-        if self.restore is not None:
-            self.restore()
+        self.restore()
 
 
 def measure_kernels(call: Repeated, around: Around = nullcontext) -> MeasuredKernels | None:
@@ -317,7 +312,7 @@ def _profiled(call: Repeated, count: int, around: Around) -> tuple[list[SeenCall
                 call.make()
                 torch_api.synchronize()
             held_up.append(preemptions() != before)
-            call.put_back()
+            call.restore()
     events = profiled_events(profiler)
     return list(calls_in(events, has_device=torch_api.uses_cuda(), held_up=held_up)), len(events)
 

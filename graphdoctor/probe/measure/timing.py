@@ -49,13 +49,15 @@ def time_calls(
     seconds: float,
     most: int | None = None,
     least: int = _MIN_RUNS,
-    restore: Callable[[], None] | None = None,
+    restore: Callable[[], None] = lambda: None,
     is_own_only: bool = False,
+    number: int = 1,
 ) -> list[float]:
-    """Seconds of single calls, started within ``seconds``; what one launches on a GPU counts to its own time only.
+    """Seconds of a call, started within ``seconds``; what one launches on a GPU counts to its own time only.
 
     ``restore``: puts back what a call changed in its arguments, outside the timed span. ``is_own_only``: leave out
-    calls in which the system took a processor from the process, if enough others remain.
+    calls in which the system took a processor from the process, if enough others remain. ``number``: calls that are
+    timed together, as in a loop of calls.
     """
     times: list[float] = []
     own: list[float] = []
@@ -64,13 +66,13 @@ def time_calls(
         torch_api.synchronize()
         before = preemptions()
         started = time.perf_counter()
-        call()
+        for _ in range(number):
+            call()
         torch_api.synchronize()
-        times.append(time.perf_counter() - started)
+        times.append((time.perf_counter() - started) / number)
         if preemptions() == before:
             own.append(times[-1])
-        if restore is not None:
-            restore()
+        restore()
     return own if is_own_only and len(own) >= least else times
 
 
@@ -94,25 +96,14 @@ class Block:
 
 def time_block(call: Callable[[], Any], block: Block, *, seconds: float) -> list[float]:
     """Times of blocks of calls in one turn, started within ``seconds``, at least one; in microseconds for one call."""
-    number, restore = block.number, block.restore
-    times: list[float] = []
+    restore = block.restore or (lambda: None)
     # Another process had the machine meanwhile: its caches are cold, and what it does outside the time is over.
     time.sleep(_REST_S)
+    restore()
     if block.seconds < _WARM_CALL_S:
-        if restore is not None:
-            restore()
         call()
-    ends = time.perf_counter() + seconds
-    while not times or time.perf_counter() < ends:
-        if restore is not None:
-            restore()
-        torch_api.synchronize()
-        started = time.perf_counter()
-        for _ in range(number):
-            call()
-        torch_api.synchronize()
-        times.append((time.perf_counter() - started) / number * 1e6)
-    return times
+        restore()
+    return [each * 1e6 for each in time_calls(call, seconds=seconds, least=1, restore=restore, number=block.number)]
 
 
 def serve(call: Callable[[], Any], activity: Callable[[], Activity], descriptor: int) -> None:

@@ -212,10 +212,10 @@ def _memory(workload: Workload, call: Call) -> None:
             peak = PeakMemory()
             compiled.make()
             peak_bytes = peak.bytes()
-            compiled.put_back()
+            compiled.restore()
             saved_bytes = _kept(workload, compiled, call)
         eager_saved_bytes = kept_bytes(lambda: workload.forward(call, is_eager=True))
-        compiled.put_back()
+        compiled.restore()
     workload.events.write(
         "memory",
         MeasuredMemory(
@@ -242,13 +242,13 @@ def _calibrate(workload: Workload) -> None:
 def _repeated(workload: Workload, call: Call) -> Repeated:
     """The compiled call, which leaves its arguments as they were."""
     make = partial(workload.make_again, call)
-    return Repeated(make, restorer(call, make))
+    return Repeated(make, restorer(call, make) or (lambda: None))
 
 
 def _kept(workload: Workload, compiled: Repeated, call: Call) -> int | None:
     def measure() -> int | None:
         found = kept_bytes(lambda: workload.forward(call))
-        compiled.put_back()
+        compiled.restore()
         return found
 
     # A CUDA graph keeps tensors where it kept those of the call before, so they wouldn't be new.
