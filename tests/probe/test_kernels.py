@@ -7,14 +7,12 @@ import re
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from graphdoctor.facts.kernels import KernelShare
 from graphdoctor.facts.recording import Recording
-from graphdoctor.facts.spec import RunSpec
 from graphdoctor.probe.measure.kernels import CALL_RANGE, MeasuredKernels, SeenCall, calls_in, is_disturbed, short_name
 from graphdoctor.probe.torch_private.torch_codegen import RUN_RANGE
 from graphdoctor.probe.torch_private.torch_kernels import ProfiledEvent, operator_role
@@ -22,11 +20,12 @@ from graphdoctor.probe.wire import TRACE_FOLDER
 from graphdoctor.trace.grammar import LogDamage, read_records
 from graphdoctor.trace.logs import find_logs
 from graphdoctor.trace.reader import read_recording
-from graphdoctor.trials.launch.child import Setup, record
-from graphdoctor.trials.launch.request import Measured, Request
+from graphdoctor.trials.launch.request import Measured
 from tests.conftest import clean_environment, run_script
 from tests.each import for_each
+from tests.recorded import recorded as record_program
 
+KERNELS = Measured(kernels=True)
 REGION, LOOKUP = "Torch-Compiled Region: 0/0", "TorchDynamo Cache Lookup"
 
 
@@ -306,17 +305,10 @@ print(json.dumps(collections.Counter(event.name for event in inside)))
 """
 
 
-def record_kernels(folder: Path, program: str, **asked: Any) -> None:
-    (folder / "model.py").write_text(program)
-    (folder / "recording").mkdir()
-    spec = RunSpec(target=f"{folder / 'model.py'}:f", no_grad=True, **asked)
-    record(Request.of(spec, Measured(kernels=True)), folder / "recording", Setup(timeout_s=300))
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("kernels")
-    record_kernels(folder, PROGRAM, backend="inductor", mode="reduce-overhead")
+    record_program(folder, PROGRAM, KERNELS, name="f", backend="inductor", mode="reduce-overhead", no_grad=True)
     return folder
 
 
@@ -344,8 +336,7 @@ def example_inputs():
 
 @pytest.mark.slow
 def test_a_collective_of_a_compiled_function_is_communication(tmp_path: Path):
-    record_kernels(tmp_path, DISTRIBUTED, backend="eager")
-    kernels = read_recording(tmp_path / "recording").kernels
+    kernels = read_recording(record_program(tmp_path, DISTRIBUTED, KERNELS, name="f", backend="eager")).kernels
     assert kernels is not None
     kinds = {each.name: each.kind for each in kernels.largest}
     assert kinds["_c10d_functional::all_reduce"] == kinds["_c10d_functional::wait_tensor"] == "communication"

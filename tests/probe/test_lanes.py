@@ -9,10 +9,9 @@ import pytest
 
 from graphdoctor.facts.picture import Lane
 from graphdoctor.facts.recording import Recording
-from graphdoctor.facts.spec import RunSpec
 from graphdoctor.trace.reader import read_recording
-from graphdoctor.trials.launch.child import Setup, record
-from graphdoctor.trials.launch.request import Measured, Request
+from graphdoctor.trials.launch.request import Measured
+from tests.recorded import recorded
 
 pytestmark = pytest.mark.slow
 
@@ -85,30 +84,23 @@ def example_inputs():
 """
 
 
-def _recorded(folder: Path, source: str, name: str | None = None, **asked: Any) -> Recording:
-    path = folder / "model.py"
-    path.write_text(source)
-    recording = folder / "recording"
-    recording.mkdir()
-    target = f"{path}:{name}" if name else str(path)
-    request = Request.of(RunSpec(target=target, **asked), Measured(coverage=True, lanes=True))
-    record(request, recording, Setup(timeout_s=120))
-    return read_recording(recording, picture=True)
+def _read(folder: Path, program: str, **asked: Any) -> Recording:
+    return read_recording(recorded(folder, program, Measured(coverage=True, lanes=True), **asked), picture=True)
 
 
 @pytest.fixture(scope="module")
 def varied(tmp_path_factory: pytest.TempPathFactory) -> Recording:
-    return _recorded(tmp_path_factory.mktemp("varied"), VARIED)
+    return _read(tmp_path_factory.mktemp("varied"), VARIED)
 
 
 @pytest.fixture(scope="module")
 def mutated(tmp_path_factory: pytest.TempPathFactory) -> Recording:
-    return _recorded(tmp_path_factory.mktemp("mutated"), MUTATED, "f", backend="aot_eager", backward=True)
+    return _read(tmp_path_factory.mktemp("mutated"), MUTATED, name="f", backend="aot_eager", backward=True)
 
 
 @pytest.fixture(scope="module")
 def raising(tmp_path_factory: pytest.TempPathFactory) -> Recording:
-    return _recorded(tmp_path_factory.mktemp("raising"), RAISING, "f")
+    return _read(tmp_path_factory.mktemp("raising"), RAISING, name="f")
 
 
 def _lanes(recording: Recording) -> dict[int | None, Lane]:
@@ -121,19 +113,14 @@ def _graphs(lane: Lane) -> list[int | None]:
 
 
 @pytest.mark.parametrize("name", ["varied", "mutated", "raising"])
-def test_segments_follow_each_other_within_the_call(name, request):
+def test_a_call_shows_the_compiles_that_torch_logged_in_it_in_segments_that_follow_each_other(name, request):
     recording = request.getfixturevalue(name)
-    for lane in _lanes(recording).values():
+    lanes = _lanes(recording)
+    for lane in lanes.values():
         moments = [0.0, *(moment for part in lane.segments for moment in (part.start_us, part.end_us))]
         assert moments == sorted(moments)
         assert moments[-1] <= lane.duration_us
         assert lane.hidden_segments == 0
-
-
-@pytest.mark.parametrize("name", ["varied", "mutated", "raising"])
-def test_a_call_shows_the_compiles_that_torch_logged_in_it(name, request):
-    recording = request.getfixturevalue(name)
-    lanes = _lanes(recording)
     assert [call.index for call in recording.calls] == [index for index in lanes if index is not None]
     for call in recording.calls:
         logged = {found.compile_id: found for found in recording.compiles if found.call_index == call.index}
@@ -207,8 +194,8 @@ def test_a_call_that_raises_ends_its_lane(raising):
     assert _graphs(lanes[3])[0] == 0
 
 
-def test_without_the_flag_nothing_is_measured(recorded):
-    [path] = recorded.glob(".graphdoctor/*clean")
+def test_without_the_flag_nothing_is_measured(request):
+    [path] = request.getfixturevalue("recorded").glob(".graphdoctor/*clean")
     recording = read_recording(path, picture=True)
     assert recording.picture is not None
     assert recording.picture.lanes == ()

@@ -12,7 +12,6 @@ import pytest
 from graphdoctor.facts.profile import ProfileReport
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.result import ProfileResult
-from graphdoctor.facts.spec import RunSpec
 from graphdoctor.probe.wire import TRACE_FOLDER
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
@@ -20,13 +19,13 @@ from graphdoctor.studies.profile.report import profile_report
 from graphdoctor.trace.grammar import LogDamage, read_records
 from graphdoctor.trace.logs import find_logs
 from graphdoctor.trace.reader import read_recording
-from graphdoctor.trials.launch.child import Setup, record
-from graphdoctor.trials.launch.request import Measured, Request
+from graphdoctor.trials.launch.request import Measured
 from graphdoctor.views.formats import PROFILE, RenderOptions
 from graphdoctor.views.html.kernel_code import codes_of
 from graphdoctor.views.profile_words import kernel_name
 from tests.conftest import clean_environment, run_script
 from tests.probe.test_wire import recorded_in
+from tests.recorded import recorded as record_program
 
 pytestmark = pytest.mark.slow
 
@@ -102,12 +101,9 @@ print(json.dumps(collections.Counter(child.name for graph in graphs for child in
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("profile")
-    (folder / "model.py").write_text(PROGRAM)
-    (folder / "recording").mkdir()
     (folder / "caches").mkdir()
-    spec = RunSpec(target=f"{folder / 'model.py'}:Net", backend="inductor", backward=True)
     measured = Measured(kernels=True, memory=True, profile=str(folder / "caches"))
-    record(Request.of(spec, measured), folder / "recording", Setup(timeout_s=300))
+    record_program(folder, PROGRAM, measured, name="Net", backend="inductor", backward=True)
     return folder
 
 
@@ -266,11 +262,7 @@ def example_inputs():
 
 def test_arguments_that_a_call_changes_are_put_back_before_the_next(tmp_path: Path) -> None:
     """The cache is full after six calls; a profile makes dozens."""
-    (tmp_path / "model.py").write_text(CACHE)
-    (tmp_path / "recording").mkdir()
-    spec = RunSpec(target=f"{tmp_path / 'model.py'}:step", backend="eager")
-    record(Request.of(spec, Measured(kernels=True)), tmp_path / "recording", Setup(timeout_s=100))
-    found = read_recording(tmp_path / "recording")
+    found = read_recording(record_program(tmp_path, CACHE, Measured(kernels=True), name="step", backend="eager"))
     assert found.gaps == ()
     assert found.kernels is not None
     # Nothing that puts them back is in the call.
