@@ -132,18 +132,6 @@ class ReadsRecord(TypedDict):
 # Artifacts.
 
 
-class StackEntryRecord(TypedDict):
-    """One line of a stack; columns are 1-based and count characters."""
-
-    file: str
-    line: int
-    function: str
-    text: str | None
-    indent: int | None
-    column: NotRequired[int]
-    end_column: NotRequired[int | None]
-
-
 class ValueRecord(TypedDict, total=False):
     """A guarded value: its type and text, and what a guard can be about."""
 
@@ -190,7 +178,7 @@ class RecompileArtifact(TypedDict):
     entries: int
     compared: list[ComparedEntryRecord]
     """The entry that the function's last call used, then others; empty if that one's failed guards are unknown."""
-    caller: list[StackEntryRecord]
+    caller: list[dict[str, Any]]
     loops: dict[str, str]
     """What counts the caller's loops."""
     stack_names: list[str]

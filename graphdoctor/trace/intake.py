@@ -19,7 +19,7 @@ from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import Call, CompileCall, CompileOutcome, Environment, Graph, SourceContext
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.watch import Steps
-from graphdoctor.probe.wire import CalledArtifact, RecompileArtifact, StackEntryRecord, WatchedCallArtifact
+from graphdoctor.probe.wire import CalledArtifact, RecompileArtifact, WatchedCallArtifact
 from graphdoctor.trace.breaks import PrintedBreak, parse_break, parse_error
 from graphdoctor.trace.ddp_splits import SeenSplit
 from graphdoctor.trace.evidence import Evidence
@@ -410,6 +410,6 @@ class Intake:
         text = context.statement.splitlines()[0] if context.statement else None
         return self.entry(file, line, function, text, qualname=context.qualname)
 
-    def _recorded_entry(self, entry: StackEntryRecord) -> StackEntry:
+    def _recorded_entry(self, entry: dict[str, Any]) -> StackEntry:
         columns = {key: value for key, value in entry.items() if key in _COLUMNS}
         return self.entry(entry["file"], entry["line"], entry["function"], entry.get("text"), **columns)

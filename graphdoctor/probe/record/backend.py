@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Literal
 
 import torch
@@ -20,7 +20,7 @@ from .describe import dtype_text, tensor_text
 from .files import is_user_file
 
 _CALLS = frozenset({"call_function", "call_method", "call_module"})
-_STACK_LINE = re.compile(r'^\s*File "(.*?)", line (\d+)', re.MULTILINE)
+_STACK_LINE = re.compile(r'^\s*File "(.*?)", line (\d+), in (.*)$', re.MULTILINE)
 _MAX_ARGUMENT = 500
 
 RANGE_PREFIX = "graphdoctor_graph "
@@ -78,6 +78,12 @@ def _watched(compiled: Callable[..., Any], index: int, runs: GraphRuns) -> Calla
     return run
 
 
+@lru_cache(maxsize=4096)  # many nodes have one stack
+def places_in(stack: str | None) -> tuple[tuple[str, int, str], ...]:
+    """File, line and function of each line of a node's ``stack_trace``, outermost first."""
+    return tuple((file, int(line), name) for file, line, name in _STACK_LINE.findall(stack or ""))
+
+
 class GraphDescriber:
     """Describes graphs (inputs, nodes, operation counts), numbered in the order in which they reach the backend."""
 
@@ -90,8 +96,8 @@ class GraphDescriber:
         """Describe a graph; the files in its stacks are wanted."""
         # Torch's files too, and those of the bodies of higher-order operators.
         graphs = (module.graph for module in gm.modules() if isinstance(module, torch.fx.GraphModule))
-        for stack in dict.fromkeys(node.stack_trace or "" for graph in graphs for node in graph.nodes):
-            for file, _ in _STACK_LINE.findall(stack):
+        for node in (node for graph in graphs for node in graph.nodes):
+            for file, _, _ in places_in(node.stack_trace):
                 self._want_file(file)
         nodes = list(gm.graph.nodes)
         self.count += 1
@@ -150,8 +156,8 @@ def _describe_input(node: torch.fx.Node) -> GraphInput:
 
 
 def _describe_node(node: torch.fx.Node) -> GraphNode:
-    lines = _STACK_LINE.findall(node.stack_trace or "")
-    file, line = next(((file, int(line)) for file, line in reversed(lines) if is_user_file(file)), (None, None))
+    places = (place for place in reversed(places_in(node.stack_trace)) if is_user_file(place[0]))
+    file, line, _ = next(places, (None, None, None))
     return GraphNode(
         name=node.name,
         opcode=node.op,

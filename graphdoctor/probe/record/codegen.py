@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import re
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -27,10 +26,9 @@ from ..torch_private.torch_codegen import (
     target_of,
     value_bytes,
 )
+from .backend import places_in
 from .describe import dtype_text
 from .files import is_user_file
-
-_STACK_LINE = re.compile(r'^\s*File "(.*?)", line (\d+), in (.*)$', re.MULTILINE)
 
 StackTable = dict[tuple[tuple[str, int, str], ...], int]
 """Index of each stack."""
@@ -115,8 +113,7 @@ class CodegenRecorder:
         }
 
     def _stack(self, node: torch.fx.Node, stacks: StackTable) -> int | None:
-        entries = [(file, int(line), name) for file, line, name in _STACK_LINE.findall(node.stack_trace or "")]
-        stack = tuple(entry for entry in entries if is_user_file(entry[0]))
+        stack = tuple(place for place in places_in(node.stack_trace) if is_user_file(place[0]))
         for file, _, _ in stack:
             self._want_file(file)
         return stacks.setdefault(stack, len(stacks)) if stack else None

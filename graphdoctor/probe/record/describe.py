@@ -109,7 +109,15 @@ def value_description(value: object) -> ValueRecord:
     kind = type(value)
     described = ValueRecord(type=_name_of(kind), text=value_text(value))
     if isinstance(value, torch.Tensor):
-        _add_tensor(described, value)
+        described |= {
+            "dtype": dtype_text(value.dtype),
+            "shape": [int(size) for size in value.shape],
+            "device": str(value.device),
+            "requires_grad": value.requires_grad,
+            "keys": dispatch_keys(value),
+        }
+        if value.layout is torch.strided:
+            described["stride"] = list(value.stride())
         return described
     if kind is dict or (issubclass(kind, dict) and kind.__module__ in ("collections", "builtins")):
         keys = [value_text(key) for _, key in zip(range(_MAX_KEYS), value, strict=False)]  # type: ignore[call-overload]
@@ -128,16 +136,6 @@ def value_description(value: object) -> ValueRecord:
     elif isinstance(value, BuiltinFunctionType):
         described["text"] = f"`{value.__name__}`"
     return described
-
-
-def _add_tensor(described: ValueRecord, value: torch.Tensor) -> None:
-    described["dtype"] = dtype_text(value.dtype)
-    described["shape"] = [int(size) for size in value.shape]
-    described["device"] = str(value.device)
-    described["requires_grad"] = value.requires_grad
-    described["keys"] = dispatch_keys(value)
-    if value.layout is torch.strided:
-        described["stride"] = list(value.stride())
 
 
 def _code_of(value: object) -> CodeType | None:

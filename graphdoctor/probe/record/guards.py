@@ -23,7 +23,7 @@ import torch
 
 from ..torch_private import torch_api, torch_guards
 from ..torch_private.replacing import Undo
-from ..wire import ComparedEntryRecord, FailedGuardRecord, RecompileArtifact, StackEntryRecord, ValueRecord
+from ..wire import ComparedEntryRecord, FailedGuardRecord, RecompileArtifact, ValueRecord
 from .describe import value_description
 from .files import is_user_file
 from .listener import TraceListener, stack_entries
@@ -206,7 +206,7 @@ class RecompileRecorder:
             item["then"] = _nearest_source(source, seen.values) if is_object else seen.values.get(source)
             item["line"] = _nearest_source(source, seen.lines)
 
-    def _caller(self) -> tuple[list[StackEntryRecord], dict[str, str]]:
+    def _caller(self) -> tuple[list[dict[str, Any]], dict[str, str]]:
         frames = list(torch_api.frames_above_compile(self._listener.outside))
         users = [frame for frame in frames if is_user_file(frame.f_code.co_filename)][:_MAX_CALLERS]
         loops: dict[str, str] = {}

@@ -16,7 +16,6 @@ from types import FrameType
 from typing import Any
 
 from ..torch_private import torch_api, torch_trace
-from ..wire import StackEntryRecord
 from .compile_calls import Roots, argument_names, is_wrapper
 from .files import ProgramFiles
 from .sources import SourceReader
@@ -25,20 +24,15 @@ _BRANCH = "Data-dependent branch"
 _STACKED_ARTIFACTS = frozenset({"dynamo_graph_break_reason", "dynamo_error"})
 
 
-def stack_entries(stack: Iterable[traceback.FrameSummary]) -> list[StackEntryRecord]:
-    """A traceback's lines in the form of the recording."""
-    entries: list[StackEntryRecord] = []
+def stack_entries(stack: Iterable[traceback.FrameSummary]) -> list[dict[str, Any]]:
+    """A traceback's lines as ``StackEntry``, without its file's owner; columns are 1-based and count characters."""
+    entries: list[dict[str, Any]] = []
     for summary in stack:
         line = summary.lineno or 0
         text = linecache.getline(summary.filename, line).rstrip("\n") or (summary.line or "")
         stripped = text.strip()
-        entry = StackEntryRecord(
-            file=summary.filename,
-            line=line,
-            function=summary.name,
-            text=stripped or None,
-            indent=len(text) - len(text.lstrip()) if stripped else None,
-        )
+        entry: dict[str, Any] = {"file": summary.filename, "line": line, "function": summary.name}
+        entry |= {"text": stripped or None, "indent": len(text) - len(text.lstrip()) if stripped else None}
         column = getattr(summary, "colno", None)
         if column is not None and stripped:
             start = _characters(text, column)
@@ -174,7 +168,7 @@ class TraceListener(torch_trace.TraceLooker):
         seen = {"of": of, "type": type(error).__qualname__, "gb_type": gb_type, "stack": entries}
         torch_api.write_artifact("graphdoctor_stack", seen)
 
-    def _widen_to_condition(self, entry: StackEntryRecord) -> None:
+    def _widen_to_condition(self, entry: dict[str, Any]) -> None:
         if "column" not in entry:
             return
         text = linecache.getline(entry["file"], entry["line"]).rstrip("\n")

@@ -26,7 +26,6 @@ from ..replay.results import modules_of
 from ..target.snapshot import RandomState, State, seed_everything
 from ..target.targets import Call, plain_function, signature_of
 from ..torch_private import torch_api, torch_export
-from ..wire import StackEntryRecord
 from .calls import compare, make_calls
 from .workload import Workload
 
@@ -232,7 +231,7 @@ class _Exporting:
             "classes": self._named_classes(message_of(error)),
         }
 
-    def _stack_of(self, error: BaseException) -> list[StackEntryRecord]:
+    def _stack_of(self, error: BaseException) -> list[dict[str, Any]]:
         """The stack from the program's first line on; that of what Dynamo was tracing, where Python's has none."""
         for summaries in (traceback.extract_tb(error.__traceback__), getattr(error, "real_stack", None) or ()):
             outside = itertools.dropwhile(lambda entry: not is_user_file(entry["file"]), stack_entries(summaries))
@@ -240,7 +239,7 @@ class _Exporting:
                 return entries
         return []
 
-    def _definition(self) -> list[StackEntryRecord]:
+    def _definition(self) -> list[dict[str, Any]]:
         """The first line of what is exported; none if it isn't Python of the program's."""
         function = plain_function(self._function)
         if function is None:
@@ -250,7 +249,7 @@ class _Exporting:
         summary = traceback.FrameSummary(code.co_filename, code.co_firstlineno, code.co_name, lookup_line=False)
         return stack_entries([summary])
 
-    def _known(self, entries: list[StackEntryRecord]) -> list[StackEntryRecord]:
+    def _known(self, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
         for entry in entries:
             self._workload.listener.want_source(entry["file"], entry["line"], entry["function"])
         return entries
