@@ -82,9 +82,6 @@ def _added(fix: Candidate, before: Program) -> tuple[Program, Program]:
     return before, with_fixes(before, (fix,))
 
 
-_PAIRS = 2
-"""How many pairs of processes must agree."""
-
 _LESS = 0.9
 """The most that compiling may take, beside what it takes without the fix."""
 
@@ -148,13 +145,13 @@ class Regional:
         if verdict != "verified":
             return Judgment(verdict, reason), None
         before, after, name = best.program, with_fixes(best.program, (fix,)), self._trials.backend
-        pairs: list[tuple[_Start, _Start]] = []
-        for number in range(1, _PAIRS + 1):
-            found = self._started(before, after, f"cold-{number}")
-            if isinstance(found, str):
-                return Judgment("failed", f"with an empty cache, under {name}: {found}"), None
-            pairs.append(found)
-        was, now = (min(start.compiling_s for start in starts) for starts in zip(*pairs, strict=True))
+        # Two pairs of processes must agree.
+        found = [one for number in (1, 2) for one in self._started(before, after, f"cold-{number}")]
+        starts = [one for one in found if isinstance(one, _Start)]
+        if failed := [one for one in found if isinstance(one, str)]:
+            return Judgment("failed", f"with an empty cache, under {name}: {failed[0]}"), None
+        pairs = list(zip(starts[::2], starts[1::2], strict=True))
+        was, now = (min(start.compiling_s for start in each) for each in (starts[::2], starts[1::2]))
         cold = ColdCompile(backend=name, before_s=was, after_s=now)
         took = f"with an empty cache, compiling takes {was:.1f} s → {now:.1f} s under {name}"
         if not all(quick.is_quicker(slow) for slow, quick in pairs):
@@ -177,8 +174,8 @@ class Regional:
             return check.verdict, check.reason and f"under {self._backend.name}: {check.reason}"
         return verdict, reason
 
-    def _started(self, before: Program, after: Program, name: str) -> tuple[_Start, _Start] | str:
-        """Start two programs side by side, each with an empty cache; or why that failed, a clause."""
+    def _started(self, before: Program, after: Program, name: str) -> list[_Start | str]:
+        """Start two programs side by side, each with an empty cache; for one that failed, why, as a clause."""
         self._trials.on_phase("compiling with an empty cache")
 
         def run(item: tuple[Program, str]) -> Recording:
@@ -186,11 +183,7 @@ class Regional:
             return self._trials.replays.replay(program, f"{name}-{which}", backend=self._trials.backend, is_cold=True)
 
         pair = [(before, "before"), (after, "after")]
-        found = [_start(one) for one in self._trials.replays.in_parallel(run, pair, jobs=self._trials.jobs)]
-        (first, second) = found
-        if isinstance(first, str) or isinstance(second, str):
-            return next(reason for reason in found if isinstance(reason, str))
-        return first, second
+        return [_start(one) for one in self._trials.replays.in_parallel(run, pair, jobs=self._trials.jobs)]
 
 
 def _start(recording: Recording) -> _Start | str:

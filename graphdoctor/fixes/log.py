@@ -21,7 +21,7 @@ from graphdoctor.fixes.patch import Candidate, Options
 from graphdoctor.fixes.trials import State, Trials
 from graphdoctor.fixes.verdicts import SKIPPED_FRAME, Judgment
 from graphdoctor.rules.diagnosis.selection import Selection
-from graphdoctor.trials.judge import Observed
+from graphdoctor.trials.judge import Observed, compared_with_eager
 from graphdoctor.trials.program import Program
 
 _NO_FIX = "no fix is known"
@@ -59,6 +59,10 @@ class _Entry:
     def is_about(self, fixes: Sequence[Candidate]) -> bool:
         """Whether it is about one of several fixes."""
         return any(self.fix is fix for fix in fixes)
+
+    def update(self, **more: object) -> None:
+        """Change what is told of it."""
+        self.tried = self.tried.model_copy(update=more)
 
 
 class TrialLog:
@@ -102,8 +106,9 @@ class TrialLog:
     def note_untried(self, finding: Finding, fix: Candidate, state: State, number: int, cause: UntriedCause) -> None:
         """Note a fix that wasn't tried, and why."""
         reason = _UNTRIED[cause]
-        self._add(finding, fix, state, number, {"untried_cause": cause, "reason": reason})
-        self._reasons[self._place(finding, state.program)] = f'"{fix.title}" wasn\'t tried: {reason}'
+        entry = self._add(finding, fix, state, number)
+        entry.update(untried_cause=cause, reason=reason)
+        self._reasons[entry.place] = f'"{fix.title}" wasn\'t tried: {reason}'
 
     def note(
         self,
@@ -117,31 +122,25 @@ class TrialLog:
         cold_compile: ColdCompile | None = None,
     ) -> None:
         """Note a fix that was tried."""
-        replay = after.recording.replay
         is_whole = after.recording.exit.reason == "finished" and not after.is_stopped
-        entry = self._add(
-            finding,
-            fix,
-            state,
-            number,
-            {
-                "verdict": judged.verdict,
-                "reason": judged.reason,
-                "before": state.observed.measures,
-                "after": after.measures if is_whole else None,
-                "sites_gone": judged.gone,
-                "sites_new": judged.new,
-                "recording": after.name,
-                "backend": self._trials.trial_backend if cold_compile is None else cold_compile.backend,
-                "cold_compile": cold_compile,
-                "compared": replay.compared.get("eager") if replay else None,
-            },
-        )
+        entry = self._add(finding, fix, state, number)
         entry.instead = judged.instead
+        entry.update(
+            verdict=judged.verdict,
+            reason=judged.reason,
+            before=state.observed.measures,
+            after=after.measures if is_whole else None,
+            sites_gone=judged.gone,
+            sites_new=judged.new,
+            recording=after.name,
+            backend=self._trials.trial_backend if cold_compile is None else cold_compile.backend,
+            cold_compile=cold_compile,
+            compared=compared_with_eager(after.recording),
+        )
         self._settled.add(entry.mark)
         self._reasons[entry.place] = _outcome(entry.tried)
 
-    def _add(self, finding: Finding, fix: Candidate, state: State, number: int, more: dict[str, object]) -> _Entry:
+    def _add(self, finding: Finding, fix: Candidate, state: State, number: int) -> _Entry:
         told = fix.tried(
             finding,
             self._trials.root,
@@ -152,7 +151,7 @@ class TrialLog:
             is_on_untouched=not state.applied,
             verdict="not tried",
         )
-        self._entries.append(_Entry(told.model_copy(update=more), fix, self._place(finding, state.program)))
+        self._entries.append(_Entry(told, fix, self._place(finding, state.program)))
         return self._entries[-1]
 
     def _place(self, finding: Finding, program: Program) -> _Place:
@@ -164,11 +163,9 @@ class TrialLog:
 
     def apply(self, fixes: Sequence[Candidate], number: int) -> None:
         """Note that fixes were applied; those of the round that weren't may be tried once more beside them."""
-        for entry in self._entries:
-            if entry.tried.round != number:
-                continue
+        for entry in (entry for entry in self._entries if entry.tried.round == number):
             if entry.tried.verdict in _APPLICABLE and entry.is_about(fixes):
-                entry.tried = entry.tried.model_copy(update={"is_applied": True})
+                entry.update(is_applied=True)
             elif entry.tried.verdict in _REPEATABLE and entry.mark not in self._repeated:
                 self._settled.discard(entry.mark)
                 self._repeated.add(entry.mark)
@@ -182,8 +179,7 @@ class TrialLog:
         left = {finding.fingerprint for finding in state.observed.diagnosis.findings}
         for entry in self._entries:
             if entry.tried.is_applied and entry.tried.verdict == "moved" and not left.intersection(entry.instead):
-                reason = f"{entry.tried.reason}, until other fixes are applied too"
-                entry.tried = entry.tried.model_copy(update={"verdict": "verified", "reason": reason})
+                entry.update(verdict="verified", reason=f"{entry.tried.reason}, until other fixes are applied too")
 
     def has_moved_break(self, state: State) -> bool:
         """Whether a program has a break that one of its fixes only moved there."""
@@ -213,13 +209,12 @@ class TrialLog:
         for entry in self._entries:
             if not entry.tried.is_applied or not entry.is_about(fixes):
                 continue
-            entry.tried = entry.tried.model_copy(update={"is_applied": False})
+            entry.update(is_applied=False)
             if verdict is None:
                 self._settled.discard(entry.mark)
                 continue
             if entry.tried.verdict != verdict:
-                more = {"verdict": verdict, "reason": reason, "backend": backend or entry.tried.backend}
-                entry.tried = entry.tried.model_copy(update=more)
+                entry.update(verdict=verdict, reason=reason, backend=backend or entry.tried.backend)
             self._reasons[entry.place] = _outcome(entry.tried)
 
     def doubt_unapplied(self, backend: str) -> None:
@@ -228,14 +223,14 @@ class TrialLog:
         for entry in self._entries:
             if entry.mark not in applied and entry.tried.verdict in WORKING:
                 reason = f"it works under {entry.tried.backend}, but wasn't run under {backend}"
-                entry.tried = entry.tried.model_copy(update={"verdict": "unproven", "reason": reason})
+                entry.update(verdict="unproven", reason=reason)
                 self._reasons[entry.place] = _outcome(entry.tried)
 
     def add_times(self, fix: Candidate, times: tuple[PairedTime, ...]) -> None:
         """Note the times of an applied fix."""
         for entry in self._entries:
             if entry.tried.is_applied and entry.is_about([fix]):
-                entry.tried = entry.tried.model_copy(update={"times": times})
+                entry.update(times=times)
 
     def left(self, state: State) -> Iterator[LeftFinding]:
         """The findings that a program still has, each with the reason."""

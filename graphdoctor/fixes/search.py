@@ -26,7 +26,7 @@ from graphdoctor.fixes.kept import SearchOptions
 from graphdoctor.fixes.log import TrialLog, gone
 from graphdoctor.fixes.options import Sources, options_for
 from graphdoctor.fixes.patch import Candidate, FileChange, Options, compatible, diff_text, with_fixes
-from graphdoctor.fixes.trials import Eta, State, Trials, UserBackend
+from graphdoctor.fixes.trials import Check, Eta, State, Trials, UserBackend
 from graphdoctor.fixes.verdicts import (
     BREAK,
     REPEATED_BLOCKS,
@@ -38,7 +38,7 @@ from graphdoctor.fixes.verdicts import (
     score,
 )
 from graphdoctor.probe.wire import FIXES_FILE
-from graphdoctor.trials.judge import Observed
+from graphdoctor.trials.judge import Observed, compared_with_eager
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.recorded import fitting
 from graphdoctor.trials.launch.request import Request
@@ -161,7 +161,9 @@ class _Rounds:
         try:
             while start is not None:
                 best = self._last = self._run_rounds(start)
-                if self._is_unprovable(best):
+                check_ = self._checked_elsewhere(best)
+                if check_ is not None and check_.verdict == "unproven":
+                    self._unproven(best, check_.reason or "")
                     best = self._last = untouched
                     break
                 start = self._without_failing(untouched, best) or self._without_slow(untouched, best)
@@ -340,13 +342,11 @@ class _Rounds:
             is_outweighed=self._is_outweighed(together),
         )
 
-    def _is_unprovable(self, best: State) -> bool:
+    def _checked_elsewhere(self, best: State) -> Check | None:
+        """What a program with fixes does under the user's backend; None if trials compile with it."""
         if not best.applied or not self._backend.is_another:
-            return False
-        check = self._backend.check(best.program, drops_output=best.drops_output)
-        if check.verdict == "unproven":
-            self._unproven(best, check.reason or "")
-        return check.verdict == "unproven"
+            return None
+        return self._backend.check(best.program, drops_output=best.drops_output)
 
     def _checked(self, best: State, untouched: State) -> State:
         if not best.applied or not self._backend.is_another or self._backend.known(best.program):
@@ -360,16 +360,13 @@ class _Rounds:
         self._log.take_back(fixes, "unproven", f"under {name}: {reason}", backend=name)
 
     def _without_failing(self, untouched: State, best: State) -> State | None:
-        if not best.applied or not self._backend.is_another:
-            return None
-        drops_output = best.drops_output
-        check = self._backend.check(best.program, drops_output=drops_output)
-        if check.verdict == "verified":
+        check = self._checked_elsewhere(best)
+        if check is None or check.verdict == "verified":
             return None
         blamed, together = best.applied[-1][0], "with the others, " if len(best.applied) > 1 else ""
         for fix, before in best.applied if together else ():
             # Each is run beside the fixes of earlier rounds, so the first that fails is the one.
-            alone = self._backend.check(with_fixes(before, (fix,)), drops_output=drops_output)
+            alone = self._backend.check(with_fixes(before, (fix,)), drops_output=best.drops_output)
             if alone.verdict != "verified":
                 blamed, check, together = fix, alone, ""
                 break
@@ -436,9 +433,8 @@ class _Rounds:
         kept = list(filter(self._options.selection.keeps, findings))
         times = self._trials.times_of(Program(), best.program) or ()
         self._log.settle_moved(best)
-        replay = best.observed.recording.replay
         cold = [fix.cold_compile for fix in self._log.tried if fix.is_applied and fix.cold_compile is not None]
-        compared = replay.compared.get("eager") if replay and applied else None
+        compared = compared_with_eager(best.observed.recording) if applied else None
         before, after = untouched.observed.measures, best.observed.measures
         check = self._backend.known(best.program) if applied else None
         if check is not None:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from graphdoctor.facts.counts import Counts
@@ -19,7 +20,7 @@ from graphdoctor.facts.trials import Comparison, Judged
 from graphdoctor.facts.wording import kind_text
 from graphdoctor.fixes.patch import Candidate, LineMap, with_fixes
 from graphdoctor.fixes.verdicts import Judgment, Score, SiteChange, judge, lost, score
-from graphdoctor.trials.judge import Observed, Untouched, clause
+from graphdoctor.trials.judge import Observed, Untouched, clause, compared_with_eager
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import EAGER, Replays, RoundingNames
 from graphdoctor.trials.timing import time_pair
@@ -78,26 +79,16 @@ class Eta:
             self._is_open = False
 
     @contextlib.contextmanager
-    def trial(self) -> Iterator[None]:
-        """While a trial runs."""
-        with self._running(self._trials):
-            yield
-
-    @contextlib.contextmanager
-    def timing(self, backend: str) -> Iterator[int]:
-        """While two programs are timed under a backend; the number of the timing."""
-        with self._running(self._timings[backend]):
-            yield sum(work.begun for work in self._timings.values())
-
-    @contextlib.contextmanager
-    def _running(self, work: _Work) -> Iterator[None]:
+    def running(self, backend: str | None = None) -> Iterator[int]:
+        """While a trial runs, or two programs are timed under a backend; how many have begun."""
+        work = self._trials if backend is None else self._timings[backend]
         with self._lock:
             work.begun += 1
             number = work.begun
             work.running[number] = self._clock()
             self._report()
         try:
-            yield
+            yield number if backend is None else sum(work.begun for work in self._timings.values())
         finally:
             with self._lock:
                 work.took_s.append(self._clock() - work.running.pop(number))
@@ -309,7 +300,7 @@ class Trials:
             fix = fixes[index]
             drops_output = fix.drops_output or state.drops_output
             program = with_fixes(state.program, (fix,))
-            with self.eta.trial():
+            with self.eta.running():
                 observed = self._run(program, f"{label}-{index + 1}", drops_output=drops_output)
             if on_done is not None:
                 on_done(index, first + index, observed)
@@ -333,15 +324,28 @@ class Trials:
 
     def _run(self, program: Program, name: str, *, drops_output: bool) -> Observed:
         """Run a program with fixes; if its results differ, once more, beside the untouched one."""
-        first = self._replay(program, name)
-        if first.exit.reason != "finished" or not self.reference.is_known:
-            return self.observe(first, name)
-        verdict, _ = self.reference.judge(first, drops_output=drops_output)
-        if verdict == "verified" or (verdict == "unproven" and self.reference.unprovable):
-            return self.observe(first, name)
-        self.settle()
-        second = self._replay(program, f"{name}{AGAIN}", earlier=name)
-        return self.observe(first if second.exit.reason != "finished" else second, name)
+
+        def is_settled(first: Recording) -> bool:
+            verdict, _ = self.reference.judge(first, drops_output=drops_output)
+            is_unprovable = verdict == "unproven" and bool(self.reference.unprovable)
+            return not self.reference.is_known or verdict == "verified" or is_unprovable
+
+        return self.observe(self.twice(partial(self._replay, program), name, is_settled, self.settle), name)
+
+    @staticmethod
+    def twice(
+        replay: Callable[..., Recording],
+        name: str,
+        is_settled: Callable[[Recording], bool],
+        settle: Callable[[], None],
+    ) -> Recording:
+        """What a replay shows, or the one after it, beside the untouched program, if the first doesn't settle it."""
+        first = replay(name)
+        if first.exit.reason != "finished" or is_settled(first):
+            return first
+        settle()
+        second = replay(f"{name}{AGAIN}", earlier=name)
+        return second if second.exit.reason == "finished" else first
 
     def _replay(self, program: Program, name: str, *, earlier: str | None = None) -> Recording:
         return self.replays.replay(
@@ -415,7 +419,7 @@ class Trials:
         backends = tuple(dict.fromkeys((self.backend, _INDUCTOR)))
         self.eta.plan_timings(backends)
         for backend in backends:
-            with self.eta.timing(backend) as number:
+            with self.eta.running(backend) as number:
                 times = time_pair(self.replays, before, after, f"time-{len(self._timed) + 1}", backend=backend)
             if isinstance(times, str):
                 self.notes.append(f"not timed under {backend}: {times}")
@@ -484,15 +488,15 @@ class UserBackend:
         self._trials.on_phase(f"comparing under {self.name}")
         if self._untouched is None:
             self._untouched = self._replay(Program(), self._name)
-        name = f"{self.name}-{len(self._known) + 1}"
-        found = self._judged(self._replay(program, name), drops_output=drops_output)
-        if found.verdict in ("changes results", "unproven"):
-            self._settle()
-            again = self._replay(program, f"{name}{AGAIN}", earlier=name)
-            if again.exit.reason == "finished":
-                found = self._judged(again, drops_output=drops_output)
-        self._known.append((program, found))
-        return found
+        judged = partial(self._judged, drops_output=drops_output)
+        recording = self._trials.twice(
+            partial(self._replay, program),
+            f"{self.name}-{len(self._known) + 1}",
+            lambda first: judged(first).verdict not in ("changes results", "unproven"),
+            self._settle,
+        )
+        self._known.append((program, judged(recording)))
+        return self._known[-1][1]
 
     def _settle(self) -> None:
         """Find out what rounding is, and run the untouched program there once more; once."""
@@ -526,10 +530,8 @@ class UserBackend:
             return Check("unproven", f"the program fails there without fixes: {message}")
         if recording.exit.reason != "finished":
             return Check("failed", clause(recording.exit.message))
-        reference = self._trials.reference_beside(untouched)
-        verdict, reason = reference.judge(recording, drops_output=drops_output)
-        compared = recording.replay.compared.get("eager") if recording.replay else None
-        return Check(verdict, reason, compared, self._measures(recording))
+        verdict, reason = self._trials.reference_beside(untouched).judge(recording, drops_output=drops_output)
+        return Check(verdict, reason, compared_with_eager(recording), self._measures(recording))
 
     def _measures(self, recording: Recording) -> Counts:
         # Inductor may have found what it compiled before.

@@ -16,6 +16,7 @@ from graphdoctor.fixes.patch import Candidate
 from graphdoctor.fixes.run_changes import RecompileFixes, Together, joined_change, recompile_fixes
 from graphdoctor.probe.wire import WHAT_IF_FILE
 from graphdoctor.trace.reader import read_recording
+from graphdoctor.trials.judge import compared_with_eager
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.program import Program
@@ -61,7 +62,7 @@ def _result(trial: Together, recording: Recording) -> TrialResult:
     times = [compile_.duration_s for compile_ in recording.compiles if compile_.duration_s is not None]
     calls = [call.duration_s for call in recording.calls if call.duration_s is not None]
     replay = recording.replay
-    eager = replay.compared.get("eager") if replay else None
+    eager = compared_with_eager(recording)
     worst = eager.results[0] if eager and eager.results else None
     uncounted = replay.warm_up_frames_over_limit if replay and joined_change(trial).warm_up else 0
     return TrialResult(

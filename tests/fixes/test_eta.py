@@ -28,11 +28,11 @@ def last(events: list[TrialEvent]) -> TrialCounts:
 def test_the_time_that_is_left_is_known_after_the_first_trial() -> None:
     found, clock, events = eta()
     assert found.plan_trials(3) == 1
-    with found.trial():
+    with found.running():
         assert last(events) == TrialCounts(1, 3, left_s=None)
         clock.now = 4.0
     assert last(events) == TrialCounts(1, 3, left_s=8.0)
-    with found.trial():
+    with found.running():
         clock.now = 5.0
     # 4 s and 1 s, so 2.5 s for the last.
     assert last(events) == TrialCounts(2, 3, left_s=2.5)
@@ -41,11 +41,11 @@ def test_the_time_that_is_left_is_known_after_the_first_trial() -> None:
 def test_trials_that_run_side_by_side_share_the_time() -> None:
     found, clock, events = eta(jobs=2)
     found.plan_trials(5)
-    with found.trial():
+    with found.running():
         clock.now = 4.0
-    with found.trial(), found.trial():
+    with found.running(), found.running():
         clock.now = 5.0
-        with found.trial():
+        with found.running():
             # 3 s each of the first two, 4 s of this one, and 4 s of the one that waits.
             assert last(events).left_s == (3.0 + 3.0 + 4.0 + 4.0) / 2
 
@@ -53,12 +53,12 @@ def test_trials_that_run_side_by_side_share_the_time() -> None:
 def test_a_trial_that_takes_longer_than_usual_has_nothing_left_rather_than_less() -> None:
     found, clock, events = eta()
     found.plan_trials(2)
-    with found.trial():
+    with found.running():
         clock.now = 1.0
-    with found.trial():
+    with found.running():
         clock.now = 50.0
         found.plan_timings(["eager"])
-        with found.timing("eager") as number:
+        with found.running("eager") as number:
             assert number == 1
     assert all(not isinstance(event, TrialCounts) or (event.left_s or 0.0) >= 0.0 for event in events)
 
@@ -66,22 +66,22 @@ def test_a_trial_that_takes_longer_than_usual_has_nothing_left_rather_than_less(
 def test_later_rounds_add_trials() -> None:
     found, _, events = eta()
     found.plan_trials(1)
-    with found.trial():
+    with found.running():
         pass
     assert (last(events).trials, last(events).is_open) == (1, True)
     assert found.plan_trials(2) == 2
-    with found.trial():
+    with found.running():
         assert (last(events).trial, last(events).trials) == (2, 3)
 
 
 def test_timings_have_a_time_of_their_own() -> None:
     found, clock, events = eta(jobs=4)
     found.plan_trials(1)
-    with found.trial():
+    with found.running():
         clock.now = 100.0
     found.end_trials()
     found.plan_timings(["eager"] * 3)
-    with found.timing("eager"):
+    with found.running("eager"):
         assert last(events) == TrialCounts(1, 1, timing=1, timings=3, left_s=None, is_open=False)
         clock.now = 110.0
     # One after the other, however many jobs there are.
@@ -91,12 +91,12 @@ def test_timings_have_a_time_of_their_own() -> None:
 def test_one_backend_says_nothing_of_how_long_another_takes() -> None:
     found, clock, events = eta()
     found.plan_timings(["eager", "inductor"])
-    with found.timing("eager") as number:
+    with found.running("eager") as number:
         assert number == 1
         clock.now = 3.0
     assert last(events) == TrialCounts(0, 0, timing=1, timings=2, left_s=None)
     found.plan_timings(["eager"])
-    with found.timing("inductor") as number:
+    with found.running("inductor") as number:
         assert number == 2
         clock.now = 18.0
     assert last(events) == TrialCounts(0, 0, timing=2, timings=3, left_s=3.0)
@@ -106,7 +106,7 @@ def test_a_trial_that_raises_counts_as_over() -> None:
     found, _, events = eta()
     found.plan_trials(1)
     try:
-        with found.trial():
+        with found.running():
             raise KeyboardInterrupt
     except KeyboardInterrupt:
         pass

@@ -12,10 +12,8 @@ from dataclasses import dataclass
 
 from graphdoctor.fixes.source.flow import certain_nodes
 from graphdoctor.fixes.source.program import ClassInfo, Program, Scope, is_fullgraph, is_off
-from graphdoctor.fixes.source.values import Value, Values
+from graphdoctor.fixes.source.values import Method, Value, Values
 
-_Method = tuple[Scope, ClassInfo | None]
-"""A function, and the class of the object that it's called on."""
 _DISABLE = ("torch.compiler.disable", "torch._dynamo.disable")
 
 
@@ -99,94 +97,62 @@ class _Finder:
                     if self._is_traced(scope):
                         yield node, Region(scope, owner, region.is_fullgraph)
 
-    def _callees(self, node: ast.Call, region: Region) -> Iterator[_Method]:
+    def _callees(self, node: ast.Call, region: Region) -> Iterable[Method]:
         scope, func = region.scope, node.func
         if isinstance(func, ast.Attribute) and _is_super(func.value):
-            if scope.owner is not None and self._program.is_certain(scope.owner):
-                bases = list(self._program.ancestors(scope.owner))[1:]
-                method = next((base.methods[func.attr] for base in bases if func.attr in base.methods), None)
-                if method is not None:
-                    yield method, region.owner
-            return
-        owner = self._values.owner(func.value, scope) if isinstance(func, ast.Attribute) else None
-        if owner is not None and isinstance(func, ast.Attribute):
-            receiver = region.owner if region.owner and owner is scope.owner else owner
-            methods = self._values.methods_of_family(receiver, func.attr)
-            if methods:
-                if len(methods) == 1:
-                    yield methods[0][0], receiver
-                return
-        itself = self._values.owner(func, scope)
-        if itself is not None:
-            yield from self._forward(region.owner if region.owner and itself is scope.owner else itself)
-            return
-        runs = list(self._runs(func, scope))
-        if len(runs) == 1 or all(info is not None for _, info in runs):
-            yield from runs  # one of several functions isn't certain
+            if scope.owner is None or not self._program.is_certain(scope.owner):
+                return []
+            bases = list(self._program.ancestors(scope.owner))[1:]
+            return [(base.methods[func.attr], region.owner) for base in bases if func.attr in base.methods][:1]
+        owner = self._values.owner(func.value if isinstance(func, ast.Attribute) else func, scope)
+        runs = self._runs(func, scope, region.owner if owner is not None and owner is scope.owner else None)
+        # One of several functions isn't certain.
+        are_objects = owner is None and all(info is not None for _, info in runs)
+        return runs if len(runs) == 1 or are_objects else []
 
-    def _runs(self, node: ast.expr, scope: Scope) -> Iterator[_Method]:
+    def _runs(self, node: ast.expr, scope: Scope, receiver: ClassInfo | None = None) -> list[Method]:
         if isinstance(node, ast.Lambda):
-            yield self._program.scopes[node], None
-            return
-        if isinstance(node, ast.Attribute) and (methods := list(self._methods(node, scope))):
-            yield from methods
-            return
-        yield from self._objects(self._values.of(node, scope))
+            return [(self._program.scopes[node], None)]
+        value = self._values.of(node.value, scope) if isinstance(node, ast.Attribute) else None
+        if isinstance(node, ast.Attribute) and value is not None and value.kind == "class":
+            return [method for info in value.classes for method in self._of_class(info, node.attr)]
+        return list(filter(self._is_run, self._values.called(node, scope, receiver)))
 
-    def _objects(self, value: Value | None) -> Iterator[_Method]:
-        if value is None:
-            return
-        if value.kind == "function":
-            yield from ((one, None) for one in value.functions)
-        elif value.kind == "instance":
-            for info in value.classes:
-                yield from self._forward(info)
+    def _of_class(self, info: ClassInfo, name: str) -> Iterator[Method]:
+        """``Net.step(x)``, and ``Function.apply(x)``, which runs the function's ``forward``."""
+        forward = self._values.method(info, "forward") if name == "apply" else None
+        if forward is not None and self._program.derives(info, "torch.autograd.Function"):
+            yield forward, None
+        method = self._values.method(info, name)
+        if method is not None:
+            yield method, info
 
-    def _forward(self, info: ClassInfo) -> Iterator[_Method]:
-        is_module = self._program.is_module_class(info)
-        if self._program.method(info, "__call__") is not None:
-            call = None if is_module else self._values.method(info, "__call__")
-        else:
-            call = self._values.method(info, "forward") if is_module else None
-        if call is not None:
-            yield call, info
-
-    def _methods(self, node: ast.Attribute, scope: Scope) -> Iterator[_Method]:
-        owner = self._values.owner(node.value, scope)
-        value = self._values.of(node.value, scope)
-        if node.attr == "apply" and value is not None and value.kind == "class":
-            for info in value.classes:
-                forward = self._values.method(info, "forward")
-                if forward is not None and self._program.derives(info, "torch.autograd.Function"):
-                    yield forward, None
-        if owner is not None:
-            yield from self._values.methods_of_family(owner, node.attr)
-        elif value is not None and value.kind in ("instance", "class"):
-            for info in value.classes:
-                method = self._values.method(info, node.attr)
-                if method is not None:
-                    yield method, info
+    def _is_run(self, method: Method) -> bool:
+        """Whether it's certain that torch traces it: not a module's own ``__call__``."""
+        scope, info = method
+        is_call = info is not None and self._program.method(info, "__call__") is scope
+        return not (is_call and info is not None and self._program.is_module_class(info))
 
     def _handed(self, node: ast.Call, scope: Scope) -> Iterator[tuple[Scope, ClassInfo | None, ast.Call]]:
         """What a call to torch.compile, or to a module's ``compile``, compiles, with the call that has the options."""
         compiled = self._compilers.compiled(node, scope)
+        found: Iterable[Method] = ()
+        call = node
         if compiled is not None:
             handed, call = compiled
-            found = list(self._runs(handed, scope)) or list(self._passed(handed, scope))
-            yield from ((method, info, call) for method, info in found)
+            is_self = self._values.owner(handed, scope) is not None
+            found = (not is_self and self._runs(handed, scope)) or self._passed(handed, scope)
         elif isinstance(node.func, ast.Attribute) and node.func.attr == "compile" and not is_off(node):
             owner = self._values.owner(node.func.value, scope)
             if owner is None:
                 value = self._values.of(node.func.value, scope)
-                found = list(self._objects(value)) if value is not None and value.kind == "instance" else []
+                found = self._values.run_by(value) if value is not None and value.kind == "instance" else ()
             elif self._program.method(owner, "compile") is None:
                 family = (owner, *self._program.descendants(owner))
-                found = [one for info in family for one in self._forward(info)]
-            else:
-                found = []
-            yield from ((method, info, node) for method, info in found)
+                found = self._values.run_by(Value("instance", classes=family))
+        yield from ((method, info, call) for method, info in found if self._is_run((method, info)))
 
-    def _passed(self, node: ast.expr, scope: Scope) -> Iterator[_Method]:
+    def _passed(self, node: ast.expr, scope: Scope) -> Iterator[Method]:
         found = scope.lookup(node.id) if isinstance(node, ast.Name) else None
         if found is None or not isinstance(node, ast.Name):
             return
@@ -194,7 +160,7 @@ class _Finder:
         others = [one for one in bindings if not self._compilers.is_wrapping(one.node, node, holder)]
         if len(others) == 1 and others[0].kind == "parameter":
             for value in self._values.passed(node.id, holder):
-                yield from self._objects(value)
+                yield from self._values.run_by(value)
 
     def _is_traced(self, scope: Scope) -> bool:
         return self._compilers.is_plain(scope) and getattr(scope.node, "name", None) not in self._disabled

@@ -8,6 +8,7 @@ import os
 import textwrap
 import tokenize
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,17 +35,14 @@ from graphdoctor.rules.gate.ignores import comments_in, ignored_by
 from graphdoctor.rules.gd205_module_number import module_number_fixes
 
 _MAX_STATEMENT_LINES = 12
+_LOSING = (ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar)
+"""Statements that torch can't resume in after a break; for a ``with`` it depends on the context manager."""
+
 _KINDS: dict[type[ast.stmt], str] = {
-    ast.For: "for",
-    ast.AsyncFor: "for",
-    ast.While: "while",
-    ast.Try: "try",
-    ast.TryStar: "try",
+    **{kind: kind.__name__.lower().removeprefix("async").removesuffix("star") for kind in _LOSING},
     ast.With: "with",
     ast.AsyncWith: "with",
 }
-_SKIPPING = (ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar)
-"""Statements that torch can't resume in after a break; for a ``with`` it depends on the context manager."""
 
 
 def finding_of(spot: Spot, place: Surrounding, site: Site, *, file: Path, lines: list[str], root: Path) -> Finding:
@@ -121,13 +119,10 @@ def _break_site(spot: Spot, place: Surrounding, entry: StackEntry, lines: list[s
 
 
 def _severity(rule: Rule, spot: Spot, place: Surrounding, site: Site) -> Severity:
-    is_lost = any(isinstance(one, _SKIPPING) for one in place.around)
-    if isinstance(rule, BreakRule) and (site.region.is_fullgraph or is_lost or spot.is_frame_lost):
-        return "error"
-    return rule.severity
+    is_lost = site.region.is_fullgraph or spot.is_frame_lost or any(isinstance(one, _LOSING) for one in place.around)
+    return "error" if isinstance(rule, BreakRule) and is_lost else rule.severity
 
 
-_LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar)
 _RESUMED = ("torch.no_grad", "torch.enable_grad", "torch.set_grad_enabled", "torch.autograd.no_grad")
 """Context managers that torch enters again when it resumes."""
 
@@ -143,30 +138,21 @@ class Event:
 
 def seen_by_torch(events: Mapping[Scope, Sequence[Event]], program: Program) -> dict[Scope, list[Event]]:
     """The events with causes that torch gets to, by function."""
-    breaking = _breaking(events)
-    return {scope: _before_loss(found, breaking, scope, program) for scope, found in events.items()}
-
-
-def _breaking(events: Mapping[Scope, Sequence[Event]]) -> set[Scope]:
-    breaking = {scope for scope, found in events.items() if any(_is_break(event) for event in found)}
-    while True:
-        more = {
-            scope
-            for scope, found in events.items()
-            if scope not in breaking and any(breaking.intersection(event.callees) for event in found)
-        }
-        if not more:
-            return breaking
+    breaking = {scope for scope, found in events.items() if any(map(_is_break, found))}
+    while more := {
+        scope
+        for scope, found in events.items()
+        if scope not in breaking and any(breaking.intersection(event.callees) for event in found)
+    }:
         breaking |= more
-
-
-def _before_loss(found: Sequence[Event], breaking: set[Scope], scope: Scope, program: Program) -> list[Event]:
-    seen: list[Event] = []
-    for event in found:
-        if event.spot is not None:
-            seen.append(event)
-        if (_is_break(event) or breaking.intersection(event.callees)) and _is_lost(event, scope, program):
-            break
+    seen: dict[Scope, list[Event]] = {}
+    for scope, found in events.items():
+        lost = (
+            at
+            for at, event in enumerate(found, start=1)
+            if (_is_break(event) or breaking.intersection(event.callees)) and _is_lost(event, scope, program)
+        )
+        seen[scope] = [event for event in found[: next(lost, None)] if event.spot is not None]
     return seen
 
 
@@ -177,18 +163,17 @@ def _is_break(event: Event) -> bool:
 def _is_lost(event: Event, scope: Scope, program: Program) -> bool:
     if event.spot is not None and (event.spot.is_frame_lost or isinstance(event.place.statement, ast.While)):
         return True
-    return any(
-        isinstance(one, _LOOPS) or (isinstance(one, (ast.With, ast.AsyncWith)) and not _is_resumed(one, scope, program))
-        for one in event.place.around
-    )
+    for one in event.place.around:
+        entered = [item.context_expr for item in one.items] if isinstance(one, ast.With | ast.AsyncWith) else []
+        is_resumed = all(
+            isinstance(each, ast.Call) and program.dotted(each.func, scope) in _RESUMED for each in entered
+        )
+        if isinstance(one, _LOSING) or not is_resumed:
+            return True
+    return False
 
 
-def _is_resumed(node: ast.With | ast.AsyncWith, scope: Scope, program: Program) -> bool:
-    entered = [item.context_expr for item in node.items]
-    return all(isinstance(one, ast.Call) and program.dotted(one.func, scope) in _RESUMED for one in entered)
-
-
-_BY_CODE: dict[str, tuple[str, ...]] = {
+_SWITCHES: dict[str, tuple[str, ...]] = {
     "GD101": ("reorderable_logging_functions", "ignore_logging_functions"),
     "GD103": ("capture_scalar_outputs",),
     "GD104": ("capture_dynamic_output_shape_ops",),
@@ -202,11 +187,6 @@ _MAX_FILES = 20_000
 _LEFT_OUT = frozenset(("node_modules", "site-packages", "build", "dist", "__pycache__"))
 _PREFIX = "torch._dynamo.config."
 _SETTERS = ("patch", "setattr", "_patch")
-
-
-def switches_of(code: str) -> tuple[str, ...]:
-    """The settings that can prevent the cause of a rule's findings."""
-    return _BY_CODE.get(code, ())
 
 
 def switches_in(root: Path, wanted: Iterable[str]) -> dict[str, Path]:
@@ -305,20 +285,6 @@ def python_files(path: Path) -> list[Path]:
     )
 
 
-class _UnreadableError(Exception):
-    def __init__(self, message: str, line: int | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.line = line
-
-
-@dataclass(frozen=True)
-class _Linted:
-    findings: tuple[Finding, ...] = ()
-    function_count: int = 0
-    ignored_count: int = 0
-
-
 def lint_files(
     paths: Sequence[Path],
     *,
@@ -329,17 +295,32 @@ def lint_files(
     recorded: Recorded | None = None,
 ) -> LintReport:
     """Find what certainly breaks a graph or recompiles in the functions that files compile, by file and line."""
-    unreadable: list[UnreadableFile] = []
-    linted: list[_Linted] = []
     shown_from = shown_from or root
     recorded = recorded or Recorded()
-    for path in dict.fromkeys(Path(os.path.abspath(path)) for path in paths):  # noqa: PTH100 - links stay links
+    unreadable: list[UnreadableFile] = []
+    found: list[Finding] = []
+    function_count = ignored_count = 0
+    files = list(dict.fromkeys(Path(os.path.abspath(path)) for path in paths))  # noqa: PTH100 - links stay links
+    for path in files:
         try:
-            linted.append(_lint_file(path, root, recorded.functions.get(path, frozenset())))
-        except _UnreadableError as error:
-            shown = relative(str(path), shown_from)
-            unreadable.append(UnreadableFile(file=shown, line=error.line, message=error.message))
-    found = [finding for one in linted for finding in one.findings]
+            text, tree = _parsed(path)
+        except OSError as error:
+            message, line = f"can't be read: {error.strerror}", None
+        except SyntaxError as error:
+            message, line = f"can't be parsed: {error.msg}", error.lineno
+        except (ValueError, RecursionError, MemoryError) as error:
+            message, line = f"can't be parsed: {error}", None
+        else:
+            functions = recorded.functions.get(path, frozenset())
+            if functions or ("torch" in text and "compile" in text):
+                findings, traced_count = _found_in(path, text, tree, root, functions)
+                comments = comments_in(text)
+                kept = [one for one in findings if all(comment.code_for(one) is None for comment in comments)]
+                found += kept
+                function_count += traced_count
+                ignored_count += len(findings) - len(kept)
+            continue
+        unreadable.append(UnreadableFile(file=relative(str(path), shown_from), line=line, message=message))
     found, notes = _silenced(found, root, shown_from, recorded.settings)
     counting = [finding for finding in found if not any(_is_ignored(finding, policy) for policy in policies)]
     baselines = [policy.baseline for policy in policies if policy.baseline is not None]
@@ -347,12 +328,12 @@ def lint_files(
     new = [finding for finding in counting if finding not in known]
     return LintReport(
         graphdoctor_version=version,
-        file_count=len(linted) + len(unreadable),
-        function_count=sum(one.function_count for one in linted),
+        file_count=len(files),
+        function_count=function_count,
         findings=_shown(new, root, shown_from),
         failing_count=sum(all(fails(finding, policy.fail_on) for policy in policies) for finding in new),
         known=_shown(known, root, shown_from),
-        ignored_count=sum(one.ignored_count for one in linted) + len(found) - len(counting),
+        ignored_count=ignored_count + len(found) - len(counting),
         unreadable=tuple(unreadable),
         notes=notes,
     )
@@ -367,17 +348,14 @@ def _shown(findings: Sequence[Finding], root: Path, shown_from: Path) -> tuple[F
     for finding in findings:
         file = relative(str(root / finding.location.file), shown_from)
         moved.append(finding.model_copy(update={"location": finding.location.model_copy(update={"file": file})}))
+
     return tuple(sorted(moved, key=_place))
 
 
-def _lint_file(path: Path, root: Path, recorded: frozenset[str]) -> _Linted:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise _UnreadableError(f"can't be read: {error.strerror}") from error
-    text, tree = _parsed(content, path)
-    if not recorded and not (b"torch" in content and b"compile" in content):
-        return _Linted()
+def _found_in(
+    path: Path, text: str, tree: ast.Module, root: Path, recorded: frozenset[str]
+) -> tuple[list[Finding], int]:
+    """The findings in a file, and how many functions torch compiles there."""
     program = Program(tree)
     values = Values(program)
     found = regions(program, values, recorded)
@@ -389,10 +367,7 @@ def _lint_file(path: Path, root: Path, recorded: frozenset[str]) -> _Linted:
         for finding in _findings_in(sites[scope], seen, path, lines, root):
             # As in a run, one cause at one line is one site.
             findings.setdefault((finding.location.line, finding.code, finding.torch_id), finding)
-    comments = comments_in(text)
-    numbered = with_distinct_fingerprints(list(findings.values()))
-    kept = [one for one in numbered if all(comment.code_for(one) is None for comment in comments)]
-    return _Linted(tuple(kept), len(found.traced), len(numbered) - len(kept))
+    return with_distinct_fingerprints(list(findings.values())), len(found.traced)
 
 
 def _events(site: Site, found: Regions) -> Iterator[Event]:
@@ -413,37 +388,27 @@ def _findings_in(site: Site, seen: list[Event], path: Path, lines: list[str], ro
     yield from (finding for finding in found if not (is_lost and finding.code.startswith("GD2")))
 
 
-def _parsed(content: bytes, path: Path) -> tuple[str, ast.Module]:
-    try:
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
-        text = io.TextIOWrapper(io.BytesIO(content), encoding).read()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Python itself will warn about invalid escapes
-            return text, ast.parse(text, str(path))
-    except SyntaxError as error:
-        raise _UnreadableError(f"can't be parsed: {error.msg}", error.lineno) from error
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise _UnreadableError(f"can't be parsed: {error}") from error
+def _parsed(path: Path) -> tuple[str, ast.Module]:
+    content = path.read_bytes()
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
+    text = io.TextIOWrapper(io.BytesIO(content), encoding).read()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python itself will warn about invalid escapes
+        return text, ast.parse(text, str(path))
 
 
 def _silenced(
     findings: list[Finding], root: Path, shown_from: Path, known: frozenset[str]
 ) -> tuple[list[Finding], tuple[str, ...]]:
     """The findings that no changed torch setting prevents, and a sentence for each setting that hides others."""
-    wanted = {name for finding in findings for name in switches_of(finding.code)}
+    wanted = {name for finding in findings for name in _SWITCHES.get(finding.code, ())}
     where = dict.fromkeys(wanted & known, "the recording")
     where |= {name: relative(str(path), shown_from) for name, path in switches_in(root, wanted - known).items()}
-    kept: list[Finding] = []
-    hidden: dict[str, int] = {}
-    for finding in findings:
-        name = next((name for name in switches_of(finding.code) if name in where), None)
-        if name is None:
-            kept.append(finding)
-        else:
-            hidden[name] = hidden.get(name, 0) + 1
+    hiding = [next(filter(where.__contains__, _SWITCHES.get(finding.code, ())), None) for finding in findings]
+    kept = [finding for finding, name in zip(findings, hiding, strict=True) if name is None]
     notes = tuple(
         f"{counted(count, 'finding')} left out: {where[name]} sets torch._dynamo.config.{name}."
-        for name, count in sorted(hidden.items())
+        for name, count in sorted(Counter(filter(None, hiding)).items())
     )
     return kept, notes
 

@@ -253,10 +253,7 @@ def tuple_where(place: Place) -> Edit:
     for value in values:
         refuse_unless_tensor(value)
     condition = without_parentheses(as_boolean_tensor(choice.test, place.source))
-    before: list[cst.BaseStatement] = []
-    if not isinstance(condition, cst.Name):
-        fresh = cst.Name(names.fresh("condition"))
-        before, condition = [assigned(fresh, condition)], fresh
+    condition, before = names.named(condition)
     pairs = zip(targets, values, strict=True)
     chosen = [torch_call("where", _copies([condition, value, cst.Name(name)])) for name, value in pairs]
     small = assigned(joined([cst.Name(name) for name in targets]), joined(chosen)).body

@@ -9,16 +9,23 @@ import libcst as cst
 from graphdoctor.fixes.recipe import Edit, Place, recipe
 from graphdoctor.fixes.source.expressions import is_literal_number
 from graphdoctor.fixes.source.names import (
-    attribute_values,
+    bound_to,
     dotted_name,
     is_local,
     is_tensor,
     method_name,
     parameter,
     reads,
-    values,
 )
-from graphdoctor.fixes.source.nodes import calls_in, dotted, expression, has_comment, keyword_argument, method_call
+from graphdoctor.fixes.source.nodes import (
+    calls_in,
+    dotted,
+    expression,
+    has_comment,
+    keyword_argument,
+    keyword_of,
+    method_call,
+)
 from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, known, need
 
 _NOT_A_TENSOR = "what is copied may not be a tensor"
@@ -69,7 +76,7 @@ def _kind(source: SourceFile, copied: cst.Attribute | cst.Name) -> tuple[str, bo
     given = parameter(source, copied)
     if given is not None:
         return _annotated(given), False
-    bound = attribute_values(source, copied) if isinstance(copied, cst.Attribute) else values(source, copied)
+    bound = bound_to(source, copied)
     if isinstance(copied, cst.Attribute) and not bound:
         raise DeclinedError(f"nothing in the file says what `{source.code(copied)}` is")
     kinds = {_kind_of(source, value) for value in bound} or {("", False)}
@@ -177,7 +184,7 @@ def _moves(source: SourceFile, statement: cst.CSTNode) -> Iterator[tuple[Change,
 
 
 def _makes(source: SourceFile, call: cst.Call) -> bool:
-    is_open = any(given.star or (given.keyword and given.keyword.value == "device") for given in call.args)
+    is_open = any(given.star or keyword_of(given) == "device" for given in call.args)
     return dotted_name(source, call) in _MAKERS and not is_open
 
 
@@ -197,10 +204,8 @@ def _moved_to(call: cst.CSTNode) -> cst.BaseExpression | None:
 
 def _made_on(source: SourceFile, old: cst.Call, made: cst.CSTNode, device: cst.BaseExpression) -> tuple[Change, str]:
     call = need(made, cst.Call, "")
-    where, title = (
-        keyword_argument("device", device.deep_clone()),
-        f"Make `{source.code(call)}` on the device where it is used",
-    )
+    where = keyword_argument("device", device.deep_clone())
+    title = f"Make `{source.code(call)}` on the device where it is used"
     if dotted_name(source, call) != "torch.tensor":
         return (old, call.deep_clone().with_changes(args=[*call.deep_clone().args, where])), title
     # `torch.full` in place of `torch.tensor` of a number, which is made on the CPU and copied.

@@ -22,10 +22,12 @@ from graphdoctor.fixes.source.nodes import (
     comments_in,
     dotted,
     has_comment,
+    keyword_of,
     lines_of,
     name_set,
     refuse_lost_comments,
     set_names,
+    targets_of,
     torch_call,
     without_parentheses,
 )
@@ -57,8 +59,7 @@ class _InPlace:
         self._choice = choice
         self._names = names
         self._test = without_parentheses(as_boolean_tensor(choice.test, names.source))
-        is_name = isinstance(self._test, cst.Name)
-        self._condition = self._test if is_name else cst.Name(names.fresh("condition"))
+        self._condition, self._above = names.named(self._test)
         self._hoisted: list[cst.SimpleStatementLine] = []
         self._count = 0
         """How many changes in place there are."""
@@ -71,8 +72,7 @@ class _InPlace:
             lines += [*self._hoisted, changed]
             self._hoisted = []
         decline_if(not self._count, "the branch changes no tensor in place by an amount")
-        if self._condition is not self._test:
-            lines.insert(0, assigned(self._condition, self._test))
+        lines = [*self._above, *lines]
         return [after_lines(lines[0], self._choice.leading_lines), *lines[1:]]
 
     def _line(self, line: cst.BaseStatement, loops: tuple[cst.For, ...]) -> cst.BaseStatement:
@@ -109,11 +109,11 @@ class _InPlace:
     def _call(self, call: cst.Call, name: str, loops: tuple[cst.For, ...]) -> cst.Call:
         args = [argument.deep_clone() for argument in call.args]
         decline_if(any(argument.star for argument in args), f"`{name}` takes arguments that the line doesn't show")
-        keywords = [argument.keyword.value if argument.keyword is not None else None for argument in args]
-        if name in _NEUTRAL and keywords[:1] == [None] and set(keywords[1:]) <= {"alpha"}:
+        keywords = list(map(keyword_of, args))
+        if name in _NEUTRAL and keywords[:1] == [""] and set(keywords[1:]) <= {"alpha"}:
             amount = self._amount(call.args[0].value, _NEUTRAL[name], loops)
             return call.with_changes(func=call.func.deep_clone(), args=[args[0].with_changes(value=amount), *args[1:]])
-        if (name == "fill_" and keywords == [None]) or (name == "zero_" and not args):
+        if (name == "fill_" and keywords == [""]) or (name == "zero_" and not args):
             self._count += 1
             value = args[0].value if args else cst.Integer("0")
             filled = call.func.deep_clone().with_changes(attr=cst.Name("masked_fill_"))
@@ -261,10 +261,9 @@ def _selectors(source: SourceFile, function: cst.CSTNode, checked: cst.BaseExpre
 
 
 def _names_of(node: cst.CSTNode) -> list[str]:
-    targets = [target.target for target in node.targets] if isinstance(node, cst.Assign) else []
     parts = [
         part.value if isinstance(part, cst.BaseElement) else part
-        for target in targets
+        for target in (targets_of(node) if isinstance(node, cst.Assign) else [])
         for part in (target.elements if isinstance(target, cst.Tuple | cst.List) else [target])
     ]
     return [part.value for part in parts if isinstance(part, cst.Name)]

@@ -20,11 +20,14 @@ from graphdoctor.fixes.source.names import (
 from graphdoctor.fixes.source.nodes import (
     after_lines,
     assigned,
+    below_new,
+    by_name,
     calls_in,
     dotted,
     expression,
     has_comment,
     keyword_argument,
+    keyword_of,
     method_call,
     name_set,
 )
@@ -124,11 +127,7 @@ def numpy_to_torch(place: Place) -> Edit:
 def _given(call: cst.Call, name: str) -> _Given:
     """Arguments by name; those that are None, the default, are left out."""
     parameters = _PARAMETERS[name]
-    found: _Given = {}
-    for number, argument in enumerate(call.args):
-        key = argument.keyword.value if argument.keyword is not None else "".join(parameters[number : number + 1])
-        decline_if(argument.star or key not in parameters or key in found, _ARGUMENTS)
-        found[key] = argument.value
+    found = by_name(call.args, parameters, _ARGUMENTS)
     decline_if(not set(parameters[: _REQUIRED.get(name, 1)]) <= set(found), _ARGUMENTS)
     return {key: value for key, value in found.items() if dotted(value) != "None"}
 
@@ -180,18 +179,12 @@ def _taken(source: SourceFile, call: cst.Call, result: cst.BaseExpression) -> Ch
 
 def _with_interp(source: SourceFile, call: cst.Call, new: cst.BaseExpression) -> Change:
     text = _INTERP.replace("    ", source.tree.default_indent)
-    function = cst.parse_module(text, config=source.tree.config_for_parsing).body[0]
+    function = need(cst.parse_module(text, config=source.tree.config_for_parsing).body[0], cst.FunctionDef, "")
     functions = [line for line in source.tree.body if isinstance(line, cst.FunctionDef)]
     if any(source.code(line).strip() == source.code(function).strip() for line in functions):
         return call, new
     decline_if(source.free_name("_interp") != "_interp", "the name `_interp` is already used")
-    statement = list(source.parents(call))[-2]
-    assert isinstance(statement, cst.BaseStatement)  # a line of a module
-    leading = list(getattr(statement, "leading_lines", ()))
-    spaces = next((number for number, line in enumerate(leading) if line.comment is not None), len(leading))
-    blank = [cst.EmptyLine(indent=False), cst.EmptyLine(indent=False)]
-    below = after_lines(statement, blank[spaces:]).deep_replace(call, new)
-    return statement, [function if source.tree.body[0] is statement else after_lines(function, blank), below]
+    return below_new(source, call, new, function)
 
 
 _CLASSES = frozenset(
@@ -214,7 +207,7 @@ def one_hot_classes(place: Place) -> Edit:
         "a call to `one_hot`",
     )
     decline_if(any(argument.star for argument in call.args), "its arguments are unpacked")
-    named = [argument for argument in call.args if argument.keyword and argument.keyword.value == "num_classes"]
+    named = [argument for argument in call.args if keyword_of(argument) == "num_classes"]
     given = [*named, *[argument for argument in call.args if argument.keyword is None][1:]]
     is_open = not given or source.code(given[0].value).replace(" ", "") == "-1"
     decline_if(not is_open, "it already has a number of classes")
@@ -261,12 +254,8 @@ def bincount_to_scatter(place: Place) -> Edit:
     source = place.source
     call = place.pointed_call(lambda node: method_name(source, node) == "bincount", "a call to `bincount`")
     decline_if(has_comment(call), _COMMENT)
-    given: _Given = {}
-    for name, argument in zip(("weights", "minlength", ""), given_to(source, call), strict=False):
-        decline_if(argument.star, _ARGUMENTS)
-        given[argument.keyword.value if argument.keyword is not None else name] = argument.value
+    given = by_name(given_to(source, call), ("weights", "minlength"), _ARGUMENTS)
     counted = known(receiver(source, call), _ARGUMENTS)
-    decline_if(given.keys() - {"weights", "minlength"}, _ARGUMENTS)
     unknown = "`bincount` has no `minlength`, so nothing shows how many counts there are"
     length = known(given.get("minlength"), unknown)
     weights = need(given.get("weights", cst.Name("None")), cst.Name, "the weights aren't a name").value
@@ -321,7 +310,7 @@ def _sorted(source: SourceFile, listed: cst.BaseExpression, options: Sequence[cs
     decline_if(isinstance(listed, cst.List | cst.Tuple) and not listed.elements, "what it sorts is empty")
     descending = ""
     for option in options:
-        decline_if(option.keyword is None or option.keyword.value != "reverse", "it sorts by a key")
+        decline_if(keyword_of(option) != "reverse", "it sorts by a key")
         descending = f"descending={source.code(option.value)}"
     return expression(f"torch.stack({{listed}}).sort({descending}).values", listed=listed)
 

@@ -27,7 +27,9 @@ from graphdoctor.fixes.source.nodes import (
     expression,
     has_comment,
     is_repeatable,
+    keyword_of,
     method_call,
+    targets_of,
     torch_call,
 )
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, decline_if, known, need
@@ -105,7 +107,7 @@ def _without_places(source: SourceFile, found: cst.BaseExpression) -> dict[cst.C
 
 
 def _places(source: SourceFile, found: cst.Call) -> tuple[cst.BaseExpression, bool]:
-    given = {argument.keyword.value: source.code(argument.value) for argument in found.args if argument.keyword}
+    given = {keyword_of(argument): source.code(argument.value) for argument in found.args}
     user, outer = source.parent(found), source.parent(source.parent(found))
     if method_name(source, found) == "where" or given.get("as_tuple", "False") != "False":
         first = matchers.Subscript(slice=[matchers.SubscriptElement(matchers.Index(matchers.Integer("0")))])
@@ -280,7 +282,7 @@ _KEEPING = _ELEMENTWISE | set(_NEUTRAL) | {"shape", "dtype"}
 
 
 def _target(source: SourceFile, small: cst.Assign | cst.AugAssign, index: cst.BaseExpression) -> _Selection | None:
-    targets = [target.target for target in small.targets] if isinstance(small, cst.Assign) else [small.target]
+    targets = targets_of(small)
     found = _selection(source, targets[0]) if isinstance(targets[0], cst.Subscript) and len(targets) == 1 else None
     return found if found is not None and source.code(found.index) == source.code(index) else None
 

@@ -181,10 +181,7 @@ def _lock(place: Place, block: cst.With) -> str:
 
 
 def _narrowed(source: SourceFile, block: cst.With, suite: cst.IndentedBlock) -> SourceFile:
-    try:
-        is_free = [_is_computation(statement) for statement in suite.body]
-    except (SyntaxError, RecursionError):
-        raise DeclinedError("this version of Python can't parse it") from None
+    is_free = [_is_computation(statement) for statement in suite.body]
     decline_if(all(is_free), "the code under the lock only computes")
     start, stop = is_free.index(False), len(is_free) - is_free[::-1].index(False)
     if stop - start == len(suite.body):
@@ -245,15 +242,10 @@ def statistics_outside(place: Place) -> Edit:
         raise DeclinedError("more than a `return` of names comes after the `with torch.no_grad()`")
     start = int(function.get_docstring() is not None)
     decline_if(start == at, "nothing comes before the `with torch.no_grad()`")
-    moved = Run(source, function, function.body, start, at).moved(source.free_name("_compute"))
-    caller = _functions(moved)[_functions(source).index(function)]
+    run = Run(source, function, function.body, start, at)
+    content = run.moved_and(source.free_name("_compute"), lambda _, caller: not_traced(caller))
     title = f"Run the `with torch.no_grad()` at line {source.start(block)[0]} after the compiled part of `forward`"
-    return Edit(title, moved.replaced((caller, not_traced(caller))), is_safe=True)
-
-
-def _functions(source: SourceFile) -> list[cst.FunctionDef]:
-    """The functions of a file; a new one comes after the one that calls it, which keeps its number."""
-    return [node for node in walk(source.tree) if isinstance(node, cst.FunctionDef)]
+    return Edit(title, content, is_safe=True)
 
 
 def _no_grad_block(source: SourceFile, statement: cst.CSTNode, function: cst.FunctionDef) -> cst.With:
@@ -291,11 +283,9 @@ def backward_out_of_region(place: Place) -> Edit:
     source, function = place.source, place.function
     if any("disable" in source.code(decorator) for decorator in function.decorators):
         raise DeclinedError("Dynamo is already disabled for the function")
-    run = _forward(source, function)
-    moved = run.moved(source.free_name(f"_{function.name.value.strip('_')}_loss"))
-    caller = _functions(moved)[_functions(source).index(function)]
-    title = f"Compile only the forward pass and the loss of `{function.name.value}`"
-    return Edit(title, moved.replaced((caller, _skipped(moved, caller))))
+    name = source.free_name(f"_{function.name.value.strip('_')}_loss")
+    content = _forward(source, function).moved_and(name, _skipped)
+    return Edit(f"Compile only the forward pass and the loss of `{function.name.value}`", content)
 
 
 def _forward(source: SourceFile, function: cst.FunctionDef) -> Run:

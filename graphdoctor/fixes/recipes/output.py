@@ -5,19 +5,29 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
+from itertools import takewhile
 
 import libcst as cst
 
 from graphdoctor.fixes.recipe import Edit, Place, Recipe, edit_without, recipe
 from graphdoctor.fixes.source.branches import is_elif
-from graphdoctor.fixes.source.effects import is_report, reports_apart
-from graphdoctor.fixes.source.names import dotted_name, is_local, is_target, method_name, reads, set_values, values
+from graphdoctor.fixes.source.effects import CLOCKS, is_output, is_report, reports_apart
+from graphdoctor.fixes.source.names import (
+    dotted_name,
+    is_local,
+    is_target,
+    method_name,
+    read_of,
+    reads,
+    set_values,
+    values,
+)
 from graphdoctor.fixes.source.nodes import (
     after_lines,
     alone,
     assigned,
     assigns_a_name,
+    below_new,
     called,
     calls_in,
     enclosed,
@@ -28,6 +38,7 @@ from graphdoctor.fixes.source.nodes import (
     name_set,
     refuse_lost_comments,
     skipped_while_compiling,
+    targets_of,
 )
 from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, names_in, need, only, walk
 
@@ -69,21 +80,20 @@ def guard_output(place: Place) -> Edit:
 def _guarded_line(place: Place) -> tuple[cst.Call, Change]:
     small, line = place.small_statement, need(place.statement, cst.SimpleStatementLine, "")
     call = _bare_call(place, small)
-    name = place.source.code(call.func)
     smalls = list(line.body)
-    is_same = [
-        isinstance(other, cst.Expr)
-        and isinstance(other.value, cst.Call)
-        and place.source.code(other.value.func) == name
+    functions = [
+        place.source.code(other.value.func)
+        if isinstance(other, cst.Expr) and isinstance(other.value, cst.Call)
+        else None
         for other in smalls
     ]
     # Adjacent calls to the same function: torch names each line once.
-    first = last = smalls.index(small)
-    while first > 0 and is_same[first - 1]:
-        first -= 1
-    while last + 1 < len(smalls) and is_same[last + 1]:
-        last += 1
-    before, guarded, after = smalls[:first], smalls[first : last + 1], smalls[last + 1 :]
+    at = smalls.index(small)
+    is_same = [function == functions[at] for function in functions]
+    count_before = len(list(takewhile(bool, reversed(is_same[:at]))))
+    count = count_before + len(list(takewhile(bool, is_same[at:])))
+    first = at - count_before
+    before, guarded, after = smalls[:first], smalls[first : first + count], smalls[first + count :]
     inner = cst.SimpleStatementLine(_ended(guarded), trailing_whitespace=line.trailing_whitespace)
     lines: list[cst.BaseStatement] = [skipped_while_compiling([inner])]
     if before:
@@ -211,20 +221,11 @@ def _reads(source: SourceFile, test: cst.BaseExpression) -> list[Change]:
 
 
 def _tensor_of(source: SourceFile, node: cst.CSTNode) -> cst.BaseExpression | None:
-    """``x.max()`` for ``x.max().item()`` and ``float(x.max())``."""
-    match node:
-        case cst.Call(func=cst.Attribute(value=tensor, attr=cst.Name("item")), args=[]):
-            return tensor
-        case cst.Call(args=[cst.Arg(value=tensor, keyword=None, star="")]) if dotted_name(source, node) in _CASTS:
-            return _tensor_of(source, tensor) or tensor
-    return None
+    tensor = read_of(source, node, _CASTS)
+    return None if tensor is None else _tensor_of(source, tensor) or tensor
 
 
-_CLOCKS = frozenset(
-    {f"time.{name}{unit}" for name in ("time", "perf_counter", "monotonic", "process_time") for unit in ("", "_ns")}
-    | {f"datetime.datetime.{name}" for name in ("now", "utcnow", "today")}
-    | {"time.thread_time", "time.localtime", "time.gmtime", "time.strftime", "datetime.date.today"}
-)
+_CLOCKS = CLOCKS | {"time.thread_time", "time.localtime", "time.gmtime", "time.strftime", "datetime.date.today"}
 """Values that differ between calls."""
 
 _FACTS = frozenset(
@@ -233,8 +234,6 @@ _FACTS = frozenset(
 )
 """Values that a process doesn't expect to change while it runs."""
 
-_OUTPUT = frozenset({"debug", "info", "warning", "error", "log", "exception", "critical", "warn"})
-"""Methods of a logger that only log."""
 
 _PLAIN = _CLOCKS | {f"builtins.{name}" for name in ("round", "float", "int", "str", "abs")}
 _USED = "the value is used for more than output"
@@ -270,18 +269,13 @@ def _at_import(source: SourceFile, call: cst.Call) -> Change:
     decline_if(has_comment(call), "a comment inside it would be lost")
     name = f"_{called(call).removeprefix('get').lstrip('_').upper()}"
     statement = list(source.parents(call))[-2]
-    if not isinstance(statement, cst.FunctionDef | cst.ClassDef):
-        raise DeclinedError("it isn't in a function of the module")
+    is_outside = not isinstance(statement, cst.FunctionDef | cst.ClassDef)
+    decline_if(is_outside, "it isn't in a function of the module")
     imports = [node for node in walk(statement) if isinstance(node, cst.Import | cst.ImportFrom)]
     is_inside = name_set(call.func) & name_set(*imports)
     decline_if(is_inside, "its module is only imported inside the function")
     decline_if(source.free_name(name) != name, f"the name `{name}` is already used")
-    leading = list(statement.leading_lines)
-    spaces = next((number for number, line in enumerate(leading) if line.comment is not None), len(leading))
-    blank = [cst.EmptyLine(indent=False), cst.EmptyLine(indent=False)]
-    constant = after_lines(assigned(name, call.deep_clone()), leading[: min(spaces, 1)])
-    below = cast("cst.BaseStatement", statement.deep_replace(call, cst.Name(name)))
-    return statement, [constant, after_lines(below, blank[spaces:])]
+    return below_new(source, call, cst.Name(name), assigned(name, call.deep_clone()))
 
 
 _Line = cst.SimpleStatementLine | cst.If
@@ -331,12 +325,11 @@ def _target_of(source: SourceFile, line: cst.SimpleStatementLine) -> cst.Name | 
 def _is_kept(line: cst.CSTNode) -> bool:
     """``self.times["a"] = seconds``, ``times.append(seconds)``: whether a line keeps a value in an object."""
     match line:
-        case cst.SimpleStatementLine(
-            body=[cst.Assign(targets=[cst.AssignTarget(target=target)]) | cst.AugAssign(target=target)]
-        ):
-            return isinstance(target, cst.Attribute | cst.Subscript)
         case cst.SimpleStatementLine(body=[cst.Expr(value=cst.Call(func=cst.Attribute(attr=cst.Name("append"))))]):
             return True
+        case cst.SimpleStatementLine(body=[small]):
+            targets = targets_of(small)
+            return len(targets) == 1 and isinstance(targets[0], cst.Attribute | cst.Subscript)
     return False
 
 
@@ -371,12 +364,9 @@ def _is_output(source: SourceFile, line: _Line) -> bool:
     match line:
         case cst.If():
             return True
-        case cst.SimpleStatementLine(body=[cst.Expr(value=cst.Call(func=func) as call)]):
-            root = func.value if isinstance(func, cst.Attribute) else func
-            is_logger = root is not func and called(call) in _OUTPUT and "log" in source.code(root).lower()
+        case cst.SimpleStatementLine(body=[cst.Expr(value=value)]):
             effects = cst.NamedExpr | cst.Await | cst.Yield
-            is_output = is_logger or dotted_name(source, call) in ("builtins.print", "warnings.warn")
-            return is_output and not any(isinstance(node, effects) for node in walk(call))
+            return is_output(source, value) and not any(isinstance(node, effects) for node in walk(value))
     return False
 
 

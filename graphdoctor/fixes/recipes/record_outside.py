@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, reduce
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import cast
 
 import libcst as cst
@@ -25,7 +26,7 @@ from graphdoctor.fixes.source.effects import (
     smalls_under,
     touched,
 )
-from graphdoctor.fixes.source.extraction import not_traced
+from graphdoctor.fixes.source.extraction import Run, functions_in, not_traced
 from graphdoctor.fixes.source.flow import Flow, captured, flow, jumps
 from graphdoctor.fixes.source.names import Names, dotted_name
 from graphdoctor.fixes.source.nodes import (
@@ -36,10 +37,10 @@ from graphdoctor.fixes.source.nodes import (
     dotted,
     expression,
     is_in_place,
-    joined,
-    keyword_argument,
+    lines_of,
     method_call,
     name_set,
+    targets_of,
 )
 from graphdoctor.fixes.source.tree import (
     Change,
@@ -69,12 +70,10 @@ def record_outside(place: Place) -> Edit:
     """
     if not place.is_outermost:
         raise DeclinedError("it isn't in the function that torch.compile was given, and Dynamo would break there")
-    try:
-        change = _Split.of(place, place.function).change()
-    except (SyntaxError, RecursionError):
-        raise DeclinedError("this version of Python can't parse it") from None
-    name = place.function.name.value
-    return place.edit(f"Run the lines of `{name}` that record or report after its compiled part", change)
+    content = _Split.of(place, place.function).content()
+    return Edit(
+        f"Run the lines of `{place.function.name.value}` that record or report after its compiled part", content
+    )
 
 
 @dataclass
@@ -97,8 +96,6 @@ class _Split:
     lines: list[_Line]
     result: cst.SimpleStatementLine | None
     target: _Line
-    kept: list[str] = field(default_factory=list)
-    """Names that the compiled part returns beside the result."""
 
     @classmethod
     def of(cls, place: Place, function: cst.FunctionDef) -> _Split:
@@ -250,10 +247,8 @@ class _Split:
         parts = walk(self._result_value) if self._result_value is not None else ()
         return any(isinstance(node, cst.BaseExpression) and not isinstance(node, simple) for node in parts)
 
-    # The two functions.
-
-    def change(self) -> Change:
-        """The two functions in place of the one."""
+    def content(self) -> bytes:
+        """The file with the lines that compute together, in a method of their own."""
         names = Names(self.source, self.function)
         name = self.source.free_name("_compiled_part")
         inner: list[cst.BaseStatement] = []
@@ -279,61 +274,23 @@ class _Split:
             inner += given
             self.result = need(moved, cst.SimpleStatementLine, "")
             decline_if(self._result_computes(), "what is returned is computed from it")
-        returned, targets = self._returned(names)
-        if returned:
-            inner.append(cst.SimpleStatementLine([cst.Return(joined(returned))]))
-        call = cst.Call(cst.Attribute(cst.Name(self.owner), cst.Name(name)), list(_arguments(self.function.params)))
-        calling = cst.SimpleStatementLine([cst.Expr(call)])
-        if targets:
-            calling = assigned(joined([cst.Name(target) for target in targets]), call)
-        doc = list(self.function.body.body[:1]) if self.function.get_docstring() is not None else []
-        result_lines = [self.result] if self.result is not None else []
-        outer_body = _plain([*doc, *head, calling, *tail, *result_lines])
-        outer = self.function.with_changes(body=self.function.body.with_changes(body=outer_body))
-        compiled = cst.FunctionDef(
-            cst.Name(name),
-            _parameters(self.function.params),
-            cst.IndentedBlock(_plain(inner)),
-            leading_lines=[cst.EmptyLine(indent=False)],
-        )
-        return self.function, [not_traced(outer), compiled]
-
-    def _returned(self, names: Names) -> tuple[list[cst.BaseExpression], list[str]]:
-        value = self._result_value
-        if value is None or self.result is None:
-            return [self._given(name) for name in self.kept], list(self.kept)
-        if self._result_computes():
+        elif self.result is not None and self._result_computes() and (value := self._result_value) is not None:
             whole = names.fresh("result")
-            first = bracketed(value.deep_clone()) if isinstance(value, cst.Tuple) else value.deep_clone()
+            inner.append(assigned(whole, bracketed(value) if isinstance(value, cst.Tuple) else value))
             self.result = self.result.with_changes(body=[self.result.body[0].with_changes(value=cst.Name(whole))])
-            return [first, *(self._given(name) for name in self.kept)], [whole, *self.kept]
-        bound = self.bound_inside(len(self.lines))
-        own = [name.value for name in names_in(value) if name.value in bound]
-        self.refuse_unset(own, len(self.lines))
-        both = list(dict.fromkeys([*own, *self.kept]))
-        return [cst.Name(name) if name in own else self._given(name) for name in both], both
-
-    def _given(self, name: str) -> cst.BaseExpression:
-        """What the compiled part returns for a name that only the records need: detached if only its value is read."""
-        nodes = [line.node for line in self.lines if line.role != "compute"]
-        uses = [found for node in nodes for found in names_in(node) if found.value == name]
-        is_value = all(_is_value_read(self.source, found) for found in uses)
-        is_detached = is_value and any(_is_item(self.source, found) for found in uses)
-        return method_call(cst.Name(name), "detach") if is_detached else cst.Name(name)
+        doc = lines_of(self.function.body)[:1] if self.function.get_docstring() is not None else []
+        result_lines = [self.result] if self.result is not None else []
+        body = self.function.body.with_changes(body=[*_plain([*doc, *head]), *inner, *_plain(tail), *result_lines])
+        source = self.source.changed((self.function, self.function.with_changes(body=body)))
+        function = functions_in(source)[functions_in(self.source).index(self.function)]
+        start = len(doc) + len(head)
+        run = Run(source, function, function.body, start, start + len(inner))
+        return run.moved_and(name, lambda _, caller: not_traced(caller))
 
     def bound_inside(self, stop: int) -> set[str]:
         """Names that the compiled lines before an index bind."""
         computing = [line.flow.assigned for line in self.lines[:stop] if line.role == "compute"]
         return set().union(*computing)
-
-    def refuse_unset(self, names: Iterable[str], stop: int) -> None:
-        """Decline if the compiled lines before an index don't always bind a name."""
-        computing = [line for line in self.lines[:stop] if line.role == "compute"]
-        found = reduce(Flow.then, (line.flow for line in computing), Flow())
-        params = name_set(self.function.params)
-        for name in names:
-            is_set = found.has(name) or name in params
-            decline_if(not is_set, f"`{name}` may be unset after the lines that compute")
 
     def bound_outside(self) -> set[str]:
         """Names that the lines that aren't compiled bind."""
@@ -364,16 +321,11 @@ class _Values:
         known = {given for _, given in self._known}
         # A parameter that is set later would have its last value when the moved line runs.
         needed = sorted(name for name in again & self._own - known if name in self._inside or self._is_set_later(name))
-        self._split.refuse_unset(needed, self._at)
-        for name in needed:
-            if self._is_set_later(name):
-                fresh = self._names.fresh(f"{name}_before")
-                self._given.append(assigned(fresh, cst.Name(name)))
-                self._split.kept.append(fresh)
-                same = [found for found in names_in(replaced) if found.value == name]
-                replaced = _put(replaced, [(found, found.with_changes(value=fresh)) for found in same])
-            elif name not in self._split.kept:
-                self._split.kept.append(name)
+        for name in filter(self._is_set_later, needed):
+            fresh = self._names.fresh(f"{name}_before")
+            self._given.append(assigned(fresh, cst.Name(name)))
+            same = [found for found in names_in(replaced) if found.value == name]
+            replaced = _put(replaced, [(found, found.with_changes(value=fresh)) for found in same])
         return self._given, self._with_numbers(replaced)
 
     def _with_numbers(self, line: cst.BaseStatement) -> cst.BaseStatement:
@@ -400,7 +352,6 @@ class _Values:
             value = method_call(value, "detach")
         self._given.append(assigned(fresh, value))
         self._known.append((found, fresh))
-        self._split.kept.append(fresh)
         return cst.Name(fresh)
 
     def _wanted(self, node: cst.CSTNode, *, is_sure: bool) -> Iterator[cst.BaseExpression]:
@@ -463,13 +414,6 @@ def _is_item(source: SourceFile, node: cst.CSTNode) -> bool:
     return isinstance(call, cst.Call) and call.func is attribute and is_read(source, call)
 
 
-def _is_value_read(source: SourceFile, node: cst.CSTNode) -> bool:
-    parent = source.parent(node)
-    is_shown = isinstance(parent, cst.FormattedStringExpression | cst.Comparison | cst.ComparisonTarget)
-    is_given = isinstance(parent, cst.Arg) and is_read(source, source.parent(parent))
-    return is_given or is_shown or (not isinstance(parent, cst.Arg) and _is_item(source, node))
-
-
 def _owner(source: SourceFile, function: cst.FunctionDef) -> str:
     is_method = isinstance(next(source.parents(source.parent(function)), None), cst.ClassDef)
     if not is_method or function.name.value != "forward":
@@ -518,8 +462,7 @@ def _has_effect(source: SourceFile, small: cst.CSTNode) -> bool:
         case cst.Expr(value=cst.Call() as call):
             return not is_in_place(call)
         case cst.Assign(value=value) | cst.AugAssign(value=value):
-            targets = [one.target for one in small.targets] if isinstance(small, cst.Assign) else [small.target]
-            is_kept = all(isinstance(target, cst.Attribute | cst.Subscript) for target in targets)
+            is_kept = all(isinstance(target, cst.Attribute | cst.Subscript) for target in targets_of(small))
             return is_kept or reads_tensor(source, value)
     return False
 
@@ -570,34 +513,9 @@ def _put(node: cst.BaseStatement, changes: Sequence[Change]) -> cst.BaseStatemen
     return cast("cst.BaseStatement", with_replaced(node, changes).deep_clone())
 
 
-def _plain(body: Sequence[cst.CSTNode]) -> list[cst.BaseStatement]:
-    first, *rest = [node for node in body if isinstance(node, cst.BaseStatement)]
-    lines = list(getattr(first, "leading_lines", ()))
-    while lines and lines[0].comment is None:
-        lines.pop(0)
-    return [first.with_changes(leading_lines=lines), *rest]
-
-
-def _parameters(params: cst.Parameters) -> cst.Parameters:
-    """The same without annotations and defaults: ``forward`` passes all of them."""
-
-    def plain(param: cst.Param) -> cst.Param:
-        return cst.Param(cst.Name(param.name.value), star=param.star)
-
-    star, rest = params.star_arg, params.star_kwarg
-    return cst.Parameters(
-        params=[plain(param) for param in [*params.posonly_params, *params.params]],
-        star_arg=plain(star) if isinstance(star, cst.Param) else star,
-        kwonly_params=[plain(param) for param in params.kwonly_params],
-        star_kwarg=plain(rest) if rest is not None else None,
-    )
-
-
-def _arguments(params: cst.Parameters) -> Iterator[cst.Arg]:
-    star = [params.star_arg] if isinstance(params.star_arg, cst.Param) else []
-    for param in [*[*params.posonly_params, *params.params][1:], *star]:
-        yield cst.Arg(cst.Name(param.name.value), star="*" if param in star else "")
-    for param in params.kwonly_params:
-        yield keyword_argument(param.name.value, cst.Name(param.name.value))
-    if params.star_kwarg is not None:
-        yield cst.Arg(cst.Name(params.star_kwarg.name.value), star="**")
+def _plain(body: Sequence[cst.BaseStatement]) -> list[cst.BaseStatement]:
+    """Lines without the blank ones above the first."""
+    if not body:
+        return []
+    lines = list(itertools.dropwhile(lambda line: line.comment is None, getattr(body[0], "leading_lines", ())))
+    return [body[0].with_changes(leading_lines=lines), *body[1:]]

@@ -12,18 +12,19 @@ import libcst as cst
 
 from graphdoctor.fixes.recipe import Edit, Place, recipe
 from graphdoctor.fixes.source.names import (
-    attribute_values,
+    bound_to,
     dotted_name,
     given_to,
     is_local,
     is_without_grad,
     method_name,
     parameter,
+    read_of,
     reads,
     receiver,
     values,
 )
-from graphdoctor.fixes.source.nodes import as_operand, dotted, has_comment, method_call
+from graphdoctor.fixes.source.nodes import as_operand, dotted, has_comment, keyword_of, method_call
 from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, known, need
 
 _CASTS = {"builtins.float": "float", "builtins.int": "int"}
@@ -132,12 +133,7 @@ class _Read:
         return self._tensor_of(node)
 
     def _tensor_of(self, node: cst.CSTNode) -> cst.BaseExpression | None:
-        match node:
-            case cst.Call(func=cst.Attribute(value=tensor, attr=cst.Name("item")), args=[]):
-                return tensor
-            case cst.Call(args=[cst.Arg(value=tensor, keyword=None, star="")]):
-                return tensor if dotted_name(self._source, node) in _CASTS else None
-        return None
+        return read_of(self._source, node, _CASTS)
 
     @property
     def words(self) -> str:
@@ -241,7 +237,7 @@ class _Read:
             return
         code = self._source.code(call.func)
         decline_if(name and not name.startswith("torch."), f"`{code}` needs a Python number")
-        keywords = {given.keyword.value for given in call.args if given.keyword is not None}
+        keywords = set(map(keyword_of, call.args))
         is_bound = method in _BOUNDS and len(given_to(self._source, call)) == 1
         if not is_bound and (method not in _TAKES_TENSOR or keywords & {"alpha", "rounding_mode", "out"}):
             raise DeclinedError(f"`{code}` may need a Python number")
@@ -296,6 +292,6 @@ def _is_number(source: SourceFile, node: cst.BaseExpression, depth: int = 0) -> 
         case cst.Name() | cst.Attribute() if depth < 4:
             if dotted_name(source, node).startswith("math."):
                 return True
-            bound = values(source, node) if isinstance(node, cst.Name) else attribute_values(source, node)
+            bound = bound_to(source, node)
             return bool(bound) and all(value is not None and _is_number(source, value, depth + 1) for value in bound)
     return False

@@ -11,7 +11,16 @@ from libcst import matchers
 
 from graphdoctor.fixes.recipe import Edit, Place, recipe
 from graphdoctor.fixes.source.names import parameter
-from graphdoctor.fixes.source.nodes import called, calls_in, dotted, enclosed, expression, method_call
+from graphdoctor.fixes.source.nodes import (
+    called,
+    calls_in,
+    dotted,
+    enclosed,
+    expression,
+    keyword_of,
+    method_call,
+    targets_of,
+)
 from graphdoctor.fixes.source.tree import Change, DeclinedError, SourceFile, decline_if, known, need, only, walk
 
 _ITERATORS = {"iter", "enumerate", "zip", "map", "filter", "reversed"}
@@ -109,8 +118,7 @@ def _passed(source: SourceFile, call: cst.Call, function: cst.FunctionDef, name:
     for at, argument in enumerate(call.args):
         if argument.star:
             break
-        keyword = argument.keyword.value if argument.keyword is not None else "".join(parameters[at : at + 1])
-        if keyword == name:
+        if (keyword_of(argument) or "".join(parameters[at : at + 1])) == name:
             return [argument.value]
     return []
 
@@ -276,9 +284,8 @@ def _smalls(body: cst.BaseSuite) -> list[cst.BaseSmallStatement]:
 
 
 def _target(node: _Set) -> cst.BaseExpression | None:
-    if isinstance(node, cst.Assign):
-        return node.targets[0].target if len(node.targets) == 1 else None
-    return node.target if node.value is not None else None
+    targets = targets_of(node)
+    return targets[0] if len(targets) == 1 and node.value is not None else None
 
 
 _FACTORIES = {
@@ -299,10 +306,9 @@ def local_parameter_to_tensor(place: Place) -> Edit:
     found = [place.expression] if place.expression is not None else calls_in(place.small_statement)
     parameters = [node for node in found if isinstance(node, cst.Call) and called(node) == "Parameter"]
     call = only(parameters, "the line doesn't create exactly one parameter")
-    tensor, keywords = None, [given.keyword.value if given.keyword is not None else None for given in call.args]
-    if keywords and keywords[0] in (None, "data") and not call.args[0].star:
-        tensor = call.args[0].value
-    value = known(tensor, "it doesn't say what the parameter is initialized with")
+    keywords = list(map(keyword_of, call.args))
+    is_given = keywords[:1] in ([""], ["data"]) and not call.args[0].star
+    value = known(call.args[0].value if is_given else None, "it doesn't say what the parameter is initialized with")
     decline_if(set(keywords[1:]) - {"requires_grad"}, "it has arguments that a tensor doesn't take")
     parent = source.parent(call)
     if isinstance(parent, cst.Assign | cst.AnnAssign):

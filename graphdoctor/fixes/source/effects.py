@@ -32,7 +32,9 @@ _SHOWS = frozenset(
 
 _READS = frozenset({"item", "tolist"})
 _CASTS = frozenset({"builtins.float", "builtins.int"})
-_CLOCK = re.compile(r"time\.(time|perf_counter|monotonic|process_time)(_ns)?|datetime\.datetime\.(now|utcnow|today)")
+CLOCKS = frozenset(
+    f"time.{name}{unit}" for name in ("time", "perf_counter", "monotonic", "process_time") for unit in ("", "_ns")
+) | {f"datetime.datetime.{name}" for name in ("now", "utcnow", "today")}
 _CONVERSION = re.compile(r"%(\(|[^a-zA-Z%]*\*)?[#0\- +]*\d*(?:\.\d+)?[hlL]?([diouxXeEfFgGcrsa%])")
 _KINDS = {**dict.fromkeys("dioxXuc", "int"), **dict.fromkeys("eEfFgG", "float"), "s": "str", "r": "repr", "a": "repr"}
 _MUTATES = _KEEPS | {"clear", "pop", "popitem", "popleft", "remove", "discard", "insert", "sort", "reverse"}
@@ -80,7 +82,7 @@ def is_read(source: SourceFile, call: cst.CSTNode) -> bool:
 
 def reads_clock(source: SourceFile, node: cst.CSTNode) -> bool:
     """Whether it contains a call of a clock."""
-    return any(_CLOCK.fullmatch(dotted_name(source, call)) for call in calls_in(node))
+    return any(dotted_name(source, call) in CLOCKS for call in calls_in(node))
 
 
 def smalls_under(node: cst.CSTNode) -> Iterator[cst.CSTNode]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -26,7 +26,7 @@ from graphdoctor.fixes.source.flow import (
     targets,
 )
 from graphdoctor.fixes.source.nodes import alone, assigned, called, calls_in, joined
-from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, Statement, decline_if, need, parsed
+from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, Statement, decline_if, need, parsed, walk
 
 _LOOKS_AT_LOCALS = {"locals", "vars", "dir", "eval", "exec"}
 
@@ -142,20 +142,20 @@ class Run:
                 raise DeclinedError(f"it has a `{type(node).__name__.lower()}` of the loop around it")
             else:
                 raise DeclinedError("it yields or awaits")
-        for statement in self.parsed:
-            for inner in ast.walk(statement):
-                if isinstance(inner, ast.Delete):
-                    raise DeclinedError("it deletes something")
-                if isinstance(inner, ast.Name) and inner.id in _LOOKS_AT_LOCALS:
-                    raise DeclinedError(f"it calls `{inner.id}`, which reads the variables around it")
-        if foreign := sorted(self.flow.assigned & self._foreign):
-            raise DeclinedError(f"it binds `{foreign[0]}`, which is global or nonlocal")
-        if shared := sorted(self.flow.assigned & captured(self._tree.body)):
-            raise DeclinedError(f"an inner function shares `{shared[0]}` with it")
-        if shared := sorted(captured(self.parsed) & self.local_names & flow(self._tree.body).assigned):
-            raise DeclinedError(f"one of its inner functions shares `{shared[0]}` with the code around it")
-        if stale := sorted(self._stale()):
-            raise DeclinedError(f"if it raises halfway, `{stale[0]}` would have a different value afterwards")
+        for inner in (node for statement in self.parsed for node in ast.walk(statement)):
+            is_deleting = isinstance(inner, ast.Delete) and names(inner) & self.read_after
+            decline_if(is_deleting, "it deletes what is read after it")
+            if isinstance(inner, ast.Name) and inner.id in _LOOKS_AT_LOCALS:
+                raise DeclinedError(f"it calls `{inner.id}`, which reads the variables around it")
+        bound = self.flow.assigned
+        within = captured(self.parsed) & self.local_names & flow(self._tree.body).assigned
+        for shared, reason in (
+            (bound & self._foreign, "it binds `{}`, which is global or nonlocal"),
+            (bound & captured(self._tree.body), "an inner function shares `{}` with it"),
+            (within, "one of its inner functions shares `{}` with the code around it"),
+            (self._stale(), "if it raises halfway, `{}` would have a different value afterwards"),
+        ):
+            decline_if(shared, reason.format(min(shared, default="")))
 
     def _stale(self) -> set[str]:
         """Names that something reads after the run raised, and that would lack what the run had assigned to them."""
@@ -198,21 +198,25 @@ class Run:
 
     def moved(self, name: str) -> SourceFile:
         """The file with the run in its own function, unless that could change what the program does."""
-        try:
-            self.check()
-            owner = self._owner()
-            parameters = [parameter for parameter in self.parameters if parameter != owner]
-            returns = self.returns
-        except (SyntaxError, RecursionError):
-            raise DeclinedError("this version of Python can't parse it") from None
-        function = _definition(name, [owner, *parameters] if owner else parameters, self.statements, returns)
+        self.check()
+        owner = self._owner()
+        parameters = [parameter for parameter in self.parameters if parameter != owner]
+        function = _definition(name, [owner, *parameters] if owner else parameters, self.statements, self.returns)
         if owner is None and isinstance(self.source.parent(self.function), cst.Module):
             function = function.with_changes(leading_lines=[cst.EmptyLine(indent=False)] * 2)
         called = cst.Attribute(cst.Name(owner), cst.Name(name)) if owner else cst.Name(name)
         has_return = any(isinstance(jump, ast.Return) for jump in jumps(self.parsed))
-        call = _call(called, parameters, returns, is_last=not self.flow.ends and has_return)
+        call = _call(called, parameters, self.returns, is_last=not self.flow.ends and has_return)
         caller = self.function.deep_replace(self.suite, self._with(call))
         return self.source.changed((self.function, [need(caller, cst.FunctionDef, ""), function]))
+
+    def moved_and(self, name: str, change: Callable[[SourceFile, cst.FunctionDef], cst.FunctionDef]) -> bytes:
+        """The file with the run in its own function, and with a change of the function that it was in."""
+        at = functions_in(self.source).index(self.function)
+        moved = self.moved(name)
+        # The new function comes after the one that calls it, which keeps its number.
+        caller = functions_in(moved)[at]
+        return moved.replaced((caller, change(moved, caller)))
 
     def _owner(self) -> str | None:
         """The name of a method's object, such as ``self``; None for a function."""
@@ -243,6 +247,11 @@ def call_of(source: SourceFile, name: str) -> Statement:
     """The statement that calls a function that ``moved`` created."""
     call = next(call for call in calls_in(source.tree) if called(call) == name)
     return next(outer for outer in source.parents(call) if isinstance(outer, cst.SimpleStatementLine))
+
+
+def functions_in(source: SourceFile) -> list[cst.FunctionDef]:
+    """The functions of a file, in order."""
+    return [node for node in walk(source.tree) if isinstance(node, cst.FunctionDef)]
 
 
 def not_traced(function: cst.FunctionDef, decorator: str | None = None) -> cst.FunctionDef:

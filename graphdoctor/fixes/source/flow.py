@@ -93,53 +93,23 @@ class _Walk:
 
     def _statement(self, node: ast.stmt, around: tuple[ast.stmt, ...]) -> Iterator[tuple[ast.AST, Surrounding]]:
         place = Surrounding(node, around)
-        inside = (node, *around)
-        if isinstance(node, _SCOPES):
-            yield node, place
-            return
+        if not isinstance(node, _SCOPES):
+            read_at = replace(place, is_test=isinstance(node, ast.If | ast.While | ast.Assert))
+            for head in _heads(node):
+                yield from _expressions(head, read_at, self._scope, self._program)
+        yield node, place
         match node:
             case ast.If(test=test, body=body, orelse=orelse):
-                yield from self._read(test, replace(place, is_test=True))
-                yield node, place
                 known = truth(test, self._scope, self._program)
                 if known is not None:
                     yield from self.block(body if known else orelse, around)
-            case ast.For(iter=iterated, body=body) | ast.AsyncFor(iter=iterated, body=body):
-                yield from self._read(iterated, place)
-                yield node, place
-                yield from self.block(body, inside)
-            case ast.While(test=test, body=body):
-                yield from self._read(test, replace(place, is_test=True))
-                yield node, place
-                if truth(test, self._scope, self._program) is not False:
-                    yield from self.block(body, inside)
-            case ast.Try(body=body, finalbody=finalbody) | ast.TryStar(body=body, finalbody=finalbody):
-                yield node, place
-                yield from self.block(body, inside)
-                yield from self.block(finalbody, inside)
-            case ast.With(items=items, body=body) | ast.AsyncWith(items=items, body=body):
-                for item in items:
-                    yield from self._read(item.context_expr, place)
-                yield node, place
-                yield from self.block(body, inside)
-            case ast.Match(subject=subject):
-                yield from self._read(subject, place)
-                yield node, place
-            case ast.Assert(test=test):
-                yield from self._read(test, replace(place, is_test=True))
-                yield node, place
-            case ast.Assign(targets=targets, value=value):
-                for part in (value, *targets):
-                    yield from self._read(part, place)
-                yield node, place
-            case _:
-                for child in ast.iter_child_nodes(node):
-                    if isinstance(child, ast.expr):
-                        yield from self._read(child, place)
-                yield node, place
-
-    def _read(self, node: ast.expr, place: Surrounding) -> Iterator[tuple[ast.AST, Surrounding]]:
-        yield from _expressions(node, place, self._scope, self._program)
+            case ast.While(test=test) if truth(test, self._scope, self._program) is False:
+                return
+            case ast.For() | ast.AsyncFor() | ast.While() | ast.With() | ast.AsyncWith():
+                yield from self.block(node.body, (node, *around))
+            case ast.Try() | ast.TryStar():
+                yield from self.block(node.body, (node, *around))
+                yield from self.block(node.finalbody, (node, *around))
 
     def _ends(self, node: ast.stmt) -> bool:
         if isinstance(node, (ast.Return, ast.Raise, ast.Break, ast.Continue)):
@@ -150,6 +120,20 @@ class _Walk:
                 return any(self._ends(one) for one in (node.body if known else node.orelse))
         # An exception raised under a condition is a check: the program usually goes on.
         return _leaves(node, in_loop=False)
+
+
+def _heads(node: ast.stmt) -> list[ast.expr]:
+    """The expressions that a statement evaluates before the statements in it, in order."""
+    match node:
+        case ast.For() | ast.AsyncFor():
+            return [node.iter]
+        case ast.With() | ast.AsyncWith():
+            return [item.context_expr for item in node.items]
+        case ast.Assert():
+            return [node.test]
+        case ast.Assign():
+            return [node.value, *node.targets]
+    return [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
 
 
 def _leaves(node: ast.AST, *, in_loop: bool) -> bool:

@@ -6,14 +6,14 @@ imported; a name that could mean two things means nothing here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 
 import libcst as cst
 from libcst import matchers
 from libcst.metadata import Assignment, BaseAssignment, QualifiedNameSource
 
-from graphdoctor.fixes.source.nodes import dotted, is_in_place
+from graphdoctor.fixes.source.nodes import assigned, dotted, is_in_place
 from graphdoctor.fixes.source.tree import SourceFile, names_in, walk
 
 
@@ -34,6 +34,13 @@ class Names:
         candidate = self.source.free_name(name, self._given)
         self._given.add(candidate)
         return candidate
+
+    def named(self, test: cst.BaseExpression) -> tuple[cst.Name, list[cst.BaseStatement]]:
+        """A name for a condition, and the line that sets it, unless it is a name already."""
+        if isinstance(test, cst.Name):
+            return test, []
+        name = cst.Name(self.fresh("condition"))
+        return name, [assigned(name, test)]
 
     def is_only_in(self, name: str, nodes: Sequence[cst.CSTNode]) -> bool:
         """Whether nothing outside some nodes uses or declares a name."""
@@ -100,6 +107,21 @@ def receiver(source: SourceFile, call: cst.CSTNode) -> cst.BaseExpression | None
 def given_to(source: SourceFile, call: cst.Call) -> Sequence[cst.Arg]:
     """The arguments of a call beside its receiver."""
     return call.args[1:] if dotted_name(source, call) else call.args
+
+
+def read_of(source: SourceFile, node: cst.CSTNode, casts: Collection[str]) -> cst.BaseExpression | None:
+    """The tensor whose value a node reads: ``x.max()`` for ``x.max().item()``, and for casts such as ``float(…)``."""
+    match node:
+        case cst.Call(func=cst.Attribute(value=tensor, attr=cst.Name("item")), args=[]):
+            return tensor
+        case cst.Call(args=[cst.Arg(value=tensor, keyword=None, star="")]) if dotted_name(source, node) in casts:
+            return tensor
+    return None
+
+
+def bound_to(source: SourceFile, node: cst.Name | cst.Attribute) -> Sequence[cst.BaseExpression | None]:
+    """What a variable, or an attribute of ``self``, is set to; None for a parameter, a loop and the like."""
+    return attribute_values(source, node) if isinstance(node, cst.Attribute) else values(source, node)
 
 
 def assignments(source: SourceFile, name: cst.Name) -> list[BaseAssignment]:
@@ -244,7 +266,7 @@ def is_tensor(source: SourceFile, node: cst.BaseExpression, depth: int = 0) -> b
                 return name in _MAKERS or name == "Parameter"
             return isinstance(node.func, cst.Attribute) and method_name(source, node) in _METHODS
         case cst.Name() | cst.Attribute() if depth < 4:
-            bound = attribute_values(source, node) if isinstance(node, cst.Attribute) else values(source, node)
+            bound = bound_to(source, node)
             return bool(bound) and all(value is not None and is_tensor(source, value, depth + 1) for value in bound)
     return False
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import libcst as cst
 from libcst.helpers import parse_template_expression
 
-from graphdoctor.fixes.source.tree import decline_if, names_in, walk
+from graphdoctor.fixes.source.tree import Change, SourceFile, decline_if, names_in, walk
 
 ATOMS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript, cst.BaseNumber)
 """Expressions that need no parentheses beside any operator."""
@@ -24,8 +24,9 @@ def name_set(*nodes: cst.CSTNode) -> set[str]:
 
 def set_names(*nodes: cst.CSTNode) -> set[str]:
     """The names that assignments in some nodes set or change."""
-    targets = cst.AssignTarget | cst.AugAssign | cst.AnnAssign | cst.NamedExpr
-    return name_set(*(part.target for node in nodes for part in walk(node) if isinstance(part, targets)))
+    parts = (part for node in nodes for part in walk(node))
+    single = cst.AugAssign | cst.AnnAssign | cst.NamedExpr | cst.AssignTarget
+    return name_set(*(part.target for part in parts if isinstance(part, single)))
 
 
 def dotted(node: cst.CSTNode) -> str | None:
@@ -98,6 +99,28 @@ def keyword_argument(name: str, value: cst.BaseExpression) -> cst.Arg:
     return cst.Arg(value, cst.Name(name), equal=cst.AssignEqual(nothing, nothing))
 
 
+def keyword_of(argument: cst.Arg) -> str:
+    """The keyword that an argument is passed by, or an empty string."""
+    return argument.keyword.value if argument.keyword is not None else ""
+
+
+def by_name(given: Sequence[cst.Arg], parameters: Sequence[str], reason: str) -> dict[str, cst.BaseExpression]:
+    """Arguments by the parameter that they are passed for; declines if one isn't certain."""
+    found: dict[str, cst.BaseExpression] = {}
+    for number, argument in enumerate(given):
+        name = keyword_of(argument) or "".join(parameters[number : number + 1])
+        decline_if(argument.star or name not in parameters or name in found, reason)
+        found[name] = argument.value
+    return found
+
+
+def targets_of(node: cst.CSTNode) -> list[cst.BaseExpression]:
+    """What an assignment sets or changes, as written; empty for other nodes."""
+    if isinstance(node, cst.Assign):
+        return [target.target for target in node.targets]
+    return [node.target] if isinstance(node, cst.AugAssign | cst.AnnAssign | cst.NamedExpr | cst.For) else []
+
+
 def joined(values: Sequence[cst.BaseExpression]) -> cst.BaseExpression:
     """``a, b``, or the only one of them."""
     return values[0] if len(values) == 1 else cst.Tuple([cst.Element(value) for value in values], lpar=[], rpar=[])
@@ -125,6 +148,20 @@ def after_lines(first: cst.BaseStatement, above: Iterable[cst.EmptyLine]) -> cst
     """A line with more blank lines and comments above it."""
     leading: Sequence[cst.EmptyLine] = getattr(first, "leading_lines", ())
     return first.with_changes(leading_lines=[line.deep_clone() for line in (*above, *leading)])
+
+
+def below_new(source: SourceFile, old: cst.CSTNode, new: cst.CSTNode, added: cst.BaseStatement) -> Change:
+    """The change that replaces a node, and adds a statement above the module's statement that contains it."""
+    statement = list(source.parents(old))[-2]
+    assert isinstance(statement, cst.BaseStatement)  # a line of a module
+    leading = list(getattr(statement, "leading_lines", ()))
+    spaces = next((number for number, line in enumerate(leading) if line.comment is not None), len(leading))
+    blank = [cst.EmptyLine(indent=False), cst.EmptyLine(indent=False)]
+    below = cast("cst.BaseStatement", after_lines(statement, blank[spaces:]).deep_replace(old, new))
+    is_line = isinstance(added, cst.SimpleStatementLine)
+    is_first = source.tree.body[0] is statement
+    above = leading[: min(spaces, 1)] if is_line else [] if is_first else blank
+    return statement, [after_lines(added, above), below]
 
 
 def skipped_while_compiling(lines: Sequence[cst.BaseStatement], test: cst.BaseExpression | None = None) -> cst.If:

@@ -488,7 +488,7 @@ class Compilers:
             else:
                 return False
             is_wrapped = True
-        return is_wrapped and isinstance(value, ast.expr) and _same(value, target)
+        return is_wrapped and isinstance(value, ast.expr) and ast.unparse(value) == ast.unparse(target)
 
     def is_plain(self, scope: Scope) -> bool:
         """Whether calling a function runs its body: only torch.compile and harmless decorators, no generator."""
@@ -554,17 +554,3 @@ def own_nodes(node: ast.AST) -> list[ast.AST]:
                 found.append(child)
                 waiting.append(child)
     return found
-
-
-def _same(one: ast.expr, other: ast.expr) -> bool:
-    match one, other:
-        case ast.Name(id=first), ast.Name(id=second):
-            return first == second
-        case ast.Attribute(value=inner, attr=first), ast.Attribute(value=outer, attr=second):
-            return first == second and _same(inner, outer)
-        case ast.Subscript(value=inner, slice=ast.Constant(value=first)), ast.Subscript(
-            value=outer, slice=ast.Constant(value=second)
-        ):
-            return bool(first == second) and _same(inner, outer)
-        case _:
-            return False

@@ -92,11 +92,14 @@ def names_in(node: cst.CSTNode) -> Iterator[cst.Name]:
 
 
 def parsed(statements: Iterable[cst.BaseStatement | cst.BaseSmallStatement]) -> list[ast.stmt]:
-    """Statements as Python's own syntax tree; a SyntaxError if this version of Python doesn't know the syntax."""
+    """Statements as Python's own syntax tree; declines if this version of Python doesn't know the syntax."""
     lines = [node if isinstance(node, cst.BaseStatement) else cst.SimpleStatementLine([node]) for node in statements]
     if not lines:
         return []
-    return ast.parse(cst.Module([]).code_for_node(cst.If(cst.Name("_"), cst.IndentedBlock(lines)))).body[0].body  # type: ignore[attr-defined, no-any-return]
+    try:
+        return ast.parse(cst.Module([]).code_for_node(cst.If(cst.Name("_"), cst.IndentedBlock(lines)))).body[0].body  # type: ignore[attr-defined, no-any-return]
+    except SyntaxError:
+        raise DeclinedError("this version of Python can't parse it") from None
 
 
 def with_replaced(node: cst.CSTNode, changes: Sequence[Change]) -> cst.CSTNode:

@@ -19,6 +19,8 @@ from graphdoctor.fixes.source.program import UNWRAPPED, Binding, ClassInfo, Comp
 
 T = TypeVar("T")
 
+Method = tuple[Scope, ClassInfo | None]
+"""A function, and the class of the object that it's called on."""
 _MAX_ROUNDS = 8
 _MAX_DEPTH = 60
 _MAX_EFFORT = 5_000
@@ -175,9 +177,9 @@ class Values:
         is_kept = not self._assigned(info, name)
         return self._program.method(info, name) if is_kept else None
 
-    def methods_of_family(self, info: ClassInfo, name: str) -> list[tuple[Scope, ClassInfo]]:
+    def methods_of_family(self, info: ClassInfo, name: str) -> list[Method]:
         """The methods that an object of a class, or of one derived from it in the file, may have under a name."""
-        found: dict[Scope, ClassInfo] = {}
+        found: dict[Scope, ClassInfo | None] = {}
         for one in (info, *self._program.descendants(info)):
             method = self.method(one, name)
             if method is None:
@@ -210,33 +212,44 @@ class Values:
         """Note who calls each function of the file. What is found on the way is forgotten: no parameter was known."""
         calls: dict[Scope, list[tuple[ast.Call, Scope]]] = {}
         for call, caller in self._program.calls:
-            for callee in self._callees(call, caller):
+            callees = [method for method, _ in self.called(call.func, caller)]
+            value = None if callees else self._of(call.func, caller)
+            if value is not None and value.kind == "class":
+                inits = [self._program.method(info, "__init__") for info in value.classes]
+                callees = [init for init in inits if init is not None]
+            for callee in callees:
                 calls.setdefault(callee, []).append((call, caller))
         self._solver = Solver()
         self._calls = calls
 
-    def _callees(self, call: ast.Call, caller: Scope) -> list[Scope]:
-        func = call.func
-        owner = self.owner(func.value, caller) if isinstance(func, ast.Attribute) else None
-        if owner is not None and isinstance(func, ast.Attribute):
-            methods = self.methods_of_family(owner, func.attr)
-            if methods:
-                return [method for method, _ in methods]
-        elif isinstance(func, ast.Attribute):
-            value = self._of(func.value, caller)
-            classes = value.classes if value is not None and value.kind == "instance" else ()
-            found = [self.method(info, func.attr) for info in classes]
-            if any(found):
-                return [one for one in found if one is not None]
-        itself = self.owner(func, caller)
-        value = Value("instance", classes=(itself,)) if itself is not None else self._of(func, caller)
+    def called(self, func: ast.expr, scope: Scope, receiver: ClassInfo | None = None) -> list[Method]:
+        """The functions of the file that a call of an expression may run.
+
+        ``receiver`` is the class of the method's own object, if more is known of it than where the method is defined.
+        """
+        if isinstance(func, ast.Attribute):
+            owner = self.owner(func.value, scope)
+            if owner is not None:
+                found = self.methods_of_family(receiver or owner, func.attr)
+            else:
+                value = self._of(func.value, scope)
+                if value is None or value.kind != "instance":
+                    return []
+                found = [(one, info) for info in value.classes if (one := self.method(info, func.attr)) is not None]
+            if found:
+                return found
+        itself = self.owner(func, scope)
+        if itself is not None:
+            return self.run_by(Value("instance", classes=(receiver or itself,)))
+        return self.run_by(self._of(func, scope))
+
+    def run_by(self, value: Value | None) -> list[Method]:
+        """The functions of the file that calling a value may run."""
         if value is None:
             return []
-        if value.kind == "class":
-            return [one for info in value.classes if (one := self._program.method(info, "__init__")) is not None]
-        if value.kind == "instance":
-            return [one for info in value.classes if (one := self._runs(info)) is not None]
-        return list(value.functions)
+        classes = value.classes if value.kind == "instance" else ()
+        found: list[Method] = [(method, info) for info in classes if (method := self._runs(info)) is not None]
+        return found + [(function, None) for function in value.functions]
 
     def _once(self, key: object, evaluate: Callable[[], T], bottom: T, *, unknown: T) -> T:
         def step(assumed: T) -> tuple[T, bool]:
@@ -533,47 +546,22 @@ class Values:
         dotted = self._program.dotted(node.func, scope)
         if dotted is not None:
             return self._made(dotted, node, scope)
-        itself = self.owner(node.func, scope)
-        if itself is not None:
-            return self._run(itself)
-        if isinstance(node.func, ast.Attribute):
-            value = self._method_called(node, node.func, scope)
-            if value is not None:
-                return value
-        return self._result(self._of(node.func, scope))
-
-    def _result(self, value: Value | None) -> Value | None:
+        found = [self.returned(method) for method, _ in self.called(node.func, scope)]
+        value = _joined(found)
+        if value is None and isinstance(node.func, ast.Attribute):
+            value = self._method(node, scope)
+        if value is not None or found:
+            return value
+        value = self._of(node.func, scope)
         if value is None or value == _BOTTOM:
             return value
-        if value.kind == "layer":
-            return TENSOR
         if value.kind == "class":
             return Value("instance", classes=value.classes)
-        if value.kind == "function":
-            return _joined([self.returned(one) for one in value.functions])
-        if value.kind == "instance":
-            return _joined([self._run(info) for info in value.classes])
-        return None
-
-    def _run(self, info: ClassInfo) -> Value | None:
-        method = self._runs(info)
-        return None if method is None else self.returned(method)
+        return TENSOR if value.kind == "layer" else None
 
     def _runs(self, info: ClassInfo) -> Scope | None:
         is_own = self._program.method(info, "__call__") is not None or not self._program.is_module_class(info)
         return self.method(info, "__call__" if is_own else "forward")
-
-    def _method_called(self, node: ast.Call, func: ast.Attribute, scope: Scope) -> Value | None:
-        owner = self.owner(func.value, scope)
-        if owner is not None:
-            methods = self.methods_of_family(owner, func.attr)
-            return _joined([self.returned(method) for method, _ in methods])
-        value = self._of(func.value, scope)
-        if value is not None and value.kind == "instance":
-            methods_ = [self.method(info, func.attr) for info in value.classes]
-            if any(methods_):
-                return _joined([None if method is None else self.returned(method) for method in methods_])
-        return self._method(node, scope)
 
     def _made(self, dotted: str, node: ast.Call, scope: Scope) -> Value | None:
         if dotted in _MADE:

@@ -14,7 +14,3 @@ class Net(nn.Module):
         # Too long: shorten it.
         factor = 1 / norm
         return y * factor
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

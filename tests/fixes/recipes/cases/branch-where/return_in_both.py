@@ -13,7 +13,3 @@ class Net(nn.Module):
 
     def forward(self, x):
         return self.scaled(x.sin()).cos()
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

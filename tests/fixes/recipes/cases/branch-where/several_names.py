@@ -17,7 +17,3 @@ class Net(nn.Module):
             y = y + z
             z = y * 3  # of the new one
         return y.cos() + z
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

@@ -10,7 +10,3 @@ class Net(nn.Module):
         if y.max() > 1e6 or y.isnan().any():
             raise ValueError(f"too large: {y.max()}")
         return y.cos()
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

@@ -14,7 +14,3 @@ class Net(nn.Module):
     def forward(self, x):
         y = x.sin()
         return y * copy.deepcopy(self.table).mul_(2.0)
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

@@ -16,7 +16,3 @@ class Net(nn.Module):
         state = copy.deepcopy(self.initial)
         state["hidden"] += 1.0
         return y + state["hidden"] * state["cell"]
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

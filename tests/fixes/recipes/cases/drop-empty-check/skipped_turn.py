@@ -12,7 +12,3 @@ def forward(x):
             continue
         out[member] = group + 1.0
     return out * x
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

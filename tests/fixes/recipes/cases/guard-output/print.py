@@ -11,7 +11,3 @@ class Net(nn.Module):
         # Shown once a call.
         print("shape", tuple(y.shape))  # for people
         return y.cos()
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

@@ -11,7 +11,3 @@ def forward(x):
     if torch.isnan(y).any() or y.max() > 2:
         warnings.warn(f"odd: {y.max()}", stacklevel=2)  # loud
     return y.cos()
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

@@ -19,7 +19,3 @@ class Net(nn.Module):
         seconds = round(started, 1)
         print(f"{seconds} s")
         return y.cos()
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

@@ -27,7 +27,3 @@ class Net(nn.Module):
         if took > 60:
             log.warning("slow: %.1f s", took)
         return y
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

@@ -9,7 +9,3 @@ SCALE = 0.5
 def forward(x):
     y = x.sin()
     return y * torch.get_num_threads() * SCALE
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

@@ -16,7 +16,3 @@ class Net(nn.Module):
             self.seen /= scale
             self.seen.sub_(x.sum(0), alpha=0.5)
         return x * self.seen
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

@@ -9,7 +9,3 @@ def forward(x):
     for part in parts:
         x = x + part
     return x.sin()
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

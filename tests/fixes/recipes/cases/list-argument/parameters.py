@@ -19,7 +19,3 @@ class Net(nn.Module):
         for _ in range(2):
             torch._dynamo.graph_break()
         return y / norm_of(self.parameters())
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

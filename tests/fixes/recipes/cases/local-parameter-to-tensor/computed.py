@@ -8,7 +8,3 @@ class Net(Module):
     def forward(self, x):
         y = x.sin() * Parameter(x.mean(dim=0) * 2.0, requires_grad=False)
         return y.cos()
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

@@ -6,7 +6,3 @@ import torch
 def forward(x):
     scale = torch.nn.Parameter(torch.ones(8))
     return x.sin() * scale
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

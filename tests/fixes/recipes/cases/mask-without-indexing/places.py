@@ -10,7 +10,3 @@ def forward(x):
     y = y + shift
     y[negative] = 0.0
     return y.cos()
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

@@ -12,7 +12,3 @@ class Net(nn.Module):
             if scale.is_inference():
                 scale = scale.clone()
         return x.cos() + scale
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

@@ -17,7 +17,3 @@ class Net(nn.Module):
             warnings.warn(f"large: {h.max():.1f}", stacklevel=2)
             h = h / 2
         return h.sin()
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

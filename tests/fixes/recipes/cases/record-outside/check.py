@@ -18,7 +18,3 @@ class Net(nn.Module):
         if len(self.losses) % 10 == 0:
             print(f"loss {loss.item():.3f}, lately {self.losses[-10:]}")
         return loss
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

@@ -20,7 +20,3 @@ class Net(nn.Module):
         if elapsed > 60:
             print("slow:", elapsed)
         return y
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

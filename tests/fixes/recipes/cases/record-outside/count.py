@@ -16,7 +16,3 @@ class Net(nn.Module):
         self.counts["kept"] += kept
         share = kept / 32
         return {"y": y.relu(), "share": share}
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

@@ -20,7 +20,3 @@ class Net(nn.Module):
         x = x.relu()
         log.info("norm %.3f", x.norm())
         return self.linear(x)
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

@@ -15,7 +15,3 @@ class Net(nn.Module):
 
     def forward(self, x):
         return self.scale(x.sin()).cos()
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

@@ -15,7 +15,3 @@ class Net(nn.Module):
     def forward(self, x):
         y = x.sin()
         return y * self.scale(y) + 1
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

@@ -9,7 +9,3 @@ def forward(x):
         return x * 2
 
     return doubled(x.sin()).cos()
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

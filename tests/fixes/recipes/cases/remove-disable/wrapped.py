@@ -14,7 +14,3 @@ eager = torch.compiler.disable(doubled)
 class Net(nn.Module):
     def forward(self, x):
         return eager(x.sin()).cos()
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

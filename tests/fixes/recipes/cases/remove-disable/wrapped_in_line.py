@@ -11,7 +11,3 @@ def doubled(x):
 class Net(nn.Module):
     def forward(self, x):
         return torch.compiler.disable(doubled)(x.sin()).cos()
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

@@ -8,7 +8,3 @@ class Net(nn.Module):
     def forward(self, x):
         y = x.sin(); torch._dynamo.graph_break(); y = y * 2
         return y.cos()
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

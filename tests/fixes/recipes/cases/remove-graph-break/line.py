@@ -11,7 +11,3 @@ def forward(x):
     torch._dynamo.graph_break()  # here
     y = y * 2
     return y.cos()
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

@@ -10,7 +10,3 @@ def forward(x):
         # Two graphs.
         graph_break()
     return y.cos()
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

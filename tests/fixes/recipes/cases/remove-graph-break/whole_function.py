@@ -7,7 +7,3 @@ def forward(x):
     y = x.sin()
     torch._dynamo.skip_frame()
     return y.cos()
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

@@ -13,7 +13,3 @@ class Net(nn.Module):
             # As if it were zero.
             return x * 0
         return (x * keep).sum(-1, keepdim=True) + x
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

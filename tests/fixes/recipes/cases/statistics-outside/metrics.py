@@ -18,7 +18,3 @@ class Net(nn.Module):
             hard = best[best < 0.9]
             self.hardest["mean"] = hard.mean()
         return out
-
-
-def example_inputs():
-    return (torch.randn(4, 8, requires_grad=True),)

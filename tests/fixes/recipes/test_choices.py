@@ -1,18 +1,21 @@
-"""branch-where: what it writes beyond its cases, what it declines, when it is safe."""
+"""What the recipes of ``choices`` leave alone, and how they write what they edit."""
 
 from __future__ import annotations
 
 import ast
+import textwrap
 from textwrap import dedent, indent
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.fixes.recipe import Edit
-from graphdoctor.fixes.recipes import branch_where
+from graphdoctor.fixes.recipes import branch_where, choose_at_return, tuple_where
 from graphdoctor.fixes.source.tree import DeclinedError
 from tests.each import for_each
 from tests.fixes.recipes.places import outcomes, place_in
+
+# branch-where
 
 
 def edit(text: str, part: str | None = None) -> Edit:
@@ -35,7 +38,7 @@ def written(text: str, part: str | None = None) -> str:
     return code
 
 
-def body(text: str, part: str | None = None) -> str:
+def body_branch_where(text: str, part: str | None = None) -> str:
     """What becomes of a function's body."""
     whole = "def f(x, y):\n" + indent(dedent(text).strip("\n"), "    ") + "\n"
     return dedent(written(whole, part).removeprefix("def f(x, y):\n")).strip("\n")
@@ -68,28 +71,28 @@ def test_conditions_become_tensors(snapshot: SnapshotAssertion) -> None:
         "(x > 0) | (y > 0)",
         "x == y",
     ]
-    assert outcomes(lambda test: body(f"if {test}: x = y\nreturn x"), cases) == snapshot
+    assert outcomes(lambda test: body_branch_where(f"if {test}: x = y\nreturn x"), cases) == snapshot
 
 
 def test_a_name_for_a_comparison_is_boolean_and_any_other_is_asked_whether_it_is_zero() -> None:
-    assert "where(c, " in body("c = x > 0\nif c: x = y\nreturn x")
-    assert "where(c != 0, " in body("c = x.clone()\nif c: x = y\nreturn x")
-    assert "where(c != 0, " in body("c = x > 0\nc = c * 2\nif c: x = y\nreturn x")
-    assert "c != 0" in body("for c in x: pass\nc = x > 0\nif c: x = y\nreturn x")
+    assert "where(c, " in body_branch_where("c = x > 0\nif c: x = y\nreturn x")
+    assert "where(c != 0, " in body_branch_where("c = x.clone()\nif c: x = y\nreturn x")
+    assert "where(c != 0, " in body_branch_where("c = x > 0\nc = c * 2\nif c: x = y\nreturn x")
+    assert "c != 0" in body_branch_where("for c in x: pass\nc = x > 0\nif c: x = y\nreturn x")
 
 
 def test_a_condition_that_is_assigned_itself_is_kept_first(snapshot: SnapshotAssertion) -> None:
-    assert body("c = x > 0\nif c:\n    c = y\n    x = y * 2\nreturn c + x") == snapshot
+    assert body_branch_where("c = x > 0\nif c:\n    c = y\n    x = y * 2\nreturn c + x") == snapshot
 
 
 def test_the_name_for_the_condition_is_free(snapshot: SnapshotAssertion) -> None:
     text = "condition = y\nif x > 0:\n    x = condition\n    y = x\nelif x < y:\n    x = y\n    y = y + 1\nreturn x + y"
-    assert body(text) == snapshot
+    assert body_branch_where(text) == snapshot
 
 
 def test_augmented_assignments_are_written_out(snapshot: SnapshotAssertion) -> None:
     cases = ["x += y", "x *= y + 1", "x @= (y)", "x **= -y", "x //= y.sin()"]
-    assert outcomes(lambda line: body(f"if x > 0:\n    {line}\nreturn x"), cases) == snapshot
+    assert outcomes(lambda line: body_branch_where(f"if x > 0:\n    {line}\nreturn x"), cases) == snapshot
 
 
 def test_an_elif_alone_becomes_the_else(snapshot: SnapshotAssertion) -> None:
@@ -103,7 +106,7 @@ def test_an_elif_alone_becomes_the_else(snapshot: SnapshotAssertion) -> None:
             x = x * 3
         return x
     """
-    assert body(text, "x.sum() > 0") == snapshot
+    assert body_branch_where(text, "x.sum() > 0") == snapshot
 
 
 def test_comments_and_blank_lines_stay(snapshot: SnapshotAssertion) -> None:
@@ -128,29 +131,29 @@ def test_comments_and_blank_lines_stay(snapshot: SnapshotAssertion) -> None:
         # The end.
         return x
     """
-    assert body(text, "x.sum() > 0  # one\n") == snapshot
+    assert body_branch_where(text, "x.sum() > 0  # one\n") == snapshot
 
 
 def test_a_condition_in_several_lines_may_be_pointed_to_in_the_middle() -> None:
     text = "if (\n    x.sum() > 0\n    and not y.mean() > 1\n):\n    x = y\nreturn x"
-    expected = body(text)
+    expected = body_branch_where(text)
     assert expected == "x = torch.where((x.sum() > 0)\n    & ~(y.mean() > 1), y, x)\nreturn x"
-    assert body(text, "y.mean() > 1") == expected
-    assert body(text, "x.sum() > 0\n") == expected
+    assert body_branch_where(text, "y.mean() > 1") == expected
+    assert body_branch_where(text, "x.sum() > 0\n") == expected
 
 
 def test_one_line_with_several_statements(snapshot: SnapshotAssertion) -> None:
-    assert body("a = x.sin(); b = x if a.sum() > 0 else y; c = b + 1", "a.sum() > 0") == (
+    assert body_branch_where("a = x.sin(); b = x if a.sum() > 0 else y; c = b + 1", "a.sum() > 0") == (
         "a = x.sin(); b = torch.where(a.sum() > 0, x, y); c = b + 1"
     )
-    assert body("if x.sum() > 0: x = y; y = x + 1\nreturn x + y") == snapshot
+    assert body_branch_where("if x.sum() > 0: x = y; y = x + 1\nreturn x + y") == snapshot
 
 
 def test_of_two_expressions_in_a_line_the_one_pointed_to_is_edited() -> None:
     text = "return (x if x.sum() > 0 else y) + (y if y.sum() > 0 else x)"
-    assert body(text, "y.sum() > 0") == "return (x if x.sum() > 0 else y) + torch.where(y.sum() > 0, y, x)"
+    assert body_branch_where(text, "y.sum() > 0") == "return (x if x.sum() > 0 else y) + torch.where(y.sum() > 0, y, x)"
     with pytest.raises(DeclinedError, match="doesn't say which condition"):
-        body(text)
+        body_branch_where(text)
 
 
 def test_expressions(snapshot: SnapshotAssertion) -> None:
@@ -164,7 +167,10 @@ def test_expressions(snapshot: SnapshotAssertion) -> None:
         "return lambda: x if x > 0 else y",
         "z = x if x > 0 else y if y > 0 else -y",
     ]
-    assert outcomes(lambda before: body(before, "x > 0" if "x > 0" in before else "a.sum() > 0"), cases) == snapshot
+    assert (
+        outcomes(lambda before: body_branch_where(before, "x > 0" if "x > 0" in before else "a.sum() > 0"), cases)
+        == snapshot
+    )
 
 
 def test_decorated_and_nested_functions() -> None:
@@ -187,15 +193,17 @@ def test_torch_is_imported_where_it_was_not() -> None:
 
 
 def test_a_name_that_only_one_way_uses_is_computed_before(snapshot: SnapshotAssertion) -> None:
-    assert body("if x.sum() > 0:\n    a = x * 2\n    a += 1\n    return a\nb = y * 3\nreturn b") == snapshot
+    assert (
+        body_branch_where("if x.sum() > 0:\n    a = x * 2\n    a += 1\n    return a\nb = y * 3\nreturn b") == snapshot
+    )
 
 
 def test_a_test_behind_an_early_return_belongs_to_what_returns() -> None:
     text = "if x.sum() > 0:\n    return x\nelif y.sum() > 0:\n    return y\nreturn x + y"
-    assert body(text) == "return torch.where(x.sum() > 0, x, torch.where(y.sum() > 0, y, x + y))"
+    assert body_branch_where(text) == "return torch.where(x.sum() > 0, x, torch.where(y.sum() > 0, y, x + y))"
 
 
-def test_declined(snapshot: SnapshotAssertion) -> None:
+def test_branch_where_declined(snapshot: SnapshotAssertion) -> None:
     def result(text: str) -> object:
         word = "async def" if "await" in text else "def"
         whole = f"{word} f(x, y):\n" + indent(text, "    ") + "\n"
@@ -324,3 +332,91 @@ def test_safe(text: str) -> None:
 )
 def test_unsafe(text: str) -> None:
     assert not edit("import math\ndef f(x, y):\n" + indent(text, "    ") + "\n    return x").is_safe
+
+
+# tuple-where
+
+
+def edited(body: str) -> str:
+    lines = textwrap.indent(body, "    ")
+    text = f"import torch\n\n\ndef f(a, b, c):\n{lines}\n"
+    line = next(number for number, line in enumerate(text.splitlines(), 1) if line.lstrip().startswith("if"))
+    content = tuple_where.edit(place_in(text, "GD102", line)).content.decode()
+    return textwrap.dedent(content.partition("c):\n")[2]).strip()
+
+
+def test_a_named_condition_is_used_as_it_is() -> None:
+    after = edited("bad = a > b\nif bad: a, b = b, a * 2")
+    assert after == "bad = a > b\na, b = torch.where(bad, b, a), torch.where(bad, a * 2, b)"
+
+
+def test_it_declines(snapshot: SnapshotAssertion) -> None:
+    cases = [
+        "if a > b:\n    a, b = b, a\nelse:\n    a = c",
+        "if a > b:\n    a, b = c",
+        "if a > b:\n    a, *b = b, a",
+        "if a > b:\n    a, c.x = b, a",
+        "if a > b:\n    a, b = b, a\n    c = a",
+        "if a > b:\n    a, d = b, a\nreturn d",
+        "if a > b:\n    a, b = None, a",
+        "if a is b:\n    a, b = b, a",
+    ]
+    assert outcomes(edited, cases) == snapshot
+
+
+# choose-at-return
+
+
+HEAD = "import torch\nclass Net:\n    def forward(self, x, y):\n"
+
+
+def body_choose_at_return(text: str) -> str:
+    """What becomes of the method's body, whose first line torch points to."""
+    whole = HEAD + indent(dedent(text).strip("\n"), " " * 8) + "\n"
+    edited = choose_at_return.edit(place_in(whole, "GD102", 4)).content.decode()
+    return dedent(edited.removeprefix(HEAD)).strip("\n")
+
+
+def test_every_later_return_chooses() -> None:
+    before = """
+        if x.any(): return (x + 1)
+        for z in y:
+            if z is None:
+                return y[0]
+        f = lambda: 1
+        def g():
+            return 2
+        print("late")
+        return x if y else z
+    """
+    after = """
+        is_early = x.any()
+        early_value = x + 1
+        for z in y:
+            if z is None:
+                return torch.where(is_early, early_value, y[0])
+        f = lambda: 1
+        def g():
+            return 2
+        print("late")
+        return torch.where(is_early, early_value, x if y else z)
+    """
+    assert body_choose_at_return(before) == dedent(after).strip("\n")
+
+
+def test_choose_at_return_declined(snapshot: SnapshotAssertion) -> None:
+    cases = [
+        "if x.any():\n    return x\nelse:\n    y = x\nreturn y",
+        "if x.any():\n    y = x\n    return y\nreturn x",
+        "if x.any():\n    return x, y\nreturn y, x",
+        "if x.any():\n    return None\nreturn x",
+        "if x.any():\n    return x\ny = x",
+        "if x.any():\n    return x\nself.seen = y\nreturn y",
+        "if x.any():\n    return x\nself.seen.append(y)\nreturn y",
+        "if x.any():\n    return x\nz = self.seen.pop()\nreturn z",
+        "if x.any():\n    return x\ny = y.add_(1)\nreturn y",
+        "if x.any():\n    return x\nassert y\nreturn y",
+        "if x.any():\n    return x\nif y:\n    return\nreturn y",
+        "assert x.any()\nreturn y",
+    ]
+    assert outcomes(body_choose_at_return, cases) == snapshot
