@@ -71,14 +71,6 @@ def test_a_link_to_a_finding_leads_to_it_and_each_id_is_given_once(visit, tmp_pa
     assert {*hrefs} <= {*ids}
 
 
-def test_a_comparison_can_be_read_without_scripts(visit, tmp_path):
-    after = diagnosed(recording(breaks=(PRINTED,)))
-    page = visit(page_of(tmp_path, diagnosed(recording()), after), java_script_enabled=False)
-    expect(page.locator("#new .card")).to_be_visible()
-    expect(page.locator("#numbers table")).to_be_visible()
-    assert page.locator("button:not([popovertarget]):visible, .needs-script:visible").count() == 0
-
-
 def test_the_command_writes_the_page(visit, run_here, tmp_path, reported):
     item = Path(__file__).resolve().parents[2] / "recordings" / "2.13.0" / "item"
     process = run_here("diff", item, reported.recording, "--html", "--no-open")

@@ -12,14 +12,10 @@ from playwright.sync_api import Page, expect
 
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.reading import json_of, read_fact
-from graphdoctor.rules.diagnosis.comparison import compare
-from graphdoctor.views.comparison import comparison_view
-from graphdoctor.views.html.document import render_view_page
 from graphdoctor.views.html.page import render_page
 from graphdoctor.views.html.sourceless import without_source
-from graphdoctor.views.words import base_name
 from tests.render.html.conftest import PROGRAM, SECRET
-from tests.render.html.made import HOSTILE, LONG, ROOT, diagnosed, hostile, lowered, written
+from tests.render.html.made import HOSTILE, ROOT, diagnosed, hostile, written
 
 BLOB = re.compile(r'<script type="application/octet-stream" id="data-\w+">(.*?)</script>', re.DOTALL)
 
@@ -80,18 +76,6 @@ def test_what_a_program_holds_is_shown_as_text_and_never_run(visit, tmp_path, ha
     box.get_by_label("Find a node").fill("<svg")
     expect(box.locator(".side")).to_contain_text("found")
     assert is_untouched(page)
-
-
-@pytest.mark.slow
-def test_a_comparison_shows_what_programs_hold_as_text(visit, tmp_path):
-    before, after = diagnosed(hostile()[0]), diagnosed(lowered()[0])
-    for number, pair in enumerate(((before, after), (after, before), (before, before))):
-        file = tmp_path / f"{number}.html"
-        file.write_text(render_view_page(comparison_view(compare(*pair, names=(HOSTILE, LONG)))), encoding="utf-8")
-        page = visit(file, bypass_csp=True)
-        assert is_untouched(page)
-        assert page.locator("h1").text_content() == f"{base_name(HOSTILE)} → {LONG}"
-        assert HOSTILE in page.locator("#in-both" if number == 2 else "#gone" if number == 0 else "#new").text_content()
 
 
 def test_the_same_recording_gives_the_same_page():

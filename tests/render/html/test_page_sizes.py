@@ -23,19 +23,18 @@ def everything_open(page: Page) -> None:
     page.wait_for_timeout(300)
 
 
-@pytest.mark.parametrize("width", [390, 768, 1440])
-@pytest.mark.parametrize("which", ["run", "edits", "kernels", "hostile"])
-def test_nothing_is_wider_than_the_window(which, width, visit, reported, tmp_path):
-    made = {"edits": with_edits, "kernels": lowered, "hostile": hostile}
-    page = visit(reported.page if which == "run" else written(tmp_path, *made[which]()))
-    page.set_viewport_size({"width": width, "height": 900})
-    everything_open(page)
-    # The buttons of a graph's stages and views; a click can change which there are.
-    for number in range(page.locator("#graph-view .head button").count()):
-        page.evaluate(f"document.querySelectorAll('#graph-view .head button')[{number}]?.click()")
-        assert page.evaluate(WIDER) == []
-    assert page.evaluate(WIDER) == []
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+@pytest.mark.parametrize("made", [None, with_edits, lowered, hostile])
+def test_nothing_is_wider_than_the_window(made, visit, reported, tmp_path):
+    page = visit(reported.page if made is None else written(tmp_path, *made()))
+    for width in (390, 768, 1440):
+        page.set_viewport_size({"width": width, "height": 900})
+        everything_open(page)
+        # The buttons of a graph's stages and views; a click can change which there are.
+        for number in range(page.locator("#graph-view .head button").count()):
+            page.evaluate(f"document.querySelectorAll('#graph-view .head button')[{number}]?.click()")
+            assert page.evaluate(WIDER) == [], width
+        assert page.evaluate(WIDER) == [], width
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_a_tab_lands_on_its_section_though_drawings_load_meanwhile(visit, reported):

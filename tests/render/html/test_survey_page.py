@@ -16,15 +16,9 @@ from playwright.sync_api import Page, expect
 from graphdoctor.facts.survey import SurveyReport
 from graphdoctor.studies.documents import SURVEY
 from graphdoctor.studies.survey.summary import summarize
-from graphdoctor.views import survey_words as words
 from graphdoctor.views.formats import RenderOptions
 from graphdoctor.views.html.survey import front, page_address, row_ids
-from graphdoctor.views.measures import interval_text
-from tests.each import for_each
-from tests.render.html.conftest import NARROW, SCREENS, assert_accessible
-from tests.render.html.made import HOSTILE
 from tests.render.html.surveys import large
-from tests.render.test_survey import SURVEYS, four
 from tests.survey_reports import cause, failed, report, row
 
 TWO_MIB = 2 * 2**20
@@ -63,33 +57,6 @@ def of_rows(*rows: Any) -> SurveyReport:
     return report(rows, summary=summarize(rows, names, seconds=60.0, made=len(rows)))
 
 
-@for_each("name", [name for name in SURVEYS if name != "hostile"])
-def test_a_page_says_first_what_the_terminal_says_first(name):
-    made = SURVEYS[name]()
-    text = texts(render_survey_page(made))
-    assert words.verdict(made)[0] in text
-    for failure in words_of_failures(made):
-        # A word that is explained stands in tags of its own.
-        assert failure.replace(" ", "") in text.replace(" ", "")
-
-
-def words_of_failures(made: SurveyReport) -> list[str]:
-    from graphdoctor.views.survey_failures import failures
-
-    return [words.outcome_text(one.status, one.stage) for one in failures(made.rows)]
-
-
-def test_means_are_shown_with_their_intervals_by_variant_and_by_family():
-    made = four()
-    text = texts(render_survey_page(made))
-    for group in made.summary.groups:
-        if group.family is None and group.speedup_shared is not None:
-            mean = group.speedup_shared
-            assert interval_text(mean.low, mean.high) in text
-    for family in ("encoder", "decoder"):
-        assert f"{family} " in text
-
-
 def test_a_shared_cause_has_its_lines_its_targets_with_links_and_where_its_fix_was_verified():
     page = render_survey_page(report())
     (card,) = re.findall(r'<article class="card.*?</article>', page, re.DOTALL)
@@ -100,15 +67,6 @@ def test_a_shared_cause_has_its_lines_its_targets_with_links_and_where_its_fix_w
     ids = dict(zip([one.key for one in report().rows], row_ids(report().rows), strict=True))
     for name in ("gpt2", "t5"):
         assert f'<a href="#{ids[name, "default"]}">{name}</a>' in card
-
-
-def test_what_export_stops_at_has_a_card_for_each_reason_with_its_targets():
-    page = render_survey_page(four())
-    first, second = re.findall(r'<article class="card[^>]*id="export-.*?</article>', page, re.DOTALL)
-    assert "GD601 3 targets, 3 functions: torch.export can't take DynamicCache apart" in texts(first)
-    assert all(f">{name}</a>" in first for name in ("bert", "convbert", "electra"))
-    assert ">electra</a>" in second
-    assert "#rows?code=" not in first
 
 
 def test_each_row_holds_all_that_is_known_of_it():
@@ -211,19 +169,6 @@ def test_code_can_be_left_out():
     assert "kumquat" not in bare
     assert "kumquat" not in json.dumps(details(bare))
     assert "--no-source left out the lines of code." in texts(bare)
-
-
-def test_nothing_from_outside_is_markup():
-    page = render_survey_page(SURVEYS["hostile"](), pages=HOSTILE)
-    assert "<i>@torch" not in page
-    evil = of_rows(
-        row(HOSTILE, family=HOSTILE, causes=(cause(message=HOSTILE, file=HOSTILE, function=HOSTILE, code=HOSTILE),)),
-        failed(HOSTILE, "crashed", variant="dynamic", error=HOSTILE, traceback=HOSTILE, error_type=HOSTILE),
-    )
-    page = render_survey_page(evil, pages=HOSTILE)
-    assert "<img" not in page
-    assert "<svg onload" not in page
-    assert HOSTILE in texts(page)
 
 
 def test_no_address_leads_elsewhere():
@@ -355,48 +300,3 @@ def test_a_dot_says_its_name_to_the_pointer_and_to_the_keyboard(visit, tmp_path)
     expect(told).to_have_text("vit, default: 2.10× 2.00 to 2.20, cold compile 20.0 s")
     chooser.press("Enter")
     expect(page.locator("#detail-row-vit-default")).to_contain_text("models/vit.py")
-
-
-@pytest.mark.slow
-def test_without_scripts_there_is_a_plain_table_and_on_paper_too(visit, tmp_path):
-    page = visit(written(tmp_path, report(), pages="files"), java_script_enabled=False, viewport=NARROW)
-    expect(page.locator("#row-table tbody tr")).to_have_count(10)
-    expect(page.locator("#row-t5-dynamic")).to_contain_text("an operator isn't supported")
-    expect(page.locator("#row-t5-default").get_by_role("link", name="Page of t5, default")).to_be_visible()
-    assert page.locator("button:not([popovertarget]):visible, .needs-script:visible").count() == 0
-    page.emulate_media(media="print")
-    expect(page.locator("#row-table")).to_be_visible()
-    expect(page.locator(".sections")).to_be_hidden()
-
-
-@pytest.mark.slow
-def test_what_others_wrote_is_shown_as_text_and_never_run(visit, tmp_path):
-    evil = cause(
-        message=HOSTILE, file=HOSTILE, function=HOSTILE, text=HOSTILE, fix=HOSTILE, diff=HOSTILE, package=HOSTILE
-    )
-    made = of_rows(
-        row(HOSTILE, family=HOSTILE, causes=(evil,), gaps=(HOSTILE,), command=HOSTILE, report=HOSTILE),
-        failed(HOSTILE, "crashed", variant="dynamic", error=HOSTILE, traceback=HOSTILE, error_type=HOSTILE),
-    )
-    page = visit(written(tmp_path, made, pages=HOSTILE), bypass_csp=True)
-    for button in page.locator("button.opens").all():
-        button.click()
-    expect(page.locator(".row-detail .all-facts")).to_have_count(2)
-    assert page.evaluate("window.hacked === undefined")
-    assert page.locator("img, iframe, [onerror], [onload]").count() == 0
-    for detail in page.locator(".row-detail").all():
-        expect(detail).to_contain_text(HOSTILE)
-
-
-@pytest.mark.slow
-@SCREENS
-def test_axe_finds_no_serious_fault_and_nothing_is_wider_than_the_screen(visit, tmp_path, width, scheme):
-    for number, made in enumerate((report(), large(20, 1), SURVEYS["hostile"](), SURVEYS["nothing"]())):
-        (tmp_path / str(number)).mkdir()
-        file = written(tmp_path / str(number), made, pages="files")
-        page = visit(file, viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
-        for button in page.locator("button.opens").all()[:6]:
-            button.click()
-            expect(page.locator(f"#{button.get_attribute('aria-controls')} .all-facts")).to_be_visible()
-        page.evaluate("for (const found of document.querySelectorAll('details')) found.open = true")
-        assert_accessible(page, number)
