@@ -172,14 +172,10 @@ class Table(Part):
 
     def __post_init__(self) -> None:
         """Leave out empty columns."""
-        kept = [
-            at
-            for at in range(len(self.columns))
-            if not at or any(plain_text(row[at].text) not in ("", NOTHING) for row in self.rows)
-        ]
-        if self.rows and len(kept) < len(self.columns):
-            object.__setattr__(self, "columns", tuple(self.columns[at] for at in kept))
-            object.__setattr__(self, "rows", tuple(tuple(row[at] for at in kept) for row in self.rows))
+        texts = [[plain_text(row[at].text) for row in self.rows] for at in range(len(self.columns))]
+        kept = [at for at, own in enumerate(texts) if not at or not own or {*own} - {"", NOTHING}]
+        object.__setattr__(self, "columns", tuple(self.columns[at] for at in kept))
+        object.__setattr__(self, "rows", tuple(tuple(row[at] for at in kept) for row in self.rows))
 
 
 @dataclass(frozen=True)
@@ -362,11 +358,12 @@ def statements(parts: Blocks, *, is_page: bool = False) -> Iterator[str]:
     Of a page (``is_page``), what it draws is left out.
     """
     for part in blocks(parts):
+        inner: Blocks = ()
         match part:
             case Part(show="short") | Source():
                 pass
             case Drawing():
-                yield from () if is_page else statements(part.elsewhere)
+                inner = () if is_page else part.elsewhere
             case Verdict(text) | Note(text):
                 yield plain_text(text)
             case Figures(figures):
@@ -375,18 +372,19 @@ def statements(parts: Blocks, *, is_page: bool = False) -> Iterator[str]:
                 yield from (plain_text(column.heading) for column in columns)
                 yield from (plain_text(text) for row in rows for cell in row for text in (cell.text, cell.detail))
             case Rows(rows):
-                for row in rows:
-                    if row.show != "short":
-                        yield plain_text(row.label)
-                        yield from statements(row.body if isinstance(row.body, tuple) else (row.body,), is_page=is_page)
+                inner = rows
+            case Row(label, body):
+                yield plain_text(label)
+                inner = body if isinstance(body, tuple) else (body,)
             case Card():
                 yield from (text for heading in part.headings for text in (heading.code, heading.message))
                 yield part.place.shown
-                yield from statements(part.parts, is_page=is_page)
+                inner = part.parts
             case Cards(cards):
-                yield from statements(cards, is_page=is_page)
+                inner = cards
             case Code(text) | Diff(text):
                 yield from text.splitlines()
-            case Section(title, parts) if any(True for _ in statements(parts, is_page=is_page)):
+            case Section(title, body) if any(True for _ in statements(body, is_page=is_page)):
                 yield plain_text(title)
-                yield from statements(parts, is_page=is_page)
+                inner = body
+        yield from statements(inner, is_page=is_page)

@@ -31,11 +31,10 @@ from graphdoctor.views.terminal_lines import (
     figure,
     grid,
     labeled_rows,
+    longest_name,
     pointed,
     write,
-    write_report,
 )
-from graphdoctor.views.wrapping import longest_name
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -65,8 +64,14 @@ def write_view(view: View, console: Console, *, is_verbose: bool = False) -> Non
     title = clean(first, "bold")
     for part in rest:
         title.append(" · ", "dim").append_text(clean(part, "dim"))
-    answers = [_verdict(part) for part in view.parts if isinstance(part, parts.Verdict)]
-    write_report(console, [title, Text(), *shown.blocks(view.parts)], answers)
+    with console.capture() as captured:
+        for renderable in (title, Text(), *shown.blocks(view.parts)):
+            write(console, renderable)
+    text = captured.get()
+    console.file.write(text)
+    if console.file.isatty() and text.count("\n") >= console.height:
+        for renderable in (Text(), *(_verdict(part) for part in view.parts if isinstance(part, parts.Verdict))):
+            write(console, renderable)
 
 
 def write_parts(body: parts.Block | parts.Blocks, console: Console) -> None:
@@ -91,8 +96,11 @@ def line(text: Inline, tone: Tone | None = None, style: str = "") -> Text:
 
 
 def _verdict(part: parts.Verdict) -> Text:
-    tone = _TONES[part.tone]
-    return line(part.text, style=tone if part.tone == "dim" else f"bold {tone}".strip())
+    return line(part.text, style="dim" if part.tone == "dim" else _bold(part.tone))
+
+
+def _bold(tone: Tone | None) -> str:
+    return f"bold {_TONES[tone]}".strip()
 
 
 class _Shown:
@@ -141,7 +149,7 @@ class _Shown:
             case parts.Rows():
                 yield from self._rows(part)
             case parts.Card():
-                yield from self._card(part)
+                yield from (*map(Prose, _card_lines(part)), *self.blocks(part.parts))
             case parts.Drawing():
                 yield from self.blocks(part.elsewhere)
             case parts.Cards(cards):
@@ -149,7 +157,7 @@ class _Shown:
             case parts.Section(title, body):
                 # A section's own heading is no part of it that could need a line above.
                 if inner := list(self.blocks(body)):
-                    yield Prose(line(title, style=f"bold {_TONES[part.tone]}".strip()))
+                    yield Prose(line(title, style=_bold(part.tone)))
                     yield from inner
 
     def _rows(self, part: parts.Rows) -> Iterator[RenderableType]:
@@ -170,16 +178,12 @@ class _Shown:
     def _more(self, number: int, noun: str) -> Text:
         return clean(f"and {counted(number, f'more {noun}')} (-v shows all)", "dim")
 
-    def _card(self, card: parts.Card) -> Iterator[RenderableType]:
-        yield from map(Prose, _card_lines(card))
-        yield from self.blocks(card.parts)
-
     def _cards(self, cards: list[parts.Card]) -> Iterator[RenderableType]:
         room = 0 if self._is_verbose else _MOST_LINES
         shown = cards if self._is_verbose else cards[:_MOST_CARDS]
         for number, card in enumerate(shown):
             was_whole = room >= 0
-            whole = Group(*self._card(card))
+            whole = Group(*self._part(card))
             # After one that has no room, no later one is whole: they would stand out without being worse.
             height = 0 if self._is_verbose else len(self._console.render_lines(whole, pad=False)) + 1
             is_whole = self._is_verbose or height <= room or number == 0
@@ -202,7 +206,11 @@ class _Shown:
             heading = Folded(line(part.columns[at].heading))
             table.add_column(heading, justify="right" if is_right else "left", width=widths.get(at))
         for row in rows:
-            table.add_row(_name(row[0]), *(self._cell(row[number]) for number in shown[1:]))
+            figures = (
+                figure(line(cell.text, cell.tone), line(cell.detail, "dim"), is_wide=self._is_wide)
+                for cell in (row[at] for at in shown[1:])
+            )
+            table.add_row(_name(row[0]), *figures)
         below = []
         if hidden := [parts.plain_text(one.heading) for at, one in enumerate(part.columns) if at not in shown]:
             below.append(Prose(clean(f"Hidden columns: {', '.join(hidden)}", "dim")))
@@ -237,9 +245,6 @@ class _Shown:
         widest = max((cell_len(text) for found in lines for text in found), default=0)
         return max(heading, widest if column.is_number else min(widest, _WIDEST_TEXT))
 
-    def _cell(self, cell: parts.Cell) -> RenderableType:
-        return figure(line(cell.text, cell.tone), line(cell.detail, "dim"), is_wide=self._is_wide)
-
 
 def _card_lines(card: parts.Card) -> Iterator[Text]:
     """What it is about, and where."""
@@ -254,8 +259,7 @@ def _card_lines(card: parts.Card) -> Iterator[Text]:
 
 def _name(cell: parts.Cell) -> RenderableType:
     """What a row is about, and below it what belongs to it."""
-    tone = _TONES[cell.tone]
-    name = Folded(line(cell.text, style=f"bold {tone}".strip()))
+    name = Folded(line(cell.text, style=_bold(cell.tone)))
     return Group(name, Folded(line(cell.detail, "dim"))) if cell.detail else name
 
 
@@ -263,7 +267,7 @@ def _figures(part: parts.Figures) -> Text:
     out = Text()
     for number, one in enumerate(part.figures):
         out.append(" · " if number else "", "dim").append_text(clean(f"{one.label} ", "dim"))
-        out.append_text(clean(one.value, f"bold {_TONES[one.tone]}".strip()))
+        out.append_text(clean(one.value, _bold(one.tone)))
         if one.note:
             out.append_text(clean(f" ({one.note})", "dim"))
     return out

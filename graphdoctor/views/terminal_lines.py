@@ -6,12 +6,16 @@ such as ``[red]/x.py`` is shown as it is.
 
 from __future__ import annotations
 
+import io
 import re
+import shlex
+import tokenize
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from textwrap import indent
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.measure import Measurement
 from rich.padding import Padding
 from rich.segment import Segment
@@ -20,7 +24,6 @@ from rich.text import Text
 
 from graphdoctor.facts.wording import without_middle
 from graphdoctor.views.printable import printable, printable_lines
-from graphdoctor.views.wrapping import CUT, code_lines, command_lines, cut, longest_name, prose_breaks
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -40,30 +43,27 @@ NARROW = 100
 """Below this width, columns stand closer."""
 ONE_LINE = 132
 """From this width on, a figure and what belongs to it stand in one line."""
+CUT = "…"
+_WORD = re.compile(r"\s*\S+\s*")
+_PARTS = re.compile(r"\w+[,;.]?(?=\s|$)|\w+|[^\w\s]+|\s+")
+"""What stands together in a word; a comma stays with the name before it."""
+_PLAIN_TEXT = re.compile(r"""(["'])(?!\1\1)((?:(?!\1)[^\\])*)\1""")
+"""A text without a prefix and without a backslash, in single quotes of either kind."""
+_BLANK = frozenset({"NEWLINE", "NL", "INDENT", "DEDENT", "ENDMARKER", "COMMENT"})
+_LEAST_TEXT = 12
+_CONTINUED = "    "
+_BACKSLASH = " \\"
 
 
 def write(console: Console, renderable: RenderableType) -> None:
     """Print without markup, highlighting and spaces at the ends of lines."""
     if isinstance(renderable, Whole):
         # A line at the margin could pass for one of ours.
-        code = indent(block(renderable.plain.rstrip()), "  ")
-        console.print(Text(code, "dim"), soft_wrap=True, markup=False, highlight=False)
+        shown = indent(block(renderable.plain.rstrip()), "  ")
+        console.print(Text(shown, "dim"), soft_wrap=True, markup=False, highlight=False)
         return
-    shown = Prose(renderable) if isinstance(renderable, Text) else renderable
-    console.print(Trimmed(shown), markup=False, highlight=False)
-
-
-def write_report(console: Console, report: Iterable[RenderableType], answer: Iterable[RenderableType]) -> None:
-    """Print a report, and its answer once more where that has scrolled away."""
-    with console.capture() as captured:
-        for renderable in report:
-            write(console, renderable)
-    text = captured.get()
-    console.file.write(text)
-    if console.file.isatty() and text.count("\n") >= console.height:
-        write(console, Text())
-        for renderable in answer:
-            write(console, renderable)
+    wrapped = Prose(renderable) if isinstance(renderable, Text) else renderable
+    console.print(Trimmed(wrapped), markup=False, highlight=False)
 
 
 class Trimmed:
@@ -231,30 +231,21 @@ def block(text: str) -> str:
 
 def diff_text(diff: str, *, is_whole: bool) -> RenderableType:
     """A diff, or its changed lines."""
-    return cut_lines([clean(line, _diff_style(line)) for line in _diff_lines(diff, is_whole=is_whole)])
-
-
-def _diff_lines(diff: str, *, is_whole: bool) -> list[str]:
     lines = diff.splitlines()
-    if is_whole:
-        return lines
-    changed = [line for line in lines if line[:1] in ("+", "-") and line[:3] not in ("+++", "---")]
-    indent = min((len(line[1:]) - len(line[1:].lstrip()) for line in changed if line[1:].strip()), default=0)
-    shown = [line[0] + line[1 + indent :] for line in changed]
-    return (
-        shown if len(shown) <= _MAX_DIFF_LINES else [*shown[:_MAX_DIFF_LINES], f"… {len(shown) - _MAX_DIFF_LINES} more"]
-    )
+    if not is_whole:
+        changed = [line for line in lines if line[:1] in ("+", "-") and line[:3] not in ("+++", "---")]
+        margin = min((len(line[1:]) - len(line[1:].lstrip()) for line in changed if line[1:].strip()), default=0)
+        lines = [line[0] + line[1 + margin :] for line in changed[:_MAX_DIFF_LINES]]
+        lines += [f"… {len(changed) - _MAX_DIFF_LINES} more"] if len(changed) > _MAX_DIFF_LINES else []
+    styles = {"+": "green", "-": "red", "@": "cyan"}
+    return cut_lines([clean(line, styles.get(line[:1], "dim")) for line in lines])
 
 
-def _diff_style(line: str) -> str:
-    return {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "dim")
-
-
-def labeled_rows(rows: Iterable[tuple[str, RenderableType]], *, style: str = "") -> Padding:
+def labeled_rows(rows: Iterable[tuple[str, RenderableType]]) -> Padding:
     """Labeled rows with a hanging indent."""
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(justify="right", no_wrap=True, style="blue", min_width=9)
-    grid.add_column(overflow="fold", style=style)
+    grid.add_column(overflow="fold")
     for label, text in rows:
         grid.add_row(clean(label), Prose(text) if isinstance(text, Text) else text)
     return Padding(grid, (0, 0, 0, 2))
@@ -278,3 +269,144 @@ def grid(width: int) -> Table:
     """A table without lines, for a terminal of this width."""
     gap = 1 if width < NARROW else 2
     return Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, gap, 0, 0))
+
+
+# Text and code in lines that fit: no line ends within a name.
+
+
+def prose_breaks(text: str, width: int) -> list[int]:
+    """Where to break one line of prose so that each part fits.
+
+    Returns:
+        Offsets. A word that is wider than the line, such as a path, is broken beside a name in it; only a name that is
+        wider by itself stays whole.
+    """
+    found: list[int] = []
+    used = 0
+    for match in _WORD.finditer(text):
+        word = match[0]
+        if used and used + cell_len(word.rstrip()) > width:
+            found.append(match.start())
+            used = 0
+        if cell_len(word.rstrip()) <= width:
+            used += cell_len(word)
+            continue
+        for part in _PARTS.finditer(word):
+            at = match.start() + part.start()
+            if used and used + cell_len(part[0].rstrip()) > width:
+                found.append(at)
+                used = 0
+            used += cell_len(part[0])
+    return found
+
+
+def longest_name(text: str) -> int:
+    """The cells of the longest part of a text that isn't broken."""
+    return max((cell_len(part) for part in _PARTS.findall(text)), default=0)
+
+
+def cut(line: str, width: int) -> str:
+    """A line that fits, ended by a sign if something is missing."""
+    return line if cell_len(line) <= width else set_cell_size(line, max(width - 1, 0)) + CUT[:width]
+
+
+def code_lines(code: str, width: int) -> list[str]:
+    """Python in lines that fit, which means the same.
+
+    A line is broken only between tokens: within brackets as it is, elsewhere with a backslash. A long text becomes
+    several that Python joins. A token that doesn't fit by itself is cut.
+    """
+    # The tokenizer ends lines where Python does, ``splitlines`` at separators and control characters too.
+    code = printable_lines(code).removesuffix("\n")
+    if all(cell_len(line) <= width for line in code.split("\n")):
+        return code.split("\n")
+    code = _with_short_texts(code, width)
+    lines = code.split("\n")
+    breaks: dict[int, dict[int, bool]] = {}
+    for token, is_within in _tokens(code):
+        breaks.setdefault(token.start[0], {})[token.start[1]] = is_within
+    return [part for number, line in enumerate(lines, start=1) for part in _broken(line, breaks.get(number, {}), width)]
+
+
+def command_lines(command: str, width: int) -> list[str]:
+    """A shell's command in lines that fit, which means the same: broken between arguments, with a backslash.
+
+    An argument that doesn't fit by itself stays whole, so that the terminal wraps it.
+    """
+    words = [shlex.quote(word) for word in shlex.split(command)]
+    lines, line = [], words[0]
+    for number, word in enumerate(words[1:], start=2):
+        following = "" if number == len(words) else _BACKSLASH
+        if cell_len(f"{line} {word}{following}") > width:
+            lines.append(line + _BACKSLASH)
+            line = _CONTINUED + word
+        else:
+            line = f"{line} {word}"
+    return [*lines, line]
+
+
+def _with_short_texts(code: str, width: int) -> str:
+    """Code whose plain texts within brackets are written in parts that fit, side by side: Python joins them."""
+    lines = code.split("\n")
+    for token, is_within in reversed(_tokens(code)):
+        row, start = token.start
+        line = lines[row - 1]
+        room = width - len(line) + len(line.lstrip()) - len(_CONTINUED) - len(",")
+        is_text = is_within and token.type == tokenize.STRING and row == token.end[0]
+        is_in_the_way = is_text and cell_len(token.string) > room > _LEAST_TEXT and cell_len(line) > width
+        if is_in_the_way and (plain := _PLAIN_TEXT.fullmatch(token.string)):
+            parts = " ".join(f"{plain[1]}{part}{plain[1]}" for part in _texts(plain[2], room - 2))
+            lines[row - 1] = line[:start] + parts + line[token.end[1] :]
+    return "\n".join(lines)
+
+
+def _texts(text: str, room: int) -> Iterator[str]:
+    """A text between quotes in parts, each of which ends behind a space."""
+    while cell_len(text) > room and (at := text.rfind(" ", 0, room)) > 0:
+        yield text[: at + 1]
+        text = text[at + 1 :]
+    yield text
+
+
+def _tokens(code: str) -> list[tuple[tokenize.TokenInfo, bool]]:
+    """The tokens, each with whether it is within brackets, f-strings whole; none if the code can't be read."""
+    found, depth, text_depth = [], 0, 0
+    try:
+        with warnings.catch_warnings():
+            # From Python 3.12 on, the tokenizer warns about escapes in texts.
+            warnings.simplefilter("ignore")
+            for token in tokenize.generate_tokens(io.StringIO(code).readline):
+                name = tokenize.tok_name[token.type]
+                if name not in _BLANK and not text_depth:
+                    found.append((token, depth > 0))
+                text_depth += name.endswith("STRING_START") - name.endswith("STRING_END")
+                if name == "OP" and not text_depth:
+                    depth += (token.string in ("(", "[", "{")) - (token.string in (")", "]", "}"))
+    except (tokenize.TokenError, SyntaxError, UnicodeError, SystemError):
+        # The last two come from the tokenizer of 3.12, where a text that is no Python ends within a character.
+        return []
+    return found
+
+
+def _broken(line: str, breaks: dict[int, bool], width: int) -> Iterator[str]:
+    """One line in parts that fit; ``breaks`` are columns to break before, each with whether it is within brackets."""
+    indent = line[: len(line) - len(line.lstrip())]
+    start, prefix = len(indent), indent
+    while cell_len(prefix + line[start:]) > width:
+        fitting = [
+            column
+            for column in sorted(breaks)
+            if line[start:column].strip()
+            and cell_len(prefix + line[start:column].rstrip() + ("" if breaks[column] else _BACKSLASH)) <= width
+        ]
+        # Behind a space or an opening bracket it reads best.
+        good = [column for column in fitting if line[column - 1] in " ([{"]
+        at = next(reversed(good or fitting), None)
+        if at is None:
+            # Nothing fits: break behind the token that is too long, and cut it.
+            at = next((column for column in sorted(breaks) if column > start), None)
+            if at is None:
+                break
+        yield cut(prefix + line[start:at].rstrip() + ("" if breaks[at] else _BACKSLASH), width)
+        start, prefix = at, indent + _CONTINUED
+    yield cut(prefix + line[start:], width)

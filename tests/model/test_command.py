@@ -13,7 +13,7 @@ from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import TargetInfo
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.trials.launch.request import Request
-from graphdoctor.views.wrapping import command_lines
+from graphdoctor.views.terminal_lines import command_lines
 from tests.each import for_each
 
 

@@ -16,8 +16,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from graphdoctor.views.terminal_lines import Prose, code, command, labeled_rows, write
-from graphdoctor.views.wrapping import code_lines, prose_breaks
+from graphdoctor.views.terminal_lines import Prose, code, code_lines, command, labeled_rows, prose_breaks, write
 from tests.each import for_each
 
 STATEMENTS = """\
