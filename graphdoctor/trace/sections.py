@@ -125,6 +125,20 @@ class ProcessSections:
         """Whether anything was compiled or broke."""
         return any(section.intake.compiles or section.intake.breaks for section in self.sections)
 
+    def takes(self, record: Record) -> bool:
+        """Take the next record; returns False if it is damaged, or if this torch writes it differently."""
+        self.is_ours |= record.kind.startswith(ARTIFACT_PREFIX)
+        self.first, self.last = self.first or record.stamp, record.stamp
+        if record.kind == "dynamo_start" and self.sections[-1].intake.has_started(record.compile_id):
+            self.sections.append(self.sections[-1].after_reset())
+        try:
+            if record.kind in Beginning.KINDS:
+                self.beginning.add(record)
+            self.sections[-1].add(record)
+        except (ValueError, TypeError, LookupError, AttributeError):
+            return False
+        return True
+
 
 @dataclass
 class LogContents:
@@ -177,69 +191,48 @@ def read_logs(processes: Iterable[ProcessLogs], new_section: Callable[[], Sectio
         for log in taken.process.logs:
             takers.setdefault(log, []).append(taken)
     for log, of_log in takers.items():
-        _LogTakers(log, of_log, contents, new_section).read(executor)
+        _read_log(log, of_log, contents, new_section, executor)
     return contents
 
 
-class _LogTakers:
-    def __init__(
-        self,
-        log: LogFile,
-        takers: Sequence[ProcessSections],
-        contents: LogContents,
-        new_section: Callable[[], Section],
-    ) -> None:
-        self._log = log
-        self._first = takers[0]
-        self._contents = contents
-        self._new_section = new_section
-        self._by_lane: dict[Lane, ProcessSections | None] = {}
-        for pid, rank in dict.fromkeys(pair for taken in takers for pair in taken.process.writers):
-            fits = (taken for taken in takers if taken.process.pid == pid and rank in (None, taken.process.rank))
-            self._by_lane[Lane(pid, rank)] = next(fits, None)
-        if not self._by_lane:
-            self._by_lane = {Lane(taken.process.pid, None): taken for taken in takers}
-        self._is_whole = None not in self._by_lane.values()
-        self._lanes = Lanes(self._by_lane)
-
-    def read(self, executor: Executor) -> None:
-        into = self._contents.damage
-        into.is_last_broken = False
-        self._first.beginning.has_lost_event |= has_lost_event(self._log)
-        taken: ProcessSections | None = self._first
-        last: ProcessSections | None = None
-        seen: set[Lane] = set()
-        for record in records_of(self._log, self._first.sections[0].kinds, into, executor):
-            lane = self._lanes.of(record)
-            taken = self._taker(lane)
-            if taken is None:
-                continue
-            if lane not in seen and last is not None and not is_first_string(record):
-                # A forked process goes on with the strings of its parent.
-                taken.sections[0].intake.begin_after(last.sections[-1].intake)
-                taken.beginning.is_forked = True
-            seen.add(lane)
-            last = taken
-            if lane.rank not in (None, taken.process.rank):
-                taken.process = replace(taken.process, rank=lane.rank)
-            taken.is_ours |= record.kind.startswith(ARTIFACT_PREFIX)
-            taken.first, taken.last = taken.first or record.stamp, record.stamp
-            if record.kind == "dynamo_start" and taken.sections[-1].intake.has_started(record.compile_id):
-                taken.sections.append(taken.sections[-1].after_reset())
-            try:
-                if record.kind in Beginning.KINDS:
-                    taken.beginning.add(record)
-                taken.sections[-1].add(record)
-            except (ValueError, TypeError, LookupError, AttributeError):
-                # The record is damaged, or this torch writes it differently.
-                self._contents.unreadable[record.kind] += 1
-        if taken is not None:
-            taken.is_cut |= into.is_last_broken or self._log.name in into.cut_logs
-
-    def _taker(self, lane: Lane) -> ProcessSections | None:
-        if lane not in self._by_lane:
-            process = ProcessLogs((self._log,), lane.pid, lane.rank)
-            found = ProcessSections(process, [self._new_section()]) if self._is_whole else None
-            self._by_lane[lane] = found
-            self._contents.processes += [] if found is None else [found]
-        return self._by_lane[lane]
+def _read_log(
+    log: LogFile,
+    takers: Sequence[ProcessSections],
+    contents: LogContents,
+    new_section: Callable[[], Section],
+    executor: Executor,
+) -> None:
+    by_lane: dict[Lane, ProcessSections | None] = {}
+    for pid, rank in dict.fromkeys(pair for taken in takers for pair in taken.process.writers):
+        fits = (taken for taken in takers if taken.process.pid == pid and rank in (None, taken.process.rank))
+        by_lane[Lane(pid, rank)] = next(fits, None)
+    by_lane = by_lane or {Lane(taken.process.pid, None): taken for taken in takers}
+    # If some are left out, so are those that the samples of the log missed.
+    is_whole = None not in by_lane.values()
+    contents.damage.is_last_broken = False
+    first = takers[0]
+    first.beginning.has_lost_event |= has_lost_event(log)
+    lanes, begun, last = Lanes(by_lane), set[Lane](), None
+    taken: ProcessSections | None = first
+    for record in records_of(log, first.sections[0].kinds, contents.damage, executor):
+        lane = lanes.of(record)
+        if lane not in by_lane:
+            process = ProcessLogs((log,), lane.pid, lane.rank)
+            found = [ProcessSections(process, [new_section()])] if is_whole else []
+            by_lane[lane] = next(iter(found), None)
+            contents.processes += found
+        taken = by_lane[lane]
+        if taken is None:
+            continue
+        if lane not in begun and last is not None and not is_first_string(record):
+            # A forked process goes on with the strings of its parent.
+            taken.sections[0].intake.begin_after(last.sections[-1].intake)
+            taken.beginning.is_forked = True
+        begun.add(lane)
+        last = taken
+        if lane.rank not in (None, taken.process.rank):
+            taken.process = replace(taken.process, rank=lane.rank)
+        if not taken.takes(record):
+            contents.unreadable[record.kind] += 1
+    if taken is not None:
+        taken.is_cut |= contents.damage.is_last_broken or log.name in contents.damage.cut_logs

@@ -19,7 +19,6 @@ from graphdoctor.trace.folder import open_folder
 from graphdoctor.trace.gaps import log_gaps
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
 from graphdoctor.trace.processes import Lane, Lanes, ProcessLogs, find_processes
-from graphdoctor.trace.storage.log_file import LogFile
 from graphdoctor.trace.storage.places import Location
 
 INDEX = "index.json"
@@ -190,36 +189,27 @@ def unpack(source: Location, into: Path, *, version: str, is_replacing: bool = F
 
 
 def _rows(processes: Sequence[ProcessLogs], folder: Folder, done: Unpacked) -> Iterator[bytes]:
-    names = _Names(processes)
-    for log, of_log in names.by_log.items():
+    taken: list[str] = []
+
+    def name_of(rank: int | None) -> str:
+        is_free = rank is not None and f"rank{rank}" not in taken
+        taken.append(f"rank{rank}" if is_free else f"p{len(taken) + 1}")
+        return taken[-1]
+
+    named = [(each, name_of(each.rank) if len(processes) > 1 else None) for each in processes]
+    for log in dict.fromkeys(log for process in processes for log in process.logs):
         owners = {
-            Lane(process.pid, process.rank if process.writers else None): _Process(name) for process, name in of_log
+            Lane(each.pid, each.rank if each.writers else None): _Process(name)
+            for each, name in named
+            if log in each.logs
         }
         lanes = Lanes(owners)
         with log.open() as lines:
             for record in read_records(lines, lambda _kind: True, done.damage):
                 lane = lanes.of(record)
                 if lane not in owners:
-                    owners[lane] = _Process(names.another(lane.rank))
+                    owners[lane] = _Process(name_of(lane.rank))
                 yield _row(record, owners[lane], folder, done)
-
-
-class _Names:
-    def __init__(self, processes: Sequence[ProcessLogs]) -> None:
-        self.by_log: dict[LogFile, list[tuple[ProcessLogs, str | None]]] = {}
-        self._count = 0
-        self._taken: set[str | None] = set()
-        for process in processes:
-            name = self.another(process.rank) if len(processes) > 1 else None
-            for log in process.logs:
-                self.by_log.setdefault(log, []).append((process, name))
-
-    def another(self, rank: int | None) -> str:
-        self._count += 1
-        ranked = None if rank is None else f"rank{rank}"
-        name = f"p{self._count}" if ranked is None or ranked in self._taken else ranked
-        self._taken.add(name)
-        return name
 
 
 def _row(record: Record, process: _Process, folder: Folder, done: Unpacked) -> bytes:

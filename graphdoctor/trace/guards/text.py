@@ -185,29 +185,17 @@ def take_apart(text: str) -> GuardText:
     kind = _KIND.match(body, start)
     expression, comment, hint = _split(body[kind.end() if kind else start :])
     place, note = _place(comment)
-    return GuardText(
-        compile_id=compile_id[1] if compile_id else None,
-        kind=kind[1] if kind else None,
-        expression=expression,
-        place=place,
-        hint=hint,
-        note=note,
-        stack=parse_stack(stack) if stack else (),
-    )
+    entries = parse_stack(stack) if stack else ()
+    return GuardText(compile_id and compile_id[1], kind and kind[1], expression, place, hint, note, entries)
 
 
 def _split(body: str) -> tuple[str, str, str | None]:
     found = _CODE.match(body)
     end = len(body) if found is None else found.end()
-    comment, hint = _without_hint(body[end:].rstrip())
+    comment, hint = body[end:].rstrip(), None
+    if comment.endswith(")") and (start := comment.rfind(_HINT)) >= 0:
+        comment, hint = comment[:start], " ".join(comment[start + len(_HINT) : -1].split())
     return body[:end].strip(), comment[len("# ") :].rstrip(), hint
-
-
-def _without_hint(rest: str) -> tuple[str, str | None]:
-    start = rest.rfind(_HINT)
-    if start < 0 or not rest.endswith(")"):
-        return rest, None
-    return rest[:start], " ".join(rest[start + len(_HINT) : -1].split())
 
 
 def _place(comment: str) -> tuple[PrintedEntry | None, str | None]:
