@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.kernels import (
     CacheBypass,
     CacheBypassKind,
@@ -26,16 +26,15 @@ from graphdoctor.facts.kernels import (
 from graphdoctor.facts.profiled import KeptTensor, MeasuredMemory, Partition
 from graphdoctor.facts.recording import Graph, GraphNode, Recording
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.rules.catalog import ALL_RULES, RULES
-from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.rules.catalog import ALL_RULES
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trials.launch.child import Setup, record
 from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.trials.program import RunChange
 from tests import factories
 from tests.conftest import RunCli
-from tests.each import for_each
 from tests.profiles import facts
+from tests.rules.said import findings, said
 from tests.rules.test_documentation import BELOW_DYNAMO, first_block
 
 
@@ -56,129 +55,19 @@ def share(**values: object) -> KernelShare:
 
 
 def codes(recording: Recording) -> list[str]:
-    return [finding.code for finding in found(recording)]
-
-
-def found(recording: Recording) -> list[Finding]:
-    findings = diagnose(recording, RULES, root=Path("/project"), version="0").findings
-    return [finding for finding in findings if finding.code in BELOW_DYNAMO]
+    return [finding.code for finding in findings(recording, "GD4", "GD5")]
 
 
 def recorded(kernels: KernelShare | None = None, **values: object) -> Recording:
     return factories.recording().model_copy(update={"kernels": kernels, **values})
 
 
-def test_a_balanced_call_has_no_finding() -> None:
-    assert codes(recorded(share(), eager_kernels=share(region_runs=0))) == []
-    assert codes(recorded()) == []
-
-
-def test_what_the_profiler_cannot_see_is_no_finding() -> None:
-    unknown = share(library_us=None, generated_us=None, copy_us=None, launches=None, device="cuda", region_us=90.0)
-    assert codes(recorded(unknown, eager_kernels=share())) == []
-
-
-def test_running_the_code_outweighs_its_kernels() -> None:
-    tiny = share(library_us=5.0, generated_us=10.0, region_us=70.0, outside_us=17.5, launches=3)
-    (finding,) = found(recorded(tiny))
-    assert finding.code == "GD402"
-    assert finding.message == (
-        "running 1 compiled function with 3 kernels takes 67% of a steady call; the kernels themselves take 17%"
-    )
-    assert finding.cost is not None
-    assert (finding.cost.call_us, finding.cost.call_from) == (60.0, "profile")
-    assert codes(recorded(share(library_us=5.0, generated_us=10.0, region_us=70.0, outside_us=70.0))) == []
-    assert codes(recorded(share(library_us=5.0, generated_us=10.0, region_us=40.0))) == []
-
-
-@for_each(
-    "device, graphs, snippets",
-    [
-        ("cpu", None, [None]),
-        ("cuda", None, ['mode="reduce-overhead"', None]),
-        ("cuda", CudaGraphs(captured=1), [None]),
-    ],
-)
-def test_cuda_graphs_are_suggested_where_they_are_not_used(device, graphs, snippets) -> None:
-    tiny = share(device=device, library_us=5.0, generated_us=10.0, region_us=70.0)
-    (finding,) = found(recorded(tiny, cuda_graphs=graphs))
-    assert [fix.snippet for fix in finding.fixes] == snippets
-
-
-def test_library_calls_leave_little_to_gain() -> None:
-    largest = (KernelTime(name="aten::addmm", kind="library", us=80.0, count=4),)
-    (finding,) = found(recorded(share(library_us=94.0, generated_us=3.0, region_us=3.0, largest=largest)))
-    assert (finding.code, finding.severity, finding.cost) == ("GD503", "info", None)
-    assert finding.message == (
-        "library calls take 94% of a steady call, mostly `aten::addmm`; torch.compile can't fuse them, and without all "
-        "the rest the call would be only 1.06× faster"
-    )
-
-
-def test_library_calls_of_eager_mode_are_no_finding() -> None:
-    eager = recorded(share(library_us=94.0, generated_us=0.0, region_us=0.0, region_runs=0))
-    assert codes(eager) == []
-
-
 def skip(kind: str, **values: object) -> CudaGraphSkip:
     return CudaGraphSkip(kind=kind, reason=f"skipping cudagraphs due to {kind}", **values)
 
 
-def test_a_skipped_cuda_graph_has_torchs_reason_and_its_line() -> None:
-    graphs = CudaGraphs(captured=0, skipped=(skip("mutation", file=factories.FILE, line=7, compile_id="0/0"),) * 2)
-    (finding,) = found(recorded(cuda_graphs=graphs))
-    assert (finding.code, finding.severity, finding.count) == ("GD504", "warning", 2)
-    assert finding.message == "torch doesn't record a CUDA graph: it writes to an input"
-    assert finding.torch_reason == "skipping cudagraphs due to mutation"
-    assert (finding.location.file, finding.location.line, finding.compile_ids) == ("model.py", 7, ("0/0",))
-    assert len(finding.fixes) == 2
-
-
-@for_each(
-    "target, line", [("add_", 12), ("operator.setitem", 12), ("sin", 10), ("operator.invert", 10), ("__init__", 10)]
-)
-def test_a_written_input_has_its_name_and_its_line(target: str, line: int) -> None:
-    graph = factories.graph()
-    nodes = (
-        GraphNode(name="l_x_", opcode="placeholder", target="L_x_", args="", kwargs=""),
-        GraphNode(
-            name="n", opcode="call_method", target=target, args="", kwargs="", inputs=("l_x_",), file=factories.FILE,
-            line=12,
-        ),
-    )  # fmt: skip
-    graphs = CudaGraphs(captured=0, skipped=(skip("mutation"),), functions=(recorded_as(mutated=("L['x']",)),))
-    known = {"graphs": (graph.model_copy(update={"nodes": nodes}),)}
-    (finding,) = found(recorded(cuda_graphs=graphs, **known))
-    assert finding.message == "torch doesn't record a CUDA graph: it writes to `x`"
-    assert finding.location.line == (line if line == 12 else factories.frame().line)
-
-
-def test_cuda_graphs_without_cuda_are_only_worth_knowing() -> None:
-    (finding,) = found(recorded(cuda_graphs=CudaGraphs(captured=0, skipped=(skip("no_device"),))))
-    assert (finding.severity, finding.message) == ("info", "CUDA graphs were asked for, but there is no CUDA device")
-    assert finding.fixes[0].snippet == 'mode="default"'
-
-
-def test_each_reason_is_one_finding() -> None:
-    skipped = (skip("other"), skip("mutation"), skip("cpu_device"), skip("mutation"))
-    assert codes(recorded(cuda_graphs=CudaGraphs(captured=2, skipped=skipped))) == ["GD504"] * 3
-
-
-def test_an_operation_that_splits_a_cuda_graph() -> None:
-    graphs = CudaGraphs(captured=2, left_out=(skip("cpu_device", file=factories.FILE, line=7), skip("other")))
-    first, second = found(recorded(cuda_graphs=graphs))
-    assert (first.code, first.severity, first.location.line) == ("GD504", "warning", 7)
-    assert first.message == "torch splits a CUDA graph: an operation runs on the CPU, or copies from or to it"
-    assert second.message == "torch splits a CUDA graph: see torch's reason"
-
-
-def test_copies_into_cuda_graphs() -> None:
-    copying = share(device="cuda", copy_us=12.8, graph_input_copy_us=12.8, graph_launches=1)
-    (finding,) = found(recorded(copying, cuda_graphs=CudaGraphs(captured=1)))
-    assert (finding.code, finding.cost and finding.cost.call_us) == ("GD505", 12.8)
-    assert finding.message == "copying inputs into the memory of CUDA graphs takes 13% of a steady call"
-    assert codes(recorded(share(device="cuda", copy_us=9.0, graph_input_copy_us=9.0, graph_launches=1))) == []
-    assert codes(recorded(share(copy_us=40.0))) == []
+def with_graphs(*, kernels: KernelShare | None = None, **values: object) -> Recording:
+    return recorded(kernels, cuda_graphs=CudaGraphs(**{"captured": 1, **values}))
 
 
 def recorded_as(**values: object) -> CudaGraphFunction:
@@ -191,162 +80,38 @@ def graph_input(name: str, size: int = 8, source: str | None = "") -> CudaGraphI
     return CudaGraphInput(placeholder=name, bytes=size, source=f"L['{name}']" if source == "" else source)
 
 
-def test_copies_into_cuda_graphs_are_of_inputs_with_names() -> None:
-    copying = share(device="cuda", copy_us=12.8, graph_input_copy_us=12.8, graph_launches=1)
-    function = recorded_as(copied=(graph_input("y"), graph_input("x", 64)))
-    (finding,) = found(recorded(copying, cuda_graphs=CudaGraphs(captured=1, functions=(function,))))
-    assert finding.message == "copying `x` and `y` into the memory of CUDA graphs takes 13% of a steady call"
-    unnamed = recorded_as(copied=(graph_input("y"), graph_input("tangents_1", source=None)))
-    (finding,) = found(recorded(copying, cuda_graphs=CudaGraphs(captured=1, functions=(unnamed,))))
-    assert finding.message.startswith("copying inputs into")
+def node(target: str, line: int, *inputs: str, opcode: str = "call_function", value: str | None = None) -> GraphNode:
+    return GraphNode(
+        name="n", opcode=opcode, target=target, args="", kwargs="", inputs=inputs, value=value, file=factories.FILE,
+        line=line,
+    )  # fmt: skip
 
 
-def test_a_cuda_graph_for_each_of_many_sizes() -> None:
-    graphs = CudaGraphs(captured=9, functions=(recorded_as(sizes=8), recorded_as(sizes=20, recordings=0)))
-    (finding,) = found(recorded(cuda_graphs=graphs))
-    assert (finding.code, finding.severity, finding.count) == ("GD511", "warning", 20)
-    assert finding.message == "torch records a CUDA graph for each of 20 sizes"
-    assert finding.fixes[-1].snippet == "torch._inductor.config.triton.cudagraph_skip_dynamic_graphs = True"
-
-
-def test_a_cuda_graph_that_is_recorded_again() -> None:
-    moved = recorded_as(recordings=3, rerecordings=2, moved=(graph_input("weight"),))
-    held = recorded_as(recordings=2, rerecordings=1, phase="backward")
-    unnamed = recorded_as(recordings=2, rerecordings=1, name="g", moved=(graph_input("primals_1", source=None),))
-    graphs = CudaGraphs(captured=2, functions=(moved, held, unnamed))
-    messages = [finding.message.partition(": ")[2] for finding in found(recorded(cuda_graphs=graphs))]
-    assert messages == [
-        "2 times, because `weight` moved to new addresses",
-        "1 time, because tensors that an earlier call returned were still in use",
-        "1 time, because static inputs moved to new addresses",
-    ]
-    assert codes(recorded(cuda_graphs=CudaGraphs(captured=1, functions=(recorded_as(),)))) == []
-
-
-def test_kernels_that_are_slower_than_those_they_replaced() -> None:
-    largest = (KernelTime(name="triton_red_fused__softmax_0", kind="generated", us=200.0, count=1),)
-    now = share(call_us=600.0, library_us=300.0, generated_us=270.0, copy_us=8.0, region_us=20.0, largest=largest)
-    before = share(call_us=520.0, library_us=508.0, generated_us=0.0, region_runs=0, region_us=0.0)
-    (finding,) = found(recorded(now, eager_kernels=before))
-    assert finding.code == "GD506"
-    assert finding.message == (
-        "the kernels take 1.14× as long as those of eager mode: Inductor's own take 1.35× as long as those that they "
-        "replaced; the longest is `triton_red_fused__softmax_0`"
-    )
-    assert finding.cost is not None
-    assert finding.cost.call_us == pytest.approx(70.0)
-    assert codes(recorded(now, eager_kernels=share(call_us=600.0, library_us=550.0, region_runs=0))) == []
+def writing(target: str) -> Recording:
+    """A graph that torch skips because it writes to its input by such an operation."""
+    argument = GraphNode(name="l_x_", opcode="placeholder", target="L_x_", args="", kwargs="")
+    graph = factories.graph().model_copy(update={"nodes": (argument, node(target, 12, "l_x_", opcode="call_method"))})
+    facts = with_graphs(skipped=(skip("mutation"),), functions=(recorded_as(mutated=("L['x']",)),))
+    return facts.model_copy(update={"graphs": (graph,)})
 
 
 def bypass(kind: str, **values: object) -> CacheBypass:
     return CacheBypass(**{"compile_id": "0/0", "kind": kind, "reason": "torch's words", "is_code_kept": True, **values})
 
 
-def test_a_graph_that_the_caches_leave_out_has_torchs_reason_and_its_line() -> None:
-    node = GraphNode(
-        name="f",
-        opcode="call_function",
-        target="model.net.f",
-        args="x",
-        kwargs="",
-        inputs=("x",),
-        file=factories.FILE,
-        line=11,
-    )
-    graph = Graph(compile_id="0/0", index=0, op_count=1, nodes=(node,))
-    (finding,) = found(recorded(cache_bypasses=(bypass("function", subject="net.f"),), graphs=(graph,)))
-    assert (finding.code, finding.severity, finding.torch_reason) == ("GD403", "info", "torch's words")
-    assert finding.message == (
-        "each start traces 1 graph with AOTAutograd again: torch's cache keeps no graph with `net.f`, which torch "
-        "can't see into"
-    )
-    assert (finding.location.line, finding.compile_ids) == (11, ("0/0",))
-
-
-def test_graphs_left_out_for_one_reason_are_one_finding_with_their_time() -> None:
-    left_out = tuple(
-        bypass("higher_order_operator", subject="cond", is_code_kept=False, compile_id=f"0/{n}") for n in (0, 1)
-    )
-    known = tuple(factories.compiled(f"0/{n}").model_copy(update={"backend_s": 1.5}) for n in (0, 1))
-    facts = factories.recording(compiles=known).model_copy(update={"cache_bypasses": (*left_out, bypass("freezing"))})
-    first, second = found(facts)
-    assert first.message == "each start compiles 2 graphs again (3.0 s): torch's cache keeps no graph with `cond`"
-    assert second.message.endswith("torch's cache keeps no graph with frozen parameters")
-    unknown = factories.recording().model_copy(update={"cache_bypasses": left_out})
-    assert found(unknown)[0].message.startswith("each start compiles 2 graphs again: ")
-
-
-@for_each("kind", get_args(CacheBypassKind))
-def test_each_reason_for_a_bypass_has_words(kind: str) -> None:
-    (finding,) = found(recorded(cache_bypasses=(bypass(kind, is_code_kept=False),)))
-    assert "{" not in finding.message
-    assert "``" not in finding.message
-    (named,) = found(recorded(cache_bypasses=(bypass(kind, subject="m.f"),)))
-    assert finding.fingerprint != named.fingerprint
-
-
-def test_a_custom_autograd_function_has_a_setting() -> None:
-    (finding,) = found(recorded(cache_bypasses=(bypass("autograd_function"),)))
-    assert finding.fixes[0].snippet is not None
-    assert finding.fixes[0].snippet.endswith(".autograd_cache_allow_custom_autograd_functions = True")
+def compiled_for(seconds: float | None, *bypasses: CacheBypass) -> Recording:
+    known = tuple(factories.compiled(f"0/{n}").model_copy(update={"backend_s": seconds}) for n in (0, 1))
+    return factories.recording(compiles=known).model_copy(update={"cache_bypasses": bypasses})
 
 
 def product(target: str = "torch._C._nn.linear", value: str = "f32[8, 8] cuda:0", line: int = 11) -> GraphNode:
-    return GraphNode(
-        name="n", opcode="call_function", target=target, args="", kwargs="", value=value, file=factories.FILE, line=line
-    )
+    return node(target, line, value=value)
 
 
 def on_cuda(*nodes: GraphNode, **precision: object) -> Recording:
     known = {"matmul_tf32": False, "convolution_tf32": True, "capabilities": ((9, 0), (7, 5))} | precision
     graph = Graph(compile_id="0/0", index=0, op_count=1, nodes=nodes)
     return recorded(float32_precision=Float32Precision(**known), graphs=(graph,))
-
-
-def test_float32_products_could_use_tensor_cores() -> None:
-    products = (product(line=12), product("operator.matmul"), product("bmm"), product("torch.relu"))
-    (finding,) = found(on_cuda(*products))
-    assert (finding.code, finding.severity, finding.count) == ("GD510", "info", 3)
-    assert finding.message == ("3 matrix products in float32 could run on tensor cores, but TensorFloat32 is off")
-    assert (finding.location.line, finding.compile_ids) == (11, ("0/0",))
-    assert [(place.line, place.note) for place in finding.related] == [(12, "1 matrix product")]
-    assert finding.fixes[0].snippet == 'torch.set_float32_matmul_precision("high")'
-    assert not finding.fixes[0].is_safe
-
-
-@for_each(
-    "value",
-    ["f16[8, 8] cuda:0", "bf16[8, 8] cuda:0", "f32[8, 8]", "f64[8, 8] cuda:0", "f32[8, 8] cuda:1", "f32[8] xpu:0"],
-)
-def test_products_that_tensor_float_does_not_concern(value: str) -> None:
-    assert codes(on_cuda(product(value=value))) == []
-
-
-def test_products_in_a_file_that_nothing_is_known_of_are_at_the_compiled_function() -> None:
-    elsewhere = product().model_copy(update={"file": "/site-packages/lib/net.py"})
-    (finding,) = found(on_cuda(elsewhere, elsewhere))
-    assert (finding.count, finding.location.file, finding.location.line) == (2, "model.py", factories.frame().line)
-
-
-def test_tensor_float_that_is_on_or_unknown_is_no_finding() -> None:
-    assert codes(on_cuda(product(), matmul_tf32=True)) == []
-    assert codes(on_cuda(product("torch.conv2d"))) == []
-    assert codes(on_cuda(product()).model_copy(update={"float32_precision": None})) == []
-
-
-def test_convolutions_have_a_setting_of_their_own() -> None:
-    facts = on_cuda(product("torch.conv2d"), product("torch.conv_transpose1d"), convolution_tf32=False)
-    (finding,) = found(facts)
-    assert finding.message.startswith("2 convolutions in float32 could run on tensor cores")
-    assert finding.fixes[0].snippet == "torch.backends.cudnn.allow_tf32 = True"
-
-
-_CALLS = """
-
-def example_inputs():
-    return inputs()
-
-"""
 
 
 def kept(megabytes: int, layers: int = 1, **more: Any) -> Partition:
@@ -371,30 +136,119 @@ def keeping(partition: Partition, *, backward: bool = True, **memory: Any) -> Re
     return made.model_copy(update={"target": made.target.model_copy(update={"call_options": {"backward": backward}})})
 
 
-def test_a_large_cheap_tensor_that_is_kept() -> None:
-    (finding,) = found(keeping(kept(20, layers=3)))
-    assert (finding.code, finding.severity, finding.count, finding.location.line) == ("GD512", "info", 3, 7)
-    assert finding.message == (
-        "the result of `gelu`, 3 × f32[8, 9], is kept for the backward pass: 60 MiB, 60% of what is kept; it is cheap "
-        "to compute again"
-    )
-    assert finding.fixes[0].snippet == "torch._functorch.config.activation_memory_budget = 0.1"
+ADDMM = KernelTime(name="aten::addmm", kind="library", us=80.0, count=4)
+SOFTMAX = KernelTime(name="triton_red_fused__softmax_0", kind="generated", us=200.0, count=1)
+TINY = {"library_us": 5.0, "generated_us": 10.0, "region_us": 70.0}
+SLOW = share(call_us=600.0, library_us=300.0, generated_us=270.0, copy_us=8.0, region_us=20.0, largest=(SOFTMAX,))
+FAST = share(call_us=520.0, library_us=508.0, generated_us=0.0, region_runs=0, region_us=0.0)
+COPYING = share(device="cuda", copy_us=12.8, graph_input_copy_us=12.8, graph_launches=1)
+COND = tuple(bypass("higher_order_operator", subject="cond", is_code_kept=False, compile_id=f"0/{n}") for n in (0, 1))
+CALLS_F = Graph(compile_id="0/0", index=0, op_count=1, nodes=(node("model.net.f", 11, "x"),))
+ELSEWHERE = product().model_copy(update={"file": "/site-packages/lib/net.py"})
+
+BYPASSES = get_args(CacheBypassKind)
+
+FOUND = {
+    "running the code outweighs its kernels": recorded(share(**TINY, outside_us=17.5, launches=3)),
+    "the same on a GPU": recorded(share(device="cuda", **TINY)),
+    "with CUDA graphs": with_graphs(kernels=share(device="cuda", **TINY)),
+    "library calls": recorded(share(library_us=94.0, generated_us=3.0, region_us=3.0, largest=(ADDMM,))),
+    "a skipped CUDA graph with its line": with_graphs(
+        skipped=(skip("mutation", file=factories.FILE, line=7, compile_id="0/0"),) * 2
+    ),
+    **{f"an input that {target} writes to": writing(target) for target in ("add_", "operator.setitem")},
+    **{f"no write by {target}": writing(target) for target in ("sin", "operator.invert", "__init__")},
+    "no CUDA device": with_graphs(skipped=(skip("no_device"),)),
+    "each reason by itself": with_graphs(skipped=tuple(map(skip, ("other", "mutation", "cpu_device", "mutation")))),
+    "operations that split a CUDA graph": with_graphs(
+        left_out=(skip("cpu_device", file=factories.FILE, line=7), skip("other"))
+    ),
+    "copies into CUDA graphs": with_graphs(kernels=COPYING),
+    "copies of inputs with names": with_graphs(
+        kernels=COPYING, functions=(recorded_as(copied=(graph_input("y"), graph_input("x", 64))),)
+    ),
+    "copies of an input without one": with_graphs(
+        kernels=COPYING, functions=(recorded_as(copied=(graph_input("y"), graph_input("tangents_1", source=None))),)
+    ),
+    "a CUDA graph for each of many sizes": with_graphs(
+        functions=(recorded_as(sizes=8), recorded_as(sizes=20, recordings=0))
+    ),
+    "CUDA graphs that are recorded again": with_graphs(
+        functions=(
+            recorded_as(recordings=3, rerecordings=2, moved=(graph_input("weight"),)),
+            recorded_as(recordings=2, rerecordings=1, phase="backward"),
+            recorded_as(recordings=2, rerecordings=1, name="g", moved=(graph_input("primals_1", source=None),)),
+        )
+    ),
+    "kernels that are slower than those they replaced": recorded(SLOW, eager_kernels=FAST),
+    "a graph that the caches leave out, with its line": recorded(
+        cache_bypasses=(bypass("function", subject="net.f"),), graphs=(CALLS_F,)
+    ),
+    "graphs that are left out for one reason, and one for another": compiled_for(1.5, *COND, bypass("freezing")),
+    "graphs of which no time is known": compiled_for(None, *COND),
+    **{f"left out: {kind}": recorded(cache_bypasses=(bypass(kind, is_code_kept=False),)) for kind in BYPASSES},
+    "float32 products": on_cuda(product(line=12), product("operator.matmul"), product("bmm"), product("torch.relu")),
+    "products in a file that nothing is known of": on_cuda(ELSEWHERE, ELSEWHERE),
+    "convolutions": on_cuda(product("torch.conv2d"), product("torch.conv_transpose1d"), convolution_tf32=False),
+    "large cheap tensors that are kept": keeping(kept(20, layers=3)),
+    "kept where random numbers are drawn": keeping(kept(60).model_copy(update={"draws_random": True})),
+    "kept beside a peak that matters": keeping(kept(60), peak_of="allocator", peak_bytes=500 * 2**20),
+}
+
+NOT_FOUND = [
+    recorded(),
+    recorded(share(), eager_kernels=share(region_runs=0)),
+    recorded(
+        share(library_us=None, generated_us=None, copy_us=None, launches=None, device="cuda", region_us=90.0),
+        eager_kernels=share(),
+    ),
+    recorded(share(**TINY, outside_us=70.0)),
+    recorded(share(**TINY | {"region_us": 40.0})),
+    # Library calls of eager mode.
+    recorded(share(library_us=94.0, generated_us=0.0, region_us=0.0, region_runs=0)),
+    recorded(share(device="cuda", copy_us=9.0, graph_input_copy_us=9.0, graph_launches=1)),
+    recorded(share(copy_us=40.0)),
+    with_graphs(functions=(recorded_as(),)),
+    recorded(SLOW, eager_kernels=share(call_us=600.0, library_us=550.0, region_runs=0)),
+    *(
+        on_cuda(product(value=value))
+        for value in ("f16[8, 8] cuda:0", "bf16[8, 8] cuda:0", "f32[8, 8]", "f64[8, 8] cuda:0", "f32[8, 8] cuda:1",
+                      "f32[8] xpu:0")
+    ),
+    on_cuda(product(), matmul_tf32=True),
+    on_cuda(product("torch.conv2d")),
+    on_cuda(product()).model_copy(update={"float32_precision": None}),
+    keeping(kept(31)),
+    keeping(kept(60, is_cheap=False)),
+    keeping(kept(60, is_cheap=None, is_argument=True)),
+    keeping(kept(60), saved_bytes=400 * 2**20),
+    keeping(kept(60), saved_bytes=None),
+    keeping(kept(60), backward=False),
+    keeping(kept(60), peak_of="allocator"),
+]  # fmt: skip
 
 
-def test_a_budget_is_not_suggested_where_random_numbers_are_drawn() -> None:
-    (finding,) = found(keeping(kept(60).model_copy(update={"draws_random": True})))
-    assert [fix.setting for fix in finding.fixes] == [None]
+def test_what_is_found_in_hand_built_facts(snapshot: SnapshotAssertion) -> None:
+    assert said(FOUND, "GD4", "GD5") == snapshot
 
 
-def test_what_is_small_or_costly_or_no_longer_needed_is_no_finding() -> None:
-    assert codes(keeping(kept(31))) == []
-    assert codes(keeping(kept(60, is_cheap=False))) == []
-    assert codes(keeping(kept(60, is_cheap=None, is_argument=True))) == []
-    assert codes(keeping(kept(60), saved_bytes=400 * 2**20)) == []
-    assert codes(keeping(kept(60), saved_bytes=None)) == []
-    assert codes(keeping(kept(60), backward=False)) == []
-    assert codes(keeping(kept(60), peak_of="allocator")) == []
-    assert codes(keeping(kept(60), peak_of="allocator", peak_bytes=500 * 2**20)) == ["GD512"]
+def test_what_is_no_finding() -> None:
+    assert [codes(facts) for facts in NOT_FOUND] == [[]] * len(NOT_FOUND)
+
+
+def test_each_reason_for_a_bypass_is_told_apart_by_its_subject() -> None:
+    for kind in BYPASSES:
+        (finding,) = findings(recorded(cache_bypasses=(bypass(kind, is_code_kept=False),)), "GD403")
+        (named,) = findings(recorded(cache_bypasses=(bypass(kind, subject="m.f"),)), "GD403")
+        assert finding.fingerprint != named.fingerprint, kind
+
+
+_CALLS = """
+
+def example_inputs():
+    return inputs()
+
+"""
 
 
 def measured(code: str, folder: Path, *, eager: bool = False, is_profile: bool = False) -> Recording:

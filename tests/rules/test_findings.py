@@ -1,0 +1,487 @@
+"""What rules find in hand-built facts: profiles, guards, recompiles, breaks in torch's own code, errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from syrupy.assertion import SnapshotAssertion
+
+from graphdoctor.facts.diagnosis import Effects
+from graphdoctor.facts.guards import GuardNode, Guards, GuardSet, SubtreeCost
+from graphdoctor.facts.profiled import InductorGraph, InductorOperation
+from graphdoctor.facts.recompiles import GuardChange
+from graphdoctor.facts.recording import (
+    BreakReason,
+    Call,
+    CallError,
+    CaptureGap,
+    Compile,
+    Enclosing,
+    FailedCompile,
+    Frame,
+    Graph,
+    GraphNode,
+    Recording,
+    RepeatedBlocks,
+    SourceContext,
+    TargetInfo,
+    TorchMechanism,
+)
+from graphdoctor.facts.stack import StackEntry
+from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.rules.diagnosis.kernel_times import by_line, timed_kernels
+from graphdoctor.rules.diagnosis.rule import BreakSite
+from graphdoctor.studies.profile.lines import share_out
+from graphdoctor.views.words import sentence
+from tests.factories import FILE, change, compiled, entry, frame, graph, recompiled, record, recording
+from tests.profiles import facts
+from tests.profiles.facts import code, operation, ran
+from tests.rules.said import findings, said
+from tests.rules.test_kernel_rules import recorded, share
+
+
+def none_in(cases: Iterable[Recording], *prefixes: str) -> bool:
+    return not any(finding for case in cases for finding in findings(case, *prefixes))
+
+
+# Kernels of a profile.
+
+
+def profiled(runs: list[Any], *graphs: InductorGraph) -> Recording:
+    return recorded(profiled=facts.profiled(runs, *graphs))
+
+
+CONVOLUTION = operation("convolution", 3)
+MUL64 = operation("mul", 3, dtype="float64", input_dtypes=("float64",))
+
+
+def copying(us: float, *operations: InductorOperation) -> Recording:
+    """A kernel of some operations, then a library's of the first."""
+    kernels = [code("triton_poi_fused_0", *range(len(operations))), code("extern_kernels.convolution", 0)]
+    runs = [ran("triton_poi_fused_0", us), ran("conv", 50.0, "aten::convolution")]
+    return profiled(runs, facts.graph(kernels, operations))
+
+
+def cast(line: int, target: str = "bfloat16", **more: Any) -> InductorOperation:
+    given = {"target": "prims.convert_element_type.default", "input_dtypes": ("float32",), "dtype": target}
+    return operation("_to_copy", line, **given | more)
+
+
+def casting(*operations: InductorOperation, us: float = 50.0) -> Recording:
+    """One kernel of all of them."""
+    kernel = code("triton_poi_fused_0", *range(len(operations)))
+    return profiled([ran("triton_poi_fused_0", us)], facts.graph([kernel], operations))
+
+
+def two_casts(size: int | None, *others: InductorOperation) -> Recording:
+    """A kernel that moves 3 MB, and another one."""
+    second = range(1, 2 + len(others))
+    kernels = [code("triton_poi_fused_0", 0, bytes=3_000_000), code("triton_poi_fused_1", *second, bytes=size)]
+    runs = [ran("triton_poi_fused_0", 30.0), ran("triton_poi_fused_1", 20.0)]
+    return profiled(runs, facts.graph(kernels, [cast(3), cast(4), *others]))
+
+
+def library_calls(*, is_profiled: bool) -> Recording:
+    kernels = [code("extern_kernels.mm", 0), code("extern_kernels.mm", 1)]
+    runs = [ran("gemm", 20.0, "aten::mm"), ran("gemm", 74.0, "aten::mm")]
+    known = facts.profiled(runs, facts.graph(kernels, [operation("mm", 3), operation("mm", 9)]))
+    calls = share(library_us=94.0, generated_us=3.0, region_us=3.0)
+    return recorded(calls, profiled=known if is_profiled else None)
+
+
+def test_kernels_of_a_profile(snapshot: SnapshotAssertion) -> None:
+    clones = facts.graph(
+        [code("triton_poi_fused_clone_0", 0), code("triton_poi_fused_clone_1", 1)],
+        [operation("clone", 3), operation("clone", 7)],
+    )
+    runs = [ran("triton_poi_fused_clone_0", 4.0), ran("triton_poi_fused_clone_1", 8.0)]
+    cases = {
+        "copies that a library needs": copying(20.0, CONVOLUTION),
+        "copies of the program's own": profiled(runs, clones),
+        "kernels that only cast": two_casts(None, operation("relu", 4)),
+        "casts that move an unknown amount": two_casts(None),
+        "a cast beside something small": casting(cast(3, elements=1000), operation("relu", 4, elements=100)),
+        "float64 that was float32": casting(cast(3, "float64"), MUL64, us=40.0),
+        "library calls with a profile": library_calls(is_profiled=True),
+        "library calls without one": library_calls(is_profiled=False),
+    }
+    assert said(cases, "GD5") == snapshot
+    nothing = (
+        copying(20.0, CONVOLUTION, operation("relu", 4)),
+        copying(4.0, CONVOLUTION),
+        # Writing to an argument.
+        profiled([ran("triton_poi_fused_copy_0", 50.0)],
+                 facts.graph([code("triton_poi_fused_copy_0", 0)], [operation("copy_", 3)])),
+        casting(cast(3, elements=1000), operation("relu", 4, elements=1000)),
+        casting(cast(3, elements=1000), operation("relu", 4, elements=None)),
+        casting(cast(3, "float64"), operation("mul", 3, dtype="float64"), us=4.0),
+        # A program that computes in float64 throughout wants it.
+        casting(operation("mul", 3, dtype="float64"), us=40.0),
+        recorded(share()),
+    )  # fmt: skip
+    assert none_in(nothing, "GD5")
+
+
+def test_the_lines_of_a_finding_have_the_time_that_the_profile_gives_them() -> None:
+    casts = [cast(3, elements=300), cast(4, elements=100)]
+    found = facts.profiled([ran("triton_poi_fused_0", 40.0)], facts.graph([code("triton_poi_fused_0", 0, 1)], casts))
+    lines = {line.line: line.forward_us for line in share_out(found, 100.0, {}).lines}
+    own = by_line(timed_kernels(found), lambda each: each.operations)
+    assert {place.line: us for place, us in own.items()} == lines == {3: 30.0, 4: 10.0}
+
+
+# Guards.
+
+
+def guarded(*sets: GuardSet, compiles: tuple[Compile, ...] = (compiled(),), **values: Any) -> Recording:
+    return recording(compiles=compiles).model_copy(update={"guards": Guards(sets=sets, **values)})
+
+
+def guard_set(count: int = 1, *, internal: bool = False, **values: Any) -> GuardSet:
+    node = GuardNode(
+        kind="TYPE_MATCH", source="L['self']._modules['fc']", expression="self.fc", expected="a Linear",
+        path="self.fc", is_module_internal=internal, depth=3, guard="",
+    )  # fmt: skip
+    return GuardSet(compile_id="0/0", guard_count=count, kinds={"TYPE_MATCH": count}, nodes=(node,) * count, **values)
+
+
+def scaled(count: int) -> tuple[Compile, ...]:
+    """Recompiles, each for another scale and a flag of its own."""
+    changes = [
+        (change("number", "scale", str(n - 1), str(n)), change("flag", f"flag{n}", None, None))
+        for n in range(1, count + 1)
+    ]
+    return compiled(), *(recompiled(f"0/{n}", *values) for n, values in enumerate(changes, start=1))
+
+
+def test_guards(snapshot: SnapshotAssertion) -> None:
+    bill = tuple(SubtreeCost(path=path, guard_count=1, check_us=us) for path, us in (("self", 9.0), ("self.fc", 8.0)))
+    costly = {"check_us": 10.0, "runs_per_call": 1}
+    cases = {
+        "a large share": guarded(guard_set(share=0.4, bill=bill, **costly), call_us=25.0, share=0.4),
+        "with warm caches alone": guarded(guard_set(warm_share=0.4, **costly), call_us=25.0, warm_share=0.4),
+        "of modules": guarded(guard_set(1200, internal=True, share=0.5, check_us=1.0), share=0.5),
+        "a thousand on modules": guarded(guard_set(1000, internal=True)),
+        "a value that differs at three recompiles": guarded(compiles=scaled(3)),
+    }
+    assert said(cases, "GD3") == snapshot
+    nothing = (
+        # A call over its limit runs no compiled code.
+        guarded(guard_set(runs_per_call=0), call_us=25.0, searches_us=10.0, share=0.4),
+        guarded(guard_set(share=0.05), share=0.05),
+        guarded(guard_set()),
+        recording(compiles=(compiled(),)),
+        guarded(guard_set(999, internal=True)),
+        guarded(guard_set(2000)),
+        guarded(compiles=scaled(2)),
+    )
+    assert none_in(nothing, "GD3")
+
+
+# Recompiles.
+
+IN_LOOP = (entry(24, "x = layer(x)", function="run", qualname="Net.run"), entry(12, "y = self.conv(x)"))
+WIDTH = change("module_number", "self.width", "8", "16", source="L['self'].width")
+INPUT = change("size", "x.shape[1]", "8", "16")
+WEIGHT = change(
+    "size", "self.conv.weight.shape[0]", "8", "16", source="L['self']._modules['conv']._parameters['weight']"
+).model_copy(update={"is_parameter": True})
+
+
+def instances(*changes: GuardChange, times: int = 2, is_regional: bool = False) -> Recording:
+    again = (recompiled(f"0/{number}", *changes, call=1, stack=IN_LOOP) for number in range(1, times + 1))
+    found = recording(compiles=(compiled(stack=IN_LOOP), *again))
+    return found.model_copy(update={"target": found.target.model_copy(update={"is_regional": is_regional})})
+
+
+def recompiled_for(changed: GuardChange) -> Recording:
+    return recording(compiles=(compiled("0/0"), recompiled("0/1", changed)), frames=(frame(),))
+
+
+def filled(source: str, line: str, old: str | None, new: str) -> Recording:
+    """A container whose length changed, guarded on at a line."""
+    changed = change("length", f"len({source[3:].replace(chr(39) + ']', '')})", old, new, source=source)
+    return recompiled_for(changed.model_copy(update={"guard_location": entry(12, line)}))
+
+
+def test_recompiles(snapshot: SnapshotAssertion) -> None:
+    cases = {
+        "layers of other widths": instances(INPUT, WEIGHT, WIDTH),
+        "numbers alone": instances(WIDTH),
+        "where each layer is compiled by itself": instances(WIDTH, is_regional=True),
+        **{
+            f"a condition on {what}": recompiled_for(change("relation", condition, None, None))
+            for what, condition in (("a size", "(x.shape[0] % 2) == 0"), ("a number", "(1.0 + ((-1)*self.p)) == 0.9"))
+        },
+    }
+    assert said(cases, "GD207", "GD211") == snapshot
+    # A number that changes beside an input may be a counter, and one recompile is no pattern.
+    assert none_in((instances(INPUT, WIDTH), instances(INPUT, WEIGHT, times=1)), "GD211")
+
+
+SEEN = "L['self'].seen"
+
+
+def test_a_container_grows_where_its_own_line_adds_to_it() -> None:
+    grows = [
+        (SEEN, "self.seen.append(x.sum())", "0", "1"),
+        (SEEN, "self.seen += [x.sum()]", "0", "1"),
+        (SEEN, "self.seen.extend(parts)", "0", "3"),
+        (SEEN, 'self.seen[f"k{len(self.seen)}"] = x', "0", "1"),
+        ("L['self'].meter.seen", "self.seen.append(value)", "7", "8"),
+        ("G['LOG']", "LOG.append(y)", "0", "1"),
+    ]
+    changes = [
+        (SEEN, "self.unseen.append(x)", "0", "1"),
+        (SEEN, "if self.seen[0] == x:", "0", "1"),
+        (SEEN, "return x + len(self.seen)", "0", "1"),
+        (SEEN, "return x + self.seen.pop()", "6", "5"),
+        (SEEN, "self.seen.append(x)", "6", "0"),
+        (SEEN, "self.seen.append(x)", None, "1"),
+        # Another list may be passed each time.
+        ("L['seen']", "seen.append(y)", "0", "1"),
+    ]
+    for wanted, cases in (("GD218", grows), ("GD215", changes)):
+        assert [[one.code for one in findings(filled(*case))] for case in cases] == [[wanted]] * len(cases)
+
+
+def of_rank(compile_: Compile, rank: int, frame_id: int | None = None) -> Compile:
+    """The compile as the reader names that of another rank."""
+    number = 10 * rank if frame_id is None else frame_id
+    update = {"compile_id": f"rank{rank}:{compile_.compile_id}", "process": f"rank{rank}", "frame_id": number}
+    return compile_.model_copy(update=update)
+
+
+def ranks(*compiles: Compile, other: Frame | None = None) -> Recording:
+    second = (other or frame(10)).model_copy(update={"process": "rank1"})
+    return recording(frames=(frame(), second), compiles=compiles)
+
+
+def test_ranks(snapshot: SnapshotAssertion) -> None:
+    elsewhere = frame(11, function="other").model_copy(update={"line": 99})
+    cases = {
+        "a rank that compiles more often": ranks(
+            compiled(), of_rank(compiled(), 1), of_rank(recompiled("0/1", change()), 1)
+        ),
+        "ranks that compiled other functions": ranks(compiled(), of_rank(compiled(), 1, 11), other=elsewhere),
+    }
+    assert said(cases, "GD209") == snapshot
+    child = compiled().model_copy(update={"compile_id": "p2:0/0", "process": "p2", "frame_id": 10})
+    alike = ranks(compiled(), of_rank(compiled(), 1))
+    processes = ranks(compiled(), child, child.model_copy(update={"compile_id": "p2:0/1"}))
+    assert none_in((alike, processes), "GD209")
+
+
+# Modules that repeat.
+
+LAYERS = tuple(f"layers.{index}" for index in range(4))
+
+
+def blocks(*paths: str, **values: Any) -> RepeatedBlocks:
+    known = {"class_name": "Layer", "kinds": 1, "compiled_as": "module", "container": "layers"}
+    return RepeatedBlocks(paths=paths or LAYERS, **known | values)
+
+
+def graph_of(ops: Mapping[str | None, int], *, index: int = 0, root: str = "L['self']", **differing: str) -> Graph:
+    """A graph with so many operations in each module, None for what is in no module; fields that differ by layer."""
+    paths = [path for path, count in ops.items() for _ in range(count)]
+    made = [
+        {"name": f"sin_{n}", "opcode": "call_method", "target": "sin", "args": "", "kwargs": "", "module": None}
+        | {"module": None if path is None else f"{root}.{path}".removesuffix(".")}
+        | {name: text.format(layer=n // 40, number=n) for name, text in differing.items()}
+        for n, path in enumerate(paths)
+    ]
+    nodes = tuple(GraphNode(**each) for each in made)
+    return graph(f"0/{index}", index=index).model_copy(update={"nodes": nodes, "op_count": len(nodes)})
+
+
+def repeating(*graphs: Graph, known: tuple[RepeatedBlocks, ...] | None = (blocks(),), **target: Any) -> Recording:
+    arguments = {"backend": "eager", "mode": None, "fullgraph": False, "options": {}}
+    given = {
+        "name": "Net",
+        "kind": "module class",
+        "class_name": "Net",
+        "compile_arguments": arguments,
+        "blocks": known,
+    }
+    compiles = tuple(compiled(found.compile_id) for found in graphs)
+    found = recording(graphs=graphs, compiles=compiles, frames=(frame(),))
+    return found.model_copy(update={"target": TargetInfo(text="model.py", **given | target)})
+
+
+def even(count: int, *, rest: int = 0, paths: tuple[str, ...] = LAYERS) -> dict[str | None, int]:
+    return {**{f"{path}.linear": count for path in paths}, None: rest}
+
+
+def test_modules_that_repeat(snapshot: SnapshotAssertion) -> None:
+    others = tuple(f"decoder.{index}" for index in range(3))
+    both = (blocks(), blocks(*others, class_name="make.<locals>.Other", container=None, compiled_as="forward"))
+    nested = blocks("0.1.0", "0.1.1", "0.1.2", container="0.1")
+    arguments = {"backend": "inductor", "mode": "max-autotune", "dynamic": True, "fullgraph": False, "options": {}}
+    cases = {
+        "layers that make up a graph": repeating(graph_of(even(40, rest=10))),
+        "of several kinds": repeating(graph_of(even(60)), known=(blocks(kinds=2),)),
+        "with other names of what goes in": repeating(graph_of(even(40), args="sin_{number}, 2")),
+        "of an encoder and a decoder": repeating(graph_of({**even(40), **even(40, paths=others)}), known=both),
+        "a list in a list, with the run's arguments": repeating(
+            graph_of({f"0.1.{index}": 60 for index in range(3)}, root="L['model']"),
+            known=(nested,),
+            compile_arguments=arguments,
+        ),
+    }
+    assert said(cases, "GD401") == snapshot
+    little = (even(30), even(40, rest=200), {"layers.0": 400}, {"layersX.0": 100, "layers.01": 300}, {})
+    nothing = (
+        *(repeating(graph_of(ops)) for ops in little),
+        repeating(*(graph_of({f"layers.{index}": 200}, index=index) for index in range(4))),
+        repeating(graph_of(even(40)), is_regional=True),
+        *(repeating(graph_of(even(40)), known=known) for known in (None, (), (blocks(kinds=4),), (blocks(kinds=2),))),
+        # Layers that differ in a number, a size or an operation.
+        repeating(graph_of(even(40), args="sin_9, {layer}")),
+        repeating(graph_of(even(40), value="f32[{layer}]")),
+        repeating(graph_of(even(40), target="sin{layer}")),
+    )
+    assert none_in(nothing, "GD401")
+
+
+# Breaks.
+
+DDP_FILE = "/lib/python3.11/site-packages/torch/nn/parallel/distributed.py"
+LOGGER = BreakReason(gb_type="Unsupported method call", torch_id="GB0156")
+SKIPPED = BreakReason(gb_type="Attempted to call function marked as skipped", torch_id="GB0007")
+CALL = entry(20, "loss = model(x).sum()", function="<module>")
+ROOT = entry(12, "model = torch.compile(DistributedDataParallel(net))", function="<module>")
+INSIDE = entry(1715, "with self._inside_ddp_forward():", file=DDP_FILE, function="_run_ddp_forward", origin="torch")
+
+
+def in_torch(
+    mechanism: TorchMechanism = "ddp_forward", container: str | None = "Sequential", **values: Any
+) -> Recording:
+    """Breaks in torch's own code around a module; without a graph."""
+    wrapper = {"line": 12, "code_name": "inner", "is_wrapper": True, "container": container}
+    helper = {"file": "/lib/python3.11/contextlib.py", "origin": "stdlib", "code_name": "helper"}
+    records = (record(ROOT, INSIDE, chain=(LOGGER,)), record(CALL, INSIDE, chain=(SKIPPED,), compile_id="1/0"))
+    known = {
+        "frames": (frame(0, function="forward").model_copy(update=wrapper),
+                   frame(1, function="helper").model_copy(update=helper)),
+        "compiles": (compiled(stack=(CALL, ROOT)), compiled("1/0", stack=(CALL, INSIDE))),
+        "breaks": tuple(one.model_copy(update={"mechanism": mechanism}) for one in records),
+        "graphs": (),
+    }  # fmt: skip
+    return recording(**known | values)
+
+
+def test_breaks_in_torch_s_own_code(snapshot: SnapshotAssertion) -> None:
+    mechanisms: tuple[TorchMechanism, ...] = ("ddp_forward", "fsdp_hook", "module_hook")
+    cases = {
+        **{f"{mechanism} around a container": in_torch(mechanism) for mechanism in mechanisms},
+        "without the container's class": in_torch(container=None),
+        "a container of the program's own modules": in_torch(graphs=(graph("1/0"),)),
+        "a module of the program's own": in_torch(container=None, graphs=(graph("1/0"),)),
+    }
+    assert said(cases) == snapshot
+    alone = in_torch().model_copy(update={"calls": (), "coverage": None})
+    assert sentence(diagnose(alone, RULES, root=Path("/project"), version="0"))[0].startswith("Not compiled")
+
+
+def skipped_in_package(*blocks: Enclosing) -> Recording:
+    place = {"file": "/site-packages/slowlib/core.py", "function": "forward", "qualname": "Smoother.forward"}
+    inside = entry(11, "open(p)", **place, origin="third_party", package="slowlib")
+    reason = BreakReason(gb_type="graph break in loop", torch_id="GB7000", explanation="Why.")
+    broken = record(entry(16, "x = block(x)"), inside, effect="frame_skipped", chain=(reason,))
+    source = SourceContext(
+        file=FILE, line=16, qualname="Net.forward", function_line=13, statement="x = block(x)", enclosing=blocks
+    )
+    return recording(breaks=(broken,), sources=(source,))
+
+
+def test_a_break_in_a_package_that_skips_a_function(snapshot: SnapshotAssertion) -> None:
+    loop = Enclosing(kind="for", line=15, text="for block in self.blocks:")
+    assert said({"alone": skipped_in_package(), "in a loop": skipped_in_package(loop)}, "GD111") == snapshot
+
+
+def test_whose_call_breaks_the_graph_on_purpose(snapshot: SnapshotAssertion) -> None:
+    calls = {
+        name: BreakReason(gb_type=f"Call to `torch._dynamo.{name}()`", torch_id=id_, explanation="User-inserted.")
+        for name, id_ in (("graph_break", "GB0025"), ("skip_frame", "GB4297"))
+    }
+    called = "torch._dynamo.graph_break()"
+    library = entry(3, called, file="/lib/site-packages/lib/work.py", origin="third_party", package="lib")
+    torch = entry(9, called, file="/lib/site-packages/torch/other.py", origin="torch", package="torch")
+    stacks: list[tuple[tuple[StackEntry, ...], str]] = [
+        ((entry(8, called),), "graph_break"),
+        ((entry(8, "stop()"),), "graph_break"),
+        ((entry(8, "dyn.skip_frame('why')"),), "skip_frame"),
+        ((entry(8, ".graph_break())"),), "graph_break"),
+        ((entry(8, "y = work(x)"), library), "graph_break"),
+        ((entry(8, "y = apply(x)"), torch), "graph_break"),
+    ]
+    lines = []
+    for stack, name in stacks:
+        own = [one for one in stack if one.origin in ("user", "third_party")]
+        site = BreakSite(entry=own[-1], records=(record(*stack, chain=(calls[name],)),), effects=Effects())
+        rule = next(rule for rule in RULES.breaks if rule.matches(site))
+        lines.append(f"{rule.code} {rule.message(site)}: {[fix.title for fix in rule.fixes(site)]}")
+    assert "\n".join(lines) == snapshot
+
+
+# Errors.
+
+HINT = (
+    "\n\nSet TORCHDYNAMO_VERBOSE=1 for the internal stack trace (please do this especially if you're reporting a bug)"
+)
+LOWERING = "InductorError: LoweringException: "
+
+
+def failed_backend(seen: str | None, failure: str = "unused") -> Recording:
+    """What the backend raised as we saw it, or as torch words it in a log that graphdoctor didn't record."""
+    known = {"failure": FailedCompile(type="BackendCompilerFailed", message=failure)}
+    broken = compiled(outcome="failed", stack=(entry(10, "def forward(self, x):"),)).model_copy(update=known)
+    return recording(compiles=(broken,), graphs=() if seen is None else (graph(error=seen),))
+
+
+def failed_tracing(kind: str = "TorchRuntimeError", *, is_foreign: bool = True, line: int | None = 5) -> Recording:
+    chain = (BreakReason(gb_type="RuntimeError when making fake tensor call"),)
+    stack = () if line is None else (entry(line),)
+    failure = FailedCompile(type=kind, message="words", chain=chain, stack=stack)
+    failed = compiled("0/0").model_copy(update={"outcome": "failed", "failure": failure})
+    gap = CaptureGap(code="GD904", kind="foreign_log", message="This log was not recorded by graphdoctor.")
+    known = {"gaps": (gap,) if is_foreign else (), "calls": ()}
+    return recording(compiles=(failed,), frames=(frame(0),)).model_copy(update=known)
+
+
+def failed_call(eager: str, **options: object) -> Recording:
+    error = CallError(type="ValueError", message="words", traceback="", eager=eager)
+    target = recording().target.model_copy(update={"call_options": options})
+    return recording().model_copy(update={"calls": (Call(index=1, outcome="error", error=error),), "target": target})
+
+
+def test_errors(snapshot: SnapshotAssertion) -> None:
+    key = "KeyError: 'x'\n  target: aten.foo.default"
+    below = "AssertionError: \n  target: aten.foo.default\n  args[0]: T"
+    cases = {
+        "seen, with a second line": failed_backend("ValueError: no\nmore"),
+        "seen, with its text below": failed_backend("RuntimeError: \n\nno room\n  at all"),
+        "seen, without a text": failed_backend("AssertionError: "),
+        "seen, with a long text": failed_backend(f"ValueError: {'no ' * 500}\nsecond line"),
+        "in torch's words": failed_backend(None, f"backend='inductor' raised:\n{LOWERING}{key}{HINT}"),
+        "in torch's words, its text below": failed_backend(None, f"backend='x' raised:\n{LOWERING}{below}{HINT}"),
+        "in torch's words, without a text": failed_backend(None, f"backend='bad' raised:\nAssertionError: {HINT}"),
+        "unknown": failed_backend(None, ""),
+        "while tracing, in a log of others": failed_tracing(),
+        "a call with another batch size": failed_call("ValueError", batch=8),
+        "a call with another dtype and batch size": failed_call("ValueError", dtype="float16", batch=8),
+        "a call that works in eager mode": failed_call("ok", batch=8),
+        "a call with its own": failed_call("ValueError", dtype=None, batch=None),
+    }  # fmt: skip
+    assert said(cases, "GD501", "GD901") == snapshot
+    told_by_others = (
+        failed_tracing("Unsupported"),
+        failed_tracing("BackendCompilerFailed"),
+        failed_tracing(is_foreign=False),
+        failed_tracing(line=None),
+    )
+    assert none_in(told_by_others, "GD901")
