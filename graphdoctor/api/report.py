@@ -8,12 +8,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from graphdoctor import __version__
+from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.result import Result
+from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.trace.reader import read_recording
+from graphdoctor.views.file import write_file
+from graphdoctor.views.formats import DIAGNOSIS, Format, RenderOptions
+from graphdoctor.views.printable import printable
+from graphdoctor.views.report import count_texts, report_view
+from graphdoctor.views.words import nothing_compiled, sentence
+
 if TYPE_CHECKING:
     from graphdoctor.api.block import RecordingFolder
-    from graphdoctor.facts.diagnosis import Diagnosis
-    from graphdoctor.facts.recording import Recording
-    from graphdoctor.facts.result import Result
-    from graphdoctor.views.formats import Format
 
 _FRAME = (
     '<iframe title="graphdoctor report" sandbox="allow-scripts" srcdoc="{page}" '
@@ -55,7 +64,6 @@ class Report:
         """
         from rich.console import Console
 
-        from graphdoctor.views.report import report_view
         from graphdoctor.views.terminal import write_view
 
         # Plain text in a notebook too: rich would print HTML there.
@@ -71,17 +79,11 @@ class Report:
         Raises:
             GraphDoctorError: The format or the extension is unknown, or the file can't be written.
         """
-        from graphdoctor.views.file import write_file
-        from graphdoctor.views.formats import DIAGNOSIS
-
         path = Path(path)
         write_file(self._rendered(DIAGNOSIS.of_path(path) if format is None else DIAGNOSIS.named(format)), path)
 
     def __str__(self) -> str:
         """The verdict in a line or two; ``show`` prints the whole report."""
-        from graphdoctor.views.printable import printable
-        from graphdoctor.views.words import nothing_compiled, sentence
-
         diagnosis = self._diagnosis
         said, _ = sentence(diagnosis)
         lines = [f"{self._name}: {said}"]
@@ -92,8 +94,6 @@ class Report:
         return "\n".join(map(printable, lines))
 
     def __repr__(self) -> str:
-        from graphdoctor.views.printable import printable
-
         return printable(f"<graphdoctor.Report of {self._name}: {self._counts}>")
 
     def _repr_html_(self) -> str:
@@ -109,39 +109,24 @@ class Report:
 
     @property
     def _counts(self) -> str:
-        from graphdoctor.views.report import count_texts
-
         return ", ".join(count_texts(self._diagnosis.summary, None))
 
     @cached_property
     def _page(self) -> str:
-        from graphdoctor.views.formats import DIAGNOSIS
-
         page = self._rendered(DIAGNOSIS.named("html"))
         return page if isinstance(page, str) else page.decode()
 
     @cached_property
     def _with_picture(self) -> Result:
-        from graphdoctor.facts.result import Result
-
         recording = self._read(guards=True, picture=True)
         return Result(self._diagnose(recording), recording.picture)
 
     def _rendered(self, format: Format[Result]) -> str | bytes:
-        from graphdoctor.facts.result import Result
-        from graphdoctor.views.formats import RenderOptions
-
         result = self._with_picture if format.needs_picture else Result(self._diagnosis)
         return format.render(result, RenderOptions(root=self._root))
 
     def _read(self, *, guards: bool, picture: bool = False) -> Recording:
-        from graphdoctor.trace.reader import read_recording
-
         return read_recording(self._folder.path, guards=guards, picture=picture)
 
     def _diagnose(self, recording: Recording) -> Diagnosis:
-        from graphdoctor import __version__
-        from graphdoctor.rules.catalog import RULES
-        from graphdoctor.rules.diagnosis.diagnose import diagnose
-
         return diagnose(recording, RULES, root=self._root, version=__version__)

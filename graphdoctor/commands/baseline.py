@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from graphdoctor.commands.gating import RunOptions, TargetsArgument
+from graphdoctor.commands.gating import (
+    Ran,
+    RunOptions,
+    TargetsArgument,
+    choose_targets,
+    policies,
+    read_baseline_at,
+    run_all,
+)
 from graphdoctor.commands.options import with_options
+from graphdoctor.commands.output import check_writable, write_content
+from graphdoctor.commands.running import this_project
+from graphdoctor.commands.terminal import complain, say_result
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.check import BaselineEntry
 from graphdoctor.facts.spec import option
-from graphdoctor.rules.gate.baseline import Baseline, Found, Update, release, run_of, updated
+from graphdoctor.facts.wording import counted
+from graphdoctor.rules.gate.baseline import Baseline, Found, Update, release, run_of, updated, write_baseline
 from graphdoctor.rules.gate.check import Policy, empty_text, known_run, sort_findings, trouble_of
-
-if TYPE_CHECKING:
-    from graphdoctor.commands.gating import Ran
-    from graphdoctor.facts.check import BaselineEntry
-    from graphdoctor.rules.gate.baseline import Update
 
 
 def _troubles(
@@ -70,12 +77,6 @@ def baseline(
 
     Nothing is written if a target can't be run to its end, or if torch compiled nothing in it.
     """
-    from graphdoctor.commands.gating import choose_targets, policies, read_baseline_at, run_all
-    from graphdoctor.commands.output import check_writable, write_content
-    from graphdoctor.commands.running import this_project
-    from graphdoctor.commands.terminal import complain
-    from graphdoctor.rules.gate.baseline import write_baseline
-
     project = this_project(run.recordings)
     file = (path or project.baseline).absolute()
     if file.exists() and not is_update:
@@ -102,8 +103,6 @@ def baseline(
 
 
 def _show(update: Update) -> None:
-    from graphdoctor.commands.terminal import say_result
-    from graphdoctor.facts.wording import counted
     from graphdoctor.views.annotations import run_changes
 
     lines = []

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from graphdoctor.commands.named import kept_report, place_or_target
 from graphdoctor.commands.options import (
     RUN_OPTIONS,
     TARGET_HELP,
@@ -16,7 +17,14 @@ from graphdoctor.commands.options import (
     ProcessOptions,
     with_options,
 )
+from graphdoctor.commands.output import choose_output
+from graphdoctor.commands.running import EXIT_FAILED, finish, project_settings, set_up, tell_place
+from graphdoctor.facts.bench import BenchReport
 from graphdoctor.facts.spec import RunSpec, option
+from graphdoctor.probe.wire import BENCH_FILE
+from graphdoctor.rules.diagnosed import diagnose_recording
+from graphdoctor.trials.launch.recorded import record_target
+from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.views.formats import BENCH
 
 
@@ -60,15 +68,7 @@ def bench(
 
     Each way to run the target has a process of its own; their calls are timed in turns.
     """
-    from graphdoctor.commands.named import kept_report, place_or_target
-    from graphdoctor.commands.output import choose_output
-    from graphdoctor.commands.running import EXIT_FAILED, finish, project_settings, set_up, tell_place
-    from graphdoctor.facts.bench import BenchReport
-    from graphdoctor.probe.wire import BENCH_FILE
-    from graphdoctor.rules.diagnosed import diagnose_recording
     from graphdoctor.studies.bench.variants import parse_sweep, variants_of
-    from graphdoctor.trials.launch.recorded import record_target
-    from graphdoctor.trials.launch.request import Measured, Request
 
     settings = project_settings(process.recordings)
     output = choose_output(BENCH, written, given)

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from graphdoctor import __version__
+from graphdoctor.commands.named import Place, place_named
 from graphdoctor.commands.options import QUIET, Given, LogArgument, ProcessOptions, with_options
+from graphdoctor.commands.output import check_writable
+from graphdoctor.commands.running import project_settings
 from graphdoctor.commands.terminal import say
+from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import option
+from graphdoctor.facts.wording import ranks_text
+from graphdoctor.trace.folder import ranks_at
+from graphdoctor.views.file import write_file
 
 if TYPE_CHECKING:
-    from graphdoctor.commands.named import Place
     from graphdoctor.studies.bundle.contents import Bundle
 
 _ATTACHMENT_BYTES = 25 * 2**20
@@ -43,14 +51,8 @@ def bundle(
     It holds a draft of the issue, the diagnosis as JSON and as a page, the environment, the recording, and a script
     that makes the same calls, if one can be made from the recording.
     """
-    from graphdoctor import __version__
-    from graphdoctor.commands.named import place_named
-    from graphdoctor.commands.output import check_writable
     from graphdoctor.commands.progress import Progress
-    from graphdoctor.commands.running import project_settings
-    from graphdoctor.errors import GraphDoctorError
     from graphdoctor.studies.bundle.contents import Wanted, bundle_of, zipped
-    from graphdoctor.views.file import write_file
 
     if redact and with_trials:
         raise GraphDoctorError("--redact and --with-trials exclude each other.", hint="Trials hold edited source.")
@@ -86,12 +88,6 @@ def bundle(
 
 def _refuse_several_ranks(place: Place) -> None:
     """A bundle has one diagnosis, and counts are never added up over ranks."""
-    import shlex
-
-    from graphdoctor.errors import GraphDoctorError
-    from graphdoctor.facts.wording import ranks_text
-    from graphdoctor.trace.folder import ranks_at
-
     ranks = ranks_at(place.path)
     if len(ranks) < 2:
         return

@@ -6,7 +6,18 @@ from pathlib import Path
 
 import typer
 
-from graphdoctor.commands.gating import RunOptions, TargetsArgument
+from graphdoctor.commands.gating import (
+    Demands,
+    RunOptions,
+    TargetsArgument,
+    choose_targets,
+    judge,
+    known_baseline,
+    merged_report,
+    policies,
+    reached_projects,
+    run_all,
+)
 from graphdoctor.commands.options import (
     BASELINE,
     COLOR,
@@ -19,10 +30,12 @@ from graphdoctor.commands.options import (
     ShownOptions,
     with_options,
 )
+from graphdoctor.commands.output import Output, check_outputs, parse_outputs, write_outputs
+from graphdoctor.commands.running import project_in, this_project
 from graphdoctor.commands.settings import Budgets
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import option
-from graphdoctor.views.formats import CHECK
+from graphdoctor.views.formats import CHECK, RenderOptions
 
 
 @with_options(formats=CHECK.names)
@@ -57,20 +70,6 @@ def check(
 
     Exits with 0 if all passed, 1 if one failed, and 2 if one could not be run to its end.
     """
-    from graphdoctor.commands.gating import (
-        Demands,
-        choose_targets,
-        judge,
-        known_baseline,
-        merged_report,
-        policies,
-        reached_projects,
-        run_all,
-    )
-    from graphdoctor.commands.output import Output, check_outputs, parse_outputs, write_outputs
-    from graphdoctor.commands.running import project_in, this_project
-    from graphdoctor.views.formats import RenderOptions
-
     if not output:
         given.refuse(("force",), without="--output")
     project = this_project(run.recordings)

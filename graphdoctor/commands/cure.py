@@ -15,9 +15,14 @@ from graphdoctor.commands.options import (
     TargetArgument,
     with_options,
 )
+from graphdoctor.commands.output import choose_output
+from graphdoctor.commands.running import EXIT_FAILED, finish, project_settings, set_up, tell_place
 from graphdoctor.commands.terminal import say
 from graphdoctor.facts.spec import RunSpec, option
+from graphdoctor.rules.diagnosed import diagnose_recording
 from graphdoctor.studies.documents import CURE
+from graphdoctor.trials.launch.recorded import record_target
+from graphdoctor.trials.launch.request import Measured, Request
 
 
 @with_options(formats=CURE.names, defaults={"backend": "inductor"})
@@ -34,12 +39,7 @@ def cure(
 
     What must change for it is said; nothing is written without --apply.
     """
-    from graphdoctor.commands.output import choose_output
-    from graphdoctor.commands.running import EXIT_FAILED, finish, project_settings, set_up, tell_place
     from graphdoctor.fixes.writing import check, write
-    from graphdoctor.rules.diagnosed import diagnose_recording
-    from graphdoctor.trials.launch.recorded import record_target
-    from graphdoctor.trials.launch.request import Measured, Request
 
     settings = project_settings(common.recordings)
     # --force is for --apply too.

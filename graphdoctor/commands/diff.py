@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from graphdoctor import __version__
+from graphdoctor.commands.named import Place, diagnoses_to_compare, last_recording, place_named
 from graphdoctor.commands.options import (
     FAIL_ON,
     NAMED_HELP,
@@ -17,17 +20,16 @@ from graphdoctor.commands.options import (
     PageOptions,
     with_options,
 )
+from graphdoctor.commands.output import choose_page
+from graphdoctor.commands.running import project_settings
+from graphdoctor.commands.settings import Settings, repository_of
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import option
+from graphdoctor.facts.survey_comparison import SurveyComparison
+from graphdoctor.rules.diagnosis.comparison import compare
 from graphdoctor.studies.documents import SURVEY_COMPARISON
+from graphdoctor.trace.folder import ranks_at
 from graphdoctor.views.formats import COMPARISON
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from graphdoctor.commands.named import Place
-    from graphdoctor.commands.settings import Settings
-    from graphdoctor.facts.survey_comparison import SurveyComparison
 
 _PAGE = Path("graphdoctor-diff.html")
 _ONLY_RUNS = ("ranks", "select", "ignore", "own_code", "on", "reading_jobs")
@@ -66,11 +68,6 @@ def diff(
     Two surveys are compared piece by piece. Exits with 0 if nothing got worse, 1 if something did, and 2 if something
     can't be told any more; of two runs, always with 0.
     """
-    from graphdoctor.commands.named import diagnoses_to_compare, place_named
-    from graphdoctor.commands.output import choose_page
-    from graphdoctor.commands.running import project_settings
-    from graphdoctor.rules.diagnosis.comparison import compare
-
     if (surveys := _surveys(before, after)) is not None:
         given.refuse(_ONLY_RUNS, without="two recordings")
         table = choose_page(SURVEY_COMPARISON, common, given, _PAGE, page=page)
@@ -116,8 +113,6 @@ def _surveys(before: str, after: str | None) -> tuple[Path, Path | None] | None:
 def _compared(
     before: Path, after: Path | None, settings: Settings, *, fail_on: FailOnChoice | None
 ) -> SurveyComparison:
-    from graphdoctor import __version__
-    from graphdoctor.commands.settings import repository_of
     from graphdoctor.commands.survey_run import last_survey
     from graphdoctor.commands.survey_store import read_survey
     from graphdoctor.studies.survey.comparison import compare_surveys
@@ -139,8 +134,6 @@ def _compared(
 
 
 def _chosen(ranks: Sequence[int], first: Place, second: Place) -> tuple[int | None, int | None]:
-    from graphdoctor.trace.folder import ranks_at
-
     if len(ranks) > 2:
         raise GraphDoctorError("--rank was given more than twice.", hint="diff compares two ranks.")
     if len(ranks) == 2:
@@ -161,8 +154,6 @@ def _name(place: Place, rank: int | None) -> str:
 
 
 def _last_recording(settings: Settings, first: Place) -> Place:
-    from graphdoctor.commands.named import last_recording
-
     last = last_recording(settings)
     if isinstance(first.location, Path) and last.path.resolve() == first.location.resolve():
         raise GraphDoctorError(

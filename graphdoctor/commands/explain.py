@@ -15,17 +15,20 @@ from graphdoctor.commands.options import (
     TrialOptions,
     with_options,
 )
+from graphdoctor.commands.output import Output, choose_output
+from graphdoctor.commands.running import finish, project_settings, set_up, trials_of
+from graphdoctor.commands.terminal import console_of, say
+from graphdoctor.facts.bench import BenchReport
+from graphdoctor.facts.result import Result
 from graphdoctor.facts.spec import RunSpec, option
+from graphdoctor.rules.diagnosed import diagnose_recording
+from graphdoctor.trials.launch.child import Setup
+from graphdoctor.trials.launch.recorded import record_target
+from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.views.formats import DIAGNOSIS
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from graphdoctor.commands.output import Output
-    from graphdoctor.facts.bench import BenchReport
-    from graphdoctor.facts.result import Result
-    from graphdoctor.trials.launch.child import Setup
-    from graphdoctor.trials.launch.request import Request
 
 
 @with_options(formats=DIAGNOSIS.names)
@@ -43,12 +46,6 @@ def explain(
     ),
 ) -> None:
     """Compile a model, call it, and report its graphs and graph breaks."""
-    from graphdoctor.commands.output import choose_output
-    from graphdoctor.commands.running import finish, project_settings, set_up, trials_of
-    from graphdoctor.rules.diagnosed import diagnose_recording
-    from graphdoctor.trials.launch.recorded import record_target
-    from graphdoctor.trials.launch.request import Measured, Request
-
     if not is_tried:
         given.refuse(OF_TRIALS, without="--try")
     stages = staged.asked(given)
@@ -83,7 +80,6 @@ def explain(
 
 
 def _benched(request: Request, recording: Path, setup: Setup) -> BenchReport:
-    from graphdoctor.rules.diagnosed import diagnose_recording
     from graphdoctor.studies.bench.bench import bench
     from graphdoctor.studies.bench.variants import variants_of
 
@@ -92,7 +88,6 @@ def _benched(request: Request, recording: Path, setup: Setup) -> BenchReport:
 
 
 def _show(report: BenchReport, output: Output[Result]) -> None:
-    from graphdoctor.commands.terminal import console_of, say
     from graphdoctor.views.bench import bench_view
     from graphdoctor.views.terminal import write_view
 

@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from graphdoctor.commands.options import TRY, Given, OutputOptions, ProcessOptions, TargetArgument, with_options
+from graphdoctor.commands.output import choose_output
+from graphdoctor.commands.running import finish, project_settings, set_up, tell_place
 from graphdoctor.facts.spec import RunSpec, option
+from graphdoctor.rules.diagnosed import diagnose_recording
 from graphdoctor.studies.documents import EXPORT
+from graphdoctor.trials.launch.recorded import record_target
+from graphdoctor.trials.launch.request import Measured, Request
 
 
 @with_options(
@@ -30,12 +35,6 @@ def export(
 
     Strict and not, each in a process of its own; the exported program is compared with eager mode.
     """
-    from graphdoctor.commands.output import choose_output
-    from graphdoctor.commands.running import finish, project_settings, set_up, tell_place
-    from graphdoctor.rules.diagnosed import diagnose_recording
-    from graphdoctor.trials.launch.recorded import record_target
-    from graphdoctor.trials.launch.request import Measured, Request
-
     settings = project_settings(process.recordings)
     output = choose_output(EXPORT, written, given)
     request = Request.of(replace(spec, target=target), Measured(reads=is_tried))

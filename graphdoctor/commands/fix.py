@@ -19,18 +19,25 @@ from graphdoctor.commands.options import (
     TrialOptions,
     with_options,
 )
+from graphdoctor.commands.output import choose_output
+from graphdoctor.commands.running import finish, project_settings, set_up, trials_of
 from graphdoctor.commands.terminal import say
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.fixes import Treatment
 from graphdoctor.facts.spec import RunSpec, option
+from graphdoctor.facts.stack import relative
+from graphdoctor.rules.diagnosed import diagnose_recording
+from graphdoctor.trials.launch.child import interpreter
+from graphdoctor.trials.launch.recorded import record_target
+from graphdoctor.trials.launch.request import Measured, Request
+from graphdoctor.trials.launch.unchanged import ChangeKind
 from graphdoctor.views.fixes import outcome
 from graphdoctor.views.formats import FIXES
 from graphdoctor.views.words import applied_snippets
 
 if TYPE_CHECKING:
-    from graphdoctor.facts.fixes import Treatment
     from graphdoctor.fixes.kept import KeptFixes, OutdatedFixes
     from graphdoctor.fixes.search import SearchResult
-    from graphdoctor.trials.launch.unchanged import ChangeKind
 
 
 @with_options(formats=FIXES.names)
@@ -52,14 +59,8 @@ def fix(
 
     Nothing is written without --apply.
     """
-    from graphdoctor.commands.output import choose_output
-    from graphdoctor.commands.running import finish, project_settings, set_up, trials_of
     from graphdoctor.fixes.kept import KeptFixes, kept_fixes, try_fixes
     from graphdoctor.fixes.writing import check, write
-    from graphdoctor.rules.diagnosed import diagnose_recording
-    from graphdoctor.trials.launch.child import interpreter
-    from graphdoctor.trials.launch.recorded import record_target
-    from graphdoctor.trials.launch.request import Measured, Request
 
     if is_applied and not is_tried:
         raise GraphDoctorError("Only verified fixes are written.", hint="Leave out --no-try.")
@@ -114,7 +115,6 @@ def fix(
 
 def _write_patch(treated: SearchResult) -> None:
     """The edits byte for byte, whatever the files' encodings."""
-    from graphdoctor.facts.stack import relative
     from graphdoctor.fixes.patch import unified_bytes
 
     sys.stdout.flush()
@@ -139,7 +139,6 @@ _CHANGES: dict[ChangeKind, str] = {
 
 
 def _said_before(before: KeptFixes | OutdatedFixes) -> str:
-    from graphdoctor.facts.stack import relative
     from graphdoctor.fixes.kept import KeptFixes
 
     if isinstance(before, KeptFixes):

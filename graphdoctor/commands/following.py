@@ -5,16 +5,14 @@ from __future__ import annotations
 import contextlib
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from graphdoctor.commands.options import Color
 from graphdoctor.commands.terminal import console_of
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.following import SoFar
+from graphdoctor.trace.storage.places import Location, Url
 from graphdoctor.views.printable import printable
 
-if TYPE_CHECKING:
-    from graphdoctor.facts.following import SoFar
-    from graphdoctor.trace.storage.places import Location
 _PAUSE_S = 1.0
 _REMOTE_PAUSE_S = 10.0
 """From one look to the next: a store is asked less often."""
@@ -25,7 +23,6 @@ def follow(location: Location, color: Color, *, is_on_stdout: bool, is_quiet: bo
     from rich.text import Text
 
     from graphdoctor.trace.follow import Follower
-    from graphdoctor.trace.storage.places import Url
     from graphdoctor.views.progress import seen_text, so_far_text
 
     console = console_of(color, is_stderr=not is_on_stdout)

@@ -4,34 +4,35 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tokenize
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from graphdoctor import __version__
 from graphdoctor.commands.options import QUIET, ProcessOptions
+from graphdoctor.commands.running import import_report_meanwhile
 from graphdoctor.commands.settings import GateTarget, Project, Settings, project_folder, projects_below, repository_of
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.check import BudgetName, CheckReport, FailOn, TargetCheck, UnusedIgnore
+from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.hints import CONFIGURATION, nearest, worded_exit
 from graphdoctor.facts.rebasing import rebased
 from graphdoctor.facts.spec import RunSpec
+from graphdoctor.facts.stack import relative
 from graphdoctor.rules.diagnosed import diagnose_recording
-from graphdoctor.rules.diagnosis.selection import code_prefixes
+from graphdoctor.rules.diagnosis.selection import Selection, code_prefixes
 from graphdoctor.rules.gate.baseline import Baseline, read_baseline
 from graphdoctor.rules.gate.check import Policy, check_target, crashed
 from graphdoctor.rules.gate.ignores import Comments, PathIgnore, read_comments, unused_ignores
+from graphdoctor.rules.gate.reach import select_targets
 from graphdoctor.trials.launch.child import Setup
+from graphdoctor.trials.launch.discover import discover
 from graphdoctor.trials.launch.recorded import record_target
 from graphdoctor.trials.launch.request import Measured, Request
-
-if TYPE_CHECKING:
-    from graphdoctor.commands.settings import Project
-    from graphdoctor.facts.diagnosis import Diagnosis
-    from graphdoctor.rules.diagnosis.selection import Selection
 
 
 @dataclass(frozen=True)
@@ -85,8 +86,6 @@ def choose_targets(project: Project, asked: Sequence[str]) -> Chosen:
 
 def reached_targets(project: Project, files: Sequence[str]) -> Chosen:
     """The configured targets that given files can reach."""
-    from graphdoctor.rules.gate.reach import select_targets
-
     chosen = choose_targets(project, ())
     named = {target.name: (target.target,) for target in chosen.targets}
     to_run = select_targets(named, [Path.cwd() / file for file in files], project.root)
@@ -161,8 +160,6 @@ def _name_from(root: Path, text: str) -> str:
 
 
 def _no_targets(project: Project) -> GraphDoctorError:
-    from graphdoctor.trials.launch.discover import discover
-
     where = project.pyproject or project.root / "pyproject.toml"
     found = discover(project.root, limit=1).ready
     example = found[0].target if found else "model.py"
@@ -195,7 +192,6 @@ def _run(target: GateTarget, project: Project, setup: Setup) -> Ran:
 
 def _texts(recording: Path, diagnosis: Diagnosis, root: Path) -> dict[str, str]:
     """The user's own files that a run touched, as they were then, else as they are; by the name that findings use."""
-    from graphdoctor.facts.stack import relative
     from graphdoctor.trace.files import read_files
 
     texts: dict[str, str | None] = {
@@ -209,8 +205,6 @@ def _texts(recording: Path, diagnosis: Diagnosis, root: Path) -> dict[str, str]:
 
 
 def _on_disk(path: Path) -> str | None:
-    import tokenize
-
     try:
         with tokenize.open(path) as stream:
             return stream.read()
@@ -340,7 +334,6 @@ def run_all(chosen: Chosen, project: Project, asked: RunOptions) -> list[Ran]:
         KeyboardInterrupt: A run was interrupted: then none of the others is wanted.
     """
     from graphdoctor.commands.progress import Progress
-    from graphdoctor.commands.running import import_report_meanwhile
 
     import_report_meanwhile()
     python = _absolute(asked.python)

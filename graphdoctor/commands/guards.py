@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from graphdoctor.commands.named import diagnose_place, place_or_target
 from graphdoctor.commands.options import (
     OF_EXECUTOR,
     RANK,
@@ -14,7 +15,13 @@ from graphdoctor.commands.options import (
     TargetOrRecordingArgument,
     with_options,
 )
+from graphdoctor.commands.output import choose_output
+from graphdoctor.commands.running import finish, project_settings, set_up
 from graphdoctor.facts.spec import RunSpec
+from graphdoctor.rules.diagnosed import diagnose_recording
+from graphdoctor.studies.ranks.rank import check_one_rank
+from graphdoctor.trials.launch.recorded import record_target
+from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.views.formats import GUARDS
 
 
@@ -31,14 +38,6 @@ def guards(
 
     The cost is measured in a steady call, one that compiles nothing anymore.
     """
-    from graphdoctor.commands.named import diagnose_place, place_or_target
-    from graphdoctor.commands.output import choose_output
-    from graphdoctor.commands.running import finish, project_settings, set_up
-    from graphdoctor.rules.diagnosed import diagnose_recording
-    from graphdoctor.studies.ranks.rank import check_one_rank
-    from graphdoctor.trials.launch.recorded import record_target
-    from graphdoctor.trials.launch.request import Measured, Request
-
     settings = project_settings(common.recordings)
     output = choose_output(GUARDS, common, given)
     selection = common.selection(settings)

@@ -9,17 +9,16 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from graphdoctor.commands.gating import Chosen, Ran, RunOptions, run_all
 from graphdoctor.commands.options import with_options
+from graphdoctor.commands.running import this_project
 from graphdoctor.commands.settings import PYPROJECT, TABLE, GateTarget, find_pyproject
+from graphdoctor.commands.terminal import say, say_result
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.rules.gate.check import empty_text, trouble_of
 from graphdoctor.trials.launch.discover import Discovered, discover
-
-if TYPE_CHECKING:
-    from graphdoctor.commands.gating import Ran
 
 _LIMIT = 10
 _HEAD = """\
@@ -189,16 +188,11 @@ def init(
 
 
 def _ran(starter: Starter) -> list[Ran]:
-    from graphdoctor.commands.gating import Chosen, RunOptions, run_all
-    from graphdoctor.commands.running import this_project
-
     project = replace(this_project(), root=starter.path.parent, targets=starter.targets)
     return run_all(Chosen(starter.targets), project, RunOptions())
 
 
 def _summarize(starter: Starter) -> None:
-    from graphdoctor.commands.terminal import say, say_result
-
     say(f"Wrote [tool.graphdoctor] to {starter.path}")
     for candidate in starter.found.ready:
         say_result(f"{candidate.target}  {candidate.why}")

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from graphdoctor import __version__
 from graphdoctor.commands.gating import Demands, known_baseline, policies
+from graphdoctor.commands.named import last_recording
 from graphdoctor.commands.options import BASELINE, COLOR, NO_BASELINE, Color, with_options
-from graphdoctor.commands.settings import GateTarget, load_project, project_folder
+from graphdoctor.commands.output import Output
+from graphdoctor.commands.running import project_settings
+from graphdoctor.commands.settings import GateTarget, Project, Settings, load_project, project_folder
+from graphdoctor.commands.terminal import complain
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import RunSpec, option
+from graphdoctor.facts.stack import relative
 from graphdoctor.fixes.lint import LintReport, Recorded, lint_files, python_files, recorded_in
-from graphdoctor.views.formats import LINT
-
-if TYPE_CHECKING:
-    from graphdoctor.commands.settings import Project, Settings
+from graphdoctor.views.formats import LINT, RenderOptions
 
 
 def _by_project(paths: Sequence[Path]) -> list[tuple[Project, list[Path]]]:
@@ -61,8 +63,6 @@ def _merged(reports: Sequence[LintReport]) -> LintReport:
 
 def _last_recording(settings: Settings) -> tuple[str | None, Recorded]:
     """The last recording and what it saw, where there is one that can be read: lint doesn't need it."""
-    from graphdoctor.commands.named import last_recording
-    from graphdoctor.facts.stack import relative
     from graphdoctor.trace.reader import read_recording
 
     try:
@@ -98,11 +98,6 @@ def lint(
 
     Exits with 0 if nothing fails, 1 if a new finding does, and 2 if a file can't be read.
     """
-    from graphdoctor.commands.output import Output
-    from graphdoctor.commands.running import project_settings
-    from graphdoctor.commands.terminal import complain
-    from graphdoctor.views.formats import RenderOptions
-
     output = Output(LINT.named(format), None, RenderOptions(Path.cwd()), color)
     if not files:
         raise GraphDoctorError("No file is named.", hint="graphdoctor lint model.py, or graphdoctor lint src/")

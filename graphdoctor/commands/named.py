@@ -9,21 +9,21 @@ import importlib.machinery
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from graphdoctor.commands.settings import Settings
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.executors.executor import Executor
+from graphdoctor.facts.base import Fact
+from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.result import Result
 from graphdoctor.rules.diagnosed import NOTHING_ELSE, Needs, RecordingPiece, chosen_stages, diagnose_on
-from graphdoctor.trace.storage.log_file import LogFile
+from graphdoctor.rules.diagnosis.selection import Selection
+from graphdoctor.rules.gate.documents import file_content, parsed_json, read_diagnosis, read_document
+from graphdoctor.trace.logs import logs_of
+from graphdoctor.trace.storage.log_file import CutStreamError, LogFile
 from graphdoctor.trace.storage.places import Location, Url, location_of, place_at
 from graphdoctor.trials.launch.store import FOLDER
-
-if TYPE_CHECKING:
-    from graphdoctor.executors.executor import Executor
-    from graphdoctor.facts.base import Fact
-    from graphdoctor.facts.diagnosis import Diagnosis
-    from graphdoctor.facts.result import Result
-    from graphdoctor.rules.diagnosis.selection import Selection
 
 _Report = TypeVar("_Report", bound="Fact")
 
@@ -136,9 +136,6 @@ def _existing(text: str, settings: Settings) -> Location | None:
 
 def _kind_of(file: LogFile) -> tuple[Kind | None, str]:
     """What a file holds; where it is none of the kinds, a clause that says what it is instead."""
-    from graphdoctor.trace.logs import logs_of
-    from graphdoctor.trace.storage.log_file import CutStreamError
-
     try:
         # The first record decides: a program's own output can come before it.
         if logs_of(file):
@@ -161,8 +158,6 @@ def diagnose_place(
     rank: int | None = None,
 ) -> Result:
     """The diagnosis of whatever an argument names."""
-    from graphdoctor.facts.result import Result
-
     if place.kind != "document":
         (result,) = diagnose_on(executor, [RecordingPiece(place.location, Path.cwd(), selection, needs, rank)])
         return result
@@ -206,10 +201,6 @@ def _selected(diagnosis: Diagnosis, selection: Selection) -> Diagnosis:
 
 
 def _read_document(location: Location) -> Diagnosis:
-    from graphdoctor.rules.gate.documents import read_diagnosis
-    from graphdoctor.trace.storage.log_file import CutStreamError, LogFile
-    from graphdoctor.trace.storage.places import place_at
-
     file = place_at(location)
     if not isinstance(file, LogFile):
         raise GraphDoctorError(f"{location} can't be read: it isn't there any more.")
@@ -223,8 +214,6 @@ def _read_document(location: Location) -> Diagnosis:
 
 def kept_report(place: Place, kind: type[_Report], *, file: str, command: str, has: Collection[str]) -> _Report:
     """What an earlier command found."""
-    from graphdoctor.rules.gate.documents import file_content, parsed_json, read_document
-
     hint = f"graphdoctor {command} model.py makes one."
     path = place.path / file if place.kind == "folder" else place.path
     content = file_content(path, missing=f"{place.path} holds no {command}.", hint=hint)

@@ -8,18 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from graphdoctor.commands.options import Color, Given, OutputOptions, PageOptions
 from graphdoctor.commands.streams import is_closed
 from graphdoctor.commands.terminal import console_of, say
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.check import CheckReport
 from graphdoctor.rules.diagnosed import Needs
 from graphdoctor.views.file import write_file
 from graphdoctor.views.formats import CHECK, Document, Format, RenderOptions
-
-if TYPE_CHECKING:
-    from graphdoctor.facts.check import CheckReport
 
 C = TypeVar("C")
 D = TypeVar("D")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from graphdoctor.commands.named import Place, kept_report, place_or_target
 from graphdoctor.commands.options import (
     RUN_OPTIONS,
     TARGET_HELP,
@@ -14,13 +15,15 @@ from graphdoctor.commands.options import (
     Given,
     with_options,
 )
+from graphdoctor.commands.output import choose_output
+from graphdoctor.commands.running import finish, project_settings, set_up
+from graphdoctor.facts.profile import ProfileReport
+from graphdoctor.facts.result import ProfileResult
 from graphdoctor.facts.spec import RunSpec, option
+from graphdoctor.probe.wire import PROFILE_FILE
+from graphdoctor.rules.diagnosed import Needs
+from graphdoctor.trials.launch.request import Request
 from graphdoctor.views.formats import PROFILE
-
-if TYPE_CHECKING:
-    from graphdoctor.commands.named import Place
-    from graphdoctor.facts.result import ProfileResult
-    from graphdoctor.rules.diagnosed import Needs
 
 
 @with_options(formats=PROFILE.names, defaults={"backend": "inductor"})
@@ -45,11 +48,7 @@ def profile(
 
     By line of the program and by kernel, with what the call is bound by.
     """
-    from graphdoctor.commands.named import place_or_target
-    from graphdoctor.commands.output import choose_output
-    from graphdoctor.commands.running import finish, project_settings, set_up
     from graphdoctor.studies.profile.profile import profile_target
-    from graphdoctor.trials.launch.request import Request
 
     settings = project_settings(common.recordings)
     output = choose_output(PROFILE, common, given)
@@ -69,10 +68,6 @@ def profile(
 
 def kept_profile(place: Place, needs: Needs) -> ProfileResult:
     """What an earlier ``profile`` found."""
-    from graphdoctor.commands.named import kept_report
-    from graphdoctor.facts.profile import ProfileReport
-    from graphdoctor.facts.result import ProfileResult
-    from graphdoctor.probe.wire import PROFILE_FILE
     from graphdoctor.trace.reader import read_recording
 
     report = kept_report(place, ProfileReport, file=PROFILE_FILE, command="profile", has=("kernels", "lines"))

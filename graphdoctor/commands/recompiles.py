@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from graphdoctor.commands.named import diagnose_place, place_or_target
 from graphdoctor.commands.options import (
     ON,
     RANK,
@@ -13,8 +14,15 @@ from graphdoctor.commands.options import (
     TargetOrRecordingArgument,
     with_options,
 )
+from graphdoctor.commands.output import choose_output
+from graphdoctor.commands.running import finish, project_settings, set_up
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.executors.executor import executor_for
 from graphdoctor.facts.spec import RunSpec, option
+from graphdoctor.rules.diagnosed import diagnose_recording
+from graphdoctor.studies.ranks.rank import check_one_rank
+from graphdoctor.trials.launch.recorded import record_target
+from graphdoctor.trials.launch.request import Request, Variation
 from graphdoctor.views.formats import RECOMPILES, VARIATIONS
 
 
@@ -40,15 +48,6 @@ def recompiles(
 
     Of a target, which is run, or of a recording, by default the last one.
     """
-    from graphdoctor.commands.named import diagnose_place, place_or_target
-    from graphdoctor.commands.output import choose_output
-    from graphdoctor.commands.running import finish, project_settings, set_up
-    from graphdoctor.executors.executor import executor_for
-    from graphdoctor.rules.diagnosed import diagnose_recording
-    from graphdoctor.studies.ranks.rank import check_one_rank
-    from graphdoctor.trials.launch.recorded import record_target
-    from graphdoctor.trials.launch.request import Request, Variation
-
     if what_if and vary:
         raise GraphDoctorError("--what-if and --vary are separate runs.", hint="Leave out one of them.")
     settings = project_settings(common.recordings)

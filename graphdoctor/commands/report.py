@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from graphdoctor.commands.named import diagnose_place, location_named, place_named
 from graphdoctor.commands.options import (
     NAMED_HELP,
     RANK,
@@ -18,13 +20,14 @@ from graphdoctor.commands.options import (
     StagesOptions,
     with_options,
 )
+from graphdoctor.commands.output import Output, choose_page
+from graphdoctor.commands.running import project_settings
+from graphdoctor.facts.result import Result
 from graphdoctor.facts.spec import option
 from graphdoctor.studies.documents import JOB
+from graphdoctor.studies.ranks.rank import several_ranks
+from graphdoctor.trace.folder import ranks_at
 from graphdoctor.views.formats import DIAGNOSIS
-
-if TYPE_CHECKING:
-    from graphdoctor.commands.output import Output
-    from graphdoctor.facts.result import Result
 
 _PAGE = Path("graphdoctor-report.html")
 
@@ -67,14 +70,7 @@ def report(
 
     By default, it is the last recording. If it is of several ranks, they are put side by side.
     """
-    from dataclasses import replace
-
-    from graphdoctor.commands.named import diagnose_place, location_named, place_named
-    from graphdoctor.commands.output import choose_page
-    from graphdoctor.commands.running import project_settings
     from graphdoctor.studies.ranks.job import job_report
-    from graphdoctor.studies.ranks.rank import several_ranks
-    from graphdoctor.trace.folder import ranks_at
 
     settings = project_settings(common.recordings)
     output = choose_page(DIAGNOSIS, common, given, _PAGE, page=page)

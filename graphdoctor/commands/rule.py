@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from graphdoctor.commands.options import COLOR, Color, with_options
+from graphdoctor.commands.output import Output
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import option
-from graphdoctor.views.formats import RULES
-
-if TYPE_CHECKING:
-    from graphdoctor.rules.diagnosis.rule import Page
+from graphdoctor.rules.diagnosis.rule import Page
+from graphdoctor.views.formats import RULES, RenderOptions
 
 
 @with_options(formats=RULES.names)
@@ -27,9 +26,7 @@ def rule(
     color: Color = COLOR,
 ) -> None:
     """Explain a rule: what it finds, why it costs, what to write."""
-    from graphdoctor.commands.output import Output
     from graphdoctor.rules.catalog import PAGES
-    from graphdoctor.views.formats import RenderOptions
 
     output = Output(RULES.named(format), None, RenderOptions(Path.cwd()), color)
     chosen = list(PAGES.values()) if is_all else []

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -20,21 +20,25 @@ from graphdoctor.commands.options import (
     ShownOptions,
     with_options,
 )
-from graphdoctor.commands.terminal import complain
+from graphdoctor.commands.output import Output, choose_output
+from graphdoctor.commands.running import import_report_meanwhile, project_settings, tell_place
+from graphdoctor.commands.streams import system_error_text
+from graphdoctor.commands.terminal import complain, console_of, report_trouble, say
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.executors.executor import executor_for
+from graphdoctor.facts.job import Job
+from graphdoctor.facts.result import Result
 from graphdoctor.facts.spec import option
+from graphdoctor.rules.diagnosed import diagnose_recording
+from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.studies.documents import JOB
-from graphdoctor.views.formats import DIAGNOSIS
+from graphdoctor.trace.folder import ranks_at
+from graphdoctor.trials.launch.child import interpreter
+from graphdoctor.trials.launch.ownership import sign
+from graphdoctor.trials.launch.script import Script, find_script, run_script
+from graphdoctor.views.formats import DIAGNOSIS, Document
 
 C = TypeVar("C")
-
-if TYPE_CHECKING:
-    from graphdoctor.commands.output import Output
-    from graphdoctor.facts.job import Job
-    from graphdoctor.facts.result import Result
-    from graphdoctor.rules.diagnosis.selection import Selection
-    from graphdoctor.trials.launch.script import Script
-    from graphdoctor.views.formats import Document
 
 
 _SLOWEST = 3
@@ -70,12 +74,7 @@ def run(
 
     The report goes to standard error. The exit status is the script's own.
     """
-    from graphdoctor.commands.output import choose_output
-    from graphdoctor.commands.running import import_report_meanwhile, project_settings, tell_place
     from graphdoctor.studies.ranks.trials import UNTOUCHED
-    from graphdoctor.trials.launch.child import interpreter
-    from graphdoctor.trials.launch.ownership import sign
-    from graphdoctor.trials.launch.script import find_script, run_script
 
     if str(report) == "-":
         raise GraphDoctorError("Standard output belongs to the script.", hint="Name a file: --report out.json.")
@@ -104,8 +103,6 @@ def run(
 
 
 def _tried(job: Job, recording: Path, *, script: Script, python: str | None, timeout_s: float) -> Job:
-    from graphdoctor.commands.terminal import say
-    from graphdoctor.executors.executor import executor_for
     from graphdoctor.studies.ranks.trials import remedies_of, runner, try_remedies
 
     again = runner(script, recording, python=python, timeout_s=timeout_s, executor=executor_for())
@@ -119,12 +116,7 @@ def _report(
 
     Trouble with the report is reported and ends here: the exit status is the script's.
     """
-    from graphdoctor.commands.streams import system_error_text
-    from graphdoctor.commands.terminal import report_trouble
-    from graphdoctor.executors.executor import executor_for
-    from graphdoctor.rules.diagnosed import diagnose_recording
     from graphdoctor.studies.ranks.job import job_report
-    from graphdoctor.trace.folder import ranks_at
 
     try:
         ranks = ranks_at(recording)
@@ -150,8 +142,6 @@ def _report(
 
 
 def _show(found: C, document: Document[C], output: Output[C]) -> None:
-    from graphdoctor.commands.terminal import console_of
-
     if not output.is_quiet:
         options = replace(output.options, console=console_of(output.color, is_stderr=True))
         document.named("text").render(found, options)

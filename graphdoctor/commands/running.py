@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from graphdoctor.commands.options import Given, ProcessOptions, TrialOptions
+from graphdoctor.commands.settings import Project, Settings, unknown_variables
 from graphdoctor.commands.terminal import complain, say, warn
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.spec import Timing
+from graphdoctor.rules.diagnosis.selection import Selection
+from graphdoctor.trials.launch.child import Setup, probe_command
+from graphdoctor.trials.launch.recorded import Recorded
+from graphdoctor.trials.launch.store import NewRecording
+from graphdoctor.trials.launch.warm import WarmProbes
 
 if TYPE_CHECKING:
-    from graphdoctor.commands.options import Given, ProcessOptions, TrialOptions
-    from graphdoctor.commands.settings import Project, Settings
-    from graphdoctor.facts.diagnosis import Diagnosis
     from graphdoctor.fixes.kept import SearchOptions
-    from graphdoctor.rules.diagnosis.selection import Selection
-    from graphdoctor.trials.launch.child import Setup
-    from graphdoctor.trials.launch.recorded import Recorded
-    from graphdoctor.trials.launch.store import NewRecording
 
 EXIT_FAILED = 2
 EXIT_INTERRUPTED = 130
@@ -57,8 +58,6 @@ def _recording_to(recordings: Path | None, settings: Settings) -> Settings:
 
 
 def _warn_of_variables() -> None:
-    from graphdoctor.commands.settings import unknown_variables
-
     for warning in unknown_variables():
         warn(warning)
 
@@ -67,8 +66,6 @@ def _warn_of_variables() -> None:
 def set_up(settings: Settings, process: ProcessOptions, *, is_quiet: bool, is_warm: bool = False) -> Iterator[Setup]:
     """How to run processes while a status line shows what they do."""
     from graphdoctor.commands.progress import Progress
-    from graphdoctor.trials.launch.child import Setup, probe_command
-    from graphdoctor.trials.launch.warm import WarmProbes
 
     import_report_meanwhile()
     if is_warm:

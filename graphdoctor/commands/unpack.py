@@ -7,9 +7,14 @@ from typing import Annotated
 
 import typer
 
+from graphdoctor import __version__
+from graphdoctor.commands.named import place_named
 from graphdoctor.commands.options import QUIET, LogArgument, ProcessOptions, with_options
+from graphdoctor.commands.running import project_settings
 from graphdoctor.commands.terminal import say, warn
+from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import option
+from graphdoctor.facts.wording import counted
 
 
 @with_options(without=("python", "timeout"))
@@ -25,12 +30,7 @@ def unpack(
     Each compile gets a folder. index.json says which record became which file, and has what records without a text
     of their own say.
     """
-    from graphdoctor import __version__
-    from graphdoctor.commands.named import place_named
     from graphdoctor.commands.progress import Progress
-    from graphdoctor.commands.running import project_settings
-    from graphdoctor.errors import GraphDoctorError
-    from graphdoctor.facts.wording import counted
     from graphdoctor.trace.unpack import INDEX
     from graphdoctor.trace.unpack import unpack as unpacked
 

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING
 
 from graphdoctor import __version__
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.executors.executor import Failure
+from graphdoctor.executors.executor import Executor, Failure
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.facts.job import Job, JobFinding, OfRank, Rank, RankReport
+from graphdoctor.facts.job import Divergence, Job, JobFinding, OfRank, Rank, RankReport
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import CaptureGap, TargetInfo
 from graphdoctor.facts.run import ProbeExit
+from graphdoctor.facts.stack import relative
 from graphdoctor.facts.wording import ranks_text
+from graphdoctor.rules.diagnosis.selection import Selection
+from graphdoctor.rules.gd209_ranks_disagree import finding_of_job
 from graphdoctor.studies.ranks.agreement import Row, agreement_of, first_divergence, needs_texts, rows_of, with_texts
 from graphdoctor.studies.ranks.rank import RankPiece, TextPiece, read_rank, read_texts
 from graphdoctor.studies.ranks.waits import hang_candidates, skew_of, waits_of
+from graphdoctor.trace.folder import RankFolder, world_size
 
 if TYPE_CHECKING:
-    from graphdoctor.executors.executor import Executor
-    from graphdoctor.facts.job import Divergence
-    from graphdoctor.rules.diagnosis.selection import Selection
-    from graphdoctor.trace.folder import RankFolder
     from graphdoctor.trace.storage.places import Location as Place
 
 _SEVERITY = ("error", "warning", "info")
@@ -50,10 +50,6 @@ def job_report(
     Raises:
         GraphDoctorError: No rank could be read.
     """
-    from graphdoctor.facts.stack import relative
-    from graphdoctor.rules.gd209_ranks_disagree import finding_of_job
-    from graphdoctor.trace.folder import world_size
-
     pieces = [RankPiece(files, root or Path.cwd(), selection, location) for files in ranks]
     reports: list[RankReport] = []
     gaps: dict[int, CaptureGap] = {}

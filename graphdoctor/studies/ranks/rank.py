@@ -19,11 +19,14 @@ from graphdoctor.facts.recompiles import GuardChange
 from graphdoctor.facts.recording import Compile, Frame, Recording
 from graphdoctor.facts.stack import relative
 from graphdoctor.facts.wording import ranks_text
-from graphdoctor.trace.folder import ranks_at
+from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.rules.diagnosis.selection import Selection
+from graphdoctor.trace.folder import RankFolder, ranks_at
+from graphdoctor.trace.reader import other_version, read_folder
+from graphdoctor.trace.sections import Wanted
 
 if TYPE_CHECKING:
-    from graphdoctor.rules.diagnosis.selection import Selection
-    from graphdoctor.trace.folder import RankFolder
     from graphdoctor.trace.storage.places import Location as Place
 
 _NUMBER = re.compile(r"\d+")
@@ -62,11 +65,6 @@ class RankPiece:
 
 def read_rank(piece: RankPiece) -> RankReport:
     """Read and diagnose one rank; a pure function of its piece."""
-    from graphdoctor.rules.catalog import RULES
-    from graphdoctor.rules.diagnosis.diagnose import diagnose
-    from graphdoctor.trace.reader import other_version, read_folder
-    from graphdoctor.trace.sections import Wanted
-
     folder = piece.files.folder
     with other_version(piece.location):
         recording = read_folder(folder, Wanted(marks=True))
@@ -85,9 +83,6 @@ class TextPiece:
 
 def read_texts(piece: TextPiece) -> tuple[str, str]:
     """The printed graph and guards of one compile; a pure function of its piece."""
-    from graphdoctor.trace.reader import read_folder
-    from graphdoctor.trace.sections import Wanted
-
     wanted = Wanted(marks=True, texts_of=frozenset({piece.compile_id.rpartition(":")[2]}))
     span = read_folder(piece.files.folder, wanted).span
     for mark in span.marks if span is not None else ():
