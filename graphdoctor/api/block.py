@@ -13,14 +13,12 @@ import weakref
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from graphdoctor.api.report import Report
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.trials.launch.child import read_events, write_meta
-
-if TYPE_CHECKING:
-    from graphdoctor.facts.diagnosis import Diagnosis
 
 _lock = threading.Lock()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from graphdoctor.commands.options import (
     OF_TRIALS,
@@ -26,9 +26,6 @@ from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.recorded import record_target
 from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.views.formats import DIAGNOSIS
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @with_options(formats=DIAGNOSIS.names)

@@ -11,16 +11,14 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.check import BudgetName
 from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.facts.values import RUN, SWITCH, TEXTS, kinds_of, read_table, tables
+from graphdoctor.rules.diagnosis.selection import Selection, code_prefixes
 from graphdoctor.trials.launch.store import Store
-
-if TYPE_CHECKING:
-    from graphdoctor.rules.diagnosis.selection import Selection
 
 TABLE = "graphdoctor"
 PYPROJECT = "pyproject.toml"
@@ -70,8 +68,6 @@ class Settings:
         is_own_code_only: bool | None = None,
     ) -> Selection:
         """Which findings to show: what was asked for, else these settings."""
-        from graphdoctor.rules.diagnosis.selection import Selection, code_prefixes
-
         return Selection(
             select=code_prefixes(select or self.select),
             ignore=code_prefixes(ignore or self.ignore),

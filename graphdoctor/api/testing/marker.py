@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+import pytest
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.hints import nearest
-
-if TYPE_CHECKING:
-    import pytest
 
 _LIMITS = ("max_breaks", "max_recompiles", "min_coverage")
 _NAMES = (*_LIMITS, "own_code", "config")

@@ -15,15 +15,17 @@ from functools import partial
 from io import StringIO
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 import pytest
 from rich.console import Console
 from rich.text import Text
 
 from graphdoctor.api.block import BlockRecording, frames_above
+from graphdoctor.api.report import Report
 from graphdoctor.api.testing.marker import check_share
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.wording import counted
 from graphdoctor.rules.gate import expectations
 from graphdoctor.rules.gate.expectations import Broken
@@ -31,10 +33,6 @@ from graphdoctor.views.finding_cards import card_of
 from graphdoctor.views.terminal import write_parts
 from graphdoctor.views.terminal_lines import clean, write
 from graphdoctor.views.words import clusters
-
-if TYPE_CHECKING:
-    from graphdoctor.api.report import Report
-    from graphdoctor.facts.diagnosis import Diagnosis
 
 P = ParamSpec("P")
 R = TypeVar("R")

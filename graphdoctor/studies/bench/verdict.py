@@ -8,16 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
 
-from graphdoctor.facts.bench import EAGER, BenchVerdict
+from graphdoctor.facts.bench import EAGER, BenchVerdict, Noise, Speedup, Sweep, SweepPoint, Variant, VariantStatus
+from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.wording import about_count, about_time, factor_text, listed, shortened, spread_text
 from graphdoctor.rules.gd201_recompile_limit import RecompileLimit
 from graphdoctor.rules.gd510_tf32_off import Tf32Off
-
-if TYPE_CHECKING:
-    from graphdoctor.facts.bench import Noise, Speedup, Sweep, SweepPoint, Variant, VariantStatus
-    from graphdoctor.facts.diagnosis import Finding
 
 _MAX_NAMED = 3
 _REASON = 160

@@ -6,17 +6,13 @@ Comes in: a ``CureReport``. Goes out: a view.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from graphdoctor.facts.command import command_line
-from graphdoctor.facts.cure import AS_IT_WAS, CURED
+from graphdoctor.facts.cure import AS_IT_WAS, CURED, CureReport, CureStep, StepOutcome
 from graphdoctor.facts.wording import factor_text
 from graphdoctor.views.measures import interval_text, noise_text, seconds_text
 from graphdoctor.views.parts import Block, Blocks, Code, Diff, Note, Row, Rows, Section, Span, Tone, Verdict, View
 from graphdoctor.views.words import applied_snippets, first_sentence, run_title
-
-if TYPE_CHECKING:
-    from graphdoctor.facts.cure import CureReport, CureStep, StepOutcome
 
 _TONES: dict[str, Tone] = {CURED: "good", AS_IT_WAS: "good", "eager": "warning"}
 _OUTCOMES: dict[StepOutcome, Tone] = {"kept": "good", "wrong": "bad", "failed": "bad"}

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
+from graphdoctor.facts.bench import Correctness
+from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.export import DynamicShapes, ExportDim, ExportReport, ExportWay
+from graphdoctor.facts.trials import ResultKind
 from graphdoctor.facts.wording import counted
 from graphdoctor.views.finding_cards import card_of
 from graphdoctor.views.parts import (
@@ -28,12 +31,6 @@ from graphdoctor.views.parts import (
     joined,
 )
 from graphdoctor.views.words import base_name, first_sentence, read_more, run_title, unknown_section
-
-if TYPE_CHECKING:
-    from graphdoctor.facts.bench import Correctness
-    from graphdoctor.facts.diagnosis import Finding
-    from graphdoctor.facts.export import DynamicShapes, ExportDim, ExportReport, ExportWay
-    from graphdoctor.facts.trials import ResultKind
 
 _KINDS = {
     "user_input": "argument",
