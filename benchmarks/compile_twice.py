@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from graphdoctor.probe.record.backend import GraphRuns, InstrumentedBackend
-from graphdoctor.probe.record.files import FileTexts
+from graphdoctor.probe.record.files import ProgramFiles
 from graphdoctor.probe.record.listener import TraceListener
 from graphdoctor.probe.torch_private import torch_api
 
@@ -26,7 +26,7 @@ def main(path: str, rounds: int) -> None:
     target = module_from_spec(spec)
     spec.loader.exec_module(target)
     logger = torch_api.trace_logger()
-    listener = TraceListener(lambda _compile_id: None, FileTexts())
+    listener = TraceListener(lambda _compile_id: None, ProgramFiles(path))
     recording = [*logger.handlers, listener]
     seconds: dict[str, dict[str, list[float]]] = {}
     for index in range(rounds + 1):

@@ -46,8 +46,8 @@ built = program.build()
 inputs = program.example_inputs()
 positional = inputs if isinstance(inputs, tuple) else ()
 named = inputs if isinstance(inputs, dict) else {}
-torch._logging.set_logs(graph_breaks=True)
-torch._logging.getArtifactLogger("torch._dynamo.symbolic_convert", "graph_breaks").addHandler(Sites())
+torch._logging.set_logs(graph_breaks=True)  # type: ignore[attr-defined]
+torch._logging.getArtifactLogger("torch._dynamo.symbolic_convert", "graph_breaks").addHandler(Sites())  # type: ignore[attr-defined]
 with torch.no_grad():
     torch.compile(built, backend=counting)(*positional, **named)
 print(json.dumps({"graphs": len(graphs), "break_sites": len(sites)}))

@@ -30,7 +30,7 @@ def measure(*, pairs: int, is_quick: bool, folder: Path) -> list[Row]:
             trying = ["fix", *options, "-o", "fix.json", "--unsafe-fixes", "--no-timing", "--jobs", "1"]
             fixed.append(run([*graphdoctor(), *trying, "--again"], cwd=folder).wall_s)
             reused.append(run([*graphdoctor(), *trying], cwd=folder).wall_s)
-            count = json.loads((folder / "fix.json").read_text())["treatment"]["trial_count"]
+            count = json.loads((folder / "fix.json").read_text())["recording"]["treatment"]["trial_count"]
             replayed.append((fixed[-1] - explained[-1]) / count)
         rows.append(Row(f"`fix`, {name}: wall time", "`explain`", "s", explained, fixed, None))
         rows.append(Row(f"`fix`, {name}: a replay", "`explain`", "s", explained, replayed, None))

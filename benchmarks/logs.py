@@ -102,12 +102,10 @@ def _rows(name: str, costs: _Costs) -> list[Row]:
         others, other, aim = costs.tlparse, "tlparse", 1.0
         if view in _AS_QUICK:
             others, other, aim = whole, "`report`", _AS_QUICK[view]
-        rows += [
-            Row(
-                f"{name}: {view}, CPU time", other, "s", *([c.cpu_s for c in each] for each in (others, found)), aim=aim
-            ),
-            Row(f"{name}: {view}, memory", other, "MB", *([c.peak_mb for c in each] for each in (others, found))),
-        ]
+        theirs, ours = [c.cpu_s for c in others], [c.cpu_s for c in found]
+        rows.append(Row(f"{name}: {view}, CPU time", other, "s", theirs, ours, aim))
+        theirs, ours = [c.peak_mb for c in others], [c.peak_mb for c in found]
+        rows.append(Row(f"{name}: {view}, memory", other, "MB", theirs, ours))
     return rows
 
 

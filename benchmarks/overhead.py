@@ -76,7 +76,7 @@ def measure(name: str, target: str, *, pairs: int, is_quick: bool, folder: Path)
 
 
 def _compile_again(name: str, path: Path, *, rounds: int, folder: Path) -> list[Row]:
-    command = [sys.executable, _HERE / "compile_twice.py", path, str(rounds)]
+    command: list[str | Path] = [sys.executable, _HERE / "compile_twice.py", path, str(rounds)]
     cost = run(command, cwd=folder, environment={"TORCH_TRACE": str(folder / "trace"), "PYTHONPATH": str(_HERE.parent)})
     seconds = json.loads(cost.stdout.splitlines()[-1])
     return [

@@ -16,7 +16,7 @@ import torch
 from torch._dynamo import convert_frame
 
 from graphdoctor.probe.record.backend import InstrumentedBackend
-from graphdoctor.probe.record.files import FileTexts, user_file_test
+from graphdoctor.probe.record.files import ProgramFiles
 from graphdoctor.probe.record.guards import RecompileRecorder
 from graphdoctor.probe.record.listener import TraceListener
 from graphdoctor.probe.torch_private import torch_api, torch_guards
@@ -31,9 +31,9 @@ def main(path: str, rounds: int) -> None:
     target = module_from_spec(spec)
     spec.loader.exec_module(target)
     calls = target.changing_inputs()
-    listener = TraceListener(lambda _compile_id: None, FileTexts())
+    listener = TraceListener(lambda _compile_id: None, ProgramFiles(path))
     bare = {name: getattr(convert_frame, name) for name in _HOOKS}
-    lost = RecompileRecorder(user_file_test(), listener.want_source, listener.want_file).install()
+    lost = RecompileRecorder(listener).install()
     assert lost is None, lost
     attributed = {name: getattr(convert_frame, name) for name in _HOOKS}
     torch_api.trace_logger().addHandler(listener)

@@ -24,7 +24,8 @@ def measure(*, rounds: int, is_quick: bool, folder: Path) -> list[Row]:
     """
     rows = []
     for name, target in (_QUICK_TARGETS if is_quick else _TARGETS).items():
-        command = [sys.executable, _HERE / "recompile_again.py", _HERE / "targets" / f"{target}.py", str(rounds)]
+        script = _HERE / "targets" / f"{target}.py"
+        command: list[str | Path] = [sys.executable, _HERE / "recompile_again.py", script, str(rounds)]
         environment = {"TORCH_TRACE": str(folder / "trace"), "PYTHONPATH": str(_HERE.parent)}
         values = json.loads(run(command, cwd=folder, environment=environment).stdout.splitlines()[-1])
         cpu_s, steady_us = values["cpu_s"], values["steady_us"]
