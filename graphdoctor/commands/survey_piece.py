@@ -61,12 +61,7 @@ class Architecture:
 
 @dataclass(frozen=True)
 class SurveyPiece:
-    """The work for one row.
-
-    Args:
-        architecture: What its program is written of; None for a program of the user's.
-        python: The interpreter; None for ours.
-    """
+    """The work for one row; ``architecture`` is None for a program of the user's."""
 
     name: str
     family: str | None

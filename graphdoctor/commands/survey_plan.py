@@ -47,14 +47,7 @@ _READ_NO_MODE = ("eager", "aot_eager", "aot_eager_decomp_partition")
 
 @dataclass(frozen=True)
 class SurveyAsked:
-    """What a survey is asked for.
-
-    Args:
-        variants: The ways to compile all of them; empty for the one that ``run`` says.
-        run: What all runs share.
-        python: The interpreter; None for ours.
-        shard: The part to run, as number from 1 and count; None for all.
-    """
+    """What a survey is asked for: ``run`` is what all share, ``shard`` the part to run, from 1, and their count."""
 
     name: str
     targets: Sequence[ListedTargets]

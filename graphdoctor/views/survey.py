@@ -24,10 +24,10 @@ from graphdoctor.views.parts import (
     View,
     joined,
 )
-from graphdoctor.views.survey_failures import Failure, failures
+from graphdoctor.views.survey_words import Failure, failures
 
 if TYPE_CHECKING:
-    from graphdoctor.facts.survey import SharedCause, SurveyReport
+    from graphdoctor.facts.survey import SurveyReport
 
 _FAMILIES_FROM = 2
 _MAX_FAMILIES = 6
@@ -47,12 +47,7 @@ Ids = Mapping[str, str]
 
 
 def survey_view(report: SurveyReport, *, pages: str | None = None) -> View:
-    """The survey as a tree.
-
-    Args:
-        report: The survey.
-        pages: The folder, relative to the document, under which the pages of pieces are; None for no links to them.
-    """
+    """The survey as a tree; ``pages`` is as in ``RenderOptions``."""
     return View(tuple(words.title_parts(report)), "survey", tuple(_parts(report, pages)), report.graphdoctor_version)
 
 
@@ -65,19 +60,8 @@ def _parts(report: SurveyReport, pages: str | None) -> Iterator[Block]:
     if (missing := words.missing_text(report)) is not None:
         yield Note(missing, "warning")
     yield from _groups(report)
-    causes = [part for number, cause in enumerate(report.summary.causes) for part in _cause(cause, number, ids)]
-    if (more := report.summary.cause_count - len(report.summary.causes)) > 0:
-        causes.append(Note(f"{counted(more, 'more cause')} {'costs' if more == 1 else 'cost'} less.", "dim"))
-    yield Section("What costs most over all targets", tuple(causes), "Causes")
-    # Those of one cause say the same, in whichever function.
-    stops = [
-        part
-        for number, cause in enumerate(report.summary.export_causes)
-        for part in _cause(cause, number, ids, message=cause.message)
-    ]
-    if (more := report.summary.export_cause_count - len(report.summary.export_causes)) > 0:
-        stops.append(Note(f"{counted(more, 'more cause')} of fewer targets.", "dim"))
-    yield Section("What torch.export stops at", tuple(stops), "Exports")
+    yield Section("What costs most over all targets", tuple(_causes(report, ids)), "Causes")
+    yield Section("What torch.export stops at", tuple(_causes(report, ids, is_export=True)), "Exports")
     yield _failures(failures(report.rows), report, ids)
     yield Section("Flaky and noisy", (Rows(tuple(_noted(report)), "row", _MAX_NOTED),))
     yield Section("Speed-up by compile time", pareto_drawing(report), "Pareto")
@@ -107,15 +91,24 @@ def _groups(report: SurveyReport) -> Iterator[Block]:
 # Causes.
 
 
-def _cause(cause: SharedCause, number: int, ids: Ids, message: str | None = None) -> Iterator[Block]:
-    """A card; on a terminal, one line for a cause of less weight."""
-    said = words.cause_message(cause) if message is None else message
-    if number >= _MAX_WHOLE:
-        verified = (Span(" · verified fix", tone="good"),) if cause.fix_verified else ()
-        yield Note((Span(cause.code, "strong"), f" {words.cause_head(cause, said)}", *verified), show="short")
-    targets = Row("targets", Note(_names(cause.targets, ids, _MOST_NAMES)), show="long")
-    anchor = f"{'cause' if message is None else 'export'}-{number + 1}"
-    yield words.cause_card(cause, said, anchor, targets, "always" if number < _MAX_WHOLE else "long")
+def _causes(report: SurveyReport, ids: Ids, *, is_export: bool = False) -> Iterator[Block]:
+    """Cards; on a terminal, one line for a cause of less weight."""
+    summary = report.summary
+    causes, count = summary.causes, summary.cause_count
+    if is_export:
+        causes, count = summary.export_causes, summary.export_cause_count
+    for number, cause in enumerate(causes):
+        # Those that an export stops at say the same, in whichever function.
+        said = cause.message if is_export else words.cause_message(cause)
+        if number >= _MAX_WHOLE:
+            verified = (Span(" · verified fix", tone="good"),) if cause.fix_verified else ()
+            yield Note((Span(cause.code, "strong"), f" {words.cause_head(cause, said)}", *verified), show="short")
+        targets = Row("targets", Note(_names(cause.targets, ids, _MOST_NAMES)), show="long")
+        anchor = f"{'export' if is_export else 'cause'}-{number + 1}"
+        yield words.cause_card(cause, said, anchor, targets, "always" if number < _MAX_WHOLE else "long")
+    if (more := count - len(causes)) > 0:
+        less = "of fewer targets" if is_export else "costs less" if more == 1 else "cost less"
+        yield Note(f"{counted(more, 'more cause')} {less}.", "dim")
 
 
 def _names(names: Sequence[str], ids: Ids, most: int) -> Inline:

@@ -39,11 +39,13 @@ from graphdoctor.views.parts import (
     View,
     cell_line,
 )
-from graphdoctor.views.survey_failures import Failure, failure_text, failures
 from graphdoctor.views.survey_words import (
     FIELDS,
+    Failure,
     cause_card,
     failure_table,
+    failure_text,
+    failures,
     field_cell,
     flaky_text,
     outcome_text,

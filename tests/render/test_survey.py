@@ -12,8 +12,7 @@ from graphdoctor.facts.survey import SurveyReport, SurveyRow, SurveyVariant
 from graphdoctor.studies.survey.summary import summarize
 from graphdoctor.views.markdown_text import MAX_CHARACTERS, render_view_markdown
 from graphdoctor.views.survey import survey_view
-from graphdoctor.views.survey_failures import failures
-from graphdoctor.views.survey_words import short_text, verdict
+from graphdoctor.views.survey_words import failures, short_text, verdict
 from tests.each import for_each
 from tests.render.hostile import EVIL
 from tests.survey_reports import cause, export_stop, failed, report, row

@@ -53,15 +53,8 @@ def read_document(
 ) -> _Fact:
     """A parsed document as a fact.
 
-    Unknown fields are skipped: a later minor version of the schema may have added them.
-
-    Args:
-        kind: The fact.
-        document: What JSON holds.
-        name: What errors call the document.
-        what: What it should be, such as ``a survey``.
-        has: The fields that tell it from others.
-        hint: How to get one.
+    Unknown fields are skipped: a later minor version of the schema may have added them. ``what`` it should be, such as
+    ``a survey``, is told from others by the fields that it ``has``; ``hint`` says how to get one.
 
     Raises:
         GraphDoctorError: It is something else, or has another major schema version.

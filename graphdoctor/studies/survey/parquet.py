@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.rules.gate.documents import parsed_json
 from graphdoctor.studies.survey.columns import CAUSE_COLUMNS, COLUMNS, Column
 
 if TYPE_CHECKING:
@@ -70,7 +71,10 @@ def read_parquet(content: bytes, name: str) -> dict[str, Any]:
         raise GraphDoctorError(
             f"{name} is damaged: {str(error).splitlines()[0].rstrip('.')}.", hint="Copy or download it again."
         ) from error
-    return _document(own, name) | {"rows": [_row(row) for row in rows]}
+    document = parsed_json(own, f"graphdoctor's metadata in {name}", hint=_WRITE_AGAIN)
+    if not isinstance(document, dict):
+        raise GraphDoctorError(f"{name} isn't a survey: its metadata is of something else.", hint=_WRITE_AGAIN)
+    return document | {"rows": [_row(row) for row in rows]}
 
 
 def check_installed() -> None:
@@ -128,18 +132,6 @@ def _cell(column: Column, value: Any) -> object:  # noqa: ANN401 - of the column
     if column.type == "list<string>":
         return list(value)
     return value
-
-
-def _document(metadata: bytes, name: str) -> dict[str, Any]:
-    try:
-        document = orjson.loads(metadata)
-    except orjson.JSONDecodeError as error:
-        raise GraphDoctorError(
-            f"{name} is damaged: graphdoctor's metadata isn't JSON: {error}.", hint=_WRITE_AGAIN
-        ) from error
-    if not isinstance(document, dict):
-        raise GraphDoctorError(f"{name} isn't a survey: its metadata is of something else.", hint=_WRITE_AGAIN)
-    return document
 
 
 def _row(cells: Mapping[str, Any]) -> dict[str, Any]:

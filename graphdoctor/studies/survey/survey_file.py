@@ -24,13 +24,9 @@ class ListedTargets:
     """One entry of the list: a target, a pattern of files, or a library.
 
     Args:
-        target: The target's text; None unless it is one.
-        pattern: A pattern of files, such as ``models/*.py``.
-        library: A library that graphdoctor has a catalog of, such as ``transformers``.
         name: What a target is called; None for its text.
         family: The group that all of them belong to; None for the catalog's own, or none.
         only: Of a library, patterns of the names to take; empty for all.
-        python: The interpreter to run them with; None for the survey's.
     """
 
     target: str | None = None
@@ -46,12 +42,7 @@ class ListedTargets:
 
 @dataclass(frozen=True)
 class ListedVariant:
-    """One way to compile all of them.
-
-    Args:
-        name: Its name; None for one made of its settings.
-        python: The interpreter to run it with; None for the target's or the survey's.
-    """
+    """One way to compile all of them; without a name, one is made of its settings."""
 
     name: str | None = None
     python: str | None = None
@@ -113,13 +104,7 @@ class SurveyOptions:
 
 @dataclass(frozen=True)
 class SurveyFile:
-    """A whole list.
-
-    Args:
-        python: The interpreter to run everything with; None for ours.
-        targets: The entries of the list, in order.
-        variants: The variants, in order; empty for the one that ``run`` says.
-    """
+    """A whole list; without variants, there is the one that ``run`` says."""
 
     path: Path
     name: str

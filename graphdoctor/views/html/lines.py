@@ -63,11 +63,8 @@ class FrameMark:
     """A frame of the function that starts on a line."""
 
     state: FrameState
-    """Where it runs."""
     compile_ids: tuple[str, ...]
-    """Its compiles."""
     resumes_at: int | None
-    """For a resume function, the line of the break it resumes after; None for another."""
 
 
 @dataclass
@@ -126,15 +123,12 @@ class AnnotatedFile:
     """One file."""
 
     file: str
-    """As shown: relative to the root if it is inside it."""
     origin: Origin
-    """Who owns it."""
     package: str | None
     """Top-level package of a file that isn't the user's."""
     lines: tuple[Line, ...]
     """In order, without hidden ones; without the source, only lines that something is known about."""
     is_source_missing: bool
-    """The text wasn't recorded."""
     hidden_ranges: tuple[tuple[int, int], ...] = ()
     """First and last line of each hidden range."""
 

@@ -107,9 +107,7 @@ class Plot:
     """Lines over an axis.
 
     Args:
-        x: From left to right.
-        y: From bottom to top.
-        dots: Points to mark, each with its class.
+        dots: Points with a class each.
         pieces: Points with a class each and the number of their row, which a script names.
         marks: Points with a class and a label each.
         level: A number of the second axis at which a line goes across.

@@ -21,13 +21,10 @@ class Function:
     """A function in a source text."""
 
     name: str
-    """The name of its code object; ``<lambda>`` for a lambda."""
     line: int
-    """The line of its ``def`` or ``lambda``."""
     first_line: int
     """The line of its first decorator, otherwise ``line``: where its code object starts."""
     end_line: int
-    """Its last line."""
     outermost: int
     """``first_line`` of the outermost function around it, which can be the function itself."""
     class_lines: tuple[int, ...]

@@ -13,8 +13,8 @@ from graphdoctor.facts.picture import Autotuned, GeneratedCode, Picture, SourceT
 from graphdoctor.facts.profile import ProfileReport
 from graphdoctor.facts.result import ProfileResult
 from graphdoctor.views.formats import PROFILE, RenderOptions
-from graphdoctor.views.html.flame import flame
 from graphdoctor.views.html.kernel_code import codes_of
+from graphdoctor.views.html.profile import flame
 from tests.each import for_each
 from tests.profile_reports import FILE, PACKAGE_FILE, kernel, profiled, trained
 
