@@ -90,7 +90,6 @@ def _in_pool(job: Job, jobs: int) -> Iterator[Outcome[Any]]:
 
 @contextlib.contextmanager
 def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes that end with the block, whatever they are at."""
     from concurrent.futures import ProcessPoolExecutor
 
     pool = ProcessPoolExecutor(jobs, mp_context=_context(), initializer=_begin_worker, initargs=(os.getpid(),))

@@ -1,9 +1,8 @@
 """Works on pieces on a Ray cluster, which places them, tries again when a worker or a node ends, and gives up.
 
-The only module that imports ray, and only when it runs. Nodes run their own graphdoctor, which has to be of the same
-version: what comes back are its objects. A piece with a share is worked on there as on this machine, in a process of
-its own. Ray counts cores and doesn't say which ones, so pieces claim them by locks on files, which the system takes
-back when a process ends. GPUs are those that Ray has given to its process.
+The only module that imports ray, and only when it runs. Nodes run their own graphdoctor, of the same version. A piece
+with a share has a process of its own there too. Ray counts cores and doesn't say which ones, so pieces claim them by
+locks on files, which the system takes back when a process ends.
 """
 
 from __future__ import annotations

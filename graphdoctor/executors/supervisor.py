@@ -1,11 +1,9 @@
 """Works on pieces in slots, each in a process of its own, and ends what pieces leave running.
 
-``Supervisors`` starts one process for each slot; ``supervise`` is what that does. A supervisor is an interpreter of
-its own, without threads and with nothing but the work imported, so it forks a process for each piece. On Linux it
-adopts what pieces start (``PR_SET_CHILD_SUBREAPER`` of ``prctl(2)``), whatever sessions and groups those are in, and
-ends all of it with the piece. It ends when its pipe closes, which the system sees to when its parent is gone, SIGKILL
-included; a piece ends with its supervisor (``PR_SET_PDEATHSIG``). Elsewhere what stays in the piece's process group is
-ended.
+A supervisor is an interpreter of its own for each slot, without threads and with nothing but the work imported, so it
+forks a process for each piece. On Linux it adopts what pieces start (``PR_SET_CHILD_SUBREAPER`` of ``prctl(2)``) and
+ends all of it with the piece. It ends when its pipe closes, which the system sees to when its parent is gone; a piece
+ends with its supervisor (``PR_SET_PDEATHSIG``). Elsewhere what stays in the piece's process group is ended.
 """
 
 from __future__ import annotations
@@ -180,7 +178,6 @@ def _ignore_endings() -> None:
 
 
 def _worked(work: Callable[[Any], object] | Failure, piece: bytes, pipe: Connection, parent: int) -> bytes:
-    """The outcome of a piece, packed."""
     receiving, sending = Pipe(duplex=False)
     supervisor = os.getpid()
     process = os.fork()

@@ -1,7 +1,7 @@
 """Says whether a changed program computes what the untouched one computes, and what torch did to it.
 
-Comes in: recordings of replays. Goes out: verdicts. ``Reference`` runs the program without torch.compile as often as it
-takes to tell rounding from errors; ``Untouched`` knows what it does with torch.compile, too, and needs no more runs.
+``Reference`` runs the program without torch.compile as often as it takes to tell rounding from errors; ``Untouched``
+knows what it does with torch.compile, too, and needs no more runs.
 """
 
 from __future__ import annotations
@@ -330,7 +330,6 @@ class Reference:
         return differing
 
     def _differing(self, compared: Comparison) -> list[Difference]:
-        """What differs that doesn't differ between two runs in eager mode."""
         return [difference for difference in compared.results if not self._repeats.covers(difference)]
 
     def _precision(self, recording: Recording) -> str | None:

@@ -1,7 +1,4 @@
-"""Runs a program in fresh probes: untouched, or with changes of its source, torch's settings and its calls.
-
-Each replay is a recording of its own in a folder below the first one's, so that every number can be looked up there.
-"""
+"""Runs a program in fresh probes, each a recording of its own: untouched, or with other source, settings or calls."""
 
 from __future__ import annotations
 
@@ -37,11 +34,7 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True)
 class RoundingNames:
-    """Replays that say what rounding is.
-
-    Args:
-        float64: The untouched program in float64, without torch.compile; None if it doesn't run so.
-    """
+    """Replays that say what rounding is; ``float64``: without torch.compile, None if the program doesn't run so."""
 
     float64: str | None
     others: tuple[str, ...] = ()

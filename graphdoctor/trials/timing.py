@@ -1,8 +1,7 @@
 """Times programs in turns: several probes time their last call whenever they are asked, and share the machine's noise.
 
-Comes in: what starts a probe, or two programs. Goes out: a probe's answers; the times of two programs' steady calls,
-and whether one is faster. Timing stops as soon as ``confidence.py`` is sure, or after ten seconds. Compiling and the
-repetitions until the call is steady come before that and aren't counted.
+Timing stops as soon as ``confidence.py`` is sure, or after ten seconds. Compiling and the repetitions until the call is
+steady come before that and aren't counted.
 """
 
 from __future__ import annotations

@@ -40,16 +40,10 @@ def test_the_last_recording_is_the_newest_or_the_one_that_is_noted(tmp_path):
 
 
 def test_the_oldest_recordings_go_when_a_new_one_begins(tmp_path):
-    store = Store(tmp_path, keep_count=2)
-    paths = [made(store, "model") for _ in range(4)]
-    assert recordings(tmp_path) == paths[-2:]
-
-
-def test_a_single_recording_can_be_kept(tmp_path):
-    store = Store(tmp_path, keep_count=1)
-    made(store, "a")
-    newest = made(store, "b")
-    assert recordings(tmp_path) == [newest]
+    for keep_count in (2, 1):
+        store = Store(tmp_path, keep_count=keep_count)
+        paths = [made(store, "model") for _ in range(4)]
+        assert recordings(tmp_path) == paths[-keep_count:]
 
 
 def test_a_recording_that_is_being_made_stays(tmp_path):
@@ -160,15 +154,11 @@ def test_recordings_of_a_read_only_checkout_go_to_the_state_folder(read_only, tm
     path = made(store, "a")
     assert path.is_relative_to(tmp_path / "state" / "graphdoctor" / "recordings")
     assert path.parent.name.startswith("checkout-")
-    assert store.create("b").is_elsewhere
-    assert not Store(tmp_path, keep_count=2).create("a").is_elsewhere
-
-
-def test_the_last_recording_of_a_read_only_checkout_is_found(read_only, tmp_path):
-    path = made(Store(read_only, keep_count=2), "a")
     assert Store(read_only, keep_count=2).last() == path
     with pytest.raises(GraphDoctorError, match="There is no recording"):
         Store(tmp_path, keep_count=2).last()
+    assert store.create("b").is_elsewhere
+    assert not Store(tmp_path, keep_count=2).create("a").is_elsewhere
 
 
 def test_people_are_told_where_a_recording_is_that_is_elsewhere(read_only, tmp_path, capsys):
@@ -179,16 +169,16 @@ def test_people_are_told_where_a_recording_is_that_is_elsewhere(read_only, tmp_p
     assert capsys.readouterr().err == f"This folder can't be written, so the recording is {recording.path}\n"
 
 
-def test_a_read_only_folder_of_ones_choice_is_a_clear_error(read_only):
+def test_what_cannot_be_written_is_a_clear_error(read_only, tmp_path, monkeypatch):
     with pytest.raises(GraphDoctorError, match="can't be written: Read-only file system"):
         Store(read_only, keep_count=2, folder=read_only / "recordings").create("a")
-
-
-def test_without_a_state_folder_a_read_only_checkout_is_a_clear_error(read_only, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", os.devnull)
     with pytest.raises(GraphDoctorError, match=r"checkout/\.graphdoctor can't be written") as caught:
         Store(read_only, keep_count=2).create("a")
     assert "--recordings DIR" in (caught.value.hint or "")
+    (tmp_path / FOLDER).write_text("")
+    with pytest.raises(GraphDoctorError, match="can't be written"):
+        Store(tmp_path, keep_count=5).create("a")
 
 
 def test_pruning_leaves_what_graphdoctor_did_not_make(tmp_path):
@@ -201,13 +191,13 @@ def test_pruning_leaves_what_graphdoctor_did_not_make(tmp_path):
     assert len(recordings(tmp_path)) == 2
 
 
-@pytest.mark.parametrize("content", [b"gone\n", b"../..\n", b"", b"\xff\xfe\0"])
-def test_a_wrong_note_of_the_last_one_falls_back_on_the_newest(tmp_path, content):
+def test_a_wrong_note_of_the_last_one_falls_back_on_the_newest(tmp_path):
     store = Store(tmp_path, keep_count=5)
     made(store, "a")
     newest = made(store, "b")
-    (tmp_path / FOLDER / "last").write_bytes(content)
-    assert store.last() == newest
+    for content in (b"gone\n", b"../..\n", b"", b"\xff\xfe\0"):
+        (tmp_path / FOLDER / "last").write_bytes(content)
+        assert store.last() == newest, content
 
 
 def test_without_a_recording_it_says_what_to_run(tmp_path):
@@ -216,27 +206,16 @@ def test_without_a_recording_it_says_what_to_run(tmp_path):
     assert "graphdoctor explain" in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize("label", ["", "..", "[red]x", "a/b\\c:d", "x" * 500, "モデル", "\udcff"])
-def test_any_label_makes_a_folder(tmp_path, label):
-    path = made(Store(tmp_path, keep_count=5), label)
-    assert path.is_dir()
-    assert path.parent == tmp_path / FOLDER
-
-
-def test_a_file_in_the_way_is_a_clear_error(tmp_path):
-    (tmp_path / FOLDER).write_text("")
-    with pytest.raises(GraphDoctorError, match="can't be written"):
-        Store(tmp_path, keep_count=5).create("a")
+def test_any_label_makes_a_folder(tmp_path):
+    for label in ("", "..", "[red]x", "a/b\\c:d", "x" * 500, "モデル", "\udcff"):
+        path = made(Store(tmp_path, keep_count=5), label)
+        assert path.is_dir(), label
+        assert path.parent == tmp_path / FOLDER
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 def test_git_does_not_see_the_folder(tmp_path):
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     made(Store(tmp_path, keep_count=5), "a")
-    status = subprocess.run(
-        ["git", "-C", str(tmp_path), "status", "--porcelain", "--untracked-files=all"],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    assert status.stdout == ""
+    status = ["git", "-C", str(tmp_path), "status", "--porcelain", "--untracked-files=all"]
+    assert subprocess.run(status, check=True, capture_output=True, text=True).stdout == ""

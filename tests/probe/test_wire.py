@@ -64,7 +64,7 @@ def written_by(*methods: str) -> set[str]:
 def test_somebody_reads_each_event_and_each_artifact():
     read = texts(PACKAGE / "trace") | texts(PACKAGE / "trials" / "launch")
     # The methods of the intake are called as what they read.
-    read |= {re.sub("^_on_", "", name) for name in vars(Intake)}
+    read |= {re.sub("^_(on|of)_", "", name) for name in vars(Intake)}
     raw = {
         json.loads(node.value.replace(b"%d", b"1").replace(b"%s", b'"pid": 1'))["event"]
         for node in nodes(PROBE)

@@ -102,7 +102,6 @@ def _found(library: Library, text: ModelText, header: str, most: int, failures: 
 
 
 def _check_size(text: ModelText, most: int, failures: set[str]) -> None:
-    """Count the parameters without allocating them."""
     try:
         with torch.device("meta"):
             model = _built(text)

@@ -140,7 +140,6 @@ def _family(name: str) -> str:
 
 
 def _processors(place: str) -> Any:  # noqa: ANN401
-    """A table of processors; not every version has all of them."""
     module, _, table = place.partition(".")
     with contextlib.suppress(ImportError):
         return getattr(importlib.import_module(f"{_AUTO}.{module}"), table, {})

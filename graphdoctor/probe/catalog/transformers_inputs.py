@@ -188,7 +188,6 @@ class _Arguments:
         }
 
     def _ordinary_ids(self) -> tuple[int, int]:
-        """The widest range of ids that has no special token."""
         names = [(config, name) for _, config in self._all for name in vars(config)]
         vocabularies = [getattr(config, name, None) for config, name in names if "vocab" in name.split("_")]
         size = min((each for each in vocabularies if isinstance(each, int) and each > 8), default=128)
@@ -405,7 +404,6 @@ def _with_rank(plan: _Plan, text: str) -> _Plan | None:
 
 
 def _tree(config: Any, name: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401
-    """A configuration and those in it, with their names."""
     yield name, config
     for key, value in vars(config).items():
         if hasattr(value, "to_dict") and hasattr(value, "model_type"):

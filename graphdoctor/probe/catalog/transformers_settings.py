@@ -254,7 +254,6 @@ def integers(value: Any) -> Iterator[int]:  # noqa: ANN401
 
 
 def _divisors(settings: Settings, strength: Strength) -> tuple[int, int]:
-    """What numbers of heads and their sizes are divided by."""
     counts = [number for number in settings.numbers(_is_heads) if number > 1]
     widths = [width for width in settings.numbers(_MAIN_WIDTHS.__contains__) if width >= _LEAST_WIDTH]
 
@@ -280,7 +279,6 @@ def _divisors(settings: Settings, strength: Strength) -> tuple[int, int]:
 
 
 def _head_sizes(settings: Settings) -> tuple[list[int], list[int]]:
-    """The sizes of heads, stated and as quotients, and those of their sections in rotary embeddings."""
     sizes, sections = settings.numbers(_HEAD_SIZE.search), []
     for node in settings.tree():
         widths = [node.values[name] for name in _MAIN_WIDTHS if isinstance(node.values.get(name), int)]
@@ -292,7 +290,6 @@ def _head_sizes(settings: Settings) -> tuple[list[int], list[int]]:
 
 
 def _common(numbers: list[int], fits: Callable[[int], bool]) -> int:
-    """The largest common factor that fits."""
     whole = math.gcd(*numbers)
     return next((factor for factor in range(whole, 1, -1) if whole % factor == 0 and fits(factor)), 1)
 

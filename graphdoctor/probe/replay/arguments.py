@@ -190,14 +190,10 @@ class WithBatch:
 
 
 def batch_size_of(shapes: Sequence[tuple[int, ...]]) -> int | None:
-    """The size of the batch dim, which is the first dim of those tensors that have one.
+    """The size of the batch dim, the first of those tensors that have one; None if it could be one or another.
 
-    It is a size that explains the first dims of all tensors: each of them is the batch; or is a later dim of a tensor
-    with the batch, as that of an attention mask is; or is 1, if the first tensor has the batch. If several sizes do,
-    it is the one that the most tensors have.
-
-    Returns:
-        None if there is none, or it could be one or another.
+    It explains the first dims of all tensors: each is the batch; or a later dim of a tensor with the batch, as that of
+    an attention mask is; or 1, if the first tensor has the batch. Of several such sizes, the most tensors have it.
     """
     counts: dict[int, int] = {}
     for size in dict.fromkeys(shape[0] for shape in shapes):
@@ -257,7 +253,6 @@ def _by_memory(tensors: Iterable[torch.Tensor]) -> list[list[torch.Tensor]]:
 
 
 def _flat(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """The memory that tensors share, as one dim."""
     first = tensors[0]
     return torch.empty(0, dtype=first.dtype, device=first.device).set_(first.untyped_storage())
 

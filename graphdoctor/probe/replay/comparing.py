@@ -1,7 +1,4 @@
-"""How the results of two replays differ, kind by kind.
-
-Values are the same within the tolerances of ``torch.testing.assert_close``, or if they differ by rounding.
-"""
+"""How the results of two replays differ, kind by kind: by more than ``torch.testing.assert_close`` or rounding allows."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The values in a call's arguments: each tensor, number and text with its expression, and the call with one changed.
 
-Looks into containers and plain objects. A changed call copies only those on the way to the value, so it must be made
-from fresh copies where the rest must stay untouched. Calls are alike if they differ in the values of tensors alone, or
-in their sizes too.
+A changed call copies only containers and objects on the way to the value, so it must be made from fresh copies where
+the rest must stay untouched. Calls are alike if they differ in the values of tensors alone, or in their sizes too.
 """
 
 from __future__ import annotations
@@ -31,13 +30,7 @@ Step = tuple[str, Any]
 
 @dataclass(frozen=True)
 class Leaf:
-    """One value in a call.
-
-    Args:
-        path: How it is reached from ``[args, kwargs]``.
-        choices: Values that the signature's annotation allows (``Literal``); empty where there are none.
-        is_default: The call omits it: the value is the parameter's default.
-    """
+    """One value in a call, reached from ``[args, kwargs]``; ``choices``: those of its annotation (``Literal``)."""
 
     path: tuple[Step, ...]
     expression: str
@@ -120,7 +113,6 @@ def replaced_in(value: Any, path: Sequence[Step], change: Callable[[Any], Any], 
 
 
 def _given(call: Call, function: Any) -> Iterator[tuple[tuple[Step, Step], str, Any]]:  # noqa: ANN401
-    """The path, the name and the value of each argument that a call passes."""
     args, kwargs = call
     names = argument_names(function, len(args))
     names += [f"args[{index}]" for index in range(len(names), len(args))]

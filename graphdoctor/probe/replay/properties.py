@@ -149,7 +149,6 @@ def _other_numbers(value: float | bool) -> list[tuple[Any, bool]]:
 
 
 def _shape(leaf: Leaf) -> Sequence[int]:
-    """The sizes of a tensor that has any of its own."""
     return leaf.value.shape if arguments.has_strides(leaf.value) else ()
 
 
@@ -191,7 +190,6 @@ def _tensor_properties(
 
 
 def _size_ways(leaf: Leaf, dim: int, tensors: Sequence[Leaf], *, has_joint: bool) -> Iterator[Way]:
-    """The dim alone, then with every dim of the same size."""
     size = leaf.value.shape[dim]
     yield Way(_sizes(size, [(leaf, dim)]))
     same_size = [

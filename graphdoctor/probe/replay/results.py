@@ -217,13 +217,10 @@ def copies_of(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 def gradients_of(
     output: object, modules: dict[str, torch.nn.Module], arguments: dict[str, torch.Tensor]
 ) -> dict[str, torch.Tensor | None]:
-    """Gradients of all outputs that have one, by parameter and argument; empty when nothing requires any.
+    """Gradients of all outputs that have one, by parameter and argument; ``.grad`` is left alone.
 
     Each output is weighted with fixed random numbers: the gradient of a plain sum hides differences (that of a softmax
-    is zero). ``.grad`` is left alone.
-
-    Raises:
-        RuntimeError: torch cannot run backward, such as through a graph that the program freed.
+    is zero). ``RuntimeError`` if torch can't run backward, such as through a graph that the program freed.
     """
     outputs = [
         leaf

@@ -138,7 +138,6 @@ class Rounding:
         return statistics.median([one for one in found if one <= _NEAR] or [0.0])
 
     def _is_known(self, kind: str, name: str) -> bool:
-        """Whether the float64 run computed a value as the untouched program does."""
         precise, eager = self._pair(kind, name)
         if precise is None or eager is None:
             return False
@@ -188,7 +187,6 @@ class Rounding:
         return number(self._precise.values[kind].get(name)), number(self._eager.values[kind].get(name))
 
     def _least(self, kind: str, precise: torch.Tensor, dtype: torch.dtype) -> float:
-        """What is rounding in any program of a dtype."""
         if kind not in self._scales:
             found = map(number, self._precise.values[kind].values())
             self._scales[kind] = max((_largest(value) for value in found if value is not None), default=0.0)

@@ -1,13 +1,11 @@
 """A replay of the same calls under a remedy: changes each call as asked, keeps or compares the results.
 
 The request's ``trial`` says how; every key but ``outputs`` and ``references`` may be missing. Sources are torch's,
-such as ``L['x']``. Every call starts from the same seed, whatever remedy it runs under. Results are kept on disk, and
-compared with those of the ``references``. If there is a ``float64`` run of the program, it and the ``others``, which
-are more runs of the untouched one, say what is rounding. The replay stops at the first call whose results of a
-``decisive`` kind differ: nothing that comes later changes what that means. ``without`` leaves parts of the compiler
+such as ``L['x']``. Every call starts from the same seed. Results are kept on disk, and compared with those of the
+``references``; a ``float64`` run and the ``others``, more runs of the untouched program, say what is rounding. The
+replay stops at the first call whose results of a ``decisive`` kind differ. ``without`` leaves parts of the compiler
 out, all of a kind for null, and has those that are used reported. ``minifier`` has torch's own write a script for the
-first graph that fails. ``alike`` makes only calls like the first one. ``export`` makes the calls with what
-``torch.export`` made of the target (``steps/exporting.py``).
+first graph that fails. ``alike`` makes only calls like the first one, ``export`` those of ``torch.export``'s program.
 """
 
 from __future__ import annotations
@@ -300,7 +298,6 @@ def _loaded(path: str | None) -> Results | None:
 
 
 def _taken_apart(source: str) -> tuple[str, list[Step]]:
-    """The name of an argument, and the steps from there to what a source stands for."""
     if (match := _ARGUMENT.fullmatch(source)) is None:
         raise TargetError(f"{source} isn't an argument of the call")
     found = _STEP.findall(match[2])

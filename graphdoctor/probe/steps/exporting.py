@@ -53,8 +53,6 @@ def export(workload: Workload) -> bool:
 
 
 class _Exporting:
-    """The export of one target."""
-
     def __init__(self, workload: Workload, plan: Mapping[str, Any]) -> None:
         self._workload = workload
         self._is_strict, self._dims, self._hint = plan["is_strict"], plan["dims"], plan["hint"]
@@ -149,7 +147,6 @@ class _Exporting:
         return None
 
     def _shown(self, shapes: Any) -> str:  # noqa: ANN401
-        """Dynamic shapes as source."""
         if isinstance(shapes, dict):
             keys = (f'"{key}"' if isinstance(key, str) and key.isidentifier() else repr(key) for key in shapes)
             items = (f"{key}: {self._shown(item)}" for key, item in zip(keys, shapes.values(), strict=True))
@@ -162,7 +159,6 @@ class _Exporting:
     def _described_dims(
         self, program: ExportedProgram, call: Call, watch: torch_export.Specializations
     ) -> list[dict[str, object]]:
-        """Fields of ``TriedDim``, their stacks as recorded."""
         leaves = list(named_leaves(call, self._function))
         shapes = torch_export.input_shapes(program)
         if self._dims is None or len(shapes) != len(leaves):

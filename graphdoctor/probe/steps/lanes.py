@@ -1,14 +1,12 @@
 """Where the time of each call goes: graphs, eager operations, guard checks and compiles on one time axis.
 
-A call that compiles is watched when the program makes it: made again in a process that has compiled before, the same
-compile takes a fraction of the time. A call that compiles nothing is made again under torch.profiler, which also shows
-eager operations and guard checks. For that all calls are repeated from the beginning, with Dynamo reset, the target's
-state and the random numbers restored and the arguments as they were; a repetition counts only where it compiled as the
-call did and ran the same graphs in the same order.
+A call that compiles is watched as the program makes it: made again, the same compile takes a fraction of the time. A
+call that compiles nothing is made again under torch.profiler, which also shows eager operations and guard checks. For
+that all calls are repeated from the beginning, with Dynamo, state, random numbers and arguments as they were; a
+repetition counts only where it compiled as the call did and ran the same graphs in the same order.
 
-All times are the CPU's: on a GPU a graph is over when its kernels are launched. Devices are synchronized before a call
-begins and before it ends. In a backward pass only AOTAutograd's compiled graphs are segments, and only under the
-profiler.
+All times are the CPU's: on a GPU a graph is over when its kernels are launched. In a backward pass only AOTAutograd's
+compiled graphs are segments, and only under the profiler.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What is measured once all calls came back, by repeating the last one.
-
-These calls are ours, not the user's: what the program prints in them is dropped.
-"""
+"""What is measured once all calls came back, by repeating the last one; what the program prints then is dropped."""
 
 from __future__ import annotations
 
@@ -99,7 +96,6 @@ def _steady(workload: Workload, make: Callable[[], object]) -> Iterator[None]:
 
 
 def _covered(workload: Workload, call: Call) -> Settling:
-    """Repeat the last call under the profiler until it is steady, if it ever is."""
     counted: list[Coverage] = []
     if torch_api.is_profiling():
         raise _UnmeasuredError(f"{_PROFILED}.")
@@ -130,7 +126,6 @@ def _covered(workload: Workload, call: Call) -> Settling:
 
 
 def _guards(workload: Workload, call: Call) -> None:
-    """What the guard checks of the last call cost, once it no longer compiles anything."""
     make = partial(workload.forward, call)
     assert workload.compiled_code is not None
     if sys.getprofile() is not None:
@@ -158,7 +153,6 @@ def _guards(workload: Workload, call: Call) -> None:
 
 
 def _kernels(workload: Workload, call: Call) -> None:
-    """Where the time of the last call goes once it is steady, with backward where asked for."""
     if torch_api.is_profiling():
         raise _UnmeasuredError(f"{_PROFILED}.")
     is_profile = workload.request["profile"] is not None
@@ -203,7 +197,6 @@ def _report_unknown_lines(workload: Workload) -> None:
 
 
 def _memory(workload: Workload, call: Call) -> None:
-    """Memory of the last call once it is steady, with backward where asked for."""
     with RandomState():
         compiled = _repeated(workload, call)
         with _steady(workload, compiled):
@@ -229,7 +222,6 @@ def _memory(workload: Workload, call: Call) -> None:
 
 
 def _calibrate(workload: Workload) -> None:
-    """What the device reaches, in the dtypes of the program's matrix products."""
     workload.events.phase("measuring what the device reaches")
     device = torch.device("cuda") if torch_api.uses_cuda() else torch.device("cpu")
     try:
@@ -240,7 +232,6 @@ def _calibrate(workload: Workload) -> None:
 
 
 def _repeated(workload: Workload, call: Call) -> Repeated:
-    """The compiled call, which leaves its arguments as they were."""
     make = partial(workload.make_again, call)
     return Repeated(make, restorer(call, make) or (lambda: None))
 

@@ -68,7 +68,6 @@ def prepared(request: ProbeRequest, events: EventFile) -> tuple[Target, Calls]:
 
 
 def _changed(rounds: Callable[[], Iterator[Call]], changes: Sequence[Callable[[Call], Call]]) -> Iterator[Call]:
-    """The same calls, each changed just before its turn."""
     for call in rounds():
         for change in changes:
             call = change(call)  # noqa: PLW2901

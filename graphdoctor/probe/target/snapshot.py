@@ -211,7 +211,6 @@ class State:
                 waiting += self._keep(value)
 
     def _keep(self, value: Any) -> Iterable[Any]:  # noqa: ANN401
-        """Keep one object's own content; returns the objects in it."""
         if isinstance(value, torch.Tensor):
             return self._keep_tensor(value)
         own = _own_attributes(value)

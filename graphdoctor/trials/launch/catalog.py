@@ -71,7 +71,6 @@ def _is_written(path: Path, library: str, version: str, architecture: str) -> bo
 def _asked(
     library: str, setup: Setup, architecture: str | None = None, program: Path | None = None
 ) -> tuple[dict[str, Any], Refusal | None]:
-    """The events of the process by kind; with a refusal if it ended before it was done with an architecture."""
     if library not in LIBRARIES:
         near = difflib.get_close_matches(library.lower(), LIBRARIES, n=1)
         hint = did_you_mean(near, f"There are catalogs of {', '.join(LIBRARIES)}.")
@@ -99,7 +98,6 @@ def _asked(
 
 
 def _refusal(child: ChildExit, events: list[dict[str, Any]], setup: Setup) -> Refusal:
-    """How a process came out that ended early."""
     ended = end_of_probe(child.status, child.stopped_for, events, python=setup.interpreter, timeout_s=setup.timeout_s)
     if ended.reason == "interrupted":
         raise KeyboardInterrupt

@@ -1,7 +1,6 @@
 """Starts the probe and watches it until it ends, however it ends.
 
-Comes in: a ``Request`` and an empty folder. Goes out: that folder as a recording, and a ``ProbeExit``. Models are
-imported after the child has ended, so that it starts soon.
+Models are imported after the child has ended, so that it starts soon.
 """
 
 from __future__ import annotations
@@ -55,8 +54,7 @@ _TRACE_VARIABLE = "TORCH_TRACE"
 _PROBE = Path(graphdoctor.__file__).resolve().parent / "probe" / "__main__.py"
 
 
-def _ignore(_what: object) -> None:
-    """Nobody looks on."""
+def _ignore(_what: object) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -246,7 +244,6 @@ class _Output:
 
 
 def _wait(process: subprocess.Popen[bytes] | WarmProcess, recording: Path, setup: Setup) -> StoppedFor | None:
-    """Wait for the end; what the probe was stopped for, or None."""
     watching, memory_bytes = setup.watching, setup.memory_bytes
     deadline = math.inf if setup.timeout_s is None else time.monotonic() + setup.timeout_s
     offset = 0
@@ -276,7 +273,6 @@ def _wait(process: subprocess.Popen[bytes] | WarmProcess, recording: Path, setup
 
 
 def _resident_bytes(pid: int) -> int:
-    """Resident memory of a process; 0 where the system doesn't report it."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     except (OSError, IndexError, ValueError):
@@ -286,10 +282,7 @@ def _resident_bytes(pid: int) -> int:
 
 @contextlib.contextmanager
 def _terminate_as_interrupt() -> Iterator[None]:
-    """Also stop the probe when we are terminated or lose the terminal.
-
-    Signals can only be handled in the main thread.
-    """
+    """Also stop the probe when we are terminated or lose the terminal; only the main thread can handle signals."""
     is_main = threading.current_thread() is threading.main_thread()
 
     def interrupt(_signal: int, _frame: object) -> None:
@@ -324,7 +317,6 @@ def read_events(recording: Path) -> list[dict[str, Any]]:
 
 
 def _events_from(recording: Path, offset: int) -> tuple[list[dict[str, Any]], int]:
-    """The events from a place in their file on, and where the last whole line ends."""
     complete = b""
     with contextlib.suppress(OSError), (recording / EVENTS_FILE).open("rb") as stream:
         stream.seek(offset)
@@ -340,7 +332,6 @@ def _events_from(recording: Path, offset: int) -> tuple[list[dict[str, Any]], in
 
 
 def _crash_report(recording: Path) -> str | None:
-    """What Python's faulthandler wrote about a crash, without the probe's own lines."""
     try:
         text = (recording / CRASH_FILE).read_text(encoding="utf-8", errors="replace")
     except OSError:

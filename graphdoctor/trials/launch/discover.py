@@ -59,7 +59,6 @@ def ready_target(path: Path) -> str | None:
 
 
 def _python_files(root: Path) -> Iterator[Path]:
-    """Python files, the project's top folder first, without environments, tests and hidden folders."""
     count = 0
     for folder, names, files in os.walk(root):
         here = Path(folder)
@@ -122,7 +121,6 @@ def _only_target(tree: ast.Module, functions: dict[str, ast.FunctionDef]) -> tup
 
 
 def _module_classes(tree: ast.Module) -> dict[str, ast.ClassDef]:
-    """The file's classes of torch modules, by their bases' names."""
     found: dict[str, ast.ClassDef] = {}
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
@@ -148,13 +146,11 @@ def _needs_arguments(function: ast.FunctionDef, *, bound: int = 0) -> bool:
 
 
 def _returns_pair(function: ast.FunctionDef) -> bool:
-    """Everything it returns is a tuple of a callable and its arguments."""
     returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
     return bool(returned) and all(isinstance(value, ast.Tuple) and 2 <= len(value.elts) <= 3 for value in returned)
 
 
 def _own_inputs(node: ast.ClassDef | None) -> str | None:
-    """The attribute that a module's class keeps example inputs in."""
     for item in ast.walk(node) if node is not None else ():
         match item:
             case (
@@ -167,6 +163,5 @@ def _own_inputs(node: ast.ClassDef | None) -> str | None:
 
 
 def _compile_line(tree: ast.Module) -> int | None:
-    """The first line that names ``torch.compile``."""
     named = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
     return min((node.lineno for node in named if ast.unparse(node) == "torch.compile"), default=None)

@@ -1,7 +1,6 @@
-"""How a child ended, from its exit status and what it reported.
+"""How a child ended, from its exit status, what it reported, and what it was stopped for, in the command line's words.
 
-Comes in: an exit status, the events of ``probe.jsonl``, and what the parent stopped the child for. Goes out: a
-``ProbeExit`` in the words of the command line. Imported once the child has ended, because of the models that it needs.
+Imported once the child has ended, because of the models that it needs.
 """
 
 from __future__ import annotations
@@ -153,7 +152,6 @@ def _end_by_error(event: dict[str, Any], when: str, without_torch: str | None) -
 
 
 def _end_by_death(status: int, when: str) -> _Fields:
-    """The process ended without a last event: it was killed, or ended itself."""
     if status >= 0:
         return {"reason": "exited", "message": f"The program ended the process{when}, with exit status {status}."}
     name = _signal_name(-status)
@@ -171,7 +169,6 @@ def _signal_name(number: int) -> str:
 
 
 def _first_line(message: object) -> str:
-    """The first line of a program's message, cut where it is longer than a line should be."""
     lines = [line.strip() for line in str(message).splitlines() if line.strip()] or [""]
     # "backend='x' raised:" says nothing without the next line.
     line = " ".join(lines[: 2 if lines[0].endswith(":") else 1])

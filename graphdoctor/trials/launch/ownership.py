@@ -1,8 +1,7 @@
 """Whether a recording was made by this user, on this machine, in the folder where it lies, and is still as it was.
 
 A recording names an interpreter and holds code, and anybody can write one. So a recording that graphdoctor made gets a
-signature, by a key in the user's state folder, where no checkout reaches. Comes in: a recording's folder. Goes out:
-its signature, and whether a signature is right.
+signature, by a key in the user's state folder, where no checkout reaches.
 """
 
 from __future__ import annotations
@@ -66,7 +65,6 @@ def _where(recording: Path) -> list[str]:
 
 
 def _signed(content: list[Any]) -> str | None:
-    """What only someone with the key can write; None without one."""
     if (key := _key()) is None:
         return None
     return hmac.new(key, json.dumps(content).encode("utf-8", "surrogateescape"), hashlib.sha256).hexdigest()

@@ -44,11 +44,8 @@ class TargetText:
 class Measured:
     """What is measured after the calls.
 
-    Args:
-        profile: Which operations are in which kernel, and each run of a kernel in that call; with ``kernels``. An empty
-            folder for what Inductor compiles, so that it generates all code anew; None for a run that is no profile.
-            With the folder of an earlier profile and without ``kernels``, a second start: torch asks its caches for the
-            same code.
+    ``profile``: which operations are in which kernel, with ``kernels``. An empty folder for what Inductor compiles, so
+    that it generates all code anew; that of an earlier profile, without ``kernels``, for a second start.
     """
 
     coverage: bool = False

@@ -137,7 +137,6 @@ def _start(
 
 
 def _wait(process: subprocess.Popen[bytes], timeout_s: float | None) -> bool:
-    """Wait for the end; returns whether we had to bring it about."""
     try:
         process.wait(timeout=timeout_s)
     except subprocess.TimeoutExpired:

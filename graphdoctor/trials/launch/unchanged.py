@@ -1,6 +1,5 @@
 """Whether a run would find everything as an earlier one did: files, folders with modules, variables, the interpreter.
 
-Comes in: the recordings of runs that noted what they read. Goes out: ``Surroundings``, and what of them changed since.
 Only what can be compared counts as the same: a file is if its times and size are, or its content.
 """
 
@@ -30,11 +29,7 @@ ChangeKind = Literal["file", "modules", "variable", "interpreter", "folder", "op
 
 @dataclass(frozen=True)
 class Change:
-    """Why a run may find something else.
-
-    Args:
-        name: The file, folder, variable, or fields of what was asked for, separated by commas; empty for others.
-    """
+    """Why a run may find something else; ``name``: of the file, folder, variable, or fields of what was asked for."""
 
     kind: ChangeKind
     name: str = ""
@@ -42,11 +37,9 @@ class Change:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What runs found.
+    """What runs found; None by path where nothing is.
 
-    Args:
-        files: Size, times in ns and, of files that are small and not installed, SHA-256 by path; None for no file.
-        modules: A digest of the names of modules by folder; None where there is no folder.
+    Of files: size, times in ns and, if small and not installed, SHA-256; of folders: a digest of modules' names.
     """
 
     folder: str
@@ -155,7 +148,6 @@ def _is_same(file: str, before: list[Any] | None) -> bool:
 
 
 def _modules(folder: str) -> str | None:
-    """A digest of what can be imported from a folder; None if there is none."""
     try:
         with os.scandir(folder) as found:
             modules = (entry for entry in found if entry.name.endswith(_IMPORTED) or entry.is_dir())

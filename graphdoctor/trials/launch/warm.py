@@ -1,8 +1,7 @@
 """Starts probes from one process that has imported torch.
 
-Comes in: an interpreter. Goes out: probes, each as if it had been started anew, but sooner. The process is started
-with the first probe and stopped at the end. ``graphdoctor/probe/ways_in/warm.py`` is the other side. Linux only: it
-needs to pass on open files and to wait for a process that isn't our child.
+Each is as if it had been started anew, but sooner. ``graphdoctor/probe/ways_in/warm.py`` is the other side. Linux
+only: it needs to pass on open files and to wait for a process that isn't our child.
 """
 
 from __future__ import annotations
@@ -36,11 +35,7 @@ class WarmProcess:
         self._answer = answer
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end.
-
-        Returns:
-            Its exit status, negative for a signal.
-        """
+        """Wait for its end; its exit status, negative for a signal."""
         if self.returncode is None:
             ready, _, _ = select.select([self._answer], [], [], timeout)
             if not ready:
@@ -87,11 +82,7 @@ class WarmProbes:
         timeout_s: float | None = None,
         library: str | None = None,
     ) -> WarmProcess | None:
-        """Fork a probe.
-
-        Returns:
-            The probe; None where it can't be forked, so that it must be started.
-        """
+        """Fork a probe; None where it can't be, so that it must be started."""
         with self._lock:
             requests = self._connected(environment)
             if requests is None:
@@ -120,7 +111,6 @@ class WarmProbes:
         return WarmProcess(pid, ours, stdout)
 
     def _connected(self, environment: dict[str, str]) -> socket.socket | None:
-        """The way to the server, which is started first; None if it can't fork."""
         if self._is_usable and self._server is None:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             lifeline = self._closing.enter_context(Lifeline())
@@ -146,7 +136,6 @@ class WarmProbes:
 
 
 def _line(answer: socket.socket) -> int | None:
-    """The number that a line has; None if the other end closes first."""
     content = b""
     while not content.endswith(b"\n"):
         more = answer.recv(1)
