@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -33,10 +34,8 @@ def end(tmp_path: Path) -> Callable[..., ProbeExit]:
         # The last argument is the request.
         python.write_text(f'#!/bin/sh\nfor request; do :; done\ncd "$(dirname "$request")"\n{script}\n')
         python.chmod(0o755)
-        recording = tmp_path / "recording"
-        recording.mkdir()
-        output: list[bytes] = []
-        watching = Watching(on_phase=lambda _phase: None, on_output=output.append, **options.pop("watching", {}))
+        recording = Path(tempfile.mkdtemp(dir=tmp_path))
+        watching = Watching(**options.pop("watching", {}))
         request = Request(spec=RunSpec(target="model.py"), target=parse_target("os:path"))
         found = record(request, recording, Setup(watching, str(python), **options))
         # What is returned is what the recording keeps.
@@ -51,64 +50,49 @@ def says(*events: str) -> str:
     return "\n".join(f"echo '{event}' >> {EVENTS_FILE}" for event in events)
 
 
-def test_a_finished_probe(end):
-    found = end(says(PHASE, FINISHED))
-    assert (found.status, found.reason, found.phase, found.peak_memory_bytes) == (0, "finished", "call 2", 9)
+CASES = {
+    "finished": (
+        says(PHASE, FINISHED),
+        {"status": 0, "reason": "finished", "phase": "call 2", "peak_memory_bytes": 9},
+    ),
+    "an error": (f"{says(ERROR)}\nexit 3", {"reason": "error", "hint_code": "no_gradient", "status": 3}),
+    "an exit of the program's own": (
+        f"{says(PHASE)}\nexit 5",
+        {"reason": "exited", "message": "The program ended the process in call 2, with exit status 5."},
+    ),
+    "a signal": (f"{says(PHASE)}\nkill -9 $$", {"reason": "killed", "status": -9}),
+    "a crash brings its Python lines": (
+        f"{says(PHASE)}\necho 'Fatal Python error: Aborted' > {CRASH_FILE}\nkill -6 $$",
+        {"reason": "killed", "traceback": "Fatal Python error: Aborted\n"},
+    ),
+    "half a line is left out": (
+        f"""{says(PHASE)}\nprintf '{{"event": "pha' >> {EVENTS_FILE}\nkill -9 $$""",
+        {"reason": "killed", "phase": "call 2"},
+    ),
+    "no interpreter": ("exit 1", {"reason": "error", "hint_code": "unusable_python", "status": 1}),
+}
 
 
-def test_a_probe_that_does_not_end_after_it_has_finished(end, monkeypatch):
-    monkeypatch.setattr("graphdoctor.trials.launch.child._GRACE_S", 0.2)
-    found = end(f"{says(FINISHED)}\nexec sleep 30")
-    assert (found.reason, found.status) == ("finished", None)
+def test_a_probe_ends_by_itself(end):
+    for case, (script, expected) in CASES.items():
+        found = end(script)
+        assert {name: getattr(found, name) for name in expected} == expected, case
 
 
-def test_an_error(end):
-    found = end(says(ERROR) + "\nexit 3")
-    assert (found.reason, found.hint_code, found.status) == ("error", "no_gradient", 3)
-
-
-def test_an_exit_of_the_programs_own(end):
-    found = end(f"{says(PHASE)}\nexit 5")
-    assert (found.reason, found.message) == ("exited", "The program ended the process in call 2, with exit status 5.")
-
-
-def test_a_signal(end):
-    found = end(f"{says(PHASE)}\nkill -9 $$")
-    assert (found.reason, found.status) == ("killed", -9)
-
-
-def test_a_crash_brings_its_python_lines(end):
-    found = end(f"{says(PHASE)}\necho 'Fatal Python error: Aborted' > {CRASH_FILE}\nkill -6 $$")
-    assert (found.reason, found.traceback) == ("killed", "Fatal Python error: Aborted\n")
-
-
-def test_half_a_line_of_a_killed_probe_is_left_out(end):
-    found = end(f"""{says(PHASE)}\nprintf '{{"event": "pha' >> {EVENTS_FILE}\nkill -9 $$""")
-    assert (found.reason, found.phase) == ("killed", "call 2")
-
-
-@pytest.mark.slow
-def test_a_timeout(end):
+def test_a_probe_is_stopped(end, monkeypatch):
     found = end(f"{says(PHASE)}\nexec sleep 30", timeout_s=0.5)
     assert (found.reason, found.hint_code) == ("timeout", "timeout")
     assert found.message == "Stopped after 0.5 s in call 2."
-
-
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is watched on Linux only")
-def test_too_much_memory(end):
-    found = end(f"{says(PHASE)}\nexec sleep 30", memory_bytes=1)
-    assert (found.reason, found.status) == ("killed", -9)
-    assert "too much memory" in found.message
-
-
-def test_a_cancelled_run(end):
     found = end(f"{says(PHASE)}\nexec sleep 30", watching={"is_cancelled": lambda: True})
     assert found.reason == "interrupted"
-
-
-def test_an_interpreter_that_is_none(end):
-    found = end("exit 1")
-    assert (found.reason, found.hint_code, found.status) == ("error", "unusable_python", 1)
+    if Path("/proc/self/statm").exists():
+        found = end(f"{says(PHASE)}\nexec sleep 30", memory_bytes=1)
+        assert (found.reason, found.status) == ("killed", -9)
+        assert "too much memory" in found.message
+    # It has finished, and doesn't end.
+    monkeypatch.setattr("graphdoctor.trials.launch.child._GRACE_S", 0.2)
+    found = end(f"{says(FINISHED)}\nexec sleep 30")
+    assert (found.reason, found.status) == ("finished", None)
 
 
 def test_an_interpreter_that_does_not_exist(tmp_path):
@@ -130,20 +114,19 @@ SCRIPTS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_module", [False, True])
-@pytest.mark.parametrize("program", SCRIPTS)
-def test_a_script(tmp_path, program, is_module):
-    (tmp_path / "script.py").write_text(program)
-    recording = tmp_path / "recording"
-    recording.mkdir()
-    status, reason = SCRIPTS[program]
-    script = Script("script" if is_module else str(tmp_path / "script.py"), is_module=is_module, arguments=())
-    timeout_s = 0.5 if reason == "timeout" else None
-
-    assert run_script(script, recording, python=sys.executable, timeout_s=timeout_s, apart=tmp_path).status == status
-
-    found = ProbeExit(**json.loads((recording / META_FILE).read_text())["exit"])
-    assert found.reason == reason
+def test_a_script(tmp_path):
+    for number, (program, (status, reason)) in enumerate(SCRIPTS.items()):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "script.py").write_text(program)
+        for is_module in (False, True) if reason != "timeout" else (False,):
+            recording = folder / f"recording-{is_module}"
+            recording.mkdir()
+            script = Script("script" if is_module else str(folder / "script.py"), is_module=is_module, arguments=())
+            timeout_s = 0.5 if reason == "timeout" else None
+            ended = run_script(script, recording, python=sys.executable, timeout_s=timeout_s, apart=folder)
+            found = ProbeExit(**json.loads((recording / META_FILE).read_text())["exit"])
+            assert (ended.status, found.reason) == (status, reason), program
 
 
 def test_no_model_is_imported_before_the_child_runs():

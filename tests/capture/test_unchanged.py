@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +20,33 @@ from graphdoctor.trials.launch.unchanged import Change, Surroundings, first_chan
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A program, a module of it, its data, and a folder of installed packages, all older than the run."""
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Path]:
+    """Makes a program, a module of it, its data, and a folder of installed packages, all older than the run."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    folder = tmp_path / "project"
-    (folder / "package").mkdir(parents=True)
-    for name in ("model.py", "package/helper.py", "data.csv"):
-        (folder / name).write_text(name)
-    installed = tmp_path / "env" / "lib" / "site-packages"
-    (installed / "torch-2.13.dist-info").mkdir(parents=True)
-    (installed / "torch.py").write_text("version")
-    monkeypatch.chdir(folder)
-    time.sleep(0.02)
-    return folder
+    numbers = itertools.count()
+
+    def made() -> Path:
+        folder = tmp_path / str(next(numbers)) / "project"
+        (folder / "package").mkdir(parents=True)
+        for name in ("model.py", "package/helper.py", "data.csv"):
+            (folder / name).write_text(name)
+        installed = folder / INSTALLED
+        (installed / "torch-2.13.dist-info").mkdir(parents=True)
+        (installed / "torch.py").write_text("version")
+        monkeypatch.chdir(folder)
+        time.sleep(0.02)
+        return folder
+
+    return made
+
+
+@pytest.fixture
+def project(make: Callable[[], Path]) -> Path:
+    return make()
+
+
+def search_path(project: Path) -> list[str]:
+    return [str(project), str((project / INSTALLED).resolve())]
 
 
 def ran(project: Path, name: str = "recording", **more: Any) -> Path:
@@ -43,7 +59,7 @@ def ran(project: Path, name: str = "recording", **more: Any) -> Path:
         "files": [str(project / "model.py"), str(project / "package" / "helper.py"), str(project / "data.csv"),
                   str(installed / "torch.py")],
         "missing": [str(project / "optional.json")],
-        "search_path": [str(project), str(installed)], "prefix": [str(project.parent / "env")], "unseen": [], **more,
+        "search_path": search_path(project), "prefix": [str(project.parent / "env")], "unseen": [], **more,
     }  # fmt: skip
     (recording / READS_FILE).write_text(json.dumps(reads))
     sign(recording)
@@ -57,54 +73,55 @@ def known(project: Path, **more: Any) -> Surroundings:
     return Surroundings(**json.loads(json.dumps(vars(found))))
 
 
+def forge(path: Path) -> None:
+    """Other content of the same size, with the same times."""
+    times = path.stat()
+    path.write_text(path.read_text().swapcase())
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def write_again(path: Path) -> None:
+    """As git does that goes to another branch and back."""
+    text = path.read_text()
+    path.write_text("other")
+    path.write_text(text)
+
+
+INSTALLED = "../env/lib/site-packages"
+CHANGES: dict[str, tuple[Callable[[Path], object], tuple[str, str] | None]] = {
+    "nothing": (lambda project: None, None),
+    "a report beside it": (lambda project: (project / "report.html").write_text(""), None),
+    "another recording": (lambda project: (project / ".graphdoctor" / "another").mkdir(), None),
+    "the same content again": (lambda project: write_again(project / "model.py"), None),
+    "the program": (lambda project: (project / "model.py").write_text("other"), ("file", "model.py")),
+    "its module": (lambda project: (project / "package/helper.py").write_text(""), ("file", "package/helper.py")),
+    "its data": (lambda project: (project / "data.csv").write_text("other"), ("file", "data.csv")),
+    "content with its size and time": (lambda project: forge(project / "model.py"), ("file", "model.py")),
+    "a file that is gone": (lambda project: (project / "data.csv").unlink(), ("file", "data.csv")),
+    "a file that was missed": (lambda project: (project / "optional.json").write_text(""), ("file", "optional.json")),
+    "times of an installed file": (
+        lambda project: (project / INSTALLED / "torch.py").write_text("version"),
+        ("file", f"{INSTALLED}/torch.py"),
+    ),
+    "a new package": (lambda project: (project / INSTALLED / "flash_attn").mkdir(), ("modules", INSTALLED)),
+    "a module that hides another": (lambda project: (project / "random.py").write_text(""), ("modules", "")),
+    "a folder of modules that appears": (lambda project: (project / "../site").mkdir(), ("modules", "../site")),
+}
+
+
+def test_each_change_is_found(make: Callable[[], Path]) -> None:
+    for case, (change, expected) in CHANGES.items():
+        project = make()
+        site = (project.parent / "site").resolve()
+        found = change_after(project, partial(change, project), search_path=[*search_path(project), str(site)])
+        wanted = None if expected is None else Change(expected[0], str((project / expected[1]).resolve()))
+        assert found == wanted, case
+
+
 def change_after(project: Path, change: Callable[[], object], **more: Any) -> Change | None:
     before = known(project, **more)
     change()
     return first_change(before, interpreter=sys.executable)
-
-
-def test_nothing_changed(project: Path) -> None:
-    assert change_after(project, lambda: None) is None
-
-
-def test_what_the_command_writes_beside_the_program_changes_nothing(project: Path) -> None:
-    def write() -> None:
-        (project / "report.html").write_text("")
-        (project / ".graphdoctor" / "another").mkdir()
-
-    assert change_after(project, write) is None
-
-
-@pytest.mark.parametrize("name", ["model.py", "package/helper.py", "data.csv"])
-def test_a_file_with_other_content_changed(project: Path, name: str) -> None:
-    found = change_after(project, lambda: (project / name).write_text("other"))
-    assert found == Change("file", str(project / name))
-
-
-def test_content_that_keeps_its_size_and_time_changed_all_the_same(project: Path) -> None:
-    path = project / "model.py"
-    times = path.stat()
-
-    def forge() -> None:
-        path.write_text("MODEL.py")
-        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-
-    assert change_after(project, forge) == Change("file", str(path))
-
-
-def test_the_same_content_written_again_is_the_same(project: Path) -> None:
-    path = project / "model.py"
-
-    def to_another_branch_and_back() -> None:
-        text = path.read_text()
-        path.write_text("other")
-        path.write_text(text)
-
-    assert change_after(project, to_another_branch_and_back) is None
-
-
-def test_a_file_that_is_gone_changed(project: Path) -> None:
-    assert change_after(project, (project / "data.csv").unlink) == Change("file", str(project / "data.csv"))
 
 
 def test_a_link_that_leads_elsewhere_changed(project: Path) -> None:
@@ -118,32 +135,6 @@ def test_a_link_that_leads_elsewhere_changed(project: Path) -> None:
         link.symlink_to(project / "other.csv")
 
     assert change_after(project, lead, files=[str(link)]) == Change("file", str(link))
-
-
-def test_a_file_that_was_missed_and_is_there_now_changed(project: Path) -> None:
-    found = change_after(project, lambda: (project / "optional.json").write_text("{}"))
-    assert found == Change("file", str(project / "optional.json"))
-
-
-def test_an_installed_file_counts_as_changed_by_its_times_alone(project: Path) -> None:
-    path = project.parent / "env" / "lib" / "site-packages" / "torch.py"
-    assert change_after(project, lambda: path.write_text("version")) == Change("file", str(path))
-
-
-def test_a_package_that_was_installed_changed_the_modules(project: Path) -> None:
-    installed = project.parent / "env" / "lib" / "site-packages"
-    assert change_after(project, (installed / "flash_attn").mkdir) == Change("modules", str(installed))
-
-
-def test_a_module_that_hides_another_changed_the_modules(project: Path) -> None:
-    found = change_after(project, lambda: (project / "random.py").write_text(""))
-    assert found == Change("modules", str(project))
-
-
-def test_a_folder_of_modules_that_appears_changed(project: Path) -> None:
-    user_site = project.parent / "user-site"
-    found = change_after(project, user_site.mkdir, search_path=[str(user_site)])
-    assert found == Change("modules", str(user_site))
 
 
 def test_a_variable_changed_whether_new_gone_or_other(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,13 +203,10 @@ def test_what_only_a_replay_read_counts_too(project: Path) -> None:
     assert str(path) in found.files
 
 
-@pytest.mark.parametrize("unseen", ["network", "processes", "reads"])
-def test_what_was_not_seen_proves_nothing(project: Path, unseen: str) -> None:
-    recording = ran(project, unseen=[unseen])
-    assert surroundings_of(recording, (), interpreter=sys.executable) == Change(unseen)  # type: ignore[arg-type]
-
-
-def test_a_run_that_noted_nothing_proves_nothing(project: Path) -> None:
+def test_what_was_not_seen_proves_nothing(project: Path) -> None:
+    for unseen in ("network", "processes", "reads"):
+        recording = ran(project, unseen, unseen=[unseen])
+        assert surroundings_of(recording, (), interpreter=sys.executable) == Change(unseen)  # type: ignore[arg-type]
     recording = ran(project)
     (recording / READS_FILE).unlink()
     assert surroundings_of(recording, (), interpreter=sys.executable) == Change("reads")

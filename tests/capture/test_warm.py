@@ -89,7 +89,7 @@ def run(
     folder.mkdir()
     target = f"{program}:{name}"
     output: list[bytes] = []
-    watching = Watching(on_phase=lambda _phase: None, on_output=output.append)
+    watching = Watching(on_output=output.append)
     request = Request(spec=RunSpec(target=target), target=parse_target(target))
     found = record(request, folder, Setup(watching, python or probe_python(), timeout_s, warm=warm))
     return found, b"".join(output).decode()
@@ -114,20 +114,14 @@ def test_a_forked_probe_records_what_a_started_one_does(program: Path, tmp_path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["raises", "exits", "aborts", "leaves_a_thread"])
-def test_a_forked_probe_ends_as_a_started_one_does(name: str, program: Path, tmp_path: Path, warm: WarmProbes) -> None:
-    ends = [run(program, name, tmp_path / str(probes), probes) for probes in (None, warm)]
-    (started, printed), (forked, printed_too) = ends
-    assert (started.reason, started.status) == (forked.reason, forked.status)
-    assert started.message == forked.message
-    assert ("Fatal Python error: Aborted" in printed) == ("Fatal Python error: Aborted" in printed_too)
-
-
-@pytest.mark.slow
-def test_a_forked_probe_is_stopped_after_its_time(program: Path, tmp_path: Path, warm: WarmProbes) -> None:
-    found, _ = run(program, "hangs", tmp_path / "hanging", warm, timeout_s=5)
-    assert found.reason == "timeout"
-    assert run(program, "plain", tmp_path / "next", warm)[0].reason == "finished"
+def test_a_forked_probe_ends_as_a_started_one_does(program: Path, tmp_path: Path, warm: WarmProbes) -> None:
+    for name in ("raises", "exits", "aborts", "leaves_a_thread"):
+        ends = [run(program, name, tmp_path / f"{name}-{probes is None}", probes) for probes in (None, warm)]
+        (started, printed), (forked, printed_too) = ends
+        assert (started.reason, started.status) == (forked.reason, forked.status), name
+        assert started.message == forked.message
+        assert ("Fatal Python error: Aborted" in printed) == ("Fatal Python error: Aborted" in printed_too), name
+    assert run(program, "hangs", tmp_path / "hanging", warm, timeout_s=5)[0].reason == "timeout"
 
 
 @pytest.mark.slow
@@ -152,41 +146,30 @@ def test_what_still_runs_ends_with_what_forked_it(program: Path, tmp_path: Path)
     assert found.status == -signal.SIGKILL
 
 
+def started_by(command: list[str], folder: Path, **more: float) -> list[object]:
+    """What comes of asking twice."""
+    probes, request = WarmProbes(command), folder / "request.json"
+    given = {"backend": "eager", "environment": dict(os.environ), "descriptors": (), "held": 0, **more}
+    try:
+        return [probes.start(request, **given) for _ in range(2)]
+    finally:
+        probes.close()
+
+
 @pytest.mark.slow
-def test_nothing_is_forked_beside_a_thread(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_forked_beside_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "usercustomize.py").write_text(
         "import threading, time\nthreading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
     code = "import usercustomize, runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
-    probes = WarmProbes([sys.executable, "-c", code, probe_command("")[-1]])
-    request = tmp_path / "request.json"
-    try:
-        assert probes.start(request, backend="eager", environment=dict(os.environ), descriptors=(), held=0) is None
-    finally:
-        probes.close()
+    assert started_by([sys.executable, "-c", code, probe_command("")[-1]], tmp_path) == [None, None]
 
 
-@pytest.mark.parametrize(
-    "command", [[sys.executable, "-c", "raise SystemExit(1)"], ["/no/such/interpreter"]], ids=["ends", "missing"]
-)
-def test_where_none_can_be_forked_it_is_started(command: list[str], tmp_path: Path) -> None:
-    probes = WarmProbes(command)
-    for _ in range(2):
-        assert probes.start(tmp_path / "request.json", backend="eager", environment={}, descriptors=(), held=0) is None
-    probes.close()
-
-
-def test_probes_that_nobody_asked_for_need_no_process() -> None:
+def test_where_none_can_be_forked_it_is_started(tmp_path: Path) -> None:
     WarmProbes([sys.executable, "-c", "raise SystemExit(1)"]).close()
-
-
-def test_a_process_that_does_not_get_ready_is_given_up(tmp_path: Path) -> None:
-    probes = WarmProbes([sys.executable, "-c", "import time; time.sleep(600)"])
-    for _ in range(2):
-        start = probes.start(
-            tmp_path / "request.json", backend="eager", environment={}, descriptors=(), held=0, timeout_s=0.2
-        )
-        assert start is None
-    probes.close()
+    for command in ([sys.executable, "-c", "raise SystemExit(1)"], ["/no/such/interpreter"]):
+        assert started_by(command, tmp_path) == [None, None]
+    # One that doesn't get ready is given up.
+    assert started_by([sys.executable, "-c", "import time; time.sleep(600)"], tmp_path, timeout_s=0.2) == [None, None]

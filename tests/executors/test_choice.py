@@ -21,11 +21,8 @@ from tests.each import for_each
 from tests.executors import pieces
 
 
-def test_by_default_it_is_this_machine_with_a_job_for_each_core() -> None:
+def test_without_a_cluster_it_is_this_machine_with_a_job_for_each_core() -> None:
     assert executor_for(environment={"RAY_ADDRESS": "head:6379"}) == Local(cores())
-
-
-def test_jobs_are_taken() -> None:
     assert executor_for(jobs=3) == Local(3)
 
 
@@ -66,14 +63,14 @@ def test_a_runtime_environment_goes_to_ray(tmp_path: Path) -> None:
     assert Environment().described() == {}
 
 
-def test_a_runtime_environment_without_a_cluster_is_refused() -> None:
+def test_what_cannot_be_chosen_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(GraphDoctorError, match="is for the nodes of a cluster"):
         executor_for(runtime_env=Environment(), environment={})
-
-
-def test_a_folder_that_nodes_cannot_have_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(GraphDoctorError, match="can't be copied to the nodes of a cluster: it isn't a folder"):
         Environment(working_dir=tmp_path / "missing").described()
+    for on in ("dask", "ray://", "", "RAY"):
+        with pytest.raises(GraphDoctorError, match="names no executor"):
+            executor_for(on=on, environment={})
 
 
 class _Stalled:
@@ -122,12 +119,6 @@ def test_pieces_that_no_node_can_take_any_more_are_given_up(monkeypatch: pytest.
     assert len(stalled.cancelled) == 2
 
 
-@for_each("on", ["dask", "ray://", "", "RAY"])
-def test_another_name_is_refused(on: str) -> None:
-    with pytest.raises(GraphDoctorError, match="names no executor"):
-        executor_for(on=on, environment={})
-
-
 def test_choosing_imports_neither_ray_nor_processes_of_torch() -> None:
     code = (
         "import sys; from graphdoctor.executors.executor import executor_for; executor_for(on='ray'); executor_for()\n"
@@ -137,15 +128,11 @@ def test_choosing_imports_neither_ray_nor_processes_of_torch() -> None:
     assert done.stdout.strip() == "[]"
 
 
-@for_each("address", ["ray://head", "ray://head:port", "nonsense"])
-def test_what_is_no_address_is_refused(address: str) -> None:
-    pytest.importorskip("ray")
-    with pytest.raises(GraphDoctorError, match="isn't the address of a Ray cluster"):
-        list(OnRay(address).run(pieces.square, [1]))
-
-
 def test_an_address_without_an_answer_is_one_sentence() -> None:
     pytest.importorskip("ray")
+    for address in ("ray://head", "ray://head:port", "nonsense"):
+        with pytest.raises(GraphDoctorError, match="isn't the address of a Ray cluster"):
+            list(OnRay(address).run(pieces.square, [1]))
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     with pytest.raises(GraphDoctorError, match=f"There is no answer from a Ray cluster at ray://127.0.0.1:{port}"):
@@ -153,13 +140,12 @@ def test_an_address_without_an_answer_is_one_sentence() -> None:
 
 
 @pytest.mark.slow
-@for_each("form", ["ray://{}:{}", "{}:{}"])
-def test_something_else_that_listens_there_is_one_sentence(form: str) -> None:
+def test_something_else_that_listens_there_is_one_sentence() -> None:
     pytest.importorskip("ray")
     with socket.create_server(("127.0.0.1", 0)) as server:
-        address = form.format(*server.getsockname())
-        with pytest.raises(GraphDoctorError, match="what listens there isn't Ray"):
-            list(OnRay(address).run(pieces.square, [1]))
+        for form in ("ray://{}:{}", "{}:{}"):
+            with pytest.raises(GraphDoctorError, match="what listens there isn't Ray"):
+                list(OnRay(form.format(*server.getsockname())).run(pieces.square, [1]))
 
 
 def test_without_ray_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

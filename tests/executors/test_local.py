@@ -15,7 +15,6 @@ import pytest
 from graphdoctor.executors import local
 from graphdoctor.executors.executor import Failure, Outcome
 from graphdoctor.executors.local import Local
-from tests.each import for_each
 from tests.executors import pieces
 
 
@@ -43,19 +42,11 @@ def test_all_outcomes_come_with_their_index(start_method: str) -> None:
     assert found == [(number, number * number) for number in range(20)]
 
 
-def test_no_piece_is_no_outcome() -> None:
+def test_processes_are_as_many_as_jobs_and_none_for_one_piece(forks: None) -> None:
     assert list(Local(4).run(pieces.square, [])) == []
-
-
-@for_each("jobs, count", [(1, 3), (4, 1)])
-def test_one_job_or_one_piece_starts_no_process(jobs: int, count: int) -> None:
-    assert {result for _, result in Local(jobs).run(pieces.process_id, list(range(count)))} == {os.getpid()}
-
-
-def test_several_jobs_use_several_processes(forks: None) -> None:
-    used = {result for _, result in Local(2).run(pieces.process_id, list(range(6)))}
-    assert len(used) == 2
-    assert os.getpid() not in used
+    for jobs, count, processes in ((1, 3, 1), (4, 1, 1), (2, 6, 2)):
+        used = {result for _, result in Local(jobs).run(pieces.process_id, list(range(count)))}
+        assert (len(used), os.getpid() in used) == (processes, processes == 1)
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

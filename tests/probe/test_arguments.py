@@ -219,9 +219,7 @@ def test_later_calls_change_the_tensors_of_the_first() -> None:
     (x, mask), _ = change(((torch.ones(16, 16), torch.ones(16, 16)), {}))
     assert (x.shape[0], mask.shape[0]) == (3, 16)
     assert found == ["x"]
-
-
-def test_a_tensor_that_the_first_call_lacks_is_judged_by_its_size() -> None:
+    # One that the first call lacks is judged by its size.
     change = WithBatch(3, function, lambda found: None)
     change(((torch.ones(2, 5),), {}))
     (x, y), _ = change(((torch.ones(4, 5), [torch.ones(4), torch.ones(5)]), {}))
@@ -240,39 +238,27 @@ def test_tied_rows_stay_tied() -> None:
 def test_views_of_other_rows_are_made_alone() -> None:
     x = torch.arange(8.0).reshape(4, 2)
     (left, right), _ = with_batch(3, x[:2], x[2:])
-    assert left.tolist() == [[0, 1], [2, 3], [0, 1]]
-    assert right.tolist() == [[4, 5], [6, 7], [4, 5]]
-
-
-def test_one_row_that_is_expanded_can_be_repeated() -> None:
-    (x,), _ = with_batch(3, torch.ones(1, 2).expand(2, 2))
-    assert x.shape == (3, 2)
-
-
-def test_the_same_size_changes_nothing() -> None:
-    x = torch.ones(4, 2)
+    assert (left.tolist(), right.tolist()) == ([[0, 1], [2, 3], [0, 1]], [[4, 5], [6, 7], [4, 5]])
+    assert with_batch(3, torch.ones(1, 2).expand(2, 2))[0][0].shape == (3, 2)
     assert with_batch(4, x)[0][0] is x
 
 
-@for_each("args", [(), (3, "x"), (torch.tensor(1.0),), (torch.empty(0, 3),)])
-def test_a_call_without_rows_is_refused(args: tuple[Any, ...]) -> None:
+@for_each(
+    "size, args, code, values",
+    [
+        *(
+            (4, args, "no_batch", {"tensors": []})
+            for args in ((), (3, "x"), (torch.tensor(1.0),), (torch.empty(0, 3),))
+        ),
+        (4, (torch.ones(34, 16), torch.ones(2, 9)), "no_batch", {"tensors": ["x [34, 16]", "y [2, 9]"]}),
+        (2**61, (torch.ones(2, 3),), "unusable_batch", {"tensor": "x"}),
+    ],
+)
+def test_a_call_without_a_clear_batch_is_refused(size: int, args: Any, code: str, values: dict[str, Any]) -> None:
     with pytest.raises(RequestError) as caught:
-        with_batch(4, *args)
-    assert (caught.value.code, caught.value.values["tensors"]) == ("no_batch", [])
-
-
-def test_a_call_without_a_clear_batch_is_refused_with_its_sizes() -> None:
-    with pytest.raises(RequestError) as caught:
-        with_batch(4, torch.ones(34, 16), torch.ones(2, 9))
-    assert caught.value.code == "no_batch"
-    assert caught.value.values["tensors"] == ["x [34, 16]", "y [2, 9]"]
-
-
-def test_a_size_that_no_memory_has_is_refused() -> None:
-    with pytest.raises(RequestError) as caught:
-        with_batch(2**61, torch.ones(2, 3))
-    assert caught.value.code == "unusable_batch"
-    assert caught.value.values["tensor"] == "x"
+        with_batch(size, *args)
+    assert caught.value.code == code
+    assert caught.value.values.items() >= values.items()
 
 
 @for_each(

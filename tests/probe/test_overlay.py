@@ -58,22 +58,18 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_import_gets_the_edited_text_and_the_disk_keeps_its_own(folder: Path) -> None:
-    path = folder / "mine.py"
-    program = "import mine\nprint(json.dumps([mine.value(), mine.__file__, mine.value.__code__.co_filename]))"
-    assert ran(folder, program, {path: EDITED.encode()}) == ["edited", str(path), str(path)]
-    assert path.read_text() == PLAIN
-
-
-def test_the_target_loaded_by_its_path_gets_it_too(folder: Path) -> None:
-    path = folder / "mine.py"
-    program = "print(json.dumps(load('mine', sys.argv[3] + '/mine.py').value()))"
-    assert ran(folder, program, {path: EDITED.encode()}) == "edited"
-
-
-def test_other_modules_are_those_on_disk(folder: Path) -> None:
+    path, edits = folder / "mine.py", {folder / "mine.py": EDITED.encode()}
     (folder / "other.py").write_text(PLAIN)
-    program = "import mine, other\nprint(json.dumps([mine.value(), other.value()]))"
-    assert ran(folder, program, {folder / "mine.py": EDITED.encode()}) == ["edited", "disk"]
+    program = (
+        "import mine, other\nfound = [mine.value(), mine.__file__, mine.value.__code__.co_filename, other.value()]\n"
+    )
+    assert ran(folder, program + "print(json.dumps(found))", edits) == ["edited", str(path), str(path), "disk"]
+    assert path.read_text() == PLAIN
+    for loaded in (
+        "load('mine', sys.argv[3] + '/mine.py').value()",
+        "__import__('runpy').run_module('mine')['value']()",
+    ):
+        assert ran(folder, f"print(json.dumps({loaded}))", edits) == "edited"
 
 
 def test_inspect_shows_the_edited_lines(folder: Path) -> None:
@@ -129,16 +125,21 @@ ENCODED = {
 }
 
 
-@pytest.mark.parametrize("name", ENCODED)
-def test_text_is_read_as_python_reads_files(folder: Path, name: str) -> None:
-    content, value = ENCODED[name]
-    path = folder / "mine.py"
-    path.write_bytes(content)
-    program = "import linecache, mine\nprint(json.dumps([mine.value, linecache.getlines(mine.__file__)]))"
+def test_text_is_read_as_python_reads_files(folder: Path) -> None:
+    paths = {folder / f"case_{number}.py": content for number, (content, _) in enumerate(ENCODED.values())}
+    program = (
+        f"import linecache\nfound = [__import__(f'case_{{number}}') for number in range({len(ENCODED)})]\n"
+        "print(json.dumps([[each.value, linecache.getlines(each.__file__)] for each in found]))"
+    )
+    for path, content in paths.items():
+        path.write_bytes(content)
     plain = ran(folder, program, {})
-    path.write_bytes(b"value = 'disk'\n")
-    assert ran(folder, program, {path: content}) == plain
-    assert plain[0] == value
+    for path in paths:
+        path.write_bytes(b"value = 'disk'\n")
+    assert ran(folder, program, paths) == plain
+    assert dict(zip(ENCODED, (value for value, _ in plain), strict=True)) == {
+        name: value for name, (_, value) in ENCODED.items()
+    }
 
 
 def test_a_file_behind_a_link_is_known_by_either_name(folder: Path, tmp_path: Path) -> None:
@@ -169,11 +170,6 @@ def test_an_edit_that_does_not_parse_fails_as_the_file_would(folder: Path) -> No
     )
     path = folder / "mine.py"
     assert ran(folder, program, {path: b"# one\nx = = 1\n"}) == [str(path), 2]
-
-
-def test_a_module_that_is_run_gets_it(folder: Path) -> None:
-    program = "import runpy\nprint(json.dumps(runpy.run_module('mine')['value']()))"
-    assert ran(folder, program, {folder / "mine.py": EDITED.encode()}) == "edited"
 
 
 def test_futures_of_the_overlay_are_not_those_of_the_file(folder: Path) -> None:

@@ -16,7 +16,6 @@ from graphdoctor.facts.trials import Replay  # noqa: E402
 from graphdoctor.probe.events import EventFile  # noqa: E402
 from graphdoctor.probe.replay.trial import Trial  # noqa: E402
 from graphdoctor.probe.target.targets import Call, TargetError  # noqa: E402
-from tests.each import for_each  # noqa: E402
 
 EVENTS = Mock(spec=EventFile)
 
@@ -67,16 +66,13 @@ def test_a_tensor_that_stays_is_passed_with_the_values_of_each_call() -> None:
     assert trial.changed(((needs_gradient,), {}))[0][0] is needs_gradient
 
 
-def test_a_tensor_is_marked_as_static() -> None:
-    x = torch.ones(3)
-    (same, *_), _ = Trial(plan(static=["L['x']", "L['scale']"]), function).changed(((x, 2.0), {}))
+def test_a_tensor_is_marked_as_static_and_a_dim_as_dynamic_unless_it_is_one() -> None:
+    x, y = torch.ones(4, 1), torch.ones(4, 1)
+    marks = [("L['x']", 0), ("L['items'][0]", 1)]
+    trial = Trial(plan(static=["L['x']", "L['scale']"], marks=marks), function)
+    (same, *_), _ = trial.changed(((x, 1.0, [y]), {}))
     assert same is x
     assert x._dynamo_static_input_type is not None
-
-
-def test_a_dim_is_marked_unless_it_is_one() -> None:
-    x, y = torch.ones(4, 1), torch.ones(4, 1)
-    Trial(plan(marks=[("L['x']", 0), ("L['items'][0]", 1)]), function).changed(((x, 1.0, [y]), {}))
     assert x._dynamo_dynamic_indices == {0}
     assert not hasattr(y, "_dynamo_dynamic_indices")
 
@@ -99,15 +95,13 @@ def test_tensors_in_containers_objects_and_the_module_itself_are_marked() -> Non
     assert net.seen[0]._dynamo_dynamic_indices == {1}
 
 
-def test_a_cache_that_is_still_empty_has_nothing_to_mark() -> None:
-    call = ((torch.ones(2), 1.0, Cache()), {})
+def test_only_an_argument_can_be_marked() -> None:
+    # A cache that is still empty has nothing to mark.
+    call: Call = ((torch.ones(2), 1.0, Cache()), {})
     Trial(plan(marks=[("L['items'].layers[0]['k']", 1)]), function).changed(call)
-
-
-@for_each("source", ["L['nothing']", "G['x']", "L['x'].size()[0]"])
-def test_a_source_that_is_no_argument_is_refused(source: str) -> None:
-    with pytest.raises(TargetError):
-        Trial(plan(marks=[(source, 0)]), function).changed(((torch.ones(2),), {}))
+    for source in ("L['nothing']", "G['x']", "L['x'].size()[0]"):
+        with pytest.raises(TargetError):
+            Trial(plan(marks=[(source, 0)]), function).changed(call)
 
 
 def replayed(folder: Path, name: str, scales: Sequence[float], **more: Any) -> tuple[Replay, int]:
@@ -131,39 +125,25 @@ def replayed(folder: Path, name: str, scales: Sequence[float], **more: Any) -> t
 BOTH = ("gradients", "outputs")
 
 
-def test_a_replay_stops_at_the_first_call_with_other_outputs(tmp_path: Path) -> None:
+def test_a_replay_stops_at_the_first_call_that_decides_it(tmp_path: Path) -> None:
     replayed(tmp_path, "eager", [1, 2, 3])
     event, made = replayed(tmp_path, "one", [1, 5, 7], decisive=BOTH)
     assert (made, event.is_stopped) == (2, True)
     [difference] = event.compared["eager"].differences
     assert (difference.where, difference.largest) == ("call 2, output", 3.0)
-
-
-def test_a_replay_stops_at_gradients_too(tmp_path: Path) -> None:
-    replayed(tmp_path, "eager", [1, 2, 3])
-    event, made = replayed(tmp_path, "one", [1, -2, 3], decisive=BOTH)
+    # A later run that doesn't stop is beside it as far as that came.
+    event, made = replayed(tmp_path, "two", [1, 2, 3], decisive=BOTH, earlier=str(tmp_path / "one"))
+    assert (made, event.is_stopped, event.compared["eager"].differences) == (3, False, ())
+    assert [difference.where for difference in event.compared["earlier"].differences] == ["call 2, output"]
+    event, made = replayed(tmp_path, "gradients", [1, -2, 3], decisive=BOTH)
     assert (made, event.is_stopped) == (2, True)
     [difference] = event.compared["eager"].differences
     assert (difference.kind, difference.detail) == ("gradients", "is missing")
-
-
-@pytest.mark.parametrize("decisive", [(), ("gradients",)])
-def test_what_does_not_decide_stops_nothing(tmp_path: Path, decisive: tuple[str, ...]) -> None:
-    replayed(tmp_path, "eager", [1, 2, 3])
-    event, made = replayed(tmp_path, "one", [1, 2, 3], decisive=decisive)
-    assert (made, event.is_stopped, event.compared["eager"].differences) == (3, False, ())
-    if not decisive:
-        event, made = replayed(tmp_path, "two", [1, 5, 7], decisive=decisive)
+    # What doesn't decide stops nothing.
+    for scales, decisive in (([1, 2, 3], ("gradients",)), ([1, 2, 3], ()), ([1, 5, 7], ())):
+        event, made = replayed(tmp_path, "three", scales, decisive=decisive)
         assert (made, event.is_stopped) == (3, False)
-
-
-def test_a_replay_that_stopped_says_nothing_of_the_calls_that_it_did_not_make(tmp_path: Path) -> None:
-    replayed(tmp_path, "eager", [1, 2, 3])
-    replayed(tmp_path, "one", [1, 5, 7], decisive=BOTH)
-    event, made = replayed(tmp_path, "two", [1, 2, 3], decisive=BOTH, earlier=str(tmp_path / "one"))
-    assert (made, event.is_stopped, event.compared["eager"].differences) == (3, False, ())
-    [difference] = event.compared["earlier"].differences
-    assert difference.where == "call 2, output"
+        assert bool(event.compared["eager"].differences) == (scales[1] == 5)
 
 
 def test_what_a_call_writes_to_its_input_is_there_in_the_next_call_in_float64_too() -> None:
@@ -211,17 +191,14 @@ def test_how_many_random_numbers_a_call_draws_changes_nothing_for_the_next() -> 
     assert found[0] == found[1] == found[2]
 
 
-@pytest.mark.parametrize(
-    ("draw", "is_random"),
-    [(lambda: torch.rand(1), True), (lambda: random.random(), True), (lambda: torch.ones(1), False)],  # noqa: PLW0108
-)
-def test_a_replay_says_whether_its_calls_draw_random_numbers(draw: Any, is_random: bool, tmp_path: Path) -> None:
-    trial = Trial(plan(outputs=str(tmp_path / "one")), function)
-    torch.rand(1)
-    with trial.seeded(0):
-        draw()
-    torch.rand(1)
-    assert trial.finish({}).draws_random is is_random
+def test_a_replay_says_whether_its_calls_draw_random_numbers(tmp_path: Path) -> None:
+    for draw, is_random in ((lambda: torch.rand(1), True), (random.random, True), (lambda: torch.ones(1), False)):
+        trial = Trial(plan(outputs=str(tmp_path / "one")), function)
+        torch.rand(1)
+        with trial.seeded(0):
+            draw()
+        torch.rand(1)
+        assert trial.finish({}).draws_random is is_random
 
 
 def test_a_shaken_run_begins_with_other_last_digits() -> None:

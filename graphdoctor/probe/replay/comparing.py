@@ -1,4 +1,4 @@
-"""How the results of two replays differ, kind by kind: by more than ``torch.testing.assert_close`` or rounding allows."""
+"""How the results of two replays differ, by kind: by more than ``torch.testing.assert_close`` or rounding allows."""
 
 from __future__ import annotations
 
