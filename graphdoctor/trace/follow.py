@@ -131,51 +131,36 @@ class _Process:
 
 
 class _Tail:
-    def __init__(self, log: LogFile) -> None:
+    def __init__(self, log: LogFile, *, is_gone: bool = False) -> None:
         self.log = log
+        self._is_gone = is_gone
         self._processes: dict[tuple[bytes, str], _Process] = {}
         self._lines: defaultdict[bytes, list[bytes]] = defaultdict(list)
         self._position = 0
         self._head = b""
         self._file: tuple[int, int] | None = None
-        self._is_gone = False
 
     @property
     def counts(self) -> list[Counts]:
         return [process.counts for process in self._processes.values()]
 
-    def look(self, log: LogFile | None) -> Iterator[Seen]:
+    def loss(self, log: LogFile | None) -> Literal["gone", "replaced", "truncated"] | None:
         if log is None:
-            if not self._is_gone:
-                self._is_gone = True
-                self._begin_anew()
-                yield LogStartedOver(self.log.name, "gone")
-            return
-        self.log, self._is_gone = log, False
-        if why := self._loss():
-            self._begin_anew()
-            yield LogStartedOver(log.name, why)
-        self._remember()
-        yield from self._read()
-
-    def _loss(self) -> Literal["replaced", "truncated"] | None:
+            return None if self._is_gone else "gone"
         if self._position == 0:
             return None
-        size = self.log.size_bytes
-        if self._file is not None and self._file != _identity(self.log):
+        if self._file is not None and self._file != _identity(log):
             return "replaced"
-        if self.log.compression is None and size is not None and size < self._position:
+        if log.compression is None and log.size_bytes is not None and log.size_bytes < self._position:
             return "truncated"
-        return None if self.log.part(0, len(self._head)) == self._head else "replaced"
+        return None if log.part(0, len(self._head)) == self._head else "replaced"
 
-    def _begin_anew(self) -> None:
-        self._lines.clear()
-        self._processes, self._position, self._head, self._file = {}, 0, b"", None
-
-    def _remember(self) -> None:
-        self._file = self._file or _identity(self.log)
+    def look(self, log: LogFile) -> Iterator[Seen]:
+        self.log, self._is_gone = log, False
+        self._file = self._file or _identity(log)
         if len(self._head) < _HEAD_BYTES:
-            self._head = self.log.part(0, _HEAD_BYTES)
+            self._head = log.part(0, _HEAD_BYTES)
+        yield from self._read()
 
     def _read(self) -> Iterator[Seen]:
         begin, is_seekable = self._position, self.log.is_seekable
@@ -242,7 +227,12 @@ class Follower:
                 self._tails[location] = _Tail(log)
                 yield LogBegun(log.name)
         for location, tail in list(self._tails.items()):
-            yield from tail.look(there.get(location))
+            now = there.get(location)
+            if why := tail.loss(now):
+                self._tails[location] = _Tail(now or tail.log, is_gone=now is None)
+                yield LogStartedOver(tail.log.name, why)
+            if now is not None:
+                yield from self._tails[location].look(now)
 
     def _is_new(self, file: LogFile, *, is_certain: bool) -> bool:
         # The logs of one job are equally far down.
@@ -255,10 +245,7 @@ class Follower:
 
 
 def _identity(log: LogFile) -> tuple[int, int] | None:
-    if log.is_remote:
-        return None
-    try:
-        found = Path(log.location).stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
+    with suppress(OSError):
+        found = None if log.is_remote else Path(log.location).stat()
+        return found and (found.st_dev, found.st_ino)
+    return None

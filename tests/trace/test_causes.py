@@ -26,42 +26,43 @@ def entry(name: str, *changes: GuardChange, hidden: int = 0) -> ComparedEntry:
     return ComparedEntry(name, changes, changes, hidden)
 
 
-def test_an_entry_that_differs_in_what_did_not_change_is_of_an_older_call() -> None:
-    last = entry("0/1", *(change(f"{name}.shape[1]", "6", "7") for name in "kv"))
-    prompt = entry("0/0", change("x.shape[1]", "6", "1"))
-    assert nearest_entry([last, prompt]) is last
+def size(name: str, old: str, new: str, dim: int = 1) -> GuardChange:
+    return change(f"{name}.shape[{dim}]", old, new)
 
 
-def test_of_the_others_the_one_with_the_fewest_differences_counts() -> None:
-    last = entry("0/2", change("x.shape[1]", "1", "9"), change("len(cache)", "2", "0", "length", "L['cache']"))
-    older = entry("0/1", change("x.shape[1]", "3", "9"))
-    oldest = entry("0/0", change("x.shape[1]", "6", "9"))
-    assert nearest_entry([last, older, oldest]) is older
+FLAG = change("flag", "True", "False", "flag")
+CACHE = change("len(cache)", "2", "0", "length", "L['cache']")
+TUPLE = change("xs", "a tuple", "a list", "type")
+INSIDE, BESIDE = (change(f"{name}[0].shape[0]", "4", "5", source=f"L['{name}'][0]") for name in ("xs", "xss"))
+AT_LEAST = change("2 <= x.shape[0]", "x.shape[0] = 4", "x.shape[0] = 7", "relation", "L['x'].size()[0]")
+
+
+@for_each(
+    "last, others, nearest",
+    [
+        # One that differs in what did not change since the last call is of an older call.
+        ([size("k", "6", "7"), size("v", "6", "7")], [size("x", "6", "1")], 0),
+        # Of the others the one with the fewest differences counts.
+        ([size("x", "1", "9"), CACHE], [size("x", "3", "9"), size("x", "6", "9")], 1),
+        # Another size of a tensor that changed in another dim did not change.
+        ([size("x", "6", "7"), size("y", "2", "3", 0)], [size("x", "4", "8", 0)], 0),
+        # Inside a value that was replaced everything may have changed, but not beside it.
+        ([TUPLE, FLAG], [INSIDE], 1),
+        ([TUPLE, FLAG], [BESIDE], 0),
+        # A condition on a size that changed is about that change.
+        ([size("x", "1", "7", 0), FLAG], [AT_LEAST], 1),
+    ],
+)
+def test_the_nearest_entry_differs_only_in_what_changed_since(
+    last: list[GuardChange], others: list[GuardChange], nearest: int
+) -> None:
+    entries = [entry("0/9", *last), *(entry("0/0", each) for each in others)]
+    assert nearest_entry(entries) is entries[nearest]
 
 
 def test_an_entry_with_values_that_were_not_recorded_is_not_compared() -> None:
-    last = entry("0/1", change("x.shape[1]", "1", "9"), change("flag", "True", "False", "flag"))
-    assert nearest_entry([last, entry("0/0", change("x.shape[1]", "6", "9"), hidden=1)]) is last
-
-
-def test_another_size_of_a_tensor_that_changed_in_another_dim_did_not_change() -> None:
-    last = entry("0/1", change("x.shape[1]", "6", "7"), change("y.shape[0]", "2", "3"))
-    assert nearest_entry([last, entry("0/0", change("x.shape[0]", "4", "8"))]) is last
-
-
-def test_inside_a_value_that_was_replaced_everything_may_have_changed() -> None:
-    last = entry("0/1", change("xs", "a tuple", "a list", "type"), change("flag", "True", "False", "flag"))
-    older = entry("0/0", change("xs[0].shape[0]", "4", "5", source="L['xs'][0]"))
-    assert nearest_entry([last, older]) is older
-    unlike = entry("0/0", change("xss[0].shape[0]", "4", "5", source="L['xss'][0]"))
-    assert nearest_entry([last, unlike]) is last
-
-
-def test_a_condition_on_a_size_that_changed_is_about_that_change() -> None:
-    last = entry("0/1", change("x.shape[0]", "1", "7"), change("flag", "True", "False", "flag"))
-    condition = change("2 <= x.shape[0]", "x.shape[0] = 4", "x.shape[0] = 7", "relation", "L['x'].size()[0]")
-    older = entry("0/0", condition)
-    assert nearest_entry([last, older]) is older
+    last = entry("0/1", size("x", "1", "9"), FLAG)
+    assert nearest_entry([last, entry("0/0", size("x", "6", "9"), hidden=1)]) is last
 
 
 def test_the_last_calls_value_is_that_of_the_entry_that_it_used() -> None:

@@ -6,8 +6,6 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
 from graphdoctor.facts.recompiles import RecompileCause
 from graphdoctor.facts.recording import CaptureGap, CompileCall
 from graphdoctor.rules.catalog import RULES
@@ -16,6 +14,7 @@ from graphdoctor.trace.logs import find_logs
 from graphdoctor.trace.merge import Part, generated_names, merge, with_generated
 from graphdoctor.trace.processes import find_processes, name_processes
 from graphdoctor.trace.reader import read_recording
+from tests.each import for_each
 from tests.factories import compiled, entry, frame, record, recording
 
 RECORDINGS = Path(__file__).resolve().parent.parent / "recordings"
@@ -105,45 +104,37 @@ def test_calls_of_torch_compile_say_which_process_made_them():
 # Which log is whose.
 
 
-def test_without_a_known_main_process_the_lowest_rank_comes_first(tmp_path):
-    write(tmp_path, rank_1_a=log_of("item", hour=1), rank_0_b=log_of("item", hour=2), x=log_of("item", hour=3))
-    processes = find_processes(find_logs(tmp_path), main_pid=None)
+@for_each(
+    "logs, main_pid, expected, names",
+    [
+        # Without a known main process the lowest rank comes first.
+        ({"rank_1_a": (1, PID), "rank_0_b": (2, PID), "x": (3, PID)}, None, [0, 1, None], [None, "rank1", "p3"]),
+        # Without ranks the first record decides, whatever the names and the times of the files.
+        ({"b": (1, 7), "a": (2, 8)}, None, [7, 8], [None, "p2"]),
+        ({"a": (1, 7), "b": (2, 8)}, 8, [8, 7], [None, "p2"]),
+        # In a recording of ours, two logs of one process are one; other folders can hold those of several machines.
+        ({"a": (1, PID), "b": (2, PID)}, PID, [PID], [None]),
+        ({"a": (1, PID), "b": (2, PID)}, None, [PID, PID], [None, "p2"]),
+        # Equal names of two runs are told apart.
+        ({"rank_0_a": (1, PID), "rank_1_b": (1, PID), "rank_1_c": (1, PID)}, None, [0, 1, 1], [None, "rank1", "p3"]),
+    ],
+)
+def test_which_log_is_whose(tmp_path_factory, logs, main_pid, expected, names):
+    folder = tmp_path_factory.mktemp("logs")
+    write(folder, **{name: log_of("item", hour=hour, pid=pid) for name, (hour, pid) in logs.items()})
+    found = find_processes(find_logs(folder), main_pid=main_pid)
 
-    assert [process.rank for process in processes] == [0, 1, None]
-    assert name_processes(processes) == [None, "rank1", "p3"]
-
-
-def test_without_ranks_the_first_record_decides_whatever_the_names_and_file_times(tmp_path):
-    write(tmp_path, b=log_of("item", hour=1, pid=7), a=log_of("item", hour=2, pid=8))
-
-    assert [process.pid for process in find_processes(find_logs(tmp_path), main_pid=None)] == [7, 8]
-
-
-def test_the_main_process_is_the_one_whose_id_the_recording_tells(tmp_path):
-    write(tmp_path, a=log_of("item", hour=1, pid=7), b=log_of("item", hour=2, pid=8))
-
-    assert [process.pid for process in find_processes(find_logs(tmp_path), main_pid=8)] == [8, 7]
-
-
-def test_two_logs_of_one_process_are_read_as_one(tmp_path):
-    write(tmp_path, a=log_of("item", hour=1), b=log_of("item", hour=2))
-    (process,) = find_processes(find_logs(tmp_path), main_pid=PID)
-
-    assert [log.name[-5] for log in process.logs] == ["a", "b"]
-    # A folder of others may hold logs of several machines.
-    assert len(find_processes(find_logs(tmp_path), main_pid=None)) == 2
-
-
-def test_equal_names_of_two_runs_are_told_apart(tmp_path):
-    write(tmp_path, rank_0_a=log_of("item"), rank_1_b=log_of("item"), rank_1_c=log_of("item"))
-
-    assert name_processes(find_processes(find_logs(tmp_path), main_pid=None)) == [None, "rank1", "p3"]
+    by_rank = any(process.rank is not None for process in found)
+    assert [process.rank if by_rank else process.pid for process in found] == expected
+    assert name_processes(found) == names
+    assert sorted(log.name for process in found for log in process.logs) == sorted(
+        log.name for log in find_logs(folder)
+    )
 
 
-@pytest.mark.parametrize("content", [b"", b"hello\n", b"\x00\xff"])
+@for_each("content", [b"", b"hello\n", b"\x00\xff"])
 def test_a_log_without_a_header_is_of_an_unknown_process(tmp_path, content):
-    write(tmp_path, x=content)
-    (process,) = find_processes(find_logs(tmp_path), main_pid=None)
+    (process,) = find_processes(find_logs(write(tmp_path, x=content)), main_pid=None)
 
     assert (process.pid, process.rank) == (None, None)
 

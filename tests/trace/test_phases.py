@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -44,7 +45,7 @@ def taken(*events: Record, call_index: int | None = 1) -> Phases:
     return phases
 
 
-def shape(phases: tuple[Phase, ...]) -> list[tuple[str, float, float | None, int, int]]:
+def shape(phases: list[Phase]) -> list[tuple[str, float, float | None, int, int]]:
     return [(phase.name, phase.start_us, phase.duration_us, phase.thread, phase.depth) for phase in phases]
 
 
@@ -70,21 +71,28 @@ def test_what_begins_inside_lies_deeper() -> None:
     assert {(phase.compile_id, phase.process, phase.call_index) for phase in phases} == {("0/0", None, 1)}
 
 
-def test_a_phase_without_an_end_has_no_duration_and_ends_with_what_is_around_it() -> None:
-    phases = taken(
-        event("B", "dynamo", 0),
-        event("B", "lost", 10),
-        event("E", "dynamo", 20),
-        event("B", "dynamo", 30, "1/0"),
-        event("B", "killed", 40, "1/0"),
-    )
+KILLED = ("B", "killed", 40, "1/0")
 
-    assert shape(phases.finish()) == [
-        ("dynamo", 0, 20, 0, 0),
-        ("lost", 10, None, 0, 1),
-        ("dynamo", 30, None, 0, 0),
-        ("killed", 40, None, 0, 1),
-    ]
+
+@for_each(
+    "events, expected",
+    [
+        # A phase without an end has no duration, and ends with what is around it.
+        (
+            [("B", "dynamo", 0), ("B", "lost", 10), ("E", "dynamo", 20), ("B", "dynamo", 30, "1/0"), KILLED],
+            [("dynamo", 0, 20, 0, 0), ("lost", 10, None, 0, 1), ("dynamo", 30, None, 0, 0), ("killed", 40, None, 0, 1)],
+        ),
+        # A clock that is set back gives no negative duration.
+        ([("B", "a", 10), ("E", "a", 5)], [("a", 0, None, 0, 0)]),
+        # Two compiles that overlap are in two threads.
+        (
+            [("B", "a", 0, "0/0"), ("B", "b", 5, "1/0"), ("E", "a", 10, "0/0"), ("E", "b", 15, "1/0")],
+            [("a", 0, 10, 0, 0), ("b", 5, 10, 1, 0)],
+        ),
+    ],
+)
+def test_where_phases_lie(events: list[Any], expected: list[tuple[str, float, float | None, int, int]]) -> None:
+    assert shape(taken(*(event(*each) for each in events)).finish()) == expected
 
 
 def test_an_end_without_a_begin_is_refused_and_the_rest_stays() -> None:
@@ -95,10 +103,6 @@ def test_an_end_without_a_begin_is_refused_and_the_rest_stays() -> None:
     phases.add(event("E", "dynamo", 9))
 
     assert shape(phases.finish()) == [("dynamo", 0, 9, 0, 0)]
-
-
-def test_a_clock_that_is_set_back_gives_no_negative_duration() -> None:
-    assert shape(taken(event("B", "a", 10), event("E", "a", 5)).finish()) == [("a", 0, None, 0, 0)]
 
 
 def test_overlapping_work_of_other_threads_is_one_phase_beside_the_compile() -> None:
@@ -127,14 +131,6 @@ def test_overlapping_work_of_other_threads_is_one_phase_beside_the_compile() -> 
     assert phases[1].compile_id is None
     assert phases[1].notes["overlapping"].startswith("3 in all, up to 2 at once")
     assert phases[3].notes == {}
-
-
-def test_two_compiles_that_overlap_are_in_two_threads() -> None:
-    phases = taken(
-        event("B", "a", 0, "0/0"), event("B", "b", 5, "1/0"), event("E", "a", 10, "0/0"), event("E", "b", 15, "1/0")
-    )
-
-    assert shape(phases.finish()) == [("a", 0, 10, 0, 0), ("b", 5, 10, 1, 0)]
 
 
 def test_what_is_told_of_a_moment_is_a_note_of_the_phase_that_it_was_in() -> None:

@@ -100,41 +100,25 @@ def test_graphs_come_in_the_order_of_the_log_with_the_graph_that_they_are_made_o
     ]
 
 
-def test_an_attempt_that_is_begun_again_has_graphs_of_its_own() -> None:
-    stages = taken(
-        ("dynamo_output_graph", "2/0"),
-        ("aot_inference_graph", "2/0"),
-        ("graphdoctor_graph", "2/0"),
-        ("dynamo_output_graph", "2/0"),
-        ("aot_inference_graph", "2/0"),
-        ("graphdoctor_graph", "2/0"),
-    )
-
-    assert [index for _, _, index, _ in found(stages, merged(graph(0, "2/0"), graph(1, "2/0")))] == [0, 0, 1, 1]
+DYNAMO, OURS = ("dynamo_output_graph", "0/0"), ("graphdoctor_graph", "0/0")
 
 
-def test_a_backend_that_is_called_again_for_a_compile_has_made_another_graph() -> None:
-    stages = taken(("dynamo_output_graph", "0/0"), ("graphdoctor_graph", "0/0"), ("graphdoctor_graph", "0/0"))
+def test_an_attempt_that_is_begun_again_and_a_backend_that_is_called_again_make_other_graphs() -> None:
+    again = taken(*[DYNAMO, ("aot_inference_graph", "0/0"), OURS] * 2, OURS)
+    recorded = merged(*(graph(number, "0/0") for number in range(3)))
 
-    assert [index for _, _, index, _ in found(stages, merged(graph(0, "0/0"), graph(1, "0/0")))] == [0, 1]
+    assert [index for _, _, index, _ in found(again, recorded)] == [0, 0, 1, 1, 2]
 
 
 def test_forward_and_backward_are_not_told_apart_without_their_code() -> None:
-    lost = taken(("dynamo_output_graph", "0/0"), ("aot_forward_graph", "0/0"), ("inductor_post_grad_graph", "0/0"))
-    alone = taken(("dynamo_output_graph", "0/0"), ("aot_inference_graph", "0/0"), ("inductor_post_grad_graph", "0/0"))
-
-    assert found(lost, merged(graph(0, "0/0")))[-1] == ("0/0", "post_grad", 0, None)
-    assert found(alone, merged(graph(0, "0/0")))[-1] == ("0/0", "post_grad", 0, "inference")
+    for stage, of in (("aot_forward_graph", None), ("aot_inference_graph", "inference")):
+        stages = taken(DYNAMO, (stage, "0/0"), ("inductor_post_grad_graph", "0/0"))
+        assert found(stages, merged(graph(0, "0/0")))[-1] == ("0/0", "post_grad", 0, of)
 
 
 def test_what_our_own_repetitions_make_is_left_out() -> None:
-    stages = taken(
-        ("dynamo_output_graph", "0/0"),
-        ("aot_forward_graph", "0/0"),
-        ("inductor_output_code", "0/0", "0_forward"),
-        ("dynamo_output_graph", "1/0"),
-        extra=frozenset({0, 1, 2}),
-    )
+    records = (DYNAMO, ("aot_forward_graph", "0/0"), ("inductor_output_code", "0/0", "0_forward"))
+    stages = taken(*records, ("dynamo_output_graph", "1/0"), extra=frozenset({0, 1, 2}))
 
     assert found(stages, merged(graph(0, "1/0"))) == [("1/0", "dynamo", 0, None)]
     assert not list(stages.generated(merged(graph(0, "1/0")), 0))
@@ -318,12 +302,10 @@ def test_what_was_fused_belongs_to_the_code_after_it() -> None:
     )
     assert forward.lowered_from == {"linear": ("mm", "add")}
     assert (backward.fused, backward.lowered_from) == ((FusedKernel(name="cpp_1", nodes=("c",)),), {})
-
-
-def test_code_from_a_cache_that_noted_nothing_has_no_kernels() -> None:
-    stages = taken(("dynamo_output_graph", "0/0"), ("inductor_output_code", "0/0", "0_inference"))
-    stages.add(provenance("inductor_provenance_tracking_node_mappings", None))
-    (code,) = stages.generated(merged(graph(0, "0/0")), 0)
+    # Code from a cache has neither.
+    cached = taken(DYNAMO, ("inductor_output_code", "0/0", "0_inference"))
+    cached.add(provenance("inductor_provenance_tracking_node_mappings", None))
+    (code,) = cached.generated(merged(graph(0, "0/0")), 0)
     assert (code.fused, code.lowered_from) == (None, {})
 
 
