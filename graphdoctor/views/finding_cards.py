@@ -132,20 +132,17 @@ def _effects(cluster: Sequence[Finding]) -> Iterator[Row]:
     first = cluster[0]
     if first.break_effects or first.compile_ids:
         caused = ", ".join(_caused(first))
-        ids = _few(first.compile_ids, _MAX_COMPILE_IDS, " ", " and ")
+        ids = words.few_text(first.compile_ids, _MAX_COMPILE_IDS, between=" ")
         listed = f"  [{ids}]" if caused and ids else ids
         yield Row("caused" if first.break_effects else "seen in", Note((caused, Span(listed, tone="dim"))))
     # The parts of a graph that torch split at DDP's buckets.
     for bucket in (one for finding in cluster if finding.ddp_split for one in finding.ddp_split.buckets):
         size = words.UNKNOWN if bucket.parameter_bytes is None else bytes_text(bucket.parameter_bytes)
-        names = _few([f"`{name}`" for name in bucket.parameters], _MAX_PARAMETERS, ", ", ", ") or "no parameters"
+        names = (
+            words.few_text([f"`{name}`" for name in bucket.parameters], _MAX_PARAMETERS, end=", ") or "no parameters"
+        )
         operations = counted(bucket.op_count, "operation")
         yield Row("part", f"{bucket.name}: {operations}, {size} of parameters: {names}")
-
-
-def _few(texts: Sequence[str], most: int, between: str, end: str) -> str:
-    more = len(texts) - most
-    return between.join(texts[:most]) + (f"{end}{more} more" if more > 0 else "")
 
 
 def _caused(finding: Finding) -> Iterator[str]:

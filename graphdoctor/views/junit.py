@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
 from graphdoctor.facts.check import CheckReport, TargetCheck, UnusedIgnore
-from graphdoctor.facts.diagnosis import Diagnosis, Finding
+from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.wording import counted
 from graphdoctor.views.annotations import Annotation, annotations_of, baseline_notes
 from graphdoctor.views.printable import printable, printable_lines
@@ -26,9 +26,6 @@ def render_junit(report: CheckReport) -> str:
 
     Each suite has a test case for the run, one for each finding that fails it (or one that passes if there are none),
     and one for each budget. The rest is in the suite's ``system-out``.
-
-    Returns:
-        XML, indented, with a newline at the end.
     """
     failing = [found for found in annotations_of(report) if found.is_failing]
     suites = [_suite(target, [found for found in failing if found.target == target.name]) for target in report.targets]
@@ -54,21 +51,24 @@ def _unused_text(ignore: UnusedIgnore) -> str:
 
 
 def _suite(target: TargetCheck, failing: Sequence[Annotation]) -> Element:
-    properties = {"target": target.target}
-    if target.diagnosis is not None and target.diagnosis.recording.environment.torch:
-        properties["torch"] = target.diagnosis.recording.environment.torch
-    if target.baseline_torch:
-        properties["baseline torch"] = target.baseline_torch
+    torch = None if target.diagnosis is None else target.diagnosis.recording.environment.torch
+    properties = {"target": target.target, "torch": torch, "baseline torch": target.baseline_torch}
     cases = list(_cases(target, failing))
     suite = _suite_of(target.name, cases, properties=properties, notes=list(_notes(target)))
-    if (seconds := _seconds(target.diagnosis)) is not None:
-        suite.set("time", f"{seconds:.3f}")
-        cases[0].set("time", f"{seconds:.3f}")
+    # How long the calls took, compiling included.
+    calls = () if target.diagnosis is None else target.diagnosis.recording.calls
+    if durations := [call.duration_s for call in calls if call.duration_s is not None]:
+        for element in (suite, cases[0]):
+            element.set("time", f"{sum(durations):.3f}")
     return suite
 
 
 def _suite_of(
-    name: str, cases: Sequence[Element], *, properties: dict[str, str] | None = None, notes: Sequence[str] = ()
+    name: str,
+    cases: Sequence[Element],
+    *,
+    properties: Mapping[str, str | None] | None = None,
+    notes: Sequence[str] = (),
 ) -> Element:
     suite = Element("testsuite", name=_line(name), tests=str(len(cases)))
     for count, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
@@ -76,7 +76,8 @@ def _suite_of(
     if properties:
         listed = SubElement(suite, "properties")
         for key, value in properties.items():
-            SubElement(listed, "property", name=key, value=_line(value))
+            if value:
+                SubElement(listed, "property", name=key, value=_line(value))
     suite.extend(cases)
     if notes:
         SubElement(suite, "system-out").text = "\n".join(map(_line, notes))
@@ -84,7 +85,6 @@ def _suite_of(
 
 
 def _cases(target: TargetCheck, failing: Sequence[Annotation]) -> Iterator[Element]:
-    budgets = {f"{target.name}: {budget.name} not met": budget.name for budget in target.budgets}
     failed = {found.title: found for found in failing if found.kind in ("run", "budget")}
     run = next((found for found in failing if found.kind == "run"), None)
     yield _case(target.name, "runs", run, "error" if target.state == "crashed" else "failure", target.state)
@@ -103,8 +103,9 @@ def _cases(target: TargetCheck, failing: Sequence[Annotation]) -> Iterator[Eleme
             yield _case(target.name, "eager code", found, "failure", "eager")
     if not named and target.state != "crashed":
         yield _case(target.name, "no new findings")
-    for title, name in budgets.items():
-        yield _case(target.name, name, failed.get(title), "failure", "budget")
+    for budget in target.budgets:
+        missed = failed.get(f"{target.name}: {budget.name} not met")
+        yield _case(target.name, budget.name, missed, "failure", "budget")
 
 
 def _case(target: str, name: str, found: Annotation | None = None, outcome: str = "", kind: str = "") -> Element:
@@ -142,14 +143,6 @@ def _notes(target: TargetCheck) -> Iterator[str]:
 
 def _finding_line(finding: Finding) -> str:
     return f"{finding.code} {finding.location.shown_file}:{finding.location.line}  {finding.message}"
-
-
-def _seconds(diagnosis: Diagnosis | None) -> float | None:
-    """How long the calls took, compiling included; None if unknown."""
-    durations = (
-        [call.duration_s for call in diagnosis.recording.calls if call.duration_s is not None] if diagnosis else []
-    )
-    return sum(durations) if durations else None
 
 
 def _line(text: str) -> str:

@@ -24,10 +24,8 @@ def render_lint(report: LintReport, console: Console) -> None:
     for finding in report.findings:
         for line in _lines(finding):
             console.print(line, soft_wrap=True)
-    if report.recording is not None:
-        note = f"includes what {report.recording} saw compiled; --no-recording leaves that out."
-        console.print(clean(f"note: {note}"), soft_wrap=True)
-    for note in report.notes:
+    recorded = f"includes what {report.recording} saw compiled; --no-recording leaves that out."
+    for note in (*([] if report.recording is None else [recorded]), *report.notes):
         console.print(clean(f"note: {note}"), soft_wrap=True)
     console.print(_summary(report), soft_wrap=True, highlight=False)
 
@@ -48,9 +46,8 @@ def _lines(finding: Finding) -> Iterator[Text]:
 
 def _summary(report: LintReport) -> str:
     new = len(report.findings)
-    what = counted(new, "new finding" if report.known else "finding") if new else "No findings"
-    if not new and report.known:
-        what = "No new findings"
+    noun = "new finding" if report.known else "finding"
+    what = counted(new, noun) if new else f"No {noun}s"
     where = f" in {counted(report.function_count, 'compiled function')} of {counted(report.file_count, 'file')}"
     allowed = new - report.failing_count
     others = {"below fail-on": allowed, "in the baseline": len(report.known), "ignored": report.ignored_count}

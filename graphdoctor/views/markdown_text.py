@@ -65,7 +65,7 @@ def html_code(text: str, limit: int = 200) -> str:
 def html_text(text: str, limit: int = 200) -> str:
     """Like ``plain``, for places where Markdown isn't read."""
     line = escape(one_line(text, limit), quote=False)
-    return _ACTIVE.sub(_entity, line).replace("|", "&#124;")
+    return _ACTIVE.sub(lambda found: f"&#{ord(found[0])};", line).replace("|", "&#124;")
 
 
 def fenced(text: str, language: str = "") -> Iterator[str]:
@@ -84,16 +84,8 @@ def _plain(line: str) -> str:
     return escaped.replace("|", "&#124;").replace("\0", "&#8203;")
 
 
-def _entity(found: re.Match[str]) -> str:
-    return f"&#{ord(found[0])};"
-
-
 def render_view_markdown(view: View) -> str:
-    """A view as GitHub's Markdown, of at most ``MAX_CHARACTERS``; a note says what was cut.
-
-    Returns:
-        Markdown with a newline at the end.
-    """
+    """A view as GitHub's Markdown, of at most ``MAX_CHARACTERS``; a note says what was cut."""
     first, *rest = view.title
     writer = _Writer()
     writer.add("## graphdoctor\n\n" + " · ".join([code(first), *map(plain, rest)]))
@@ -116,9 +108,7 @@ def _marked(piece: str | Span | Place) -> str:
     else:
         made = plain(piece.text, MOST_OF_A_TEXT)
         made = f"**{made}**" if made and (piece.mark == "strong" or piece.tone == "bad") else made
-    # What joins two pieces begins or ends with a space.
-    text = plain_text(piece)
-    return f"{' ' * text[:1].isspace()}{made}{' ' * (bool(made) and text[-1:].isspace())}"
+    return _spaced(plain_text(piece), made)
 
 
 class _Writer:
@@ -246,18 +236,15 @@ def _block(part: Part) -> str:
         case parts.Diff(text):
             return "\n".join(fenced(text.rstrip(), "diff"))
         case parts.Figures(figures):
-            shown = (f"{plain(one.label)} **{plain(one.value)}**{_noted(one.note)}" for one in figures)
-            return " · ".join(shown)
+            notes = (f" ({plain(one.note)})" if one.note else "" for one in figures)
+            shown = zip(figures, notes, strict=True)
+            return " · ".join(f"{plain(one.label)} **{plain(one.value)}**{note}" for one, note in shown)
         case parts.Card():
             return _card(part)
         case parts.Rows(rows):
             return "\n".join(_row(row) for row in rows if row.show != "short")
         case _:
             return ""
-
-
-def _noted(note: str) -> str:
-    return f" ({plain(note)})" if note else ""
 
 
 def _card(card: parts.Card) -> str:
@@ -269,9 +256,13 @@ def _card(card: parts.Card) -> str:
 
 def _html(text: Inline) -> str:
     """A line for a ``<summary>``, in which Markdown isn't read."""
-    out = ""
-    for piece in spans(text):
-        shown = plain_text(piece)
-        made = html_code(shown) if isinstance(piece, Span) and piece.mark == "code" else html_text(shown)
-        out += f"{' ' if shown[:1].isspace() else ''}{made}{' ' if shown[-1:].isspace() else ''}"
-    return out.strip()
+    return "".join(
+        _spaced(shown, html_code(shown) if isinstance(piece, Span) and piece.mark == "code" else html_text(shown))
+        for piece in spans(text)
+        for shown in (plain_text(piece),)
+    ).strip()
+
+
+def _spaced(text: str, made: str) -> str:
+    """What was made of a text, with the spaces at its ends, which join two pieces."""
+    return f"{' ' * text[:1].isspace()}{made}{' ' * (bool(made) and text[-1:].isspace())}"

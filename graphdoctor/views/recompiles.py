@@ -31,7 +31,7 @@ from graphdoctor.views.parts import (
     columns,
     joined,
 )
-from graphdoctor.views.words import clusters, other_gaps, short_place, step, title_parts, unknown_section
+from graphdoctor.views.words import clusters, few_text, other_gaps, short_place, step, title_parts, unknown_section
 
 _MOST_RECOMPILES = 60
 _MOST_IDS = 3
@@ -135,8 +135,7 @@ def _recompiles(diagnosis: Diagnosis) -> Iterator[Block]:
 
 
 def _recompile(report: RecompileReport) -> tuple[Cell, ...]:
-    more = len(report.compile_ids) - _MOST_IDS
-    ids = " ".join(report.compile_ids[:_MOST_IDS]) + (f" +{more}" if more > 0 else "")
+    ids = few_text(report.compile_ids, _MOST_IDS, between=" ", end=" +").removesuffix(" more")
     then = f"then {counted(len(report.followed_in), 'more function')}" if report.followed_in else ""
     site = report.call_site
     loop = ", ".join(f"{name}={value}" for name, value in report.loop_values.items())
@@ -321,8 +320,7 @@ def _advice(group: Sequence[Variation], verdict: Outcome) -> Iterator[Note]:
 
 def _untried(reason: str, names: Sequence[str]) -> Iterator[Note]:
     """A reason with the properties it applies to."""
-    more = len(names) - _MOST_NAMES
-    why = Span(f"  {reason}", tone="dim")
-    if more > 0:
-        yield Note((Span(", ".join(names[:_MOST_NAMES])), f" and {more} more", why), show="short")
-    yield Note((Span(", ".join(names)), why), show="long" if more > 0 else "always")
+    why, is_long = Span(f"  {reason}", tone="dim"), len(names) > _MOST_NAMES
+    if is_long:
+        yield Note((Span(few_text(names, _MOST_NAMES)), why), show="short")
+    yield Note((Span(", ".join(names)), why), show="long" if is_long else "always")

@@ -365,9 +365,8 @@ def _environment(diagnosis: Diagnosis) -> Iterator[Row]:
         **target.compile_arguments,
         **target.call_options,
     }
-    for name, value in values.items():
-        if value not in (None, "", False) and value != {}:
-            yield Row(name, Span(without_middle(str(value), _VALUE)))
+    known = {name: str(value) for name, value in values.items() if value not in (None, "", False, {})}
+    yield from (Row(name, Span(without_middle(value, _VALUE))) for name, value in known.items())
 
 
 def _log(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:

@@ -15,7 +15,7 @@ from graphdoctor.facts.spec import StageName
 from graphdoctor.facts.stages import GraphStages, LinePlace, SavedValue, StageChange, StageReport
 from graphdoctor.facts.wording import counted
 from graphdoctor.views.parts import Block, Cell, Code, Note, Section, Show, Span, Table, columns
-from graphdoctor.views.words import base_name, inputs_text
+from graphdoctor.views.words import base_name, few_text, inputs_text
 
 _MOST_OPERATIONS = 40
 """Of a graph's listing, unless all is asked for."""
@@ -152,8 +152,8 @@ def _listing(nodes: Sequence[StageNode], words: Mapping[str, str], lines: Mappin
 
 def _named(label: str, texts: Sequence[str], show: Show) -> Iterator[Note]:
     if len(texts) > _MOST_NAMES:
-        few = f"{', '.join(texts[:_MOST_NAMES])} and {len(texts) - _MOST_NAMES} more"
-        yield from (Note(Span(f"{label}: {few}"), "dim", show="short"),) if show == "always" else ()
+        if show == "always":
+            yield Note(Span(f"{label}: {few_text(texts, _MOST_NAMES)}"), "dim", show="short")
         show = "long"
     yield Note(Span(f"{label}: {', '.join(texts) or 'none'}"), "dim", show=show)
 
@@ -244,9 +244,8 @@ def _saved_text(saved: Sequence[SavedValue]) -> str:
     inputs = counted(sum(each.is_input for each in saved), "input")
     if not made:
         return f"Keeps {inputs} for the backward, and nothing that it computes"
-    shown = ", ".join(made[:_MOST_NAMES]) + (f" and {len(made) - _MOST_NAMES} more" if len(made) > _MOST_NAMES else "")
     kept = [inputs] if len(made) < len(saved) else []
-    return f"Keeps {' and '.join((*kept, counted(len(made), 'value')))} for the backward: {shown}"
+    return f"Keeps {' and '.join((*kept, counted(len(made), 'value')))} for the backward: {few_text(made, _MOST_NAMES)}"
 
 
 def _named_value(name: str, value: str | None) -> str:

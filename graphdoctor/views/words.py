@@ -52,6 +52,12 @@ def short_place(found: Location | StackEntry) -> Place:
     return Place(found.file, found.line, base_name(found.file))
 
 
+def few_text(texts: Sequence[str], most: int, *, between: str = ", ", end: str = " and ") -> str:
+    """A few of several texts, and how many more there are."""
+    more = len(texts) - most
+    return between.join(texts[:most]) + (f"{end}{more} more" if more > 0 else "")
+
+
 def first_sentence(text: str) -> str:
     """A text's first paragraph on one line, without the stack that torch prints after a guard's reason."""
     paragraph = re.split(r"\n\s*\n|User stack trace:", text, maxsplit=1)[0]
@@ -319,8 +325,7 @@ def inputs_text(graph: Graph) -> str:
         name = expression(item.source, graph.resumes_at) if item.source else item.name
         named.setdefault(_described(item), []).append(name)
     parts = [f"{', '.join(found)} {described}".rstrip() for described, found in named.items()]
-    if len(arguments) > _MAX_INPUTS:
-        parts.append(f"{len(arguments) - _MAX_INPUTS} more")
+    parts += [f"{len(arguments) - _MAX_INPUTS} more"] if len(arguments) > _MAX_INPUTS else []
     if parameters:
         parts.append(counted(parameters, "parameter"))
     return "; ".join(parts) or "none"
