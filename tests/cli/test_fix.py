@@ -73,7 +73,7 @@ def test_rounds_go_on_until_nothing_is_left(peeled):
     assert rounds[0] == rounds[1] == 1 < rounds[2]
 
 
-def test_the_counts_before_are_those_of_explain(peeled):
+def test_the_counts_before_are_those_of_explain_and_results_are_compared_in_every_kind(peeled):
     _, document = peeled
     summary, before = document["summary"], document["recording"]["treatment"]["before"]
     # Times are measured of the program with all of them.
@@ -81,6 +81,9 @@ def test_the_counts_before_are_those_of_explain(peeled):
     assert {name: before[name] for name in names} == {name: summary[name] for name in names}
     # None were asked for.
     assert before["cuda_graphs"] is None
+    compared = document["recording"]["treatment"]["compared"]
+    assert compared["kinds"] == ["outputs", "gradients", "state", "stdout", "logs", "stderr"]
+    assert [difference["kind"] for difference in compared["differences"]] == ["stdout"]
 
 
 def test_places_are_lines_of_the_file_on_disk(peeled):
@@ -91,13 +94,6 @@ def test_places_are_lines_of_the_file_on_disk(peeled):
     # The fixes of the first round add lines above the `if`, which a later round is about.
     places = {fix["code"]: lines[int(fix["place"].rpartition(":")[2]) - 1].strip() for fix in later}
     assert places["GD102"] == "if x.max() > 10.0:"
-
-
-def test_results_are_compared_in_every_kind(peeled):
-    _, document = peeled
-    compared = document["recording"]["treatment"]["compared"]
-    assert compared["kinds"] == ["outputs", "gradients", "state", "stdout", "logs", "stderr"]
-    assert [difference["kind"] for difference in compared["differences"]] == ["stdout"]
 
 
 def test_nothing_is_written_without_apply(peeled):
@@ -117,30 +113,18 @@ def test_findings_carry_their_verdicts(peeled):
     assert fixes[31]["setting"]["name"].endswith(".reorderable_logging_functions")
 
 
-def test_each_trial_is_a_recording_of_its_own(peeled):
+def test_each_trial_is_a_recording_of_its_own_and_report_shows_what_was_tried(peeled):
     folder, document = peeled
     recording = folder / ".graphdoctor" / (folder / ".graphdoctor" / "last").read_text().strip()
     trials = sorted(path.name for path in (recording / "fixes").iterdir())
     assert len(trials) == document["recording"]["treatment"]["trial_count"]
     report = run_command("report", recording / "fixes" / "untouched", "--format", "json", cwd=folder)
     assert json.loads(report.stdout)["summary"]["graphs"] == document["recording"]["treatment"]["before"]["graphs"]
-
-
-def test_only_the_recording_itself_keeps_the_text_of_files(peeled):
-    folder, _ = peeled
-    recording = folder / ".graphdoctor" / (folder / ".graphdoctor" / "last").read_text().strip()
-
-    def keeps(log: Path) -> bool:
-        return b'"graphdoctor_file"' in log.read_bytes()
-
-    assert all(map(keeps, recording.glob("trace/*.log")))
-    assert not any(map(keeps, recording.glob("fixes/*/trace/*.log")))
-
-
-def test_report_shows_what_was_tried(peeled):
-    folder, document = peeled
     report = run_command("report", "--format", "json", cwd=folder)
     assert json.loads(report.stdout)["recording"]["treatment"] == document["recording"]["treatment"]
+    # Only the recording itself keeps the text of files.
+    for pattern, is_kept in (("trace/*.log", True), ("fixes/*/trace/*.log", False)):
+        assert {b'"graphdoctor_file"' in log.read_bytes() for log in recording.glob(pattern)} == {is_kept}
 
 
 def test_apply_writes_once_and_keeps_the_file_as_it_was_otherwise(tmp_path):

@@ -250,11 +250,8 @@ def test_a_module_a_folder_a_path_with_spaces_and_standard_input_are_run_as_pyth
 
 def test_everything_behind_the_script_is_the_scripts(tmp_path):
     (tmp_path / "script.py").write_text("import sys\nprint(sys.argv[1:])\n")
-
-    process = run(tmp_path, "-q", "script.py", "-q", "--", "--report", "--help", "-m")
+    process = run(tmp_path, "-q", "--", "script.py", "-q", "--", "--report", "--help", "-m")
     assert process.stdout == "['-q', '--', '--report', '--help', '-m']\n"
-    process = run(tmp_path, "-q", "--", "script.py", "--help")
-    assert process.stdout == "['--help']\n"
 
 
 def test_a_signal_that_kills_the_script_is_its_exit_status(tmp_path):

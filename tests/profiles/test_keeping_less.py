@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
@@ -109,17 +109,6 @@ class FakeReference:
     """Finds the results of some replays wrong."""
 
     wrong: tuple[str, ...] = ()
-    arguments: ClassVar[dict[str, object]] = {}
-
-    def __init__(self, *_given: object, **_more: object) -> None:
-        pass
-
-    def judge(self, _found: object, name: str, _again: object) -> Verdict:
-        return Verdict(name not in self.wrong, None, "x differs by 0.1" if name in self.wrong else None)
-
-
-class FakeReplays:
-    """Each replay keeps half."""
 
     def __init__(self, *_given: object, **_more: object) -> None:
         pass
@@ -128,11 +117,8 @@ class FakeReplays:
         half = MeasuredMemory(peak_of="process", before_bytes=0, peak_bytes=1, saved_bytes=500, eager_saved_bytes=None)
         return factories.recording().model_copy(update={"memory": half})
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_error):
-        pass
+    def judge(self, _found: object, _program: object, name: str, **_more: object) -> Verdict:
+        return Verdict(name not in self.wrong, None, "x differs by 0.1" if name in self.wrong else None)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +141,7 @@ def test_a_setting_is_blamed_for_what_is_right_without_it_and_trusted_where_noth
 ) -> None:
     monkeypatch.setattr(FakeReference, "wrong", wrong)
     monkeypatch.setattr("graphdoctor.studies.profile.profile.Reference", FakeReference)
-    monkeypatch.setattr("graphdoctor.studies.profile.profile.Replays", FakeReplays)
+    monkeypatch.setattr("graphdoctor.studies.profile.profile.Replays", lambda *_given: contextlib.nullcontext())
     monkeypatch.setattr("graphdoctor.studies.profile.profile.time_pair", lambda *_given, **_more: times(1.0))
     (tmp_path / "model.py").write_text("")
     request = Request.of(RunSpec(target=str(tmp_path / "model.py")))

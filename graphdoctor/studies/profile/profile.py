@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.studies.profile.report import profile_report
 from graphdoctor.trace.reader import read_recording
-from graphdoctor.trials.judge import Reference, Verdict, clause
+from graphdoctor.trials.judge import Reference, clause
 from graphdoctor.trials.launch.calibrations import keep_calibration, kept_calibrations
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.recorded import Recorded, record_target
@@ -147,19 +146,16 @@ def try_keeping_less(
     with Replays(request, recording / _FOLDER, setup.with_limit) as replays:
         reference = Reference(replays, Program(), on_phase=on_phase)
 
-        def replayed(own: Program, name: str) -> tuple[Recording, Callable[[], Verdict]]:
-            found = reference.replay(own, name, measured=measured)
-            return found, lambda: reference.judge(found, own, name, measured=measured)
-
         on_phase(f"running with {setting.line}")
-        found, judged = replayed(program, "kept-less")
+        found = reference.replay(program, "kept-less", measured=measured)
         if found.exit.reason != "finished":
             return memory_trial(setting, before, None, None, is_same=None, reason=clause(found.exit.message))
-        verdict = judged()
+        verdict = reference.judge(found, program, "kept-less", measured=measured)
         is_same, reason = verdict.correct, verdict.reason
         if is_same is False:
             on_phase("running without it")
-            if replayed(Program(), "kept-as-before")[1]().correct is False:
+            again = reference.replay(Program(), "kept-as-before", measured=measured)
+            if reference.judge(again, Program(), "kept-as-before", measured=measured).correct is False:
                 # The setting isn't to blame.
                 is_same, reason = None, f"{reason}; results differ from eager mode's without the setting too"
         times: PairedTime | str | None = None

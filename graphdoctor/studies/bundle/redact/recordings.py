@@ -18,27 +18,9 @@ from typing import Any, get_args
 
 import orjson
 
+from graphdoctor.facts import counts, hints, kernels, profiled, recording, run, watch
 from graphdoctor.facts.base import Fact, InvalidFactError
-from graphdoctor.facts.counts import Coverage
-from graphdoctor.facts.hints import HintCode
-from graphdoctor.facts.kernels import Float32Precision, KernelShare, ProfilePhase
-from graphdoctor.facts.profiled import MeasuredMemory
 from graphdoctor.facts.reading import plain, read_fact
-from graphdoctor.facts.recording import (
-    BatchedTensor,
-    CallError,
-    CompileCall,
-    Environment,
-    GapKind,
-    GraphInput,
-    GraphNode,
-    SourceContext,
-    SteadyCall,
-    SwitchKind,
-    TargetInfo,
-)
-from graphdoctor.facts.run import CallPhase, Phase, ProbeExit
-from graphdoctor.facts.watch import WatchOutcome
 from graphdoctor.facts.wording import counted
 from graphdoctor.probe.wire import EVENTS_FILE, META_FILE, TRACE_FOLDER
 from graphdoctor.studies.bundle.redact import public
@@ -71,32 +53,36 @@ _RECORDS = CACHE_RECORDS.keys() | words(
     "graphdoctor_generated graphdoctor_caller torch_version chromium_event compilation_metrics"
 )
 _WHOLE: Mapping[str, type[Fact]] = {
-    "coverage": Coverage,
-    "steady_call": SteadyCall,
-    "kernels": KernelShare,
-    "float32_precision": Float32Precision,
-    "memory": MeasuredMemory,
-    "graphdoctor_compile_call": CompileCall,
-    "graphdoctor_sources": SourceContext,
+    "coverage": counts.Coverage,
+    "steady_call": recording.SteadyCall,
+    "kernels": kernels.KernelShare,
+    "float32_precision": kernels.Float32Precision,
+    "memory": profiled.MeasuredMemory,
+    "graphdoctor_compile_call": recording.CompileCall,
+    "graphdoctor_sources": recording.SourceContext,
 }
 """Events and records that are facts."""
 _PARTS: Mapping[str, type[Fact]] = {
-    "tensors": BatchedTensor,
-    "error": CallError,
-    "inputs": GraphInput,
-    "nodes": GraphNode,
+    "tensors": recording.BatchedTensor,
+    "error": recording.CallError,
+    "inputs": recording.GraphInput,
+    "nodes": recording.GraphNode,
 }
 """Fields of others that are."""
 _NESTED = words("args bill entries functions partitions place restart_reasons shape sizes skipped stack unwatched")
 """Fields that hold others."""
-_FIXED = words(
-    "graph eager guards compile start end error ok unfinished hit miss bypass variation dynamo_graph_break_reason "
-    "dynamo_error dynamo_timed B E i X M b e p t g"
-) | {
-    word
-    for kind in (Phase, CallPhase, ProfilePhase, SwitchKind, GapKind, HintCode, WatchOutcome)
-    for word in get_args(kind)
-}
+_FIXED = (
+    words(
+        "graph eager guards compile start end error ok unfinished hit miss bypass variation dynamo_graph_break_reason "
+        "dynamo_error dynamo_timed B E i X M b e p t g"
+    )
+    | {
+        word
+        for kind in (run.Phase, run.CallPhase, kernels.ProfilePhase, watch.WatchOutcome, hints.HintCode)
+        for word in get_args(kind)
+    }
+    | {*get_args(recording.SwitchKind), *get_args(recording.GapKind)}
+)
 """Texts that name one of a few things."""
 _FUNCTIONS = {"function": "file", "co_name": "co_filename"}
 """Names of functions, which stay if the file in another field is public."""
@@ -109,7 +95,7 @@ def _fixed(text: str) -> str | None:
 class Redaction(Facts):
     """Redacts one recording, facts and files. A name has the same pseudonym in all of its parts."""
 
-    def __init__(self, environment: Environment, root: Path) -> None:
+    def __init__(self, environment: recording.Environment, root: Path) -> None:
         super().__init__(environment, root)
         shown = self.shown
         self._interned: dict[int, str] = {}
@@ -203,10 +189,10 @@ class Redaction(Facts):
         return [_fixed(kind), *map(self._json_value, (start, end)), shown, self._json_value(count)]
 
     def _operations(self, names: Mapping[str, int]) -> dict[str, int]:
-        counts: Counter[str] = Counter()
+        found: Counter[str] = Counter()
         for name, count in names.items():
-            counts[self.shown.operation(name)] += int(count)
-        return dict(counts)
+            found[self.shown.operation(name)] += int(count)
+        return dict(found)
 
     def _restarts(self, reasons: Any) -> list[str]:  # noqa: ANN401 - a list, or its JSON
         many = orjson.loads(reasons) if isinstance(reasons, str) else reasons or ()
@@ -227,7 +213,7 @@ class Redaction(Facts):
             # What it doesn't say is in recording.json.
             return {key: value for key, value in self._target_json(fields).items() if key in fields}
         if kind == "environment":
-            return (self._fact(Environment, fields) or {}) | _ROOTS
+            return (self._fact(recording.Environment, fields) or {}) | _ROOTS
         if kind == "config":
             known = {name: str(value) for name, value in fields["values"].items() if public.config_name(name)}
             return {"values": {name: public.printed_value(value) for name, value in known.items()}}
@@ -241,11 +227,11 @@ class Redaction(Facts):
         return {
             "format": meta.get("format"),
             "target": {key: target[key] for key in _ASKED},
-            "exit": ended and self._fact(ProbeExit, {"status": None, **ended}),
+            "exit": ended and self._fact(run.ProbeExit, {"status": None, **ended}),
         }
 
     def _target_json(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = self._fact(TargetInfo, fields) or plain(TargetInfo())
+        found: dict[str, Any] = self._fact(recording.TargetInfo, fields) or plain(recording.TargetInfo())
         return found
 
     # Logs.
