@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.picture import FusedKernel, GeneratedCode, Picture, SourceText, StageGraph, StageNode
-from graphdoctor.facts.stages import GraphStages, StageChange, StageReport
+from graphdoctor.facts.stages import GraphStages
 from graphdoctor.rules.diagnosis.stages import graph_stages, selected
 from tests import factories
 from tests.probe.test_wire import recorded_in
@@ -41,82 +43,27 @@ def made(*graphs: StageGraph, generated: tuple[GeneratedCode, ...] = ()) -> Grap
     return found
 
 
-def report(found: GraphStages, stage: str, of: str | None = None) -> StageReport:
-    (wanted,) = (each for each in found.stages if (each.stage, each.of) == (stage, of))
-    return wanted
-
-
-def changes(found: StageReport) -> list[tuple[tuple[str, ...], tuple[str, ...], int]]:
-    return [(change.before, change.after, change.count) for change in found.changes]
-
-
-def test_torchs_mapping_says_what_came_of_two_operations_on_one_line():
-    found = made(
-        graph("dynamo", node("norm", "torch.nn.functional.layer_norm"), node("act", "torch._C._nn.gelu")),
-        graph(
-            "inference",
-            node("var", "aten.var_mean.correction"),
-            node("mul", "aten.mul.Tensor"),
-            node("erf", "aten.erf"),
-        ),
-        generated=(code(lowered_from={"norm": ("var", "mul"), "act": ("erf",)}),),
-    )
-    inference = report(found, "inference")
-    assert (inference.compared_with, inference.kept, inference.operations) == ("dynamo", 0, 3)
-    assert changes(inference) == [(("layer_norm",), ("var_mean", "mul"), 1), (("gelu",), ("erf",), 1)]
-    assert [(place.file, place.line) for place in inference.changes[0].places] == [("model.py", 1)]
-
-
-def test_without_a_mapping_operations_of_a_line_belong_together():
-    found = made(
-        graph("dynamo", node("a", "torch.a"), node("b", "torch.b"), node("c", "torch.c", 2)),
-        graph("inference", node("x", "aten.x"), node("y", "aten.y.default"), node("c", "aten.c.default", 2)),
-    )
-    assert changes(report(found, "inference")) == [(("a", "b"), ("x", "y"), 1)]
-    assert report(found, "inference").kept == 1
-
-
-def test_a_link_to_another_line_is_what_a_later_pass_left():
-    found = made(
-        graph("dynamo", node("view", "view"), node("drop", "torch.dropout", 2)),
-        graph("inference", node("view_1", "aten.view.default"), node("clone", "aten.clone.default", 2)),
-        generated=(code(lowered_from={"view": ("view_1",), "drop": ("view_1",)}),),
-    )
-    assert changes(report(found, "inference")) == [(("dropout",), ("clone",), 1)]
-
-
-def test_an_operation_without_a_link_is_the_one_of_its_name_in_its_line():
-    found = made(
-        graph("dynamo", node("n", "torch.nonzero"), node("s", "aten.sym_size.int"), node("g", "operator.ge")),
-        graph("inference", node("n1", "aten.nonzero.default"), node("s1", "aten.sym_size.int"), node("g1", "aten.x")),
-        generated=(code(lowered_from={"n": ("n1", "s1")}),),
-    )
-    inference = report(found, "inference")
-    assert (changes(inference), inference.kept) == ([(("ge",), ("x",), 1)], 2)
-
-
-def test_a_line_that_runs_again_changes_again():
-    found = made(
-        graph("dynamo", node("n", "torch.norm"), node("n_1", "torch.norm")),
-        graph("inference", *(node(f"{name}_{n}", f"aten.{name}.default") for n in (0, 1) for name in ("var", "mul"))),
-    )
-    assert changes(report(found, "inference")) == [(("norm",), ("var", "mul"), 2)]
-
-
-def test_operations_can_be_gone_and_new():
-    found = made(
-        graph("inference", node("a", "aten.a"), node("view", "aten.view.default"), node("b", "aten.b", None)),
-        graph(
-            "post_grad",
-            node("view", "aten.reshape.default"),
-            node("b", "aten.b", None),
-            node("n", "mylib.n.default", None),
-            of="inference",
-        ),
-    )
-    after = report(found, "post-grad", "inference")
-    assert (after.compared_with, after.kept) == ("inference", 1)
-    assert changes(after) == [(("a",), (), 1), (("view",), ("reshape",), 1), ((), ("mylib.n",), 1)]
+def said(found: GraphStages) -> Iterator[str]:
+    for each in found.stages:
+        yield f"{each.stage}{f' of {each.of}' if each.of else ''}: {each.operations} operations"
+        if each.compared_with:
+            yield f"    of {each.compared_with}: {each.kept} kept"
+        for one in each.changes:
+            places = [f"{place.file}:{place.line}" for place in one.places]
+            yield f"    {one.count} times {one.before} -> {one.after} at {places}"
+        facts = {
+            "of the backward": each.of_backward,
+            "saved": each.saved and [(value.name, value.value, value.is_input) for value in each.saved],
+            "recomputed": each.recomputed,
+            "kernels": each.kernels
+            and [(one.nodes, one.operations, [place.line for place in one.places]) for one in each.kernels],
+            "names of kernels": each.kernel_names,
+            "unfused": each.unfused,
+            "file": each.file,
+            "files of nodes": sorted({one.file for one in each.nodes if one.file}),
+        }
+        yield from (f"    {name}: {value}" for name, value in facts.items() if value)
+    yield f"lines: {[(line.file, line.line, line.text) for line in found.lines]}"
 
 
 def trained() -> GraphStages:
@@ -133,85 +80,59 @@ def trained() -> GraphStages:
     )
 
 
-def test_a_joint_graph_is_compared_without_what_only_its_backward_has():
-    found = trained()
-    assert [(each.stage, each.of) for each in found.stages] == [
-        ("dynamo", None),
-        ("joint", None),
-        ("forward", None),
-        ("fusion", "forward"),
-        ("backward", None),
-        ("post-grad", "backward"),
-        ("fusion", "backward"),
-    ]
-    joint = report(found, "joint")
-    assert (joint.operations, joint.of_backward, joint.kept) == (5, 1, 2)
-    assert changes(joint) == [(("linear",), ("mm",), 1)]
-
-
-def test_what_the_forward_keeps_and_the_backward_computes_again():
-    forward, backward = report(trained(), "forward"), report(trained(), "backward")
-    assert forward.saved is not None
-    assert [(value.name, value.value, value.is_input) for value in forward.saved] == [
-        ("w", "f32[2]", True),
-        ("mm", None, False),
-    ]
-    assert forward.changes == (StageChange(before=("erf",), after=(), count=1, places=forward.changes[0].places),)
-    assert backward.recomputed == ("erf",)
-    assert (backward.compared_with, backward.kept) == ("joint", 2)
-
-
-def test_each_kernel_has_its_operations_in_the_order_of_the_graph_and_its_lines():
-    fused = (FusedKernel(name="cpp_0", nodes=("b", "a")), FusedKernel(name="extern_kernels.mm", nodes=("mm", "?")))
-    found = made(
-        graph(
-            "post_grad",
-            node("a", "aten.a.default"),
-            node("b", "aten.b.default", 2),
-            node("mm", "aten.mm.default"),
-            node("v", "aten.view.default"),
-            node("g", "operator.getitem"),
-            of="inference",
-        ),
-        generated=(code(fused=fused, file="/cache/code.py", kernels=("cpp_0", "extern_kernels.mm")),),
-    )
-    fusion = report(found, "fusion", "inference")
-    assert fusion.kernels is not None
-    assert (fusion.operations, fusion.unfused, fusion.file) == (2, ("view",), "/cache/code.py")
-    assert [(kernel.nodes, kernel.operations) for kernel in fusion.kernels] == [
-        (("a", "b"), ("a", "b")),
-        (("mm", "?"), ("mm",)),
-    ]
-    assert [place.line for place in fusion.kernels[0].places] == [1, 2]
-
-
-def test_kernels_that_torch_noted_nothing_of_are_unknown():
-    found = made(graph("post_grad", node("a", "aten.a"), of="inference"), generated=(code(kernels=("cpp_0",)),))
-    fusion = report(found, "fusion", "inference")
-    assert (fusion.operations, fusion.kernels, fusion.unfused, fusion.kernel_names) == (None, None, None, ("cpp_0",))
-
-
-def test_parts_of_one_graph_are_not_compared_with_all_of_it():
-    """DDP's optimizer cuts a graph of Dynamo's; the parts are in the order of the log."""
-    found = made(
+FUSED = (FusedKernel(name="cpp_0", nodes=("b", "a")), FusedKernel(name="extern_kernels.mm", nodes=("mm", "?")))
+CASES = {
+    "torch's mapping says what came of two operations on one line": made(
+        graph("dynamo", node("norm", "torch.nn.functional.layer_norm"), node("act", "torch._C._nn.gelu")),
+        graph("inference", node("var", "aten.var_mean.x"), node("mul", "aten.mul.Tensor"), node("erf", "aten.erf")),
+        generated=(code(lowered_from={"norm": ("var", "mul"), "act": ("erf",)}),),
+    ),
+    "without a mapping, operations of a line belong together": made(
+        graph("dynamo", node("a", "torch.a"), node("b", "torch.b"), node("c", "torch.c", 2)),
+        graph("inference", node("x", "aten.x"), node("y", "aten.y.default"), node("c", "aten.c.default", 2)),
+    ),
+    "a link to another line is what a later pass left": made(
+        graph("dynamo", node("view", "view"), node("drop", "torch.dropout", 2)),
+        graph("inference", node("view_1", "aten.view.default"), node("clone", "aten.clone.default", 2)),
+        generated=(code(lowered_from={"view": ("view_1",), "drop": ("view_1",)}),),
+    ),
+    "an operation without a link is the one of its name in its line": made(
+        graph("dynamo", node("n", "torch.nonzero"), node("s", "aten.sym_size.int"), node("g", "operator.ge")),
+        graph("inference", node("n1", "aten.nonzero.default"), node("s1", "aten.sym_size.int"), node("g1", "aten.x")),
+        generated=(code(lowered_from={"n": ("n1", "s1")}),),
+    ),
+    "a line that runs again changes again": made(
+        graph("dynamo", node("n", "torch.norm"), node("n_1", "torch.norm")),
+        graph("inference", *(node(f"{name}_{n}", f"aten.{name}.default") for n in (0, 1) for name in ("var", "mul"))),
+    ),
+    "operations can be gone and new": made(
+        graph("inference", node("a", "aten.a"), node("view", "aten.view.default"), node("b", "aten.b", None)),
+        graph("post_grad", node("view", "aten.reshape.default"), node("b", "aten.b", None),
+              node("n", "mylib.n.default", None), of="inference"),
+    ),
+    "a joint graph, what the forward keeps, and what the backward computes again": trained(),
+    "each kernel has its operations in the order of the graph, and its lines": made(
+        graph("post_grad", node("a", "aten.a.default"), node("b", "aten.b.default", 2), node("mm", "aten.mm.default"),
+              node("v", "aten.view.default"), node("g", "operator.getitem"), of="inference"),
+        generated=(code(fused=FUSED, file="/cache/code.py", kernels=("cpp_0", "extern_kernels.mm")),),
+    ),
+    "kernels that torch noted nothing of are unknown": made(
+        graph("post_grad", node("a", "aten.a"), of="inference"), generated=(code(kernels=("cpp_0",)),)
+    ),
+    # DDP's optimizer cuts a graph of Dynamo's; the parts are in the order of the log.
+    "parts of one graph are not compared with all of it": made(
         graph("dynamo", node("a", "torch.a"), node("b", "torch.b")),
         graph("inference", node("a", "aten.a")),
         graph("inference", node("b", "aten.b")),
-    )
-    assert [(each.stage, each.compared_with) for each in found.stages] == [
-        ("dynamo", None),
-        ("inference", None),
-        ("inference", None),
-    ]
+    ),
+    "lines have their source": made(
+        graph("dynamo", node("a", "torch.a"), node("b", "torch.b", 2), node("c", "torch.c", 9))
+    ),
+}  # fmt: skip
 
 
-def test_lines_have_their_source_and_paths_are_relative():
-    found = made(graph("dynamo", node("a", "torch.a"), node("b", "torch.b", 2), node("c", "torch.c", 9)))
-    assert [(line.file, line.line, line.text) for line in found.lines] == [
-        ("model.py", 1, "y = norm(x)"),
-        ("model.py", 2, "z = y + 1"),
-    ]
-    assert {each.file for each in found.stages[0].nodes} == {"model.py"}
+def test_what_became_of_each_graph(snapshot: SnapshotAssertion) -> None:
+    assert "\n".join(line for name, found in CASES.items() for line in (f"# {name}", *said(found))) == snapshot
 
 
 def test_some_stages_of_some_graphs():
