@@ -70,21 +70,46 @@ def test_special_tokens_stay_apart_and_inside_the_vocabulary() -> None:
     assert new["pad_token_id"] is None
 
 
-def test_a_small_vocabulary_stays_as_it_is() -> None:
-    assert small({"vocab_size": 33, "mask_token_id": 32, "type_vocab_size": 2}) == {
-        "vocab_size": 33,
-        "mask_token_id": 32,
-        "type_vocab_size": 2,
+UNCHANGED: dict[str, dict[str, Any]] = {
+    "a small vocabulary": {"vocab_size": 33, "mask_token_id": 32, "type_vocab_size": 2},
+    "names that only sound like widths": {
+        **{"patch_size": 16, "kernel_size": 31, "num_mel_bins": 128, "num_channels": 3, "window_size": 14},
+        **{"hidden_dropout": 0.1, "use_cache": True},
+    },
+    "a small model": {
+        **{"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2, "intermediate_size": 8},
+        **{"vocab_size": 99},
+    },
+}
+CHANGED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "one layer of each kind stays": (
+        {
+            "num_hidden_layers": 48,
+            "layer_types": (["linear_attention"] * 3 + ["full_attention"]) * 12,
+            "mlp_layer_types": ["dense"] + ["sparse"] * 47,
+        },
+        {
+            "num_hidden_layers": 3,
+            "layer_types": ["linear_attention", "linear_attention", "full_attention"],
+            "mlp_layer_types": ["dense", "sparse", "sparse"],
+        },
+    ),
+    "stages stay and become shallow": (
+        {"depths": [3, 4, 18, 3], "hidden_sizes": [256, 512, 1024, 2048], "num_layers": 4, "strides": [4, 2, 2, 2]},
+        {"depths": [2, 2, 2, 2], "hidden_sizes": [16, 32, 64, 128], "num_layers": 4, "strides": [4, 2, 2, 2]},
+    ),
+    "experts are few and their groups one": (
+        {"n_routed_experts": 256, "num_experts_per_tok": 8, "n_group": 8, "topk_group": 4, "n_shared_experts": 1},
+        {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1, "n_shared_experts": 1},
+    ),
+}
+
+
+def test_only_what_is_large_becomes_small() -> None:
+    assert {case: small(values) for case, values in UNCHANGED.items()} == UNCHANGED
+    assert {case: small(values) for case, (values, _) in CHANGED.items()} == {
+        case: expected for case, (_, expected) in CHANGED.items()
     }
-
-
-def test_one_layer_of_each_kind_stays() -> None:
-    kinds = (["linear_attention"] * 3 + ["full_attention"]) * 12
-    dense = ["dense"] + ["sparse"] * 47
-    new = small({"num_hidden_layers": 48, "layer_types": kinds, "mlp_layer_types": dense})
-    assert new["layer_types"] == ["linear_attention", "linear_attention", "full_attention"]
-    assert new["mlp_layer_types"] == ["dense", "sparse", "sparse"]
-    assert new["num_hidden_layers"] == 3
 
 
 @for_each(
@@ -95,27 +120,6 @@ def test_layers_that_others_refer_to_are_there(indices: list[int], expected: lis
     new = small({"num_hidden_layers": 24, "out_indices": indices})
     assert new["out_indices"] == expected
     assert new["num_hidden_layers"] == max(2, len(set(indices)))
-
-
-def test_stages_stay_and_become_shallow() -> None:
-    values = {"depths": [3, 4, 18, 3], "hidden_sizes": [256, 512, 1024, 2048], "num_stages": 4, "num_layers": 4}
-    new = small({**values, "strides": [4, 2, 2, 2]})
-    assert new["depths"] == [2, 2, 2, 2]
-    assert new["hidden_sizes"] == [16, 32, 64, 128]
-    assert new["num_layers"] == 4
-
-
-def test_experts_are_few_and_their_groups_one() -> None:
-    new = small(
-        {"n_routed_experts": 256, "num_experts_per_tok": 8, "n_group": 8, "topk_group": 4, "n_shared_experts": 1}
-    )
-    assert new == {
-        "n_routed_experts": 4,
-        "num_experts_per_tok": 2,
-        "n_group": 1,
-        "topk_group": 1,
-        "n_shared_experts": 1,
-    }
 
 
 def test_sections_of_a_rotary_embedding_follow_the_heads() -> None:
@@ -136,32 +140,8 @@ def test_a_part_that_could_be_of_any_class_says_which_it_is() -> None:
     assert shrunk(Settings({}, parts), SMALLEST) == {"text_config": {"model_type": "bert", "num_hidden_layers": 2}}
 
 
-def test_names_that_only_sound_like_widths_stay() -> None:
-    values = {
-        "patch_size": 16,
-        "kernel_size": 31,
-        "num_mel_bins": 128,
-        "num_channels": 3,
-        "hidden_dropout": 0.1,
-        "use_cache": True,
-        "window_size": 14,
-    }
-    assert small(values) == values
-
-
 def test_the_weakest_takes_layers_alone() -> None:
     assert shrunk(Settings(DECODER), STRENGTHS[-1]) == {"num_hidden_layers": 2}
-
-
-def test_a_model_that_is_small_already_stays() -> None:
-    values = {
-        "hidden_size": 16,
-        "num_attention_heads": 2,
-        "num_hidden_layers": 2,
-        "intermediate_size": 8,
-        "vocab_size": 99,
-    }
-    assert shrunk(Settings(values), SMALLEST) == {}
 
 
 @for_each("strength", STRENGTHS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -83,69 +83,64 @@ def found(module: nn.Module) -> dict[str, list[str]]:
     return {of.__name__: [block.path for block in blocks] for of, blocks in repeated_blocks(module).items()}
 
 
-def test_layers_in_a_list_are_blocks_and_what_is_in_them_is_not() -> None:
-    assert found(Stack(Block() for _ in range(3))) == {"Block": ["layers.0", "layers.1", "layers.2"]}
+def blocks(count: int, kind: type[nn.Module] = Block) -> Iterator[nn.Module]:
+    return (kind() for _ in range(count))
 
 
-@for_each(
-    "module",
-    [
-        Stack(Block() for _ in range(2)),
-        nn.Sequential(*(nn.Linear(4, 4) for _ in range(5))),
-        nn.Sequential(*(Activation() for _ in range(5))),
-        Stack([Block(4), Block(8), Block(16), Block(32)]),
-        nn.Sequential(Block(), OtherBlock(), Block(), OtherBlock()),
-    ],
-)
-def test_these_have_no_blocks(module: nn.Module) -> None:
-    assert found(module) == {}
+def with_leaf(module: nn.Module) -> nn.Module:
+    module.norm = Leaf()
+    return module
 
 
-def test_layers_are_blocks_where_a_pair_of_models_has_them() -> None:
-    module = Pair(Stack(Block() for _ in range(3)), Stack(Block() for _ in range(3)))
-    assert found(module) == {"Block": [f"{side}.layers.{index}" for side in ("left", "right") for index in range(3)]}
+LAYER = nn.TransformerEncoderLayer(4, 2, batch_first=True)
+FOUND: dict[str, tuple[nn.Module, dict[str, list[str]]]] = {
+    "layers in a list, and not what is in them": (Stack(blocks(3)), {"Block": ["layers.0", "layers.1", "layers.2"]}),
+    "two are too few": (Stack(blocks(2)), {}),
+    "torch's own layers without submodules": (nn.Sequential(*(nn.Linear(4, 4) for _ in range(5))), {}),
+    "nothing to learn": (nn.Sequential(*blocks(5, Activation)), {}),
+    "other sizes": (Stack([Block(4), Block(8), Block(16), Block(32)]), {}),
+    "two of each": (nn.Sequential(Block(), OtherBlock(), Block(), OtherBlock()), {}),
+    "a pair of models": (
+        Pair(Stack(blocks(3)), Stack(blocks(3))),
+        {"Block": [f"{side}.layers.{index}" for side in ("left", "right") for index in range(3)]},
+    ),
+    "the outermost": (
+        nn.Sequential(*(nn.Sequential(*blocks(4)) for _ in range(3))),
+        {"Sequential": ["0", "1", "2"]},
+    ),
+    "a class that repeats only within blocks": (
+        with_leaf(Stack(nn.Sequential(Leaf(), nn.Linear(4, 4)) for _ in range(3))),
+        {"Sequential": ["layers.0", "layers.1", "layers.2"]},
+    ),
+    "the program's own without submodules": (nn.Sequential(*blocks(3, Leaf)), {"Leaf": ["0", "1", "2"]}),
+    "two classes": (
+        Pair(Stack(blocks(3)), Stack(blocks(4, OtherBlock))),
+        {
+            "Block": [f"left.layers.{index}" for index in range(3)],
+            "OtherBlock": [f"right.layers.{index}" for index in range(4)],
+        },
+    ),
+    "the first of a stage has more, and one is wider": (
+        nn.Sequential(*(Block(has_shortcut=index == 0) for index in range(4)), Block(8)),
+        {"Block": ["0", "1", "2", "3", "4"]},
+    ),
+    "torch's own with submodules": (
+        nn.TransformerEncoder(LAYER, 3),
+        {"TransformerEncoderLayer": ["layers.0", "layers.1", "layers.2"]},
+    ),
+    "one module in several places": (nn.Sequential(*[Block()] * 3), {"Block": ["0", "1", "2"]}),
+    "lazy layers": (
+        nn.Sequential(*(nn.Sequential(nn.LazyLinear(4), nn.ReLU()) for _ in range(3))),
+        {"Sequential": ["0", "1", "2"]},
+    ),
+    "in a wrapper of the whole": (nn.Sequential(Stack(blocks(3))), {"Block": [f"0.layers.{i}" for i in range(3)]}),
+}
 
 
 def test_the_outermost_modules_that_repeat_are_blocks() -> None:
-    stages = nn.Sequential(*(nn.Sequential(*(Block() for _ in range(4))) for _ in range(3)))
-    assert found(stages) == {"Sequential": ["0", "1", "2"]}
-
-
-def test_a_class_that_repeats_only_within_blocks_is_no_block_elsewhere() -> None:
-    module = Stack(nn.Sequential(Leaf(), nn.Linear(4, 4)) for _ in range(3))
-    module.norm = Leaf()
-    assert list(found(module)) == ["Sequential"]
-
-
-def test_modules_without_submodules_are_blocks_if_they_are_the_program_s_own() -> None:
-    assert list(found(nn.Sequential(*(Leaf() for _ in range(3))))) == ["Leaf"]
-
-
-def test_encoder_and_decoder_layers_are_blocks_of_two_classes() -> None:
-    module = Pair(Stack(Block() for _ in range(3)), Stack(OtherBlock() for _ in range(4)))
-    assert {name: len(paths) for name, paths in found(module).items()} == {"Block": 3, "OtherBlock": 4}
-
-
-def test_the_first_block_of_a_stage_may_have_more_than_the_others() -> None:
-    module = nn.Sequential(*(Block(has_shortcut=index == 0) for index in range(4)), Block(8))
-    assert found(module) == {"Block": ["0", "1", "2", "3", "4"]}
-
-
-def test_layers_of_torch_s_own_are_blocks() -> None:
-    layer = nn.TransformerEncoderLayer(4, 2, batch_first=True)
-    assert found(nn.TransformerEncoder(layer, 3)) == {"TransformerEncoderLayer": ["layers.0", "layers.1", "layers.2"]}
-
-
-def test_one_module_in_several_places_is_a_block_in_each() -> None:
-    assert found(nn.Sequential(*[Block()] * 3)) == {"Block": ["0", "1", "2"]}
-
-
-def test_lazy_layers_are_blocks() -> None:
-    assert list(found(nn.Sequential(*(nn.Sequential(nn.LazyLinear(4), nn.ReLU()) for _ in range(3))))) == ["Sequential"]
-
-
-def test_a_wrapper_of_the_whole_changes_nothing() -> None:
-    assert found(nn.Sequential(Stack(Block() for _ in range(3)))) == {"Block": [f"0.layers.{i}" for i in range(3)]}
+    assert {case: found(module) for case, (module, _) in FOUND.items()} == {
+        case: expected for case, (_, expected) in FOUND.items()
+    }
 
 
 class Counting:
@@ -232,9 +227,6 @@ def test_nothing_is_compiled_where_nothing_repeats() -> None:
     with pytest.raises(RequestError, match="'target': 'Stack', 'is_module': True"):
         compile_regions(module)
     assert module.layers[0]._compiled_call_impl is None
-
-
-def test_a_function_has_no_blocks() -> None:
     with pytest.raises(RequestError, match="'is_module': False"):
         compile_regions(lambda x: x)
 

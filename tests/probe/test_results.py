@@ -81,14 +81,11 @@ def test_what_differs_is_named(mine: Any, where: str, largest: float | None, det
     assert (found["kind"], found["where"], found["largest"], found["detail"]) == ("outputs", where, largest, detail)
 
 
-def test_the_kind_of_a_container_is_a_part_of_the_result() -> None:
-    found = compared([torch.zeros(2)], (torch.zeros(2),))
-    assert found["where"] == "call 1, structure"
-
-
-def test_the_largest_difference_is_told() -> None:
+def test_the_kind_of_a_container_is_a_part_of_the_result_and_the_largest_difference_is_told() -> None:
+    assert compared([torch.zeros(2)], (torch.zeros(2),))["where"] == "call 1, structure"
     found = compared([torch.ones(2), torch.full((2,), 5.0)], [torch.zeros(2), torch.zeros(2)])
     assert (found["where"], found["largest"]) == ("call 1, output[1]", 5.0)
+    assert compare(Results(), of(torch.ones(1)))["differences"][0]["detail"] == "is missing"
 
 
 def test_tensors_inside_objects_of_the_program_are_compared() -> None:
@@ -103,10 +100,6 @@ def test_tensors_inside_objects_of_the_program_are_compared() -> None:
     for kind in (Loss, Plain):
         found = compared(kind(torch.ones(1)), kind(torch.zeros(1)))
         assert found["where"] == "call 1, output.value"
-
-
-def test_a_call_that_never_came_back_is_a_difference() -> None:
-    assert compare(Results(), of(torch.ones(1)))["differences"][0]["detail"] == "is missing"
 
 
 def test_state_is_parameters_buffers_gradients_and_plain_attributes() -> None:
@@ -147,19 +140,28 @@ def test_an_argument_that_a_call_mutates_is_kept() -> None:
     assert compare(run(1.0), run(3.0))["differences"][0]["detail"] == "is missing"
 
 
-def test_gradients_are_weighted_so_that_a_sum_hides_nothing() -> None:
+def test_gradients_are_weighted_alike_in_every_dtype_so_that_a_sum_hides_nothing() -> None:
     x = torch.randn(4, requires_grad=True)
     found = gradients_of(torch.softmax(x, 0), {}, {"x": x})
     assert found["x"] is not None
     assert found["x"].abs().max() > 1e-3
     assert x.grad is None
-
-
-def test_gradients_reach_parameters_by_their_names() -> None:
     module = torch.nn.Linear(2, 2)
     found = gradients_of(module(torch.ones(1, 2)), {"": module, "other": torch.nn.Linear(1, 1)}, {})
     assert set(found) == {"weight", "bias", "other.weight", "other.bias"}
     assert found["other.weight"] is None
+
+    def weighted(dtype: Any) -> Any:
+        module = torch.nn.Linear(3, 2, bias=False).to(dtype)
+        torch.nn.init.ones_(module.weight)
+        return gradients_of(module(torch.ones(4, 3, dtype=dtype)), {"": module}, {})["weight"]
+
+    single = weighted(torch.float32)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert torch.equal(weighted(torch.float64).float(), single)
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 def test_modules_are_found_in_closures_and_globals() -> None:
@@ -261,20 +263,6 @@ def test_a_warning_is_written_alike_wherever_an_edit_moves_it(monkeypatch: pytes
     assert first == second
 
 
-def test_gradients_are_weighted_alike_in_every_dtype() -> None:
-    def weighted(dtype: Any) -> Any:
-        module = torch.nn.Linear(3, 2, bias=False).to(dtype)
-        torch.nn.init.ones_(module.weight)
-        return gradients_of(module(torch.ones(4, 3, dtype=dtype)), {"": module}, {})["weight"]
-
-    single = weighted(torch.float32)
-    torch.set_default_dtype(torch.float64)
-    try:
-        assert torch.equal(weighted(torch.float64).float(), single)
-    finally:
-        torch.set_default_dtype(torch.float32)
-
-
 @for_each(
     "mine, change",
     [
@@ -290,12 +278,9 @@ def test_what_modules_keep_differs_in_numbers_or_by_less(mine: dict[str, Any], c
     before = state(torch.nn.Module(), times={"a": 1.0}, all=[1.0])
     [difference] = compare(state(torch.nn.Module(), **mine), before)["differences"]
     assert (difference["kind"], difference["change"]) == ("state", change)
-
-
-def test_a_tensor_that_differs_in_a_module_is_no_number() -> None:
-    results = [state(torch.nn.Module(), time=value, total=torch.tensor(value)) for value in (1.0, 2.0)]
-    [difference] = compare(results[1], results[0])["differences"]
-    assert difference["change"] == "other"
+    # A tensor is no number.
+    one, other = (state(torch.nn.Module(), time=value, total=torch.tensor(value)) for value in (1.0, 2.0))
+    assert [found["change"] for found in compare(other, one)["differences"]] == ["other"]
 
 
 @for_each(
