@@ -331,7 +331,9 @@ def calls_in(events: Sequence[ProfiledEvent], *, has_device: bool, held_up: Sequ
         ]
     else:
         kernels = [kernel for node in nodes if node.parent is None for kernel in _host_kernels(node)]
-    empty_ns = min((_busy_ns(node) for node in nodes if node.event.name == EMPTY_RANGE), default=0)
+    empty = [node for node in nodes if node.event.name == EMPTY_RANGE]
+    waited = (_covered_ns(_waits(child.event for child in node.children)) for node in empty)
+    empty_ns = min((node.event.duration_ns - wait for node, wait in zip(empty, waited, strict=True)), default=0)
     wholes = sorted((node.event for node in nodes if node.event.name == CALL_RANGE), key=lambda event: event.start_ns)
     for number, whole in enumerate(wholes):
         inside = [node for node in nodes if whole.start_ns <= node.event.start_ns < whole.end_ns]
@@ -375,19 +377,15 @@ def _host_kernels(node: _Node) -> list[Kernel]:
     within: list[Kernel] = []
     if role not in ("kernel", "copy"):
         within = [kernel for child in node.children for kernel in _host_kernels(child)]
-        # It computes by means that are no operations, such as oneDNN's convolutions.
-        if role != "calls" or (within and not _computes_itself(node)):
+        # It computes by means that are no operations, such as oneDNN's convolutions, if most of its time is in nothing
+        # that it calls, and more than it takes to call.
+        own_ns = event.duration_ns - sum(child.event.duration_ns for child in node.children)
+        if role != "calls" or (within and own_ns <= max(_CALLING_NS, event.duration_ns / 2)):
             return within
     kind: KernelKind = "generated" if is_generated(event.name) else "copy" if role == "copy" else "library"
     if role == "kernel" and kind == "library" and is_communication(event.name):
         kind = "communication"
     return [Kernel(event.name, kind, event.start_ns, event.end_ns, node=node)]
-
-
-def _computes_itself(node: _Node) -> bool:
-    """Most of an operation's time is in nothing that it calls, and more than it takes to call."""
-    own_ns = node.event.duration_ns - sum(child.event.duration_ns for child in node.children)
-    return own_ns > max(_CALLING_NS, node.event.duration_ns / 2)
 
 
 def _device_kernel(event: ProfiledEvent, operation: _Node | None, driver_call: _Node | None) -> Kernel:
@@ -403,10 +401,6 @@ def _device_kernel(event: ProfiledEvent, operation: _Node | None, driver_call: _
 
 def _waits(events: Iterable[ProfiledEvent]) -> list[tuple[int, int]]:
     return [(event.start_ns, event.end_ns) for event in events if _WAIT.match(event.name)]
-
-
-def _busy_ns(node: _Node) -> int:
-    return node.event.duration_ns - _covered_ns(_waits(child.event for child in node.children))
 
 
 def _covered_ns(spans: Iterable[tuple[int, int]]) -> int:

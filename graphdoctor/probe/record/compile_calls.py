@@ -36,7 +36,7 @@ def compile_call(frame: FrameType) -> CompileCall:
     # torch.compile sets these two when both are left out.
     defaults |= {"mode": "default", "backend": "inductor"}
     arguments = {
-        name: _argument_text(given[name])
+        name: value.__qualname__ if isinstance(value := given[name], (type, FunctionType)) else value_text(value)
         for name, default in defaults.items()
         if name != "model" and given.get(name) is not None and given[name] != default
     }
@@ -61,12 +61,6 @@ def compiled_name(model: Any) -> str:  # noqa: ANN401
     if isinstance(owner, torch.nn.Module):
         return type(owner).__qualname__
     return str(getattr(model, "__qualname__", type(model).__qualname__))
-
-
-def _argument_text(value: Any) -> str:  # noqa: ANN401
-    if isinstance(value, (type, FunctionType)):
-        return value.__qualname__
-    return value_text(value)
 
 
 _WRAPPER = ("_dynamo/external_utils.py", "inner")

@@ -79,7 +79,8 @@ def value_text(value: object, *, depth: int = 0) -> str:
         items: Any = value.items() if kind is dict else value  # type: ignore[attr-defined]
         shown = [item for _, item in zip(range(_MAX_ITEMS), items, strict=False)]
         if kind is dict:
-            texts = [f"{_key_text(key)}: {value_text(item, depth=depth + 1)}" for key, item in shown]
+            keys = (key[:40] if type(key) is str else value_text(key, depth=3) for key, _ in shown)
+            texts = [f"{key}: {value_text(item, depth=depth + 1)}" for key, (_, item) in zip(keys, shown, strict=True)]
         else:
             texts = [value_text(item, depth=depth + 1) for item in shown]
         if len(items) > _MAX_ITEMS:
@@ -91,10 +92,6 @@ def value_text(value: object, *, depth: int = 0) -> str:
 
 def _name_of(kind: type) -> str:
     return kind.__qualname__.rpartition("<locals>.")[2]
-
-
-def _key_text(key: object) -> str:
-    return key[:40] if type(key) is str else value_text(key, depth=3)
 
 
 def arguments_text(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:

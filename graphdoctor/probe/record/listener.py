@@ -51,18 +51,14 @@ def _end_column(text: str, start: int, end_offset: int | None) -> int | None:
     if end_offset is None:
         return None
     end = _characters(text, end_offset)
-    if end <= start or _is_inside_word(text, end):
+    is_inside_word = end < len(text) and (text[end - 1] + text[end]).replace("_", "a").isalnum()
+    if end <= start or is_inside_word:
         return None
     try:
         ast.parse(text[start:end])
     except (SyntaxError, ValueError):
         return None
     return end + 1
-
-
-def _is_inside_word(text: str, end: int) -> bool:
-    """The position splits a name or a number, so it belongs to another line."""
-    return end < len(text) and (text[end - 1] + text[end]).replace("_", "a").isalnum()
 
 
 def _characters(text: str, byte_offset: int) -> int:

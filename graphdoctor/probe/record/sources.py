@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import itertools
 import linecache
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
@@ -176,12 +175,12 @@ class _Scope:
             for alias in each.names
             if alias.name == "torch" or (alias.asname is None and alias.name.startswith("torch."))
         )
-        return next((name for name in names if self._has(name) and not self._is_rebound(name)), None)
-
-    def _is_rebound(self, name: str) -> bool:
-        """Whether something other than an import binds the name in the scope that it is read from."""
-        scopes = (scope for scope in (self._inner, *reversed(self._outer)) if name in _bindings(scope))
-        return any(name in _bindings(scope, imports=False) for scope in itertools.islice(scopes, 1))
+        for name in filter(self._has, names):
+            # Something other than an import may bind it in the scope that it is read from.
+            scope = next(scope for scope in (self._inner, *reversed(self._outer)) if name in _bindings(scope))
+            if name not in _bindings(scope, imports=False):
+                return name
+        return None
 
 
 def _own(scope: ast.AST) -> Iterator[ast.AST]:

@@ -84,15 +84,15 @@ def keep_trace_enabled() -> None:
     Since 2.13 torch itself keeps its trace logger out of ``logging.disable`` (``torch/_logging/_internal.py``,
     ``_init_logs``): the override can go when that is the oldest torch.
     """
+
+    def is_enabled(logger: logging.Logger, level: int) -> bool:
+        # Asked before each record is made; the program may have configured logging in between.
+        logger.disabled = False
+        return level >= logger.getEffectiveLevel()
+
     for logger in switched_loggers():
         logger.disabled = False
-        logger.isEnabledFor = partial(_is_level_enabled, logger)  # type: ignore[method-assign]
-
-
-def _is_level_enabled(logger: logging.Logger, level: int) -> bool:
-    # Asked before each record is made; the program may have configured logging in between.
-    logger.disabled = False
-    return level >= logger.getEffectiveLevel()
+        logger.isEnabledFor = partial(is_enabled, logger)  # type: ignore[method-assign]
 
 
 def write_artifact(name: str, payload: object) -> None:

@@ -58,14 +58,11 @@ SHOWN_BY = (
 """The settings that ``show_generated_kernels`` and a profile change."""
 
 
-def is_generated(name: str) -> bool:
-    """Inductor wrote the kernel."""
-    return _GENERATED.match(name) is not None
+is_generated = _GENERATED.match
+"""Inductor wrote the kernel."""
 
-
-def is_communication(name: str) -> bool:
-    """It passes tensors between processes."""
-    return _COMMUNICATION.match(name) is not None
+is_communication = _COMMUNICATION.match
+"""It passes tensors between processes."""
 
 
 @cache
