@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypedDict
 
-from ..facts.watch import UnwatchedReason, WatchOutcome
 from .file_names import *  # noqa: F403 - the other rooms' way to these names
 
 FORMAT = 1
@@ -182,46 +181,6 @@ class RecompileArtifact(TypedDict):
     loops: dict[str, str]
     """What counts the caller's loops."""
     stack_names: list[str]
-
-
-class CalledArtifact(TypedDict):
-    """``graphdoctor_called``: how often a script called a compiled function; the last one of each counts."""
-
-    function: int
-    """Its number in this process."""
-    compiled: str
-    """What was compiled, in short."""
-    file: str | None
-    """Where torch.compile was called."""
-    line: int | None
-    calls: int
-    last_compile: int | None
-    """The last of its calls in which torch began to compile; None if none did."""
-    compiling_calls: int
-    """In how many calls in a row, up to that one, torch began to compile."""
-    unwatched: dict[UnwatchedReason, int]
-    """Calls that weren't watched when they were due."""
-    is_deferred: bool
-    """It is a generator or a coroutine function: its work happens after the call."""
-    is_end: bool
-    """The process ends, so the counts are final."""
-
-
-class WatchedCallArtifact(TypedDict):
-    """``graphdoctor_watched_call``: one call of a script that was watched as it happened."""
-
-    function: int
-    call: int
-    """Its number among the calls of this function, from 1."""
-    outcome: WatchOutcome
-    duration_us: float
-    is_profiled: bool
-    cost_us: float
-    graph_runs: NotRequired[int]
-    """With the next three: only of a profiled call that is steady."""
-    graph_ops: NotRequired[int]
-    eager_ops: NotRequired[int]
-    eager_op_names: NotRequired[dict[str, int]]
 
 
 class RunChange(TypedDict):

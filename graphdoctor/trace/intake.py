@@ -19,7 +19,7 @@ from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import Call, CompileCall, CompileOutcome, Environment, Graph, SourceContext
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.watch import Steps
-from graphdoctor.probe.wire import CalledArtifact, RecompileArtifact, WatchedCallArtifact
+from graphdoctor.probe.wire import RecompileArtifact
 from graphdoctor.trace.breaks import PrintedBreak, parse_break, parse_error
 from graphdoctor.trace.ddp_splits import SeenSplit
 from graphdoctor.trace.evidence import Evidence
@@ -112,8 +112,8 @@ class Intake:
         self._is_extra = False
         self.sources: dict[tuple[str, int], SourceContext] = {}
         self.generated: dict[str, str | None] = {}
-        self.called: dict[int, CalledArtifact] = {}
-        self.watched_calls: list[WatchedCallArtifact] = []
+        self.called: dict[int, dict[str, Any]] = {}
+        self.watched_calls: list[dict[str, Any]] = []
         self._begin()
 
     def _begin(self) -> None:
@@ -295,7 +295,7 @@ class Intake:
         self.compile_calls.append(read_fact(CompileCall, record.json()))
 
     def _on_graphdoctor_called(self, record: Record) -> None:
-        value: CalledArtifact = record.json()
+        value: dict[str, Any] = record.json()
         self.called[value["function"]] = value
 
     def _on_graphdoctor_watched_call(self, record: Record) -> None:

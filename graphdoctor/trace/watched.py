@@ -8,7 +8,6 @@ from typing import Any
 
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.watch import CallWatch, NotCovered, WatchedFunction
-from graphdoctor.probe.wire import CalledArtifact, WatchedCallArtifact
 from graphdoctor.trace.intake import Intake
 
 _TIMED_CALLS = 15
@@ -28,7 +27,7 @@ def call_watch(processes: Iterable[tuple[str | None, Intake]]) -> CallWatch | No
     return CallWatch(functions=tuple(functions), cost_s=cost_us / 1e6) if functions else None
 
 
-def _function(process: str | None, called: CalledArtifact, watched: list[WatchedCallArtifact]) -> WatchedFunction:
+def _function(process: str | None, called: Mapping[str, Any], watched: list[dict[str, Any]]) -> WatchedFunction:
     steady = [call for call in watched if call["outcome"] == "steady"]
     times = [call["duration_us"] for call in steady if not call["is_profiled"]][-_TIMED_CALLS:]
     covered: Mapping[str, Any] | None = next((call for call in reversed(steady) if "graph_ops" in call), None)
@@ -50,7 +49,7 @@ def _function(process: str | None, called: CalledArtifact, watched: list[Watched
     )
 
 
-def _not_covered(called: CalledArtifact, watched: list[WatchedCallArtifact]) -> NotCovered:
+def _not_covered(called: Mapping[str, Any], watched: list[dict[str, Any]]) -> NotCovered:
     calls = called["calls"]
     if called["is_deferred"]:
         return "deferred"
@@ -70,7 +69,7 @@ def _not_covered(called: CalledArtifact, watched: list[WatchedCallArtifact]) -> 
     return "few" if called["is_end"] else "ended"
 
 
-def _slowed_us(watched: Iterable[WatchedCallArtifact], steady_us: float | None) -> Iterator[float]:
+def _slowed_us(watched: Iterable[Mapping[str, Any]], steady_us: float | None) -> Iterator[float]:
     """What the profiler added to each call under it; unknown without a time to compare with."""
     for call in watched:
         if call["is_profiled"] and steady_us is not None and call["outcome"] == "steady":

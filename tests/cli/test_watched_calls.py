@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.probe.wire import TRACE_FOLDER, WatchedCallArtifact
+from graphdoctor.probe.wire import TRACE_FOLDER
 from graphdoctor.trace.grammar import LogDamage, read_records
 from tests.cli.test_run import assert_alike, logs, report, run_forked, said
 
@@ -191,7 +191,7 @@ def functions(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {found["compiled"]: found for found in document["recording"]["watch"]["functions"]}
 
 
-def watched(folder: Path) -> list[WatchedCallArtifact]:
+def watched(folder: Path) -> list[dict[str, Any]]:
     found = []
     for log in logs(folder):
         with log.open("rb") as lines:

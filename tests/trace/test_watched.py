@@ -8,41 +8,30 @@ import pytest
 
 from graphdoctor.facts.recording import Environment
 from graphdoctor.facts.watch import CallWatch, WatchedFunction
-from graphdoctor.probe.wire import CalledArtifact, WatchedCallArtifact
 from graphdoctor.trace.gaps import watch_gaps
 from graphdoctor.trace.intake import Intake
 from graphdoctor.trace.watched import call_watch
 from graphdoctor.views.report import watched_texts, watching_text
 from tests.each import for_each
 
+Record = dict[str, Any]
 
-def call(number: int, us: float = 100.0, *, ops: tuple[int, int] | None = None, **changes: Any) -> WatchedCallArtifact:
+
+def call(number: int, us: float = 100.0, *, ops: tuple[int, int] | None = None, **changes: Any) -> Record:
     """A steady call; profiled if its operations in graphs and outside are given."""
-    made = WatchedCallArtifact(
-        function=0, call=number, outcome="steady", duration_us=us, is_profiled=ops is not None, cost_us=10.0
-    )
+    made = {"function": 0, "call": number, "outcome": "steady", "duration_us": us, "is_profiled": ops is not None}
     if ops is not None:
         made |= {"graph_ops": ops[0], "eager_ops": ops[1], "eager_op_names": {"aten::add": ops[1]}, "graph_runs": 1}
-    return {**made, **changes}  # type: ignore[typeddict-item]
+    return {**made, "cost_us": 10.0, **changes}
 
 
-def called(calls: int, last_compile: int | None = 1, **changes: Any) -> CalledArtifact:
-    made = CalledArtifact(
-        function=0,
-        compiled="f",
-        file="/project/train.py",
-        line=7,
-        calls=calls,
-        last_compile=last_compile,
-        compiling_calls=0 if last_compile is None else 1,
-        unwatched={},
-        is_deferred=False,
-        is_end=True,
-    )
-    return {**made, **changes}  # type: ignore[typeddict-item]
+def called(calls: int, last_compile: int | None = 1, **changes: Any) -> Record:
+    made = {"function": 0, "compiled": "f", "file": "/project/train.py", "line": 7, "calls": calls, "unwatched": {}}
+    made |= {"last_compile": last_compile, "compiling_calls": 0 if last_compile is None else 1}
+    return {**made, "is_deferred": False, "is_end": True, **changes}
 
 
-def process(*functions: tuple[CalledArtifact, list[WatchedCallArtifact]]) -> Intake:
+def process(*functions: tuple[Record, list[Record]]) -> Intake:
     intake = Intake(Environment())
     for number, (counts, calls) in enumerate(functions):
         intake.called[number] = {**counts, "function": number}
@@ -50,13 +39,13 @@ def process(*functions: tuple[CalledArtifact, list[WatchedCallArtifact]]) -> Int
     return intake
 
 
-def watch_of(*functions: tuple[CalledArtifact, list[WatchedCallArtifact]]) -> CallWatch:
+def watch_of(*functions: tuple[Record, list[Record]]) -> CallWatch:
     watch = call_watch([(None, process(*functions))])
     assert watch is not None
     return watch
 
 
-def only(counts: CalledArtifact, *calls: WatchedCallArtifact) -> WatchedFunction:
+def only(counts: Record, *calls: Record) -> WatchedFunction:
     (found,) = watch_of((counts, list(calls))).functions
     return found
 
@@ -99,7 +88,7 @@ def test_calls_that_compiled_or_raised_count_for_nothing_but_their_cost() -> Non
         (called(1, is_end=False), [], "ended"),
     ],
 )
-def test_why_a_function_has_no_coverage(counts: CalledArtifact, calls: list[WatchedCallArtifact], reason: str) -> None:
+def test_why_a_function_has_no_coverage(counts: Record, calls: list[Record], reason: str) -> None:
     watch = watch_of((counts, calls))
     assert watch.functions[0].not_covered == reason
     assert watch.coverage is None

@@ -38,7 +38,6 @@ from ..torch_private.torch_hooks import (
     watch_profilers,
 )
 from ..torch_private.torch_kernels import RangeProfiler
-from ..wire import CalledArtifact, WatchedCallArtifact
 from .coverage import CONVERSION_RANGE, MAX_NAMES, eager_operations
 
 _FIRST_CALLS = 7
@@ -64,15 +63,21 @@ class _Watched:
 
     def __init__(
         self,
-        counts: CalledArtifact,
+        number: int,
+        described: CompiledAt,
         context: Any,  # noqa: ANN401
         begin: Callable[[_Watched], Callable[[], None] | None],
+        *,
+        is_deferred: bool,
     ) -> None:
-        self.counts = counts
-        """But for ``calls``, which ``counted`` fills in."""
+        self.number = number
         self.profiled_call: int | None = None
         """The last call whose coverage is known."""
+        self.last_compile: int | None = None
+        """The last call in which torch began to compile."""
         self.is_fullgraph = bool(getattr(context, "fullgraph", True))
+        self._described = described
+        self._is_deferred = is_deferred
         self._context = weakref.ref(context)
         self._begin = begin
         self._hook: Enter | None = None
@@ -82,31 +87,37 @@ class _Watched:
     def calls(self) -> int:
         return self._counted + sum(planned - length_hint(ends) for planned, ends in self._stretches)
 
-    def counted(self, *, is_end: bool) -> CalledArtifact:
-        self.counts["calls"], self.counts["is_end"] = self.calls, is_end
-        return self.counts
+    def counted(self, *, is_end: bool) -> dict[str, Any]:
+        """Of ``WatchedFunction``; ``is_deferred``: its work is done after the call; ``is_end``: counts are final."""
+        compiled, file, line = self._described
+        known = {"function": self.number, "compiled": compiled, "file": file, "line": line, "calls": self.calls}
+        known |= {"last_compile": self.last_compile, "compiling_calls": self._compiling_calls}
+        return {**known, "unwatched": self._unwatched, "is_deferred": self._is_deferred, "is_end": is_end}
 
     def forget(self) -> None:
         """Count from 0, and leave the first call unwatched: it compiles, if any does."""
         self._lock = threading.RLock()  # a forked process may have inherited one that nobody releases
         self._counted = self._tries = self._plans = self._armed_at = self._since_armed = 0
         self._stretches: list[tuple[int, Iterator[Callable[[], object]]]] = []
-        self.counts["last_compile"] = self.profiled_call = None
-        self.counts["compiling_calls"], self.counts["unwatched"] = 0, {}
-        self._leave_unwatched(_NEVER if self.counts["is_deferred"] else 1)
+        self.last_compile = self.profiled_call = None
+        self._compiling_calls = 0
+        """In how many calls in a row, up to the last such one, torch began to compile."""
+        self._unwatched: Counter[UnwatchedReason] = Counter()
+        """Calls that weren't watched when they were due."""
+        self._leave_unwatched(_NEVER if self._is_deferred else 1)
 
     def on_compile(self) -> None:
         with self._lock:
-            calls, last = self.calls, self.counts["last_compile"]
+            calls, last = self.calls, self.last_compile
             if last != calls:
-                self.counts["compiling_calls"] = self.counts["compiling_calls"] + 1 if last == calls - 1 else 1
-            self.counts["last_compile"] = self._armed_at = calls
+                self._compiling_calls = self._compiling_calls + 1 if last == calls - 1 else 1
+            self.last_compile = self._armed_at = calls
             self._since_armed = 0
-            if not self.counts["is_deferred"]:
+            if not self._is_deferred:
                 self._leave_unwatched(self._until_allowed())
 
     def refuse(self, reason: UnwatchedReason) -> None:
-        self.counts["unwatched"][reason] = self.counts["unwatched"].get(reason, 0) + 1
+        self._unwatched[reason] += 1
 
     def _watch(self) -> Callable[[], object]:
         with self._lock:
@@ -222,7 +233,7 @@ class CallWatcher:
     """Watches the calls of one process."""
 
     def __init__(
-        self, write_call: Callable[[WatchedCallArtifact], None], write_counts: Callable[[CalledArtifact], None]
+        self, write_call: Callable[[dict[str, Any]], None], write_counts: Callable[[dict[str, Any]], None]
     ) -> None:
         self._write_call = write_call
         self._write_counts = write_counts
@@ -238,7 +249,7 @@ class CallWatcher:
         self._activity = 0
         self._cost_s = 0.0
         self._first: float | None = None
-        self._waiting: list[tuple[WatchedCallArtifact, DeviceClock | None]] = []
+        self._waiting: list[tuple[dict[str, Any], DeviceClock | None]] = []
 
     def install_calls(self, describe: Callable[[Any], CompiledAt]) -> None:
         """Watch what torch.compile makes from now on; ``describe`` is called inside torch.compile."""
@@ -246,20 +257,9 @@ class CallWatcher:
         def add(context: Any, function: Any) -> None:  # noqa: ANN401
             if context in self._by_context:
                 return
-            compiled, file, line = describe(function)
-            counts = CalledArtifact(
-                function=len(self._functions),
-                compiled=compiled,
-                file=file,
-                line=line,
-                calls=0,
-                last_compile=None,
-                compiling_calls=0,
-                unwatched={},
-                is_deferred=_is_deferred(function),
-                is_end=False,
-            )
-            watched = self._by_context[context] = _Watched(counts, context, self._begin)
+            number, is_deferred = len(self._functions), _is_deferred(function)
+            watched = _Watched(number, describe(function), context, self._begin, is_deferred=is_deferred)
+            self._by_context[context] = watched
             self._functions.append(watched)
 
         self._compiled_calls.install(add)
@@ -344,7 +344,7 @@ class CallWatcher:
         return None
 
     def _is_profile_due(self, watched: _Watched) -> bool:
-        last, last_compile = watched.profiled_call, watched.counts["last_compile"]
+        last, last_compile = watched.profiled_call, watched.last_compile
         if last_compile is None and watched.is_fullgraph:
             return False  # torch may raise after the call, and forget to end it
         if last is not None and watched.calls < 2 * last and last > (last_compile or 0):
@@ -384,14 +384,13 @@ class CallWatcher:
             call.outcome = "raised"
         elif self._activity != call.activity:
             call.outcome = "compiled"
-        artifact = WatchedCallArtifact(
-            function=call.function.counts["function"],
-            call=call.number,
-            outcome=call.outcome,
-            duration_us=(ended - call.started) * 1e6,
-            is_profiled=ranges is not None,
-            cost_us=0.0,
-        )
+        artifact: dict[str, Any] = {
+            "function": call.function.number,
+            "call": call.number,
+            "outcome": call.outcome,
+            "duration_us": (ended - call.started) * 1e6,
+            "is_profiled": ranges is not None,
+        }
         if ranges is not None:
             if call.outcome == "steady":
                 eager = Counter(name for thread in ranges for name in eager_operations(thread))

@@ -25,7 +25,7 @@ from ..record.reports import describe_environment, device_name, failure_gaps, ho
 from ..torch_private import torch_api, torch_hooks, torch_trace
 from ..torch_private.torch_config import changed_config, float32_precision
 from ..torch_private.torch_trace import TraceKeeper
-from ..wire import CalledArtifact, RunChange, WatchedCallArtifact
+from ..wire import RunChange
 from .script import append, last_error
 
 
@@ -175,11 +175,11 @@ class Recorder:
         torch_api.write_artifact("graphdoctor_compile_call", call)
         self._listener.want_file(call.file)
 
-    def _write_watched_call(self, artifact: WatchedCallArtifact) -> None:
+    def _write_watched_call(self, artifact: dict[str, Any]) -> None:
         if self._writes_calls():
             torch_api.write_artifact("graphdoctor_watched_call", artifact)
 
-    def _write_called(self, artifact: CalledArtifact) -> None:
+    def _write_called(self, artifact: dict[str, Any]) -> None:
         if self._writes_calls():
             torch_api.write_artifact("graphdoctor_called", artifact)
 
