@@ -232,11 +232,8 @@ class _Call:
 class CallWatcher:
     """Watches the calls of one process."""
 
-    def __init__(
-        self, write_call: Callable[[dict[str, Any]], None], write_counts: Callable[[dict[str, Any]], None]
-    ) -> None:
-        self._write_call = write_call
-        self._write_counts = write_counts
+    def __init__(self, write: Callable[[str, object], None]) -> None:
+        self._write_artifact = write
         self._compiled_calls = CompiledCalls()
         self._functions: list[_Watched] = []
         self._by_context: weakref.WeakKeyDictionary[Any, _Watched] = weakref.WeakKeyDictionary()
@@ -298,7 +295,7 @@ class CallWatcher:
             self._write_waiting(is_end=True)
         for watched in self._functions:
             if watched.calls:
-                self._write_counts(watched.counted(is_end=True))
+                self._write_artifact("graphdoctor_called", watched.counted(is_end=True))
 
     # One call.
 
@@ -398,7 +395,7 @@ class CallWatcher:
                 artifact["eager_ops"] = eager.total()
                 artifact["eager_op_names"] = dict(eager.most_common(MAX_NAMES))
                 call.function.profiled_call = call.number
-            self._write_counts(call.function.counted(is_end=False))
+            self._write_artifact("graphdoctor_called", call.function.counted(is_end=False))
         cost_s = time.perf_counter() - ended + call.started - call.began
         artifact["cost_us"] = cost_s * 1e6
         self._cost_s += cost_s
@@ -414,7 +411,7 @@ class CallWatcher:
                 if elapsed_us is None:
                     return
                 artifact["duration_us"] = max(artifact["duration_us"], elapsed_us)
-            self._write_call(self._waiting.pop(0)[0])
+            self._write_artifact("graphdoctor_watched_call", self._waiting.pop(0)[0])
 
 
 def _is_deferred(function: Any) -> bool:  # noqa: ANN401

@@ -27,7 +27,6 @@ from ..wire import ComparedEntryRecord, FailedGuardRecord, RecompileArtifact, Va
 from .describe import value_description
 from .files import is_user_file
 from .listener import TraceListener, stack_entries
-from .sources import SourceReader
 
 _MAX_FAILED = 128
 """Differing values of an entry that are written down; the others are counted."""
@@ -88,7 +87,6 @@ class RecompileRecorder:
 
     def __init__(self, listener: TraceListener) -> None:
         self._listener = listener
-        self._sources = SourceReader()
         self._places: dict[_Place, _Place] = {}
         self._undos: Sequence[Undo] = ()
         self._seen: WeakKeyDictionary[Any, _Seen] = WeakKeyDictionary()
@@ -220,7 +218,7 @@ class RecompileRecorder:
 
     def _loop_values(self, frame: FrameType) -> dict[str, str]:
         """The counters of the loops around a frame's line: ``{"step": "17"}``."""
-        context = self._sources.context(*_place_of(frame))
+        context = self._listener.sources.context(*_place_of(frame))
         loops = [around for around in (context.enclosing if context else ()) if around.kind in ("for", "while")]
         names = [name for around in reversed(loops) for name in _counted_names(around.text)]
         found = {name: frame.f_locals.get(name) for name in names}

@@ -86,7 +86,7 @@ class TraceListener(torch_trace.TraceLooker):
         self._on_limit = on_limit
         self._files = files
         self.outside = outside
-        self._sources = SourceReader()
+        self.sources = SourceReader()
         self.begin_anew()
 
     def begin_anew(self) -> None:
@@ -169,7 +169,7 @@ class TraceListener(torch_trace.TraceLooker):
             return
         text = linecache.getline(entry["file"], entry["line"]).rstrip("\n")
         column = len(text[: entry["column"] - 1].encode())
-        found = self._sources.boolean_operation(entry["file"], entry["line"], column)
+        found = self.sources.boolean_operation(entry["file"], entry["line"], column)
         if found is not None:
             start, end = found
             entry["column"] = _characters(text, start) + 1
@@ -181,7 +181,7 @@ class TraceListener(torch_trace.TraceLooker):
         contexts = [
             context
             for (file, line), function in pending.items()
-            if (context := self._sources.context(file, line, function))
+            if (context := self.sources.context(file, line, function))
         ]
         if contexts:
             torch_api.write_artifact("graphdoctor_sources", contexts)

@@ -129,7 +129,7 @@ class Recorder:
             torch_hooks.compile_inside_ddp()
 
     def _watch_calls(self) -> None:
-        watcher = CallWatcher(self._write_watched_call, self._write_called)
+        watcher = CallWatcher(self._write_artifact)
         watcher.install_calls(_compiled_at)
         self._watcher = watcher
 
@@ -175,20 +175,11 @@ class Recorder:
         torch_api.write_artifact("graphdoctor_compile_call", call)
         self._listener.want_file(call.file)
 
-    def _write_watched_call(self, artifact: dict[str, Any]) -> None:
-        if self._writes_calls():
-            torch_api.write_artifact("graphdoctor_watched_call", artifact)
-
-    def _write_called(self, artifact: dict[str, Any]) -> None:
-        if self._writes_calls():
-            torch_api.write_artifact("graphdoctor_called", artifact)
-
-    def _writes_calls(self) -> bool:
-        """Not in another process that has compiled nothing, which leaves no log."""
-        if not (self._is_main or self._has_compiled):
-            return False
-        self._keeper.restore()
-        return True
+    def _write_artifact(self, name: str, artifact: object) -> None:
+        # Not in another process that has compiled nothing, which leaves no log.
+        if self._is_main or self._has_compiled:
+            self._keeper.restore()
+            torch_api.write_artifact(name, artifact)
 
     def _write_graph(self, artifact: dict[str, Any]) -> None:
         torch_api.write_artifact("graphdoctor_graph", artifact)
@@ -210,8 +201,8 @@ class Recorder:
             if self._watcher is not None:
                 self._watcher.end()
         with contextlib.suppress(Exception):
-            if self._steps is not None and self._writes_calls():
-                torch_api.write_artifact("graphdoctor_steps", self._steps.seen())
+            if self._steps is not None:
+                self._write_artifact("graphdoctor_steps", self._steps.seen())
         if self._is_rank and last_error() is None:
             with contextlib.suppress(OSError):
                 append(self._event_path, b'{"event": "process_ended", "pid": %d}\n' % self._pid)
