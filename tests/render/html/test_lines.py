@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.guards import GuardNode, Guards, GuardSet
 from graphdoctor.facts.picture import Picture, SourceText, StageGraph, StageNode
 from graphdoctor.facts.recording import CompileCall
+from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
@@ -80,12 +82,89 @@ def test_a_line_with_a_captured_operation_is_in_its_graphs():
     assert lines[16].graphs == []
 
 
-def test_only_calls_of_graphs_as_dynamo_captured_them_count():
-    shown = picture(
-        StageGraph(compile_id="0/0", stage="forward", graph_index=0, nodes=nodes(11)),
-        StageGraph(compile_id="0/0", stage="dynamo", graph_index=0, nodes=nodes(13, opcode="placeholder")),
-    )
-    assert states(diagnosed(), shown) == {}
+def breaks(*stack: StackEntry, **facts: Any) -> dict[str, Any]:
+    return {"breaks": (record(*stack, **facts),)}
+
+
+IN_SCALED = entry(5, function="scaled", qualname="scaled")
+CALL = entry(14, "x = scaled(x)")
+SKIPPED = {"compiles": (compiled(outcome="skipped"),), "graphs": ()}
+STATES: list[tuple[dict[str, Any], Picture, dict[str, list[int]]]] = [
+    # Only calls, of graphs as Dynamo captured them.
+    (
+        {},
+        picture(
+            StageGraph(compile_id="0/0", stage="forward", graph_index=0, nodes=nodes(11)),
+            StageGraph(compile_id="0/0", stage="dynamo", graph_index=0, nodes=nodes(13, opcode="placeholder")),
+        ),
+        {},
+    ),
+    # A break that torch went past, with what was captured of its line; one that was raised ran nowhere.
+    (
+        {"breaks": (record(entry(12)), record(entry(13, "if x.sum() > 0:")))},
+        picture(captured(11, 13), captured(16, index=1)),
+        {"graph": [11, 16], "eager": [12], "mixed": [13]},
+    ),
+    (breaks(entry(12), effect="raised"), picture(), {}),
+    # A skipped frame as a whole, without what it calls; a resume function after its line.
+    (
+        breaks(entry(12), effect="frame_skipped", chain=(PRINT, LOOP)) | SKIPPED,
+        picture(),
+        {"eager": [11, 12, 13, 14, 16]},
+    ),
+    (
+        {"compiles": (compiled(), compiled("1/0", outcome="skipped")), "frames": (frame(), frame(1, resumes_at=13))},
+        picture(captured(11)),
+        {"graph": [11], "eager": [14, 16]},
+    ),
+    # Captured before a limit, and eager since.
+    (
+        {"compiles": (compiled(), recompiled("0/1", change(), outcome="limit"))},
+        picture(captured(11, 16)),
+        {"mixed": [11, 16], "eager": [12, 13, 14]},
+    ),
+    # What lies after a break that torch can't resume from, in a caller from the call that led to it.
+    (
+        breaks(entry(12), effect="rest_eager"),
+        picture(captured(11)),
+        {"graph": [11], "eager": [12, 13, 14, 16]},
+    ),
+    (
+        breaks(CALL, IN_SCALED, effect="rest_eager"),
+        picture(captured(11)),
+        {"graph": [11], "eager": [5, 14, 16]},
+    ),
+    # Where the path leads through a function twice, nobody knows where its rest begins.
+    (
+        breaks(entry(12, "again"), CALL, IN_SCALED, effect="rest_eager"),
+        picture(captured(11)),
+        {"graph": [11], "eager": [5]},
+    ),
+    # Both breaks are left for good, each in a frame of its own.
+    (
+        {
+            "breaks": (
+                record(CALL, compile_id="0/0", effect="rest_eager"),
+                record(IN_SCALED, compile_id="1/0", effect="rest_eager"),
+            ),
+            "compiles": (compiled(), compiled("1/0")),
+            "frames": (frame(), frame(1, function="scaled", line=4)),
+        },
+        picture(),
+        {"eager": [5, 6, 14, 16]},
+    ),
+    # Without syntax only what torch named is known.
+    (
+        breaks(entry(12), effect="frame_skipped") | {"compiles": (compiled(outcome="skipped"),)},
+        picture(captured(11, compile_id="1/0"), text=TEXT.replace("import torch", "%pip install")),
+        {"graph": [11], "eager": [12]},
+    ),
+]
+
+
+@for_each("facts, shown, expected", STATES)
+def test_where_lines_run(facts, shown, expected):
+    assert states(diagnosed(**facts), shown) == expected
 
 
 def test_a_graph_whose_number_is_not_known_still_captures_the_line():
@@ -93,73 +172,10 @@ def test_a_graph_whose_number_is_not_known_still_captures_the_line():
     assert (line.state, line.graphs) == ("graph", [])
 
 
-def test_a_break_that_torch_went_past_is_eager_and_mixed_with_what_was_captured_of_its_line():
-    breaks = (record(entry(12)), record(entry(13, "if x.sum() > 0:")))
-    shown = picture(captured(11, 13), captured(16, index=1))
-    assert states(diagnosed(breaks=breaks), shown) == {"graph": [11, 16], "eager": [12], "mixed": [13]}
-
-
-def test_a_break_that_was_raised_ran_nowhere():
-    assert states(diagnosed(breaks=(record(entry(12), effect="raised"),)), picture()) == {}
-
-
-def test_a_skipped_frame_runs_eagerly_as_a_whole_and_what_it_calls_does_not():
-    breaks = (record(entry(12), effect="frame_skipped", chain=(PRINT, LOOP)),)
-    diagnosis = diagnosed(breaks=breaks, compiles=(compiled(outcome="skipped"),), graphs=())
-    assert states(diagnosis, picture()) == {"eager": [11, 12, 13, 14, 16]}
-
-
-def test_a_skipped_resume_function_runs_eagerly_behind_its_line():
-    diagnosis = diagnosed(
-        compiles=(compiled(), compiled("1/0", outcome="skipped")), frames=(frame(), frame(1, resumes_at=13))
-    )
-    assert states(diagnosis, picture(captured(11))) == {"graph": [11], "eager": [14, 16]}
-
-
-def test_a_function_over_its_limit_was_captured_before_and_is_eager_since():
-    diagnosis = diagnosed(compiles=(compiled(), recompiled("0/1", change(), outcome="limit")))
-    assert states(diagnosis, picture(captured(11, 16))) == {"mixed": [11, 16], "eager": [12, 13, 14]}
-
-
-def test_what_lies_behind_a_break_that_torch_cannot_resume_from_is_eager():
-    diagnosis = diagnosed(breaks=(record(entry(12), effect="rest_eager"),))
-    assert states(diagnosis, picture(captured(11))) == {"graph": [11], "eager": [12, 13, 14, 16]}
-
-
-def test_the_rest_of_a_caller_is_eager_from_the_call_that_led_to_the_break():
-    stack = (entry(14, "x = scaled(x)"), entry(5, function="scaled", qualname="scaled"))
-    diagnosis = diagnosed(breaks=(record(*stack, effect="rest_eager"),))
-    assert states(diagnosis, picture(captured(11))) == {"graph": [11], "eager": [5, 14, 16]}
-
-
-def test_where_the_path_leads_through_a_function_twice_nobody_knows_where_its_rest_begins():
-    stack = (entry(12, "again"), entry(14, "x = scaled(x)"), entry(5, function="scaled", qualname="scaled"))
-    diagnosis = diagnosed(breaks=(record(*stack, effect="rest_eager"),))
-    assert states(diagnosis, picture(captured(11))) == {"graph": [11], "eager": [5]}
-
-
-def test_another_frames_break_leaves_no_rest_to_this_one():
-    """Both breaks are left for good, each in a frame of its own."""
-    first = record(entry(14, "x = scaled(x)"), compile_id="0/0", effect="rest_eager")
-    second = record(entry(5, function="scaled", qualname="scaled"), compile_id="1/0", effect="rest_eager")
-    diagnosis = diagnosed(
-        breaks=(first, second),
-        compiles=(compiled(), compiled("1/0")),
-        frames=(frame(), frame(1, function="scaled", line=4)),
-    )
-    assert states(diagnosis, picture()) == {"eager": [5, 6, 14, 16]}
-
-
 def test_a_graph_that_the_backend_declined_captured_nothing_that_runs_in_it():
     diagnosis = diagnosed(compiles=(compiled(outcome="skipped"),))
     line = lines_of(diagnosis, picture(captured(11)))[11]
     assert (line.state, line.graphs) == ("eager", [0])
-
-
-def test_without_syntax_only_what_torch_named_is_known():
-    diagnosis = diagnosed(breaks=(record(entry(12), effect="frame_skipped"),), compiles=(compiled(outcome="skipped"),))
-    shown = picture(captured(11, compile_id="1/0"), text=TEXT.replace("import torch", "%pip install"))
-    assert states(diagnosis, shown) == {"graph": [11], "eager": [12]}
 
 
 # What else a line shows.
