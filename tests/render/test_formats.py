@@ -40,12 +40,7 @@ OPTIONS = RenderOptions(root=Path("/project"), is_verbose=True)
 DOCUMENTS: dict[str, Document[Any]] = {
     name: found for room in (formats, documents) for name, found in vars(room).items() if type(found) is Document
 }
-EVERY_FORMAT = [
-    pytest.param(document, each, id=f"{name.lower()}-{each.name}")
-    for name, document in DOCUMENTS.items()
-    for each in document.formats
-    if not each.is_binary
-]
+EVERY_FORMAT = [(document, each) for document in DOCUMENTS.values() for each in document.formats if not each.is_binary]
 """Those whose document is text."""
 
 
@@ -80,7 +75,7 @@ def rendered(content: object, each: Format[Any], *, is_verbose: bool = True, wid
     return str(each.render(content, replace(OPTIONS, is_verbose=is_verbose, console=console)))
 
 
-@pytest.mark.parametrize(("document", "each"), EVERY_FORMAT)
+@for_each("document, each", EVERY_FORMAT)
 def test_every_format_of_every_document_renders(document: Document[Any], each: Any, contents: dict[str, Any]) -> None:
     (name,) = (name for name, found in DOCUMENTS.items() if found is document)
     text = rendered(contents[name], each)

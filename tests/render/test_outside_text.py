@@ -61,12 +61,14 @@ def hostile_content(name: str, variant: int, evil: str = EVIL) -> Any:
     return spoiled(MODELS[name], variant, evil=evil) if name in MODELS else spoiled_result(variant, evil=evil)
 
 
+SAME = ("RECOMPILES", "VARIATIONS", "GUARDS", "FIXES")
+"""Views of a diagnosis: only their text and Markdown are their own."""
 # The rules' documentation is our own.
 FORMATS = [
     (name, each)
     for name, document in DOCUMENTS.items()
     for each in document.formats
-    if name != "RULES" and not each.is_binary
+    if name != "RULES" and not each.is_binary and (name not in SAME or each.name in ("text", "markdown"))
 ]
 ON_A_TERMINAL = [(name, each) for name, each in FORMATS if each.is_text]
 LONG = "ab c" * 15_000
@@ -104,6 +106,8 @@ def test_what_is_printable_can_be_printed(text: str) -> None:
 def test_no_format_lets_a_control_character_through(variant: int) -> None:
     wrong = []
     for name, each in FORMATS:
+        if each.is_text or (each.name == "svg" and variant):
+            continue  # the next test reads text, of which a picture is made
         text = rendered(hostile_content(name, variant), each)
         # A page's own scripts are ours.
         found = FORBIDDEN & set(SCRIPT.sub("", decoded(text)))
