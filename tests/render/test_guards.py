@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from syrupy.assertion import SnapshotAssertion
+
 from graphdoctor.facts.guards import GuardNode, Guards, GuardSet, SubtreeCost
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
@@ -87,38 +89,22 @@ def test_nothing_runs_over_the_width(width: int, is_verbose: bool) -> None:
     assert "12 alike" in text
 
 
-def test_verbose_shows_every_guard() -> None:
-    text = shown(LAYERS, 140, is_verbose=True)
-    assert all(f"self.layers[{index}].scale" in text for index in range(12))
-
-
 CALL = {"call_us": 100.0, "call_low_us": 99.0, "call_high_us": 120.0}
+IN_THE_CALL = LAYERS.model_copy(update={"search_us": 30.0, "search_low_us": 28.0, "search_high_us": 33.0, "share": 0.3})
+FORMS: dict[str, tuple[GuardSet, dict[str, object]]] = {
+    "in the call": (IN_THE_CALL, {**CALL, "searches_us": 30.0, "share": 0.3, "checks_us": 10.0, "warm_share": 0.1}),
+    "warm alone": (LAYERS.model_copy(update={"share": None}), {**CALL, "checks_us": 10.0, "warm_share": 0.1}),
+    "not measured": (guard_set(guard("x", "x")), {}),
+    "no compiled code": (guard_set(guard("x", "x"), runs_per_call=0), CALL),
+}
 
 
-def test_the_share_of_the_call_as_it_happens_is_said_first_and_the_warm_figure_beside_it() -> None:
-    found = LAYERS.model_copy(update={"search_us": 30.0, "search_low_us": 28.0, "search_high_us": 33.0, "share": 0.3})
-    text = shown(found, 140, **CALL, searches_us=30.0, share=0.3, checks_us=10.0, warm_share=0.1)
-    assert "Guard checks take 30% of a steady call.\n" in text
-    assert "steady call 100 µs (99 µs to 120 µs) · its guard checks 30 µs, repeated with warm caches 10 µs" in text
-    assert "30 µs per check in the call (28 µs to 33 µs) · 30% of the steady call" in text
-    assert "10 µs repeated with warm caches (9 µs to 11 µs)" in text
-    assert "10% of the steady call" not in text
-    assert "without it (warm)" in text
-
-
-def test_a_share_with_warm_caches_alone_is_a_least_one() -> None:
-    text = shown(LAYERS.model_copy(update={"share": None}), 100, **CALL, checks_us=10.0, warm_share=0.1)
-    assert "Guard checks take at least 10% of a steady call: timed with warm caches." in text
-    assert "its guard checks at least 10 µs" in text
-    assert "10 µs repeated with warm caches (9 µs to 11 µs) · 10% of the steady call" in text
-
-
-def test_what_was_not_measured_has_no_number() -> None:
-    found = guard_set(guard("x", "x"))
-    text = shown(found, 100)
-    assert "steady call" not in text
-    assert "without it" not in text
-    assert " 0 µs" not in text
+def test_a_share_is_of_the_call_as_it_happens_or_at_least_so_much_and_what_is_unknown_has_no_number(
+    snapshot: SnapshotAssertion,
+) -> None:
+    for name, (found, values) in FORMS.items():
+        assert shown(found, 100, **values) == snapshot(name=name)
+    assert shown(LAYERS, 140, is_verbose=True, **CALL) == snapshot(name="verbose")
 
 
 def test_of_one_function_the_costliest_compile_is_shown() -> None:
@@ -130,10 +116,3 @@ def test_of_one_function_the_costliest_compile_is_shown() -> None:
     assert "0/1 Net.forward" in text
     assert "0/0 Net.forward" not in text
     assert "1 more compile of the same functions" in text
-
-
-def test_a_call_without_compiled_code_has_no_share() -> None:
-    found = guard_set(guard("x", "x"), runs_per_call=0)
-    text = shown(found, 100, call_us=100.0, call_low_us=99.0, call_high_us=120.0)
-    assert "The steady call runs no compiled code" in text
-    assert " 0%" not in text
