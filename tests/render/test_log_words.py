@@ -6,6 +6,8 @@ import html
 import json
 from pathlib import Path
 
+from syrupy.assertion import SnapshotAssertion
+
 from graphdoctor.facts.evidence import (
     CacheAnswer,
     CollectiveSchedule,
@@ -18,8 +20,13 @@ from graphdoctor.facts.evidence import (
     TritonKernel,
 )
 from graphdoctor.facts.reading import read_fact
-from graphdoctor.views.log_words import caches_text, kernel_text, shape_text, shapes_text
+from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.diagnosis.diagnose import diagnose
+from graphdoctor.views.log_words import log_rows
+from graphdoctor.views.parts import Rows, View
 from tests.conftest import REPOSITORY, RunCli
+from tests.factories import recording
+from tests.views.outputs import on_terminal
 
 RECORDINGS = REPOSITORY / "tests" / "recordings" / "2.13.0"
 SIZED, EXPORTED, OURS = (RECORDINGS / name for name in ("lowered_sizes.bare", "lowered_export.bare", "item"))
@@ -30,53 +37,44 @@ def answer(state: str, cache: str = "fx_graph_cache", **more: str) -> CacheAnswe
     return read_fact(CacheAnswer, {"compile_id": "0/0", "cache": cache, "state": state, **more})
 
 
-def test_answers_are_counted_by_cache() -> None:
-    answers = (
+SIZE = ShapeEvent(
+    kind="specialized",
+    compile_id="0/1",
+    expression="s7",
+    source="L['x'].size()[1]",
+    value="8",
+    file="/project/model.py",
+    line=4,
+    count=2,
+)
+EVERYTHING = LogEvidence(
+    records=(RecordCount(kind="x", count=1, size_bytes=1, is_shown=False),),
+    cache_answers=(
         answer("miss", "aotautograd_cache"),
-        answer("hit"),
-        answer("hit"),
-        answer("bypass", reason="frozen\n parameters"),
-        answer("bypass", reason="frozen\n parameters"),
-        answer("bypass", reason="other"),
-    )
-    assert (
-        caches_text(answers) == "AOTAutograd's cache: 1 miss · Inductor's cache: 2 hits, 3 bypasses (frozen parameters)"
-    )
-
-
-def test_sizes_are_counted_by_what_became_of_them() -> None:
-    shapes = (
+        *(answer("hit"), answer("hit"), answer("bypass", reason="other")),
+        *(answer("bypass", reason="frozen\n parameters") for _ in range(2)),
+    ),
+    shapes=(
+        SIZE,
         ShapeEvent(kind="dynamic", compile_id="0/0", expression="s7"),
         ShapeEvent(kind="unbacked", compile_id="0/0", expression="u0"),
-        ShapeEvent(kind="specialized", compile_id="0/0", expression="s7"),
-        ShapeEvent(kind="guarded", compile_id="0/0", expression="s7 < 9"),
-        ShapeEvent(kind="guarded", compile_id="0/1", expression="s7 < 9"),
-    )
-    assert (
-        shapes_text(LogEvidence(shapes=shapes, hidden_shapes=4))
-        == "1 dynamic size · 1 that depends on data · 1 became a constant · 2 conditions on sizes · 4 more"
-    )
+        *(ShapeEvent(kind="guarded", compile_id=compile_id, expression="s7 < 9") for compile_id in ("0/0", "0/1")),
+    ),
+    hidden_shapes=4,
+    fake_kernels=(FakeKernel(op="a.b", is_missing=True), FakeKernel(op="a.b", is_missing=False, reason="dtype")),
+    exported_programs=(ExportedProgram(size_bytes=1, ranges={"s7": "[4, 64]"}),),
+    collectives=(CollectiveSchedule(compile_id="0/0", operations=("torch.ops.c10d.all_reduce",)),),
+    estimates=(RuntimeEstimate(compile_id="0/0", operations=2, estimated_us=2, collectives=1, collectives_us=0.5),),
+    triton_kernels=(TritonKernel(compile_id="0/0", name="triton_red_1", compile_us=1500.0, notes={"state": "hit"}),),
+    executions=("0/0", "1/0"),
+)
 
 
-def test_a_size_is_named_as_in_the_program() -> None:
-    found = ShapeEvent(
-        kind="specialized",
-        compile_id="0/1",
-        expression="s7",
-        source="L['x'].size()[1]",
-        value="8",
-        file="/project/model.py",
-        line=4,
-        count=2,
-    )
-    assert shape_text(found) == "0/1: became a constant: x.shape[1] (s7) = 8, twice, model.py:4"
-
-
-def test_a_fake_kernel_is_missing_or_wrong() -> None:
-    assert kernel_text(FakeKernel(op="a.b", is_missing=True)) == "a.b has no fake kernel"
-    assert (
-        kernel_text(FakeKernel(op="a.b", is_missing=False, reason="dtype")) == "the fake kernel of a.b is wrong: dtype"
-    )
+def test_all_that_a_log_has_is_counted_and_there_by_compile(snapshot: SnapshotAssertion) -> None:
+    found = recording().model_copy(update={"evidence": EVERYTHING})
+    rows = Rows(tuple(log_rows(diagnose(found, RULES, root=Path("/project"), version="0"))))
+    view = View(("log",), "log", (rows,))
+    assert on_terminal(view, width=120, is_verbose=True) == snapshot
 
 
 def test_a_log_of_others_says_what_is_in_it(run_here: RunCli) -> None:
@@ -124,31 +122,6 @@ def test_more_kinds_than_torch_writes_are_counted(tmp_path: Path, run_here: RunC
     assert " and 421 more kinds; graphdoctor unpack" in " ".join(text.split())
     assert "x" * 200 not in "".join(text.split())
     assert len(text) < 5000
-
-
-def test_what_else_is_known_is_there_by_compile(tmp_path: Path, run_here: RunCli) -> None:
-    evidence = LogEvidence(
-        records=(RecordCount(kind="x", count=1, size_bytes=1, is_shown=False),),
-        cache_answers=(answer("miss"), answer("hit", "aotautograd_cache")),
-        exported_programs=(ExportedProgram(size_bytes=1, ranges={"s7": "[4, 64]"}),),
-        collectives=(CollectiveSchedule(compile_id="0/0", operations=("torch.ops.c10d.all_reduce",)),),
-        estimates=(RuntimeEstimate(compile_id="0/0", operations=2, estimated_us=2, collectives=1, collectives_us=0.5),),
-        triton_kernels=(
-            TritonKernel(compile_id="0/0", name="triton_red_1", compile_us=1500.0, notes={"state": "hit"}),
-        ),
-        executions=("0/0", "1/0"),
-    )
-    document = json.loads(run_here("report", OURS, "--format", "json").stdout)
-    document["recording"]["evidence"] = json.loads(json.dumps(evidence, default=vars))
-    (tmp_path / "whole.json").write_text(json.dumps(document))
-    words = " ".join(run_here("report", "whole.json", "-v").stdout.split())
-    assert "0/0: Inductor's cache: 1 miss · AOTAutograd's cache: 1 hit" in words
-    assert "exported 1 program s7 in [4, 64]" in words
-    assert "1 collective in 1 graph · Inductor expects 2 µs of kernels · 2 runs of graphs in order" in words
-    assert "0/0: c10d.all_reduce" in words
-    assert "kernels 1 Triton kernel, 0.00 s compiling 0/0: triton_red_1, 1.5 ms, state hit" in words
-    assert "0/0: 2 µs expected for 2 operations, 0.5 µs of them in collectives" in words
-    assert "ran in this order: 0/0, 1/0" in words
 
 
 def test_each_rank_of_a_job_has_its_counts(tmp_path: Path, run_here: RunCli) -> None:

@@ -60,43 +60,65 @@ def test_cuda_graphs_that_torch_records_with_a_fix_are_counted() -> None:
     assert "CUDA graphs" not in said(treated(cuda_graphs=1))
 
 
-def test_only_what_changed_is_named() -> None:
-    treatment = treated(graphs=3, recompiles=0, times=(FASTER,))
-    assert said(treatment, "inductor") == "With the fix: 27 → 3 graphs, 17 → 0 recompiles, 1.7x faster."
-    both = treated(fix(1), fix(2), break_sites=1, coverage=1.0)
-    assert said(both) == "With both fixes: 3 → 1 break sites, 50% → 100% compiled; the call wasn't timed."
+UNTIMED = "the call wasn't timed"
+UNCLEAR = ((0.9, 0.8, 1.01), (1.02, 1.0, 1.04), (0.999, 0.998, 0.9995))
+SAME = "With the fix: 27 → 3 graphs, no measurable difference in speed."
+INTERRUPTED = treated(graphs=3).model_copy(update={"is_interrupted": True})
 
 
-def test_what_got_worse_is_named_too() -> None:
-    treatment = treated(fix(1), fix(2), fix(3), graphs=29, times=(SLOWER,))
-    assert said(treatment) == "With all 3 fixes: 27 → 29 graphs, 1.2x slower under inductor."
-
-
-def test_one_edit_for_several_findings_is_one_fix() -> None:
-    treatment = treated(fix(1, diff="-same\n"), fix(2, title="Fix 1", diff="-same\n"), graphs=3)
-    assert said(treatment).startswith("With the fix: ")
-
-
-@for_each("ratio, low, high", [(0.9, 0.8, 1.01), (1.02, 1.0, 1.04), (0.999, 0.998, 0.9995)])
-def test_no_speed_is_claimed_that_was_not_measured(ratio: float, low: float, high: float) -> None:
-    pair = times("inductor", ratio, low, high)
-    assert said(treated(graphs=3, times=(pair,))) == "With the fix: 27 → 3 graphs, no measurable difference in speed."
-
-
-def test_eager_does_not_decide_beside_inductor() -> None:
-    treatment = treated(graphs=3, times=(times("eager", 0.2, 0.2, 0.2), SLOWER))
-    assert said(treatment) == "With the fix: 27 → 3 graphs, 1.2x slower under inductor."
-    alone = treated(graphs=3, times=(times("eager", 0.5, 0.5, 0.5),))
-    assert said(alone) == "With the fix: 27 → 3 graphs, 2.0x faster."
-
-
-def test_unknown_coverage_is_not_a_change() -> None:
-    assert "compiled" not in said(treated(graphs=3, coverage=None))
-
-
-def test_fixes_that_change_no_count_say_so() -> None:
-    assert said(treated(times=(FASTER,))) == "With the fix: no count changed, 1.7x faster under inductor."
-    assert said(treated()) == "With the fix: no count changed; the call wasn't timed."
+@for_each(
+    "treatment, backend, says",
+    [
+        (
+            treated(graphs=3, recompiles=0, times=(FASTER,)),
+            "inductor",
+            "With the fix: 27 → 3 graphs, 17 → 0 recompiles, 1.7x faster.",
+        ),
+        (
+            treated(fix(1), fix(2), break_sites=1, coverage=1.0),
+            "eager",
+            f"With both fixes: 3 → 1 break sites, 50% → 100% compiled; {UNTIMED}.",
+        ),
+        # What got worse.
+        (
+            treated(fix(1), fix(2), fix(3), graphs=29, times=(SLOWER,)),
+            "eager",
+            "With all 3 fixes: 27 → 29 graphs, 1.2x slower under inductor.",
+        ),
+        # One edit for several findings is one fix.
+        (
+            treated(fix(1, diff="-same"), fix(2, title="Fix 1", diff="-same"), graphs=3),
+            "eager",
+            "With the fix: 27 → 3 graphs; the call wasn't timed.",
+        ),
+        # No speed is claimed that wasn't measured, and eager doesn't decide beside inductor.
+        *((treated(graphs=3, times=(times("inductor", *pair),)), "eager", SAME) for pair in UNCLEAR),
+        (
+            treated(graphs=3, times=(times("eager", 0.2, 0.2, 0.2), SLOWER)),
+            "eager",
+            "With the fix: 27 → 3 graphs, 1.2x slower under inductor.",
+        ),
+        (
+            treated(graphs=3, times=(times("eager", 0.5, 0.5, 0.5),)),
+            "eager",
+            "With the fix: 27 → 3 graphs, 2.0x faster.",
+        ),
+        # Unknown coverage is no change.
+        (treated(graphs=3, coverage=None), "eager", "With the fix: 27 → 3 graphs; the call wasn't timed."),
+        (treated(times=(FASTER,)), "eager", "With the fix: no count changed, 1.7x faster under inductor."),
+        (treated(), "eager", "With the fix: no count changed; the call wasn't timed."),
+        (INTERRUPTED, "eager", f"With the fix: 27 → 3 graphs; {UNTIMED}; interrupted before everything was tried."),
+        # Nothing was applied, which isn't called a failure.
+        (
+            Treatment(tried=(fix(1, is_applied=False),), before=BEFORE, is_interrupted=True),
+            "eager",
+            "Interrupted before fixes were put together: 1 fix tried (1 verified).",
+        ),
+        (Treatment(tried=(), before=BEFORE, is_interrupted=True), "eager", "Interrupted before a fix was tried."),
+    ],
+)
+def test_what_changed_is_named_and_nothing_that_was_not_measured(treatment: Treatment, backend: str, says: str) -> None:
+    assert said(treatment, backend) == says
 
 
 LEFT = LeftFinding(code="GD101", place="model.py:3", message="broken", reason="no fix is known")
@@ -120,18 +142,6 @@ def test_nothing_changed_says_why(tried: tuple[dict[str, Any], ...], left: tuple
     )
     treatment = Treatment(tried=cases, before=BEFORE, left=left)
     assert said(treatment) == f"Nothing changed: {says}."
-
-
-def test_an_interrupt_is_said() -> None:
-    treatment = treated(graphs=3).model_copy(update={"is_interrupted": True})
-    assert said(treatment).endswith("; the call wasn't timed; interrupted before everything was tried.")
-
-
-def test_an_interrupt_before_anything_was_applied_is_not_called_a_failure() -> None:
-    verified = Treatment(tried=(fix(1, is_applied=False),), before=BEFORE, is_interrupted=True)
-    assert said(verified) == "Interrupted before fixes were put together: 1 fix tried (1 verified)."
-    nothing = Treatment(tried=(), before=BEFORE, is_interrupted=True, left=(LEFT,))
-    assert said(nothing) == "Interrupted before a fix was tried."
 
 
 def test_what_compiling_takes_is_named_where_a_fix_is_about_that() -> None:

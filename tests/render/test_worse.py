@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 import jsonschema
+from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.check import BaselineRun, CheckReport
 from graphdoctor.facts.reading import plain
@@ -12,48 +11,20 @@ from graphdoctor.views.annotations import annotations_of, baseline_notes, more_e
 from graphdoctor.views.github import render_github
 from graphdoctor.views.json import json_schema
 from graphdoctor.views.junit import render_junit
-from graphdoctor.views.sarif import render_sarif
 from tests.render.check_reports import ROOT, target, worse_report
 from tests.render.test_junit import outcomes, parsed
 from tests.render.test_sarif import run_of
 
-EMPTY = "Nothing was compiled: no graph reached the backend; the baseline has 3 graphs."
-WORSE = "torch skips `Net.embed`; in the baseline it resumes after the break"
-EAGER = "`main` runs eagerly, but not in the baseline"
-COVERAGE = "coverage is 100% (0 of 4 operations run eagerly); in the baseline it is 80% (2 of 10)"
-LACKS = "The baseline has findings alone: an older graphdoctor wrote it"
 
-
-def test_on_github_each_is_an_annotation():
-    text = render_github(annotations_of(worse_report()), root=ROOT).replace("%25", "%")
-    assert f"::error title=train failed::{EMPTY}" in text
-    assert f"::error title=train%3A more runs eagerly::{EAGER}; {COVERAGE}." in text
-    (annotation,) = (line for line in text.splitlines() if "GD111" in line)
-    assert annotation.startswith("::error file=model.py,line=25,")
-    assert f"Worse than in the baseline: {WORSE}." in annotation
-
-
-def test_in_junit_each_is_a_case_that_fails():
-    assert render_junit(worse_report())
-    train, serve = parsed(worse_report())
-    assert outcomes(train) == {
-        "runs": "failure",
-        "GD111 model.py:25 in Net.forward": "failure",
-        "eager code": "failure",
-    }
-    assert set(outcomes(serve)) == {"runs", "no new findings"}
-    assert LACKS in (serve.findtext("system-out") or "")
-
-
-def test_in_sarif_a_worse_finding_fails_and_the_target_is_a_notification():
+def test_each_is_an_annotation_a_case_that_fails_and_a_result(snapshot: SnapshotAssertion):
+    assert render_github(annotations_of(worse_report()), root=ROOT) == snapshot(name="github")
+    assert render_junit(worse_report()) == snapshot(name="junit")
     run = run_of(worse_report())
     (result,) = run["results"]
     assert (result["baselineState"], result["properties"]["isFailing"]) == ("updated", True)
-    assert WORSE in result["message"]["text"]
     told = [(note["level"], note["message"]["text"]) for note in run["invocations"][0]["toolExecutionNotifications"]]
-    assert [level for level, _ in told] == ["error", "error", "note"]
-    assert told[0][1] == f"train failed: {EMPTY}"
-    assert json.loads(render_sarif(worse_report()))
+    assert [result["message"]["text"], *told] == snapshot(name="sarif")
+    assert [case for suite in parsed(worse_report()) for case in outcomes(suite).values()].count("failure") == 3
 
 
 def test_the_document_is_as_its_schema_says():
