@@ -28,6 +28,7 @@ from graphdoctor.trials.judge import Observed
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Request, TargetText
 from graphdoctor.trials.program import Program, RunChange
+from tests.each import for_each
 from tests.factories import LOOP, PRINT, change, compiled, entry, frame, graph, recompiled, record, recording
 
 SAME = Comparison(kinds=("outputs",), differences=())
@@ -202,7 +203,8 @@ THREE = {"GD101:3": [fix("a")], "GD101:5": [fix("b")], "GD101:7": [fix("c")]}
 
 
 def test_a_fix_uncovers_the_next_break(patient: Make) -> None:
-    treatment = patient(peeling, THREE).treated().treatment
+    found = patient(peeling, THREE)
+    treatment = found.treated().treatment
     assert told(treatment.tried) == [("a", "verified", 1, True), ("b", "verified", 2, True), ("c", "verified", 3, True)]
     assert [case.is_on_untouched for case in treatment.tried] == [True, False, False]
     assert [case.sites_new for case in treatment.tried[:1]] == [("/project/model.py:5 (GB0059)",)]
@@ -210,9 +212,18 @@ def test_a_fix_uncovers_the_next_break(patient: Make) -> None:
     assert treatment.after is not None
     assert (treatment.after.break_sites, treatment.after.coverage) == (0, 1.0)
     assert treatment.settings == ("a = True", "b = True", "c = True")
-    assert treatment.left == ()
-    assert treatment.trial_count == 6
-    assert treatment.notes == ()
+    assert (treatment.left, treatment.trial_count, treatment.notes) == ((), 6, ())
+    # It lies beside the recording.
+    written = found.folder / "recording" / "fixes.json"
+    assert read_fact(type(treatment), json.loads(written.read_text())) == treatment
+    # Each trial is announced once, with the verdicts of the end, and the count of trials grows.
+    decided = [event for event in found.events if isinstance(event, DecidedTrial)]
+    assert [(event.number, event.title, event.verdicts) for event in decided] == [
+        (number, case.title, ((case.place, case.verdict),)) for number, case in enumerate(treatment.tried, start=1)
+    ]
+    counts = [event for event in found.events if isinstance(event, TrialCounts)]
+    assert list(dict.fromkeys((event.trial, event.trials) for event in counts)) == [(1, 1), (2, 2), (3, 3)]
+    assert all(event.is_open for event in counts)
 
 
 def test_alternatives_are_tried_in_order_until_one_holds(patient: Make) -> None:
@@ -448,14 +459,6 @@ def test_what_was_taken_back_is_not_told_as_the_set_after_an_interrupt(
     assert treatment.after.coverage == 0.9
 
 
-def test_a_fix_whose_break_only_gives_way_to_the_next_is_taken_back(patient: Make) -> None:
-    found = patient(lambda fixes: runs(5 if "a" in fixes else 3), {"GD101:3": [fix("a")], "GD101:5": []})
-    treatment = found.treated().treatment
-    assert told(treatment.tried) == [("a", "moved", 1, False)]
-    assert treatment.tried[0].reason == "it breaks at /project/model.py:5 (GB0059) instead"
-    assert treatment.after is None
-
-
 def test_a_fix_beside_one_that_is_taken_back_stays(patient: Make) -> None:
     def world(fixes: Fixes) -> Recording:
         harmless = [] if "harmless" in fixes else [12]
@@ -528,11 +531,7 @@ def test_rounds_are_bounded_and_that_is_said(patient: Make, monkeypatch: pytest.
     assert treatment.notes == ("stopped after 2 rounds and 5 replays",)
     assert treatment.after is not None
     assert treatment.after.break_sites == 1
-
-
-def test_nothing_is_said_of_bounds_where_nothing_was_left_to_try(
-    patient: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    # Where nothing was left to try, nothing is said of bounds.
     monkeypatch.setattr(engine, "_MAX_ROUNDS", 3)
     assert patient(peeling, THREE).treated().treatment.notes == ()
 
@@ -601,36 +600,43 @@ def test_what_may_be_edited_is_checked_before_the_first_trial(tmp_path: Path, pa
     assert len(asked) == 2, "nothing is written without trials"
 
 
-def test_a_program_that_fails_without_torch_compile_proves_nothing(patient: Make) -> None:
-    special = {"eager": runs(ended=DIED)}
-
-    def world(fixes: Fixes) -> Recording:
-        return runs(*([] if "a" in fixes else [3]), compared=None)
-
-    treatment = patient(world, {"GD101": [fix("a")]}, special=special).treated().treatment
-    [case] = treatment.tried
-    assert case.verdict == "unproven"
-    assert treatment.after is None
-    assert treatment.notes == ("the program fails without torch.compile: The program failed in call 1: NameError: y",)
+FAILED = "The program failed in call 1: NameError: y"
 
 
-def test_a_program_that_fails_when_it_is_run_again_proves_nothing(patient: Make) -> None:
-    special = {"eager-again": runs(ended=DIED, compared=None)}
-    found = patient(lambda fixes: runs(*([] if "a" in fixes else [3])), {"GD101": [fix("a")]}, special=special)
-    treatment = found.treated().treatment
-    assert [case.verdict for case in treatment.tried] == ["unproven"]
-    assert treatment.after is None
-    assert treatment.notes == (
-        "the program fails in a second run without torch.compile: The program failed in call 1: NameError: y",
+@for_each(
+    "special, verdict, note",
+    [
+        ({"eager": runs(ended=DIED)}, "unproven", f"the program fails without torch.compile: {FAILED}"),
+        (
+            {"eager-again": runs(ended=DIED, compared=None)},
+            "unproven",
+            f"the program fails in a second run without torch.compile: {FAILED}",
+        ),
+        (
+            dict.fromkeys(("eager-again", "eager-again-again"), runs(compared=differing())),
+            "unproven",
+            "two runs without torch.compile differ in outputs, so no fix can be verified",
+        ),
+        (
+            {"eager-again": runs(compared=differing()), "float64": runs(ended=DIED)},
+            "verified",
+            f"numbers that differ aren't told from rounding, because the program doesn't run in float64: {FAILED}",
+        ),
+    ],
+)
+def test_runs_of_the_untouched_program_limit_what_is_proven(
+    patient: Make, special: Mapping[str, Recording], verdict: str, note: str
+) -> None:
+    is_known = "eager" not in special
+    found = patient(
+        lambda fixes: runs(*([] if "a" in fixes else [3]), compared=SAME if is_known else None),
+        {"GD101": [fix("a")]},
+        special=special,
     )
-
-
-def test_a_program_that_differs_from_run_to_run_proves_nothing(patient: Make) -> None:
-    special = {"eager-again": runs(compared=differing()), "eager-again-again": runs(compared=differing())}
-    found = patient(lambda fixes: runs(*([] if "a" in fixes else [3])), {"GD101": [fix("a")]}, special=special)
     treatment = found.treated().treatment
-    assert [case.verdict for case in treatment.tried] == ["unproven"]
-    assert treatment.notes == ("two runs without torch.compile differ in outputs, so no fix can be verified",)
+    assert [case.verdict for case in treatment.tried] == [verdict]
+    assert (treatment.after is None) == (verdict == "unproven")
+    assert treatment.notes == (note,)
 
 
 def test_results_that_differ_are_run_again_beside_a_float64_run_before_anything_is_said(patient: Make) -> None:
@@ -640,15 +646,6 @@ def test_results_that_differ_are_run_again_beside_a_float64_run_before_anything_
     assert [name for name in found.script.asked if name not in ("eager", "eager-again", "untouched")] == [
         "1.1.1-1", "float64", "eager-again-again", "untouched-again", "1.1.1-1-again",
     ]  # fmt: skip
-
-
-def test_a_program_that_does_not_run_in_float64_says_so(patient: Make) -> None:
-    special = {"eager-again": runs(compared=differing()), "float64": runs(ended=DIED)}
-    found = patient(lambda fixes: runs(*([] if "a" in fixes else [3])), {"GD101": [fix("a")]}, special=special)
-    assert found.treated().treatment.notes == (
-        "numbers that differ aren't told from rounding, because the program doesn't run in float64: "
-        "The program failed in call 1: NameError: y",
-    )
 
 
 def test_a_run_that_cannot_be_repeated_leads_to_suggestions(patient: Make) -> None:
@@ -746,16 +743,12 @@ def timed_pairs(monkeypatch: pytest.MonkeyPatch, ratios: Callable[[Fixes, Fixes]
 
 def test_unless_asked_for_only_the_set_is_timed(patient: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = timed_pairs(monkeypatch, lambda _before, _now: 0.5)
+    treatment = patient(peeling, THREE).treated(timing=Timing.none).treatment
+    assert (asked, treatment.times) == ([], ())
     treatment = patient(peeling, THREE).treated(timing=Timing.final).treatment
     assert asked == [(frozenset(), {"a", "b", "c"})]
     assert len(treatment.times) == 2
     assert [case.times for case in treatment.tried] == [(), (), ()]
-
-
-def test_where_nothing_is_timed_there_are_no_times(patient: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = timed_pairs(monkeypatch, lambda _before, _now: 0.5)
-    treatment = patient(peeling, THREE).treated(timing=Timing.none).treatment
-    assert (asked, treatment.times) == ([], ())
 
 
 def test_a_longer_call_has_fixes_timed_one_by_one_until_one_is_to_blame(
@@ -771,22 +764,6 @@ def test_a_longer_call_has_fixes_timed_one_by_one_until_one_is_to_blame(
     [slow] = [case for case in treatment.tried if case.verdict == "makes it worse"]
     assert slow.title == "Do b"
     assert (slow.reason or "").startswith("with it, the steady call is 2.0\N{MULTIPLICATION SIGN} slower")
-
-
-def test_the_only_fix_is_to_blame_without_a_third_pair_of_processes(
-    patient: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = timed_pairs(monkeypatch, lambda _before, _now: 2.0)
-    found = patient(lambda fixes: runs(*([] if fixes else [3])), {"GD101": [fix("slow")]})
-    [case] = found.treated(timing=Timing.final).treatment.tried
-    assert (case.verdict, len(asked)) == ("makes it worse", 2)
-
-
-def test_what_came_of_it_lies_beside_the_recording(patient: Make) -> None:
-    found = patient(peeling, THREE)
-    treatment = found.treated().treatment
-    written = found.folder / "recording" / "fixes.json"
-    assert read_fact(type(treatment), json.loads(written.read_text())) == treatment
 
 
 def test_a_contained_break_is_not_gone_though_its_line_no_longer_breaks(patient: Make) -> None:
@@ -811,20 +788,25 @@ def test_two_fixes_of_which_one_removes_what_the_other_broke_are_both_verified(p
     assert len(treatment.gone) == 1
 
 
-def test_a_fix_that_only_moves_its_break_is_not_applied_for_an_operation_more_in_the_graph(patient: Make) -> None:
-    found = patient(
-        lambda fixes: runs(5) if "read" in fixes else runs(3, coverage=80, effect="resumed"), {"GD101:3": [fix("read")]}
-    )
-    treatment = found.treated().treatment
-    assert told(treatment.tried) == [("read", "moved", 1, False)]
-    assert treatment.after is None
-
-
-def test_a_break_that_only_moved_is_not_mended(patient: Make) -> None:
-    found = patient(lambda fixes: runs(5, 9) if "a" in fixes else runs(3, 7, 9), {"GD101:3": [fix("a")]})
-    treatment = found.treated(selection=Selection()).treatment
-    assert treatment.tried[0].verdict == "contained"
+@for_each(
+    "before, after, verdict",
+    [
+        (runs(3), runs(5), "moved"),
+        # An operation more in the graph is no reason to apply it.
+        (runs(3, coverage=80, effect="resumed"), runs(5), "moved"),
+        (runs(3, 7, 9), runs(5, 9), "contained"),
+    ],
+)
+def test_a_break_that_only_moved_is_not_mended(
+    patient: Make, before: Recording, after: Recording, verdict: str
+) -> None:
+    known = {"GD101:3": [fix("a")], "GD101:5": [], "GD101:7": [], "GD101:9": []}
+    treatment = patient(lambda fixes: after if "a" in fixes else before, known).treated().treatment
+    assert told(treatment.tried) == [("a", verdict, 1, verdict != "moved")]
     assert treatment.gone == ()
+    if verdict == "moved":
+        assert treatment.tried[0].reason == "it breaks at /project/model.py:5 (GB0059) instead"
+        assert treatment.after is None
 
 
 def test_a_fix_that_uncovers_a_hidden_break_stays_though_no_count_is_lower(patient: Make) -> None:
@@ -891,25 +873,6 @@ def test_less_in_graphs_is_verified_only_if_the_call_is_faster(patient: Make, mo
     monkeypatch.setattr("graphdoctor.fixes.trials.time_pair", timed(lambda _before, _now: 4.0))
     [case] = found.treated(timing=Timing.final).treatment.tried
     assert (case.verdict, case.is_applied) == ("makes it worse", False)
-
-
-def test_each_trial_is_announced_once_with_the_verdicts_of_the_end(patient: Make) -> None:
-    found = patient(peeling, THREE)
-    treatment = found.treated().treatment
-    decided = [event for event in found.events if isinstance(event, DecidedTrial)]
-    assert [(event.number, event.title, event.verdicts) for event in decided] == [
-        (number, case.title, ((case.place, case.verdict),)) for number, case in enumerate(treatment.tried, start=1)
-    ]
-    assert len(decided) == 3
-
-
-def test_the_count_of_trials_grows_when_a_fix_uncovers_a_break(patient: Make) -> None:
-    found = patient(peeling, THREE)
-    found.treated()
-    counts = [event for event in found.events if isinstance(event, TrialCounts)]
-    begun = [(event.trial, event.trials) for event in counts]
-    assert list(dict.fromkeys(begun)) == [(1, 1), (2, 2), (3, 3)]
-    assert all(event.is_open for event in counts)
 
 
 def test_one_trial_for_several_findings_is_announced_once(patient: Make) -> None:

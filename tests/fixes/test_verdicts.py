@@ -8,6 +8,7 @@ from typing import Any
 from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.kernels import CudaGraphFunction, CudaGraphs, CudaGraphSkip
 from graphdoctor.facts.recording import BreakEffect, Recording
+from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.trials import Comparison, Difference, Replay
 from graphdoctor.fixes.patch import LineMap
 from graphdoctor.fixes.verdicts import Judgment, SiteChange, judge, reads_from
@@ -60,42 +61,75 @@ def judged(
     )
 
 
-def test_a_site_that_is_gone_is_verified() -> None:
-    found = judged(seen(3), seen())
-    assert (found.verdict, found.reason) == ("verified", None)
-    assert found.gone == ("model.py:3 (GB0059)",)
-    assert found.new == ()
+SITE_3, SITE_6 = "model.py:3 (GB0059)", "model.py:6 (GB0059)"
+CLAMPED = BEFORE.replace(b"    print(y)\n", b"    y = y.clamp(min=0)\n")
+WRONG = Comparison(kinds=("gradients",), differences=(difference("gradients", largest=0.25),))
+DIED = ProbeExit(status=1, reason="error", message="The program failed in call 1: NameError: y.")
+ONE, TWO = (graph(),), (graph(), graph(index=1))
 
 
-def test_a_site_in_the_edited_lines_is_the_same_site() -> None:
-    found = judged(seen(3), seen(4))
-    assert (found.verdict, found.reason) == ("no effect", "the break is still there")
-    assert (found.gone, found.new) == ((), ())
-
-
-def test_a_site_that_only_moved_is_not_new() -> None:
-    found = judged(seen(3, 4), seen(5))
-    assert found.verdict == "verified"
-    assert found.new == ()
-
-
-def test_a_site_that_shows_behind_the_edit_is_new_and_no_fault_of_it() -> None:
-    found = judged(seen(3, effect="rest_eager"), seen(6))
-    assert found.verdict == "verified"
-    assert found.new == ("model.py:6 (GB0059)",)
-
-
-def test_a_site_in_code_that_torch_had_traced_already_is_the_old_one_moved() -> None:
-    found = judged(seen(3, coverage=80), seen(6))
-    assert (found.verdict, found.reason) == ("moved", "it breaks at model.py:6 (GB0059) instead")
-    assert (found.gone, found.new) == (("model.py:3 (GB0059)",), ("model.py:6 (GB0059)",))
-    assert len(found.instead) == 1
-
-
-def test_a_site_that_may_have_been_hidden_is_the_old_one_moved_if_it_reads_what_the_new_lines_compute() -> None:
-    text = BEFORE.replace(b"    print(y)\n", b"    y = y.clamp(min=0)\n")
-    found = judged(seen(3, effect="rest_eager"), seen(4), text=text)
-    assert (found.verdict, found.reason) == ("moved", "it breaks at model.py:4 (GB0059) instead")
+@for_each(
+    "before, after, more, expected",
+    [
+        (seen(3), seen(), {}, ("verified", None, SITE_3, None)),
+        # In the edited lines it is the same site; one that only moved isn't new.
+        (seen(3), seen(4), {}, ("no effect", "the break is still there", None, None)),
+        (seen(3, 4), seen(5), {}, ("verified", None, SITE_3, None)),
+        # One that shows behind the edit was hidden, unless torch had traced that code already.
+        (seen(3, effect="rest_eager"), seen(6), {}, ("verified", None, SITE_3, SITE_6)),
+        (seen(3, coverage=80), seen(6), {}, ("moved", f"it breaks at {SITE_6} instead", SITE_3, SITE_6)),
+        # It may have been hidden, but reads what the new lines compute.
+        (
+            seen(3, effect="rest_eager"),
+            seen(4),
+            {"text": CLAMPED},
+            ("moved", "it breaks at model.py:4 (GB0059) instead", SITE_3, "model.py:4 (GB0059)"),
+        ),
+        (
+            seen(3, 4, 6, graphs=(*TWO, graph(index=2))),
+            seen(6, graphs=TWO),
+            {},
+            ("contained", f"it breaks at {SITE_6} instead, but 3 graphs → 2", SITE_3, SITE_6),
+        ),
+        (
+            seen(3),
+            seen(coverage=6),
+            {},
+            ("makes it worse", "the finding is gone, but coverage goes from 100% to 6%", SITE_3, None),
+        ),
+        (
+            seen(3, graphs=ONE),
+            seen(graphs=TWO),
+            {},
+            ("makes it worse", "the finding is gone, but 1 graph → 2", SITE_3, None),
+        ),
+        (seen(3, effect="rest_eager", coverage=40), seen(graphs=TWO), {}, ("verified", None, SITE_3, None)),
+        # Other results come before everything.
+        (seen(3), seen(compared=WRONG), {}, ("changes results", "call 1, output differs by 0.25", SITE_3, None)),
+        (seen(3), seen(ended=DIED), {}, ("failed", "The program failed in call 1: NameError: y", None, None)),
+        (
+            seen(3),
+            seen(4),
+            {"contains": True},
+            ("no effect", "the break stays, and nothing else improves", None, None),
+        ),
+        (
+            seen(3, graphs=TWO),
+            seen(4, graphs=ONE),
+            {"contains": True},
+            ("contained", "the break stays, but 2 graphs → 1", None, None),
+        ),
+    ],
+)
+def test_a_trial_says_what_a_fix_did_to_a_break(
+    before: Observed, after: Observed, more: dict[str, Any], expected: tuple[str, str | None, str | None, str | None]
+) -> None:
+    found = judged(before, after, **more)
+    assert (found.verdict, found.reason) == expected[:2]
+    assert expected[2] is None or expected[2] in found.gone
+    assert found.new == (() if expected[3] is None else (expected[3],))
+    assert found.instead or found.verdict != "moved"
+    assert found.if_faster == ("verified" if found.verdict == "makes it worse" else None)
 
 
 def test_a_site_that_was_hidden_by_another_break_that_is_gone_too_is_no_fault_of_the_fix() -> None:
@@ -104,32 +138,6 @@ def test_a_site_that_was_hidden_by_another_break_that_is_gone_too_is_no_fault_of
     facts = before.recording.model_copy(update={"breaks": (*before.recording.breaks, hiding)})
     found = judged(Observed(facts, diagnose(facts, RULES, root=ROOT, version="0")), seen(6))
     assert (found.verdict, found.new) == ("verified", ("model.py:6 (GB0059)",))
-
-
-def test_a_break_that_moved_can_still_leave_fewer_breaks() -> None:
-    before = seen(3, 4, 6, graphs=(graph(), graph(index=1), graph(index=2)))
-    found = judged(before, seen(6, graphs=(graph(), graph(index=1))))
-    assert (found.verdict, found.reason) == (
-        "contained", "it breaks at model.py:6 (GB0059) instead, but 3 graphs → 2",
-    )  # fmt: skip
-
-
-def test_less_in_graphs_is_worse_and_time_may_outweigh_it() -> None:
-    found = judged(seen(3), seen(coverage=6))
-    assert (found.verdict, found.reason) == (
-        "makes it worse", "the finding is gone, but coverage goes from 100% to 6%",
-    )  # fmt: skip
-    assert found.if_faster == "verified"
-
-
-def test_more_graphs_for_the_same_operations_are_worse() -> None:
-    found = judged(seen(3, graphs=(graph(),)), seen(graphs=(graph(), graph(index=1))))
-    assert (found.verdict, found.reason) == ("makes it worse", "the finding is gone, but 1 graph → 2")
-
-
-def test_more_graphs_with_more_compiled_are_not_worse() -> None:
-    found = judged(seen(3, effect="rest_eager", coverage=40), seen(graphs=(graph(), graph(index=1))))
-    assert found.verdict == "verified"
 
 
 @for_each(
@@ -149,12 +157,6 @@ def other(n):
     return n
 """
     assert reads_from(source, line, origins) is is_read
-
-
-def test_other_results_come_before_everything() -> None:
-    other = Comparison(kinds=("gradients",), differences=(difference("gradients", largest=0.25),))
-    found = judged(seen(3), seen(compared=other))
-    assert (found.verdict, found.reason) == ("changes results", "call 1, output differs by 0.25")
 
 
 @for_each(
@@ -213,13 +215,23 @@ def test_numbers_that_differ_from_run_to_run_in_what_is_printed_are_left_out() -
     assert judged(seen(3), less, reference, drops_output=True).verdict == "verified"
 
 
-def test_numbers_that_differ_from_run_to_run_on_standard_error_are_left_out() -> None:
-    other = silent("stderr", "numbers")
-    both = Replay(compared={"eager": other, "untouched": other})
-    after = Observed(seen().recording.model_copy(update={"replay": both}), seen().diagnosis)
-    assert judged(seen(3), after).verdict == "changes results"
-    reference = Untouched(unstable_numbers=frozenset({"stderr"}))
-    assert judged(seen(3), after, reference).verdict == "verified"
+@for_each(
+    "change, untouched, unstable, verdict",
+    [
+        # Standard error counts only if it differs from the compiled program's too.
+        ("fewer", SAME, (), "verified"),
+        ("fewer", None, (), "changes results"),
+        ("numbers", None, (), "changes results"),
+        ("numbers", None, ("stderr",), "verified"),
+    ],
+)
+def test_standard_error_is_compared_with_the_compiled_program_s(
+    change: Any, untouched: Comparison | None, unstable: tuple[Any, ...], verdict: str
+) -> None:
+    other = silent("stderr", change)
+    replay = Replay(compared={"eager": other, "untouched": untouched or other})
+    after = Observed(seen().recording.model_copy(update={"replay": replay}), seen().diagnosis)
+    assert judged(seen(3), after, Untouched(unstable_numbers=frozenset(unstable))).verdict == verdict
 
 
 def test_times_in_modules_that_differ_from_run_to_run_may_be_left_out() -> None:
@@ -233,39 +245,10 @@ def test_times_in_modules_that_differ_from_run_to_run_may_be_left_out() -> None:
     assert judged(seen(3), less, drops_output=True).verdict == "changes results"
 
 
-def test_standard_error_counts_only_if_it_differs_from_the_compiled_program_s_too() -> None:
-    other = silent("stderr")
-    facts = seen().recording
-    beside = Replay(compared={"eager": other, "untouched": SAME})
-    after = Observed(facts.model_copy(update={"replay": beside}), seen().diagnosis)
-    assert judged(seen(3), after).verdict == "verified"
-    both = Replay(compared={"eager": other, "untouched": other})
-    after = Observed(facts.model_copy(update={"replay": both}), seen().diagnosis)
-    assert judged(seen(3), after).verdict == "changes results"
-
-
 def test_what_differed_in_an_earlier_run_of_the_trial_counts() -> None:
     other = Comparison(kinds=("outputs",), differences=(difference("outputs", largest=1.0),))
     facts = seen().recording.model_copy(update={"replay": Replay(compared={"eager": SAME, "earlier": other})})
     assert judged(seen(3), Observed(facts, seen().diagnosis)).verdict == "changes results"
-
-
-def test_a_trial_that_does_not_finish_failed() -> None:
-    from graphdoctor.facts.run import ProbeExit
-
-    ended = ProbeExit(status=1, reason="error", message="The program failed in call 1: NameError: y.")
-    found = judged(seen(3), seen(ended=ended))
-    assert (found.verdict, found.reason) == ("failed", "The program failed in call 1: NameError: y")
-
-
-def test_a_break_that_is_contained_must_make_something_better() -> None:
-    found = judged(seen(3), seen(4), contains=True)
-    assert (found.verdict, found.reason) == ("no effect", "the break stays, and nothing else improves")
-
-
-def test_a_break_that_stays_is_contained_even_if_more_is_compiled() -> None:
-    found = judged(seen(3, graphs=(graph(), graph(index=1))), seen(4, graphs=(graph(),)), contains=True)
-    assert (found.verdict, found.reason) == ("contained", "the break stays, but 2 graphs → 1")
 
 
 def test_a_trial_that_stopped_is_judged_by_its_results_alone() -> None:

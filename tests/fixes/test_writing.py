@@ -8,6 +8,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -88,13 +89,54 @@ def fake_git(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None
     monkeypatch.setenv("PATH", f"{path.parent}{os.pathsep}{os.environ['PATH']}")
 
 
-class TestWriting:
-    def test_bytes_are_written_as_they_are(self, tmp_path: Path) -> None:
-        """Every end of a line, and a character that isn't written as in UTF-8."""
-        changes = [change_of(tmp_path / "a.py"), change_of(tmp_path / "pkg" / "b.py")]
-        written(changes)
-        assert [change.path.read_bytes() for change in changes] == [AFTER, AFTER]
+SPOILED: list[tuple[Callable[[Path], object], str, str | None]] = [
+    (lambda path: path.write_bytes(BEFORE + b"\n"), "has changed since it was read.", "Run the command again."),
+    (lambda path: path.unlink(), "can't be read: No such file or directory.", None),
+    (
+        lambda path: (path.unlink(), path.symlink_to(path.name)),
+        "can't be read: Too many levels of symbolic links.",
+        None,
+    ),
+    (lambda path: (path.unlink(), path.mkdir()), "isn't a regular file.", None),
+    (lambda path: (path.unlink(), os.mkfifo(path)), "isn't a regular file.", None),
+    (lambda path: path.chmod(0o444), "is read-only.", "Make it writable first: chmod u+w {path}"),
+    (
+        lambda path: path.parent.chmod(0o555),
+        "can't be replaced: the folder {path.parent} is read-only.",
+        "Make it writable first: chmod u+w {path.parent}",
+    ),
+]
+"""What can be wrong with a file; the message and the hint that follow."""
 
+
+@pytest.mark.parametrize("force", [False, True])
+def test_whatever_is_wrong_with_the_last_file_the_first_is_not_written_either(force: bool, tmp_path: Path) -> None:
+    for number, (spoil, words, hint) in enumerate(SPOILED):
+        folder = tmp_path / str(number)
+        changes = [change_of(folder / "a.py"), change_of(folder / "pkg" / "b.py")]
+        path = changes[1].path
+        spoil(path)
+        error = refused(changes, force=force)
+        assert error.message == f"{path} {words.format(path=path)}"
+        assert error.hint == (hint and hint.format(path=path))
+    change = change_of(tmp_path / "a.py")
+    (tmp_path / "b.py").symlink_to("a.py")
+    error = refused([change, FileChange(tmp_path / "b.py", BEFORE, BEFORE + b"x")], force=force)
+    assert error.message == f"{tmp_path / 'a.py'} and {tmp_path / 'b.py'} are the same file, with two edits."
+
+
+def test_bytes_are_written_as_they_are_and_files_keep_their_modes(tmp_path: Path) -> None:
+    """Every end of a line, a character that isn't written as in UTF-8, and a very long name."""
+    modes = {"a.py": 0o600, "pkg/b.py": 0o644, "c.py": 0o751, f"{'n' * 252}.py": 0o666}
+    changes = [change_of(tmp_path / name) for name in modes]
+    for change, mode in zip(changes, modes.values(), strict=True):
+        change.path.chmod(mode)
+    written(changes)
+    assert {change.path.read_bytes() for change in changes} == {AFTER}
+    assert [stat.S_IMODE(change.path.stat().st_mode) for change in changes] == list(modes.values())
+
+
+class TestWriting:
     def test_a_file_is_replaced_whole_and_its_other_names_keep_the_text_before(self, tmp_path: Path) -> None:
         change = change_of(tmp_path / "a.py")
         (tmp_path / "b.py").hardlink_to(change.path)
@@ -103,27 +145,11 @@ class TestWriting:
             assert reader.read() == BEFORE
         assert (tmp_path / "b.py").read_bytes() == BEFORE
 
-    @pytest.mark.parametrize("mode", [0o600, 0o644, 0o751, 0o666])
-    def test_a_file_keeps_its_mode(self, mode: int, tmp_path: Path) -> None:
-        change = change_of(tmp_path / "a.py")
-        change.path.chmod(mode)
-        written([change])
-        assert stat.S_IMODE(change.path.stat().st_mode) == mode
-
-    @needs_root
-    def test_a_file_keeps_its_owner(self, tmp_path: Path) -> None:
-        change = change_of(tmp_path / "a.py")
-        os.chown(change.path, 1234, 2345)
-        change.path.chmod(0o4755)
-        written([change])
-        found = change.path.stat()
-        assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (1234, 2345, 0o4755)
-
     @needs_root
     def test_files_keep_each_their_own_mode_and_owner(self, tmp_path: Path) -> None:
         changes = [change_of(tmp_path / name) for name in ("a.py", "b.py")]
         os.chown(changes[1].path, 1234, 2345)
-        changes[1].path.chmod(0o600)
+        changes[1].path.chmod(0o4755)
         before = [change.path.stat() for change in changes]
         written(changes)
         after = [change.path.stat() for change in changes]
@@ -151,11 +177,6 @@ class TestWriting:
         assert not target.is_symlink()
         assert target.read_bytes() == AFTER
 
-    def test_a_very_long_name_is_written(self, tmp_path: Path) -> None:
-        change = change_of(tmp_path / f"{'n' * 252}.py")
-        written([change])
-        assert change.path.read_bytes() == AFTER
-
     def test_an_edit_that_changes_nothing_asks_for_nothing(self, tmp_path: Path) -> None:
         kept = change_of(tmp_path / "kept.py")
         kept.path.chmod(0o444)
@@ -170,56 +191,6 @@ class TestWriting:
         (tmp_path / "b.py").symlink_to("a.py")
         written([change, FileChange(tmp_path / "b.py", BEFORE, AFTER)])
         assert change.path.read_bytes() == AFTER
-
-
-@pytest.mark.parametrize("force", [False, True])
-class TestRefusing:
-    """Whatever is wrong with the last file, the first is not written either; force does not help."""
-
-    def test_a_file_that_changed_since_it_was_read(self, force: bool, tmp_path: Path) -> None:
-        changes = [change_of(tmp_path / "a.py"), change_of(tmp_path / "b.py")]
-        changes[1].path.write_bytes(BEFORE + b"\n")
-        error = refused(changes, force=force)
-        assert error.message == f"{tmp_path / 'b.py'} has changed since it was read."
-        assert error.hint == "Run the command again."
-
-    def test_a_file_that_is_gone(self, force: bool, tmp_path: Path) -> None:
-        changes = [change_of(tmp_path / "a.py"), change_of(tmp_path / "b.py")]
-        changes[1].path.unlink()
-        assert refused(changes, force=force).message.endswith("b.py can't be read: No such file or directory.")
-
-    def test_a_link_to_itself(self, force: bool, tmp_path: Path) -> None:
-        path = tmp_path / "b.py"
-        path.symlink_to("b.py")
-        changes = [change_of(tmp_path / "a.py"), FileChange(path, BEFORE, AFTER)]
-        assert "b.py can't be read" in refused(changes, force=force).message
-
-    def test_a_folder_and_a_pipe(self, force: bool, tmp_path: Path) -> None:
-        (tmp_path / "b.py").mkdir()
-        os.mkfifo(tmp_path / "c.py")
-        for name in ("b.py", "c.py"):
-            changes = [change_of(tmp_path / "a.py"), FileChange(tmp_path / name, BEFORE, AFTER)]
-            assert refused(changes, force=force).message.endswith(f"{name} isn't a regular file.")
-
-    def test_a_read_only_file(self, force: bool, tmp_path: Path) -> None:
-        changes = [change_of(tmp_path / "a.py"), change_of(tmp_path / "b.py")]
-        changes[1].path.chmod(0o444)
-        error = refused(changes, force=force)
-        assert error.message == f"{tmp_path / 'b.py'} is read-only."
-        assert error.hint == f"Make it writable first: chmod u+w {tmp_path / 'b.py'}"
-
-    def test_a_file_in_a_read_only_folder(self, force: bool, tmp_path: Path) -> None:
-        changes = [change_of(tmp_path / "a.py"), change_of(tmp_path / "pkg" / "b.py")]
-        (tmp_path / "pkg").chmod(0o555)
-        error = refused(changes, force=force)
-        assert error.message.endswith(f"b.py can't be replaced: the folder {tmp_path / 'pkg'} is read-only.")
-        assert error.hint
-
-    def test_one_file_with_two_edits(self, force: bool, tmp_path: Path) -> None:
-        change = change_of(tmp_path / "a.py")
-        (tmp_path / "b.py").symlink_to("a.py")
-        error = refused([change, FileChange(tmp_path / "b.py", BEFORE, BEFORE + b"x")], force=force)
-        assert error.message == f"{tmp_path / 'a.py'} and {tmp_path / 'b.py'} are the same file, with two edits."
 
 
 class TestFailing:
@@ -280,53 +251,6 @@ class TestFailing:
 
 @needs_git
 class TestGit:
-    def test_committed_files_are_written(self, tmp_path: Path) -> None:
-        written(committed(tmp_path, "a.py", "pkg/b.py"))
-        assert (tmp_path / "pkg" / "b.py").read_bytes() == AFTER
-
-    @pytest.mark.parametrize("is_staged", [False, True])
-    def test_a_file_with_uncommitted_changes_is_refused_unless_forced(self, is_staged: bool, tmp_path: Path) -> None:
-        changes = committed(tmp_path, "a.py", "b.py")
-        changes[1] = change_of(tmp_path / "b.py", BEFORE + b"\n")
-        if is_staged:
-            git(tmp_path, "add", "b.py")
-        error = refused(changes)
-        assert error.message == f"{tmp_path / 'b.py'} has uncommitted changes."
-        assert error.hint == "Commit or stash them first, or use --force."
-        written(changes, force=True)
-        assert changes[1].path.read_bytes() == AFTER + b"\n"
-
-    def test_all_files_with_uncommitted_changes_are_named(self, tmp_path: Path) -> None:
-        committed(tmp_path, "a.py", "b.py", "c.py")
-        changes = [change_of(tmp_path / name, BEFORE + b"\n") for name in ("a.py", "b.py", "c.py")]
-        a, b, c = (str(change.path) for change in changes)
-        assert refused(changes).message == f"{a}, {b} and {c} have uncommitted changes."
-
-    @pytest.mark.parametrize("name", ["new.py", "new/folder/a.py"])
-    def test_a_file_that_git_does_not_know_yet_is_refused_unless_forced(self, name: str, tmp_path: Path) -> None:
-        committed(tmp_path, "a.py")
-        # Which files status shows is a matter of taste, not of safety.
-        git(tmp_path, "config", "status.showUntrackedFiles", "no")
-        change = change_of(tmp_path / name)
-        error = refused([change])
-        assert error.message == f"{change.path} is not in git yet."
-        assert error.hint == "Add and commit first, or use --force."
-        written([change], force=True)
-
-    def test_a_repository_without_a_commit_has_nothing_to_go_back_to(self, tmp_path: Path) -> None:
-        git(tmp_path, "init")
-        assert "is not in git yet" in refused([change_of(tmp_path / "a.py")]).message
-
-    def test_an_ignored_file_is_written(self, tmp_path: Path) -> None:
-        (tmp_path / ".gitignore").write_text("build/\n", encoding="utf-8")
-        committed(tmp_path, "a.py")
-        written([change_of(tmp_path / "build" / "b.py")])
-
-    def test_other_files_may_have_changes(self, tmp_path: Path) -> None:
-        changes = committed(tmp_path, "a.py", "b.py")
-        change_of(tmp_path / "b.py", BEFORE + b"\n")
-        written(changes[:1])
-
     @pytest.mark.parametrize("name", ["[ab].py", ":(top)a.py", "*.py", "-a.py", "a b.py", "é.py", "new\nline.py"])
     def test_a_name_is_a_name_and_no_pattern(self, name: str, tmp_path: Path) -> None:
         changes = committed(tmp_path, "a.py", "b.py", name)
@@ -376,16 +300,43 @@ class TestGit:
         assert error.hint == "Make `git status` work there, or use --force."
         written(changes, force=True)
 
-    def test_a_broken_repository_is_refused_unless_forced(self, tmp_path: Path) -> None:
-        changes = committed(tmp_path, "a.py")
-        (tmp_path / ".git" / "index").write_bytes(b"broken")
-        assert "has uncommitted changes: git says: " in refused(changes).message
-        written(changes, force=True)
-
     def test_a_repository_whose_folder_is_gone_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / ".git").write_text("gitdir: /nowhere/at/all\n", encoding="utf-8")
         message = refused([change_of(tmp_path / "a.py")]).message
         assert message.endswith("git says: not a git repository: /nowhere/at/all.")
+
+
+@needs_git
+def test_what_git_could_not_restore_is_refused_unless_forced(tmp_path: Path) -> None:
+    *_, clean = committed(tmp_path, "a.py", "b.py", "c.py", "pkg/d.py")
+    changes = [change_of(tmp_path / name, BEFORE + b"\n") for name in ("a.py", "b.py", "c.py")]
+    git(tmp_path, "add", "b.py")
+    a, b, c = (str(change.path) for change in changes)
+    assert refused(changes).message == f"{a}, {b} and {c} have uncommitted changes."
+    error = refused([clean, changes[1]])
+    assert (error.message, error.hint) == (
+        f"{b} has uncommitted changes.",
+        "Commit or stash them first, or use --force.",
+    )
+    written([clean])
+    written(changes, force=True)
+    # Which files status shows is a matter of taste, not of safety.
+    git(tmp_path, "config", "status.showUntrackedFiles", "no")
+    for name in ("new.py", "new/folder/a.py"):
+        change = change_of(tmp_path / name)
+        error = refused([change])
+        assert error.message == f"{change.path} is not in git yet."
+        assert error.hint == "Add and commit first, or use --force."
+        written([change], force=True)
+    (tmp_path / ".gitignore").write_text("build/\n", encoding="utf-8")
+    written([change_of(tmp_path / "build" / "b.py")])
+    (tmp_path / ".git" / "index").write_bytes(b"broken")
+    change = change_of(tmp_path / "a.py")
+    assert "has uncommitted changes: git says: " in refused([change]).message
+    written([change], force=True)
+    # Without a commit, there is nothing to go back to.
+    git(tmp_path / "new" / "folder", "init")
+    assert "is not in git yet" in refused([change_of(tmp_path / "new" / "folder" / "b.py")]).message
 
 
 @needs_git
@@ -412,28 +363,23 @@ class TestWithoutGit:
         written([change])
         assert change.path.read_bytes() == AFTER
 
-    def test_a_git_that_hangs_is_refused_unless_forced(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        fake_git(tmp_path, monkeypatch, "exec sleep 60")
-        monkeypatch.setattr(writing, "_GIT_TIMEOUT_S", 0.1)
-        change = change_of(tmp_path / "a.py")
-        assert "has uncommitted changes: git didn't answer within 0.1 s." in refused([change]).message
-        written([change], force=True)
+    def test_a_git_that_gives_no_answer_is_refused_unless_forced(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(*_: Any, **__: Any) -> None:
+            raise PermissionError(errno.EACCES, "Permission denied")
 
-    def test_a_git_that_fails_without_a_word_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        change = change_of(tmp_path / "a.py")
         fake_git(tmp_path, monkeypatch, "exit 3")
-        assert refused([change_of(tmp_path / "a.py")]).message.endswith(
-            "has uncommitted changes: git exited with status 3."
-        )
+        assert refused([change]).message.endswith("has uncommitted changes: git exited with status 3.")
+        (tmp_path / "bin" / "git").write_text("#!/bin/sh\nexec sleep 60\n", encoding="utf-8")
+        monkeypatch.setattr(writing, "_GIT_TIMEOUT_S", 0.1)
+        assert "has uncommitted changes: git didn't answer within 0.1 s." in refused([change]).message
+        monkeypatch.setattr(subprocess, "run", refuse)
+        assert refused([change]).message.endswith("git can't be started (Permission denied).")
+        written([change], force=True)
 
     def test_what_git_warns_of_first_is_not_its_answer(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         words = "fatal: not a git repository (or any of the parent directories): .git"
         fake_git(tmp_path, monkeypatch, f"echo 'warning: hm' >&2; echo '{words}' >&2; exit 128")
         written([change_of(tmp_path / "a.py")])
-
-    def test_a_git_that_may_not_be_started_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        def refuse(*_: Any, **__: Any) -> None:
-            raise PermissionError(errno.EACCES, "Permission denied")
-
-        monkeypatch.setattr(subprocess, "run", refuse)
-        message = refused([change_of(tmp_path / "a.py")]).message
-        assert message.endswith("has uncommitted changes: git can't be started (Permission denied).")
