@@ -1,8 +1,7 @@
 """What only time tells of fixes: which one makes the steady call slower, and whether to compile repeated modules apart.
 
-Compiling each of the modules that repeat by itself removes no break and no recompile, so counts don't judge it: it is
-worth having if results stay the same, compiling takes less time, under the user's backend and with an empty cache, and
-the call doesn't take longer. It is tried once nothing else is left to try.
+Compiling each of the modules that repeat by itself removes no break and no recompile, so counts don't judge it: it must
+take less time to compile, with an empty cache, and the call must not take longer.
 """
 
 from __future__ import annotations
@@ -51,7 +50,9 @@ class Slowness:
         alone = self._slow_alone(best)
         if alone is not None:
             return alone
-        slowest, _ = max(best.applied[:_MAX_TIMED], key=lambda pair: self._ratio(*_added(*pair)))
+        times = [deciding(self._trials.time(*_added(*pair))) for pair in best.applied[:_MAX_TIMED]]
+        ratios = [pair.ratio if pair else 1.0 for pair in times]
+        slowest, _ = best.applied[ratios.index(max(ratios))]
         return slowest, f"all verified fixes together make the steady call {change}, and it slows the call most"
 
     def _slow_alone(self, best: State) -> tuple[Candidate, str] | None:
@@ -66,10 +67,6 @@ class Slowness:
                 if change is not None:
                     return fix, f"with it, the steady call is {change}"
         return None
-
-    def _ratio(self, before: Program, after: Program) -> float:
-        pair = deciding(self._trials.time(before, after))
-        return pair.ratio if pair else 1.0
 
     def _note_times(self, best: State) -> None:
         for pair in best.applied:
@@ -110,7 +107,6 @@ class _Start:
     calls_s: float
 
     def is_quicker(self, other: _Start) -> bool:
-        """Whether it takes certainly less than another one."""
         return self.compiling_s < _LESS * other.compiling_s and self.calls_s < _LESS * other.calls_s
 
 
@@ -187,7 +183,6 @@ class Regional:
 
 
 def _start(recording: Recording) -> _Start | str:
-    """What a start took, or why that isn't known, as a clause."""
     if recording.exit.reason != "finished":
         return clause(recording.exit.message)
     compiling = [one.duration_s for one in recording.compiles if one.duration_s is not None]

@@ -1,7 +1,6 @@
-"""Tries fixes of a recorded target, and keeps verified ones with what they were verified on, to be written later.
+"""Tries fixes of a recorded target, and keeps verified ones, signed, with what they were verified on.
 
-Comes in: a treatment that has just been made, or a request for one. Goes out: a signed file in the recording, and the
-treatment with its edits if a run would find everything as then; otherwise what changed.
+They are written later if a run would find everything as then; otherwise what changed is told.
 """
 
 from __future__ import annotations

@@ -53,15 +53,12 @@ class _Entry:
 
     @property
     def mark(self) -> tuple[_Place, str]:
-        """What identifies it, so that it isn't tried again."""
         return self.place, self.fix.title
 
     def is_about(self, fixes: Sequence[Candidate]) -> bool:
-        """Whether it is about one of several fixes."""
         return any(self.fix is fix for fix in fixes)
 
     def update(self, **more: object) -> None:
-        """Change what is told of it."""
         self.tried = self.tried.model_copy(update=more)
 
 

@@ -1,7 +1,6 @@
 """From a finding to what can be tried for it: edits of source, torch settings, changes of the call.
 
-Files of other packages are never edited: for their findings, a setting or a wrapper that keeps a function outside the
-compiled region can be tried.
+Files of other packages are never edited.
 """
 
 from __future__ import annotations

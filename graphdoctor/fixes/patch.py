@@ -1,9 +1,6 @@
 """What a fix is, and edits of one file as changed lines: merged, followed from text to text, shown as a diff.
 
-Comes in: the file's bytes before and after. Goes out: bytes, line numbers, a unified diff. Reads and writes nothing.
-
-A line ends with LF, CRLF or CR, as in Python; a form feed is an ordinary character. Only the diff ends lines with LF
-alone, as ``git apply`` and ``patch`` do.
+A line ends with LF, CRLF or CR, as in Python. Only the diff ends lines with LF alone, as ``patch`` does.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """What a recipe is: a way to edit source so that a finding goes away, or the reason why it doesn't try.
 
-A recipe reads only the concrete syntax tree: it sees no values and imports nothing of the user's. It may be wrong about
-what the program means, because each edit is tried on that very program before anyone calls it verified. It must still
-be careful: if it isn't sure of an edit, it declines and gives the reason, by ``DeclinedError``.
+A recipe sees only the concrete syntax tree. It may be wrong about what the program means, because each edit is tried on
+that very program; but if it isn't sure of an edit, it declines, by ``DeclinedError``.
 """
 
 from __future__ import annotations
@@ -69,12 +68,16 @@ class Place:
     @cached_property
     def small_statement(self) -> cst.BaseSmallStatement:
         """The only small statement on the line; if there are several, the one that contains the expression."""
-        line = need(self.statement, cst.SimpleStatementLine, "the line begins a compound statement")
-        if len(line.body) == 1:
-            return line.body[0]
+        suite = getattr(self.statement, "body", None)
+        line = suite if isinstance(suite, cst.SimpleStatementSuite) else self.statement
+        if not isinstance(line, cst.SimpleStatementLine | cst.SimpleStatementSuite):
+            raise DeclinedError("the line begins a compound statement")
         around = [self.expression, *self.source.parents(self.expression)] if self.expression is not None else []
         smalls = [small for small in line.body if any(node is small for node in around)]
-        return only(smalls, "the line contains several statements and torch doesn't say which one it means")
+        # In `if x: f()`, the expression may be what is asked.
+        is_alone = len(line.body) == 1 and (line is self.statement or not around)
+        several = "the line contains several statements and torch doesn't say which one it means"
+        return line.body[0] if is_alone else only(smalls, several)
 
     @cached_property
     def expression(self) -> cst.BaseExpression | None:

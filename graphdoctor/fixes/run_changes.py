@@ -1,7 +1,4 @@
-"""Fixes that change how the target is run and not its source, for recompiles and for CUDA graphs that aren't recorded.
-
-Comes in: a recording. Goes out: fixes; causes that no replay can remove, with the reason.
-"""
+"""Fixes that change how the target is run and not its source, for recompiles and CUDA graphs that aren't recorded."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """Tries fixes until no more can be verified, then reports what all verified ones do together.
 
-A fix can uncover the next break, so each round starts from the program with the verified fixes of earlier rounds. A
-round tries the first fix for each finding, all in parallel; for findings where it doesn't help, the next one. If
-the rounds end with a program that is worse than an earlier one, because nothing fixes what a fix uncovered, that fix is
-taken back and the rounds continue from there.
+A fix can uncover the next break, so each round starts from the program with the verified fixes of earlier rounds. If
+the rounds end with a program that is worse than an earlier one, the fix that led there is taken back.
 """
 
 from __future__ import annotations
@@ -64,7 +62,6 @@ class _Trial:
 
     @property
     def is_working(self) -> bool:
-        """Whether it works for at least one finding."""
         return any(verdict in WORKING for verdict in self.verdicts)
 
 
@@ -382,7 +379,6 @@ class _Rounds:
         reason: str,
         backend: str | None = None,
     ) -> State:
-        """Take back a fix, and those that were applied after the state to go on from, which is returned."""
         at = next(index for index, (fix, _) in enumerate(best.applied) if fix is blamed)
         start = max(
             (state for state in [untouched, *self._known] if _is_before(state, best, at)),
@@ -468,7 +464,6 @@ class _Rounds:
         return SearchResult(treatment, changes, program=best.program)
 
     def _shared(self, best: State) -> tuple[str, ...]:
-        """The fingerprint of the modules that repeat, if each of them is compiled by itself at last."""
         return (self._repeated.finding.fingerprint,) if self._repeated and best.program.change.regional else ()
 
 

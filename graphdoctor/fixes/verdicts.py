@@ -1,7 +1,4 @@
-"""What a trial of a fix means: break sites, recompiles and other counts of the program before and after it.
-
-Pure: diagnoses, line maps and source come in, a verdict goes out. Whether results are right is ``trials/judge``.
-"""
+"""What a trial of a fix means: break sites, recompiles and other counts of the program before and after it."""
 
 from __future__ import annotations
 
@@ -115,7 +112,6 @@ class SiteChange:
         ]
 
     def _reads_from(self, found: Finding, target: Finding) -> bool:
-        """Whether a site's line reads what the old site's line computed, or the lines that replaced it."""
         path = self.root / found.location.file
         if path not in self.texts:
             return False

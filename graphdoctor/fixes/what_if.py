@@ -1,7 +1,4 @@
-"""Replays the same calls in fresh probes under each remedy, and says which cause of recompiles matters most.
-
-Comes in: a request and the recording of its run. Goes out: ``WhatIf``.
-"""
+"""Replays the same calls in fresh probes under each remedy, and says which cause of recompiles matters most."""
 
 from __future__ import annotations
 
@@ -126,7 +123,6 @@ def _answer(trials: Sequence[_Trial], found: RecompileFixes, skipped: int) -> Wh
 
 
 def _conclusion(ranked: Sequence[TrialResult], fewest: _Score | None) -> tuple[tuple[str, ...], str]:
-    """The one cause whose remedy alone saves more than any other's, and the counts that show it."""
     base = next(result for result in ranked if not result.remedies)
     if base.compiles is None:
         return (), "The calls couldn't be replayed, so there is nothing to compare."

@@ -1,9 +1,7 @@
 """Writes edited files to disk, after checking all of them first.
 
-Comes in: each file's bytes as they were read and after the edit. Goes out: the files, or a ``GraphDoctorError``.
-
-Files that git couldn't restore are only overwritten if forced. As for ``cargo fix``, these are files with uncommitted
-changes and untracked files; ignored files, and files outside of any repository, are written without asking git.
+Files that git couldn't restore are only overwritten if forced: those with uncommitted changes, and untracked ones.
+Ignored files, and files outside of any repository, are written without asking git.
 """
 
 from __future__ import annotations
@@ -49,10 +47,12 @@ def write(changes: Sequence[FileChange], *, force: bool) -> None:
     for target, change in files.items():
         try:
             _replace(target, change)
-        except GraphDoctorError as error:
-            raise _with_written(error, written) from error
-        except OSError as error:
-            raise _with_written(_unwritable(change, error), written) from error
+        except (GraphDoctorError, OSError) as error:
+            told = error
+            if isinstance(told, OSError):
+                told = GraphDoctorError(f"{change.path} can't be written: {told.strerror}.")
+            more = f" Already written: {', '.join(written)}." if written else ""
+            raise GraphDoctorError(f"{told.message}{more}", hint=told.hint) from error
         written.append(str(change.path))
 
 
@@ -112,16 +112,6 @@ def _replace(target: Path, change: FileChange) -> None:
         with suppress(OSError):
             temporary.unlink()
         raise
-
-
-def _unwritable(change: FileChange, error: OSError) -> GraphDoctorError:
-    return GraphDoctorError(f"{change.path} can't be written: {error.strerror}.")
-
-
-def _with_written(error: GraphDoctorError, written: Sequence[str]) -> GraphDoctorError:
-    if not written:
-        return error
-    return GraphDoctorError(f"{error.message} Already written: {', '.join(written)}.", hint=error.hint)
 
 
 def _check_git(files: Mapping[Path, FileChange]) -> None:
@@ -188,7 +178,6 @@ def _git_status(target: Path, path: Path) -> str | None:
 
 
 def _git_environment() -> dict[str, str]:
-    """The environment to query the repository around a file, in English and without writing anything."""
     # In a hook, git names its repository in these; the file may be in another.
     ours = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX")
     environment = {name: value for name, value in os.environ.items() if name not in ours}

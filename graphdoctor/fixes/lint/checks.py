@@ -1,13 +1,12 @@
-"""What breaks a graph or makes torch recompile.
+"""What breaks a graph or makes torch recompile: a check looks at one node, and yields where torch 2.13 surely does.
 
-A check looks at one node of a traced function and yields a ``Spot`` where torch 2.13 certainly breaks. ``tests/lint``
-compiles a program for each.
+``tests/lint`` compiles a program for each.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from graphdoctor.fixes.lint.regions import Region
@@ -66,10 +65,6 @@ class Site:
         """Whether an expression is certainly a tensor of integers (``int``), or a boolean one (``bool``)."""
         value = self.values.of(node, self.region.scope)
         return value is not None and value.kind == "tensor" and value.dtype == dtype
-
-
-Check = Callable[[ast.AST, Surrounding, Site], Iterator[Spot]]
-"""Looks at one node that certainly runs, and at what surrounds it."""
 
 
 _BRANCHING = "Data-dependent branching"
@@ -149,6 +144,19 @@ _CALLS: dict[str, tuple[str, ...]] = {
     **_named("builtins.input builtins.exec builtins.globals builtins.compile", "GD109", "GB0059", _BUILTIN),
     **_named("datetime.datetime.now json.dumps json.loads", "GD109", "GB0156", _METHOD),
     **_named("numpy.interp numpy.save numpy.random.default_rng", "GD109", "GB0294", _NUMPY),
+    **_named(
+        "torch.autograd.grad",
+        "GD112",
+        "GB9186",
+        "using `torch.autograd.grad` with `torch._dynamo.config.trace_autograd_ops`",
+    ),
+    # A norm may have no parameter.
+    **_named(
+        "torch.nn.Parameter torch.nn.Linear torch.nn.Bilinear torch.nn.Conv1d torch.nn.Conv2d torch.nn.Embedding",
+        "GD115",
+        "GB0264",
+        "Attempted to use `torch.nn.Parameter()` constructor with Dynamo",
+    ),
     **_named("torch.sparse_coo_tensor", "GD117", "GB0007", _SKIPPED),
     **_named(
         "torch.is_inference_mode_enabled",
@@ -285,22 +293,18 @@ _OPERATORS = {
 def shapes(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
     """``nonzero``, ``x[mask]``, ``unique``, ``bincount``, ``repeat_interleave`` with a tensor, ``one_hot``."""
     if isinstance(node, ast.Subscript):
-        if (
-            _is_read(node, place)
-            and site.is_tensor(node.value)
-            and any(site.is_of(one, "bool") for one in _indices(node))
-        ):
+        indices = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        is_masked = any(site.is_of(one, "bool") for one in indices)
+        if _is_read(node, place) and site.is_tensor(node.value) and is_masked:
             yield _spot(node, "nonzero")
         return
     if not isinstance(node, ast.Call):
         return
     dotted = site.dotted(node.func) or ""
     if dotted == "torch.nn.functional.one_hot":
-        is_given = len(node.args) > 1 or any(keyword.arg == "num_classes" for keyword in node.keywords)
-        if not is_given and len(node.args) == 1:
-            yield Spot(
-                "GD104", node, "GB0246", "Attempted to use `torch.nn.functional.one_hot` with total classes unset"
-            )
+        if len(node.args) == 1 and not any(keyword.arg == "num_classes" for keyword in node.keywords):
+            unset = "Attempted to use `torch.nn.functional.one_hot` with total classes unset"
+            yield Spot("GD104", node, "GB0246", unset)
         return
     if dotted.startswith("torch."):
         name, arguments = dotted.removeprefix("torch."), node.args
@@ -327,10 +331,6 @@ def _is_read(node: ast.Subscript, place: Surrounding) -> bool:
     return isinstance(place.statement, ast.AugAssign) and place.statement.target is node
 
 
-def _indices(node: ast.Subscript) -> list[ast.expr]:
-    return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-
-
 _MAKERS = torch_names.LOCKS | {
     "builtins.open",
     "contextlib.redirect_stdout",
@@ -343,22 +343,15 @@ _MAKERS = torch_names.LOCKS | {
 }
 
 
-def managers(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:  # noqa: ARG001 - a check's interface
+def managers(node: ast.AST, site: Site) -> Iterator[Spot]:
     """``with`` on a lock, a file, ``torch.device``, anomaly detection and a few others."""
-    if not isinstance(node, ast.With):
-        return
-    for item in node.items:
-        entered = item.context_expr
+    for entered in [item.context_expr for item in node.items] if isinstance(node, ast.With) else []:
         made = site.dotted(entered.func) if isinstance(entered, ast.Call) else None
-        if made in _MAKERS or site.kind(entered) == "lock":
+        if isinstance(node, ast.With) and (made in _MAKERS or site.kind(entered) == "lock"):
             yield Spot("GD110", node, "GB0142", "Unsupported context manager", is_frame_lost=True)
             return
 
 
-_PARAMETER = "Attempted to use `torch.nn.Parameter()` constructor with Dynamo"
-_WITH_PARAMETERS = frozenset(f"torch.nn.{name}" for name in ("Linear", "Bilinear", "Conv1d", "Conv2d", "Embedding"))
-"""Modules that always have a parameter; a norm may not."""
-_CREATORS = frozenset(f"torch.{name}" for name in ("ones", "zeros", "full", "rand", "randn", "empty", "tensor"))
 _BY_METHOD = {
     "to_sparse": ("GD117", "GB0277", "Attempted to wrap sparse Tensor with VariableTracker"),
     "to_sparse_csr": ("GD117", "GB0277", "Attempted to wrap sparse Tensor with VariableTracker"),
@@ -367,61 +360,48 @@ _BY_METHOD = {
 }
 
 
-def gradients(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:  # noqa: ARG001 - a check's interface
-    """``backward()``, optimizer methods, ``requires_grad``, parameters created while tracing, sparse tensors."""
-    if isinstance(node, ast.Assign):
-        for target in node.targets:
-            if not isinstance(target, ast.Attribute) or target.attr != "requires_grad":
-                continue
-            if site.is_tensor(target.value):
-                yield Spot("GD114", target, "GB0206", "setattr() on Tensor.requires_grad")
+def gradients(node: ast.AST, site: Site) -> Iterator[Spot]:
+    """``backward()``, optimizer methods, ``requires_grad``, tensors created with it, sparse tensors."""
+    for target in node.targets if isinstance(node, ast.Assign) else []:
+        is_switch = isinstance(target, ast.Attribute) and target.attr == "requires_grad"
+        if isinstance(target, ast.Attribute) and is_switch and site.is_tensor(target.value):
+            yield Spot("GD114", target, "GB0206", "setattr() on Tensor.requires_grad")
     if not isinstance(node, ast.Call):
         return
-    dotted = site.dotted(node.func)
-    if dotted == "torch.autograd.grad":
-        yield Spot(
-            "GD112", node, "GB9186", "using `torch.autograd.grad` with `torch._dynamo.config.trace_autograd_ops`"
-        )
-    elif dotted == "torch.nn.Parameter" or dotted in _WITH_PARAMETERS:
-        yield Spot("GD115", node, "GB0264", _PARAMETER)
-    elif dotted in _CREATORS and any(
-        keyword.arg == "requires_grad" and getattr(keyword.value, "value", None) is True for keyword in node.keywords
-    ):
-        yield Spot("GD114", node, "GB0225", "Attempted to use tensor creation function with requires_grad=True")
-    elif isinstance(node.func, ast.Attribute):
+    dotted = site.dotted(node.func) or ""
+    module, _, name = dotted.rpartition(".")
+    if module == "torch" and name in ("ones", "zeros", "full", "rand", "randn", "empty", "tensor"):
+        given = {keyword.arg: getattr(keyword.value, "value", None) for keyword in node.keywords}
+        if given.get("requires_grad") is True:
+            yield Spot("GD114", node, "GB0225", "Attempted to use tensor creation function with requires_grad=True")
+    elif isinstance(node.func, ast.Attribute) and dotted not in _CALLS:
         yield from _gradient_methods(node, node.func, site)
 
 
 def _gradient_methods(node: ast.Call, func: ast.Attribute, site: Site) -> Iterator[Spot]:
     kind = site.kind(func.value)
-    if kind == "optimizer" and func.attr in ("step", "zero_grad"):
-        is_step = func.attr == "step"
-        yield Spot(
-            "GD112",
-            node,
-            "GB0025" if is_step else "GB0008",
-            "Call to `torch._dynamo.graph_break()`" if is_step else "Attempted to inline function marked as skipped",
-            "qualname: Optimizer.",
-        )
+    if kind == "optimizer" and func.attr == "step":
+        yield Spot("GD112", node, "GB0025", "Call to `torch._dynamo.graph_break()`", "qualname: Optimizer.")
+    elif kind == "optimizer" and func.attr == "zero_grad":
+        yield Spot("GD112", node, "GB0008", _INLINED, "qualname: Optimizer.")
     if func.attr == "backward" and (kind == "tensor" or _is_backward_of_unknown(node, func.value, site)):
         yield Spot("GD112", node, "GB0123", "Unsupported Tensor.backward() call")
     if kind != "tensor":
         return
-    if func.attr in _BY_METHOD and site.is_tensor(_root(func.value, site)):
+    root = func.value
+    # What a chain of methods and subscripts begins with may be sparse already if it comes from elsewhere.
+    while True:
+        match root:
+            case ast.Subscript(value=inner):
+                root = inner
+            case ast.Call(func=ast.Attribute(value=inner)) if site.dotted(root.func) is None:
+                root = inner
+            case _:
+                break
+    if func.attr in _BY_METHOD and site.is_tensor(root):
         yield Spot(_BY_METHOD[func.attr][0], node, *_BY_METHOD[func.attr][1:])
     elif func.attr == "requires_grad_" and _is_parameter(func.value, site) and not node.args and not node.keywords:
         yield Spot("GD114", node, "GB0125", "Unsupported Tensor.requires_grad_() call")
-
-
-def _root(node: ast.expr, site: Site) -> ast.expr:
-    """What a chain of methods and subscripts begins with: it may be sparse already if it comes from elsewhere."""
-    while True:
-        if isinstance(node, ast.Subscript):
-            node = node.value
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and site.dotted(node.func) is None:
-            node = node.func.value
-        else:
-            return node
 
 
 def _is_backward_of_unknown(node: ast.Call, receiver: ast.expr, site: Site) -> bool:
@@ -440,7 +420,7 @@ def _is_parameter(node: ast.expr, site: Site) -> bool:
     return len(bindings) == 1 and bindings[0].kind == "parameter"
 
 
-def modules(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:  # noqa: ARG001 - a check's interface
+def modules(node: ast.AST, site: Site) -> Iterator[Spot]:
     """An RNN, GRU or LSTM, which torch refuses where it is read, called or not; ``self.step += 1``."""
     is_read = isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load)
     if is_read and isinstance(node, ast.expr) and site.kind(node) == "recurrent":
@@ -465,5 +445,9 @@ def _is_step(op: ast.operator, value: ast.expr) -> bool:
     return is_number and isinstance(op, (ast.Add, ast.Sub))
 
 
-CHECKS: tuple[Check, ...] = (calls, branches, reads, shapes, managers, gradients, modules)
-"""Every check."""
+def spots_at(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
+    """What torch certainly breaks at, or recompiles for, at one node that certainly runs."""
+    for check in (calls, branches, reads, shapes):
+        yield from check(node, place, site)
+    for plain in (managers, gradients, modules):
+        yield from plain(node, site)

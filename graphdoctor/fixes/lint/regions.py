@@ -1,8 +1,4 @@
-"""Which functions of a file torch compiles: those passed to torch.compile, and the functions they certainly call.
-
-A function counts only if nothing but torch.compile and decorators known to be harmless comes between its definition
-and the call.
-"""
+"""Which functions of a file torch compiles: those passed to torch.compile, and the functions they certainly call."""
 
 from __future__ import annotations
 
@@ -58,7 +54,7 @@ class _Finder:
         self._values = values
         self._compilers = values.compilers
         self._disabled = {
-            _last(one)
+            getattr(one, "attr", getattr(one, "id", None))
             for node in ast.walk(program.module.node)
             if isinstance(node, ast.Call) and program.dotted(node.func, program.module) in _DISABLE
             for one in node.args
@@ -90,16 +86,16 @@ class _Finder:
                 yield Region(found[0], found[0].owner)
 
     def called(self, region: Region) -> Iterator[tuple[ast.Call, Region]]:
-        """The functions of the file that a region certainly calls, with the calls."""
         for node, _ in certain_nodes(region.scope, self._program):
             if isinstance(node, ast.Call):
                 for scope, owner in self._callees(node, region):
-                    if self._is_traced(scope):
+                    is_disabled = getattr(scope.node, "name", None) in self._disabled
+                    if self._compilers.is_plain(scope) and not is_disabled:
                         yield node, Region(scope, owner, region.is_fullgraph)
 
     def _callees(self, node: ast.Call, region: Region) -> Iterable[Method]:
         scope, func = region.scope, node.func
-        if isinstance(func, ast.Attribute) and _is_super(func.value):
+        if isinstance(func, ast.Attribute) and _called_name(func.value) == "super":
             if scope.owner is None or not self._program.is_certain(scope.owner):
                 return []
             bases = list(self._program.ancestors(scope.owner))[1:]
@@ -162,13 +158,6 @@ class _Finder:
             for value in self._values.passed(node.id, holder):
                 yield from self._values.run_by(value)
 
-    def _is_traced(self, scope: Scope) -> bool:
-        return self._compilers.is_plain(scope) and getattr(scope.node, "name", None) not in self._disabled
 
-
-def _is_super(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
-
-
-def _last(node: ast.AST) -> str | None:
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else None
+def _called_name(node: ast.expr) -> str | None:
+    return getattr(node.func, "id", None) if isinstance(node, ast.Call) else None

@@ -21,7 +21,7 @@ from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import BreakReason, BreakRecord, Enclosing, Recording, SourceContext
 from graphdoctor.facts.stack import StackEntry, relative
 from graphdoctor.facts.wording import counted
-from graphdoctor.fixes.lint.checks import CHECKS, Site, Spot
+from graphdoctor.fixes.lint.checks import Site, Spot, spots_at
 from graphdoctor.fixes.lint.regions import Regions, regions
 from graphdoctor.fixes.source.flow import Surrounding, certain_nodes
 from graphdoctor.fixes.source.program import Program, Scope
@@ -322,7 +322,11 @@ def lint_files(
             continue
         unreadable.append(UnreadableFile(file=relative(str(path), shown_from), line=line, message=message))
     found, notes = _silenced(found, root, shown_from, recorded.settings)
-    counting = [finding for finding in found if not any(_is_ignored(finding, policy) for policy in policies)]
+    counting = [
+        finding
+        for finding in found
+        if all(ignored_by(finding, comments={}, paths=one.paths, selection=one.selection) is None for one in policies)
+    ]
     baselines = [policy.baseline for policy in policies if policy.baseline is not None]
     known = known_in(baselines[0], counting) if baselines else ()
     new = [finding for finding in counting if finding not in known]
@@ -337,10 +341,6 @@ def lint_files(
         unreadable=tuple(unreadable),
         notes=notes,
     )
-
-
-def _is_ignored(finding: Finding, policy: Policy) -> bool:
-    return ignored_by(finding, comments={}, paths=policy.paths, selection=policy.selection) is not None
 
 
 def _shown(findings: Sequence[Finding], root: Path, shown_from: Path) -> tuple[Finding, ...]:
@@ -372,7 +372,7 @@ def _found_in(
 
 def _events(site: Site, found: Regions) -> Iterator[Event]:
     for node, place in certain_nodes(site.region.scope, site.program):
-        yield from (Event(place, spot=spot) for check in CHECKS for spot in check(node, place, site))
+        yield from (Event(place, spot=spot) for spot in spots_at(node, place, site))
         if node in found.callees:
             yield Event(place, callees=found.callees[node])
 

@@ -108,7 +108,6 @@ class _Choice:
         return cls(place, statement, names, tests, [*branches, branch_of(rest)], rest)
 
     def edit(self) -> Edit:
-        """The edit that replaces it."""
         decline_if(len({branch.is_returning for branch in self.branches}) > 1, "one branch returns and another doesn't")
         rows = self._rows()
         lines, conditions = self._conditions(rows)
@@ -135,7 +134,9 @@ class _Choice:
         whole: list[cst.BaseStatement] = list(lines)
         if self.outer is not None:
             # `if` and what is under it share the indentation of the old one.
-            whole = [cst.If(self.outer.deep_clone(), cst.IndentedBlock(lines, indent=_indent(self.statement.body)))]
+            body = self.statement.body
+            indent = body.indent if isinstance(body, cst.IndentedBlock) else None
+            whole = [cst.If(self.outer.deep_clone(), cst.IndentedBlock(lines, indent=indent))]
         changes = lines_for(self.place.source, self.statement, whole, also=self.rest)
         return self.place.edit(_title(targets), *changes, is_safe=is_safe)
 
@@ -191,10 +192,6 @@ class _Choice:
                 tensors[at] = cst.Name(self.names.fresh("condition"))
                 lines.append(assigned(tensors[at], tensor))
         return lines, tensors
-
-
-def _indent(body: cst.BaseSuite) -> str | None:
-    return body.indent if isinstance(body, cst.IndentedBlock) else None
 
 
 def _target(row: Sequence[Step | None]) -> str:

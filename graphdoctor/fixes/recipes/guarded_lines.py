@@ -65,7 +65,6 @@ class _InPlace:
         """How many changes in place there are."""
 
     def written(self) -> list[cst.BaseStatement]:
-        """All of them, with the comments of the old ones."""
         lines: list[cst.BaseStatement] = []
         for line in lines_of(self._choice.body):
             changed = self._line(line, loops=())

@@ -259,7 +259,6 @@ def _compares(mask: cst.BaseExpression, tensor: cst.BaseExpression) -> bool:
 
 
 def _is_own(source: SourceFile, tensor: cst.Name) -> bool:
-    """Whether the function creates the variable's tensor and no other code holds it."""
     made = values(source, tensor)
     if not is_local(source, tensor) or parameter(source, tensor) is not None or None in made:
         return False

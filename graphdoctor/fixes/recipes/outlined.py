@@ -238,7 +238,9 @@ def statistics_outside(place: Place) -> Edit:
     block = _no_grad_block(source, place.statement, function)
     body = list(function.body.body)
     at = body.index(block)
-    if not all(_is_return_of_names(line) for line in body[at + 1 :]):
+    names = matchers.Name() | matchers.Tuple(elements=[matchers.ZeroOrMore(matchers.Element(matchers.Name()))])
+    returned = matchers.SimpleStatementLine([matchers.Return(value=names)])
+    if not all(matchers.matches(line, returned) for line in body[at + 1 :]):
         raise DeclinedError("more than a `return` of names comes after the `with torch.no_grad()`")
     start = int(function.get_docstring() is not None)
     decline_if(start == at, "nothing comes before the `with torch.no_grad()`")
@@ -255,11 +257,6 @@ def _no_grad_block(source: SourceFile, statement: cst.CSTNode, function: cst.Fun
     is_off = all(isinstance(item.item, cst.Call) and is_without_grad(source, item.item) for item in block.items)
     decline_if(block.asynchronous is not None or not is_off, outside)
     return block
-
-
-def _is_return_of_names(line: cst.CSTNode) -> bool:
-    names = matchers.Name() | matchers.Tuple(elements=[matchers.ZeroOrMore(matchers.Element(matchers.Name()))])
-    return matchers.matches(line, matchers.SimpleStatementLine([matchers.Return(value=names)]))
 
 
 _TRAINING = ("zero_grad", "backward", "step", "update", "train", "eval")
@@ -311,7 +308,6 @@ def _is_line_of(statement: cst.CSTNode, matcher: matchers.Expr) -> bool:
 
 
 def _is_between(statement: cst.CSTNode) -> bool:
-    """Whether it is a docstring, or a call of the training step around the forward pass and the loss."""
     return _is_line_of(statement, matchers.Expr(_IS_TRAINING | matchers.SimpleString()))
 
 

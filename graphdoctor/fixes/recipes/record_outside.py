@@ -119,7 +119,6 @@ class _Split:
     # Which lines move.
 
     def sort(self) -> None:
-        """Give every line its role."""
         if isinstance(self.target.node, cst.For | cst.While | cst.With | cst.Try | cst.TryStar):
             raise DeclinedError("the line is inside a block that computes")
         decline_if(not self._is_movable(self.target), "the line computes more than it records")
@@ -212,7 +211,6 @@ class _Split:
         return sharing(self.source, [line.node for line in self.lines], self.owner)
 
     def _reaching(self, found: Touched) -> Touched:
-        """What a line touches, with the attributes that the methods of the class touch that it calls."""
         owner = self.source.class_of(self.function)
         if owner is None:
             return found
@@ -231,11 +229,7 @@ class _Split:
         return found
 
     def _number(self, line: _Line) -> int:
-        return self.source.position(line.node).start.line if line.node in self._positions else 0
-
-    @cached_property
-    def _positions(self) -> set[cst.CSTNode]:
-        return set(walk(self.function))
+        return self.source.position(line.node).start.line if line.node in set(walk(self.function)) else 0
 
     @property
     def _result_value(self) -> cst.BaseExpression | None:
@@ -248,7 +242,6 @@ class _Split:
         return any(isinstance(node, cst.BaseExpression) and not isinstance(node, simple) for node in parts)
 
     def content(self) -> bytes:
-        """The file with the lines that compute together, in a method of their own."""
         names = Names(self.source, self.function)
         name = self.source.free_name("_compiled_part")
         inner: list[cst.BaseStatement] = []
@@ -288,12 +281,10 @@ class _Split:
         return run.moved_and(name, lambda _, caller: not_traced(caller))
 
     def bound_inside(self, stop: int) -> set[str]:
-        """Names that the compiled lines before an index bind."""
         computing = [line.flow.assigned for line in self.lines[:stop] if line.role == "compute"]
         return set().union(*computing)
 
     def bound_outside(self) -> set[str]:
-        """Names that the lines that aren't compiled bind."""
         return set().union(*(line.flow.assigned for line in self.lines if line.role != "compute"))
 
 
@@ -313,7 +304,6 @@ class _Values:
         self._known: list[tuple[cst.BaseExpression, str]] = []
 
     def taken(self) -> tuple[list[cst.BaseStatement], cst.BaseStatement]:
-        """The assignments to put in the line's place, and the line with the names in it."""
         node = self._line.node
         changes: list[Change] = [(found, self._given_name(found)) for found in self._wanted(node, is_sure=True)]
         replaced = _put(node, changes)
@@ -514,7 +504,6 @@ def _put(node: cst.BaseStatement, changes: Sequence[Change]) -> cst.BaseStatemen
 
 
 def _plain(body: Sequence[cst.BaseStatement]) -> list[cst.BaseStatement]:
-    """Lines without the blank ones above the first."""
     if not body:
         return []
     lines = list(itertools.dropwhile(lambda line: line.comment is None, getattr(body[0], "leading_lines", ())))

@@ -220,22 +220,11 @@ def remove_graph_break(place: Place) -> Edit:
     Unsafe even though results stay the same, because somebody put it there on purpose. A comment on its line goes with
     it; comments above it stay.
     """
-    small = _small_statement(place)
+    small = place.small_statement
     decline_if(not matchers.matches(small, _BREAKS), "the line isn't a call that only breaks the graph")
     decline_if(place.source.function_of(small) is None, "the call isn't in a function")
     name = place.source.code(small.value.func)  # type: ignore[attr-defined]
     return place.edit(f"Remove `{name}()`", *_without(place.source, small))
-
-
-def _small_statement(place: Place) -> cst.BaseSmallStatement:
-    """The statement; in ``if c: graph_break()``, the one after the colon."""
-    body = getattr(place.statement, "body", None)
-    if isinstance(body, cst.SimpleStatementSuite):
-        around = [place.expression, *place.source.parents(place.expression)] if place.expression is not None else []
-        for small in body.body:
-            if any(node is small for node in around) or (not around and len(body.body) == 1):
-                return small
-    return place.small_statement
 
 
 def _without(source: SourceFile, small: cst.BaseSmallStatement) -> list[Change]:

@@ -1,8 +1,4 @@
-"""A tensor's value read into Python, and everything that is computed from the number: keep the tensor.
-
-Comes in: a place where torch stopped at ``x.item()``, ``float(x)`` or the like. Goes out: the file with the tensor in
-place of the number, or ``DeclinedError`` if something needs a Python number.
-"""
+"""A tensor's value read into Python, and everything that is computed from the number: keep the tensor."""
 
 from __future__ import annotations
 
@@ -137,12 +133,10 @@ class _Read:
 
     @property
     def words(self) -> str:
-        """The read as in the source, shortened."""
         return self._source.shortened(self._call)
 
     @property
     def needs_detach(self) -> bool:
-        """Whether a gradient could flow through the tensor that stays."""
         if self._cast == "int" or self._is_under_no_grad():
             return False
         for call, name in zip(self._chain, self._methods, strict=True):
@@ -161,7 +155,6 @@ class _Read:
         return False
 
     def changes(self, *, is_detached: bool) -> list[Change]:
-        """The tensor in place of the number."""
         source, tensor, user = self._source, self._tensor, self._source.parent(self._call)
         decline_if(has_comment(self._call) and not has_comment(tensor), "a comment inside it would be lost")
         names = ["detach"] if is_detached and self.needs_detach else []
@@ -253,7 +246,6 @@ class _Read:
 
     @property
     def keeps_dtype(self) -> bool:
-        """Whether the number is a reduction of a tensor and is only combined with that same tensor."""
         root, methods = self._root, self._methods
         if self._cast or self._is_math or self._math or not methods or not isinstance(root, cst.Name):
             return False

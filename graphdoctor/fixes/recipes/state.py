@@ -170,7 +170,6 @@ class _Number:
     name: str
 
     def changes(self, values: Sequence[str]) -> list[Change]:
-        """The edits that make it a buffer."""
         definition = self._definition()
         strings = (node.value for node in walk(self.source.tree) if isinstance(node, cst.SimpleString))
         is_quoted = any(text.strip("rbuRBU\"'") == self.name for text in strings)

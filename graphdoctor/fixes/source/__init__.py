@@ -1,5 +1,4 @@
-"""Reading and editing source: what recipes and lint share. Knows no recipe and no check.
+"""Reading and editing source, which recipes and lint share.
 
-Half of it stands on ``ast`` and starts quickly (``program``, ``values``, ``flow``, ``torch_names``), the
-other half on libcst, which keeps formatting and comments.
+``program``, ``values``, ``flow`` and ``torch_names`` stand on ``ast`` and start quickly, the others on libcst.
 """

@@ -1,7 +1,4 @@
-"""The branches of an ``if`` as lists of assignments, and lines to write in place of an ``if``.
-
-Comments belong to the steps beside them, so that a line made from several steps keeps all of their comments.
-"""
+"""The branches of an ``if`` as lists of assignments with their comments, and lines to write in place of an ``if``."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
 """Which statements only record or report what was computed, what they touch, and which names may share memory.
 
-Comes in: statements of a function. Goes out: whether a statement is a record (it logs, prints, warns, or keeps a number
-that it reads from a tensor), the objects that it reads and changes, and for each name the others that a change in place
-of it may change too. Nothing is run; names decide, so a recipe that moves a record must also compare what the
-statements around it touch.
+Names decide, so a recipe that moves a record must also compare what the statements around it touch.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What an expression certainly is, and a test as a tensor: ``and``, ``or`` and ``not`` become operations of torch.
-
-Comes in: expressions of a file. Goes out: a new expression for a graph, or ``DeclinedError`` if it isn't about
-tensors; whether it may be computed though its result may not be used, as ``torch.where`` computes both branches.
-"""
+"""What an expression certainly is, and a test as a tensor: ``and``, ``or`` and ``not`` become operations of torch."""
 
 from __future__ import annotations
 

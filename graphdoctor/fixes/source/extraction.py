@@ -1,8 +1,4 @@
-"""Moves a run of statements into its own function or method.
-
-Comes in: a file and the position of the run. Goes out: the file with the new function after the old one and a call in
-place of the run, or ``DeclinedError`` if that could change what the program does.
-"""
+"""Moves a run of statements into its own function or method, unless that could change what the program does."""
 
 from __future__ import annotations
 

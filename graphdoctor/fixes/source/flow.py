@@ -1,8 +1,7 @@
 """Which parts of a function certainly run while torch traces it, and which names statements read and bind in order.
 
-Leaves out code under a condition, in an exception handler, after a conditional ``return``, in the second operand of an
-``and``, and code that ``torch.compiler.is_compiling()`` excludes. A loop's body counts as run. If the order of reads
-and bindings is uncertain, a name counts as read, and as possibly unbound.
+A loop's body counts as run. If the order of reads and bindings is uncertain, a name counts as read, and as possibly
+unbound.
 """
 
 from __future__ import annotations
@@ -123,7 +122,6 @@ class _Walk:
 
 
 def _heads(node: ast.stmt) -> list[ast.expr]:
-    """The expressions that a statement evaluates before the statements in it, in order."""
     match node:
         case ast.For() | ast.AsyncFor():
             return [node.iter]

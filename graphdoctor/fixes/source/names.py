@@ -1,7 +1,6 @@
 """What names in a file mean: the import, value or parameter that they stand for, what reads them, which ones are free.
 
-Comes in: a parsed file and nodes of its tree. Goes out: nodes of the same tree and dotted names. Nothing is run or
-imported; a name that could mean two things means nothing here.
+A name that could mean two things means nothing here.
 """
 
 from __future__ import annotations

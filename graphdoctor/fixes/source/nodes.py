@@ -192,7 +192,6 @@ def as_operand(node: cst.BaseExpression) -> cst.BaseExpression:
 
 
 def _spans_lines(node: cst.CSTNode) -> bool:
-    """Whether it has a newline outside its own brackets, somewhere in its chain of attributes and calls."""
     while isinstance(node, cst.Attribute | cst.Call | cst.Subscript):
         if isinstance(node, cst.Attribute) and any(isinstance(d, cst.ParenthesizedWhitespace) for d in walk(node.dot)):
             return True

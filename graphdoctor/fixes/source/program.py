@@ -1,8 +1,4 @@
-"""One file's syntax tree as scopes, classes and the names bound in them.
-
-Comes in: a parsed module. Goes out: a ``Program`` that resolves dotted names and where they were bound. Knows nothing
-about torch's behavior.
-"""
+"""One file's syntax tree as scopes, classes and the names bound in them, and what of it torch.compile is given."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A Python source file as recipes read and edit it: a concrete syntax tree that keeps formatting and comments.
-
-Comes in: the file's bytes. Goes out: nodes at positions, and the bytes of an edited file. A file without source, or
-whose source doesn't parse, raises ``DeclinedError`` with the reason.
-"""
+"""A Python source file as recipes read and edit it: a concrete syntax tree that keeps formatting and comments."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """What an expression certainly is: a tensor, a layer, an object of a class, a function. Unknown if there is any doubt.
 
-The analysis ignores the order of statements: a name is a tensor if everything that is ever bound to it in its scope is
-one. A name that is reused for something else is unknown everywhere. What a function of the file returns is everything
-that it may return, whoever calls it. A parameter that doesn't show what it is by its use is what the calls in the file
-pass: a finding holds for these calls.
+The order of statements is ignored: a name is a tensor if everything that is ever bound to it in its scope is one. A
+parameter that doesn't show what it is by its use is what the calls in the file pass.
 """
 
 from __future__ import annotations
@@ -142,7 +140,6 @@ class Values:
         self.compilers = Compilers(program)
         self._solver: Solver[Any] = Solver()
         self._registered: dict[ClassInfo, frozenset[str]] = {}
-        self._returns: dict[Scope, list[ast.Return]] = {}
         self._calls: dict[Scope, list[tuple[ast.Call, Scope]]] = {}
         own = {name for info in program.classes.values() for name in info.methods}
         self._only_tensors = torch_names.ONLY_TENSOR_METHODS - own
@@ -260,7 +257,6 @@ class Values:
         return value
 
     def _value(self, key: object, evaluate: Callable[[], Value | None]) -> Value | None:
-        """A value that may depend on itself."""
         return self._once(key, evaluate, _BOTTOM, unknown=None)
 
     def _may_be(self, node: ast.expr, scope: Scope, family: list[ClassInfo]) -> bool:
@@ -315,10 +311,8 @@ class Values:
             return None
         if not _always_returns(scope.node.body):
             return None
-        if scope not in self._returns:
-            self._returns[scope] = [node for node in own_nodes(scope.node) if isinstance(node, ast.Return)]
-        values = [None if one.value is None else self._of(one.value, scope) for one in self._returns[scope]]
-        return _joined(values)
+        returns = [node for node in own_nodes(scope.node) if isinstance(node, ast.Return)]
+        return _joined([None if one.value is None else self._of(one.value, scope) for one in returns])
 
     def _of(self, node: ast.expr, scope: Scope) -> Value | None:
         match node:
