@@ -6,7 +6,7 @@ The one module of the probe that other rooms may import; it needs nothing but th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, Literal, TypedDict
 
 from .file_names import *  # noqa: F403 - the other rooms' way to these names
 
@@ -126,61 +126,6 @@ class ReadsRecord(TypedDict):
     prefix: list[str]
     """Folders of the interpreter and its environment."""
     unseen: list[UnseenReads]
-
-
-# Artifacts.
-
-
-class ValueRecord(TypedDict, total=False):
-    """A guarded value: its type and text, and what a guard can be about."""
-
-    type: str
-    text: str
-    dtype: str
-    shape: list[int]
-    stride: list[int]
-    device: str
-    requires_grad: bool
-    keys: Any
-    length: int
-    place: str
-    """File and line of a function, method or code object."""
-
-
-class FailedGuardRecord(TypedDict):
-    """A guard of a cache entry that the new values fail."""
-
-    leaf: str
-    """The class of the guard, or one of ours: ``RELATION``, ``MISSING``, ``DICT_KEYS``, ``ENTRY_GONE``."""
-    source: str | None
-    text: list[str]
-    then: NotRequired[Any]
-    now: NotRequired[Any]
-    sizes: NotRequired[dict[str, ValueRecord]]
-    other: NotRequired[str]
-    line: NotRequired[tuple[str, int, str] | None]
-    """File, line and function of the user's line that made torch guard on it."""
-
-
-class ComparedEntryRecord(TypedDict):
-    """A cache entry and its failed guards."""
-
-    compile_id: str | None
-    failed: list[FailedGuardRecord]
-    hidden: int
-    """Failed guards that are left out."""
-
-
-class RecompileArtifact(TypedDict):
-    """``graphdoctor_recompile``, after ``recompile_reasons``: the cache entries and their failed guards."""
-
-    entries: int
-    compared: list[ComparedEntryRecord]
-    """The entry that the function's last call used, then others; empty if that one's failed guards are unknown."""
-    caller: list[dict[str, Any]]
-    loops: dict[str, str]
-    """What counts the caller's loops."""
-    stack_names: list[str]
 
 
 class RunChange(TypedDict):

@@ -15,7 +15,6 @@ from typing import Any
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recompiles import ChangeKind, GuardChange, RecompileCause
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.probe.wire import FailedGuardRecord, RecompileArtifact, ValueRecord
 from graphdoctor.trace.breaks import PrintedEntry
 from graphdoctor.trace.guards.forms import (
     TensorMatch,
@@ -109,10 +108,16 @@ _TOLD = frozenset({"GLOBAL_STATE", "TENSOR_MATCH", "TYPE_MATCH", "ID_MATCH", "WE
 """Guards whose change says all that the guard does."""
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _MAX_TEXT = 400
-_NO_VALUE: ValueRecord = {}
+_Failed = Mapping[str, Any]
+"""A guard that the new values fail, as the probe writes it (``probe/record/guards.py``)."""
+
+_Value = Mapping[str, Any]
+"""A guarded value, as the probe describes it (``probe/record/describe.py``)."""
+
+_NO_VALUE: _Value = {}
 
 
-def cause_of_record(record: RecompileArtifact, place: PlaceReader, *, reasons: tuple[str, ...] = ()) -> RecompileCause:
+def cause_of_record(record: Mapping[str, Any], place: PlaceReader, *, reasons: tuple[str, ...] = ()) -> RecompileCause:
     """The cause in one of our records; what torch printed if it names no cache entry."""
     nearest, last = _nearest(record, place, reasons)
     if nearest is None and reasons:
@@ -132,7 +137,7 @@ def cause_of_record(record: RecompileArtifact, place: PlaceReader, *, reasons: t
 
 
 def _nearest(
-    record: RecompileArtifact, place: PlaceReader, reasons: tuple[str, ...]
+    record: Mapping[str, Any], place: PlaceReader, reasons: tuple[str, ...]
 ) -> tuple[ComparedEntry | None, ComparedEntry | None]:
     if entries := [_compared(entry, entry.get("compile_id"), place) for entry in record.get("compared") or ()]:
         return nearest_entry(entries), entries[0]
@@ -192,7 +197,7 @@ def _carried_words(text: str, carried: Callable[[str], str]) -> str:
     return _CARRIED.sub(lambda match: carried(match[0]), text)
 
 
-def _line(item: FailedGuardRecord, place: PlaceReader) -> StackEntry | None:
+def _line(item: _Failed, place: PlaceReader) -> StackEntry | None:
     # For a condition on sizes the printed one, otherwise the recorded one.
     kept = item.get("line")
     entry = place(*kept) if kept else None
@@ -232,7 +237,7 @@ def _tensor_of(text: str) -> str:
     return re.sub(r"\.(?:shape\[\d+\]|stride\(\d+\)|ndim|dtype|device|requires_grad)$", "", text)
 
 
-def _changes(item: FailedGuardRecord) -> Iterator[GuardChange]:
+def _changes(item: _Failed) -> Iterator[GuardChange]:
     texts, source = [str(text) for text in item.get("text") or ()], item.get("source") or ""
     words = take_apart(texts[0]) if texts else None
     update: dict[str, Any] = {"source": source or None}
@@ -243,7 +248,7 @@ def _changes(item: FailedGuardRecord) -> Iterator[GuardChange]:
         yield change.model_copy(update={key: value for key, value in update.items() if known[key] is None})
 
 
-def _found(item: FailedGuardRecord, source: str, words: GuardText | None) -> Iterable[GuardChange]:
+def _found(item: _Failed, source: str, words: GuardText | None) -> Iterable[GuardChange]:
     then, now = item.get("then") or _NO_VALUE, item.get("now") or _NO_VALUE
     match item["leaf"]:
         case "DICT_KEYS":
@@ -275,7 +280,7 @@ def _found(item: FailedGuardRecord, source: str, words: GuardText | None) -> Ite
     return [_with_new(change, now) for change in changes_of(words)]
 
 
-def _tensor_changes(source: str, expected: TensorMatch, then: ValueRecord, now: ValueRecord) -> Iterator[GuardChange]:
+def _tensor_changes(source: str, expected: TensorMatch, then: _Value, now: _Value) -> Iterator[GuardChange]:
     name = expression(source)
     if "dtype" not in now:
         kind: ChangeKind = "none" if now.get("text") == "None" else "type"
@@ -285,7 +290,7 @@ def _tensor_changes(source: str, expected: TensorMatch, then: ValueRecord, now: 
     yield from changes or [_hidden_change(name, expected, then, now)]
 
 
-def _member_changes(name: str, expected: TensorMatch, then: ValueRecord, now: ValueRecord) -> Iterator[GuardChange]:
+def _member_changes(name: str, expected: TensorMatch, then: _Value, now: _Value) -> Iterator[GuardChange]:
     size, shape = expected.size or (), now["shape"]
     is_same_rank = len(size) == len(shape)
     sizes = enumerate(zip(size, shape, strict=True)) if is_same_rank else ()
@@ -307,7 +312,7 @@ def _member_changes(name: str, expected: TensorMatch, then: ValueRecord, now: Va
             )
 
 
-def _hidden_change(name: str, expected: TensorMatch, then: ValueRecord, now: ValueRecord) -> GuardChange:
+def _hidden_change(name: str, expected: TensorMatch, then: _Value, now: _Value) -> GuardChange:
     before, after = then.get("keys") or expected.dispatch_keys, now.get("keys") or ""
     if expected.requires_grad and ("ADInplaceOrView" in before) == ("ADInplaceOrView" in after):
         # torch treats a tensor as requiring a gradient only while grad mode is on.
@@ -316,7 +321,7 @@ def _hidden_change(name: str, expected: TensorMatch, then: ValueRecord, now: Val
     return GuardChange(kind=kind, expression=name, old=old, new=new)
 
 
-def _object_change(leaf: str, source: str, guard: GuardText, then: ValueRecord, now: ValueRecord) -> GuardChange:
+def _object_change(leaf: str, source: str, guard: GuardText, then: _Value, now: _Value) -> GuardChange:
     name = expression(source.removesuffix(".__code__"))
     if leaf == "TYPE_MATCH":
         change = next(changes_of(guard))
@@ -336,30 +341,30 @@ def _object_change(leaf: str, source: str, guard: GuardText, then: ValueRecord, 
     return GuardChange(kind="identity", expression=name, old=old, new=new, **places)
 
 
-def _described(value: ValueRecord) -> str | None:
+def _described(value: _Value) -> str | None:
     text = value.get("text") or None
     return f"`{value['type']}` object" if text and text.startswith("<") else text and str(text)
 
 
-def _a_type(value: ValueRecord) -> str | None:
+def _a_type(value: _Value) -> str | None:
     kind = value.get("type")
     return "None" if kind == "NoneType" else kind and f"a {kind}"
 
 
-def _keys_change(source: str, then: ValueRecord, now: ValueRecord) -> GuardChange:
+def _keys_change(source: str, then: _Value, now: _Value) -> GuardChange:
     name = expression(source)
     if then.get("type") != now.get("type"):
         return GuardChange(kind="type", expression=name, old=_a_type(then), new=_a_type(now))
     return GuardChange(kind="keys", expression=f"the keys of {name}", old=_key_list(then), new=_key_list(now))
 
 
-def _key_list(value: ValueRecord) -> str:
+def _key_list(value: _Value) -> str:
     keys = value.get("keys") or []
     more = (value.get("length") or 0) - len(keys)
     return ", ".join(keys) + (f" and {more} more" if more > 0 else "") if keys else "none"
 
 
-def _constant(source: str, guard: GuardText, now: ValueRecord) -> GuardChange:
+def _constant(source: str, guard: GuardText, now: _Value) -> GuardChange:
     change = next(changes_of(guard))
     old, new = change.old, _text(now)
     if change.kind == "none" and guard.expression.endswith(" is not None"):
@@ -374,7 +379,7 @@ def _constant(source: str, guard: GuardText, now: ValueRecord) -> GuardChange:
     return GuardChange(kind=kind, expression=name, old=old, new=new)
 
 
-def _relation(guard: GuardText, item: FailedGuardRecord) -> GuardChange:
+def _relation(guard: GuardText, item: _Failed) -> GuardChange:
     code, then, sizes = guard.expression, item.get("then") or {}, item.get("sizes") or {}
     match read_form(code).parts:
         case Comparison(left, "==", right) if left in sizes and _NUMBER.fullmatch(right) and not is_relation(code):
@@ -393,13 +398,13 @@ def _relation(guard: GuardText, item: FailedGuardRecord) -> GuardChange:
     )
 
 
-def _with_new(change: GuardChange, now: ValueRecord) -> GuardChange:
+def _with_new(change: GuardChange, now: _Value) -> GuardChange:
     if change.new is not None or not now or change.kind == "dynamic_marking":
         return change
     is_length = change.kind == "length" and "length" in now
     return change.model_copy(update={"new": str(now["length"]) if is_length else _text(now)})
 
 
-def _text(value: ValueRecord) -> str | None:
+def _text(value: _Value) -> str | None:
     text = value.get("text")
     return None if text is None else str(text)[:_MAX_TEXT]

@@ -19,7 +19,6 @@ from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import Call, CompileCall, CompileOutcome, Environment, Graph, SourceContext
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.watch import Steps
-from graphdoctor.probe.wire import RecompileArtifact
 from graphdoctor.trace.breaks import PrintedBreak, parse_break, parse_error
 from graphdoctor.trace.ddp_splits import SeenSplit
 from graphdoctor.trace.evidence import Evidence
@@ -48,7 +47,7 @@ class SeenCompile:
     stack: tuple[StackEntry, ...] = ()
     attempts: int = 1
     reasons: tuple[str, ...] = ()
-    recompile: RecompileArtifact | None = None
+    recompile: dict[str, Any] | None = None
     caller: tuple[StackEntry, ...] = ()
     metrics: CompileMetrics | None = None
     is_metrics_unread: bool = False
@@ -338,7 +337,7 @@ class Intake:
         compile_.stack = collapse_resumes((*without_probe(above), frame))
 
     def _of_graphdoctor_recompile(self, record: Record, compile_: SeenCompile) -> None:
-        value: RecompileArtifact = record.json()
+        value: dict[str, Any] = record.json()
         compile_.recompile = value
         caller = (self._recorded_entry(entry) for entry in value.get("caller") or ())
         compile_.caller = collapse_resumes(without_probe(caller))

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from ..torch_private.torch_guards import dispatch_keys
-from ..wire import ValueRecord
 
 DTYPES = {
     torch.float32: "f32",
@@ -101,10 +100,15 @@ def arguments_text(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def value_description(value: object) -> ValueRecord:
-    """A guarded value as a record: type, text, and what a guard can be about."""
+def value_description(value: object) -> dict[str, Any]:
+    """A guarded value: type, text, and what a guard can be about.
+
+    Of a tensor ``dtype``, ``shape``, ``stride``, ``device``, ``requires_grad`` and dispatch ``keys``; of a dict
+    ``keys`` and ``length``; of another container ``length``; of a function, method or code object ``place``, its file
+    and line.
+    """
     kind = type(value)
-    described = ValueRecord(type=_name_of(kind), text=value_text(value))
+    described: dict[str, Any] = {"type": _name_of(kind), "text": value_text(value)}
     if isinstance(value, torch.Tensor):
         described |= {
             "dtype": dtype_text(value.dtype),

@@ -23,7 +23,6 @@ import torch
 
 from ..torch_private import torch_api, torch_guards
 from ..torch_private.replacing import Undo
-from ..wire import ComparedEntryRecord, FailedGuardRecord, RecompileArtifact, ValueRecord
 from .describe import value_description
 from .files import is_user_file
 from .listener import TraceListener, stack_entries
@@ -57,6 +56,11 @@ _FOREIGN = ("G['__builtins_dict__", "G['__import_torch")
 _PARTS_OF_MODULES = ("._parameters[", "._buffers[", "._modules[")
 _UNKNOWN = object()
 
+_Failed = dict[str, Any]
+"""A guard that the new values fail: ``leaf``, its class or ``RELATION``, ``MISSING``, ``DICT_KEYS``, ``ENTRY_GONE``;
+``source`` or None, ``text``, the value ``then`` and ``now``, ``sizes`` of a relation, the ``other`` of two tensors that
+are one, and the user's ``line`` that made torch guard on it: file, line and function."""
+
 _Place = tuple[str, int, str]
 """File, line and function."""
 
@@ -65,7 +69,7 @@ class _Seen(NamedTuple):
     """What was known by source when an entry was compiled."""
 
     lines: dict[str, _Place]
-    values: dict[str, ValueRecord]
+    values: dict[str, dict[str, Any]]
 
 
 class _Now:
@@ -147,20 +151,21 @@ class RecompileRecorder:
         except Exception as error:  # noqa: BLE001 - as above
             self.failures[type(error).__name__] += 1
 
-    def _compare(self, entries: list[Any], frame: Any) -> RecompileArtifact:  # noqa: ANN401
+    def _compare(self, entries: list[Any], frame: Any) -> dict[str, Any]:  # noqa: ANN401
         now = _Now(frame.f_locals)
         failed = [(entry, self._failed(entry, now)) for entry in entries[:_MAX_ENTRIES]]
         compared = [self._compared(entry, items, now, frame.f_code) for entry, items in _worth_writing(failed)]
         caller, loops = self._caller()
-        return RecompileArtifact(
-            entries=len(entries),
-            compared=compared,
-            caller=caller,
-            loops=loops,
-            stack_names=[name for name in frame.f_code.co_varnames if name.startswith("___stack")],
-        )
+        # The entry that the function's last call used comes first; none if its failed guards are unknown.
+        return {
+            "entries": len(entries),
+            "compared": compared,
+            "caller": caller,
+            "loops": loops,
+            "stack_names": [name for name in frame.f_code.co_varnames if name.startswith("___stack")],
+        }
 
-    def _compared(self, entry: Any, failed: list[FailedGuardRecord], now: _Now, code: CodeType) -> ComparedEntryRecord:  # noqa: ANN401
+    def _compared(self, entry: Any, failed: list[_Failed], now: _Now, code: CodeType) -> dict[str, Any]:  # noqa: ANN401
         shown = failed[:_MAX_FAILED]
         for item in shown:
             self._complete(item, self._seen.get(entry.guard_manager), now)
@@ -169,11 +174,10 @@ class RecompileRecorder:
             if (line := item.get("line")) is not None:
                 self._listener.want_source(*line)
         compile_id = getattr(entry, "compile_id", None)
-        return ComparedEntryRecord(
-            compile_id=None if compile_id is None else str(compile_id), failed=shown, hidden=len(failed) - len(shown)
-        )
+        compile_id = None if compile_id is None else str(compile_id)
+        return {"compile_id": compile_id, "failed": shown, "hidden": len(failed) - len(shown)}
 
-    def _failed(self, entry: Any, now: _Now) -> list[FailedGuardRecord]:  # noqa: ANN401
+    def _failed(self, entry: Any, now: _Now) -> list[_Failed]:  # noqa: ANN401
         manager = entry.guard_manager
         root = torch_guards.guard_root(manager)
         if root is None:
@@ -184,7 +188,7 @@ class RecompileRecorder:
         failed += _without_consequences(list(_failed_below(root, now, self._seen.get(manager))))
         return failed or ([] if root.check(now.f_locals) else _failed_aliasing(manager, now))
 
-    def _complete(self, item: FailedGuardRecord, seen: _Seen | None, now: _Now) -> None:
+    def _complete(self, item: _Failed, seen: _Seen | None, now: _Now) -> None:
         source = item["source"]
         if item["leaf"] == "GLOBAL_STATE":
             item["now"] = torch_guards.global_state()
@@ -229,8 +233,8 @@ def _place_of(frame: FrameType) -> _Place:
     return frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
 
 
-def _failure(leaf: str, source: str | None = None, text: Sequence[str] = ()) -> FailedGuardRecord:
-    return FailedGuardRecord(leaf=leaf, source=source, text=[*text])
+def _failure(leaf: str, source: str | None = None, text: Sequence[str] = (), **more: object) -> _Failed:
+    return {"leaf": leaf, "source": source, "text": [*text], **more}
 
 
 @lru_cache(maxsize=4096)
@@ -249,7 +253,7 @@ def _evaluated(text: str, scope: dict[str, Any]) -> Any:  # noqa: ANN401
         return _UNKNOWN
 
 
-def _failed_below(manager: Any, now: _Now, seen: _Seen | None) -> Iterator[FailedGuardRecord]:  # noqa: ANN401
+def _failed_below(manager: Any, now: _Now, seen: _Seen | None) -> Iterator[_Failed]:  # noqa: ANN401
     for child in torch_guards.guard_children(manager):
         source = child.get_source()
         value = now.of(source)
@@ -274,25 +278,22 @@ def _failed_below(manager: Any, now: _Now, seen: _Seen | None) -> Iterator[Faile
             yield from _failed_below(child, now, seen)
 
 
-def _failed_relations(root: Any, now: _Now) -> Iterator[FailedGuardRecord]:  # noqa: ANN401
+def _failed_relations(root: Any, now: _Now) -> Iterator[_Failed]:  # noqa: ANN401
     """Conditions on dynamic sizes, each by itself: torch keeps them as one guard."""
     for part in torch_guards.relation_guards(root):
         # A value of another kind has no such size; its own guard reports it.
         if _evaluated(part, now.scope) is False:
             values = {source: now.of(source) for source in torch_guards.sources_in(part)}
-            failure = _failure("RELATION", text=[part])
-            failure["sizes"] = {
-                source: value_description(value) for source, value in values.items() if value is not _UNKNOWN
-            }
-            yield failure
+            sizes = {source: value_description(value) for source, value in values.items() if value is not _UNKNOWN}
+            yield _failure("RELATION", text=[part], sizes=sizes)
 
 
-def _failed_aliasing(manager: Any, now: _Now) -> list[FailedGuardRecord]:  # noqa: ANN401
+def _failed_aliasing(manager: Any, now: _Now) -> list[_Failed]:  # noqa: ANN401
     first: dict[int, str] = {}
     for source in getattr(manager, "no_tensor_aliasing_sources", None) or ():
         value = now.of(source)
         if value is not _UNKNOWN and (other := first.setdefault(id(value), source)) != source:
-            return [FailedGuardRecord(leaf="NO_TENSOR_ALIASING", source=source, text=[], other=other)]
+            return [_failure("NO_TENSOR_ALIASING", source, other=other)]
     return []
 
 
@@ -302,7 +303,7 @@ def _printed_place(text: str, file: str) -> _Place | None:
     return (file, int(found[2]), found[3]) if found is not None and file.endswith(found[1]) else None
 
 
-def _without_consequences(failed: list[FailedGuardRecord]) -> list[FailedGuardRecord]:
+def _without_consequences(failed: list[_Failed]) -> list[_Failed]:
     """The failed guards without the values that are missing because what held them has changed."""
     sources = {item["source"] for item in failed if item["leaf"] != "MISSING" and item["source"] is not None}
     changed = sources | {_owner(source) for source in sources}
@@ -325,7 +326,7 @@ def _is_worth_keeping(source: str, kinds: set[str]) -> bool:
     return is_object or ("TENSOR_MATCH" in kinds and not any(part in source for part in _PARTS_OF_MODULES))
 
 
-def _worth_writing(failed: list[tuple[Any, list[FailedGuardRecord]]]) -> list[tuple[Any, list[FailedGuardRecord]]]:
+def _worth_writing(failed: list[tuple[Any, list[_Failed]]]) -> list[tuple[Any, list[_Failed]]]:
     """Entries with their failed guards, the one used last first; without those that can't explain the recompile.
 
     One whose guards torch has dropped, since its objects are gone, counts only if there is no other.
