@@ -164,16 +164,15 @@ def diagnose_place(
     if rank is not None:
         raise GraphDoctorError(f"{place.location} is a JSON document, which has no ranks.", hint="Leave out --rank.")
     diagnosis = _read_document(place.location)
-    if needs.picture:
-        raise GraphDoctorError(
-            f"{place.location} is a JSON document, which holds counts and findings but no pictures.",
-            hint="Name the recording itself.",
-        )
-    if needs.guards and diagnosis.recording.guards is None:
-        raise GraphDoctorError(f"{place.location} was written without guards.", hint="Name the recording itself.")
-    if needs.stages is not None:
-        if diagnosis.stages is None:
-            raise GraphDoctorError(f"{place.location} was written without stages.", hint="Name the recording itself.")
+    lacking = {
+        "is a JSON document, which holds counts and findings but no pictures": needs.picture,
+        "was written without guards": needs.guards and diagnosis.recording.guards is None,
+        "was written without stages": needs.stages is not None and diagnosis.stages is None,
+    }
+    for what, is_lacking in lacking.items():
+        if is_lacking:
+            raise GraphDoctorError(f"{place.location} {what}.", hint="Name the recording itself.")
+    if needs.stages is not None and diagnosis.stages is not None:
         diagnosis = diagnosis.model_copy(update={"stages": chosen_stages(diagnosis.stages, needs.stages)})
     return Result(diagnosis if selection is None else _selected(diagnosis, selection))
 

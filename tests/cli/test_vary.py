@@ -217,41 +217,6 @@ def test_arguments_agree_with_a_bare_script(vary: Vary, tmp_path: Path) -> None:
     assert found(document, "extra")["reason"] == "it is None"
 
 
-GPT2 = """
-    import torch
-    from transformers import GPT2Config, GPT2Model
-
-    def build():
-        torch.manual_seed(0)
-        size = dict(n_layer=1, n_head=2, n_embd=16, vocab_size=50, n_positions=64)
-        ids = torch.randint(0, 50, (2, 16))
-        # Thirty variations compile it: without its cache for generating.
-        net = GPT2Model(GPT2Config(**size, eos_token_id=1, use_cache=False)).eval()
-        return net, (), {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-"""
-
-
-@pytest.mark.nightly
-def test_gpt2_agrees_with_a_bare_script(vary: Vary, tmp_path: Path) -> None:
-    pytest.importorskip("transformers")
-    document = vary(GPT2, imported="packages")
-    counts = bare(
-        tmp_path,
-        """
-        net, _, base = t.build()
-        def call(rows=2, columns=16):
-            ids = torch.zeros(rows, columns, dtype=torch.long)
-            return (), {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-        def of(*changes):
-            return counted(net, [(plain, lambda c=c: call(**c)) for c in ({}, {}, *changes)])[2:]
-        print(json.dumps([of(*({"rows": n} for n in (4, 3, 1))), of(*({"columns": n} for n in (32, 17, 2, 1)))]))
-        """,
-    )
-    for expression, expected in zip(("input_ids.shape[0]", "input_ids.shape[1]"), counts, strict=True):
-        assert list(tried(document, expression, is_tied=True).values()) == expected
-        assert found(document, expression, is_tied=True)["verdict"] == "generalises"
-
-
 def test_fresh_copies_keep_strides_and_sharing() -> None:
     import torch
 
@@ -307,58 +272,34 @@ def test_what_was_not_reached_is_named() -> None:
     assert (variation.verdict, variation.reason) == ("not_varied", "the run ended first")
 
 
+KEPT = """
+    import torch
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.n, self.source = 0, {source}
+        def forward(self, x):
+            self.n += {step}
+            if self.n > 1 and {raises}:
+                raise RuntimeError("only once")
+            return x * (self.n + 1)
+    def example_inputs(): return (torch.randn(2),)
+"""
+
+
 @pytest.mark.parametrize(
     ("source", "said"),
     [
+        ("def f(a, b): return a + b\ndef example_inputs(): return (1, 2)\n", "no compiled code"),
         (
-            """
-            def f(a, b): return a + b
-            def example_inputs(): return (1, 2)
-            """,
-            "no compiled code",
-        ),
-        (
-            """
-            import torch
-            class Net(torch.nn.Module):
-                def __init__(self):
-                    super().__init__()
-                    self.n = 0
-                def forward(self, x):
-                    self.n += 1
-                    if self.n > 1:
-                        raise RuntimeError("only once")
-                    return x + 1
-            def example_inputs(): return (torch.randn(2),)
-            """,
+            KEPT.format(source=None, step=1, raises=True),
             "only once; variations start from the state before the first call",
         ),
         (
-            """
-            import torch
-            class Net(torch.nn.Module):
-                def __init__(self):
-                    super().__init__()
-                    self.source = (n for n in range(9))
-                def forward(self, x): return x + 1
-            def example_inputs(): return (torch.randn(2),)
-            """,
+            KEPT.format(source="(n for n in range(9))", step=0, raises=False),
             "can't be restored between calls: generator",
         ),
-        (
-            """
-            import torch
-            class Net(torch.nn.Module):
-                def __init__(self):
-                    super().__init__()
-                    self.steps = 0
-                def forward(self, x):
-                    self.steps += 1
-                    return x * self.steps
-            def example_inputs(): return (torch.randn(2),)
-            """,
-            "itself recompiles when it is repeated",
-        ),
+        (KEPT.format(source=None, step=1, raises=False), "itself recompiles when it is repeated"),
     ],
 )
 def test_what_stands_in_the_way_is_said(vary: Vary, source: str, said: str) -> None:
