@@ -121,9 +121,8 @@ def test_what_forks_probes_ends_too_while_it_imports_torch(tmp_path):
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_what_a_program_left_running_goes_on_after_the_end(tmp_path, stand_in):
     python = stand_in("sleep 600 > /dev/null 2>&1 & echo $! > pids")
-    subprocess.run(
-        [sys.executable, "-c", PARENT, str(python)], cwd=tmp_path, env=clean_environment(), timeout=60, check=True
-    )
+    command = [sys.executable, "-c", PARENT, str(python)]
+    subprocess.run(command, cwd=tmp_path, env=clean_environment(), timeout=60, check=True)
     (pid,) = pids_in(tmp_path / "pids")
     assert is_alive(pid)
     os.kill(pid, signal.SIGKILL)
@@ -159,23 +158,14 @@ def test_without_the_system_s_help_a_thread_waits():
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize("args", [(), ("--try",)], ids=["started", "forked"])
-def test_a_killed_command_leaves_no_probe_and_blames_nobody(tmp_path, args):
+def test_a_killed_command_leaves_no_probe_and_blames_nobody(tmp_path, run_cli, args):
     (tmp_path / "model.py").write_text(PROGRAM)
     command = command_line("explain", "model.py:g", *args)
-    with subprocess.Popen(
-        command, cwd=tmp_path, env=clean_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    ) as parent:
+    nowhere = subprocess.DEVNULL
+    with subprocess.Popen(command, cwd=tmp_path, env=clean_environment(), stdout=nowhere, stderr=nowhere) as parent:
         pids = pids_in(tmp_path / "pids")
         parent.send_signal(signal.SIGKILL)
     wait_until(lambda: not any(map(is_alive, pids)), within_s=5)
-    report = subprocess.run(
-        command_line("report", "--format", "json"),
-        cwd=tmp_path,
-        env=clean_environment(),
-        capture_output=True,
-        timeout=60,
-        check=True,
-    )
-    found = json.loads(report.stdout)
+    found = json.loads(run_cli("report", "--format", "json").stdout)
     assert found["recording"]["is_partial"]
     assert not [finding for finding in found["findings"] if finding["code"] == "GD901"]

@@ -14,7 +14,6 @@ from graphdoctor.executors import machine
 from graphdoctor.executors.executor import Failure, Share
 from graphdoctor.executors.local import Local
 from graphdoctor.executors.machine import cores
-from tests.each import for_each
 from tests.executors import pieces
 from tests.executors.test_local import _end_sleepers, _is_running, _until, in_order
 
@@ -87,13 +86,11 @@ def test_each_attempt_is_a_beginning(tmp_path: Path) -> None:
     outcomes = Local(1).run(work, [marker], share=Share(1), on_begin=lambda index, _: begun.append(index))
     assert list(outcomes) == [(0, "done")]
     assert begun == [0, 0]
-
-
-@for_each("jobs", [1, 2])
-def test_without_a_share_pieces_begin_too(jobs: int) -> None:
-    begun: list[tuple[int, str | None]] = []
-    list(Local(jobs).run(pieces.square, [1, 2, 3], on_begin=lambda *what: begun.append(what)))
-    assert sorted(begun) == [(0, None), (1, None), (2, None)]
+    places: list[tuple[int, str | None]] = []
+    for jobs in (1, 2):
+        places.clear()
+        list(Local(jobs).run(pieces.square, [1, 2, 3], on_begin=lambda *what: places.append(what)))
+        assert sorted(places) == [(0, None), (1, None), (2, None)]
 
 
 def test_a_piece_may_work_on_pieces_itself() -> None:

@@ -86,23 +86,19 @@ def test_groups_that_share_no_physical_core_come_first(there: Machine, size: int
     assert is_apart == sorted(is_apart, reverse=True)
 
 
-def test_one_core_each_is_one_physical_core_each_as_far_as_they_go() -> None:
+def test_a_slot_is_called_what_it_has() -> None:
     assert core_groups(EIGHT.siblings, 1) == [(0,), (1,), (2,), (3,), (4,), (5,), (6,), (7,)]
     assert core_groups(EIGHT.siblings, 2) == [(0, 4), (1, 5), (2, 6), (3, 7)]
-
-
-@for_each(
-    "share, names",
-    [
-        (Share(4), ["cores 0-1,4-5", "cores 2-3,6-7"]),
-        (Share(1, gpus=1), ["core 0, GPU 0", "core 1, GPU 1", "core 2, GPU 2"]),
-        (Share(1, gpus=2), ["core 0, GPUs 0, 1"]),
-        (Share(None, memory_bytes=15 * GIB), ["slot 1", "slot 2"]),
-        (Share(8, memory_bytes=50 * GIB), ["cores 0-7"]),
-    ],
-)
-def test_a_slot_is_called_what_it_has(share: Share, names: list[str]) -> None:
-    assert [slot.name for slot in slots_for(share, EIGHT, most=8)] == names
+    named = {
+        Share(4): ["cores 0-1,4-5", "cores 2-3,6-7"],
+        Share(1, gpus=1): ["core 0, GPU 0", "core 1, GPU 1", "core 2, GPU 2"],
+        Share(1, gpus=2): ["core 0, GPUs 0, 1"],
+        Share(None, memory_bytes=15 * GIB): ["slot 1", "slot 2"],
+        Share(8, memory_bytes=50 * GIB): ["cores 0-7"],
+    }
+    assert {share: [slot.name for slot in slots_for(share, EIGHT, most=8)] for share in named} == named
+    # Where processes can't be held to cores, their number still counts.
+    assert slots_for(Share(4), replace(EIGHT, can_pin=False), most=8) == [Slot(1, None, ()), Slot(2, None, ())]
 
 
 @for_each(
@@ -119,10 +115,6 @@ def test_a_share_that_cannot_be_given_is_one_sentence(share: Share, there: Machi
     with pytest.raises(GraphDoctorError) as raised:
         slots_for(share, there, most=2)
     assert raised.value.message.startswith(words)
-
-
-def test_where_processes_cannot_be_held_to_cores_their_number_still_counts() -> None:
-    assert slots_for(Share(4), replace(EIGHT, can_pin=False), most=8) == [Slot(1, None, ()), Slot(2, None, ())]
 
 
 @given(st.sets(st.integers(0, 40), min_size=1))

@@ -103,9 +103,7 @@ def test_texts_take_the_place_of_digests():
     found = job(rank(0, compiled()), rank(1, compiled(graph="another"))).first_divergence
     texts = [f'def forward(self, L_x_: "f32[{size}, 16]"):\n    y = L_x_ + 1' for size in (8, 9)]
     assert [value.value for value in with_texts(found, texts).values] == ["L_x_: f32[8, 16]", "L_x_: f32[9, 16]"]
-
-
-def test_a_text_that_goes_on_where_the_other_ends():
+    # One goes on where the other ends.
     found = job(rank(0, compiled()), rank(1, compiled(guards="another"))).first_divergence
     assert [value.value for value in with_texts(found, ["a\nb", "a"]).values] == ["b", "-"]
 
@@ -132,21 +130,16 @@ def test_what_the_log_does_not_tell_is_no_difference():
     assert found.hangs == ()
 
 
-@for_each("world_size", [None, 3])
-def test_a_rank_that_could_not_be_read_is_neither_agreed_with_nor_without_a_log(world_size):
-    found = job(rank(0, compiled()), rank(1, compiled()), world_size=world_size, unread=(2,))
-    assert (found.unread, found.absent) == ((2,), ())
-    assert verdict(found) == ("Ranks agree as far as their logs go, but rank 2 couldn't be read.", "warning")
-
-
-def test_ranks_that_can_hang_are_no_good_news():
+def test_only_ranks_that_agree_on_what_is_right_are_good_news():
     graphs = (compiled(), compiled("1/0", "head", 40))
-    found = job(rank(0, *graphs, executed=("0/0", "1/0")), rank(1, *graphs, executed=("1/0", "0/0")))
-    assert found.first_divergence is None
-    assert verdict(found) == ("Ranks agree on what Dynamo made, but they can wait for each other forever.", "bad")
-
-
-def test_agreement_on_what_is_wrong_is_no_good_news():
+    hanging = job(rank(0, *graphs, executed=("0/0", "1/0")), rank(1, *graphs, executed=("1/0", "0/0")))
+    assert hanging.first_divergence is None
+    assert verdict(hanging) == ("Ranks agree on what Dynamo made, but they can wait for each other forever.", "bad")
+    for world_size in (None, 3):
+        # One that couldn't be read is neither agreed with nor without a log.
+        found = job(rank(0, compiled()), rank(1, compiled()), world_size=world_size, unread=(2,))
+        assert (found.unread, found.absent) == ((2,), ())
+        assert verdict(found) == ("Ranks agree as far as their logs go, but rank 2 couldn't be read.", "warning")
     wrong = [rank(number, compiled(), findings=(finding("GD202"),)) for number in (0, 1)]
     assert verdict(job(*wrong))[1] == "warning"
     assert verdict(job(rank(0, compiled()), rank(1, compiled())))[1] == "good"

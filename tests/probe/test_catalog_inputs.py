@@ -33,15 +33,13 @@ def test_images_come_with_as_many_tokens_as_the_model_says_that_they_make() -> N
     first = next(trying)
     assert "torch.randn(2, 3, 56, 56)" in first.body
     assert "input_ids[placeholders] = 255" in first.body
+    # Ordinary ids are no special tokens.
+    low, high = map(int, re.search(r"randint\((\d+), (\d+),", first.body).groups())
+    assert 2 < low < high <= 255
     error = ValueError("Image features and image tokens do not match, tokens: 8, features: 32")
     second = trying.send(error)
     assert "placeholders[:, 1:17] = True" in second.body
     assert second.notes == ("It is called with text and images.",)
-
-
-def test_ordinary_ids_are_no_special_tokens() -> None:
-    low, high = map(int, re.search(r"randint\((\d+), (\d+),", next(candidates(TextAndImages())).body).groups())
-    assert 2 < low < high <= 255
 
 
 def test_an_argument_that_is_none_where_the_model_fails_is_added() -> None:

@@ -311,25 +311,22 @@ class _KeptTensor:
 
     def restore(self) -> bool:
         """Write what changed; False if it can't be restored."""
+        tensor = self.tensor
         if self.content is None:
-            return self.tensor._version == self.version
+            return tensor._version == self.version
         try:
-            self._write(self.tensor, self.content)
+            # An unchanged tensor keeps its version, which a backward pass may check.
+            if (self.version is None or tensor._version != self.version) and not _is_same(tensor, self.content):
+                tensor.copy_(self.content)
+            if self.version is not None:
+                self.version = tensor._version
+            if tensor.is_leaf and tensor.requires_grad != self.requires_grad:
+                tensor.requires_grad_(self.requires_grad)
+            if tensor.is_leaf and tensor.grad is not self.grad:
+                tensor.grad = self.grad
         except RuntimeError:  # made in inference mode, with another shape now: nothing can write it
             return False
         return True
-
-    def _write(self, tensor: torch.Tensor, content: torch.Tensor) -> None:
-        """An unchanged tensor keeps its version, which a backward pass may check."""
-        if (self.version is None or tensor._version != self.version) and not _is_same(tensor, content):
-            tensor.copy_(content)
-        if self.version is not None:
-            self.version = tensor._version
-        if tensor.is_leaf:
-            if tensor.requires_grad != self.requires_grad:
-                tensor.requires_grad_(self.requires_grad)
-            if tensor.grad is not self.grad:
-                tensor.grad = self.grad
 
 
 def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:

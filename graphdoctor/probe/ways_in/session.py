@@ -22,11 +22,10 @@ from ..events import EventFile
 from ..record.errors import (
     RequestError,
     TargetError,
+    described_error,
     formatted,
     message_of,
     text_of,
-    traceback_text,
-    type_name,
     without_probe,
 )
 from ..record.streams import flush, silence
@@ -119,13 +118,12 @@ def _report_failure(error: BaseException, events: EventFile, complain: Complain)
     complain("")
     if isinstance(error, RequestError):
         events.write("error", code=error.code, values=error.values)
-        return
-    if isinstance(error, TargetError):
+    elif isinstance(error, TargetError):
         events.write("error", message=message_of(error), hint=error.hint)
-        return
-    text = traceback_text(error)
-    complain(text)
-    events.write("error", type=type_name(error), message=message_of(error), traceback=text)
+    else:
+        described = described_error(error)
+        complain(described["traceback"])
+        events.write("error", **described)
 
 
 def _report_exit(error: SystemExit, events: EventFile) -> None:

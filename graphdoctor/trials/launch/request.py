@@ -200,7 +200,10 @@ def parse_inputs(texts: Sequence[str]) -> dict[str, Any] | None:
 def _parse_value(value: str, text: str) -> dict[str, Any]:
     tensor = _TENSOR.match(value)
     if tensor:
-        return {"kind": "tensor", "dtype": _dtype(tensor[1], text), "shape": _shape(tensor[2], text)}
+        if (name := tensor[1]) not in DTYPES:
+            near = difflib.get_close_matches(name, DTYPES, n=2, cutoff=0.5)
+            raise _bad_input(text, f"unknown dtype {name!r}" + (f", did you mean {' or '.join(near)}" if near else ""))
+        return {"kind": "tensor", "dtype": name, "shape": _shape(tensor[2], text)}
     if value.lower() == "none":
         return {"kind": "value", "value": None}
     kind, colon, rest = value.partition(":")
@@ -210,14 +213,6 @@ def _parse_value(value: str, text: str) -> dict[str, Any]:
         return {"kind": "value", "value": rest.lower() == "true" if kind == "bool" else _TYPES[kind](rest)}
     except ValueError:
         raise _bad_input(text, f"{rest!r} isn't {'an' if kind == 'int' else 'a'} {kind}") from None
-
-
-def _dtype(name: str, text: str) -> str:
-    if name in DTYPES:
-        return name
-    near = difflib.get_close_matches(name, DTYPES, n=2, cutoff=0.5)
-    did_you_mean = f", did you mean {' or '.join(near)}" if near else ""
-    raise _bad_input(text, f"unknown dtype {name!r}{did_you_mean}")
 
 
 def _shape(sizes: str, text: str) -> list[int]:

@@ -40,6 +40,7 @@ class WarmProcess:
             ready, _, _ = select.select([self._answer], [], [], timeout)
             if not ready:
                 raise subprocess.TimeoutExpired("probe", timeout or 0.0)
+            text = b""
             with contextlib.suppress(OSError):
                 text = self._answer.recv(32)
             # Without an answer, the process that forked it was killed, and took it along.
